@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles a kernel source once per instruction-set flavour, each in its own namespace, so that one
+// binary uses wide vectors where the processor has them. A kernel file looks like this:
+//
+//   #include <...>                                         // every include, before the loop
+//   #define HEARTH_ISA_SOURCE "hearth/ops/softmax/softmax_cpu.cpp"
+//   #include "hearth/core/cpu/foreach_isa.h"               // includes this very file once per flavour
+//   #ifdef HEARTH_ISA_NAMESPACE
+//   namespace hearth::kernels::HEARTH_ISA_NAMESPACE { template <class T> void rows(...) { plain loops } }
+//   #else
+//   namespace hearth::kernels { ... HEARTH_ISA_CALL(rows<T>, x, y, n); ... }
+//   #endif
+//
+// Inside the per-flavour part nothing may be included, and only templates and functions of that namespace
+// (or small inline arithmetic such as core/half.h, which is inlined) may be called in hot loops.
+#ifndef HEARTH_ISA_SOURCE
+#error "define HEARTH_ISA_SOURCE before including foreach_isa.h"
+#endif
+
+#ifndef HEARTH_ISA_NAMESPACE
+#include "hearth/core/cpu/isa.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
+#define HEARTH_ISA_NAMESPACE isa_v4
+#include HEARTH_ISA_SOURCE
+#undef HEARTH_ISA_NAMESPACE
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v3")
+#define HEARTH_ISA_NAMESPACE isa_v3
+#include HEARTH_ISA_SOURCE
+#undef HEARTH_ISA_NAMESPACE
+#pragma GCC pop_options
+
+#define HEARTH_ISA_CALL(function, ...)                                   \
+  (::hearth::cpu::isa() == ::hearth::cpu::Isa::v4   ? isa_v4::function(__VA_ARGS__) \
+   : ::hearth::cpu::isa() == ::hearth::cpu::Isa::v3 ? isa_v3::function(__VA_ARGS__) \
+                                                    : isa_baseline::function(__VA_ARGS__))
+#else
+#define HEARTH_ISA_CALL(function, ...) (isa_baseline::function(__VA_ARGS__))
+#endif
+
+#define HEARTH_ISA_NAMESPACE isa_baseline
+#include HEARTH_ISA_SOURCE
+#undef HEARTH_ISA_NAMESPACE
+#endif

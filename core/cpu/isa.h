@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instruction-set flavour of the own kernels runs. One binary holds three; the best that the
+// processor has is chosen once. HEARTH_ISA=baseline|v3|v4 overrides the choice downwards.
+#pragma once
+
+namespace hearth::cpu {
+
+enum class Isa {
+  baseline,  ///< x86-64 (SSE2), or whatever the compiler targets on other processors
+  v3,        ///< AVX2, FMA
+  v4,        ///< AVX-512 F, BW, CD, DQ, VL
+};
+
+/// The flavour in use. ConfigError when HEARTH_ISA names one that is unknown or that this processor lacks.
+Isa isa();
+const char* name_of(Isa isa);
+
+}  // namespace hearth::cpu

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one compute team of the process. All kernels and the libraries below them share it.
+// Results must not depend on the team's size: cut work by problem shape, combine partial results in index order.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace hearth::cpu {
+
+/// Size of the compute team: HEARTH_THREADS if set, else the number of cores this process may use.
+int threads();
+/// Sets the size of the compute team (>= 1); UsageError otherwise.
+void set_threads(int count);
+
+/// True while exact mode is on: library kernels whose bits depend on the team's size are run in fixed shares.
+bool deterministic();
+void set_deterministic(bool on);
+
+namespace detail {
+using ChunkBody = void (*)(const void* context, std::int64_t index);
+/// Runs body(context, 0..count-1), each index once, spread over the team. The first exception is rethrown here.
+void run_chunks(std::int64_t count, ChunkBody body, const void* context);
+}  // namespace detail
+
+/// f(i) for i in [0, count), spread over the team. For few, large pieces of work.
+template <class F>
+void parallel_chunks(std::int64_t count, const F& f) {
+  detail::run_chunks(
+      count, [](const void* context, std::int64_t index) { (*static_cast<const F*>(context))(index); }, &f);
+}
+
+/// f(begin, end) over [0, n) in pieces of `grain` (the last may be shorter), spread over the team.
+/// The pieces depend on n and grain only.
+template <class F>
+void parallel_for(std::int64_t n, std::int64_t grain, const F& f) {
+  if (n <= 0) return;
+  if (n <= grain) {
+    f(std::int64_t{0}, n);
+    return;
+  }
+  const std::int64_t count = (n + grain - 1) / grain;
+  parallel_chunks(count, [&](std::int64_t i) {
+    const std::int64_t begin = i * grain;
+    f(begin, begin + grain < n ? begin + grain : n);
+  });
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/device.h"
+
+#include <charconv>
+#include <ostream>
+
+#include "hearth/core/error.h"
+
+namespace hearth {
+
+Device device_named(std::string_view name) {
+  if (name == "cpu") return {};
+  if (name == "cuda") return {DeviceType::cuda, 0};
+  constexpr std::string_view prefix = "cuda:";
+  if (name.starts_with(prefix)) {
+    const std::string_view digits = name.substr(prefix.size());
+    int index = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (error == std::errc{} && end == digits.data() + digits.size() && index >= 0) return {DeviceType::cuda, index};
+  }
+  throw ConfigError(join_text("device \"", name, "\" is not known; use cpu, cuda or cuda:N"));
+}
+
+std::string name_of(Device device) {
+  return device.is_cpu() ? std::string("cpu") : "cuda:" + std::to_string(device.index);
+}
+
+std::ostream& operator<<(std::ostream& out, Device device) { return out << name_of(device); }
+
+}  // namespace hearth

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a tensor lives.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace hearth {
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;
+
+  bool is_cpu() const { return type == DeviceType::cpu; }
+  bool operator==(const Device&) const = default;
+};
+
+/// Parses "cpu", "cuda" or "cuda:N". Throws ConfigError with the accepted forms.
+Device device_named(std::string_view name);
+/// "cpu" or "cuda:N".
+std::string name_of(Device device);
+std::ostream& operator<<(std::ostream& out, Device device);
+
+}  // namespace hearth

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory resources, stacked as adaptors: pool <- limit <- statistics <- poison. All are thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "hearth/core/device.h"
+
+namespace hearth {
+
+struct MemoryStatistics {
+  std::int64_t in_use = 0;        ///< bytes handed out now
+  std::int64_t peak = 0;          ///< most bytes handed out at once since the last reset_peak
+  std::int64_t reserved = 0;      ///< bytes held from the system, in use or cached
+  std::int64_t allocations = 0;   ///< allocate calls so far
+  std::int64_t system_calls = 0;  ///< times the system was asked for memory
+};
+
+/// Hands out memory. Alignment is 64 bytes or more; contents are not zeroed. allocate(0) gives a unique non-null pointer.
+class MemoryResource {
+ public:
+  virtual ~MemoryResource() = default;
+  /// Throws OutOfMemory with bytes asked, in use and cached.
+  virtual void* allocate(std::size_t bytes) = 0;
+  /// `bytes` as in the allocate call.
+  virtual void deallocate(void* pointer, std::size_t bytes) noexcept = 0;
+  virtual MemoryStatistics statistics() const = 0;
+};
+
+/// Straight from the system, page faults and all: for the bottom of a stack in tests.
+std::unique_ptr<MemoryResource> make_system_memory();
+/// Best-fit pool over large regions advised to use huge pages; freed blocks are merged and kept for reuse, so a training
+/// step asks the system for nothing after the first.
+std::unique_ptr<MemoryResource> make_pool_memory();
+/// Refuses to have more than `bytes` in use, or to serve the allocation numbered `fail_at` (counted from 1; 0 = never).
+std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes, std::int64_t fail_at = 0);
+/// Counts what passes through.
+std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below);
+/// Fills fresh memory with signalling bytes (0xFF: not-a-number in every float type) and checks canaries around each
+/// block when it is freed; a damaged canary ends the process, because memory is already corrupt.
+std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below);
+
+/// The resource of a device: the pool, under statistics; HEARTH_MEMORY=system|poison puts another stack there,
+/// HEARTH_MEMORY_LIMIT_MB adds a limit.
+MemoryResource& memory_of(Device device);
+
+/// Replaces the CPU's resource for the life of this object (tests). Storages remember where they came from.
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryResource& resource);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  MemoryResource* previous_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensor: a shared pointer to an immutable body {storage, shape, strides, offset, dtype, device, gradient slot}.
+// Bytes are mutable, metadata never is. Copying a Tensor aliases it; clone() copies the bytes.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hearth/core/device.h"
+#include "hearth/core/dtype.h"
+#include "hearth/core/memory.h"
+#include "hearth/core/shape.h"
+
+namespace hearth {
+
+/// Completed by autograd: what the tape keeps beside a tensor.
+struct GradState;
+
+/// Owned bytes. `version` counts in-place writes, so that a gradient can tell that what it kept was changed.
+class Storage {
+ public:
+  Storage(std::size_t bytes, Device device);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::byte* bytes() const { return bytes_; }
+  std::size_t size() const { return size_; }
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  MemoryResource* resource_;
+  std::byte* bytes_;
+  std::size_t size_;
+  std::atomic<std::uint64_t> version_{0};
+};
+
+class Tensor {
+ public:
+  /// Undefined: stands for "absent", for example a layer without bias.
+  Tensor() = default;
+
+  /// Uninitialised, contiguous. OutOfMemory names the shape.
+  static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});
+  static Tensor empty_like(const Tensor& other) { return empty(other.shape(), other.dtype(), other.device()); }
+  static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
+  /// Every element is `value`, rounded to the dtype.
+  static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
+  /// A copy of `values`, whose count must equal the shape's.
+  template <class T>
+  static Tensor of(const Shape& shape, std::span<const T> values);
+  template <class T>
+  static Tensor of(const Shape& shape, std::initializer_list<T> values) {
+    return of<T>(shape, std::span<const T>(values.begin(), values.size()));
+  }
+  template <class T>
+  static Tensor of(const Shape& shape, const std::vector<T>& values) {
+    return of<T>(shape, std::span<const T>(values));
+  }
+  /// A view on `storage`; every element it can reach is checked to lie inside, once, here. `offset` in elements.
+  static Tensor view(std::shared_ptr<Storage> storage, const Shape& shape, const Strides& strides, std::int64_t offset,
+                     DType dtype, Device device);
+
+  bool defined() const { return body_ != nullptr; }
+  explicit operator bool() const { return defined(); }
+
+  const Shape& shape() const { return body().shape; }
+  int rank() const { return body().shape.rank(); }
+  std::int64_t dim(int axis) const { return body().shape.dim(axis); }
+  /// Number of elements.
+  std::int64_t size() const { return body().shape.size(); }
+  std::size_t byte_size() const { return static_cast<std::size_t>(size()) * size_of(dtype()); }
+  DType dtype() const { return body().dtype; }
+  Device device() const { return body().device; }
+  const Strides& strides() const { return body().strides; }
+  std::int64_t offset() const { return body().offset; }
+  bool is_contiguous() const { return body().contiguous; }
+  const std::shared_ptr<Storage>& storage() const { return body().storage; }
+
+  /// First element; T must be the dtype's type (DTypeError).
+  template <class T>
+  T* data() const {
+    check_dtype(dtype_of<T>());
+    return reinterpret_cast<T*>(bytes());
+  }
+  /// First element, untyped.
+  std::byte* bytes() const { return body().storage->bytes() + body().offset * static_cast<std::int64_t>(size_of(body().dtype)); }
+
+  /// The same elements under another shape of equal size, sharing storage; the tensor must be contiguous.
+  /// Not differentiable: `reshape` of ops is.
+  Tensor as_shape(const Shape& shape) const;
+  /// This tensor if contiguous, else a contiguous copy. Not differentiable.
+  Tensor contiguous() const;
+  /// A copy of the bytes, detached from the tape.
+  Tensor clone() const;
+  /// The same bytes without the gradient slot.
+  Tensor detach() const;
+  /// A copy converted to `dtype` (rounded to nearest even; floats to integers truncate and saturate). Detached.
+  Tensor to(DType dtype) const;
+  /// Copies the elements of `source` (same shape; any dtype) into this tensor's storage; bumps the version.
+  void copy_from(const Tensor& source) const;
+  void fill_(double value) const;
+  /// The only element, as double. UsageError unless size() == 1.
+  double item() const;
+  /// All elements, converted to double, row-major.
+  std::vector<double> to_doubles() const;
+
+  /// True if no other tensor shares the storage, so a kernel may overwrite it.
+  bool sole_owner() const;
+  bool same_storage(const Tensor& other) const { return body().storage == other.body().storage; }
+
+  /// The tape's slot (autograd). Null when no gradient was ever wanted.
+  const std::shared_ptr<GradState>& grad_state() const { return body().grad; }
+  /// The same view with this slot.
+  Tensor with_grad_state(std::shared_ptr<GradState> state) const;
+
+ private:
+  struct Body {
+    std::shared_ptr<Storage> storage;
+    Shape shape;
+    Strides strides{};
+    std::int64_t offset = 0;
+    DType dtype = DType::f32;
+    Device device;
+    bool contiguous = true;
+    std::shared_ptr<GradState> grad;
+  };
+  explicit Tensor(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
+  const Body& body() const {
+    if (!body_) [[unlikely]] throw_undefined();
+    return *body_;
+  }
+  [[noreturn]] static void throw_undefined();
+  void check_dtype(DType wanted) const;
+  static Tensor make(Body body);
+
+  std::shared_ptr<const Body> body_;
+};
+
+template <class T>
+Tensor Tensor::of(const Shape& shape, std::span<const T> values) {
+  HEARTH_CHECK(ShapeError, static_cast<std::int64_t>(values.size()) == shape.size(), "tensor: ", values.size(),
+               " values for shape ", shape, ", which has ", shape.size());
+  Tensor tensor = empty(shape, dtype_of<T>());
+  std::copy(values.begin(), values.end(), tensor.data<T>());
+  return tensor;
+}
+
+/// "f32 [8, 56, 56, 48]", or "absent".
+std::string describe(const Tensor& tensor);
+
+}  // namespace hearth
