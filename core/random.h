@@ -68,4 +68,26 @@ class Random {
   int used_ = 4;
 };
 
+/// Names the randomness of one op call: the run's seed, the step, and the op's number within the step.
+struct RandomKey {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint32_t op = 0;
+};
+
+/// The key of the next random op on this thread; op numbers count up from 0 within a RandomScope.
+RandomKey next_random_key();
+
+/// Ties random ops on this thread to (seed, step) for the life of the object; a replayed step draws the same values.
+class RandomScope {
+ public:
+  RandomScope(std::uint64_t seed, std::uint64_t step);
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  RandomKey previous_;
+};
+
 }  // namespace hearth

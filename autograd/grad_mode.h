@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Switches of the tape, each for one thread and one C++ scope.
+#pragma once
+
+#include <optional>
+
+#include "hearth/core/dtype.h"
+
+namespace hearth {
+
+/// True where ops record what their gradients need.
+bool grad_enabled();
+
+/// True while an op's forward runs for a result whose gradient is wanted; ops skip work for `Kept` otherwise.
+bool is_recording();
+
+/// No op records while this object lives.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
+/// The narrow type in force on this thread, if any (O1 mixed precision).
+std::optional<DType> autocast_dtype();
+
+/// Ops run by their autocast class in `narrow` (f16 or bf16) while this object lives; nullopt switches autocast off.
+class AutocastScope {
+ public:
+  explicit AutocastScope(std::optional<DType> narrow);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  std::optional<DType> previous_;
+};
+
+namespace detail {
+class RecordingScope {
+ public:
+  explicit RecordingScope(bool on);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  bool previous_recording_;
+  bool previous_grad_;
+};
+}  // namespace detail
+
+}  // namespace hearth

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tape keeps beside a tensor: for a leaf its gradient, for a result the node that made it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "hearth/core/tensor.h"
+
+namespace hearth {
+
+class Node;
+
+struct GradState {
+  /// Leaf: the gradient, made on first use or a view of a flat buffer. Undefined for results.
+  Tensor grad;
+  /// Leaf: nothing has arrived since zero_grad, so the first contribution may be written, not added.
+  bool fresh = true;
+  /// Leaf: called when the last contribution of a backward pass has arrived.
+  std::vector<std::function<void()>> ready_hooks;
+  /// Result: the node that made it. Null for a leaf.
+  std::shared_ptr<Node> node;
+  /// Result: what has been summed so far during a backward pass.
+  Tensor pending;
+
+  ~GradState();
+};
+
+/// True if backward would reach this tensor.
+bool wants_grad(const Tensor& tensor);
+/// The same tensor as a leaf that collects a gradient. DTypeError for integer types; UsageError for results of ops.
+Tensor as_leaf(const Tensor& tensor);
+/// A leaf's gradient; zeros if nothing arrived. UsageError for a tensor that is not a leaf.
+Tensor grad_of(const Tensor& leaf);
+/// Forgets the leaf's gradient: it reads as zero and the next contribution replaces it.
+void zero_grad(const Tensor& leaf);
+/// f runs each time a backward pass has delivered its last contribution to this leaf.
+void on_grad_ready(const Tensor& leaf, std::function<void()> f);
+
+}  // namespace hearth

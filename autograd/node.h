@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// One recorded op call. Nodes are numbered as they are made, so creation order is a topological order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hearth/autograd/grad_state.h"
+
+namespace hearth {
+
+class Node {
+ public:
+  explicit Node(const char* name);
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  const char* name() const { return name_; }
+  std::uint64_t number() const { return number_; }
+
+  /// The gradients of the inputs for the gradient `dy` of the output; undefined where none is wanted.
+  /// Runs once: what the op kept is released afterwards. UsageError on a second call.
+  virtual std::vector<Tensor> run(Tensor dy) = 0;
+
+  /// The tape slots of the inputs; null where no gradient is wanted.
+  std::vector<std::shared_ptr<GradState>> inputs;
+
+ private:
+  const char* name_;
+  std::uint64_t number_;
+};
+
+/// Which input gradients are wanted, and where a leaf's may be written straight into its final place.
+class GradWants {
+ public:
+  explicit GradWants(std::span<const std::shared_ptr<GradState>> inputs) : inputs_(inputs) {}
+  bool operator[](std::size_t i) const { return inputs_[i] != nullptr; }
+  std::size_t size() const { return inputs_.size(); }
+  /// Memory for the gradient of input i, uninitialised: the leaf's own gradient when this is its first contribution
+  /// (the tape then has nothing to add), else a new tensor. The op must write every element.
+  Tensor make(std::size_t i, const Shape& shape, DType dtype) const;
+
+ private:
+  std::span<const std::shared_ptr<GradState>> inputs_;
+};
+
+/// A tensor kept for the gradient. Reading it back checks that nobody wrote to it in between.
+class KeptTensor {
+ public:
+  KeptTensor() = default;
+  KeptTensor& operator=(const Tensor& tensor);
+  /// UsageError when the tensor's bytes were changed after it was kept.
+  const Tensor& get() const;
+  bool defined() const { return tensor_.defined(); }
+
+ private:
+  Tensor tensor_;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace hearth

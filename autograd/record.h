@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one door through which every differentiable op passes:
+// autocast -> profiler scope -> forward -> (if a gradient is wanted) one node that holds the op and what it kept.
+//
+// An op is a struct:
+//
+//   struct Softmax {
+//     static constexpr OpInfo info{.name = "softmax", .autocast = Autocast::widen};
+//     struct Kept { KeptTensor y; };
+//     Tensor forward(Kept& kept, const Tensor& x) const;
+//     std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const;
+//   };
+//   Tensor softmax(const Tensor& x) { return record(Softmax{}, x); }
+//
+// forward must not return an input itself. dy comes by value: an op may overwrite it when dy.sole_owner().
+// A gradient whose slot wants[i] is false may be left undefined. An absent optional input is an undefined Tensor.
+#pragma once
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/node.h"
+#include "hearth/core/profiler.h"
+
+namespace hearth {
+
+enum class Autocast {
+  follow,  ///< take what comes; where floating types differ the widest wins
+  narrow,  ///< run in the narrow type: matrix products and convolutions
+  widen,   ///< run in f32: softmax, losses, exp, log, pow
+  as_is,   ///< the op itself takes mixed types: norms with f32 parameters
+};
+
+struct OpInfo {
+  const char* name;
+  Autocast autocast = Autocast::follow;
+  /// How many leading inputs the policy applies to; the rest stay as they are (weights that the op converts itself).
+  int autocast_inputs = 8;
+};
+
+namespace detail {
+
+/// `tensor` converted by a recorded cast.
+Tensor cast(const Tensor& tensor, DType dtype);
+void apply_autocast(const OpInfo& info, std::span<Tensor> inputs);
+bool any_wants_grad(std::span<const Tensor> inputs);
+/// `result` as the output of `node`, whose inputs are `inputs`.
+Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result);
+[[noreturn]] void throw_consumed(const char* op);
+
+template <class Op>
+class NodeOf final : public Node {
+ public:
+  NodeOf(Op op, typename Op::Kept kept) : Node(Op::info.name), op_(std::move(op)), kept_(std::move(kept)) {}
+  std::vector<Tensor> run(Tensor dy) override {
+    if (consumed_) throw_consumed(name());
+    consumed_ = true;
+    const typename Op::Kept kept = std::exchange(kept_, {});
+    auto gradients = op_.backward(kept, std::move(dy), GradWants(inputs));
+    if constexpr (std::is_same_v<decltype(gradients), std::vector<Tensor>>) return gradients;
+    else return {std::make_move_iterator(gradients.begin()), std::make_move_iterator(gradients.end())};
+  }
+
+ private:
+  Op op_;
+  typename Op::Kept kept_;
+  bool consumed_ = false;
+};
+
+template <class Op, class Forward>
+Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
+  const profiler::Scope scope(Op::info.name);
+  apply_autocast(Op::info, inputs);
+  const bool wanted = grad_enabled() && any_wants_grad(inputs);
+  typename Op::Kept kept;
+  Tensor result;
+  {
+    const RecordingScope recording(wanted);
+    result = forward(op, kept);
+  }
+  if (!wanted) return result;
+  return attach(std::make_shared<NodeOf<Op>>(std::move(op), std::move(kept)), inputs, result);
+}
+
+}  // namespace detail
+
+/// Runs op.forward(kept, x...) and records it if a gradient is wanted. All x are Tensors.
+template <class Op, class... X>
+Tensor record(Op op, const X&... x) {
+  std::array<Tensor, sizeof...(X)> inputs{x...};
+  return detail::record_inputs(std::move(op), std::span<Tensor>(inputs), [&](const Op& o, auto& kept) {
+    return std::apply([&](const auto&... tensor) { return o.forward(kept, tensor...); }, inputs);
+  });
+}
+
+/// The same for an op over a list: forward(kept, span of tensors), backward returns a vector.
+template <class Op>
+Tensor record_list(Op op, std::vector<Tensor> x) {
+  return detail::record_inputs(std::move(op), std::span<Tensor>(x), [&](const Op& o, auto& kept) {
+    return o.forward(kept, std::span<const Tensor>(x));
+  });
+}
+
+}  // namespace hearth

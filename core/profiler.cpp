@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/profiler.h"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+namespace hearth::profiler {
+namespace {
+
+struct Event {
+  const char* name;
+  std::int64_t begin_ns;
+  std::int64_t end_ns;
+  std::size_t thread;
+};
+
+struct Collection {
+  std::mutex mutex;
+  std::vector<Event> events;
+  std::map<std::string, Entry> entries;
+};
+
+// Leaked on purpose: scopes may close while static objects are destroyed.
+Collection& collection() {
+  static auto* instance = new Collection;
+  return *instance;
+}
+
+std::atomic<bool> collecting{false};
+thread_local double flops_of_thread = 0;
+thread_local std::vector<const char*> open_scopes;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+void start() {
+  Collection& all = collection();
+  const std::lock_guard lock(all.mutex);
+  all.events.clear();
+  all.entries.clear();
+  collecting.store(true, std::memory_order_relaxed);
+}
+
+void stop() { collecting.store(false, std::memory_order_relaxed); }
+bool enabled() noexcept { return collecting.load(std::memory_order_relaxed); }
+
+std::map<std::string, Entry> summary() {
+  Collection& all = collection();
+  const std::lock_guard lock(all.mutex);
+  return all.entries;
+}
+
+std::string chrome_trace() {
+  Collection& all = collection();
+  const std::lock_guard lock(all.mutex);
+  std::ostringstream out;
+  out << "[";
+  const char* separator = "\n";
+  for (const Event& event : all.events) {
+    out << separator << R"({"ph":"X","pid":0,"tid":)" << event.thread % 100000 << R"(,"name":")" << event.name
+        << R"(","ts":)" << event.begin_ns / 1000 << "." << (event.begin_ns / 100) % 10 << R"(,"dur":)"
+        << static_cast<double>(event.end_ns - event.begin_ns) / 1000.0 << "}";
+    separator = ",\n";
+  }
+  out << "\n]\n";
+  return out.str();
+}
+
+void add_flops(double flops) noexcept {
+  flops_of_thread += flops;
+  if (!enabled() || open_scopes.empty()) return;
+  Collection& all = collection();
+  const std::lock_guard lock(all.mutex);
+  all.entries[open_scopes.back()].flops += flops;
+}
+
+double total_flops() noexcept { return flops_of_thread; }
+
+Scope::Scope(const char* name) noexcept : name_(nullptr), begin_ns_(0) {
+  if (!enabled()) return;
+  name_ = name;
+  open_scopes.push_back(name);
+  begin_ns_ = now_ns();
+}
+
+Scope::~Scope() {
+  if (name_ == nullptr) return;
+  const std::int64_t end_ns = now_ns();
+  open_scopes.pop_back();
+  Collection& all = collection();
+  const std::lock_guard lock(all.mutex);
+  Entry& entry = all.entries[name_];
+  ++entry.calls;
+  entry.milliseconds += static_cast<double>(end_ns - begin_ns_) / 1e6;
+  all.events.push_back({name_, begin_ns_, end_ns, std::hash<std::thread::id>{}(std::this_thread::get_id())});
+}
+
+}  // namespace hearth::profiler

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named scopes with time, counted arithmetic and, on request, a Chrome trace. Off by default; a scope then costs one
+// relaxed load.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace hearth::profiler {
+
+struct Entry {
+  std::int64_t calls = 0;
+  double milliseconds = 0;  ///< wall time, scopes inside included
+  double flops = 0;         ///< arithmetic reported by add_flops while this was the innermost scope
+};
+
+/// Starts collecting; forgets what was collected before.
+void start();
+/// Stops collecting.
+void stop();
+bool enabled() noexcept;
+/// What was collected, by scope name.
+std::map<std::string, Entry> summary();
+/// The collected scopes as Chrome trace events (a JSON array; chrome://tracing and Perfetto read it).
+std::string chrome_trace();
+
+/// Adds floating-point operations (a multiply-add is two) to the innermost scope and to total_flops().
+void add_flops(double flops) noexcept;
+/// Everything add_flops was given on this thread since the process began; counted even when profiling is off.
+double total_flops() noexcept;
+
+/// Measures from construction to destruction. `name` must outlive the collection (a literal).
+class Scope {
+ public:
+  explicit Scope(const char* name) noexcept;
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  const char* name_;
+  std::int64_t begin_ns_;
+};
+
+}  // namespace hearth::profiler

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/random.h"
+
+namespace hearth {
+namespace {
+thread_local RandomKey current;
+}
+
+RandomKey next_random_key() {
+  const RandomKey key = current;
+  ++current.op;
+  return key;
+}
+
+RandomScope::RandomScope(std::uint64_t seed, std::uint64_t step) : previous_(current) { current = {seed, step, 0}; }
+RandomScope::~RandomScope() { current = previous_; }
+
+}  // namespace hearth
