@@ -77,8 +77,8 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
     const int ib = i - (rank - b.rank());
     const std::int64_t ea = ia < 0 ? 1 : a[ia];
     const std::int64_t eb = ib < 0 ? 1 : b[ib];
-    HEARTH_CHECK(ShapeError, ea == eb || ea == 1 || eb == 1, op, ": shapes ", a, " and ", b,
-                 " do not broadcast (axis ", i, ": ", ea, " against ", eb, "); extents must be equal or 1");
+    HEARTH_CHECK(ShapeError, ea == eb || ea == 1 || eb == 1, op, ": shapes ", a, " and ", b, " do not broadcast (axis ",
+                 i, ": ", ea, " against ", eb, "); extents must be equal or 1");
     extents[static_cast<std::size_t>(i)] = ea == 1 ? eb : ea;
   }
   return Shape(std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(rank)));

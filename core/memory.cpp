@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// The adaptors around the pool, and the choice of the process's stack.
+#include "hearth/core/memory.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "hearth/core/error.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+std::size_t padded(std::size_t bytes) { return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment; }
+
+[[noreturn]] void throw_out_of_memory(std::size_t bytes, const MemoryStatistics& now, const char* reason) {
+  throw OutOfMemory(join_text("out of memory: ", bytes, " bytes asked, ", now.in_use, " in use, ",
+                              now.reserved - now.in_use, " cached; ", reason,
+                              "; use a smaller batch, or a narrower precision"));
+}
+
+class SystemMemory final : public MemoryResource {
+ public:
+  void* allocate(std::size_t bytes) override {
+    void* pointer = bytes > (std::size_t{1} << 46) ? nullptr : std::aligned_alloc(alignment, padded(bytes));
+    if (pointer == nullptr) throw_out_of_memory(bytes, statistics(), "the system refused");
+    in_use_ += static_cast<std::int64_t>(bytes);
+    ++allocations_;
+    return pointer;
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    in_use_ -= static_cast<std::int64_t>(bytes);
+    std::free(pointer);
+  }
+  MemoryStatistics statistics() const override {
+    return {in_use_, in_use_, in_use_, allocations_, allocations_};
+  }
+
+ private:
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> allocations_{0};
+};
+
+class LimitedMemory final : public MemoryResource {
+ public:
+  LimitedMemory(MemoryResource& below, std::int64_t bytes, std::int64_t fail_at)
+      : below_(below), limit_(bytes), fail_at_(fail_at) {}
+
+  void* allocate(std::size_t bytes) override {
+    const std::int64_t number = ++allocations_;
+    const std::int64_t signed_bytes = static_cast<std::int64_t>(bytes);
+    const std::int64_t after = in_use_ += signed_bytes;
+    if (after > limit_ || number == fail_at_) {
+      in_use_ -= signed_bytes;
+      throw_out_of_memory(bytes, statistics(), number == fail_at_ ? "the limit adaptor was told to fail here" : "the limit is reached");
+    }
+    try {
+      return below_.allocate(bytes);
+    } catch (...) {
+      in_use_ -= signed_bytes;
+      throw;
+    }
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    in_use_ -= static_cast<std::int64_t>(bytes);
+    below_.deallocate(pointer, bytes);
+  }
+  MemoryStatistics statistics() const override { return below_.statistics(); }
+
+ private:
+  MemoryResource& below_;
+  std::int64_t limit_;
+  std::int64_t fail_at_;
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> allocations_{0};
+};
+
+class CountingMemory final : public MemoryResource {
+ public:
+  explicit CountingMemory(MemoryResource& below) : below_(below) {}
+
+  void* allocate(std::size_t bytes) override {
+    void* pointer = below_.allocate(bytes);
+    const std::int64_t now = in_use_ += static_cast<std::int64_t>(bytes);
+    std::int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    }
+    ++allocations_;
+    return pointer;
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    in_use_ -= static_cast<std::int64_t>(bytes);
+    below_.deallocate(pointer, bytes);
+  }
+  MemoryStatistics statistics() const override {
+    const MemoryStatistics lower = below_.statistics();
+    return {in_use_, peak_, lower.reserved, allocations_, lower.system_calls};
+  }
+
+ private:
+  MemoryResource& below_;
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> peak_{0};
+  std::atomic<std::int64_t> allocations_{0};
+};
+
+class PoisonedMemory final : public MemoryResource {
+ public:
+  explicit PoisonedMemory(MemoryResource& below) : below_(below) {}
+
+  void* allocate(std::size_t bytes) override {
+    auto* base = static_cast<unsigned char*>(below_.allocate(bytes + 2 * canary_bytes));
+    std::memset(base, canary, canary_bytes);
+    std::memset(base + canary_bytes, 0xFF, bytes);
+    std::memset(base + canary_bytes + bytes, canary, canary_bytes);
+    return base + canary_bytes;
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    auto* base = static_cast<unsigned char*>(pointer) - canary_bytes;
+    for (std::size_t i = 0; i < canary_bytes; ++i)
+      if (base[i] != canary || base[canary_bytes + bytes + i] != canary) {
+        std::fprintf(stderr, "hearth: memory was written outside a block of %zu bytes\n", bytes);
+        std::abort();
+      }
+    std::memset(base, 0xDD, bytes + 2 * canary_bytes);
+    below_.deallocate(base, bytes + 2 * canary_bytes);
+  }
+  MemoryStatistics statistics() const override { return below_.statistics(); }
+
+ private:
+  static constexpr std::size_t canary_bytes = alignment;
+  static constexpr unsigned char canary = 0xC5;
+  MemoryResource& below_;
+};
+
+struct Stack {
+  std::unique_ptr<MemoryResource> bottom;
+  std::unique_ptr<MemoryResource> limit;
+  std::unique_ptr<MemoryResource> counting;
+  std::unique_ptr<MemoryResource> poison;
+  MemoryResource* top;
+
+  Stack() {
+    const char* kind = std::getenv("HEARTH_MEMORY");
+    const std::string_view name = kind == nullptr ? "pool" : kind;
+    HEARTH_CHECK(ConfigError, name == "pool" || name == "system" || name == "poison", "HEARTH_MEMORY=", name,
+                 " is not known; use pool, system or poison");
+    bottom = name == "pool" ? make_pool_memory() : make_system_memory();
+    top = bottom.get();
+    if (const char* text = std::getenv("HEARTH_MEMORY_LIMIT_MB")) {
+      const long long megabytes = std::atoll(text);
+      HEARTH_CHECK(ConfigError, megabytes > 0, "HEARTH_MEMORY_LIMIT_MB=", text, "; it must be a positive number");
+      limit = make_limited_memory(*top, megabytes << 20);
+      top = limit.get();
+    }
+    counting = make_counting_memory(*top);
+    top = counting.get();
+    if (name == "poison") {
+      poison = make_poisoned_memory(*top);
+      top = poison.get();
+    }
+  }
+};
+
+// Leaked on purpose: tensors in static objects may outlive everything else.
+std::atomic<MemoryResource*>& cpu_memory() {
+  static std::atomic<MemoryResource*> resource{(new Stack)->top};
+  return resource;
+}
+
+}  // namespace
+
+std::unique_ptr<MemoryResource> make_system_memory() { return std::make_unique<SystemMemory>(); }
+std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes, std::int64_t fail_at) {
+  return std::make_unique<LimitedMemory>(below, bytes, fail_at);
+}
+std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below) {
+  return std::make_unique<CountingMemory>(below);
+}
+std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below) {
+  return std::make_unique<PoisonedMemory>(below);
+}
+
+MemoryResource& memory_of(Device device) {
+  HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", name_of(device), ": this build of Hearth has the CPU backend only");
+  return *cpu_memory().load(std::memory_order_relaxed);
+}
+
+MemoryScope::MemoryScope(MemoryResource& resource) : previous_(cpu_memory().exchange(&resource)) {}
+MemoryScope::~MemoryScope() { cpu_memory().store(previous_); }
+
+}  // namespace hearth

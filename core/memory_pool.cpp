@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Best-fit pool with splitting and merging. Regions come from mmap, 2 MiB aligned and advised to use huge pages, and are
+// never given back: a training step repeats its allocations, so after the first one every request is served from here
+// without a page fault.
+#include <sys/mman.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "hearth/core/error.h"
+#include "hearth/core/memory.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::size_t granule = 256;                    // every block is a multiple of this
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::size_t region_bytes = std::size_t{64} << 20;  // least size of one request to the system
+
+std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+class PoolMemory final : public MemoryResource {
+ public:
+  ~PoolMemory() override {
+    for (const Region& region : regions_) munmap(region.base, region.bytes);
+  }
+
+  void* allocate(std::size_t bytes) override {
+    HEARTH_CHECK(OutOfMemory, bytes < (std::size_t{1} << 46), "out of memory: ", bytes,
+                 " bytes asked, more than any machine has");
+    const std::size_t size = bytes == 0 ? granule : round_up(bytes, granule);
+    const std::lock_guard lock(mutex_);
+    auto found = free_by_size_.lower_bound({size, nullptr});
+    if (found == free_by_size_.end()) {
+      grow(size);
+      found = free_by_size_.lower_bound({size, nullptr});
+    }
+    std::byte* const base = found->second;
+    const std::size_t available = found->first;
+    remove_free(base, available);
+    if (available > size) add_free(base + size, available - size);
+    used_.emplace(base, size);
+    in_use_ += static_cast<std::int64_t>(size);
+    peak_ = in_use_ > peak_ ? in_use_ : peak_;
+    ++allocations_;
+    return base;
+  }
+
+  void deallocate(void* pointer, std::size_t) noexcept override {
+    const std::lock_guard lock(mutex_);
+    auto* base = static_cast<std::byte*>(pointer);
+    const auto block = used_.find(base);
+    if (block == used_.end()) return;
+    std::size_t size = block->second;
+    used_.erase(block);
+    in_use_ -= static_cast<std::int64_t>(size);
+    // Merge with the free neighbours. Regions are separated by an unmapped guard, so blocks of two never touch.
+    const auto after = free_by_address_.find(base + size);
+    if (after != free_by_address_.end()) {
+      const std::size_t extra = after->second;
+      remove_free(base + size, extra);
+      size += extra;
+    }
+    auto before = free_by_address_.lower_bound(base);
+    if (before != free_by_address_.begin()) {
+      --before;
+      if (before->first + before->second == base) {
+        std::byte* const start = before->first;
+        const std::size_t extra = before->second;
+        remove_free(start, extra);
+        base = start;
+        size += extra;
+      }
+    }
+    add_free(base, size);
+  }
+
+  MemoryStatistics statistics() const override {
+    const std::lock_guard lock(mutex_);
+    return {in_use_, peak_, reserved_, allocations_, static_cast<std::int64_t>(regions_.size())};
+  }
+
+ private:
+  struct Region {
+    void* base;
+    std::size_t bytes;
+  };
+
+  void add_free(std::byte* base, std::size_t size) {
+    free_by_size_.insert({size, base});
+    free_by_address_.emplace(base, size);
+  }
+  void remove_free(std::byte* base, std::size_t size) {
+    free_by_size_.erase({size, base});
+    free_by_address_.erase(base);
+  }
+
+  void grow(std::size_t size) {
+    const std::size_t bytes = round_up(size > region_bytes ? size : region_bytes, huge_page);
+    const std::size_t mapped = bytes + 2 * huge_page;  // room to align, and a guard behind
+    void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    HEARTH_CHECK(OutOfMemory, raw != MAP_FAILED, "out of memory: ", size, " bytes asked, ", in_use_, " in use, ",
+                 reserved_ - in_use_, " cached; the system refused; use a smaller batch, or a narrower precision");
+    auto* const base = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::size_t>(raw), huge_page));
+    madvise(base, bytes, MADV_HUGEPAGE);
+    mprotect(base + bytes, huge_page / 2, PROT_NONE);
+    regions_.push_back({raw, mapped});
+    reserved_ += static_cast<std::int64_t>(bytes);
+    add_free(base, bytes);
+  }
+
+  mutable std::mutex mutex_;
+  std::set<std::pair<std::size_t, std::byte*>> free_by_size_;
+  std::map<std::byte*, std::size_t> free_by_address_;
+  std::unordered_map<std::byte*, std::size_t> used_;
+  std::vector<Region> regions_;
+  std::int64_t in_use_ = 0;
+  std::int64_t peak_ = 0;
+  std::int64_t reserved_ = 0;
+  std::int64_t allocations_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryResource> make_pool_memory() { return std::make_unique<PoolMemory>(); }
+
+}  // namespace hearth

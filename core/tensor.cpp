@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/tensor.h"
+
+#include <cstring>
+
+#include "hearth/core/convert.h"
+
+namespace hearth {
+
+Storage::Storage(std::size_t bytes, Device device)
+    : resource_(&memory_of(device)), bytes_(static_cast<std::byte*>(resource_->allocate(bytes))), size_(bytes) {}
+
+Storage::~Storage() { resource_->deallocate(bytes_, size_); }
+
+void Tensor::throw_undefined() {
+  throw UsageError("an undefined tensor was used where a value is needed; was an optional input left out?");
+}
+
+void Tensor::check_dtype(DType wanted) const {
+  HEARTH_CHECK(DTypeError, dtype() == wanted, "tensor of ", dtype(), " read as ", wanted, "; convert it with to()");
+}
+
+Tensor Tensor::make(Body body) { return Tensor(std::make_shared<const Body>(std::move(body))); }
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  Body body;
+  try {
+    body.storage = std::make_shared<Storage>(static_cast<std::size_t>(shape.size()) * hearth::size_of(dtype), device);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(join_text("tensor ", dtype, " ", shape, ": ", error.what()));
+  }
+  body.shape = shape;
+  body.strides = contiguous_strides(shape);
+  body.dtype = dtype;
+  body.device = device;
+  return make(std::move(body));
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  if (tensor.size() > 0) std::memset(tensor.bytes(), 0, tensor.byte_size());
+  return tensor;
+}
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  visit_dtype("full", dtype, AllTypes{}, [&]<class T>() {
+    std::fill_n(tensor.data<T>(), tensor.size(), convert_element<T>(value));
+  });
+  return tensor;
+}
+
+Tensor Tensor::view(std::shared_ptr<Storage> storage, const Shape& shape, const Strides& strides, std::int64_t offset,
+                    DType dtype, Device device) {
+  HEARTH_CHECK(UsageError, storage != nullptr, "view: there is no storage");
+  HEARTH_CHECK(ShapeError, offset >= 0, "view: offset ", offset, " is negative");
+  std::int64_t last = offset;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const std::int64_t stride = strides[static_cast<std::size_t>(i)];
+    HEARTH_CHECK(ShapeError, stride >= 0, "view: stride ", stride, " on axis ", i, " is negative");
+    if (shape[i] > 1) last = checked_add(last, checked_mul(shape[i] - 1, stride, "view: extent"), "view: extent");
+  }
+  const std::int64_t needed = shape.size() == 0 ? 0 : checked_add(last, 1, "view: extent");
+  const auto available = static_cast<std::int64_t>(storage->size() / hearth::size_of(dtype));
+  HEARTH_CHECK(ShapeError, needed <= available && offset <= available, "view: shape ", shape, " at offset ", offset,
+               " reaches element ", needed, " of a storage of ", available, " elements of ", dtype);
+  Body body;
+  body.storage = std::move(storage);
+  body.shape = shape;
+  body.strides = strides;
+  body.offset = offset;
+  body.dtype = dtype;
+  body.device = device;
+  const Strides dense = contiguous_strides(shape);
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i] > 1 && strides[static_cast<std::size_t>(i)] != dense[static_cast<std::size_t>(i)]) body.contiguous = false;
+  if (shape.size() <= 1) body.contiguous = true;
+  return make(std::move(body));
+}
+
+Tensor Tensor::as_shape(const Shape& new_shape) const {
+  HEARTH_CHECK(ShapeError, new_shape.size() == size(), "as_shape: ", shape(), " has ", size(), " elements, ", new_shape,
+               " has ", new_shape.size());
+  HEARTH_CHECK(ShapeError, is_contiguous(), "as_shape: a view of shape ", shape(), " is not contiguous; copy it first");
+  return view(storage(), new_shape, contiguous_strides(new_shape), offset(), dtype(), device());
+}
+
+Tensor Tensor::contiguous() const {
+  if (is_contiguous()) return *this;
+  return clone();
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty(shape(), dtype(), device());
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::detach() const {
+  Body copy = body();
+  copy.grad = nullptr;
+  return make(std::move(copy));
+}
+
+Tensor Tensor::to(DType target) const {
+  Tensor copy = empty(shape(), target, device());
+  copy.copy_from(*this);
+  return copy;
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  HEARTH_CHECK(ShapeError, source.shape() == shape(), "copy_from: source ", source.shape(), ", destination ", shape());
+  body().storage->bump_version();
+  if (size() == 0) return;
+  if (is_contiguous() && source.is_contiguous()) {
+    if (source.dtype() == dtype()) std::memmove(bytes(), source.bytes(), byte_size());
+    else convert(source.dtype(), source.bytes(), dtype(), bytes(), size());
+    return;
+  }
+  copy_strided({source.bytes(), source.dtype(), source.strides()}, {bytes(), dtype(), strides()}, shape());
+}
+
+void Tensor::fill_(double value) const { copy_from(full(shape(), value, dtype(), device())); }
+
+double Tensor::item() const {
+  HEARTH_CHECK(UsageError, size() == 1, "item: the tensor has shape ", shape(), "; one element is needed");
+  double value = 0;
+  convert(dtype(), bytes(), DType::f64, reinterpret_cast<std::byte*>(&value), 1);
+  return value;
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  const Tensor wide = to(DType::f64);
+  const double* values = wide.data<double>();
+  return std::vector<double>(values, values + wide.size());
+}
+
+bool Tensor::sole_owner() const { return body_.use_count() == 1 && body().storage.use_count() == 1; }
+
+Tensor Tensor::with_grad_state(std::shared_ptr<GradState> state) const {
+  Body copy = body();
+  copy.grad = std::move(state);
+  return make(std::move(copy));
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "absent";
+  return join_text(tensor.dtype(), " ", tensor.shape());
+}
+
+}  // namespace hearth
