@@ -22,9 +22,9 @@ class FlatParameters {
  public:
   struct Entry {
     std::string name;
-    Tensor value;          ///< leaf view of values()
-    std::int64_t begin;    ///< first element within the buffers
-    std::int64_t size;     ///< elements
+    Tensor value;        ///< leaf view of values()
+    std::int64_t begin;  ///< first element within the buffers
+    std::int64_t size;   ///< elements
   };
 
   explicit FlatParameters(const std::vector<NamedTensor>& parameters);

@@ -59,8 +59,10 @@ class NodeOf final : public Node {
     consumed_ = true;
     const typename Op::Kept kept = std::exchange(kept_, {});
     auto gradients = op_.backward(kept, std::move(dy), GradWants(inputs));
-    if constexpr (std::is_same_v<decltype(gradients), std::vector<Tensor>>) return gradients;
-    else return {std::make_move_iterator(gradients.begin()), std::make_move_iterator(gradients.end())};
+    if constexpr (std::is_same_v<decltype(gradients), std::vector<Tensor>>)
+      return gradients;
+    else
+      return {std::make_move_iterator(gradients.begin()), std::make_move_iterator(gradients.end())};
   }
 
  private:
@@ -98,9 +100,8 @@ Tensor record(Op op, const X&... x) {
 /// The same for an op over a list: forward(kept, span of tensors), backward returns a vector.
 template <class Op>
 Tensor record_list(Op op, std::vector<Tensor> x) {
-  return detail::record_inputs(std::move(op), std::span<Tensor>(x), [&](const Op& o, auto& kept) {
-    return o.forward(kept, std::span<const Tensor>(x));
-  });
+  return detail::record_inputs(std::move(op), std::span<Tensor>(x),
+                               [&](const Op& o, auto& kept) { return o.forward(kept, std::span<const Tensor>(x)); });
 }
 
 }  // namespace hearth

@@ -47,7 +47,8 @@ void copy_nested(const StridedBytes& source, const StridedBytes& destination, co
         from_at += index * source.strides[static_cast<std::size_t>(axis)];
         to_at += index * destination.strides[static_cast<std::size_t>(axis)];
       }
-      for (std::int64_t i = 0; i < inner; ++i) to[to_at + i * to_step] = convert_element<To>(from[from_at + i * from_step]);
+      for (std::int64_t i = 0; i < inner; ++i)
+        to[to_at + i * to_step] = convert_element<To>(from[from_at + i * from_step]);
     }
   });
 }

@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-std::size_t padded(std::size_t bytes) { return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment; }
+std::size_t padded(std::size_t bytes) {
+  return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
+}
 
 [[noreturn]] void throw_out_of_memory(std::size_t bytes, const MemoryStatistics& now, const char* reason) {
   throw OutOfMemory(join_text("out of memory: ", bytes, " bytes asked, ", now.in_use, " in use, ",
@@ -37,9 +39,7 @@ class SystemMemory final : public MemoryResource {
     in_use_ -= static_cast<std::int64_t>(bytes);
     std::free(pointer);
   }
-  MemoryStatistics statistics() const override {
-    return {in_use_, in_use_, in_use_, allocations_, allocations_};
-  }
+  MemoryStatistics statistics() const override { return {in_use_, in_use_, in_use_, allocations_, allocations_}; }
 
  private:
   std::atomic<std::int64_t> in_use_{0};
@@ -57,7 +57,8 @@ class LimitedMemory final : public MemoryResource {
     const std::int64_t after = in_use_ += signed_bytes;
     if (after > limit_ || number == fail_at_) {
       in_use_ -= signed_bytes;
-      throw_out_of_memory(bytes, statistics(), number == fail_at_ ? "the limit adaptor was told to fail here" : "the limit is reached");
+      throw_out_of_memory(bytes, statistics(),
+                          number == fail_at_ ? "the limit adaptor was told to fail here" : "the limit is reached");
     }
     try {
       return below_.allocate(bytes);
@@ -187,7 +188,8 @@ std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below) {
 }
 
 MemoryResource& memory_of(Device device) {
-  HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", name_of(device), ": this build of Hearth has the CPU backend only");
+  HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", name_of(device),
+               ": this build of Hearth has the CPU backend only");
   return *cpu_memory().load(std::memory_order_relaxed);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best-fit pool with splitting and merging. Regions come from mmap, 2 MiB aligned and advised to use huge pages, and are
-// never given back: a training step repeats its allocations, so after the first one every request is served from here
-// without a page fault.
+// Best-fit pool with splitting and merging. Regions come from mmap, 2 MiB aligned and advised to use huge pages, and
+// are never given back: a training step repeats its allocations, so after the first one every request is served from
+// here without a page fault.
 #include <sys/mman.h>
 
 #include <map>
@@ -16,7 +16,7 @@
 namespace hearth {
 namespace {
 
-constexpr std::size_t granule = 256;                    // every block is a multiple of this
+constexpr std::size_t granule = 256;  // every block is a multiple of this
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t region_bytes = std::size_t{64} << 20;  // least size of one request to the system
 

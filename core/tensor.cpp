@@ -44,9 +44,8 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
-  visit_dtype("full", dtype, AllTypes{}, [&]<class T>() {
-    std::fill_n(tensor.data<T>(), tensor.size(), convert_element<T>(value));
-  });
+  visit_dtype("full", dtype, AllTypes{},
+              [&]<class T>() { std::fill_n(tensor.data<T>(), tensor.size(), convert_element<T>(value)); });
   return tensor;
 }
 
@@ -73,7 +72,8 @@ Tensor Tensor::view(std::shared_ptr<Storage> storage, const Shape& shape, const 
   body.device = device;
   const Strides dense = contiguous_strides(shape);
   for (int i = 0; i < shape.rank(); ++i)
-    if (shape[i] > 1 && strides[static_cast<std::size_t>(i)] != dense[static_cast<std::size_t>(i)]) body.contiguous = false;
+    if (shape[i] > 1 && strides[static_cast<std::size_t>(i)] != dense[static_cast<std::size_t>(i)])
+      body.contiguous = false;
   if (shape.size() <= 1) body.contiguous = true;
   return make(std::move(body));
 }
@@ -113,8 +113,10 @@ void Tensor::copy_from(const Tensor& source) const {
   body().storage->bump_version();
   if (size() == 0) return;
   if (is_contiguous() && source.is_contiguous()) {
-    if (source.dtype() == dtype()) std::memmove(bytes(), source.bytes(), byte_size());
-    else convert(source.dtype(), source.bytes(), dtype(), bytes(), size());
+    if (source.dtype() == dtype())
+      std::memmove(bytes(), source.bytes(), byte_size());
+    else
+      convert(source.dtype(), source.bytes(), dtype(), bytes(), size());
     return;
   }
   copy_strided({source.bytes(), source.dtype(), source.strides()}, {bytes(), dtype(), strides()}, shape());

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes are numbered in creation order, which is a topological order. So backward is a counting pass (how many
+// contributions does each leaf get in this graph?) and one sweep with a max-heap on the number: no recursion, and a
+// fixed order of summation.
+#include "hearth/autograd/backward.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "hearth/autograd/accumulate.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/node.h"
+#include "hearth/core/profiler.h"
+#include "hearth/core/run_on.h"
+
+namespace hearth {
+namespace {
+
+void add(const Tensor& sum, const Tensor& term) {
+  run_on(sum.device(), [&](auto& stream) { kernels::add_into(stream, sum, term.contiguous()); });
+}
+
+class Sweep {
+ public:
+  explicit Sweep(const std::shared_ptr<GradState>& root) { count(root); }
+
+  void run(const std::shared_ptr<GradState>& root, const Tensor& dy) {
+    deliver(root, dy, "backward");
+    const NoGrad no_grad;
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), before);
+      const std::shared_ptr<GradState> state = std::move(heap_.back());
+      heap_.pop_back();
+      const std::shared_ptr<Node> node = state->node;
+      Tensor dy_of_node = std::exchange(state->pending, {});
+      const profiler::Scope scope(node->name());
+      std::vector<Tensor> gradients = node->run(std::move(dy_of_node));
+      const std::vector<std::shared_ptr<GradState>> inputs = std::exchange(node->inputs, {});
+      HEARTH_CHECK(InternalError, gradients.size() == inputs.size(), node->name(), ": backward returned ",
+                   gradients.size(), " gradients for ", inputs.size(), " inputs");
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i] != nullptr) deliver(inputs[i], std::move(gradients[i]), node->name());
+    }
+  }
+
+ private:
+  static bool before(const std::shared_ptr<GradState>& a, const std::shared_ptr<GradState>& b) {
+    return a->node->number() < b->node->number();
+  }
+
+  void count(const std::shared_ptr<GradState>& root) {
+    std::vector<const Node*> stack;
+    std::unordered_set<const Node*> seen;
+    if (root->node)
+      stack.push_back(root->node.get());
+    else
+      ++expected_[root.get()];
+    while (!stack.empty()) {
+      const Node* node = stack.back();
+      stack.pop_back();
+      if (!seen.insert(node).second) continue;
+      for (const auto& input : node->inputs) {
+        if (input == nullptr) continue;
+        if (input->node)
+          stack.push_back(input->node.get());
+        else
+          ++expected_[input.get()];
+      }
+    }
+  }
+
+  void deliver(const std::shared_ptr<GradState>& state, Tensor gradient, const char* from) {
+    if (state->node == nullptr) {
+      if (gradient.defined()) accumulate_leaf(*state, gradient, from);
+      if (--expected_[state.get()] == 0)
+        for (const auto& hook : state->ready_hooks) hook();
+      return;
+    }
+    if (!gradient.defined()) return;  // this path contributes nothing
+    if (!state->pending.defined()) {
+      state->pending = std::move(gradient);
+      heap_.push_back(state);
+      std::push_heap(heap_.begin(), heap_.end(), before);
+      return;
+    }
+    check_match(state->pending, gradient, from);
+    if (!state->pending.is_contiguous() || !state->pending.sole_owner()) state->pending = state->pending.clone();
+    add(state->pending, gradient);
+  }
+
+  static void check_match(const Tensor& sum, const Tensor& term, const char* from) {
+    HEARTH_CHECK(InternalError, sum.shape() == term.shape() && sum.dtype() == term.dtype(), from, ": gradient is ",
+                 describe(term), " where ", describe(sum), " is expected");
+  }
+
+  static void accumulate_leaf(GradState& state, const Tensor& gradient, const char* from) {
+    if (!state.grad.defined()) {
+      state.grad = gradient.sole_owner() && gradient.is_contiguous() ? gradient : gradient.clone();
+      state.fresh = false;
+      return;
+    }
+    check_match(state.grad, gradient, from);
+    const bool written_in_place = gradient.bytes() == state.grad.bytes() && gradient.same_storage(state.grad);
+    if (state.fresh) {
+      if (!written_in_place) state.grad.copy_from(gradient);
+    } else {
+      add(state.grad, gradient);
+    }
+    state.fresh = false;
+  }
+
+  std::unordered_map<const GradState*, std::int64_t> expected_;
+  std::vector<std::shared_ptr<GradState>> heap_;
+};
+
+}  // namespace
+
+void backward(const Tensor& y, const Tensor& dy) {
+  HEARTH_CHECK(UsageError, wants_grad(y), "backward: nothing on the tape leads to this tensor (", describe(y),
+               "); does any parameter want a gradient, and is NoGrad off?");
+  HEARTH_CHECK(ShapeError, dy.shape() == y.shape(), "backward: dy has shape ", dy.shape(), ", y has ", y.shape());
+  HEARTH_CHECK(DTypeError, dy.dtype() == y.dtype(), "backward: dy is ", dy.dtype(), ", y is ", y.dtype());
+  Sweep(y.grad_state()).run(y.grad_state(), dy);
+}
+
+void backward(const Tensor& loss, double seed) {
+  HEARTH_CHECK(ShapeError, loss.defined() && loss.size() == 1, "backward: the loss is ", describe(loss),
+               "; it must have one element (take a sum or a mean)");
+  backward(loss, Tensor::full(loss.shape(), seed, loss.dtype(), loss.device()));
+}
+
+}  // namespace hearth

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recorded conversion between floating types, and the autocast policy that inserts it.
+#include "hearth/autograd/record.h"
+
+namespace hearth::detail {
+namespace {
+
+struct Cast {
+  static constexpr OpInfo info{.name = "cast", .autocast = Autocast::as_is};
+  struct Kept {
+    DType from = DType::f32;
+  };
+  DType to;
+
+  Tensor forward(Kept& kept, const Tensor& x) const {
+    kept.from = x.dtype();
+    return x.to(to);
+  }
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const { return {dy.to(kept.from)}; }
+};
+
+// f64 is never narrowed: the oracle stays exact.
+bool may_convert(const Tensor& tensor) {
+  return tensor.defined() && is_floating(tensor.dtype()) && tensor.dtype() != DType::f64;
+}
+
+}  // namespace
+
+Tensor cast(const Tensor& tensor, DType dtype) {
+  return tensor.dtype() == dtype ? tensor : record(Cast{dtype}, tensor);
+}
+
+void apply_autocast(const OpInfo& info, std::span<Tensor> inputs) {
+  const std::optional<DType> narrow = autocast_dtype();
+  if (!narrow || info.autocast == Autocast::as_is) return;
+  const auto count = std::min(inputs.size(), static_cast<std::size_t>(info.autocast_inputs));
+  const auto convertible = inputs.first(count);
+  DType target = info.autocast == Autocast::narrow ? *narrow : DType::f32;
+  if (info.autocast == Autocast::follow) {
+    target = *narrow;
+    for (const Tensor& input : convertible)
+      if (may_convert(input) && input.dtype() == DType::f32) target = DType::f32;
+  }
+  for (Tensor& input : convertible)
+    if (may_convert(input) && input.dtype() != target) input = cast(input, target);
+}
+
+}  // namespace hearth::detail

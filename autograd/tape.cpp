@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes, tape slots and the switches of the tape.
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/record.h"
+
+namespace hearth {
+namespace {
+
+std::atomic<std::uint64_t> next_number{1};
+thread_local bool grad_on = true;
+thread_local bool recording_on = false;
+thread_local std::optional<DType> narrow_type;
+
+// Slots whose destruction is under way. A chain of nodes is taken apart in a loop, so depth never meets the stack.
+thread_local std::vector<std::shared_ptr<Node>>* doomed = nullptr;
+
+}  // namespace
+
+Node::Node(const char* name) : name_(name), number_(next_number.fetch_add(1, std::memory_order_relaxed)) {}
+Node::~Node() = default;
+
+GradState::~GradState() {
+  if (!node) return;
+  if (doomed != nullptr) {
+    doomed->push_back(std::move(node));
+    return;
+  }
+  std::vector<std::shared_ptr<Node>> queue;
+  doomed = &queue;
+  queue.push_back(std::move(node));
+  while (!queue.empty()) {
+    const std::shared_ptr<Node> last = std::move(queue.back());
+    queue.pop_back();
+  }
+  doomed = nullptr;
+}
+
+bool wants_grad(const Tensor& tensor) { return tensor.defined() && tensor.grad_state() != nullptr; }
+
+Tensor as_leaf(const Tensor& tensor) {
+  HEARTH_CHECK(DTypeError, is_floating(tensor.dtype()), "as_leaf: a tensor of ", tensor.dtype(),
+               " has no gradient; use f32, f64, f16 or bf16");
+  HEARTH_CHECK(UsageError, tensor.grad_state() == nullptr || tensor.grad_state()->node == nullptr,
+               "as_leaf: the tensor is the result of an op; detach() it first");
+  if (tensor.grad_state() != nullptr) return tensor;
+  return tensor.with_grad_state(std::make_shared<GradState>());
+}
+
+namespace {
+
+GradState& leaf_state(const Tensor& leaf, const char* what) {
+  HEARTH_CHECK(UsageError, wants_grad(leaf) && leaf.grad_state()->node == nullptr, what,
+               ": the tensor is not a leaf; make it one with as_leaf before the forward pass");
+  return *leaf.grad_state();
+}
+
+}  // namespace
+
+Tensor grad_of(const Tensor& leaf) {
+  GradState& state = leaf_state(leaf, "grad_of");
+  if (!state.grad.defined())
+    state.grad = Tensor::zeros(leaf.shape(), leaf.dtype(), leaf.device());
+  else if (state.fresh)
+    state.grad.fill_(0);
+  state.fresh = false;
+  return state.grad;
+}
+
+void zero_grad(const Tensor& leaf) { leaf_state(leaf, "zero_grad").fresh = true; }
+
+void on_grad_ready(const Tensor& leaf, std::function<void()> f) {
+  leaf_state(leaf, "on_grad_ready").ready_hooks.push_back(std::move(f));
+}
+
+bool grad_enabled() { return grad_on; }
+bool is_recording() { return recording_on; }
+std::optional<DType> autocast_dtype() { return narrow_type; }
+
+NoGrad::NoGrad() : previous_(std::exchange(grad_on, false)) {}
+NoGrad::~NoGrad() { grad_on = previous_; }
+
+AutocastScope::AutocastScope(std::optional<DType> narrow) : previous_(narrow_type) {
+  HEARTH_CHECK(DTypeError, !narrow || *narrow == DType::f16 || *narrow == DType::bf16,
+               "autocast: ", narrow ? name_of(*narrow) : "", " is not a narrow type; use f16 or bf16");
+  narrow_type = narrow;
+}
+AutocastScope::~AutocastScope() { narrow_type = previous_; }
+
+namespace detail {
+
+RecordingScope::RecordingScope(bool on)
+    : previous_recording_(std::exchange(recording_on, on)), previous_grad_(std::exchange(grad_on, false)) {}
+RecordingScope::~RecordingScope() {
+  recording_on = previous_recording_;
+  grad_on = previous_grad_;
+}
+
+bool any_wants_grad(std::span<const Tensor> inputs) {
+  for (const Tensor& input : inputs)
+    if (wants_grad(input)) return true;
+  return false;
+}
+
+Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result) {
+  node->inputs.reserve(inputs.size());
+  for (const Tensor& input : inputs) node->inputs.push_back(input.defined() ? input.grad_state() : nullptr);
+  auto state = std::make_shared<GradState>();
+  state->node = std::move(node);
+  return result.with_grad_state(std::move(state));
+}
+
+void throw_consumed(const char* op) {
+  throw UsageError(join_text(op, ": backward ran through this graph already; run the forward pass again"));
+}
+
+}  // namespace detail
+
+Tensor GradWants::make(std::size_t i, const Shape& shape, DType dtype) const {
+  const GradState* state = inputs_[i].get();
+  // An input used twice by one op gets two contributions, so neither may claim the final place.
+  if (std::count(inputs_.begin(), inputs_.end(), inputs_[i]) > 1) state = nullptr;
+  if (state != nullptr && state->node == nullptr && state->fresh && state->grad.defined() &&
+      state->grad.shape() == shape && state->grad.dtype() == dtype)
+    return state->grad;
+  return Tensor::empty(shape, dtype);
+}
+
+KeptTensor& KeptTensor::operator=(const Tensor& tensor) {
+  // Without the tape slot: a kept result must not hold the node that keeps it.
+  tensor_ = tensor.defined() && tensor.grad_state() ? tensor.detach() : tensor;
+  version_ = tensor.defined() ? tensor.storage()->version() : 0;
+  return *this;
+}
+
+const Tensor& KeptTensor::get() const {
+  HEARTH_CHECK(UsageError, !tensor_.defined() || tensor_.storage()->version() == version_,
+               "backward: a tensor needed for the gradient (", describe(tensor_),
+               ") was changed in place after the forward pass; clone() it before writing");
+  return tensor_;
+}
+
+}  // namespace hearth
