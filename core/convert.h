@@ -12,14 +12,18 @@
 
 namespace hearth {
 
-/// One element converted: to floats rounded to nearest even, to integers truncated and saturated (not-a-number gives 0),
-/// to bool by comparison with zero.
+/// One element converted: to floats rounded to nearest even, to integers truncated and saturated (not-a-number gives
+/// 0), to bool by comparison with zero.
 template <class To, class From>
 To convert_element(From value) {
-  if constexpr (std::is_same_v<To, From>) return value;
-  else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>) return convert_element<To>(static_cast<float>(value));
-  else if constexpr (std::is_same_v<To, f16> || std::is_same_v<To, bf16>) return To(static_cast<float>(value));
-  else if constexpr (std::is_same_v<To, bool>) return value != From(0);
+  if constexpr (std::is_same_v<To, From>)
+    return value;
+  else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>)
+    return convert_element<To>(static_cast<float>(value));
+  else if constexpr (std::is_same_v<To, f16> || std::is_same_v<To, bf16>)
+    return To(static_cast<float>(value));
+  else if constexpr (std::is_same_v<To, bool>)
+    return value != From(0);
   else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     constexpr From low = static_cast<From>(std::numeric_limits<To>::min());
     constexpr From high = static_cast<From>(std::numeric_limits<To>::max());
@@ -27,7 +31,8 @@ To convert_element(From value) {
     if (value <= low) return std::numeric_limits<To>::min();
     if (value >= high) return std::numeric_limits<To>::max();
     return static_cast<To>(value);
-  } else return static_cast<To>(value);
+  } else
+    return static_cast<To>(value);
 }
 
 /// Converts n contiguous elements, in parallel.

@@ -35,13 +35,20 @@ using AllTypes = Types<float, double, f16, bf16, std::int32_t, std::int64_t, std
 
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, f16>) return DType::f16;
-  else if constexpr (std::is_same_v<T, bf16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
-  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, f16>)
+    return DType::f16;
+  else if constexpr (std::is_same_v<T, bf16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::i64;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return DType::u8;
   else {
     static_assert(std::is_same_v<T, bool>, "not an element type");
     return DType::boolean;

@@ -23,22 +23,22 @@ class Error : public std::runtime_error {
   int exit_code_;
 };
 
-#define HEARTH_ERROR_CLASS(Name, kind, code)                                     \
-  class Name : public Error {                                                    \
-   public:                                                                       \
-    explicit Name(const std::string& message) : Error(kind, code, message) {}    \
+#define HEARTH_ERROR_CLASS(Name, kind, code)                                  \
+  class Name : public Error {                                                 \
+   public:                                                                    \
+    explicit Name(const std::string& message) : Error(kind, code, message) {} \
   };
-HEARTH_ERROR_CLASS(ShapeError, "shape", 2)       ///< shapes, ranks, sizes or options that do not fit together
-HEARTH_ERROR_CLASS(DTypeError, "dtype", 2)       ///< a data type the operation does not take
-HEARTH_ERROR_CLASS(IndexError, "index", 3)       ///< an index or label outside its range
-HEARTH_ERROR_CLASS(UsageError, "usage", 2)       ///< a call in the wrong state or with the wrong words
-HEARTH_ERROR_CLASS(ConfigError, "config", 2)     ///< a run configuration that cannot be accepted
-HEARTH_ERROR_CLASS(DataError, "data", 3)         ///< unreadable or inconsistent input data
-HEARTH_ERROR_CLASS(FileError, "file", 3)         ///< a file that cannot be read or written
-HEARTH_ERROR_CLASS(DeviceError, "device", 4)     ///< a device that is absent or failed
-HEARTH_ERROR_CLASS(OutOfMemory, "memory", 4)     ///< an allocation that did not fit
-HEARTH_ERROR_CLASS(DivergedError, "diverged", 5) ///< training produced values that are not finite
-HEARTH_ERROR_CLASS(InternalError, "internal", 70)///< a defect of Hearth or of a library below it
+HEARTH_ERROR_CLASS(ShapeError, "shape", 2)         ///< shapes, ranks, sizes or options that do not fit together
+HEARTH_ERROR_CLASS(DTypeError, "dtype", 2)         ///< a data type the operation does not take
+HEARTH_ERROR_CLASS(IndexError, "index", 3)         ///< an index or label outside its range
+HEARTH_ERROR_CLASS(UsageError, "usage", 2)         ///< a call in the wrong state or with the wrong words
+HEARTH_ERROR_CLASS(ConfigError, "config", 2)       ///< a run configuration that cannot be accepted
+HEARTH_ERROR_CLASS(DataError, "data", 3)           ///< unreadable or inconsistent input data
+HEARTH_ERROR_CLASS(FileError, "file", 3)           ///< a file that cannot be read or written
+HEARTH_ERROR_CLASS(DeviceError, "device", 4)       ///< a device that is absent or failed
+HEARTH_ERROR_CLASS(OutOfMemory, "memory", 4)       ///< an allocation that did not fit
+HEARTH_ERROR_CLASS(DivergedError, "diverged", 5)   ///< training produced values that are not finite
+HEARTH_ERROR_CLASS(InternalError, "internal", 70)  ///< a defect of Hearth or of a library below it
 #undef HEARTH_ERROR_CLASS
 
 /// The parts written one after the other, as with operator<<.
@@ -52,8 +52,8 @@ std::string join_text(const Parts&... parts) {
 }  // namespace hearth
 
 /// Throws ErrorType with the joined parts unless `condition` holds. Active in every build type.
-#define HEARTH_CHECK(ErrorType, condition, ...)                           \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]]                                        \
-      throw ::hearth::ErrorType(::hearth::join_text(__VA_ARGS__));        \
+#define HEARTH_CHECK(ErrorType, condition, ...)                    \
+  do {                                                             \
+    if (!(condition)) [[unlikely]]                                 \
+      throw ::hearth::ErrorType(::hearth::join_text(__VA_ARGS__)); \
   } while (false)

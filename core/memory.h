@@ -19,7 +19,8 @@ struct MemoryStatistics {
   std::int64_t system_calls = 0;  ///< times the system was asked for memory
 };
 
-/// Hands out memory. Alignment is 64 bytes or more; contents are not zeroed. allocate(0) gives a unique non-null pointer.
+/// Hands out memory. Alignment is 64 bytes or more; contents are not zeroed. allocate(0) gives a unique non-null
+/// pointer.
 class MemoryResource {
  public:
   virtual ~MemoryResource() = default;
@@ -32,11 +33,12 @@ class MemoryResource {
 
 /// Straight from the system, page faults and all: for the bottom of a stack in tests.
 std::unique_ptr<MemoryResource> make_system_memory();
-/// Best-fit pool over large regions advised to use huge pages; freed blocks are merged and kept for reuse, so a training
-/// step asks the system for nothing after the first.
+/// Best-fit pool over large regions advised to use huge pages; freed blocks are merged and kept for reuse, so a
+/// training step asks the system for nothing after the first.
 std::unique_ptr<MemoryResource> make_pool_memory();
 /// Refuses to have more than `bytes` in use, or to serve the allocation numbered `fail_at` (counted from 1; 0 = never).
-std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes, std::int64_t fail_at = 0);
+std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes,
+                                                    std::int64_t fail_at = 0);
 /// Counts what passes through.
 std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below);
 /// Fills fresh memory with signalling bytes (0xFF: not-a-number in every float type) and checks canaries around each

@@ -10,7 +10,8 @@ namespace hearth {
 /// f(stream of `device`).
 template <class F>
 decltype(auto) run_on(Device device, F&& f) {
-  HEARTH_CHECK(DeviceError, device.is_cpu(), "device ", name_of(device), ": this build of Hearth has the CPU backend only");
+  HEARTH_CHECK(DeviceError, device.is_cpu(), "device ", name_of(device),
+               ": this build of Hearth has the CPU backend only");
   return f(cpu::stream_of(device));
 }
 

@@ -90,7 +90,9 @@ class Tensor {
     return reinterpret_cast<T*>(bytes());
   }
   /// First element, untyped.
-  std::byte* bytes() const { return body().storage->bytes() + body().offset * static_cast<std::int64_t>(size_of(body().dtype)); }
+  std::byte* bytes() const {
+    return body().storage->bytes() + body().offset * static_cast<std::int64_t>(size_of(body().dtype));
+  }
 
   /// The same elements under another shape of equal size, sharing storage; the tensor must be contiguous.
   /// Not differentiable: `reshape` of ops is.
@@ -133,7 +135,8 @@ class Tensor {
   };
   explicit Tensor(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
   const Body& body() const {
-    if (!body_) [[unlikely]] throw_undefined();
+    if (!body_) [[unlikely]]
+      throw_undefined();
     return *body_;
   }
   [[noreturn]] static void throw_undefined();

@@ -35,7 +35,7 @@
 #undef HEARTH_ISA_NAMESPACE
 #pragma GCC pop_options
 
-#define HEARTH_ISA_CALL(function, ...)                                   \
+#define HEARTH_ISA_CALL(function, ...)                                              \
   (::hearth::cpu::isa() == ::hearth::cpu::Isa::v4   ? isa_v4::function(__VA_ARGS__) \
    : ::hearth::cpu::isa() == ::hearth::cpu::Isa::v3 ? isa_v3::function(__VA_ARGS__) \
                                                     : isa_baseline::function(__VA_ARGS__))

@@ -12,8 +12,7 @@ namespace {
 Isa detect() {
 #if defined(__x86_64__)
   Isa best = Isa::baseline;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-    best = Isa::v3;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) best = Isa::v3;
   if (best == Isa::v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     best = Isa::v4;
@@ -40,9 +39,12 @@ Isa isa() {
 
 const char* name_of(Isa isa) {
   switch (isa) {
-    case Isa::baseline: return "baseline";
-    case Isa::v3: return "v3";
-    case Isa::v4: return "v4";
+    case Isa::baseline:
+      return "baseline";
+    case Isa::v3:
+      return "v3";
+    case Isa::v4:
+      return "v4";
   }
   return "baseline";
 }

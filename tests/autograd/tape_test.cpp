@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tape itself, with two small ops of the test's own.
+#include <gtest/gtest.h>
+
+#include "hearth/autograd/accumulate.h"
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/parameters.h"
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+
+namespace hearth {
+namespace {
+
+Tensor map2(const Tensor& a, const Tensor& b, double (*f)(double, double)) {
+  const auto x = a.to_doubles(), y = b.to_doubles();
+  std::vector<double> z(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) z[i] = f(x[i], y[i]);
+  return Tensor::of<double>(a.shape(), z).to(a.dtype());
+}
+
+struct Multiply {
+  static constexpr OpInfo info{.name = "multiply"};
+  struct Kept {
+    KeptTensor a, b;
+  };
+  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b) const {
+    kept.a = a;
+    kept.b = b;
+    return map2(a, b, [](double x, double y) { return x * y; });
+  }
+  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    std::array<Tensor, 2> gradients;
+    const auto product = [](double x, double y) { return x * y; };
+    if (wants[0]) gradients[0] = map2(dy, kept.b.get(), product);
+    if (wants[1]) {
+      gradients[1] = wants.make(1, kept.b.get().shape(), dy.dtype());
+      gradients[1].copy_from(map2(dy, kept.a.get(), product));
+    }
+    return gradients;
+  }
+};
+Tensor multiply(const Tensor& a, const Tensor& b) { return record(Multiply{}, a, b); }
+
+struct Sum {
+  static constexpr OpInfo info{.name = "sum"};
+  struct Kept {
+    Shape shape;
+  };
+  Tensor forward(Kept& kept, const Tensor& x) const {
+    kept.shape = x.shape();
+    double total = 0;
+    for (const double value : x.to_doubles()) total += value;
+    return Tensor::full({}, total, x.dtype());
+  }
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
+    return {Tensor::full(kept.shape, dy.item(), dy.dtype())};
+  }
+};
+Tensor total(const Tensor& x) { return record(Sum{}, x); }
+
+Tensor leaf(std::initializer_list<double> values) {
+  return as_leaf(Tensor::of<double>({static_cast<std::int64_t>(values.size())}, values));
+}
+
+TEST(Tape, ProductRuleAndReuse) {
+  const Tensor a = leaf({2, 3}), b = leaf({5, 7});
+  const Tensor y = multiply(multiply(a, b), a);  // a^2 b
+  backward(total(y));
+  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{20, 42}));
+  EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{4, 9}));
+}
+
+TEST(Tape, AccumulatesUntilZeroed) {
+  const Tensor a = leaf({2}), b = leaf({5});
+  backward(total(multiply(a, b)));
+  backward(total(multiply(a, b)), 10.0);
+  EXPECT_EQ(grad_of(b).item(), 22);
+  zero_grad(b);
+  EXPECT_EQ(grad_of(b).item(), 0);
+  zero_grad(b);
+  backward(total(multiply(a, b)));
+  EXPECT_EQ(grad_of(b).item(), 2);
+}
+
+TEST(Tape, OneTensorTwiceInOneOp) {
+  const Tensor a = leaf({3});
+  backward(total(multiply(a, a)));
+  EXPECT_EQ(grad_of(a).item(), 6);
+}
+
+TEST(Tape, NothingIsRecordedWithoutWish) {
+  const Tensor a = leaf({2});
+  const Tensor constant = Tensor::of<double>({1}, {4.0});
+  EXPECT_FALSE(wants_grad(multiply(constant, constant)));
+  const NoGrad off;
+  EXPECT_FALSE(wants_grad(multiply(a, a)));
+}
+
+TEST(Tape, MisuseIsNamed) {
+  const Tensor a = leaf({2, 3}), b = leaf({1, 1});
+  const Tensor y = multiply(a, b);
+  EXPECT_THROW(backward(y), ShapeError);
+  EXPECT_THROW(backward(Tensor::zeros({})), UsageError);
+  EXPECT_THROW(backward(y, Tensor::zeros({3}, DType::f64)), ShapeError);
+  EXPECT_THROW(backward(y, Tensor::zeros({2}, DType::f32)), DTypeError);
+  EXPECT_THROW(grad_of(y), UsageError);
+  EXPECT_THROW(as_leaf(y), UsageError);
+  EXPECT_THROW(as_leaf(Tensor::zeros({2}, DType::i64)), DTypeError);
+  const Tensor loss = total(y);
+  backward(loss);
+  EXPECT_THROW(backward(loss), UsageError);
+}
+
+TEST(Tape, AKeptTensorThatWasWrittenIsNoticed) {
+  const Tensor a = leaf({2}), b = leaf({5});
+  const Tensor loss = total(multiply(a, b));
+  a.fill_(1);
+  EXPECT_THROW(backward(loss), UsageError);
+}
+
+TEST(Tape, DepthDoesNotMeetTheStack) {
+  const Tensor a = leaf({1});
+  const Tensor one = Tensor::of<double>({1}, {1.0});
+  Tensor y = a;
+  for (int i = 0; i < 200000; ++i) y = multiply(y, one);
+  Tensor unused = y;
+  for (int i = 0; i < 200000; ++i) unused = multiply(unused, one);
+  backward(total(y));
+  EXPECT_EQ(grad_of(a).item(), 1);
+  unused = {};  // a graph that was never swept is taken apart without recursion too
+}
+
+TEST(Tape, HooksFireOnceAfterTheLastContribution) {
+  const Tensor a = leaf({2}), b = leaf({3}), unused = leaf({1});
+  std::vector<double> seen;
+  on_grad_ready(a, [&] { seen.push_back(grad_of(a).item()); });
+  on_grad_ready(unused, [&] { seen.push_back(-1); });
+  backward(total(multiply(multiply(a, b), a)));
+  EXPECT_EQ(seen, (std::vector<double>{12}));
+}
+
+TEST(FlatParameters, HoldValuesAndGradientsInPlace) {
+  Tensor w = as_leaf(Tensor::of<double>({2}, {2.0, 3.0}));
+  Tensor v = as_leaf(Tensor::of<double>({3}, {1.0, 1.0, 1.0}));
+  FlatParameters flat({{"w", &w}, {"v", &v}});
+  EXPECT_EQ(flat.entries()[1].begin, 8);
+  EXPECT_TRUE(w.same_storage(flat.values()));
+  flat.zero_grads();
+  const Tensor other = leaf({5, 7});
+  backward(total(multiply(other, w)));
+  flat.finish_grads();
+  const auto gradients = flat.grads().to_doubles();
+  EXPECT_EQ(gradients[0], 5);
+  EXPECT_EQ(gradients[1], 7);
+  EXPECT_EQ(gradients[8], 0);
+  flat.zero_grads();
+  backward(total(multiply(other, w)));
+  EXPECT_EQ(flat.grads().to_doubles()[1], 7) << "the first contribution replaces";
+}
+
+TEST(FlatParameters, RefuseMixedTypesAndNothing) {
+  Tensor w = as_leaf(Tensor::zeros({2})), v = as_leaf(Tensor::zeros({2}, DType::f64));
+  EXPECT_THROW(FlatParameters({{"w", &w}, {"v", &v}}), DTypeError);
+  EXPECT_THROW(FlatParameters({}), UsageError);
+}
+
+TEST(Autocast, FollowsTheOpsClass) {
+  const Tensor wide = as_leaf(Tensor::of<float>({1}, {3.0f}));
+  const Tensor narrow = Tensor::of<float>({1}, {2.0f}).to(DType::bf16);
+  const AutocastScope scope(DType::bf16);
+  const Tensor y = multiply(wide, narrow);  // follow: the widest wins
+  EXPECT_EQ(y.dtype(), DType::f32);
+  const Tensor z = detail::cast(wide, DType::bf16);
+  EXPECT_EQ(z.dtype(), DType::bf16);
+  backward(total(multiply(z, narrow)));
+  EXPECT_EQ(grad_of(wide).dtype(), DType::f32);
+  EXPECT_EQ(grad_of(wide).item(), 2);
+  EXPECT_THROW(AutocastScope(DType::f64), DTypeError);
+}
+
+}  // namespace
+}  // namespace hearth

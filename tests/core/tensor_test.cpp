@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, tensors, conversions and 16-bit types.
+#include "hearth/core/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "hearth/core/convert.h"
+
+namespace hearth {
+namespace {
+
+TEST(Shape, CountsAndPrints) {
+  const Shape shape{8, 56, 56, 48};
+  EXPECT_EQ(shape.rank(), 4);
+  EXPECT_EQ(shape.size(), 8 * 56 * 56 * 48);
+  EXPECT_EQ(shape.dim(-1), 48);
+  EXPECT_EQ(join_text(shape), "[8, 56, 56, 48]");
+  EXPECT_EQ(Shape{}.size(), 1);
+  EXPECT_EQ((Shape{3, 0, 5}).size(), 0);
+}
+
+TEST(Shape, RefusesWhatCannotBe) {
+  EXPECT_THROW((Shape{-1, 3}), ShapeError);
+  EXPECT_THROW((Shape{std::int64_t{1} << 32, std::int64_t{1} << 32}), ShapeError);
+  EXPECT_THROW((Shape{std::int64_t{1} << 61}), ShapeError);  // the bytes of f64 would overflow
+  EXPECT_THROW((Shape{0, std::int64_t{1} << 40, std::int64_t{1} << 40}), ShapeError);
+  EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), ShapeError);
+  EXPECT_THROW((Shape{2, 3}).dim(2), ShapeError);
+  EXPECT_THROW((Shape{2, 3}).dim(-3), ShapeError);
+  EXPECT_THROW(Shape{}.dim(0), ShapeError);
+}
+
+TEST(Shape, Broadcasts) {
+  EXPECT_EQ(broadcast_shapes("add", {4, 1, 3}, {5, 1}), (Shape{4, 5, 3}));
+  EXPECT_EQ(broadcast_shapes("add", {0, 3}, {1, 3}), (Shape{0, 3}));
+  EXPECT_THROW(broadcast_shapes("add", {4, 2}, {3, 2}), ShapeError);
+}
+
+TEST(Tensor, HoldsValuesOfEachType) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u8}) {
+    const Tensor tensor = Tensor::full({2, 3}, 3, dtype);
+    EXPECT_EQ(tensor.to_doubles(), std::vector<double>(6, 3.0)) << dtype;
+    EXPECT_EQ(tensor.byte_size(), 6 * size_of(dtype));
+  }
+  EXPECT_EQ(Tensor::full({2}, 7, DType::boolean).to_doubles(), (std::vector<double>{1, 1}));
+}
+
+TEST(Tensor, AliasesOnCopyAndClonesBytes) {
+  const Tensor a = Tensor::of<float>({2}, {1.0f, 2.0f});
+  const Tensor alias = a;
+  const Tensor copy = a.clone();
+  const std::uint64_t version = a.storage()->version();
+  a.fill_(5);
+  EXPECT_GT(a.storage()->version(), version);
+  EXPECT_EQ(alias.to_doubles(), (std::vector<double>{5, 5}));
+  EXPECT_EQ(copy.to_doubles(), (std::vector<double>{1, 2}));
+  EXPECT_FALSE(a.sole_owner());
+  EXPECT_TRUE(copy.sole_owner());
+}
+
+TEST(Tensor, ViewsAreCheckedAgainstTheirStorage) {
+  const Tensor a = Tensor::of<float>({6}, {0, 1, 2, 3, 4, 5});
+  const Tensor transposed = Tensor::view(a.storage(), {3, 2}, {1, 3}, 0, DType::f32, {});
+  EXPECT_FALSE(transposed.is_contiguous());
+  EXPECT_EQ(transposed.to_doubles(), (std::vector<double>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(transposed.contiguous().as_shape({6}).to_doubles(), transposed.to_doubles());
+  EXPECT_THROW(transposed.as_shape({6}), ShapeError);
+  EXPECT_THROW(Tensor::view(a.storage(), {7}, {1}, 0, DType::f32, {}), ShapeError);
+  EXPECT_THROW(Tensor::view(a.storage(), {2}, {1}, 5, DType::f32, {}), ShapeError);
+  EXPECT_THROW(Tensor::view(a.storage(), {2}, {std::int64_t{1} << 62}, 1, DType::f32, {}), ShapeError);
+  EXPECT_THROW(Tensor::view(a.storage(), {1}, {1}, -1, DType::f32, {}), ShapeError);
+  EXPECT_THROW(Tensor::view(a.storage(), {4}, {1}, 0, DType::f64, {}), ShapeError);
+  EXPECT_EQ(Tensor::view(a.storage(), {4}, {0}, 2, DType::f32, {}).to_doubles(), (std::vector<double>{2, 2, 2, 2}));
+}
+
+TEST(Tensor, CopiesIntoStridedViews) {
+  const Tensor a = Tensor::zeros({2, 3});
+  Tensor::view(a.storage(), {2}, {3}, 1, DType::f32, {}).copy_from(Tensor::of<double>({2}, {7.0, 8.0}));
+  EXPECT_EQ(a.to_doubles(), (std::vector<double>{0, 7, 0, 0, 8, 0}));
+}
+
+TEST(Tensor, RefusesMisuse) {
+  const Tensor a = Tensor::zeros({2, 3});
+  EXPECT_THROW(a.data<double>(), DTypeError);
+  EXPECT_THROW(a.item(), UsageError);
+  EXPECT_THROW(Tensor().shape(), UsageError);
+  EXPECT_THROW(a.copy_from(Tensor::zeros({3, 2})), ShapeError);
+  EXPECT_THROW(Tensor::of<float>({3}, {1.0f, 2.0f}), ShapeError);
+  EXPECT_THROW(a.as_shape({5}), ShapeError);
+  EXPECT_THROW(Tensor::empty({std::int64_t{1} << 50}), OutOfMemory);
+  EXPECT_THROW(dtype_named("float"), DTypeError);
+  EXPECT_THROW(device_named("gpu"), ConfigError);
+}
+
+TEST(Convert, SaturatesAndTruncates) {
+  EXPECT_EQ(convert_element<std::uint8_t>(300.7), 255);
+  EXPECT_EQ(convert_element<std::uint8_t>(-3.0), 0);
+  EXPECT_EQ(convert_element<std::int32_t>(std::nan("")), 0);
+  EXPECT_EQ(convert_element<std::int64_t>(1e300), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(convert_element<std::int32_t>(-2.9f), -2);
+  EXPECT_EQ(convert_element<bool>(0.5f), true);
+}
+
+// Every 16-bit pattern survives the way to float and back; rounding agrees with the compiler's own half type.
+TEST(Half, RoundTripsEveryPattern) {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const float wide = f16::to_float(static_cast<std::uint16_t>(bits));
+    const float wide_bf = static_cast<float>(bf16::from_bits(static_cast<std::uint16_t>(bits)));
+    if (!std::isnan(wide)) {
+      EXPECT_EQ(f16::from_float(wide), bits);
+    }
+    if (!std::isnan(wide_bf)) {
+      EXPECT_EQ(bf16::from_float(wide_bf), bits);
+    }
+  }
+  EXPECT_TRUE(std::isnan(static_cast<float>(f16(std::nanf("")))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::nanf("")))));
+}
+
+TEST(Half, RoundsToNearestEven) {
+  std::uint32_t state = 12345;
+  for (int i = 0; i < 2000000; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float value = std::bit_cast<float>(state);
+    if (std::isnan(value)) continue;
+    const auto reference = std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
+    ASSERT_EQ(f16::from_float(value), reference) << value;
+  }
+  EXPECT_EQ(bf16::from_float(std::bit_cast<float>(0x3f808000u)), 0x3f80);  // a tie goes to even
+  EXPECT_EQ(bf16::from_float(std::bit_cast<float>(0x3f818000u)), 0x3f82);
+  EXPECT_EQ(bf16::from_float(std::bit_cast<float>(0x3f808001u)), 0x3f81);
+}
+
+}  // namespace
+}  // namespace hearth
