@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two-dimensional convolution layer.
+#include "hearth/models/nn/conv.h"
+
+#include <cmath>
+
+#include "hearth/ops/ops.h"
+
+namespace hearth::nn {
+
+Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dLayerOptions& options)
+    : options_(options) {
+  const std::int64_t kernel = options.kernel;
+  HEARTH_CHECK(ShapeError, in_channels >= 1 && out_channels >= 1 && kernel >= 1, "conv2d layer: ", in_channels,
+               " input channels, ", out_channels, " output channels, kernel ", kernel, "; all are at least 1");
+  HEARTH_CHECK(ShapeError, options.stride >= 1 && options.dilation >= 1 && options.padding >= 0,
+               "conv2d layer: stride ", options.stride, ", dilation ", options.dilation, ", padding ", options.padding,
+               "; stride and dilation are at least 1, padding at least 0");
+  HEARTH_CHECK(ShapeError,
+               options.groups >= 1 && in_channels % options.groups == 0 && out_channels % options.groups == 0,
+               "conv2d layer: ", in_channels, " input and ", out_channels, " output channels do not divide into ",
+               options.groups, " groups");
+  weight = Tensor::zeros({out_channels, kernel, kernel, in_channels / options.groups});
+  parameter("weight", weight, options.weight_init);
+  if (!options.bias) return;
+  bias = Tensor::zeros({out_channels});
+  const double fan_in = static_cast<double>(init::fans_of(weight.shape()).in);
+  parameter("bias", bias, options.bias_init ? options.bias_init : init::uniform(1.0 / std::sqrt(fan_in)));
+}
+
+Tensor Conv2d::forward(const Tensor& x) {
+  return conv2d(x, weight, bias,
+                {.stride = options_.stride,
+                 .padding = options_.padding,
+                 .dilation = options_.dilation,
+                 .groups = options_.groups,
+                 .activation = options_.activation});
+}
+
+}  // namespace hearth::nn

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two-dimensional convolution layer.
+#pragma once
+
+#include "hearth/models/nn/module.h"
+#include "hearth/ops/activation.h"
+
+namespace hearth::nn {
+
+struct Conv2dLayerOptions {
+  std::int64_t kernel = 3;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  Activation activation = Activation::none;
+  Init weight_init = init::kaiming_uniform();
+  /// Default: uniform within 1 / sqrt(fan in).
+  Init bias_init = {};
+};
+
+/// x [N, H, W, in], weight [out, kernel, kernel, in / groups], bias [out], y [N, P, Q, out].
+class Conv2d : public Module {
+ public:
+  /// ShapeError unless channels, kernel, stride, dilation and groups are at least 1, padding at least 0, and the groups
+  /// divide both channel counts.
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dLayerOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+  Tensor weight;
+  Tensor bias;
+
+ private:
+  Conv2dLayerOptions options_;
+};
+
+}  // namespace hearth::nn

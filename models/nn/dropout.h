@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dropout layer.
+#pragma once
+
+#include "hearth/models/nn/module.h"
+
+namespace hearth::nn {
+
+/// In training each element becomes zero with probability p and the others grow by 1 / (1 - p); in evaluation x itself.
+/// Source: Srivastava et al. 2014.
+class Dropout : public Module {
+ public:
+  /// UsageError unless p is in [0, 1).
+  explicit Dropout(double p);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double p_;
+};
+
+}  // namespace hearth::nn

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fully connected layer.
+#pragma once
+
+#include "hearth/models/nn/module.h"
+#include "hearth/ops/activation.h"
+
+namespace hearth::nn {
+
+struct LinearOptions {
+  bool bias = true;
+  Activation activation = Activation::none;  ///< applied within the same kernel
+  Init weight_init = init::kaiming_uniform();
+  /// Default: uniform within 1 / sqrt(inputs).
+  Init bias_init = {};
+};
+
+/// y = act(x w^T + b); x [..., inputs], weight [outputs, inputs], bias [outputs], y [..., outputs].
+class Linear : public Module {
+ public:
+  /// ShapeError unless inputs and outputs are at least 1.
+  Linear(std::int64_t inputs, std::int64_t outputs, const LinearOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+
+  Tensor weight;
+  Tensor bias;
+
+ private:
+  Activation activation_;
+};
+
+}  // namespace hearth::nn

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules in a row, made at run time and named "0", "1", ...
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "hearth/models/nn/module.h"
+
+namespace hearth::nn {
+
+/// Owns its modules; forward applies them one after the other.
+class ModuleList : public Module {
+ public:
+  /// Makes a module of type M at the end of the list, named by its index.
+  template <class M, class... Arguments>
+  M& add(Arguments&&... arguments) {
+    return add_named<M>(std::to_string(modules_.size()), std::forward<Arguments>(arguments)...);
+  }
+  /// The same under a name of its own, for lists whose names have gaps.
+  template <class M, class... Arguments>
+  M& add_named(const std::string& name, Arguments&&... arguments) {
+    auto owned = std::make_unique<M>(std::forward<Arguments>(arguments)...);
+    M& module = *owned;
+    modules_.push_back(std::move(owned));
+    adopt(name, module);
+    return module;
+  }
+
+  Tensor forward(const Tensor& x) override {
+    Tensor y = x;
+    for (const auto& module : modules_) y = (*module)(y);
+    return y;
+  }
+
+  std::size_t size() const { return modules_.size(); }
+  bool empty() const { return modules_.empty(); }
+  /// IndexError outside the list.
+  Module& operator[](std::size_t index) {
+    HEARTH_CHECK(IndexError, index < modules_.size(), "module list: index ", index, " of ", modules_.size(),
+                 " modules");
+    return *modules_[index];
+  }
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace hearth::nn

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module tree: names, traversal, modes and observers.
+#include "hearth/models/nn/module.h"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+
+#include "hearth/autograd/grad_state.h"
+
+namespace hearth::nn {
+
+namespace {
+
+thread_local CallObserver* observer_of_thread = nullptr;
+
+std::string joined(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+}  // namespace
+
+ObserverScope::ObserverScope(CallObserver& observer) : previous_(observer_of_thread) { observer_of_thread = &observer; }
+ObserverScope::~ObserverScope() { observer_of_thread = previous_; }
+
+Module::~Module() = default;
+
+CallObserver* Module::current_observer() { return observer_of_thread; }
+
+void Module::check_new_name(const std::string& name) const {
+  HEARTH_CHECK(UsageError, !name.empty() && name.find('.') == std::string::npos, "module ", type_name(), ": \"", name,
+               "\" cannot name a part; a name is not empty and has no dot");
+  bool taken = false;
+  for (const Module* child : children_) taken = taken || child->name_ == name;
+  for (const OwnTensor& own : parameters_) taken = taken || own.name == name;
+  for (const OwnTensor& own : buffers_) taken = taken || own.name == name;
+  HEARTH_CHECK(UsageError, !taken, "module ", type_name(), ": \"", name, "\" names another part already");
+}
+
+void Module::adopt(const std::string& name, Module& child) {
+  check_new_name(name);
+  HEARTH_CHECK(UsageError, child.parent_ == nullptr && &child != this, "module ", type_name(), ": \"", name,
+               "\" already belongs to a module; adopt each child once");
+  child.name_ = name;
+  child.parent_ = this;
+  children_.push_back(&child);
+}
+
+void Module::parameter(const std::string& name, Tensor& tensor, Init init) {
+  check_new_name(name);
+  HEARTH_CHECK(UsageError, tensor.defined(), "module ", type_name(), ": parameter \"", name,
+               "\" is undefined; give it a shape first");
+  HEARTH_CHECK(UsageError, init != nullptr, "module ", type_name(), ": parameter \"", name, "\" has no initialisation");
+  tensor = as_leaf(tensor);
+  parameters_.push_back({name, &tensor, std::move(init)});
+}
+
+void Module::buffer(const std::string& name, Tensor& tensor) {
+  check_new_name(name);
+  HEARTH_CHECK(UsageError, tensor.defined(), "module ", type_name(), ": buffer \"", name,
+               "\" is undefined; give it a shape first");
+  buffers_.push_back({name, &tensor, {}});
+}
+
+void Module::collect(const std::string& prefix, std::vector<OwnTensor> Module::*list,
+                     std::vector<NamedTensor>& out) const {
+  for (const OwnTensor& own : this->*list) out.push_back({joined(prefix, own.name), own.tensor});
+  for (const Module* child : children_) child->collect(joined(prefix, child->name_), list, out);
+}
+
+std::vector<NamedTensor> Module::parameters() {
+  std::vector<NamedTensor> result;
+  collect("", &Module::parameters_, result);
+  return result;
+}
+
+std::vector<NamedTensor> Module::buffers() {
+  std::vector<NamedTensor> result;
+  collect("", &Module::buffers_, result);
+  return result;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const OwnTensor& own : parameters_) count += own.tensor->size();
+  for (const Module* child : children_) count += child->parameter_count();
+  return count;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (Module* child : children_) child->train(on);
+}
+
+void Module::to(DType dtype) {
+  HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "module ", type_name(),
+               ": parameters cannot be ", dtype, "; they are f32 or f64 (narrow types belong to the precision level)");
+  for (const OwnTensor& own : parameters_) {
+    if (own.tensor->dtype() != dtype) *own.tensor = as_leaf(own.tensor->to(dtype));
+  }
+  for (const OwnTensor& own : buffers_) {
+    if (is_floating(own.tensor->dtype()) && own.tensor->dtype() != dtype) *own.tensor = own.tensor->to(dtype);
+  }
+  for (Module* child : children_) child->to(dtype);
+}
+
+void Module::for_each_module(const std::function<void(Module&)>& f) {
+  f(*this);
+  for (Module* child : children_) child->for_each_module(f);
+}
+
+std::string Module::path() const {
+  if (!parent_) return name_;
+  return joined(parent_->path(), name_);
+}
+
+int Module::depth() const { return parent_ ? parent_->depth() + 1 : 0; }
+
+std::string Module::type_name() const {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);
+  const std::string full = status == 0 && readable ? readable.get() : typeid(*this).name();
+  const std::size_t colon = full.rfind("::");
+  return colon == std::string::npos ? full : full.substr(colon + 2);
+}
+
+void initialize(Module& module, std::uint64_t seed) {
+  const std::function<void(Module&, const std::string&)> visit = [&](Module& part, const std::string& prefix) {
+    for (const Module::OwnTensor& own : part.parameters_) {
+      own.init(*own.tensor, InitStream(seed, joined(prefix, own.name)));
+    }
+    for (Module* child : part.children_) visit(*child, joined(prefix, child->name_));
+  };
+  visit(module, "");
+}
+
+}  // namespace hearth::nn

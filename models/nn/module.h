@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The base of every layer and network: a tree of named children, parameters and buffers. A network is a struct whose
+// layers are plain members:
+//
+//   struct Mlp : nn::Module {
+//     nn::Linear in, out;
+//     Mlp(int features, int classes) : in(features, 512), out(512, classes) { adopt("in", in); adopt("out", out); }
+//     Tensor forward(const Tensor& x) override { return out(gelu(in(x))); }
+//   };
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/tensor.h"
+#include "hearth/models/nn/init.h"
+
+namespace hearth::nn {
+
+class Module;
+
+/// Sees the module calls of this thread while it is installed by an ObserverScope.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  virtual void before(const Module& module) = 0;
+  /// `y` is the result; not called when the module threw.
+  virtual void after(const Module& module, const Tensor& y) = 0;
+};
+
+class ObserverScope {
+ public:
+  explicit ObserverScope(CallObserver& observer);
+  ~ObserverScope();
+  ObserverScope(const ObserverScope&) = delete;
+  ObserverScope& operator=(const ObserverScope&) = delete;
+
+ private:
+  CallObserver* previous_;
+};
+
+/// A layer or a network. Neither copied nor moved, since its parent and its parameters' owners point into it.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  virtual Tensor forward(const Tensor& x) = 0;
+  /// forward(x), seen by observers.
+  Tensor operator()(const Tensor& x) {
+    return observed([&] { return forward(x); });
+  }
+
+  /// All parameters below this module, in order of definition (a module's own before its children's), with dotted
+  /// names relative to this module: "layer1.0.conv1.weight".
+  std::vector<NamedTensor> parameters();
+  /// All buffers (running statistics: saved, but not trained), named and ordered likewise.
+  std::vector<NamedTensor> buffers();
+  /// Elements of all parameters.
+  std::int64_t parameter_count() const;
+
+  /// Training or evaluation behaviour (dropout, batch statistics) of this module and all below.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+
+  /// Converts all parameters and buffers; f32 and f64 only (DTypeError). Call it before parameters are made flat.
+  void to(DType dtype);
+
+  /// f(module) for this module and all below, a parent before its children.
+  void for_each_module(const std::function<void(Module&)>& f);
+
+  /// Name within the parent; "" at the top.
+  const std::string& name() const { return name_; }
+  /// Dotted name from the top of the tree; "" at the top.
+  std::string path() const;
+  /// Class name without namespaces, for reports.
+  std::string type_name() const;
+  /// How many modules are above this one.
+  int depth() const;
+  bool is_leaf_module() const { return children_.empty(); }
+
+ protected:
+  /// Makes `child`, a member, part of this module. UsageError for a name that is taken, empty or dotted, and for a
+  /// child that has a parent.
+  void adopt(const std::string& name, Module& child);
+  /// Makes `tensor`, a member, a trained parameter; `init` gives its start values when initialize() runs.
+  void parameter(const std::string& name, Tensor& tensor, Init init);
+  /// Makes `tensor`, a member, part of the saved state without training it.
+  void buffer(const std::string& name, Tensor& tensor);
+
+  /// For calls with other arguments than forward's: runs f, which returns a Tensor, seen by observers.
+  template <class F>
+  Tensor observed(F&& f) {
+    CallObserver* observer = current_observer();
+    if (!observer) return f();
+    observer->before(*this);
+    Tensor y = f();
+    observer->after(*this, y);
+    return y;
+  }
+
+ private:
+  friend void initialize(Module& module, std::uint64_t seed);
+  struct OwnTensor {
+    std::string name;
+    Tensor* tensor;
+    Init init;
+  };
+  static CallObserver* current_observer();
+  void check_new_name(const std::string& name) const;
+  void collect(const std::string& prefix, std::vector<OwnTensor> Module::*list, std::vector<NamedTensor>& out) const;
+
+  std::string name_;
+  Module* parent_ = nullptr;
+  std::vector<Module*> children_;
+  std::vector<OwnTensor> parameters_;
+  std::vector<OwnTensor> buffers_;
+  bool training_ = true;
+};
+
+/// Gives every parameter its start values. They are a function of (seed, the parameter's dotted name) only: not of
+/// thread count, order of construction, or the other parameters. Buffers are left alone.
+void initialize(Module& module, std::uint64_t seed);
+
+}  // namespace hearth::nn

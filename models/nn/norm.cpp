@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalisation layers.
+#include "hearth/models/nn/norm.h"
+
+#include "hearth/ops/ops.h"
+
+namespace hearth::nn {
+
+BatchNorm::BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options) : options_(options) {
+  HEARTH_CHECK(ShapeError, channels >= 1 && options.eps > 0, "batch_norm layer: ", channels, " channels, eps ",
+               options.eps, "; channels are at least 1 and eps is above 0");
+  weight = Tensor::full({channels}, options.initial_weight);
+  bias = Tensor::zeros({channels});
+  running_mean = Tensor::zeros({channels});
+  running_var = Tensor::full({channels}, 1.0);
+  parameter("weight", weight, init::constant(options.initial_weight));
+  parameter("bias", bias, init::zeros());
+  buffer("running_mean", running_mean);
+  buffer("running_var", running_var);
+}
+
+Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual) {
+  const BatchNormOptions options{
+      .training = is_training(), .momentum = options_.momentum, .eps = options_.eps, .activation = options_.activation};
+  return batch_norm(x, weight, bias, options, running_mean, running_var, residual);
+}
+
+Tensor BatchNorm::forward(const Tensor& x) { return normalized(x, {}); }
+
+Tensor BatchNorm::operator()(const Tensor& x, const Tensor& residual) {
+  return observed([&] { return normalized(x, residual); });
+}
+
+LayerNorm::LayerNorm(std::int64_t channels, double eps) : eps_(eps) {
+  HEARTH_CHECK(ShapeError, channels >= 1 && eps > 0, "layer_norm layer: ", channels, " channels, eps ", eps,
+               "; channels are at least 1 and eps is above 0");
+  weight = Tensor::full({channels}, 1.0);
+  bias = Tensor::zeros({channels});
+  parameter("weight", weight, init::ones());
+  parameter("bias", bias, init::zeros());
+}
+
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, eps_); }
+
+}  // namespace hearth::nn

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalisation layers.
+#pragma once
+
+#include "hearth/models/nn/module.h"
+#include "hearth/ops/activation.h"
+
+namespace hearth::nn {
+
+struct BatchNormLayerOptions {
+  double momentum = 0.1;  ///< share of the new statistics in the running ones
+  double eps = 1e-5;
+  Activation activation = Activation::none;  ///< none or relu, applied within the same kernel
+  double initial_weight = 1.0;
+};
+
+/// Batch normalisation over all but the last axis: y = act(weight * (x - mean) / sqrt(var + eps) + bias [+ residual]).
+/// Training uses the statistics of the batch and updates running_mean and running_var; evaluation uses those.
+/// Source: Ioffe and Szegedy 2015 (arXiv:1502.03167).
+class BatchNorm : public Module {
+ public:
+  /// ShapeError unless channels >= 1 and eps > 0.
+  explicit BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+  Tensor operator()(const Tensor& x) { return Module::operator()(x); }
+  /// The residual [same shape as x] is added before the activation, in the same pass.
+  Tensor operator()(const Tensor& x, const Tensor& residual);
+
+  Tensor weight;        ///< [channels]
+  Tensor bias;          ///< [channels]
+  Tensor running_mean;  ///< [channels]
+  Tensor running_var;   ///< [channels], unbiased
+
+ private:
+  Tensor normalized(const Tensor& x, const Tensor& residual);
+  BatchNormLayerOptions options_;
+};
+
+/// Layer normalisation over the last axis: weight, bias [channels]. Source: Ba et al. 2016 (arXiv:1607.06450).
+class LayerNorm : public Module {
+ public:
+  /// ShapeError unless channels >= 1 and eps > 0.
+  explicit LayerNorm(std::int64_t channels, double eps = 1e-5);
+  Tensor forward(const Tensor& x) override;
+
+  Tensor weight;
+  Tensor bias;
+
+ private:
+  double eps_;
+};
+
+}  // namespace hearth::nn

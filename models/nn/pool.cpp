@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pooling layer.
+#include "hearth/models/nn/pool.h"
+
+#include "hearth/ops/ops.h"
+
+namespace hearth::nn {
+
+Tensor MaxPool2d::forward(const Tensor& x) {
+  return max_pool2d(x, {.kernel = kernel_, .stride = stride_, .padding = padding_});
+}
+
+}  // namespace hearth::nn

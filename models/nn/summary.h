@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each module of a network does with one input: shapes, parameters, arithmetic and time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hearth/models/nn/module.h"
+
+namespace hearth::nn {
+
+struct ModuleReport {
+  std::string path;  ///< "" for the network itself
+  std::string type;
+  int depth = 0;
+  Shape output;
+  std::int64_t parameters = 0;  ///< of the module and all below
+  double flops = 0;             ///< forward; a multiply-add counts as two
+  double milliseconds = 0;      ///< forward, this one call
+};
+
+/// One forward pass of x in evaluation mode and without gradients: a row for each module call in the order the calls
+/// began.
+std::vector<ModuleReport> summarize(Module& module, const Tensor& x);
+
+}  // namespace hearth::nn

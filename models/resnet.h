@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Residual networks, version 1.5: in a bottleneck the 3x3 convolution has the stride.
+// Source: He et al. 2015 (arXiv:1512.03385). Parameter names are torchvision's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hearth/models/nn/nn.h"
+
+namespace hearth::models {
+
+enum class ResNetStem {
+  imagenet,  ///< 7x7 stride 2, then 3x3 max pool stride 2
+  small,     ///< 3x3 stride 1, for images of about 32 pixels
+};
+
+struct ResNetOptions {
+  int depth = 50;  ///< 10, 18, 34, 50, 101 or 152
+  /// Blocks of each stage, instead of the depth's; one to six stages.
+  std::vector<std::int64_t> blocks = {};
+  /// Bottleneck blocks (4 times wider outputs) where `blocks` is given; a depth decides by itself.
+  bool bottleneck = false;
+  ResNetStem stem = ResNetStem::imagenet;
+  std::int64_t width = 64;  ///< channels of the first stage; each later one has twice as many
+  std::int64_t in_channels = 3;
+  std::int64_t classes = 1000;
+  /// Start each block as the identity: the last norm's weight is 0 (Goyal et al. 2017, arXiv:1706.02677).
+  bool zero_init_residual = false;
+  double norm_momentum = 0.1;
+};
+
+class ResNet : public nn::Module {
+ public:
+  /// ConfigError for an unknown depth, ShapeError for sizes below 1 or more than six stages.
+  explicit ResNet(const ResNetOptions& options);
+  /// x [N, H, W, in_channels] to logits [N, classes].
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  ResNetStem stem_;
+  nn::Conv2d conv1_;
+  nn::BatchNorm bn1_;
+  std::vector<std::unique_ptr<nn::ModuleList>> stages_;
+  std::unique_ptr<nn::Linear> fc_;
+};
+
+}  // namespace hearth::models

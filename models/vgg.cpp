@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// VGG networks. A convolution without norm applies its ReLU itself; indices of layers that have no module of their own
+// here (ReLU) are left out, so that the names match.
+#include "hearth/models/vgg.h"
+
+#include <array>
+#include <string>
+
+#include "hearth/ops/ops.h"
+
+namespace hearth::models {
+
+namespace {
+
+/// Convolutions of each of the five stages.
+std::array<int, 5> plan_of(int depth) {
+  switch (depth) {
+    case 11:
+      return {1, 1, 2, 2, 2};
+    case 13:
+      return {2, 2, 2, 2, 2};
+    case 16:
+      return {2, 2, 3, 3, 3};
+    case 19:
+      return {2, 2, 4, 4, 4};
+    default:
+      break;
+  }
+  throw ConfigError(join_text("vgg: there is no depth ", depth, "; choose 11, 13, 16 or 19"));
+}
+
+constexpr std::int64_t pooled_side = 7;
+
+/// x [N, H, W, C] to [N, C * 49] in the order channel, row, column, in which torchvision's classifier reads.
+Tensor pooled_features(const Tensor& x) {
+  const std::int64_t h = x.dim(1), w = x.dim(2);
+  const std::int64_t side = pooled_side;
+  HEARTH_CHECK(ShapeError, (h == 1 && w == 1) || (h % side == 0 && w % side == 0), "vgg: features ", describe(x),
+               " cannot be pooled to 7x7; use images whose sides are multiples of 224 or within 32 to 63, or the head "
+               "\"small\"");
+  Tensor y = x;
+  if (h == 1 && w == 1) {
+    y = expand(x, {x.dim(0), side, side, x.dim(3)});
+  } else if (h != side || w != side) {
+    HEARTH_CHECK(ShapeError, h == w, "vgg: features ", describe(x), " are not square; use square images");
+    y = avg_pool2d(x, {.kernel = h / side, .stride = h / side});
+  }
+  return flatten(transpose(y, {0, 3, 1, 2}), 1);
+}
+
+}  // namespace
+
+Vgg::Vgg(const VggOptions& options) : head_(options.head) {
+  const std::array<int, 5> plan = plan_of(options.depth);
+  std::int64_t channels = options.in_channels;
+  std::int64_t width = options.width;
+  int index = 0;
+  for (std::size_t stage = 0; stage < plan.size(); ++stage) {
+    if (stage > 0 && stage < 4) width = checked_mul(width, 2, "vgg width");
+    for (int i = 0; i < plan[stage]; ++i) {
+      features_.add_named<nn::Conv2d>(
+          std::to_string(index), channels, width,
+          nn::Conv2dLayerOptions{.kernel = 3,
+                                 .padding = 1,
+                                 .activation = options.batch_norm ? Activation::none : Activation::relu,
+                                 .weight_init = nn::init::kaiming_normal_fan_out(),
+                                 .bias_init = nn::init::zeros()});
+      if (options.batch_norm) {
+        features_.add_named<nn::BatchNorm>(std::to_string(index + 1), width,
+                                           nn::BatchNormLayerOptions{.activation = Activation::relu});
+      }
+      channels = width;
+      index += options.batch_norm ? 3 : 2;
+    }
+    features_.add_named<nn::MaxPool2d>(std::to_string(index++), std::int64_t{2}, std::int64_t{2});
+  }
+  const auto linear = [](Activation activation) {
+    return nn::LinearOptions{
+        .activation = activation, .weight_init = nn::init::normal(0.01), .bias_init = nn::init::zeros()};
+  };
+  if (head_ == VggHead::imagenet) {
+    const std::int64_t hidden = options.head_width;
+    const std::int64_t inputs = checked_mul(channels, pooled_side * pooled_side, "vgg features");
+    classifier_.add_named<nn::Linear>("0", inputs, hidden, linear(Activation::relu));
+    classifier_.add_named<nn::Dropout>("2", options.dropout);
+    classifier_.add_named<nn::Linear>("3", hidden, hidden, linear(Activation::relu));
+    classifier_.add_named<nn::Dropout>("5", options.dropout);
+    classifier_.add_named<nn::Linear>("6", hidden, options.classes, linear(Activation::none));
+  } else {
+    classifier_.add_named<nn::Linear>("0", channels, options.classes, linear(Activation::none));
+  }
+  adopt("features", features_);
+  adopt("classifier", classifier_);
+}
+
+Tensor Vgg::forward(const Tensor& x) {
+  HEARTH_CHECK(ShapeError, x.rank() == 4 && x.dim(1) >= 32 && x.dim(2) >= 32, "vgg: x ", describe(x),
+               " is not [N, H, W, C] with sides of at least 32 pixels; five poolings halve them");
+  const Tensor y = features_(x);
+  return classifier_(head_ == VggHead::imagenet ? pooled_features(y) : global_avg_pool(y));
+}
+
+}  // namespace hearth::models
