@@ -13,11 +13,15 @@ namespace {
 
 constexpr std::size_t longest_quote = 60;
 
-std::string number_text(double value) {
-  if (!std::isfinite(value)) return "null";
+std::string shortest_text(double value) {
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
-  std::string text(buffer, end);
+  return std::string(buffer, end);
+}
+
+std::string number_text(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::string text = shortest_text(value);
   // Keeps a double a double when the text is read again.
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
@@ -271,7 +275,7 @@ std::string Json::describe() const {
     case Kind::integer:
       return text_.empty() ? std::to_string(integer_) : text_;
     case Kind::number:
-      return text_.empty() ? join_text(number_) : text_;
+      return text_.empty() ? shortest_text(number_) : text_;
     case Kind::string:
       break;
     case Kind::array:
