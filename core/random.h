@@ -49,7 +49,8 @@ class Random {
   /// Uniform integer in [0, bound); bound >= 1. Unbiased (Lemire's rejection).
   std::uint64_t below(std::uint64_t bound) {
     while (true) {
-      const unsigned __int128 product = static_cast<unsigned __int128>(next_u64()) * bound;
+      __extension__ using Wide = unsigned __int128;
+      const Wide product = static_cast<Wide>(next_u64()) * bound;
       const std::uint64_t low = static_cast<std::uint64_t>(product);
       if (low >= bound || low >= (0 - bound) % bound) return static_cast<std::uint64_t>(product >> 64);
     }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// In-memory sets, subsets and held-out parts.
+#include "hearth/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hearth/core/error.h"
+#include "hearth/data/order.h"
+
+namespace hearth::data {
+
+void Dataset::check_index(std::int64_t index) const {
+  HEARTH_CHECK(IndexError, index >= 0 && index < size(), source(), ": sample ", index, " of ", size());
+}
+
+Sample Dataset::get(std::int64_t index) const {
+  Sample sample;
+  sample.label = read(index, sample.image);
+  return sample;
+}
+
+MemoryDataset::MemoryDataset(std::string source, ImageShape shape, std::vector<std::uint8_t> pixels,
+                             std::vector<std::int32_t> labels, std::vector<std::string> class_names)
+    : source_(std::move(source)),
+      shape_(shape),
+      pixels_(std::move(pixels)),
+      labels_(std::move(labels)),
+      class_names_(std::move(class_names)) {
+  const std::size_t image_bytes = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width) *
+                                  static_cast<std::size_t>(shape.channels);
+  HEARTH_CHECK(DataError, shape.height > 0 && shape.width > 0 && shape.channels > 0, source_, ": images of ",
+               shape.height, " x ", shape.width, " x ", shape.channels, " hold nothing");
+  HEARTH_CHECK(DataError, pixels_.size() == labels_.size() * image_bytes, source_, ": ", labels_.size(),
+               " labels need ", labels_.size() * image_bytes, " bytes of pixels, found ", pixels_.size());
+  for (std::size_t i = 0; i < labels_.size(); ++i) {
+    HEARTH_CHECK(DataError, labels_[i] >= 0 && static_cast<std::size_t>(labels_[i]) < class_names_.size(), source_,
+                 ": the label of sample ", i, " is ", labels_[i], ", outside the ", class_names_.size(), " classes");
+  }
+}
+
+std::int64_t MemoryDataset::label(std::int64_t index) const {
+  check_index(index);
+  return labels_[static_cast<std::size_t>(index)];
+}
+
+std::int64_t MemoryDataset::read(std::int64_t index, Image& image) const {
+  check_index(index);
+  image.reshape(shape_.height, shape_.width, shape_.channels);
+  const std::size_t bytes = image.pixels.size();
+  std::copy_n(pixels_.data() + static_cast<std::size_t>(index) * bytes, bytes, image.pixels.data());
+  return labels_[static_cast<std::size_t>(index)];
+}
+
+Subset::Subset(DatasetPointer whole, std::vector<std::int64_t> indices)
+    : whole_(std::move(whole)), indices_(std::move(indices)) {
+  for (const std::int64_t index : indices_) {
+    HEARTH_CHECK(IndexError, index >= 0 && index < whole_->size(), whole_->source(), ": subset names sample ", index,
+                 " of ", whole_->size());
+  }
+}
+
+std::int64_t Subset::label(std::int64_t index) const {
+  check_index(index);
+  return whole_->label(indices_[static_cast<std::size_t>(index)]);
+}
+
+std::int64_t Subset::read(std::int64_t index, Image& image) const {
+  check_index(index);
+  return whole_->read(indices_[static_cast<std::size_t>(index)], image);
+}
+
+HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed) {
+  HEARTH_CHECK(ConfigError, fraction > 0 && fraction < 1, whole->source(), ": a held-out fraction of ", fraction,
+               " is not between 0 and 1");
+  std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(whole->classes()));
+  for (std::int64_t i = 0; i < whole->size(); ++i) by_class[static_cast<std::size_t>(whole->label(i))].push_back(i);
+  std::vector<std::int64_t> rest;
+  std::vector<std::int64_t> held;
+  for (std::size_t label = 0; label < by_class.size(); ++label) {
+    const auto& members = by_class[label];
+    const auto order = shuffled_order(static_cast<std::int64_t>(members.size()), seed, label);
+    const auto count = static_cast<std::size_t>(std::llround(fraction * static_cast<double>(members.size())));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      (i < count ? held : rest).push_back(members[static_cast<std::size_t>(order[i])]);
+    }
+  }
+  HEARTH_CHECK(DataError, !rest.empty() && !held.empty(), whole->source(), ": holding out ", fraction, " of ",
+               whole->size(), " samples leaves one part empty");
+  std::sort(rest.begin(), rest.end());
+  std::sort(held.begin(), held.end());
+  return {std::make_shared<Subset>(whole, std::move(rest)), std::make_shared<Subset>(whole, std::move(held))};
+}
+
+HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed) {
+  HEARTH_CHECK(DataError, count > 0 && count < whole->size(), whole->source(), ": holding out ", count, " of ",
+               whole->size(), " samples leaves one part empty");
+  const auto order = shuffled_order(whole->size(), seed, 0);
+  const auto middle = order.end() - count;
+  return {std::make_shared<Subset>(whole, std::vector<std::int64_t>(order.begin(), middle)),
+          std::make_shared<Subset>(whole, std::vector<std::int64_t>(middle, order.end()))};
+}
+
+std::vector<std::string> numbered_classes(std::int64_t count) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labelled images by index. A data set is read by several threads at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hearth/data/image.h"
+
+namespace hearth::data {
+
+struct Sample {
+  Image image;
+  std::int64_t label = 0;
+};
+
+/// What every image of a set has in common; 0 where images differ.
+struct ImageShape {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  bool operator==(const ImageShape&) const = default;
+};
+
+/// What a set passed over instead of failing.
+struct Warnings {
+  std::int64_t count = 0;
+  std::vector<std::string> first;  ///< the first 20 texts
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::int64_t size() const = 0;
+  virtual ImageShape image_shape() const = 0;
+  /// Names by label; their number is the number of classes.
+  virtual const std::vector<std::string>& class_names() const = 0;
+  /// The label of a sample, without decoding it. IndexError outside [0, size()).
+  virtual std::int64_t label(std::int64_t index) const = 0;
+  /// Puts the sample into `image`, whose memory is reused, and returns its label. A pure function of `index`, safe to
+  /// call from several threads. IndexError outside [0, size()); DataError for a sample that cannot be decoded.
+  virtual std::int64_t read(std::int64_t index, Image& image) const = 0;
+  /// What was passed over so far.
+  virtual Warnings warnings() const { return {}; }
+  /// Where the set comes from, for messages and reports: a path or a name.
+  virtual const std::string& source() const = 0;
+
+  std::int64_t classes() const { return static_cast<std::int64_t>(class_names().size()); }
+  Sample get(std::int64_t index) const;
+
+ protected:
+  void check_index(std::int64_t index) const;
+};
+
+using DatasetPointer = std::shared_ptr<const Dataset>;
+
+/// A data set's parts; `valid` and `test` may be absent.
+struct Splits {
+  DatasetPointer train;
+  DatasetPointer valid;
+  DatasetPointer test;
+};
+
+/// Images of one size, decoded, in memory.
+class MemoryDataset : public Dataset {
+ public:
+  /// `pixels` holds labels.size() images of `shape`, one after the other. DataError, with `source`, if the counts
+  /// differ or a label lies outside the class names.
+  MemoryDataset(std::string source, ImageShape shape, std::vector<std::uint8_t> pixels,
+                std::vector<std::int32_t> labels, std::vector<std::string> class_names);
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  ImageShape image_shape() const override { return shape_; }
+  const std::vector<std::string>& class_names() const override { return class_names_; }
+  std::int64_t label(std::int64_t index) const override;
+  std::int64_t read(std::int64_t index, Image& image) const override;
+  const std::string& source() const override { return source_; }
+
+ private:
+  std::string source_;
+  ImageShape shape_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::int32_t> labels_;
+  std::vector<std::string> class_names_;
+};
+
+/// Chosen samples of another set, in the given order.
+class Subset : public Dataset {
+ public:
+  Subset(DatasetPointer whole, std::vector<std::int64_t> indices);
+  std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  ImageShape image_shape() const override { return whole_->image_shape(); }
+  const std::vector<std::string>& class_names() const override { return whole_->class_names(); }
+  std::int64_t label(std::int64_t index) const override;
+  std::int64_t read(std::int64_t index, Image& image) const override;
+  Warnings warnings() const override { return whole_->warnings(); }
+  const std::string& source() const override { return whole_->source(); }
+
+ private:
+  DatasetPointer whole_;
+  std::vector<std::int64_t> indices_;
+};
+
+struct HeldOut {
+  DatasetPointer rest;
+  DatasetPointer held_out;
+};
+
+/// Sets `fraction` of every class aside, chosen by `seed` and kept in the set's order. The same seed always chooses the
+/// same samples. ConfigError unless 0 < fraction < 1; DataError if one part would be empty.
+HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed);
+/// Sets `count` samples aside, chosen by `seed` regardless of class, both parts in shuffled order.
+HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed);
+
+/// "0", "1", ... for sets whose classes have no names.
+std::vector<std::string> numbered_classes(std::int64_t count);
+
+}  // namespace hearth::data

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// UCI digits: 1,797 handwritten digits, 8x8 grey, part of the library itself. The set that every build can train on.
+// Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998 (CC BY 4.0).
+#pragma once
+
+#include "hearth/data/dataset.h"
+
+namespace hearth::data {
+
+struct DigitsOptions {
+  /// "shuffled": drawn by `seed`. "ordered": the last samples, by other writers, which is harder.
+  std::string split = "shuffled";
+  std::int64_t test_size = 360;
+  std::uint64_t seed = 0;
+};
+
+/// All 1,797 samples in the file's order, values 0..16 scaled to 0..255.
+DatasetPointer digits();
+/// train and test.
+Splits digits(const DigitsOptions& options);
+
+}  // namespace hearth::data

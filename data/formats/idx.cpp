@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parsing IDX and finding the files.
+#include "hearth/data/formats/idx.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iomanip>
+
+#include "hearth/core/error.h"
+#include "hearth/data/source_bytes.h"
+
+namespace hearth::data {
+namespace {
+
+struct IdxArray {
+  std::vector<std::uint32_t> extents;
+  std::vector<std::uint8_t> values;
+};
+
+std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
+  return static_cast<std::uint32_t>(bytes[at]) << 24 | static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
+         static_cast<std::uint32_t>(bytes[at + 2]) << 8 | static_cast<std::uint32_t>(bytes[at + 3]);
+}
+
+IdxArray read_idx(const std::string& path, std::size_t least_rank, std::size_t most_rank) {
+  IdxArray array;
+  array.values = read_maybe_gzip(path);
+  const auto& bytes = array.values;
+  HEARTH_CHECK(DataError, bytes.size() >= 4, path, ": ", bytes.size(), " bytes are too few for an IDX file");
+  const std::uint32_t magic = big_endian(bytes, 0);
+  const std::size_t rank = magic & 0xff;
+  HEARTH_CHECK(DataError, magic >> 8 == 0x08 && rank >= least_rank && rank <= most_rank, path, ": magic 0x", std::hex,
+               std::setw(8), std::setfill('0'), magic, std::dec, " is not that of IDX unsigned bytes with ", least_rank,
+               least_rank == most_rank ? "" : " or more", " dimension(s)");
+  const std::size_t header = 4 + 4 * rank;
+  HEARTH_CHECK(DataError, bytes.size() >= header, path, ": the file ends inside its header");
+  std::uint64_t expected = 1;
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    array.extents.push_back(big_endian(bytes, 4 + 4 * axis));
+    HEARTH_CHECK(DataError, expected == 0 || array.extents.back() <= bytes.size() / expected, path,
+                 ": the header promises more than the ", bytes.size() - header, " bytes of values found");
+    expected *= array.extents.back();
+  }
+  HEARTH_CHECK(DataError, expected == bytes.size() - header, path, ": the header promises ", expected,
+               " bytes of values, found ", bytes.size() - header);
+  array.values.erase(array.values.begin(), array.values.begin() + static_cast<std::ptrdiff_t>(header));
+  return array;
+}
+
+std::string existing_file(const std::string& folder, const std::string& name) {
+  for (const char* suffix : {"", ".gz"}) {
+    const std::string path = (std::filesystem::path(folder) / (name + suffix)).string();
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return path;
+  }
+  return {};
+}
+
+constexpr const char* idx_names[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+                                      "t10k-labels-idx1-ubyte"};
+constexpr const char* names_listed =
+    "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte "
+    "(each may end in .gz)";
+
+bool has_all_files(const std::string& folder) {
+  return std::all_of(std::begin(idx_names), std::end(idx_names),
+                     [&](const char* name) { return !existing_file(folder, name).empty(); });
+}
+
+}  // namespace
+
+DatasetPointer idx(const std::string& images_path, const std::string& labels_path,
+                   std::vector<std::string> class_names) {
+  IdxArray images = read_idx(images_path, 3, 4);
+  const IdxArray labels = read_idx(labels_path, 1, 1);
+  HEARTH_CHECK(DataError, images.extents[0] == labels.extents[0], images_path, ": ", images.extents[0], " images, but ",
+               labels_path, " has ", labels.extents[0], " labels");
+  HEARTH_CHECK(DataError, images.extents[0] > 0, images_path, ": no images");
+  for (std::size_t axis = 1; axis < images.extents.size(); ++axis) {
+    HEARTH_CHECK(DataError, images.extents[axis] > 0 && images.extents[axis] <= 1u << 16, images_path,
+                 ": an image extent of ", images.extents[axis], " is outside 1..65536");
+  }
+  if (class_names.empty())
+    class_names = numbered_classes(1 + *std::max_element(labels.values.begin(), labels.values.end()));
+  for (std::size_t i = 0; i < labels.values.size(); ++i) {
+    HEARTH_CHECK(DataError, labels.values[i] < class_names.size(), labels_path, ": the label of sample ", i, " is ",
+                 int{labels.values[i]}, ", outside the ", class_names.size(), " classes");
+  }
+  const ImageShape shape{static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]),
+                         images.extents.size() == 4 ? static_cast<int>(images.extents[3]) : 1};
+  return std::make_shared<MemoryDataset>(images_path, shape, std::move(images.values),
+                                         std::vector<std::int32_t>(labels.values.begin(), labels.values.end()),
+                                         std::move(class_names));
+}
+
+Splits idx_folder(const std::string& path, std::vector<std::string> class_names) {
+  std::string files[4];
+  for (std::size_t i = 0; i < 4; ++i) {
+    files[i] = existing_file(path, idx_names[i]);
+    HEARTH_CHECK(DataError, !files[i].empty(), path, ": ", idx_names[i], " is missing; wanted are ", names_listed);
+  }
+  DatasetPointer train = idx(files[0], files[1], class_names);
+  // Labels the test part happens not to use must still count as classes.
+  if (class_names.empty()) class_names = train->class_names();
+  DatasetPointer test = idx(files[2], files[3], std::move(class_names));
+  return {std::move(train), nullptr, std::move(test)};
+}
+
+Splits fashion_mnist(const std::string& path) {
+  const std::string folder = path.empty() ? fashion_mnist_folder : path;
+  HEARTH_CHECK(DataError, has_all_files(folder), folder,
+               ": Fashion-MNIST is not there: on Debian and Ubuntu install it with `apt install "
+               "dataset-fashion-mnist`, or put ",
+               names_listed,
+               " from https://github.com/zalandoresearch/fashion-mnist into a folder and set data.path to it");
+  return idx_folder(folder, {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+                             "Ankle boot"});
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoded images, and the PNG and JPEG files they come from. Decoding goes by content, never by file name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hearth::data {
+
+/// 8-bit pixels, rows from the top, channels innermost: pixels[(y * width + x) * channels + c].
+struct Image {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  std::vector<std::uint8_t> pixels;
+
+  /// Gives the image this size; the pixels' values are unspecified. Memory is kept when it suffices.
+  void reshape(int new_height, int new_width, int new_channels);
+  std::size_t row_bytes() const { return static_cast<std::size_t>(width) * static_cast<std::size_t>(channels); }
+  std::uint8_t* row(int y) { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
+  const std::uint8_t* row(int y) const { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
+  bool operator==(const Image&) const = default;
+};
+
+/// Largest image that is decoded, in pixels; a file that claims more is refused before memory is asked for.
+inline constexpr std::int64_t max_image_pixels = 100'000'000;
+
+/// Decodes a JPEG or PNG file to RGB. Grey becomes three equal channels, palettes are looked up, alpha is composited on
+/// white, 16 bits are scaled to 8, CMYK and YCCK become RGB. EXIF orientation and colour profiles are not applied.
+/// DataError with `name` and the reason for anything truncated, corrupt, too large or of another format.
+void decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image);
+/// As above, from a file. FileError if it cannot be read.
+Image decode_image(const std::string& path);
+/// The decoders behind decode_image; DataError naming the library where the build lacks it.
+void decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name, Image& image);
+void decode_png(std::span<const std::uint8_t> bytes, const std::string& name, Image& image);
+
+/// Writes a grey (1 channel), RGB (3) or RGBA (4) image. FileError if it cannot be written.
+void write_png(const std::string& path, const Image& image);
+
+}  // namespace hearth::data

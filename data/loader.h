@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches, prepared ahead by worker threads. What a batch holds is a pure function of (seed, epoch, index of batch):
+// the number of workers, the depth of prefetching and restarts change nothing but the speed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hearth/core/tensor.h"
+#include "hearth/data/dataset.h"
+#include "hearth/data/transforms.h"
+
+namespace hearth::data {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 32;
+  int workers = 2;   ///< threads; 0 prepares each batch inside next()
+  int prefetch = 4;  ///< batches prepared beyond the one handed out last, across the end of an epoch
+  bool shuffle = false;
+  bool drop_last = false;  ///< leave out an epoch's incomplete last batch
+  std::uint64_t seed = 0;
+  double mixup_alpha = 0;    ///< above 0: mix pairs of samples, labels become soft
+  DType dtype = DType::f32;  ///< of the images: f32, bf16 or f16
+};
+
+struct Batch {
+  Tensor images;  ///< [N, H, W, C]
+  Tensor labels;  ///< i64 [N]; f32 [N, classes] under mixup
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;             ///< within the epoch
+  std::vector<std::int64_t> samples;  ///< index of each sample in the set
+  double lambda = 1;                  ///< mixup's share of the sample itself
+  std::int64_t size() const { return static_cast<std::int64_t>(samples.size()); }
+};
+
+class Loader {
+ public:
+  /// ConfigError for options out of range, DataError if an epoch would have no batch.
+  Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options);
+  /// Stops the workers, in the middle of a batch if need be, and waits for them.
+  ~Loader();
+  Loader(Loader&&) noexcept;
+  Loader& operator=(Loader&&) noexcept;
+
+  /// The next batch; epochs follow one another without end. An exception met while preparing a batch is thrown by the
+  /// call that would have returned it; the call after that goes on with the next batch.
+  Batch next();
+  /// Makes next() continue with this batch. Costs nothing but the batches that were already prepared.
+  /// IndexError for a batch the epoch does not have.
+  void seek(std::int64_t epoch, std::int64_t batch);
+
+  std::int64_t batches_per_epoch() const;
+  /// Samples an epoch delivers.
+  std::int64_t samples_per_epoch() const;
+  /// Epoch and index of the batch that next() returns next.
+  std::int64_t epoch() const;
+  std::int64_t batch() const;
+  const Dataset& dataset() const;
+  const Transforms& transforms() const;
+  const LoaderOptions& options() const;
+
+ private:
+  class Pipeline;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+}  // namespace hearth::data

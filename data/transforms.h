@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a decoded image to the network's input: sizing, augmentation, normalisation. Everything random is drawn from the
+// stream it is given, which the loader keys by (seed, epoch, sample), so results never depend on who does the work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "hearth/core/dtype.h"
+#include "hearth/core/random.h"
+#include "hearth/data/dataset.h"
+#include "hearth/data/image.h"
+#include "hearth/data/resize.h"
+
+namespace hearth::data {
+
+/// A box of random area and aspect ratio, resized to the image size.
+/// Source: Szegedy et al., "Going Deeper with Convolutions" (2015); defaults as in torchvision.
+struct RandomResizedCrop {
+  double scale_min = 0.08;  ///< least part of the image's area
+  double scale_max = 1.0;
+  double ratio_min = 0.75;  ///< least width / height
+  double ratio_max = 4.0 / 3.0;
+};
+
+/// Factors are uniform in [1 - x, 1 + x] (hue: shift in [-x, x] of a full turn), applied in random order. 0 turns one
+/// off.
+struct ColorJitter {
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+  double hue = 0;
+};
+
+/// A random box of the normalised image is set to 0, the mean. Source: Zhong et al., "Random Erasing" (2020).
+struct RandomErasing {
+  double probability = 0;
+  double scale_min = 0.02;
+  double scale_max = 0.33;
+  double ratio_min = 0.3;
+  double ratio_max = 3.3;
+};
+
+/// How images become inputs. The random parts apply to training only.
+struct TransformOptions {
+  int image_size = 0;  ///< side of the square input; 0 keeps the set's size
+  /// Evaluation, where training uses random_resized_crop: the centre image_size of a shorter side of image_size /
+  /// eval_crop.
+  double eval_crop = 0.875;
+  bool random_resized_crop = false;  ///< else the shorter side is resized to image_size and the centre taken
+  RandomResizedCrop crop;
+  int padded_crop = 0;           ///< zero padding on each side before a random crop of the original size
+  bool horizontal_flip = false;  ///< mirror every other image
+  ColorJitter color_jitter;
+  RandomErasing erasing;
+  std::vector<double> mean;  ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
+  std::vector<double> std;   ///< as mean; empty means 1
+};
+
+/// A box for random_resized_crop within an image of height x width.
+Box draw_resized_crop(int height, int width, const RandomResizedCrop& options, Random& random);
+/// Applies the jitter in place. Saturation and hue leave grey images alone. ShapeError unless 1 or 3 channels.
+void jitter_color(Image& image, const ColorJitter& options, Random& random);
+/// Resizes the shorter side to `side` (the longer one follows, rounded down), then takes the centre `size` x `size`.
+void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target);
+
+/// (pixel / 255 - mean) / std for every 8-bit value, worked out once in double and rounded once to the element type.
+class Normalizer {
+ public:
+  /// `mean` and `std`: empty, one value, or one a channel. ConfigError otherwise or for a std that is not above 0.
+  Normalizer(int channels, const std::vector<double>& mean, const std::vector<double>& std);
+  /// Writes pixels in order. T is float, bf16 or f16.
+  template <class T>
+  void apply(const Image& image, T* target) const;
+  int channels() const { return channels_; }
+
+ private:
+  int channels_;
+  std::vector<float> table_;  // [channels][256]
+  std::vector<bf16> table_bf16_;
+  std::vector<f16> table_f16_;
+};
+
+/// The steps of one split, in order: size, padded crop, flip, colour, normalisation, erasing.
+class Transforms {
+ public:
+  /// `input` as the set reports it. ConfigError if the result's size is not fixed or an option is out of range.
+  Transforms(ImageShape input, TransformOptions options, bool training);
+
+  /// Shape of every result.
+  ImageShape output_shape() const { return output_; }
+  bool training() const { return training_; }
+  const TransformOptions& options() const { return options_; }
+  /// The steps before normalisation. `image` is the input and afterwards the result; `scratch` is overwritten.
+  void augment(Image& image, Image& scratch, Random& random) const;
+  /// All steps; writes output_shape() elements of `dtype` (f32, bf16 or f16) to `target`.
+  void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
+
+ private:
+  void resize_step(Image& image, Image& scratch, Random& random) const;
+  void erase(DType dtype, std::byte* target, Random& random) const;
+
+  TransformOptions options_;
+  bool training_;
+  ImageShape output_;
+  Normalizer normalizer_;
+};
+
+/// Mean and standard deviation of each channel, pixels in 0..1, over the first `most` samples.
+struct ChannelStatistics {
+  std::vector<double> mean;
+  std::vector<double> std;
+};
+ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
+
+/// Mixup of a whole batch: sample i becomes lambda x_i + (1 - lambda) x_(n-1-i), and so do its one-hot labels.
+/// Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018); pairing by reversal.
+/// `images` [n, elements] of `dtype`, mixed in place; `soft_labels` [n, classes] is written.
+void mixup(DType dtype, std::byte* images, const std::int64_t* labels, std::int64_t n, std::int64_t elements,
+           std::int64_t classes, double lambda, float* soft_labels);
+/// A draw from Beta(alpha, alpha), alpha > 0 (by two Gamma draws; Marsaglia and Tsang, 2000).
+double draw_symmetric_beta(double alpha, Random& random);
+
+}  // namespace hearth::data
