@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/loss.h"
+
+#include "hearth/ops/ops.h"
+
+namespace hearth::train {
+namespace {
+
+struct CrossEntropyFields {
+  double label_smoothing = 0;
+  std::int64_t ignore_index = -100;
+};
+void describe(Fields<CrossEntropyFields>& f) {
+  f.number("label_smoothing", &CrossEntropyFields::label_smoothing, {.min = 0, .below = 1},
+           "Share of the target spread evenly over all classes.");
+  f.integer("ignore_index", &CrossEntropyFields::ignore_index, {}, "Samples with this label do not count.");
+}
+
+Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype) {
+  const Tensor result = Tensor::zeros({labels.size(), classes}, DType::f32);
+  const auto* label = labels.data<std::int64_t>();
+  float* row = result.data<float>();
+  for (std::int64_t i = 0; i < labels.size(); ++i, row += classes) {
+    HEARTH_CHECK(IndexError, label[i] >= 0 && label[i] < classes, "mse: label ", label[i], " at position ", i,
+                 " is outside the ", classes, " classes");
+    row[label[i]] = 1;
+  }
+  return dtype == DType::f32 ? result : result.to(dtype);
+}
+
+}  // namespace
+
+LossRegistry& losses() {
+  static LossRegistry& registry = [&]() -> LossRegistry& {
+    static LossRegistry made("loss", "What training minimises.");
+    made.add<CrossEntropyFields>("cross_entropy", "Cross entropy of softmax outputs, averaged over the batch.",
+                                 [](const CrossEntropyFields& o) -> Loss {
+                                   const CrossEntropyOptions options{.label_smoothing = o.label_smoothing,
+                                                                     .ignore_index = o.ignore_index};
+                                   return [options](const Tensor& outputs, const Tensor& labels) {
+                                     return cross_entropy(outputs, labels, options);
+                                   };
+                                 });
+    made.add<NoOptions>("mse", "Mean squared difference between outputs and one-hot labels.",
+                        [](const NoOptions&) -> Loss {
+                          return [](const Tensor& outputs, const Tensor& labels) {
+                            const Tensor wide = cast(outputs, outputs.dtype() == DType::f64 ? DType::f64 : DType::f32);
+                            if (is_floating(labels.dtype())) return mse(wide, labels);
+                            return mse(wide, one_hot(labels, wide.dim(-1), wide.dtype()));
+                          };
+                        });
+    return made;
+  }();
+  return registry;
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run minimises, by the name its config gives.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "hearth/core/config.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth::train {
+
+/// The loss of a batch: outputs [N, C] and labels [N] (i64) or label distributions [N, C] (f32); a scalar.
+using Loss = std::function<Tensor(const Tensor& outputs, const Tensor& labels)>;
+
+using LossRegistry = Registry<Loss()>;
+/// Known here: cross_entropy {label_smoothing, ignore_index}, mse (against one-hot labels).
+LossRegistry& losses();
+
+}  // namespace hearth::train

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/metrics_log.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace hearth::train {
+namespace {
+
+FileWriter open_cut(const std::string& path, std::int64_t keep_bytes) {
+  if (keep_bytes == 0) return FileWriter(path, FileWriter::Mode::truncate);
+  HEARTH_CHECK(DataError, file_exists(path) && file_size(path) >= static_cast<std::uint64_t>(keep_bytes), path,
+               ": the checkpoint expects at least ", keep_bytes, " bytes of metrics; the file was changed or removed");
+  HEARTH_CHECK(FileError, truncate(path.c_str(), keep_bytes) == 0, path, ": cannot be cut: ", std::strerror(errno));
+  return FileWriter(path, FileWriter::Mode::append);
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const std::string& path, std::int64_t keep_bytes) : writer_(open_cut(path, keep_bytes)) {}
+
+void MetricsLog::add(const Json& record) { writer_.append(to_text(record) + "\n"); }
+
+std::vector<Json> read_metrics(const std::string& path) {
+  std::vector<Json> records;
+  const std::string text = read_text(path);
+  std::size_t begin = 0;
+  for (std::size_t line = 1; begin < text.size(); ++line) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;
+    try {
+      records.push_back(parse_json(std::string_view(text).substr(begin, end - begin), path));
+    } catch (const ConfigError& error) {
+      throw DataError(join_text(path, ": line ", line, " is not a metrics record: ", error.what()));
+    }
+    begin = end + 1;
+  }
+  return records;
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/progress.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+namespace hearth::train {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  std::ostringstream out;
+  const auto whole = static_cast<std::int64_t>(seconds);
+  if (seconds < 60)
+    out << std::fixed << std::setprecision(1) << seconds << "s";
+  else if (whole < 3600)
+    out << whole / 60 << "m " << std::setw(2) << std::setfill('0') << whole % 60 << "s";
+  else
+    out << whole / 3600 << "h " << std::setw(2) << std::setfill('0') << whole % 3600 / 60 << "m";
+  return out.str();
+}
+
+void Progress::start(std::int64_t done, std::int64_t total_steps, std::int64_t steps_per_epoch) {
+  first_step_ = done;
+  total_steps_ = total_steps;
+  steps_per_epoch_ = std::max<std::int64_t>(1, steps_per_epoch);
+  started_ = now_seconds();
+}
+
+std::string Progress::describe(const Step& now) const {
+  const std::int64_t done_here = std::max<std::int64_t>(1, now.step - first_step_);
+  const double per_step = (now_seconds() - started_) / static_cast<double>(done_here);
+  const std::int64_t in_epoch = (now.step - 1) % steps_per_epoch_ + 1;
+  const double epoch_left =
+      per_step * static_cast<double>(std::min(steps_per_epoch_ - in_epoch, total_steps_ - now.step));
+  std::ostringstream out;
+  out << "epoch " << (now.step - 1) / steps_per_epoch_ + 1 << "/"
+      << (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_ << "  step " << now.step << "/" << total_steps_
+      << std::fixed << std::setprecision(4) << "  loss " << now.loss << std::setprecision(2) << "  accuracy "
+      << 100 * now.accuracy << " %" << std::setprecision(0) << "  " << now.images_per_second << " images/s"
+      << std::defaultfloat << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0)
+      << "  data wait " << 100 * now.wait_share << " %  epoch " << duration_text(epoch_left) << "  left "
+      << duration_text(per_step * static_cast<double>(total_steps_ - now.step));
+  return out.str();
+}
+
+void Progress::erase() {
+  if (drawn_) out_ << "\r\x1b[2K";
+  drawn_ = false;
+}
+
+void Progress::step(const Step& now) {
+  if (!live_) return;
+  const double time = now_seconds();
+  if (time - last_draw_ < 0.1 && now.step != total_steps_) return;
+  last_draw_ = time;
+  const double share = static_cast<double>(now.step) / static_cast<double>(std::max<std::int64_t>(1, total_steps_));
+  constexpr int width = 20;
+  const int filled = static_cast<int>(std::lround(share * width));
+  erase();
+  // Line wrapping off while drawing, so that a narrow terminal cuts the line instead of scrolling.
+  out_ << "\x1b[?7l\x1b[36m[";
+  for (int i = 0; i < width; ++i) out_ << (i < filled ? '=' : ' ');
+  out_ << "]\x1b[0m " << describe(now) << "\x1b[?7h" << std::flush;
+  drawn_ = true;
+}
+
+void Progress::interval(const Step& now) {
+  if (!live_) out_ << describe(now) << std::endl;
+}
+
+void Progress::line(const std::string& text) {
+  erase();
+  out_ << text << std::endl;
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person sees of a running training: a live line on a terminal, one line per log interval elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+namespace hearth::train {
+
+class Progress {
+ public:
+  /// `live`: the stream is a terminal, so the line may be redrawn and coloured.
+  Progress(std::ostream& out, bool live) : out_(out), live_(live) {}
+
+  /// Where the run is going; `done` steps were done by an earlier process.
+  void start(std::int64_t done, std::int64_t total_steps, std::int64_t steps_per_epoch);
+
+  struct Step {
+    std::int64_t step = 0;  ///< steps done
+    double loss = 0;
+    double accuracy = 0;
+    double lr = 0;
+    double images_per_second = 0;
+    double wait_share = 0;  ///< part of the time spent waiting for data, 0 to 1
+  };
+  /// After each step; redraws the live line at most ten times a second.
+  void step(const Step& now);
+  /// At a log interval; a line where the stream is no terminal.
+  void interval(const Step& now);
+  /// A line that stays: evaluations, checkpoints, warnings.
+  void line(const std::string& text);
+
+ private:
+  std::string describe(const Step& now) const;
+  void erase();
+
+  std::ostream& out_;
+  bool live_;
+  bool drawn_ = false;
+  std::int64_t first_step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1;
+  double started_ = 0, last_draw_ = 0;
+};
+
+/// "1h 02m", "3m 20s", "4.2s".
+std::string duration_text(double seconds);
+
+}  // namespace hearth::train

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/run_config.h"
+
+#include <filesystem>
+
+#include "hearth/data/registry.h"
+#include "hearth/models/registry.h"
+#include "hearth/optim/registry.h"
+#include "hearth/train/loss.h"
+
+namespace hearth::train {
+
+void describe(Fields<PrecisionOptions>& f) {
+  f.choice(
+      "level", &PrecisionOptions::level, {"O0", "O1"},
+      "O0: everything in `dtype` f32. O1: convolutions and matrix products in the narrow `dtype`, the rest as each "
+      "operation needs; weights, their updates, statistics and losses stay f32.");
+  f.choice("dtype", &PrecisionOptions::dtype, {"f32", "bf16"},
+           "The type activations are held in: f32 with O0, bf16 with O1. f16 needs loss scaling, which this version "
+           "does not have.");
+  f.rule([](const PrecisionOptions& o) -> std::string {
+    if (o.level == "O0" && o.dtype != "f32") return "level O0 computes in f32; use level O1 for " + o.dtype;
+    if (o.level == "O1" && o.dtype == "f32") return "level O1 needs a narrow dtype; use bf16";
+    return "";
+  });
+}
+
+void describe(Fields<TrainOptions>& f) {
+  f.integer("batch_size", &TrainOptions::batch_size, {.min = 1, .max = 1 << 20}, "Samples in one batch.");
+  f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
+  f.integer("steps", &TrainOptions::steps, {.min = 1}, "Updates of the weights, instead of epochs.");
+  f.integer("accumulate", &TrainOptions::accumulate, {.min = 1, .max = 1 << 16},
+            "Batches whose gradients are averaged into one update.");
+  f.number("clip_norm", &TrainOptions::clip_norm, {.above = 0},
+           "Largest norm of all gradients together; larger ones are scaled down. null: no limit.");
+  f.boolean("deterministic", &TrainOptions::deterministic,
+            "Exact mode: the same bits for any number of threads. Costs some speed.");
+  f.number("ema", &TrainOptions::ema, {.above = 0, .below = 1},
+           "Decay of an exponential moving average of the weights, used for evaluation. null: none.");
+  f.rule([](const TrainOptions& o) -> std::string {
+    if (o.epochs && o.steps) return "give epochs or steps, not both";
+    if (!o.epochs && !o.steps) return "give epochs or steps";
+    return "";
+  });
+}
+
+void describe(Fields<EvalOptions>& f) {
+  f.integer("every_epochs", &EvalOptions::every_epochs, {.min = 1},
+            "Epochs between evaluations; one comes at the end too.");
+  f.integer("batch_size", &EvalOptions::batch_size, {.min = 1, .max = 1 << 20}, "null: as in training.");
+}
+
+void describe(Fields<CheckpointOptions>& f) {
+  f.integer("every_epochs", &CheckpointOptions::every_epochs, {.min = 1},
+            "Epochs between checkpoints; one comes at the end too.");
+  f.integer("every_steps", &CheckpointOptions::every_steps, {.min = 1},
+            "Steps between checkpoints, instead of epochs.");
+  f.integer("keep", &CheckpointOptions::keep, {.min = 1},
+            "How many of the newest checkpoints are kept, beside the best.");
+  f.boolean("best", &CheckpointOptions::best, "Keeps the checkpoint with the best evaluation as `checkpoints/best`.");
+}
+
+void describe(Fields<LogOptions>& f) {
+  f.integer("every_steps", &LogOptions::every_steps, {.min = 1}, "Steps between lines of training metrics.");
+  f.boolean("tensorboard", &LogOptions::tensorboard, "Writes TensorBoard event files.");
+  f.boolean("report", &LogOptions::report, "Writes report.html at the end and after evaluations.");
+}
+
+void describe(Fields<DistOptions>& f) {
+  f.choice("backend", &DistOptions::backend, {"none"},
+           "Data parallelism between processes; this version runs in one process.");
+}
+
+void describe(Fields<RunConfig>& f) {
+  f.text("name", &RunConfig::name, "Name of the run and of its folder below runs/; the file's name if not given.");
+  f.integer("seed", &RunConfig::seed, {.min = 0}, "All randomness follows from this number.");
+  f.text("device", &RunConfig::device, "auto or cpu. auto takes the best device of this build.");
+  f.component("model", &RunConfig::model, models::registry(), "The network.").required();
+  f.component("data", &RunConfig::data, data::registry(), "The data set and how samples are changed.").required();
+  f.component("loss", &RunConfig::loss, losses(), "What is minimised; cross_entropy if not given.");
+  f.component("optimizer", &RunConfig::optimizer, optim::optimizers(), "How weights are updated.").required();
+  f.component("schedule", &RunConfig::schedule, optim::schedules(),
+              "Learning rate over the run; constant if not given.");
+  f.object("precision", &RunConfig::precision, "Number formats.");
+  f.object("train", &RunConfig::train, "The training loop.");
+  f.object("eval", &RunConfig::eval, "Evaluation during training.");
+  f.object("checkpoint", &RunConfig::checkpoint, "What is kept on disk.");
+  f.object("log", &RunConfig::log, "What is reported.");
+  f.object("dist", &RunConfig::dist, "Several processes.");
+}
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  Json root = read_json(path);
+  for (const std::string& assignment : overrides) apply_override(root, assignment);
+  if (root.is_object()) {
+    if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());
+    if (!root.find("loss")) root.set("loss", Json::object().set("type", "cross_entropy"));
+    if (!root.find("schedule")) root.set("schedule", Json::object().set("type", "constant"));
+    // An absent "train" would hide its rule (epochs or steps).
+    if (!root.find("train")) root.set("train", Json::object());
+  }
+  RunConfig config = parse_fields<RunConfig>(root);
+  HEARTH_CHECK(ConfigError, config.device == "auto" || config.device == "cpu", path, ": /device: \"", config.device,
+               "\" is not in this build, which has the CPU backend only; use auto or cpu");
+  HEARTH_CHECK(ConfigError, config.name.find('/') == std::string::npos && !config.name.empty(), path, ": /name: \"",
+               config.name, "\" cannot name a folder; use a name without \"/\"");
+  return {std::move(config), resolve(*schema_of<RunConfig>(), root)};
+}
+
+namespace {
+
+void collect_differences(const Json& a, const Json& b, const std::string& pointer, std::vector<std::string>& out) {
+  if (a == b) return;
+  if (!a.is_object() || !b.is_object()) {
+    out.push_back(pointer + " (" + to_text(a) + " against " + to_text(b) + ")");
+    return;
+  }
+  for (const JsonMember& member : a.members()) {
+    const Json* other = b.find(member.key);
+    collect_differences(member.value, other ? *other : Json(), child_pointer(pointer, member.key), out);
+  }
+  for (const JsonMember& member : b.members())
+    if (!a.find(member.key)) out.push_back(child_pointer(pointer, member.key));
+}
+
+}  // namespace
+
+std::vector<std::string> differences_that_matter(const Json& resolved, const Json& other) {
+  std::vector<std::string> all, result;
+  collect_differences(resolved, other, "", all);
+  for (const std::string& difference : all) {
+    bool free = false;
+    for (const char* prefix : {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps",
+                               "/data/workers", "/data/prefetch", "/comment", "/$schema"})
+      free = free || difference.starts_with(prefix);
+    if (!free) result.push_back(difference);
+  }
+  return result;
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run as its JSON file describes it. The fields, their ranges and their documentation are in run_config.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hearth/core/config.h"
+
+namespace hearth::train {
+
+struct PrecisionOptions {
+  std::string level = "O0";
+  std::string dtype = "f32";
+};
+
+struct TrainOptions {
+  std::int64_t batch_size = 64;
+  std::optional<std::int64_t> epochs;
+  std::optional<std::int64_t> steps;
+  std::int64_t accumulate = 1;
+  std::optional<double> clip_norm;
+  bool deterministic = false;
+  std::optional<double> ema;
+};
+
+struct EvalOptions {
+  std::int64_t every_epochs = 1;
+  std::optional<std::int64_t> batch_size;
+};
+
+struct CheckpointOptions {
+  std::int64_t every_epochs = 1;
+  std::optional<std::int64_t> every_steps;
+  std::int64_t keep = 2;
+  bool best = true;
+};
+
+struct LogOptions {
+  std::int64_t every_steps = 50;
+  bool tensorboard = true;
+  bool report = true;
+};
+
+struct DistOptions {
+  std::string backend = "none";
+};
+
+struct RunConfig {
+  std::string name;
+  std::uint64_t seed = 0;
+  std::string device = "auto";
+  Json model;
+  Json data;
+  Json loss;
+  Json optimizer;
+  Json schedule;
+  PrecisionOptions precision;
+  TrainOptions train;
+  EvalOptions eval;
+  CheckpointOptions checkpoint;
+  LogOptions log;
+  DistOptions dist;
+};
+
+void describe(Fields<PrecisionOptions>&);
+void describe(Fields<TrainOptions>&);
+void describe(Fields<EvalOptions>&);
+void describe(Fields<CheckpointOptions>&);
+void describe(Fields<LogOptions>&);
+void describe(Fields<DistOptions>&);
+void describe(Fields<RunConfig>&);
+
+/// A parsed run and the document with every key filled in, as it is written into the run's folder.
+struct LoadedConfig {
+  RunConfig config;
+  Json resolved;
+};
+
+/// Reads, overrides (`--set PATH=VALUE`) and checks a run. The run's name defaults to the file's name without ".json".
+/// ConfigError with every fault, one a line; FileError if the file cannot be read.
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+
+/// Paths at which two resolved runs differ in what changes the numbers of the training, so that one cannot continue
+/// the other. The length of the run, logging, checkpoints, evaluation, name and device do not count.
+std::vector<std::string> differences_that_matter(const Json& resolved, const Json& other);
+
+}  // namespace hearth::train

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a run is made of, built from its config.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/state.h"
+#include "hearth/data/registry.h"
+#include "hearth/models/nn/module.h"
+#include "hearth/optim/optim.h"
+#include "hearth/train/loss.h"
+#include "hearth/train/run_config.h"
+
+namespace hearth::train {
+
+/// How long a run is.
+struct Plan {
+  std::int64_t batches_per_epoch = 0;
+  std::int64_t steps_per_epoch =
+      0;  ///< updates; the last of an epoch may reach into the next when batches are accumulated
+  std::int64_t total_steps = 0;
+};
+
+/// Sums since some step, part of the state so that a resumed run reports the same numbers.
+struct Meter {
+  double loss_sum = 0;
+  std::int64_t correct = 0;
+  std::int64_t samples = 0;
+  void clear() { *this = {}; }
+  double loss() const { return samples ? loss_sum / static_cast<double>(samples) : 0; }
+  double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
+};
+
+/// Where a run stands. Every member is registered state.
+struct Position {
+  std::int64_t step = 0;
+  Meter interval;  ///< since the last line of training metrics
+  std::int64_t best_step = -1;
+  double best_accuracy = -1;
+  double best_loss = 0;
+  std::int64_t metrics_bytes = 0;
+};
+
+class Session {
+ public:
+  /// Builds data, model, optimizer and schedule. `for_training` false leaves optimizer state out of the registry.
+  explicit Session(LoadedConfig loaded);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const RunConfig& config() const { return loaded_.config; }
+  const Json& resolved() const { return loaded_.resolved; }
+
+  /// The narrow type of the run's precision; nothing for O0.
+  std::optional<DType> autocast() const;
+
+  data::Pipeline data;
+  std::unique_ptr<nn::Module> model;
+  std::unique_ptr<FlatParameters> parameters;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Schedule> schedule;
+  std::unique_ptr<optim::Ema> ema;
+  Loss loss;
+  Plan plan;
+  Position position;
+
+  /// Parameters and buffers under the module tree's names: model.safetensors.
+  State& model_state() { return model_state_; }
+  /// All the rest that affects the next step.
+  State& training_state() { return training_state_; }
+
+ private:
+  LoadedConfig loaded_;
+  State model_state_;
+  State training_state_;
+};
+
+}  // namespace hearth::train

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop: steps, evaluations, checkpoints, metrics; stops cleanly on a signal and resumes bit for bit.
+#pragma once
+
+#include <string>
+
+#include "hearth/train/progress.h"
+#include "hearth/train/run_folder.h"
+#include "hearth/train/session.h"
+
+namespace hearth::train {
+
+struct TrainResult {
+  int stop_signal = 0;        ///< the signal that ended it early, or 0
+  bool already_done = false;  ///< a resumed run had no step left
+  Json metrics;               ///< the last evaluation, and the best
+};
+
+class Trainer {
+ public:
+  Trainer(Session& session, RunFolder& folder, Progress& progress);
+
+  /// Continues from the newest good checkpoint of `directory`, if there is one; returns whether. ConfigError if that
+  /// run was another one (see differences_that_matter). Damaged checkpoints are reported to progress and passed over.
+  bool resume(const std::string& directory);
+  /// Runs to the end of the plan, or until a signal asks to stop.
+  TrainResult run(const std::string& command_line);
+
+ private:
+  void log_interval(const StepResult& last);
+  void evaluate_and_log();
+  void save_checkpoint();
+  bool at_epoch_end(std::int64_t every) const;
+  std::int64_t epoch() const;
+
+  Session& session_;
+  RunFolder& folder_;
+  Progress& progress_;
+  Json last_evaluation_;
+  double interval_seconds_ = 0;
+  double interval_wait_seconds_ = 0;
+};
+
+}  // namespace hearth::train
