@@ -20,7 +20,7 @@
 //     return registry;  // others add types of their own at run time
 //   }
 //
-//   struct RunConfig { std::string name = "run"; Json optimizer; TrainOptions train; };   // TrainOptions has fields
+//   struct RunConfig { std::string name = "run"; Json optimizer; TrainOptions train; };  // TrainOptions is described
 //   too void describe(Fields<RunConfig>& f) {
 //     f.text("name", &RunConfig::name, "Name of the run.");
 //     f.component("optimizer", &RunConfig::optimizer, optimizers(), "How weights are updated.").required();
