@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam, and AdamW with decoupled weight decay.
+#pragma once
+
+#include "hearth/core/cpu/stream.h"
+#include "hearth/optim/optimizer.h"
+
+namespace hearth::optim {
+
+enum class AdamDecay {
+  coupled,    ///< adam: the decay is part of the gradient
+  decoupled,  ///< adamw: weights shrink by lr * decay beside the update (Loshchilov and Hutter, arXiv:1711.05101)
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  AdamDecay decay = AdamDecay::decoupled;
+  bool decay_norm_bias = false;  ///< see GroupOptions
+  std::vector<ParameterGroup> groups = {};
+};
+
+/// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+/// w -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps). PyTorch's definition.
+/// Source: Kingma and Ba 2014 (arXiv:1412.6980). State: m and v.
+///
+/// A finite gradient element beyond 1e18 (f32; 1e150 in f64), whose square would overflow v and freeze the weight for
+/// good, counts as that bound. Infinite and NaN elements are not hidden: they make the weight NaN.
+class Adam : public Optimizer {
+ public:
+  /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0.
+  Adam(FlatParameters& parameters, const AdamOptions& options);
+  void register_state(State& state) override;
+
+ private:
+  void update(double lr, double grad_scale) override;
+
+  AdamOptions options_;
+  Tensor first_;
+  Tensor second_;
+};
+
+}  // namespace hearth::optim
+
+namespace hearth::kernels {
+
+struct AdamCoefficients {
+  double lr;
+  double grad_scale;
+  double beta1;
+  double beta2;
+  double eps;
+  double correction1;  ///< 1 - beta1^t
+  double correction2;  ///< 1 - beta2^t
+  bool decoupled;
+};
+
+/// Reads and writes each element once.
+void adam_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
+                 const Tensor& second, const optim::UpdatePlan& plan, const AdamCoefficients& coefficients);
+
+}  // namespace hearth::kernels

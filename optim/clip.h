@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clipping by the global norm of the gradients.
+#pragma once
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/cpu/stream.h"
+
+namespace hearth::optim {
+
+/// The Euclidean norm of all gradients together, summed in f64 in fixed pieces. Gradients of 1e30, whose squares
+/// overflow f32, are no problem. Infinite or NaN gradients give a result that is not finite.
+double grad_norm(FlatParameters& parameters);
+
+/// The factor that brings gradients of this norm down to `max_norm`: min(1, max_norm / (norm + 1e-6)), PyTorch's
+/// definition; hand it to Optimizer::step. DivergedError for a norm that is not finite, ConfigError unless max_norm >
+/// 0.
+double clip_scale(double norm, double max_norm);
+
+}  // namespace hearth::optim
+
+namespace hearth::kernels {
+
+/// Sum of (x * scale)^2 in f64. x [n], f32 or f64, contiguous.
+double sum_of_squares(cpu::Stream& stream, const Tensor& x, double scale);
+/// Largest |x|; NaN if x holds one; 0 if x is empty.
+double largest_magnitude(cpu::Stream& stream, const Tensor& x);
+
+}  // namespace hearth::kernels

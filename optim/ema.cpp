@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// An exponential moving average of the weights.
+#include "hearth/optim/ema.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hearth/core/run_on.h"
+
+namespace hearth::optim {
+
+namespace {
+
+void exchange_values(const Tensor& a, const Tensor& b) {
+  run_on(a.device(), [&](auto& stream) { kernels::exchange(stream, a, b); });
+  a.storage()->bump_version();
+  b.storage()->bump_version();
+}
+
+}  // namespace
+
+Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
+    : parameters_(parameters), average_(parameters.values().clone()), options_(options) {
+  HEARTH_CHECK(ConfigError, options.decay >= 0 && options.decay < 1, "ema: decay ", options.decay,
+               " is outside [0, 1)");
+  for (NamedTensor& buffer : buffers) {
+    if (!is_floating(buffer.tensor->dtype())) continue;
+    buffer_averages_.push_back(buffer.tensor->clone());
+    buffers_.push_back(std::move(buffer));
+  }
+}
+
+void Ema::update() {
+  HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
+  double decay = options_.decay;
+  const double t = static_cast<double>(updates_);
+  if (options_.warmup) decay = std::min(decay, (1.0 + t) / (10.0 + t));
+  const auto take_in = [decay](const Tensor& average, const Tensor& values) {
+    run_on(values.device(), [&](auto& stream) { kernels::blend(stream, average, values, decay); });
+    average.storage()->bump_version();
+  };
+  take_in(average_, parameters_.values());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) take_in(buffer_averages_[i], *buffers_[i].tensor);
+  ++updates_;
+}
+
+void Ema::swap() {
+  exchange_values(average_, parameters_.values());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
+  in_use_ = !in_use_;
+}
+
+void Ema::register_state(State& state) {
+  state.add("ema.updates", &updates_);
+  state.add("ema.average", &average_);
+  for (std::size_t i = 0; i < buffers_.size(); ++i) state.add("ema." + buffers_[i].name, &buffer_averages_[i]);
+}
+
+}  // namespace hearth::optim

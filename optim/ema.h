@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// An exponential moving average of the weights, for evaluation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/state.h"
+
+namespace hearth::optim {
+
+struct EmaOptions {
+  double decay = 0.9999;
+  /// Use min(decay, (1 + t) / (10 + t)) at update t, so that the first steps are forgotten sooner.
+  bool warmup = true;
+};
+
+/// average = d * average + (1 - d) * values after each step, over the flat values and over floating buffers (running
+/// statistics). Begins as a copy.
+class Ema {
+ public:
+  /// `parameters` and `buffers` must outlive it. ConfigError unless decay is in [0, 1).
+  Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options);
+  Ema(const Ema&) = delete;
+  Ema& operator=(const Ema&) = delete;
+
+  /// Takes in the present values. UsageError while the averages are in use.
+  void update();
+  /// Exchanges averages and values: the model computes with the averages until the next call.
+  void swap();
+  bool in_use() const { return in_use_; }
+  std::int64_t updates() const { return updates_; }
+  /// The average of the flat values (after an odd number of swaps the values themselves).
+  const Tensor& average() const { return average_; }
+
+  /// Registers the averages under "ema.".
+  void register_state(State& state);
+
+ private:
+  FlatParameters& parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<Tensor> buffer_averages_;
+  Tensor average_;
+  EmaOptions options_;
+  std::int64_t updates_ = 0;
+  bool in_use_ = false;
+};
+
+/// Uses the averages while it lives.
+class EmaScope {
+ public:
+  explicit EmaScope(Ema& ema) : ema_(ema) { ema_.swap(); }
+  ~EmaScope() { ema_.swap(); }
+  EmaScope(const EmaScope&) = delete;
+  EmaScope& operator=(const EmaScope&) = delete;
+
+ private:
+  Ema& ema_;
+};
+
+}  // namespace hearth::optim
+
+namespace hearth::kernels {
+
+/// average += (1 - decay) * (values - average). Both contiguous, of one shape, f32 or f64.
+void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, double decay);
+/// Exchanges the bytes of two contiguous tensors of one shape and type.
+void exchange(cpu::Stream& stream, const Tensor& a, const Tensor& b);
+
+}  // namespace hearth::kernels

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blending and exchanging flat buffers. Traffic: reads and writes each element once.
+#include <utility>
+
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/optim/ema.h"
+
+#define HEARTH_ISA_SOURCE "hearth/optim/ema_cpu.cpp"
+#include "hearth/core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+template <class T>
+void blend_piece(T* average, const T* values, std::int64_t n, T share) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) average[i] += share * (values[i] - average[i]);
+}
+
+template <class T>
+void exchange_piece(T* a, T* b, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T kept = a[i];
+    a[i] = b[i];
+    b[i] = kept;
+  }
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+namespace hearth::kernels {
+
+namespace {
+constexpr std::int64_t piece_elements = 65536;
+}
+
+void blend(cpu::Stream&, const Tensor& average, const Tensor& values, double decay) {
+  visit_dtype("ema", values.dtype(), WideFloats{}, [&]<class T>() {
+    T* target = average.data<T>();
+    const T* source = values.data<T>();
+    const T share = static_cast<T>(1.0 - decay);
+    cpu::parallel_for(values.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
+      HEARTH_ISA_CALL(blend_piece<T>, target + begin, source + begin, end - begin, share);
+    });
+  });
+}
+
+void exchange(cpu::Stream&, const Tensor& a, const Tensor& b) {
+  visit_dtype("ema", a.dtype(), WideFloats{}, [&]<class T>() {
+    T* first = a.data<T>();
+    T* second = b.data<T>();
+    cpu::parallel_for(a.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
+      HEARTH_ISA_CALL(exchange_piece<T>, first + begin, second + begin, end - begin);
+    });
+  });
+}
+
+}  // namespace hearth::kernels
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matching parameters to groups and cutting the buffers.
+#include "hearth/optim/groups.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hearth/core/error.h"
+#include "hearth/core/nearest.h"
+
+namespace hearth::optim {
+
+namespace {
+
+constexpr std::int64_t piece_elements = 16384;
+constexpr std::int64_t task_elements = 65536;
+
+void check_group(const ParameterGroup& group, const std::vector<FlatParameters::Entry>& entries) {
+  HEARTH_CHECK(ConfigError, std::isfinite(group.lr_scale) && group.lr_scale >= 0, "optimizer: lr_scale ",
+               group.lr_scale, " of a group; it is finite and at least 0");
+  HEARTH_CHECK(ConfigError, !group.weight_decay || (std::isfinite(*group.weight_decay) && *group.weight_decay >= 0),
+               "optimizer: weight_decay ", group.weight_decay.value_or(0), " of a group; it is finite and at least 0");
+  for (const std::string& pattern : group.match) {
+    const bool found = std::any_of(entries.begin(), entries.end(),
+                                   [&](const FlatParameters::Entry& entry) { return matches(pattern, entry.name); });
+    if (found) continue;
+    std::vector<std::string> names;
+    for (const FlatParameters::Entry& entry : entries) names.push_back(entry.name);
+    const std::string close = nearest(pattern, names);
+    throw ConfigError(join_text("optimizer: no parameter matches the pattern \"", pattern, "\" of a group",
+                                close.empty() ? "" : "; there is \"" + close + "\""));
+  }
+}
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0, n = 0;
+  std::size_t star = std::string_view::npos, resume = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& options) {
+  const auto& entries = parameters.entries();
+  HEARTH_CHECK(ConfigError, std::isfinite(options.weight_decay) && options.weight_decay >= 0,
+               "optimizer: weight_decay ", options.weight_decay, "; it is finite and at least 0");
+  for (const ParameterGroup& group : options.groups) check_group(group, entries);
+
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const FlatParameters::Entry& entry = entries[i];
+    // A range takes in the gap behind its last parameter: zeros, which every update leaves as they are.
+    const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.values().size();
+    ParameterRange range{entry.begin, end, 1.0, 0.0};
+    if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
+    for (const ParameterGroup& group : options.groups) {
+      const bool in_group = std::any_of(group.match.begin(), group.match.end(),
+                                        [&](const std::string& pattern) { return matches(pattern, entry.name); });
+      if (!in_group) continue;
+      range.lr_scale = group.lr_scale;
+      range.weight_decay = group.weight_decay.value_or(range.weight_decay);
+      break;
+    }
+    if (!ranges_.empty() && ranges_.back().lr_scale == range.lr_scale &&
+        ranges_.back().weight_decay == range.weight_decay) {
+      ranges_.back().end = end;
+    } else {
+      ranges_.push_back(range);
+    }
+  }
+
+  std::int64_t in_task = task_elements;
+  for (const ParameterRange& range : ranges_) {
+    for (std::int64_t begin = range.begin; begin < range.end; begin += piece_elements) {
+      const std::int64_t end = std::min(begin + piece_elements, range.end);
+      if (in_task >= task_elements) {
+        tasks_.push_back(pieces_.size());
+        in_task = 0;
+      }
+      pieces_.push_back({begin, end, &range});
+      in_task += end - begin;
+    }
+  }
+  tasks_.push_back(pieces_.size());
+}
+
+}  // namespace hearth::optim

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which hyper-parameters apply to which part of the flat buffers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/cpu/parallel.h"
+
+namespace hearth::optim {
+
+/// Parameters picked by name that differ from the rest.
+struct ParameterGroup {
+  /// Patterns of full names: '*' stands for any characters, '?' for one.
+  std::vector<std::string> match;
+  double lr_scale = 1.0;
+  /// Instead of the optimizer's; applies to norms and biases too.
+  std::optional<double> weight_decay = std::nullopt;
+};
+
+struct GroupOptions {
+  double weight_decay = 0.0;
+  /// Whether parameters of rank 0 and 1 (norms, biases) decay too.
+  bool decay_norm_bias = false;
+  /// The first group that matches a parameter applies.
+  std::vector<ParameterGroup> groups = {};
+};
+
+/// True if `pattern`, in which '*' stands for any characters and '?' for one, covers the whole of `name`.
+bool matches(std::string_view pattern, std::string_view name);
+
+/// Neighbouring elements of the flat buffers with equal hyper-parameters.
+struct ParameterRange {
+  std::int64_t begin;
+  std::int64_t end;
+  double lr_scale;
+  double weight_decay;
+};
+
+/// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the team.
+class UpdatePlan {
+ public:
+  /// ConfigError for a pattern that matches no parameter, a negative scale or a negative decay.
+  UpdatePlan(const FlatParameters& parameters, const GroupOptions& options);
+
+  const std::vector<ParameterRange>& ranges() const { return ranges_; }
+
+  /// f(begin, end, range) over all elements, spread over the team; calls depend on the parameters' sizes only.
+  template <class F>
+  void for_each_piece(const F& f) const {
+    cpu::parallel_chunks(static_cast<std::int64_t>(tasks_.size()) - 1, [&](std::int64_t task) {
+      const auto t = static_cast<std::size_t>(task);
+      for (std::size_t i = tasks_[t]; i < tasks_[t + 1]; ++i) f(pieces_[i].begin, pieces_[i].end, *pieces_[i].range);
+    });
+  }
+
+ private:
+  struct Piece {
+    std::int64_t begin;
+    std::int64_t end;
+    const ParameterRange* range;
+  };
+  std::vector<ParameterRange> ranges_;
+  std::vector<Piece> pieces_;
+  std::vector<std::size_t> tasks_;  // first piece of each task, and the number of pieces
+};
+
+}  // namespace hearth::optim

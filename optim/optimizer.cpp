@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks and the step count around every update.
+#include "hearth/optim/optimizer.h"
+
+#include <cmath>
+#include <limits>
+
+namespace hearth::optim {
+
+Optimizer::~Optimizer() = default;
+
+Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options)
+    : parameters_(&parameters), plan_(parameters, options), base_lr_(base_lr) {
+  HEARTH_CHECK(ConfigError, std::isfinite(base_lr) && base_lr >= 0, "optimizer: learning rate ", base_lr,
+               "; it is finite and at least 0");
+  const DType dtype = parameters.values().dtype();
+  HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "optimizer: the parameters are ", dtype,
+               "; they are f32 or f64");
+}
+
+void Optimizer::step(double lr, double grad_scale) {
+  HEARTH_CHECK(UsageError, std::isfinite(lr) && lr >= 0, "optimizer: learning rate ", lr,
+               "; it is finite and at least 0");
+  HEARTH_CHECK(UsageError, std::isfinite(grad_scale), "optimizer: gradient scale ", grad_scale, " is not finite");
+  parameters_->finish_grads();
+  update(lr, grad_scale);
+  ++steps_;
+  parameters_->values().storage()->bump_version();
+}
+
+void Optimizer::register_state(State& state) { state.add("optimizer.steps", &steps_); }
+
+Tensor Optimizer::make_moment() const {
+  return Tensor::zeros(parameters_->values().shape(), parameters_->values().dtype());
+}
+
+template <class T>
+SplitScale<T>::SplitScale(double scale) {
+  constexpr double smallest = std::numeric_limits<T>::min();
+  const bool tiny = scale != 0 && std::abs(scale) < smallest;
+  const double step = tiny ? std::sqrt(smallest) : 1.0;
+  first = static_cast<T>(step);
+  second = static_cast<T>(scale / step);
+}
+template struct SplitScale<float>;
+template struct SplitScale<double>;
+
+}  // namespace hearth::optim

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all optimizers share: they turn the flat gradients into a change of the flat values, one fused pass a step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/state.h"
+#include "hearth/optim/groups.h"
+
+namespace hearth::optim {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Updates the values from the gradients times `grad_scale` (clipping, loss scale). Parameters without a contribution
+  /// count as having gradient zero. UsageError unless lr is finite and at least 0 and grad_scale is finite.
+  void step(double lr, double grad_scale = 1.0);
+  /// The learning rate it was made with; a schedule multiplies it.
+  double base_lr() const { return base_lr_; }
+  /// Steps done so far.
+  std::int64_t steps() const { return steps_; }
+  const std::vector<ParameterRange>& ranges() const { return plan_.ranges(); }
+
+  /// Registers the step count and the moments under "optimizer.".
+  virtual void register_state(State& state);
+
+ protected:
+  /// `parameters` must outlive the optimizer; f32 or f64 (DTypeError). ConfigError for a bad learning rate.
+  Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options);
+  virtual void update(double lr, double grad_scale) = 0;
+
+  FlatParameters& parameters() { return *parameters_; }
+  const UpdatePlan& plan() const { return plan_; }
+  /// Zeros of the shape and type of the flat values.
+  Tensor make_moment() const;
+
+ private:
+  FlatParameters* parameters_;
+  UpdatePlan plan_;
+  double base_lr_;
+  std::int64_t steps_ = 0;
+};
+
+/// A gradient scale as two factors of type T, so that a scale below T's normal range loses no precision.
+template <class T>
+struct SplitScale {
+  explicit SplitScale(double scale);
+  T first;
+  T second;
+};
+
+}  // namespace hearth::optim

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration fields of optimizers and schedules.
+#include "hearth/optim/registry.h"
+
+#include <utility>
+#include <vector>
+
+namespace hearth::optim {
+
+namespace {
+
+/// Options as a configuration spells them: groups are components of their own.
+template <class Options>
+struct Configured : Options {
+  std::vector<Json> group_nodes = {};
+
+  Options options() const {
+    Options result = *this;
+    for (const Json& node : group_nodes) result.groups.push_back(parameter_groups().make(node));
+    return result;
+  }
+};
+
+struct SgdConfig : Configured<SgdOptions> {};
+struct AdamConfig : Configured<AdamOptions> {
+  AdamConfig() { decay = AdamDecay::coupled; }
+};
+struct AdamWConfig : Configured<AdamOptions> {
+  AdamWConfig() { weight_decay = 0.01; }
+};
+
+template <class Config>
+void describe_common(Fields<Config>& f) {
+  f.number("weight_decay", &Config::weight_decay, {.min = 0}, "Pull of the weights towards zero.");
+  f.boolean("decay_norm_bias", &Config::decay_norm_bias, "Whether norms and biases (rank 0 and 1) decay too.");
+  f.component("groups", &Config::group_nodes, parameter_groups(), "Parameters that differ; the first match applies.");
+}
+
+template <class Config>
+void describe_adam(Fields<Config>& f) {
+  f.number("lr", &Config::lr, {.min = 0}, "Learning rate; the schedule multiplies it.");
+  f.number("beta1", &Config::beta1, {.min = 0, .below = 1}, "Memory of the mean gradient.");
+  f.number("beta2", &Config::beta2, {.min = 0, .below = 1}, "Memory of the mean squared gradient.");
+  f.number("eps", &Config::eps, {.above = 0}, "Added to the root of the mean squared gradient.");
+  describe_common(f);
+}
+
+void describe(Fields<SgdConfig>& f) {
+  f.number("lr", &SgdConfig::lr, {.min = 0}, "Learning rate; the schedule multiplies it.");
+  f.number("momentum", &SgdConfig::momentum, {.min = 0, .below = 1}, "Share of the last step that is kept.");
+  f.number("dampening", &SgdConfig::dampening, {.min = 0, .max = 1}, "Share of the gradient kept out of the momentum.");
+  f.boolean("nesterov", &SgdConfig::nesterov, "Looks ahead along the momentum.");
+  describe_common(f);
+  f.rule([](const SgdConfig& o) {
+    return o.nesterov && (o.momentum == 0 || o.dampening != 0) ? "nesterov needs momentum above 0 and dampening 0" : "";
+  });
+}
+
+void describe(Fields<AdamConfig>& f) { describe_adam(f); }
+void describe(Fields<AdamWConfig>& f) { describe_adam(f); }
+
+template <class Options>
+void describe_warmup(Fields<Options>& f) {
+  f.integer("warmup_steps", &Options::warmup_steps, {.min = 0}, "Steps of linear warm-up.");
+  f.number("warmup_epochs", &Options::warmup_epochs, {.min = 0}, "Epochs of linear warm-up, added to the steps.");
+  f.number("warmup_start", &Options::warmup_start, {.min = 0, .max = 1}, "Factor that the warm-up rises from.");
+}
+
+template <class Options>
+void describe_final_factor(Fields<Options>& f) {
+  f.number("final_factor", &Options::final_factor, {.min = 0}, "Factor at the end of the run.");
+}
+
+}  // namespace
+
+void describe(Fields<ParameterGroup>& f) {
+  f.text("match", &ParameterGroup::match, {.min_items = 1}, "Patterns of full names; * and ? are wildcards.")
+      .required();
+  f.number("lr_scale", &ParameterGroup::lr_scale, {.min = 0}, "Factor on the learning rate.");
+  f.number("weight_decay", &ParameterGroup::weight_decay, {.min = 0}, "Instead of the optimizer's weight decay.");
+}
+
+void describe(Fields<ConstantOptions>& f) { describe_warmup(f); }
+
+void describe(Fields<StepOptions>& f) {
+  f.number("milestones", &StepOptions::milestones, {.above = 0}, "Where the learning rate drops, from the start.");
+  f.choice("unit", &StepOptions::unit, {{"epochs", ScheduleUnit::epochs}, {"steps", ScheduleUnit::steps}},
+           "Unit of the milestones.");
+  f.number("gamma", &StepOptions::gamma, {.above = 0}, "Factor at each milestone.");
+  describe_warmup(f);
+}
+
+void describe(Fields<CosineOptions>& f) {
+  describe_final_factor(f);
+  describe_warmup(f);
+}
+
+void describe(Fields<PolynomialOptions>& f) {
+  f.number("power", &PolynomialOptions::power, {.above = 0}, "Exponent; 1 is linear.");
+  describe_final_factor(f);
+  describe_warmup(f);
+}
+
+void describe(Fields<InverseSqrtOptions>& f) { describe_warmup(f); }
+
+ParameterGroups& parameter_groups() {
+  static ParameterGroups registry("parameter_group", "Parameters that differ from the rest.", [](ParameterGroups& r) {
+    r.add<ParameterGroup>("by_name", "Picked by patterns of their full names.",
+                          [](const ParameterGroup& group) { return group; });
+  });
+  return registry;
+}
+
+Optimizers& optimizers() {
+  static Optimizers registry("optimizer", "How the weights are updated.", [](Optimizers& r) {
+    r.add<SgdConfig>("sgd", "Stochastic gradient descent with momentum.",
+                     [](const SgdConfig& config, FlatParameters& parameters) {
+                       return std::make_unique<Sgd>(parameters, config.options());
+                     });
+    r.add<AdamConfig>("adam", "Adam; weight decay is part of the gradient.",
+                      [](const AdamConfig& config, FlatParameters& parameters) {
+                        return std::make_unique<Adam>(parameters, config.options());
+                      });
+    r.add<AdamWConfig>("adamw", "Adam with decoupled weight decay.",
+                       [](const AdamWConfig& config, FlatParameters& parameters) {
+                         return std::make_unique<Adam>(parameters, config.options());
+                       });
+  });
+  return registry;
+}
+
+namespace {
+
+template <class Made, class Options>
+void add_schedule(Schedules& schedules, const char* name, const char* doc) {
+  schedules.add<Options>(name, doc, [](const Options& options, const ScheduleInfo& info) {
+    return std::make_unique<Made>(options, info);
+  });
+}
+
+}  // namespace
+
+Schedules& schedules() {
+  static Schedules registry("schedule", "The learning rate over the run.", [](Schedules& r) {
+    add_schedule<ConstantSchedule, ConstantOptions>(r, "constant", "The same learning rate throughout.");
+    add_schedule<StepSchedule, StepOptions>(r, "step", "Drops by a factor at milestones.");
+    add_schedule<CosineSchedule, CosineOptions>(r, "cosine", "Half a cosine wave down to the end of the run.");
+    add_schedule<PolynomialSchedule, PolynomialOptions>(r, "polynomial", "A power of the steps that remain.");
+    add_schedule<InverseSqrtSchedule, InverseSqrtOptions>(r, "inverse_sqrt", "Falls with the root of the step.");
+  });
+  return registry;
+}
+
+}  // namespace hearth::optim

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learning-rate schedules: the factor on the base learning rate as a function of the step alone, so that there is no
+// state to save. Each begins with an optional linear warm-up.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hearth::optim {
+
+/// The length of a run in optimizer steps.
+struct ScheduleInfo {
+  std::int64_t total_steps = 0;
+  std::int64_t steps_per_epoch = 0;
+};
+
+/// Linear warm-up of w = warmup_steps + warmup_epochs * steps_per_epoch steps (rounded): step s < w has the factor
+/// start + (1 - start) * (s + 1) / w.
+struct Warmup {
+  std::int64_t warmup_steps = 0;
+  double warmup_epochs = 0.0;
+  double warmup_start = 0.0;
+};
+
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
+
+  /// The factor of step 0, 1, ...; UsageError for a negative step.
+  double factor(std::int64_t step) const;
+  std::int64_t warmup_steps() const { return warmup_steps_; }
+
+ protected:
+  /// ConfigError for negative lengths, a start outside [0, 1], or epochs where the run does not know their length.
+  Schedule(const Warmup& warmup, const ScheduleInfo& info);
+  /// The factor of a step after the warm-up; `step` counts from the start of the run.
+  virtual double after_warmup(std::int64_t step) const = 0;
+  /// Share of the steps after the warm-up that lie before `step`, in [0, 1].
+  double progress(std::int64_t step) const;
+
+ private:
+  std::int64_t warmup_steps_;
+  std::int64_t total_steps_;
+  double warmup_start_;
+};
+
+struct ConstantOptions : Warmup {};
+
+class ConstantSchedule : public Schedule {
+ public:
+  ConstantSchedule(const ConstantOptions& options, const ScheduleInfo& info);
+
+ private:
+  double after_warmup(std::int64_t) const override { return 1.0; }
+};
+
+enum class ScheduleUnit { epochs, steps };
+
+struct StepOptions : Warmup {
+  std::vector<double> milestones = {};  ///< from the start of the run
+  ScheduleUnit unit = ScheduleUnit::epochs;
+  double gamma = 0.1;
+};
+
+/// gamma to the number of milestones reached.
+class StepSchedule : public Schedule {
+ public:
+  /// ConfigError unless the milestones ascend and gamma is above 0.
+  StepSchedule(const StepOptions& options, const ScheduleInfo& info);
+
+ private:
+  double after_warmup(std::int64_t step) const override;
+
+  std::vector<std::int64_t> milestones_;
+  double gamma_;
+};
+
+struct CosineOptions : Warmup {
+  double final_factor = 0.0;
+};
+
+/// final + (1 - final) * (1 + cos(pi * progress)) / 2. Source: Loshchilov and Hutter 2016 (arXiv:1608.03983).
+class CosineSchedule : public Schedule {
+ public:
+  CosineSchedule(const CosineOptions& options, const ScheduleInfo& info);
+
+ private:
+  double after_warmup(std::int64_t step) const override;
+  double final_factor_;
+};
+
+struct PolynomialOptions : Warmup {
+  double power = 1.0;
+  double final_factor = 0.0;
+};
+
+/// final + (1 - final) * (1 - progress) ^ power.
+class PolynomialSchedule : public Schedule {
+ public:
+  PolynomialSchedule(const PolynomialOptions& options, const ScheduleInfo& info);
+
+ private:
+  double after_warmup(std::int64_t step) const override;
+  double power_;
+  double final_factor_;
+};
+
+struct InverseSqrtOptions : Warmup {};
+
+/// sqrt(w / (step + 1)) with w the warm-up steps, at least 1. Source: Vaswani et al. 2017 (arXiv:1706.03762).
+class InverseSqrtSchedule : public Schedule {
+ public:
+  InverseSqrtSchedule(const InverseSqrtOptions& options, const ScheduleInfo& info);
+
+ private:
+  double after_warmup(std::int64_t step) const override;
+};
+
+}  // namespace hearth::optim

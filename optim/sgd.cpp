@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stochastic gradient descent with momentum.
+#include "hearth/optim/sgd.h"
+
+#include "hearth/core/run_on.h"
+
+namespace hearth::optim {
+
+Sgd::Sgd(FlatParameters& parameters, const SgdOptions& options)
+    : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups}),
+      options_(options) {
+  HEARTH_CHECK(ConfigError, options.momentum >= 0 && options.momentum < 1, "sgd: momentum ", options.momentum,
+               " is outside [0, 1)");
+  HEARTH_CHECK(ConfigError, options.dampening >= 0 && options.dampening <= 1, "sgd: dampening ", options.dampening,
+               " is outside [0, 1]");
+  HEARTH_CHECK(ConfigError, !options.nesterov || (options.momentum > 0 && options.dampening == 0),
+               "sgd: nesterov needs momentum above 0 and dampening 0; momentum is ", options.momentum, ", dampening ",
+               options.dampening);
+  if (options.momentum > 0) momentum_ = make_moment();
+}
+
+void Sgd::register_state(State& state) {
+  Optimizer::register_state(state);
+  if (momentum_) state.add("optimizer.momentum", &momentum_);
+}
+
+void Sgd::update(double lr, double grad_scale) {
+  const kernels::SgdCoefficients coefficients{.lr = lr,
+                                              .grad_scale = grad_scale,
+                                              .momentum = options_.momentum,
+                                              .arriving = steps() == 0 ? 1.0 : 1.0 - options_.dampening,
+                                              .nesterov = options_.nesterov};
+  const Tensor& values = parameters().values();
+  run_on(values.device(), [&](auto& stream) {
+    kernels::sgd_update(stream, values, parameters().grads(), momentum_, plan(), coefficients);
+  });
+}
+
+}  // namespace hearth::optim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stochastic gradient descent with momentum.
+#pragma once
+
+#include "hearth/core/cpu/stream.h"
+#include "hearth/optim/optimizer.h"
+
+namespace hearth::optim {
+
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0.0;
+  double dampening = 0.0;
+  bool nesterov = false;
+  double weight_decay = 0.0;
+  bool decay_norm_bias = false;  ///< see GroupOptions
+  std::vector<ParameterGroup> groups = {};
+};
+
+/// g = scale * grad + decay * w; m = momentum * m + (1 - dampening) * g, the first m being g;
+/// w -= lr * (nesterov ? g + momentum * m : m). Without momentum w -= lr * g. PyTorch's definition.
+/// Source: Sutskever et al. 2013. State: m, only with momentum.
+class Sgd : public Optimizer {
+ public:
+  /// ConfigError unless momentum is in [0, 1), dampening in [0, 1], and nesterov comes with momentum and no dampening.
+  Sgd(FlatParameters& parameters, const SgdOptions& options);
+  void register_state(State& state) override;
+
+ private:
+  void update(double lr, double grad_scale) override;
+
+  SgdOptions options_;
+  Tensor momentum_;
+};
+
+}  // namespace hearth::optim
+
+namespace hearth::kernels {
+
+struct SgdCoefficients {
+  double lr;
+  double grad_scale;
+  double momentum;
+  double arriving;  ///< share of the gradient that enters the momentum
+  bool nesterov;
+};
+
+/// `moment` is undefined without momentum. Reads and writes each element once.
+void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
+                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients);
+
+}  // namespace hearth::kernels
