@@ -40,6 +40,7 @@ class SystemMemory final : public MemoryResource {
     std::free(pointer);
   }
   MemoryStatistics statistics() const override { return {in_use_, in_use_, in_use_, allocations_, allocations_}; }
+  void reset_peak() override {}
 
  private:
   std::atomic<std::int64_t> in_use_{0};
@@ -72,6 +73,7 @@ class LimitedMemory final : public MemoryResource {
     below_.deallocate(pointer, bytes);
   }
   MemoryStatistics statistics() const override { return below_.statistics(); }
+  void reset_peak() override { below_.reset_peak(); }
 
  private:
   MemoryResource& below_;
@@ -102,6 +104,7 @@ class CountingMemory final : public MemoryResource {
     const MemoryStatistics lower = below_.statistics();
     return {in_use_, peak_, lower.reserved, allocations_, lower.system_calls};
   }
+  void reset_peak() override { peak_ = in_use_.load(); }
 
  private:
   MemoryResource& below_;
@@ -132,6 +135,7 @@ class PoisonedMemory final : public MemoryResource {
     below_.deallocate(base, bytes + 2 * canary_bytes);
   }
   MemoryStatistics statistics() const override { return below_.statistics(); }
+  void reset_peak() override { below_.reset_peak(); }
 
  private:
   static constexpr std::size_t canary_bytes = alignment;

@@ -29,6 +29,8 @@ class MemoryResource {
   /// `bytes` as in the allocate call.
   virtual void deallocate(void* pointer, std::size_t bytes) noexcept = 0;
   virtual MemoryStatistics statistics() const = 0;
+  /// Makes the present use the peak.
+  virtual void reset_peak() = 0;
 };
 
 /// Straight from the system, page faults and all: for the bottom of a stack in tests.

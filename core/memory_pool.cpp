@@ -82,6 +82,10 @@ class PoolMemory final : public MemoryResource {
     const std::lock_guard lock(mutex_);
     return {in_use_, peak_, reserved_, allocations_, static_cast<std::int64_t>(regions_.size())};
   }
+  void reset_peak() override {
+    const std::lock_guard lock(mutex_);
+    peak_ = in_use_;
+  }
 
  private:
   struct Region {

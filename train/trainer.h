@@ -7,6 +7,7 @@
 #include "hearth/train/progress.h"
 #include "hearth/train/run_folder.h"
 #include "hearth/train/session.h"
+#include "hearth/train/step.h"
 
 namespace hearth::train {
 
@@ -27,18 +28,21 @@ class Trainer {
   TrainResult run(const std::string& command_line);
 
  private:
+  Progress::Step progress_step(const StepResult& last) const;
   void log_interval(const StepResult& last);
   void evaluate_and_log();
   void save_checkpoint();
   bool at_epoch_end(std::int64_t every) const;
-  std::int64_t epoch() const;
+  Json final_metrics() const;
 
   Session& session_;
   RunFolder& folder_;
   Progress& progress_;
-  Json last_evaluation_;
+  std::int64_t saved_step_ = -1;
+  // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;
+  std::int64_t interval_samples_ = 0;
 };
 
 }  // namespace hearth::train

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of commands, help, and the one place where exceptions become exit codes.
+#include "hearth/train/cli/cli.h"
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+#include "hearth/core/nearest.h"
+
+namespace hearth::train {
+namespace {
+
+const OptionSpec set_option{"--set", "PATH=VALUE", "override a config value, as in optimizer.lr=0.1; may be repeated"};
+
+const std::vector<CommandSpec>& commands() {
+  static const std::vector<CommandSpec> table{
+      {"train",
+       "CONFIG.json",
+       1,
+       1,
+       "Trains the run that a JSON file describes.",
+       {set_option,
+        {"--out", "DIR", "folder of the run (default: runs/<name>)"},
+        {"--resume", "auto|never|DIR",
+         "auto (default): continue the folder's run if there is one; never: start afresh, deleting that run's files; DIR: "
+         "continue from another run's folder"},
+        {"--device", "auto|cpu", "where to compute (default: what the config says)"},
+        {"--dry-run", "", "build everything, print the plan and stop"}},
+       train_command},
+      {"eval",
+       "RUN_OR_CHECKPOINT",
+       1,
+       1,
+       "Evaluates a run (its best checkpoint) or one checkpoint on the test images.",
+       {set_option,
+        {"--split", "train|valid|test", "which part of the data (default: test, or valid if there is none)"},
+        {"--json", "", "print the result as JSON on stdout"}},
+       eval_command},
+      {"predict",
+       "RUN_OR_CHECKPOINT INPUT...",
+       2,
+       1 << 20,
+       "Classifies image files; one JSON line each on stdout.",
+       {set_option, {"--top", "N", "how many classes to list (default: 3)"}},
+       predict_command},
+      {"schema",
+       "",
+       0,
+       0,
+       "Prints the JSON schema of run configs.",
+       {{"--markdown", "", "print the reference page instead"}},
+       schema_command},
+      {"config",
+       "CONFIG.json",
+       1,
+       1,
+       "Prints the resolved config with the origin of each value (file, --set or default).",
+       {set_option, {"--json", "", "print only the resolved config"}},
+       config_command},
+      {"summary",
+       "CONFIG.json",
+       1,
+       1,
+       "Lists layers, output shapes, parameters, arithmetic, and the memory of a step.",
+       {set_option, {"--json", "", "print as JSON on stdout"}},
+       summary_command},
+      {"bench",
+       "step|ops [CONFIG.json]",
+       1,
+       2,
+       "Measures: `bench step CONFIG.json` a whole training step, `bench ops` single operations.",
+       {set_option,
+        {"--filter", "REGEX", "ops: only cases whose name matches"},
+        {"--steps", "N", "step: how many steps to time (default: 20)"},
+        {"--random-data", "", "step: random images instead of the config's data set"},
+        {"--image-size", "N", "step: side of the random images (default: 224)"},
+        {"--profile", "", "step: also list where the time goes"},
+        {"--trace", "FILE", "step: write a Chrome trace"},
+        {"--serve", "", "step: time one step for each line on stdin, printing its milliseconds"},
+        {"--json", "", "print as JSON on stdout"}},
+       bench_command},
+      {"data",
+       "inspect|verify CONFIG.json",
+       2,
+       2,
+       "Looks at the data of a run: counts, sizes and classes; `verify` reads every sample.",
+       {set_option, {"--json", "", "print as JSON on stdout"}},
+       data_command},
+      {"weights",
+       "inspect|convert FILE [OUT]",
+       2,
+       3,
+       "Lists a safetensors file, or converts one.",
+       {{"--to-torch", "", "convert: filters from [K, R, S, C] to PyTorch's [K, C, R, S]"},
+        {"--from-torch", "", "convert: the other way"},
+        {"--dtype", "TYPE", "convert: element type of the result (f32, f16, bf16)"},
+        {"--json", "", "print as JSON on stdout"}},
+       weights_command},
+      {"devices", "", 0, 0, "Lists what this build can compute on.", {{"--json", "", "print as JSON on stdout"}}, devices_command},
+  };
+  return table;
+}
+
+// Commands of the published interface that later versions bring.
+bool is_planned(const std::string& name) { return name == "launch" || name == "doctor"; }
+
+void print_help() {
+  std::cerr << "hearth " << build::version << ": trains neural networks from one JSON file\n\n"
+            << "usage: hearth <command> [options]\n\n";
+  std::size_t width = 0;
+  for (const CommandSpec& command : commands()) width = std::max(width, command.name.size());
+  for (const CommandSpec& command : commands())
+    std::cerr << "  " << command.name << std::string(width - command.name.size() + 2, ' ') << command.summary << "\n";
+  std::cerr << "\n`hearth help <command>` lists the options of a command.\n";
+}
+
+const CommandSpec& command_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (const CommandSpec& command : commands()) {
+    if (command.name == name) return command;
+    known.push_back(command.name);
+  }
+  HEARTH_CHECK(UsageError, !is_planned(name), name, ": not in this build");
+  throw UsageError(join_text("unknown command \"", name, "\"; ", suggest(name, known, "commands")));
+}
+
+int dispatch(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    print_help();
+    return words.empty() ? 2 : 0;
+  }
+  if (words[0] == "--version") {
+    std::cout << "hearth " << build::version << "\n";
+    return 0;
+  }
+  if (words[0] == "help") {
+    if (words.size() == 1) print_help();
+    else std::cerr << help_of(command_named(words[1]));
+    return 0;
+  }
+  const CommandSpec& command = command_named(words[0]);
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (std::find(rest.begin(), rest.end(), "--help") != rest.end()) {
+    std::cerr << help_of(command);
+    return 0;
+  }
+  return command.run(Arguments(command, rest, argv[0]));
+}
+
+int report_failure(const char* kind, const std::string& message, int exit_code) {
+  std::cout.flush();
+  std::cerr << "hearth: error: " << kind << ": " << message << std::endl;
+  return exit_code;
+}
+
+}  // namespace
+
+int run_cli(int argc, char** argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (const Error& error) {
+    return report_failure(error.kind(), error.what(), error.exit_code());
+  } catch (const std::bad_alloc&) {
+    return report_failure("memory", "the system is out of memory; use a smaller batch", 4);
+  } catch (const std::exception& error) {
+    return report_failure("internal", error.what(), 70);
+  }
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+
+#include "hearth/core/cpu/isa.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/trainer.h"
+
+namespace hearth::train {
+namespace {
+
+void print_plan(const Session& session, const std::string& folder) {
+  const RunConfig& config = session.config();
+  const auto train_size = session.data.splits.train->size();
+  std::cerr << "run       " << config.name << " -> " << folder << "\n"
+            << "device    cpu, " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
+            << "model     " << config.model.at("type").as_string() << ", " << session.model->parameter_count()
+            << " parameters\n"
+            << "data      " << config.data.at("type").as_string() << ", " << train_size << " training images, "
+            << session.data.input.classes << " classes, input " << session.data.input.height << "x"
+            << session.data.input.width << "x" << session.data.input.channels << "\n"
+            << "precision " << config.precision.level << " " << config.precision.dtype
+            << (config.train.deterministic ? ", exact" : "") << "\n"
+            << "plan      " << session.plan.total_steps << " steps of " << config.train.batch_size;
+  if (config.train.accumulate > 1) std::cerr << " x " << config.train.accumulate;
+  std::cerr << ", " << session.plan.steps_per_epoch << " an epoch\n";
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  std::vector<std::string> overrides = arguments.values("--set");
+  if (const auto device = arguments.value("--device")) overrides.push_back("device=\"" + *device + "\"");
+  Session session(load_config(arguments.positional()[0], overrides));
+  const std::string path = arguments.value("--out").value_or("runs/" + session.config().name);
+  print_plan(session, path);
+  if (arguments.has("--dry-run")) return 0;
+
+  RunFolder folder(path);
+  Progress progress(std::cerr, isatty(STDERR_FILENO) == 1);
+  Trainer trainer(session, folder, progress);
+  const std::string resume = arguments.value("--resume").value_or("auto");
+  bool resumed = false;
+  if (resume == "auto") {
+    resumed = trainer.resume(folder.path());
+  } else if (resume != "never") {
+    resumed = trainer.resume(resume);
+    HEARTH_CHECK(FileError, resumed, "--resume ", resume, ": there is no complete checkpoint below it");
+  }
+  // A run that starts afresh, or from elsewhere, replaces what this folder held.
+  if (!resumed || resume != "auto") folder.clear();
+  if (resumed && resume != "auto") session.position.metrics_bytes = 0;
+
+  const TrainResult result = trainer.run(arguments.command_line());
+  if (result.stop_signal != 0) {
+    progress.line(join_text("stopped by signal ", result.stop_signal, " after step ", session.position.step,
+                            "; the same command goes on from there"));
+    return 128 + result.stop_signal;
+  }
+  if (result.already_done) progress.line("the run was finished before; use --resume never to train it again");
+  const Json* loss = result.metrics.find("loss");
+  if (loss != nullptr)
+    progress.line(join_text("final loss ", to_text(*loss), "  accuracy ", std::fixed, std::setprecision(2),
+                            100 * result.metrics.at("accuracy").as_number(), " %  best ",
+                            100 * result.metrics.at("best_accuracy").as_number(), " % at step ",
+                            result.metrics.at("best_step").as_integer()));
+  if (session.config().log.report) progress.line("report " + folder.file("report.html"));
+  return 0;
+}
+
+}  // namespace hearth::train

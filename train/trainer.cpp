@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/trainer.h"
+
+#include <chrono>
+#include <iomanip>
+#include <sstream>
+
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/train/checkpoint.h"
+#include "hearth/train/report.h"
+#include "hearth/train/run_info.h"
+#include "hearth/train/signals.h"
+#include "hearth/train/step.h"
+
+namespace hearth::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
+    : session_(session), folder_(folder), progress_(progress) {}
+
+bool Trainer::resume(const std::string& directory) {
+  const Restored restored = restore_newest(session_, directory);
+  for (const std::string& text : restored.damaged) progress_.line("warning: " + text + "; using an older checkpoint");
+  if (restored.from.empty()) return false;
+  progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
+  return true;
+}
+
+bool Trainer::at_epoch_end(std::int64_t every) const {
+  const std::int64_t step = session_.position.step;
+  return step == session_.plan.total_steps || step % (session_.plan.steps_per_epoch * every) == 0;
+}
+
+TrainResult Trainer::run(const std::string& command_line) {
+  const RunConfig& config = session_.config();
+  Position& position = session_.position;
+  const Plan& plan = session_.plan;
+  TrainResult result;
+  result.already_done = position.step >= plan.total_steps;
+
+  folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard);
+  RunInfo info(folder_.file("run.json"), session_, command_line);
+  info.write("running", {});
+  progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
+  const std::int64_t first_batch = position.step * config.train.accumulate;
+  data::Loader loader = session_.make_train_loader();
+  loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
+
+  const SignalScope signals;
+  std::vector<data::Batch> batches;
+  while (position.step < plan.total_steps && SignalScope::requested() == 0) {
+    const auto started = Clock::now();
+    batches.clear();
+    for (std::int64_t i = 0; i < config.train.accumulate; ++i) batches.push_back(loader.next());
+    interval_wait_seconds_ += seconds_since(started);
+    const StepResult step = training_step(session_, batches);
+    ++position.step;
+    position.interval.loss_sum += step.loss_sum;
+    position.interval.correct += step.correct;
+    position.interval.samples += step.samples;
+    interval_seconds_ += seconds_since(started);
+    interval_samples_ += step.samples;
+    progress_.step(progress_step(step));
+
+    if (position.step % config.log.every_steps == 0 || position.step == plan.total_steps) log_interval(step);
+    if (at_epoch_end(config.eval.every_epochs)) evaluate_and_log();
+    const bool due = config.checkpoint.every_steps ? position.step % *config.checkpoint.every_steps == 0
+                                                   : at_epoch_end(config.checkpoint.every_epochs);
+    if (due || position.step == plan.total_steps) save_checkpoint();
+  }
+  result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
+  if (result.stop_signal != 0) save_checkpoint();
+  result.metrics = final_metrics();
+  info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics);
+  if (config.log.report) write_report(folder_);
+  return result;
+}
+
+Progress::Step Trainer::progress_step(const StepResult& last) const {
+  const Meter& meter = session_.position.interval;
+  Progress::Step now;
+  now.step = session_.position.step;
+  now.loss = meter.loss();
+  now.accuracy = meter.accuracy();
+  now.lr = last.lr;
+  now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
+  now.wait_share = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
+  return now;
+}
+
+void Trainer::log_interval(const StepResult& last) {
+  Meter& meter = session_.position.interval;
+  const Progress::Step now = progress_step(last);
+  Json record = Json::object();
+  record.set("step", session_.position.step)
+      .set("epoch", static_cast<double>(session_.position.step) / static_cast<double>(session_.plan.steps_per_epoch))
+      .set("split", "train")
+      .set("loss", meter.loss())
+      .set("accuracy", meter.accuracy())
+      .set("lr", last.lr);
+  if (last.grad_norm >= 0) record.set("grad_norm", last.grad_norm);
+  record.set("throughput", now.images_per_second).set("unit", "images/s").set("data_wait", now.wait_share);
+  folder_.add(record);
+  progress_.interval(now);
+  meter.clear();
+  interval_seconds_ = interval_wait_seconds_ = 0;
+  interval_samples_ = 0;
+}
+
+void Trainer::evaluate_and_log() {
+  Position& position = session_.position;
+  const auto& [split, set] = session_.evaluation_set();
+  if (!set) return;
+  const auto started = Clock::now();
+  const Meter meter = evaluate(session_, *set);
+  const double rate = static_cast<double>(meter.samples) / std::max(1e-9, seconds_since(started));
+  Json record = Json::object();
+  record.set("step", position.step)
+      .set("epoch", static_cast<double>(position.step) / static_cast<double>(session_.plan.steps_per_epoch))
+      .set("split", split)
+      .set("loss", meter.loss())
+      .set("accuracy", meter.accuracy())
+      .set("throughput", rate)
+      .set("unit", "images/s");
+  folder_.add(record);
+  const bool best = meter.accuracy() > position.best_accuracy ||
+                    (meter.accuracy() == position.best_accuracy && meter.loss() < position.best_loss);
+  if (best) {
+    position.best_step = position.step;
+    position.best_accuracy = meter.accuracy();
+    position.best_loss = meter.loss();
+  }
+  position.last_accuracy = meter.accuracy();
+  position.last_loss = meter.loss();
+  std::ostringstream text;
+  text << "epoch " << position.step / std::max<std::int64_t>(1, session_.plan.steps_per_epoch) << "  " << split
+       << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
+       << 100 * meter.accuracy() << " %" << (best ? "  (best)" : "");
+  progress_.line(text.str());
+  // A new best must be on disk before it can be called the best.
+  if (best && session_.config().checkpoint.best) save_checkpoint();
+  if (session_.config().log.report && session_.config().eval.every_epochs > 0) write_report(folder_);
+}
+
+void Trainer::save_checkpoint() {
+  Position& position = session_.position;
+  if (position.step == saved_step_) return;
+  position.metrics_bytes = folder_.metrics_bytes();
+  save(session_, folder_.checkpoints());
+  saved_step_ = position.step;
+}
+
+Json Trainer::final_metrics() const {
+  const Position& position = session_.position;
+  Json metrics = Json::object();
+  metrics.set("step", position.step);
+  if (position.best_step < 0) return metrics;
+  metrics.set("loss", position.last_loss)
+      .set("accuracy", position.last_accuracy)
+      .set("best_step", position.best_step)
+      .set("best_loss", position.best_loss)
+      .set("best_accuracy", position.best_accuracy);
+  return metrics;
+}
+
+}  // namespace hearth::train
