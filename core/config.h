@@ -20,8 +20,8 @@
 //     return registry;  // others add types of their own at run time
 //   }
 //
-//   struct RunConfig { std::string name = "run"; Json optimizer; TrainOptions train; };  // TrainOptions is described
-//   too void describe(Fields<RunConfig>& f) {
+//   struct RunConfig { std::string name = "run"; Json optimizer; TrainOptions train; };
+//   void describe(Fields<RunConfig>& f) {  // TrainOptions has a describe() too
 //     f.text("name", &RunConfig::name, "Name of the run.");
 //     f.component("optimizer", &RunConfig::optimizer, optimizers(), "How weights are updated.").required();
 //     f.object("train", &RunConfig::train, "The training loop.");

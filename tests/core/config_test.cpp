@@ -216,6 +216,28 @@ TEST(Config, DescriptionsRefuseRepeatedAndReservedKeys) {
   EXPECT_THROW(fields.integer("", &Twice::a, {}, ""), hearth::UsageError);
 }
 
+struct Span {
+  int first = 0;
+  int last = 0;
+};
+void describe(hearth::Fields<Span>& f) {
+  f.integer("first", &Span::first, {}, "");
+  f.integer("last", &Span::last, {}, "");
+  f.rule([](const Span& s) { return s.first > s.last ? "first is after last" : ""; });
+}
+struct Outer {
+  Span span{.first = 5, .last = 9};
+};
+void describe(hearth::Fields<Outer>& f) { f.object("span", &Outer::span, ""); }
+
+TEST(Config, DefaultsOfANestedStructAreThoseOfTheOuterOne) {
+  const Json node = parse_json(R"({"span": {"first": 7}})", "x");
+  EXPECT_EQ(parse_fields<Outer>(node).span.last, 9) << "and the rule sees them";
+  EXPECT_EQ(hearth::to_text(resolve(*schema_of<Outer>(), node)), R"({"span":{"first":7,"last":9}})");
+  EXPECT_THROW(parse_fields<Span>(node.at("span")), ConfigError);
+  EXPECT_THROW(parse_fields<Outer>(parse_json(R"({"span": {"first": 10}})", "x")), ConfigError);
+}
+
 TEST(Config, StructsRoundTripThroughJson) {
   const RunConfig run = parse_fields<RunConfig>(parse_json(example_run, "run.json"));
   const Json json = hearth::to_json(run);
@@ -230,6 +252,7 @@ TEST(ConfigResolve, EveryKeyIsPresentWithItsOrigin) {
       parse_json(R"({"seed": 3, "optimizer": {"type": "sgd", "lr": 0.5}, "train": {"batch_size": 8}})", "run.json");
   apply_override(root, "train.epochs=4");
   apply_override(root, "optimizer.momentum=0.5");
+  apply_override(root, "device=cpu");
   const Json full = resolve(*schema_of<RunConfig>(), root);
   EXPECT_EQ(full.at("seed").as_integer(), 3);
   EXPECT_EQ(full.at("name").as_string(), "run");
@@ -243,6 +266,7 @@ TEST(ConfigResolve, EveryKeyIsPresentWithItsOrigin) {
   EXPECT_EQ(from.at("/seed").as_string(), "file");
   EXPECT_EQ(from.at("/name").as_string(), "default");
   EXPECT_EQ(from.at("/train/epochs").as_string(), "--set");
+  EXPECT_EQ(from.at("/device").as_string(), "--set");
   EXPECT_EQ(from.at("/train/batch_size").as_string(), "file");
   EXPECT_EQ(from.at("/train/label_smoothing").as_string(), "default");
   EXPECT_EQ(from.at("/optimizer/momentum").as_string(), "--set");

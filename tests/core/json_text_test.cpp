@@ -317,6 +317,7 @@ TEST(JsonWrite, BuildersGiveTheExpectedText) {
   EXPECT_EQ(to_text(json), R"({"step":4,"loss":2.5,"split":"train","ok":true,"none":null,"list":[1,2],"empty":{}})");
   EXPECT_EQ(to_text(parse_json(R"({"a":[{"b":1},2],"c":[1,2]})", "x"), 2),
             "{\n  \"a\": [\n    {\n      \"b\": 1\n    },\n    2\n  ],\n  \"c\": [1, 2]\n}");
+  EXPECT_EQ(to_text(Json("\x1f ")), "\"\\u001f \"");
   EXPECT_EQ(to_text(Json("\x01\"\\\n\xFF\xC3\xA9")), "\"\\u0001\\\"\\\\\\n\xEF\xBF\xBD\xC3\xA9\"");
   EXPECT_EQ(to_text(Json(std::numeric_limits<double>::infinity())), "null");
 }

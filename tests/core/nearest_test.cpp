@@ -29,6 +29,7 @@ TEST(Nearest, TheClosestCandidateWins) {
   EXPECT_EQ(nearest("rl", keys), "lr");
   EXPECT_EQ(nearest("LR", keys), "lr");
   EXPECT_EQ(nearest("weight-decay", keys), "weight_decay");
+  EXPECT_EQ(nearest("a-b-c-d", std::vector<std::string>{"a_b_c_d"}), "a_b_c_d");
   EXPECT_EQ(nearest("BatchSize", keys), "batch_size");
   EXPECT_EQ(nearest("mom", keys), "momentum") << "the beginning of a key";
   EXPECT_EQ(nearest("beta3", keys), "beta1") << "of equals the first";
