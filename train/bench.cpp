@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <iomanip>
+
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/ops/ops.h"
+
+namespace hearth::train {
+namespace {
+
+double run_ms(const std::function<void()>& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+double measured_copy_gbs() {
+  constexpr std::int64_t bytes = std::int64_t{128} << 20;
+  const Tensor from = Tensor::zeros({bytes}, DType::u8), to = Tensor::zeros({bytes}, DType::u8);
+  const Timing timing = time_repeated([&] {
+    cpu::parallel_for(bytes, std::int64_t{1} << 20, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(to.bytes() + begin, from.bytes() + begin, static_cast<std::size_t>(end - begin));
+    });
+  });
+  return 2.0 * static_cast<double>(bytes) / timing.min_ms / 1e6;
+}
+
+double measured_matmul_tflops(DType dtype) {
+  constexpr std::int64_t n = 1536;
+  const NoGrad no_grad;
+  const Tensor a = Tensor::full({n, n}, 0.5, dtype), b = Tensor::full({n, n}, 0.25, dtype);
+  const Timing timing = time_repeated([&] { (void)matmul(a, b); });
+  return 2.0 * n * n * n / timing.min_ms / 1e9;
+}
+
+}  // namespace
+
+Timing timing_of(std::vector<double> milliseconds) {
+  HEARTH_CHECK(UsageError, !milliseconds.empty(), "timing: nothing was measured");
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const std::size_t n = milliseconds.size();
+  return {milliseconds[n / 2], milliseconds[0], milliseconds[std::min(n - 1, n * 9 / 10)]};
+}
+
+Timing time_repeated(const std::function<void()>& f, double budget_ms) {
+  f();
+  std::vector<double> all;
+  double used = 0;
+  while (all.size() < 5 || used < budget_ms) {
+    all.push_back(run_ms(f));
+    used += all.back();
+  }
+  return timing_of(std::move(all));
+}
+
+const Ceilings& ceilings() {
+  static const Ceilings measured{measured_copy_gbs(), measured_matmul_tflops(DType::f32),
+                                 cpu::dnn::has_hardware_bf16() ? measured_matmul_tflops(DType::bf16) : 0};
+  return measured;
+}
+
+namespace {
+
+double gbs(const BenchCase& c) { return c.bytes / c.timing.median_ms / 1e6; }
+double tflops(const BenchCase& c) { return c.flops / c.timing.median_ms / 1e9; }
+
+double percent_of_limit(const BenchCase& c) {
+  const Ceilings& limit = ceilings();
+  const double peak = c.dtype == DType::bf16 && limit.matmul_bf16_tflops > 0 ? limit.matmul_bf16_tflops
+                                                                             : limit.matmul_f32_tflops;
+  return 100 * std::max(c.bytes > 0 ? gbs(c) / limit.copy_gbs : 0, c.flops > 0 ? tflops(c) / peak : 0);
+}
+
+}  // namespace
+
+Json to_json(const BenchCase& c) {
+  const Ceilings& limit = ceilings();
+  Json what = Json::object();
+  what.set("name", c.name).set("shape", c.shape).set("dtype", name_of(c.dtype)).set("batch", c.batch).set("device", "cpu");
+  Json own = Json::object();
+  own.set("ms", c.timing.median_ms)
+      .set("ms_min", c.timing.min_ms)
+      .set("ms_p90", c.timing.p90_ms)
+      .set("per_s", c.items / c.timing.median_ms * 1e3)
+      .set("unit", c.unit)
+      .set("gbs", gbs(c))
+      .set("tflops", tflops(c))
+      .set("peak_mem_mb", c.peak_bytes / 1e6)
+      .set("implementation", c.implementation);
+  return Json::object()
+      .set("schema", 1)
+      .set("case", what)
+      .set("hearth", own)
+      .set("peers", Json::array())
+      .set("ratio_best_peer", Json())
+      .set("ceilings", Json::object()
+                           .set("copy_gbs", limit.copy_gbs)
+                           .set("matmul_tflops", c.dtype == DType::bf16 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops))
+      .set("percent_of_limit", percent_of_limit(c))
+      .set("max_error", Json())
+      .set("ok", true)
+      .set("note", "");
+}
+
+std::string to_line(const BenchCase& c) {
+  std::ostringstream out;
+  out << std::left << std::setw(36) << c.name << " " << std::setw(26) << c.shape << " " << std::setw(5) << name_of(c.dtype)
+      << std::right << std::fixed << std::setprecision(3) << std::setw(11) << c.timing.median_ms << " ms (min "
+      << c.timing.min_ms << ")" << std::setprecision(1);
+  if (c.flops > 0) out << std::setw(9) << 1e3 * tflops(c) << " GFLOP/s";
+  if (c.bytes > 0) out << std::setw(9) << gbs(c) << " GB/s";
+  out << std::setw(8) << percent_of_limit(c) << " % of limit";
+  if (!c.implementation.empty()) out << "  " << c.implementation;
+  return out.str();
+}
+
+}  // namespace hearth::train

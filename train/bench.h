@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `hearth bench` measures with: repeated timing, and the machine's own limits to compare with.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hearth/core/dtype.h"
+#include "hearth/core/json_text.h"
+
+namespace hearth::train {
+
+struct Timing {
+  double median_ms = 0;
+  double min_ms = 0;
+  double p90_ms = 0;
+};
+
+/// Median, minimum and 90th percentile. UsageError for an empty list.
+Timing timing_of(std::vector<double> milliseconds);
+/// Runs f until `budget_ms` is used up, at least five times after one warm-up.
+Timing time_repeated(const std::function<void()>& f, double budget_ms = 300);
+
+/// What this machine reaches, measured at the first call: memory copy (read and write counted) and large matrix
+/// products in f32 and bf16.
+struct Ceilings {
+  double copy_gbs = 0;
+  double matmul_f32_tflops = 0;
+  double matmul_bf16_tflops = 0;  ///< 0 where no fast bf16 product is present
+};
+const Ceilings& ceilings();
+
+/// One measured case, as published in the bench JSON.
+struct BenchCase {
+  std::string name;
+  std::string shape;
+  DType dtype = DType::f32;
+  std::int64_t batch = 1;
+  Timing timing;
+  double items = 0;  ///< processed in one run
+  std::string unit = "images/s";
+  double flops = 0;  ///< of one run; 0 where arithmetic is not the point
+  double bytes = 0;  ///< read and written in one run; 0 where memory is not the point
+  double peak_bytes = 0;
+  std::string implementation;
+};
+/// The published object of a case.
+Json to_json(const BenchCase& measured);
+/// A line for people.
+std::string to_line(const BenchCase& measured);
+
+/// The single operations that `hearth bench ops` measures.
+struct OpBench {
+  std::string name;
+  std::function<BenchCase()> run;
+};
+std::vector<OpBench> op_benches();
+
+}  // namespace hearth::train

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench step, bench ops.
+#include <chrono>
+#include <cstdlib>
+#include <iomanip>
+#include <iostream>
+#include <regex>
+
+#include "hearth/core/file.h"
+#include "hearth/core/memory.h"
+#include "hearth/core/profiler.h"
+#include "hearth/train/bench.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/step.h"
+
+namespace hearth::train {
+namespace {
+
+std::int64_t positive(const Arguments& arguments, const char* option, const char* otherwise) {
+  const std::string text = arguments.value(option).value_or(otherwise);
+  const long long value = std::atoll(text.c_str());
+  HEARTH_CHECK(UsageError, value >= 1, "bench: ", option, " ", text, "; it must be a number of at least 1");
+  return value;
+}
+
+LoadedConfig bench_config(const Arguments& arguments) {
+  std::vector<std::string> overrides;
+  if (arguments.has("--random-data")) {
+    const std::string side = std::to_string(positive(arguments, "--image-size", "224"));
+    overrides.push_back(R"(data={"type":"synthetic","classes":1000,"height":)" + side + R"(,"width":)" + side +
+                        R"(,"channels":3,"size":512})");
+  }
+  for (const std::string& text : arguments.values("--set")) overrides.push_back(text);
+  return load_config(arguments.positional()[1], overrides);
+}
+
+void print_profile() {
+  struct Row {
+    std::string name;
+    profiler::Entry entry;
+  };
+  std::vector<Row> rows;
+  double total = 0;
+  for (const auto& [name, entry] : profiler::summary()) {
+    rows.push_back({name, entry});
+    total += entry.milliseconds;
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.entry.milliseconds > b.entry.milliseconds; });
+  for (const Row& row : rows)
+    std::cerr << std::left << std::setw(28) << row.name << std::right << std::setw(7) << row.entry.calls << " calls"
+              << std::fixed << std::setprecision(2) << std::setw(11) << row.entry.milliseconds << " ms" << std::setw(7)
+              << 100 * row.entry.milliseconds / total << " %" << std::setw(10)
+              << (row.entry.flops > 0 ? row.entry.flops / row.entry.milliseconds / 1e6 : 0) << " GFLOP/s\n";
+}
+
+double step_ms(Session& session, const data::Batch& batch) {
+  const auto start = std::chrono::steady_clock::now();
+  (void)training_step(session, std::span(&batch, 1));
+  ++session.position.step;
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// A peer process times its own steps in turn with these; see scripts/bench_cpu.
+int serve(Session& session, const data::Batch& batch) {
+  for (std::string line; std::getline(std::cin, line);) std::cout << step_ms(session, batch) << std::endl;
+  return 0;
+}
+
+int bench_step(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "bench step: give a config; usage: hearth bench step CONFIG.json");
+  Session session(bench_config(arguments));
+  const std::int64_t steps = positive(arguments, "--steps", "20");
+  const data::Batch batch = session.make_train_loader().next();
+  for (int i = 0; i < 3; ++i) (void)step_ms(session, batch);
+  if (arguments.has("--serve")) return serve(session, batch);
+
+  memory_of({}).reset_peak();
+  const double flops_before = profiler::total_flops();
+  const std::int64_t system_calls = memory_of({}).statistics().system_calls;
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < steps; ++i) all.push_back(step_ms(session, batch));
+  BenchCase result;
+  const RunConfig& config = session.config();
+  result.name = "step/" + config.name;
+  result.shape = join_text(batch.images.shape());
+  result.dtype = dtype_named(config.precision.dtype);
+  result.batch = batch.size();
+  result.timing = timing_of(all);
+  result.items = static_cast<double>(batch.size());
+  result.flops = (profiler::total_flops() - flops_before) / static_cast<double>(steps);
+  result.peak_bytes = static_cast<double>(memory_of({}).statistics().peak);
+  result.implementation = "eager";
+  const std::int64_t grown = memory_of({}).statistics().system_calls - system_calls;
+
+  if (arguments.has("--profile") || arguments.has("--trace")) {
+    profiler::start();
+    for (int i = 0; i < 3; ++i) (void)step_ms(session, batch);
+    profiler::stop();
+    if (const auto path = arguments.value("--trace")) write_file_synced(*path, profiler::chrome_trace());
+    if (arguments.has("--profile")) print_profile();
+  }
+  if (arguments.has("--json")) {
+    std::cout << to_text(to_json(result)) << "\n";
+    return 0;
+  }
+  std::cout << to_line(result) << "\n"
+            << std::fixed << std::setprecision(1) << result.items / result.timing.median_ms * 1e3 << " images/s, peak memory "
+            << result.peak_bytes / 1e6 << " MB, memory asked from the system during the timed steps: " << grown
+            << " times\nlimits of this machine: copy " << ceilings().copy_gbs << " GB/s, matrix product f32 "
+            << 1e3 * ceilings().matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * ceilings().matmul_bf16_tflops << " GFLOP/s\n";
+  return 0;
+}
+
+int bench_ops(const Arguments& arguments) {
+  std::regex filter;
+  try {
+    filter = std::regex(arguments.value("--filter").value_or(""));
+  } catch (const std::regex_error& error) {
+    throw UsageError(join_text("bench ops: --filter is not a regular expression: ", error.what()));
+  }
+  for (const OpBench& bench : op_benches()) {
+    if (!std::regex_search(bench.name, filter)) continue;
+    const BenchCase measured = bench.run();
+    std::cout << (arguments.has("--json") ? to_text(to_json(measured)) : to_line(measured)) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int bench_command(const Arguments& arguments) {
+  const std::string& what = arguments.positional()[0];
+  if (what == "step") return bench_step(arguments);
+  if (what == "ops") return bench_ops(arguments);
+  throw UsageError(join_text("bench: \"", what, "\" is not known; use step or ops"));
+}
+
+}  // namespace hearth::train
