@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration fields of the networks.
+#include "hearth/models/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "hearth/models/mlp.h"
+#include "hearth/models/resnet.h"
+#include "hearth/models/vgg.h"
+
+namespace hearth::models {
+
+namespace {
+
+/// Sizes that the data decides unless the configuration does.
+struct DataSizes {
+  std::optional<std::int64_t> given_channels = {};
+  std::optional<std::int64_t> given_classes = {};
+
+  std::int64_t channels_of(const InputInfo& input) const {
+    return chosen(given_channels, input.channels, "in_channels");
+  }
+  std::int64_t classes_of(const InputInfo& input) const { return chosen(given_classes, input.classes, "classes"); }
+
+ private:
+  static std::int64_t chosen(const std::optional<std::int64_t>& given, std::int64_t of_data, const char* key) {
+    const std::int64_t size = given.value_or(of_data);
+    HEARTH_CHECK(ConfigError, size >= 1, "model: the data does not tell \"", key, "\"; give it in the model");
+    return size;
+  }
+};
+
+template <class Config>
+void describe_classes(Fields<Config>& f) {
+  f.integer("classes", &Config::given_classes, {.min = 1}, "Outputs; null takes the data's.");
+}
+
+template <class Config>
+void describe_sizes(Fields<Config>& f) {
+  f.integer("in_channels", &Config::given_channels, {.min = 1}, "Channels of an image; null takes the data's.");
+  describe_classes(f);
+}
+
+struct MlpConfig : MlpOptions, DataSizes {};
+struct ResNetConfig : ResNetOptions, DataSizes {};
+struct VggConfig : VggOptions, DataSizes {};
+
+template <std::size_t n>
+std::string wrong_depth(std::int64_t depth, const std::array<int, n>& depths) {
+  if (std::find(depths.begin(), depths.end(), depth) != depths.end()) return "";
+  std::string known;
+  for (const int each : depths) known += (known.empty() ? "" : ", ") + std::to_string(each);
+  return join_text("there is no depth ", depth, "; known are ", known);
+}
+
+void describe(Fields<MlpConfig>& f) {
+  f.integer("hidden", &MlpConfig::hidden, {.min = 1, .max = 1 << 24}, "Units of each hidden layer.");
+  f.choice("activation", &MlpConfig::activation,
+           {{"none", Activation::none},
+            {"relu", Activation::relu},
+            {"gelu", Activation::gelu},
+            {"gelu_tanh", Activation::gelu_tanh},
+            {"silu", Activation::silu}},
+           "Activation of the hidden layers.");
+  f.number("dropout", &MlpConfig::dropout, {.min = 0, .below = 1}, "Dropout after each hidden layer.");
+  describe_classes(f);
+}
+
+void describe(Fields<ResNetConfig>& f) {
+  f.integer("depth", &ResNetConfig::depth, {.min = 1}, "10, 18, 34, 50, 101 or 152 layers.");
+  f.integer("blocks", &ResNetConfig::blocks, {.min = 1, .max = 1000, .max_items = 6},
+            "Blocks of each stage, instead of a depth.");
+  f.boolean("bottleneck", &ResNetConfig::bottleneck, "Bottleneck blocks, where blocks are given.");
+  f.choice("stem", &ResNetConfig::stem, {{"imagenet", ResNetStem::imagenet}, {"small", ResNetStem::small}},
+           "First layers: for large images, or for those of about 32 pixels.");
+  f.integer("width", &ResNetConfig::width, {.min = 1, .max = 1 << 16}, "Channels of the first stage.");
+  f.boolean("zero_init_residual", &ResNetConfig::zero_init_residual, "Start each block as the identity.");
+  f.number("norm_momentum", &ResNetConfig::norm_momentum, {.min = 0, .max = 1},
+           "Share of a batch in the running statistics.");
+  describe_sizes(f);
+  f.rule([](const ResNetConfig& o) {
+    return o.blocks.empty() ? wrong_depth(o.depth, std::array{10, 18, 34, 50, 101, 152}) : std::string();
+  });
+}
+
+void describe(Fields<VggConfig>& f) {
+  f.integer("depth", &VggConfig::depth, {.min = 1}, "11, 13, 16 or 19 layers.");
+  f.boolean("batch_norm", &VggConfig::batch_norm, "Batch normalisation after each convolution.");
+  f.choice("head", &VggConfig::head, {{"imagenet", VggHead::imagenet}, {"small", VggHead::small}},
+           "Three linear layers on 7x7 features, or one on their mean.");
+  f.integer("width", &VggConfig::width, {.min = 1, .max = 1 << 16}, "Channels of the first stage.");
+  f.integer("head_width", &VggConfig::head_width, {.min = 1, .max = 1 << 20}, "Units of the imagenet head's layers.");
+  f.number("dropout", &VggConfig::dropout, {.min = 0, .below = 1}, "Dropout in the imagenet head.");
+  describe_sizes(f);
+  f.rule([](const VggConfig& o) { return wrong_depth(o.depth, std::array{11, 13, 16, 19}); });
+}
+
+std::unique_ptr<nn::Module> make_mlp(const MlpConfig& config, const InputInfo& input) {
+  MlpOptions options = config;
+  options.in_features = input.features();
+  HEARTH_CHECK(ConfigError, options.in_features >= 1, "mlp: the data does not tell the size of a sample");
+  options.classes = config.classes_of(input);
+  return std::make_unique<Mlp>(options);
+}
+
+template <class Network, class Options, class Config>
+std::unique_ptr<nn::Module> make_image_network(const Config& config, const InputInfo& input) {
+  Options options = config;
+  options.in_channels = config.channels_of(input);
+  options.classes = config.classes_of(input);
+  return std::make_unique<Network>(options);
+}
+
+}  // namespace
+
+std::int64_t InputInfo::features() const {
+  return checked_mul(checked_mul(height, width, "sample size"), channels, "sample size");
+}
+
+Models& registry() {
+  static Models models("model", "The network.", [](Models& r) {
+    r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
+    r.add<ResNetConfig>("resnet", "Residual network, version 1.5.",
+                        make_image_network<ResNet, ResNetOptions, ResNetConfig>);
+    r.add<VggConfig>("vgg", "VGG network.", make_image_network<Vgg, VggOptions, VggConfig>);
+  });
+  return models;
+}
+
+void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const InputInfo&)> factory,
+         const std::string& doc) {
+  registry().add<NoOptions>(
+      name, doc, [factory = std::move(factory)](const NoOptions&, const InputInfo& input) { return factory(input); });
+}
+
+std::unique_ptr<nn::Module> make(const Json& node, const InputInfo& input) { return registry().make(node, input); }
+
+}  // namespace hearth::models

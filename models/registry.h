@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks by name, for run configurations. A program adds its own before it parses a configuration:
+//
+//   struct WideOptions { std::int64_t width = 512; };
+//   void describe(Fields<WideOptions>& f) { f.integer("width", &WideOptions::width, {.min = 1}, "Hidden units."); }
+//   models::add<WideOptions>("wide", [](const WideOptions& o, const models::InputInfo& input) {
+//     return std::make_unique<Wide>(input.features(), o.width, input.classes);
+//   });
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "hearth/core/config.h"
+#include "hearth/models/nn/module.h"
+
+namespace hearth::models {
+
+/// What the data looks like; 0 for what it does not say.
+struct InputInfo {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;
+  std::int64_t classes = 0;
+
+  /// Values of one sample; ShapeError if the product overflows.
+  std::int64_t features() const;
+};
+
+using Models = Registry<std::unique_ptr<nn::Module>(const InputInfo&)>;
+/// "mlp", "resnet", "vgg", and what the program adds.
+Models& registry();
+
+/// Adds a network with fields; describe(Fields<Options>&) tells them.
+template <class Options>
+void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const Options&, const InputInfo&)> factory,
+         const std::string& doc = "Added by the program.") {
+  registry().add<Options>(name, doc, std::move(factory));
+}
+/// Adds a network without fields.
+void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const InputInfo&)> factory,
+         const std::string& doc = "Added by the program.");
+
+/// The network that a node describes, zeros until nn::initialize() gives the start values. ConfigError with every
+/// fault of the node, or if neither the node nor the data gives the channels and classes.
+std::unique_ptr<nn::Module> make(const Json& node, const InputInfo& input);
+
+}  // namespace hearth::models
