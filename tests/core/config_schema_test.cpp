@@ -21,7 +21,7 @@ using hearth::schema_of;
 const std::string accepted[] = {
     R"({"optimizer": {"type": "sgd"}, "train": {"batch_size": 8}})",
     config_example::example_run,
-    R"({"optimizer": {"type": "adamw", "weight_decay": 0}, "train": {"batch_size": 1, "steps": null}, "loss_scale": 1.0})",
+    R"({"optimizer": {"type": "adamw","weight_decay": 0}, "train": {"batch_size": 1,"steps": null}, "loss_scale": 1.0})",
     R"({"comment": 1, "optimizer": {"type": "sgd", "comment": [2]}, "train": {"batch_size": 4.0}, "schedule": null})",
     R"({"optimizer": {"type": "sgd"}, "train": {"batch_size": 1}, "milestones": [], "tags": [], "betas": [0, 0.5]})",
 };
