@@ -37,13 +37,13 @@ Weights triangle_weights(int from, int to) {
     const int count = std::min(static_cast<int>(center + reach + 0.5), from) - first;
     double total = 0;
     for (int k = 0; k < count; ++k) {
-      const double distance = std::abs((k + first - center + 0.5) / reach);
+      const double distance = std::abs((k + first - center + 0.5) * (1.0 / reach));
       exact[static_cast<std::size_t>(k)] = std::max(1.0 - distance, 0.0);
       total += exact[static_cast<std::size_t>(k)];
     }
     std::int32_t* row = weights.values.data() + static_cast<std::ptrdiff_t>(i) * weights.most;
     for (int k = 0; k < count; ++k) {
-      row[k] = static_cast<std::int32_t>(0.5 + exact[static_cast<std::size_t>(k)] / total * (1 << weight_bits));
+      row[k] = static_cast<std::int32_t>(0.5 + exact[static_cast<std::size_t>(k)] * (1.0 / total) * (1 << weight_bits));
     }
     weights.first[static_cast<std::size_t>(i)] = first;
     weights.count[static_cast<std::size_t>(i)] = count;

@@ -49,13 +49,13 @@ struct TransformOptions {
   /// eval_crop.
   double eval_crop = 0.875;
   bool random_resized_crop = false;  ///< else the shorter side is resized to image_size and the centre taken
-  RandomResizedCrop crop;
+  RandomResizedCrop crop{};
   int padded_crop = 0;           ///< zero padding on each side before a random crop of the original size
   bool horizontal_flip = false;  ///< mirror every other image
-  ColorJitter color_jitter;
-  RandomErasing erasing;
-  std::vector<double> mean;  ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
-  std::vector<double> std;   ///< as mean; empty means 1
+  ColorJitter color_jitter{};
+  RandomErasing erasing{};
+  std::vector<double> mean{};  ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
+  std::vector<double> std{};   ///< as mean; empty means 1
 };
 
 /// A box for random_resized_crop within an image of height x width.

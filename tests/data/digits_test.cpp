@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/formats/digits.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "data/scratch_folder.h"
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+
+namespace hearth::data {
+namespace {
+
+TEST(DigitsTest, HasEverySampleOfTheSource) {
+  const DatasetPointer set = digits();
+  ASSERT_EQ(set->size(), 1797);
+  EXPECT_EQ(set->image_shape(), (ImageShape{8, 8, 1}));
+  std::vector<std::int64_t> histogram(10);
+  for (std::int64_t i = 0; i < set->size(); ++i) ++histogram[static_cast<std::size_t>(set->label(i))];
+  EXPECT_EQ(histogram, (std::vector<std::int64_t>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180}));
+}
+
+TEST(DigitsTest, ScalesSixteenToFullWhite) {
+  const Sample first = digits()->get(0);
+  EXPECT_EQ(first.label, 0);
+  // The file's first row begins 0,0,5,13,9,1,0,0.
+  const std::vector<std::uint8_t> row(first.image.row(0), first.image.row(0) + 8);
+  EXPECT_EQ(row, (std::vector<std::uint8_t>{0, 0, 80, 207, 143, 16, 0, 0}));
+  // Its second row's second line begins 0,0,0,11,16,9.
+  EXPECT_EQ(digits()->get(1).image.row(1)[3], 175);
+  EXPECT_EQ(digits()->get(1).image.row(1)[4], 255);
+}
+
+TEST(DigitsTest, OrderedSplitTakesTheLastSamples) {
+  const Splits parts = digits({.split = "ordered", .test_size = 360});
+  ASSERT_EQ(parts.train->size(), 1437);
+  ASSERT_EQ(parts.test->size(), 360);
+  EXPECT_EQ(parts.test->get(0).image, digits()->get(1437).image);
+  EXPECT_EQ(parts.test->get(359).image, digits()->get(1796).image);
+}
+
+TEST(DigitsTest, ShuffledSplitIsAPartitionDrawnByTheSeed) {
+  const Splits a = digits({.seed = 7});
+  const Splits b = digits({.seed = 7});
+  const Splits other = digits({.seed = 8});
+  ASSERT_EQ(a.train->size() + a.test->size(), 1797);
+  int same = 0, changed = 0;
+  for (std::int64_t i = 0; i < a.test->size(); ++i) {
+    same += a.test->get(i).image == b.test->get(i).image ? 1 : 0;
+    changed += a.test->get(i).image == other.test->get(i).image ? 0 : 1;
+  }
+  EXPECT_EQ(same, 360);
+  EXPECT_GT(changed, 300);
+  std::multiset<std::vector<std::uint8_t>> whole, split;
+  for (std::int64_t i = 0; i < 1797; ++i) whole.insert(digits()->get(i).image.pixels);
+  for (const auto& part : {a.train, a.test}) {
+    for (std::int64_t i = 0; i < part->size(); ++i) split.insert(part->get(i).image.pixels);
+  }
+  EXPECT_EQ(whole, split);
+}
+
+TEST(DigitsTest, RefusesWhatItDoesNotHave) {
+  EXPECT_TRUE(contains(message_of<ConfigError>([] { digits({.split = "sorted"}); }), "'ordered'"));
+  EXPECT_TRUE(contains(message_of<DataError>([] { digits({.test_size = 1797}); }), "1797"));
+  EXPECT_TRUE(contains(message_of<DataError>([] { digits({.split = "ordered", .test_size = 0}); }), "0 samples"));
+  EXPECT_TRUE(contains(message_of<IndexError>([] { digits()->get(1797); }), "1797"));
+  EXPECT_TRUE(contains(message_of<IndexError>([] { digits()->label(-1); }), "-1"));
+}
+
+TEST(HoldOutTest, TakesTheFractionOfEveryClass) {
+  const HeldOut parts = hold_out(digits(), 0.1, 3);
+  EXPECT_EQ(parts.rest->size() + parts.held_out->size(), 1797);
+  std::vector<int> histogram(10);
+  for (std::int64_t i = 0; i < parts.held_out->size(); ++i) {
+    ++histogram[static_cast<std::size_t>(parts.held_out->label(i))];
+  }
+  for (const int count : histogram) EXPECT_NEAR(count, 18, 1);
+  EXPECT_TRUE(contains(message_of<ConfigError>([] { hold_out(digits(), 1.0, 0); }), "between 0 and 1"));
+}
+
+}  // namespace
+}  // namespace hearth::data

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The golden files come from tests/golden/make_images.py (Pillow).
+#include "hearth/data/image.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "data/scratch_folder.h"
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+#include "hearth/data/source_bytes.h"
+
+namespace hearth::data {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+std::string golden(const std::string& name) { return std::string(HEARTH_SOURCE_DIR "/tests/golden/images/") + name; }
+
+Bytes bytes_of(const std::string& path) {
+  Bytes bytes;
+  read_bytes(path, bytes);
+  return bytes;
+}
+
+int largest_difference(const Bytes& a, const Bytes& b) {
+  int most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(int{a[i]} - int{b[i]}));
+  return most;
+}
+
+struct ImageTest : testing::Test {
+  void SetUp() override {
+    if (!HEARTH_HAS_JPEG || !HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libjpeg-turbo or libpng";
+  }
+};
+
+TEST_F(ImageTest, EveryKindDecodesAsInPillow) {
+  std::ifstream list(golden("sizes.txt"));
+  std::string name;
+  int height = 0, width = 0, seen = 0;
+  while (list >> name >> height >> width) {
+    const Image image = decode_image(golden(name));
+    const Bytes expected = bytes_of(golden(name + ".rgb"));
+    EXPECT_EQ(image.height, height) << name;
+    EXPECT_EQ(image.width, width) << name;
+    EXPECT_EQ(image.channels, 3) << name;
+    ASSERT_EQ(image.pixels.size(), expected.size()) << name;
+    // Inverse transforms of different libjpegs may differ by one level; two conversions of CMYK by one more.
+    EXPECT_LE(largest_difference(image.pixels, expected), name.ends_with(".jpg") ? 2 : 0) << name;
+    ++seen;
+  }
+  EXPECT_EQ(seen, 15);
+}
+
+TEST_F(ImageTest, TruncationIsAnErrorNamingTheFile) {
+  for (const std::string name : {"rgb.jpg", "progressive.jpg", "cmyk.jpg", "rgb.png", "alpha.png"}) {
+    const Bytes whole = bytes_of(golden(name));
+    Image image;
+    // The very last bytes are an end marker, without which all pixels are there.
+    for (std::size_t size = 0; size + 20 < whole.size(); size += 7) {
+      const std::string message =
+          message_of<DataError>([&] { decode_image(std::span(whole).first(size), "cut.img", image); });
+      ASSERT_TRUE(contains(message, "cut.img: ")) << name << " at " << size << ": " << message;
+    }
+  }
+}
+
+TEST_F(ImageTest, FlippedBytesNeverCrash) {
+  for (const std::string name : {"rgb.jpg", "progressive.jpg", "restarts.jpg", "palette.png", "interlaced.png"}) {
+    const Bytes whole = bytes_of(golden(name));
+    int refused = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      Bytes damaged = whole;
+      damaged[i] ^= 0x55;
+      Image image;
+      try {
+        decode_image(damaged, "damaged", image);
+      } catch (const DataError&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 4) << name;
+  }
+}
+
+TEST_F(ImageTest, OtherContentIsRefusedWhateverItsName) {
+  ScratchFolder folder;
+  EXPECT_TRUE(contains(message_of<DataError>([&] {
+                         decode_image(folder.write("a.png", {'G', 'I', 'F', '8'}));
+                       }),
+                       "a.png: neither JPEG nor PNG"));
+  EXPECT_TRUE(contains(message_of<DataError>([&] { decode_image(folder.write("b.jpg", {})); }), "empty"));
+  EXPECT_TRUE(contains(message_of<FileError>([&] { decode_image(folder.path("c.jpg")); }), "No such file"));
+  // The content decides: a PNG called JPEG is read.
+  EXPECT_EQ(decode_image(folder.write("d.JPEG", bytes_of(golden("rgb.png")))), decode_image(golden("rgb.png")));
+}
+
+TEST_F(ImageTest, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
+  Bytes jpeg = bytes_of(golden("rgb.jpg"));
+  const Bytes frame{0xff, 0xc0};
+  const auto at = std::search(jpeg.begin(), jpeg.end(), frame.begin(), frame.end());
+  ASSERT_NE(at, jpeg.end());
+  std::fill_n(at + 5, 4, std::uint8_t{0xff});
+  Image image;
+  const std::string message = message_of<DataError>([&] { decode_image(jpeg, "huge", image); });
+  EXPECT_TRUE(contains(message, "65535") || contains(message, "65500")) << message;
+  EXPECT_LT(image.pixels.capacity(), 1u << 20);
+  EXPECT_THROW(image.reshape(20000, 20000, 3), ShapeError);
+}
+
+TEST_F(ImageTest, PngRoundTrip) {
+  ScratchFolder folder;
+  const Image image = decode_image(golden("rgb.png"));
+  write_png(folder.path("out.png"), image);
+  EXPECT_EQ(decode_image(folder.path("out.png")), image);
+  EXPECT_TRUE(contains(message_of<FileError>([&] { write_png(folder.path("no/out.png"), image); }), "no/out.png"));
+  Image two;
+  two.reshape(2, 2, 2);
+  EXPECT_TRUE(contains(message_of<ShapeError>([&] { write_png(folder.path("x.png"), two); }), "2 channels"));
+}
+
+}  // namespace
+}  // namespace hearth::data

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/transforms.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "data/scratch_folder.h"
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+#include "hearth/data/order.h"
+#include "hearth/data/source_bytes.h"
+
+namespace hearth::data {
+namespace {
+
+Image noise(int height, int width, int channels, std::uint64_t seed = 1) {
+  Image image;
+  image.reshape(height, width, channels);
+  Random random(seed, 0);
+  for (auto& value : image.pixels) value = static_cast<std::uint8_t>(random.below(256));
+  return image;
+}
+
+Image constant(int height, int width, int channels, std::uint8_t value) {
+  Image image;
+  image.reshape(height, width, channels);
+  std::fill(image.pixels.begin(), image.pixels.end(), value);
+  return image;
+}
+
+// The definition in double precision, both axes at once: weights fall linearly to 0 at one output pixel's width.
+double resized_value(const Image& image, Box box, int height, int width, int y, int x, int c) {
+  const double scale_y = static_cast<double>(box.height) / height, scale_x = static_cast<double>(box.width) / width;
+  const double reach_y = std::max(scale_y, 1.0), reach_x = std::max(scale_x, 1.0);
+  double sum = 0, total = 0;
+  for (int i = 0; i < box.height; ++i) {
+    const double wy = std::max(0.0, 1.0 - std::abs(i + 0.5 - (y + 0.5) * scale_y) / reach_y);
+    for (int j = 0; j < box.width; ++j) {
+      const double w = wy * std::max(0.0, 1.0 - std::abs(j + 0.5 - (x + 0.5) * scale_x) / reach_x);
+      sum += w * image.row(box.top + i)[(box.left + j) * image.channels + c];
+      total += w;
+    }
+  }
+  return sum / total;
+}
+
+TEST(ResizeTest, MatchesItsDefinition) {
+  for (const int channels : {1, 2, 3}) {
+    const Image image = noise(19, 31, channels);
+    for (const auto& [box, height, width] : {std::tuple{Box{0, 0, 19, 31}, 7, 9}, std::tuple{Box{3, 5, 11, 20}, 40, 33},
+                                             std::tuple{Box{18, 30, 1, 1}, 4, 4}, std::tuple{Box{0, 0, 19, 31}, 1, 1},
+                                             std::tuple{Box{2, 0, 17, 31}, 17, 10}}) {
+      Image result;
+      resize(image, box, height, width, result);
+      for (int y = 0; y < height; ++y) {
+        for (int x = 0; x < width; ++x) {
+          for (int c = 0; c < channels; ++c) {
+            // One rounding to a whole level after each pass.
+            ASSERT_NEAR(result.row(y)[x * channels + c], resized_value(image, box, height, width, y, x, c), 1.01);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ResizeTest, GivesPillowsBytes) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  const std::string folder = HEARTH_SOURCE_DIR "/tests/golden/images/";
+  const Image image = decode_image(folder + "rgb.png");
+  for (const auto& [name, height, width] : {std::tuple{"down", 9, 16}, std::tuple{"up", 41, 50},
+                                            std::tuple{"mixed", 11, 60}, std::tuple{"same_width", 10, 37}}) {
+    std::vector<std::uint8_t> expected;
+    read_bytes(folder + "resize_" + name + ".rgb", expected);
+    Image result;
+    resize(image, {0, 0, image.height, image.width}, height, width, result);
+    ASSERT_EQ(result.pixels.size(), expected.size());
+    int different = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(result.pixels[i], expected[i], 1) << name;
+      different += result.pixels[i] != expected[i] ? 1 : 0;
+    }
+    // Sums that lie exactly between two levels depend on the last bit of a weight.
+    EXPECT_LE(different, 2) << name;
+  }
+}
+
+TEST(ResizeTest, ConstantsStayConstantAndSizesStayExact) {
+  for (const int value : {0, 1, 127, 254, 255}) {
+    const Image image = constant(13, 17, 3, static_cast<std::uint8_t>(value));
+    Image result;
+    resize(image, {0, 0, 13, 17}, 224, 5, result);
+    EXPECT_EQ(result, constant(224, 5, 3, static_cast<std::uint8_t>(value)));
+  }
+  const Image image = noise(8, 9, 3);
+  Image result;
+  resize(image, {0, 0, 8, 9}, 8, 9, result);
+  EXPECT_EQ(result, image);
+}
+
+TEST(ResizeTest, RefusesBoxesOutside) {
+  const Image image = noise(8, 9, 3);
+  Image result;
+  for (const Box box : {Box{0, 0, 9, 9}, Box{-1, 0, 4, 4}, Box{0, 6, 4, 4}, Box{0, 0, 0, 4}, Box{7, 8, 1, 2}}) {
+    EXPECT_TRUE(
+        contains(message_of<ShapeError>([&] { resize(image, box, 4, 4, result); }), "leaves the image of 8 x 9"));
+  }
+  EXPECT_THROW(resize(image, {0, 0, 8, 9}, 0, 4, result), ShapeError);
+}
+
+TEST(CropTest, OutsideIsFilled) {
+  const Image image = noise(4, 5, 2);
+  Image result;
+  crop(image, {-1, -2, 6, 9}, 7, result);
+  for (int y = 0; y < 6; ++y) {
+    for (int x = 0; x < 9; ++x) {
+      const bool inside = y >= 1 && y < 5 && x >= 2 && x < 7;
+      for (int c = 0; c < 2; ++c) {
+        ASSERT_EQ(result.row(y)[2 * x + c], inside ? image.row(y - 1)[2 * (x - 2) + c] : 7);
+      }
+    }
+  }
+  crop(image, {0, 50, 2, 2}, 9, result);
+  EXPECT_EQ(result, constant(2, 2, 2, 9));
+  crop(image, {0, -50, 2, 2}, 9, result);
+  EXPECT_EQ(result, constant(2, 2, 2, 9));
+}
+
+TEST(FlipTest, MirrorsAndTwiceIsNothing) {
+  for (const int width : {1, 2, 5, 8}) {
+    const Image image = noise(3, width, 3);
+    Image flipped = image;
+    flip_horizontally(flipped);
+    for (int x = 0; x < width; ++x) {
+      EXPECT_EQ(flipped.row(1)[3 * x + 2], image.row(1)[3 * (width - 1 - x) + 2]);
+    }
+    flip_horizontally(flipped);
+    EXPECT_EQ(flipped, image);
+  }
+}
+
+TEST(ResizedCropTest, BoxesKeepTheirBoundsAndSpread) {
+  const RandomResizedCrop options;
+  double least = 1, most = 0, mean = 0;
+  constexpr int draws = 4000;
+  for (int i = 0; i < draws; ++i) {
+    Random random(5, 0, static_cast<std::uint32_t>(i));
+    const Box box = draw_resized_crop(100, 120, options, random);
+    ASSERT_TRUE(box.top >= 0 && box.left >= 0 && box.height >= 1 && box.width >= 1);
+    ASSERT_TRUE(box.top + box.height <= 100 && box.left + box.width <= 120);
+    const double ratio = static_cast<double>(box.width) / box.height;
+    ASSERT_TRUE(ratio > 0.7 && ratio < 1.4) << ratio;
+    const double share = box.height * box.width / 12000.0;
+    least = std::min(least, share);
+    most = std::max(most, share);
+    mean += share / draws;
+  }
+  EXPECT_LT(least, 0.09);
+  EXPECT_GT(most, 0.9);
+  EXPECT_NEAR(mean, 0.5, 0.05);
+}
+
+TEST(ResizedCropTest, LongImagesFallBackToTheCentre) {
+  Random random(5, 0);
+  const Box box = draw_resized_crop(10, 1000, {.scale_min = 0.9}, random);
+  EXPECT_EQ(box, (Box{0, 493, 10, 13}));
+}
+
+TEST(ColorJitterTest, DarkensBrightensAndGreys) {
+  // With one side of the range closed off, what must hold for every draw: the mean moves with the factor's bounds.
+  const Image image = constant(2, 2, 3, 100);
+  int low = 255, high = 0;
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    Image changed = image;
+    Random random(1, 1, i);
+    jitter_color(changed, {.brightness = 0.4}, random);
+    low = std::min<int>(low, changed.pixels[0]);
+    high = std::max<int>(high, changed.pixels[0]);
+  }
+  EXPECT_GE(low, 60);
+  EXPECT_LT(low, 64);
+  EXPECT_LE(high, 140);
+  EXPECT_GT(high, 136);
+  Image same = image;
+  Random random(1, 1);
+  jitter_color(same, {.contrast = 0.9, .saturation = 0.9, .hue = 0.5}, random);
+  EXPECT_EQ(same, image) << "a grey constant has no contrast, saturation or hue";
+}
+
+TEST(ColorJitterTest, HueKeepsLightestAndDarkestChannel) {
+  const Image image = noise(8, 8, 3);
+  Image changed = image;
+  Random random(3, 3);
+  jitter_color(changed, {.hue = 0.5}, random);
+  EXPECT_NE(changed, image);
+  for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
+    const auto before = std::minmax({image.pixels[i], image.pixels[i + 1], image.pixels[i + 2]});
+    const auto after = std::minmax({changed.pixels[i], changed.pixels[i + 1], changed.pixels[i + 2]});
+    EXPECT_EQ(before, after);
+  }
+  Image two = noise(2, 2, 2);
+  EXPECT_THROW(jitter_color(two, {.hue = 0.1}, random), ShapeError);
+}
+
+TEST(NormalizerTest, IsTheRoundedExactValueInEveryType) {
+  const std::vector<double> mean{0.485, 0.456, 0.406}, std{0.229, 0.224, 0.225};
+  Image image = noise(7, 5, 3);
+  std::vector<float> wide(image.pixels.size());
+  std::vector<bf16> narrow(image.pixels.size());
+  std::vector<f16> half(image.pixels.size());
+  const Normalizer normalizer(3, mean, std);
+  normalizer.apply(image, wide.data());
+  normalizer.apply(image, narrow.data());
+  normalizer.apply(image, half.data());
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    const auto exact = static_cast<float>((image.pixels[i] / 255.0 - mean[i % 3]) / std[i % 3]);
+    ASSERT_EQ(wide[i], exact);
+    ASSERT_EQ(narrow[i].bits, bf16(exact).bits);
+    ASSERT_EQ(half[i].bits, f16(exact).bits);
+  }
+  EXPECT_THROW(Normalizer(3, {0.5, 0.5}, {}), ConfigError);
+  EXPECT_THROW(Normalizer(3, {}, {0.0}), ConfigError);
+  EXPECT_THROW(Normalizer(1, {}, {}).apply(image, wide.data()), ShapeError);
+}
+
+TEST(TransformsTest, EvaluationIgnoresEverythingRandom) {
+  TransformOptions options{.padded_crop = 3, .horizontal_flip = true, .color_jitter = {.brightness = 0.5}};
+  options.erasing.probability = 1;
+  const Transforms evaluation({9, 9, 3}, options, false), training({9, 9, 3}, options, true);
+  const Image image = noise(9, 9, 3);
+  int changed = 0;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    Image a = image, b = image, scratch;
+    Random random(1, 1, i), again(1, 1, i);
+    evaluation.augment(a, scratch, random);
+    EXPECT_EQ(a, image);
+    training.augment(b, scratch, again);
+    changed += b == image ? 0 : 1;
+  }
+  EXPECT_GT(changed, 15);
+}
+
+TEST(TransformsTest, PaddedCropReachesEveryOffset) {
+  const Transforms training({4, 4, 1}, {.padded_crop = 1}, true);
+  const Image image = noise(4, 4, 1);
+  std::vector<int> seen(9);
+  for (std::uint32_t i = 0; i < 900; ++i) {
+    Image shifted = image, scratch, expected;
+    Random random(2, 0, i);
+    training.augment(shifted, scratch, random);
+    for (int place = 0; place < 9; ++place) {
+      crop(image, {place / 3 - 1, place % 3 - 1, 4, 4}, 0, expected);
+      seen[static_cast<std::size_t>(place)] += expected == shifted ? 1 : 0;
+    }
+  }
+  for (const int count : seen) EXPECT_NEAR(count, 100, 40);
+}
+
+TEST(TransformsTest, CentreOfTheResizedShorterSide) {
+  TransformOptions options{.image_size = 8, .eval_crop = 0.5, .random_resized_crop = true};
+  const Transforms evaluation({0, 0, 3}, options, false);
+  const Image image = noise(32, 48, 3);
+  Image result = image, scratch, resized, expected;
+  Random random(0, 0);
+  evaluation.augment(result, scratch, random);
+  resize(image, {0, 0, 32, 48}, 16, 24, resized);
+  crop(resized, {4, 8, 8, 8}, 0, expected);
+  EXPECT_EQ(result, expected);
+}
+
+TEST(TransformsTest, ErasingClearsOneBox) {
+  TransformOptions options;
+  options.mean = {-1.0};  // so that 0 is no pixel's value
+  options.erasing.probability = 1;
+  const Transforms training({16, 16, 1}, options, true);
+  for (std::uint32_t i = 0; i < 30; ++i) {
+    Image image = noise(16, 16, 1), scratch;
+    std::vector<float> values(256);
+    training.apply(image, scratch, Random(4, 0, i), DType::f32, reinterpret_cast<std::byte*>(values.data()));
+    int top = 16, left = 16, bottom = -1, right = -1, zeros = 0;
+    for (int p = 0; p < 256; ++p) {
+      if (values[static_cast<std::size_t>(p)] != 0) continue;
+      ++zeros;
+      top = std::min(top, p / 16), bottom = std::max(bottom, p / 16);
+      left = std::min(left, p % 16), right = std::max(right, p % 16);
+    }
+    ASSERT_GT(zeros, 0);
+    ASSERT_EQ(zeros, (bottom - top + 1) * (right - left + 1));
+    ASSERT_LE(zeros, 100);
+  }
+}
+
+TEST(TransformsTest, RefusesOptionsOutOfRange) {
+  const auto refused = [](ImageShape shape, const TransformOptions& options) {
+    return message_of<ConfigError>([&] { Transforms(shape, options, true); });
+  };
+  const ImageShape fixed{8, 8, 3};
+  EXPECT_TRUE(contains(refused({0, 0, 3}, {}), "set image_size"));
+  EXPECT_TRUE(contains(refused(fixed, {.random_resized_crop = true}), "needs image_size"));
+  EXPECT_TRUE(contains(refused(fixed, {.image_size = -1}), "-1"));
+  EXPECT_TRUE(contains(refused(fixed, {.padded_crop = -2}), "-2"));
+  EXPECT_TRUE(contains(refused(fixed, {.color_jitter = {.hue = 0.6}}), "0.6"));
+  EXPECT_TRUE(contains(refused(fixed, {.crop = {.scale_min = 0}}), "scale 0"));
+  EXPECT_TRUE(contains(refused(fixed, {.mean = {0.1, 0.2}}), "2 means"));
+  EXPECT_TRUE(contains(refused({8, 8, 4}, {.color_jitter = {.hue = 0.1}}), "not 4"));
+}
+
+TEST(MixupTest, MixesPairsAndLabels) {
+  std::vector<float> images{1, 2, 3, 4, 5, 6};
+  const std::vector<std::int64_t> labels{2, 1, 2};
+  std::vector<float> soft(9, -1);
+  mixup(DType::f32, reinterpret_cast<std::byte*>(images.data()), labels.data(), 3, 2, 3, 0.75, soft.data());
+  EXPECT_EQ(images, (std::vector<float>{2, 3, 3, 4, 4, 5}));
+  EXPECT_EQ(soft, (std::vector<float>{0, 0, 1, 0, 1, 0, 0, 0, 1}));
+  const std::vector<std::int64_t> wrong{0, 3, 0};
+  EXPECT_TRUE(contains(message_of<IndexError>([&] {
+                         mixup(DType::f32, reinterpret_cast<std::byte*>(images.data()), wrong.data(), 3, 2, 3, 0.5,
+                               soft.data());
+                       }),
+                       "sample 1 is 3"));
+}
+
+TEST(MixupTest, SharesFollowTheBetaDistribution) {
+  for (const double alpha : {0.1, 0.2, 1.0, 4.0}) {
+    double mean = 0, square = 0;
+    constexpr int draws = 20000;
+    for (std::uint32_t i = 0; i < draws; ++i) {
+      Random random(6, 0, i);
+      const double share = draw_symmetric_beta(alpha, random);
+      ASSERT_TRUE(share >= 0 && share <= 1);
+      mean += share / draws;
+      square += share * share / draws;
+    }
+    EXPECT_NEAR(mean, 0.5, 0.015) << alpha;
+    EXPECT_NEAR(square - mean * mean, 1 / (4 * (2 * alpha + 1)), 0.01) << alpha;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::data
