@@ -44,8 +44,8 @@ TrainResult Trainer::run(const std::string& command_line) {
   result.already_done = position.step >= plan.total_steps;
 
   folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard);
-  RunInfo info(folder_.file("run.json"), session_, command_line);
-  info.write("running", {});
+  const RunInfo info(folder_.file("run.json"), {config.name, config.seed, "cpu", command_line});
+  info.write("running", Json::object());
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   const std::int64_t first_batch = position.step * config.train.accumulate;
   data::Loader loader = session_.make_train_loader();
@@ -77,7 +77,7 @@ TrainResult Trainer::run(const std::string& command_line) {
   if (result.stop_signal != 0) save_checkpoint();
   result.metrics = final_metrics();
   info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics);
-  if (config.log.report) write_report(folder_);
+  if (config.log.report) write_report(folder_.path());
   return result;
 }
 
@@ -144,7 +144,7 @@ void Trainer::evaluate_and_log() {
   progress_.line(text.str());
   // A new best must be on disk before it can be called the best.
   if (best && session_.config().checkpoint.best) save_checkpoint();
-  if (session_.config().log.report && session_.config().eval.every_epochs > 0) write_report(folder_);
+  if (session_.config().log.report && session_.config().eval.every_epochs > 0) write_report(folder_.path());
 }
 
 void Trainer::save_checkpoint() {

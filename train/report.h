@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// report.html: one self-contained page of a run, readable offline and printable, without script.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hearth/core/json_text.h"
+
+namespace hearth::train {
+
+/// The page for a run: its run.json (may be empty), resolved config and metrics records.
+std::string report_html(const Json& run_info, const Json& config, const std::vector<Json>& records);
+
+/// Reads run.json, config.json and metrics.jsonl of a run's folder and writes report.html beside them.
+void write_report(const std::string& folder);
+
+}  // namespace hearth::train

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/run_info.h"
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include "hearth/core/build.h"
+#include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cpu/isa.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/core/file.h"
+
+namespace hearth::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_line(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// A packed reference stands as "<commit> <name>" in one file.
+std::string packed_reference(const fs::path& git, const std::string& name) {
+  std::ifstream in(git / "packed-refs");
+  for (std::string line; std::getline(in, line);)
+    if (line.size() > 41 && line.substr(41) == name) return line.substr(0, 40);
+  return "";
+}
+
+}  // namespace
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) {
+      const std::size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  return "unknown";
+}
+
+std::string git_revision() {
+  std::error_code ignored;
+  for (fs::path folder = fs::current_path(ignored); !folder.empty(); folder = folder.parent_path()) {
+    const fs::path git = folder / ".git";
+    if (fs::is_directory(git, ignored)) {
+      const std::string head = first_line(git / "HEAD");
+      constexpr std::string_view prefix = "ref: ";
+      if (!head.starts_with(prefix)) return head;
+      const std::string name = head.substr(prefix.size());
+      const std::string loose = first_line(git / name);
+      return loose.empty() ? packed_reference(git, name) : loose;
+    }
+    if (folder == folder.parent_path()) break;
+  }
+  return "";
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+RunInfo::RunInfo(std::string path, RunFacts facts)
+    : path_(std::move(path)), facts_(std::move(facts)), started_(utc_now()) {}
+
+void RunInfo::write(const std::string& status, const Json& metrics) const {
+  Json versions = Json::object();
+  versions.set("hearth", build::version).set("compiler", build::compiler).set("build", build::type).set("library", cpu::dnn::library());
+  Json machine = Json::object();
+  machine.set("processor", processor_name()).set("threads", cpu::threads()).set("instructions", name_of(cpu::isa()));
+  Json info = Json::object();
+  info.set("name", facts_.name)
+      .set("status", status)
+      .set("started", started_)
+      .set("written", utc_now())
+      .set("seed", facts_.seed)
+      .set("device", facts_.device)
+      .set("command", facts_.command_line)
+      .set("git", git_revision())
+      .set("versions", versions)
+      .set("machine", machine)
+      .set("metrics", metrics);
+  write_file_synced(path_, to_text(info, 2) + "\n");
+}
+
+}  // namespace hearth::train
