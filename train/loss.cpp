@@ -28,29 +28,26 @@ Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype) {
   return dtype == DType::f32 ? result : result.to(dtype);
 }
 
+Tensor squared_error(const Tensor& outputs, const Tensor& labels) {
+  const Tensor wide = cast(outputs, outputs.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  return mse(wide, is_floating(labels.dtype()) ? labels : one_hot(labels, wide.dim(-1), wide.dtype()));
+}
+
 }  // namespace
 
 LossRegistry& losses() {
-  static LossRegistry& registry = [&]() -> LossRegistry& {
-    static LossRegistry made("loss", "What training minimises.");
-    made.add<CrossEntropyFields>("cross_entropy", "Cross entropy of softmax outputs, averaged over the batch.",
-                                 [](const CrossEntropyFields& o) -> Loss {
-                                   const CrossEntropyOptions options{.label_smoothing = o.label_smoothing,
-                                                                     .ignore_index = o.ignore_index};
-                                   return [options](const Tensor& outputs, const Tensor& labels) {
-                                     return cross_entropy(outputs, labels, options);
-                                   };
-                                 });
-    made.add<NoOptions>("mse", "Mean squared difference between outputs and one-hot labels.",
-                        [](const NoOptions&) -> Loss {
-                          return [](const Tensor& outputs, const Tensor& labels) {
-                            const Tensor wide = cast(outputs, outputs.dtype() == DType::f64 ? DType::f64 : DType::f32);
-                            if (is_floating(labels.dtype())) return mse(wide, labels);
-                            return mse(wide, one_hot(labels, wide.dim(-1), wide.dtype()));
-                          };
-                        });
-    return made;
-  }();
+  static LossRegistry registry("loss", "What training minimises.", [](LossRegistry& r) {
+    r.add<CrossEntropyFields>("cross_entropy", "Cross entropy of softmax outputs, averaged over the batch.",
+                              [](const CrossEntropyFields& o) -> Loss {
+                                const CrossEntropyOptions options{.label_smoothing = o.label_smoothing,
+                                                                  .ignore_index = o.ignore_index};
+                                return [options](const Tensor& outputs, const Tensor& labels) {
+                                  return cross_entropy(outputs, labels, options);
+                                };
+                              });
+    r.add<NoOptions>("mse", "Mean squared difference between outputs and one-hot labels.",
+                     [](const NoOptions&) -> Loss { return squared_error; });
+  });
   return registry;
 }
 
