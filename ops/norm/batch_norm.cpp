@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/norm/batch_norm.h"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+
+namespace hearth {
+namespace {
+
+using kernels::ReluGate;
+
+DType statistics_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+Tensor of_doubles(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  return Tensor::of(shape, values).to(dtype);
+}
+
+void blend_into(const Tensor& running, const std::vector<double>& batch, double momentum) {
+  const auto blend = [&]<class T>(T* values) {
+    for (std::size_t c = 0; c < batch.size(); ++c)
+      values[c] = static_cast<T>((1.0 - momentum) * static_cast<double>(values[c]) + momentum * batch[c]);
+  };
+  if (running.dtype() == DType::f64)
+    blend(running.data<double>());
+  else
+    blend(running.data<float>());
+  running.storage()->bump_version();
+}
+
+struct BatchNorm {
+  static constexpr OpInfo info{.name = "batch_norm", .autocast = Autocast::as_is};
+  BatchNormOptions options;
+  Tensor running_mean;
+  Tensor running_var;
+
+  struct Kept {
+    KeptTensor x;
+    Tensor coefficients;  // [3, C]: mean, scale, shift
+    std::vector<double> rstd;
+    Tensor mask;
+    ReluGate gate = ReluGate::none;
+  };
+
+  Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma, const Tensor& beta,
+                 const Tensor& residual_view) const {
+    const Tensor x = x_view.contiguous();
+    const Tensor residual = residual_view.defined() ? residual_view.contiguous() : residual_view;
+    const bool relu = options.activation == Activation::relu;
+    std::vector<double> rstd;
+    const Tensor coefficients = make_coefficients(x, gamma, beta, rstd);
+    const Tensor y = Tensor::empty_like(x);
+    Tensor mask;
+    run_on(x.device(), [&](auto& stream) {
+      // Without a residual the sign follows from x, which is read anyway.
+      if (relu && residual.defined() && is_recording()) mask = kernels::make_batch_norm_mask(stream, x);
+      kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
+    });
+    if (is_recording()) {
+      kept.x = x;
+      kept.coefficients = coefficients;
+      kept.rstd = std::move(rstd);
+      kept.mask = mask;
+      kept.gate = !relu ? ReluGate::none : residual.defined() ? ReluGate::from_mask : ReluGate::from_input;
+    }
+    return y;
+  }
+
+  std::array<Tensor, 4> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    const Tensor& x = kept.x.get();
+    dy = dy.contiguous();
+    const std::int64_t channels = x.dim(-1);
+    const DType wide = statistics_dtype(x.dtype());
+    std::array<Tensor, 4> gradients;
+    std::vector<double> corrections(static_cast<std::size_t>(2 * channels), 0.0);
+    if (wants[1] || wants[2] || (wants[0] && options.training)) {
+      const Tensor sums = Tensor::empty({2, channels}, DType::f64);
+      run_on(x.device(), [&](auto& stream) {
+        kernels::batch_norm_grad_sums(stream, x, dy, kept.coefficients, kept.gate, kept.mask, sums);
+      });
+      parameter_gradients(sums.data<double>(), kept.rstd, wide, wants, gradients);
+      if (options.training && channels > 0) fill_corrections(sums.data<double>(), kept.rstd, x, corrections);
+    }
+    if (!wants[0] && !wants[3]) return gradients;
+    // dy becomes one of the results where nobody else reads it.
+    const bool reuse = dy.sole_owner();
+    Tensor d_residual;
+    if (wants[3] && kept.gate != ReluGate::none) {
+      d_residual = reuse ? dy : wants.make(3, x.shape(), x.dtype());
+      gradients[3] = d_residual;
+    } else if (wants[3]) {
+      gradients[3] = dy;
+    }
+    if (!wants[0] && !d_residual.defined()) return gradients;
+    const bool write_over = reuse && !gradients[3].defined();
+    const Tensor dx = !wants[0] ? Tensor::empty_like(x) : write_over ? dy : wants.make(0, x.shape(), x.dtype());
+    run_on(x.device(), [&](auto& stream) {
+      kernels::batch_norm_grad(stream, x, dy, kept.coefficients, of_doubles(corrections, {2, channels}, wide),
+                               kept.gate, kept.mask, dx, d_residual);
+    });
+    if (wants[0]) gradients[0] = dx;
+    return gradients;
+  }
+
+ private:
+  // Normalises by the batch or by the running statistics, which training also updates.
+  Tensor make_coefficients(const Tensor& x, const Tensor& gamma, const Tensor& beta, std::vector<double>& rstd) const {
+    const std::int64_t channels = x.dim(-1);
+    const auto count = static_cast<std::size_t>(channels);
+    std::vector<double> mean, variance;
+    if (options.training && channels > 0) {
+      const double values = static_cast<double>(x.size() / channels);
+      const Tensor means = Tensor::empty({channels}, DType::f64), variances = Tensor::empty({channels}, DType::f64);
+      run_on(x.device(), [&](auto& stream) { kernels::batch_norm_statistics(stream, x, means, variances); });
+      mean = means.to_doubles();
+      variance = variances.to_doubles();
+      if (running_mean.defined()) {
+        std::vector<double> unbiased = variance;
+        for (double& value : unbiased) value *= values / (values - 1.0);
+        blend_into(running_mean, mean, options.momentum);
+        blend_into(running_var, unbiased, options.momentum);
+      }
+    } else if (channels > 0) {
+      mean = running_mean.to_doubles();
+      variance = running_var.to_doubles();
+    }
+    const std::vector<double> scale = gamma.to_doubles(), shift = beta.to_doubles();
+    rstd.resize(count);
+    std::vector<double> coefficients(3 * count);
+    for (std::size_t c = 0; c < count; ++c) {
+      rstd[c] = 1.0 / std::sqrt(variance[c] + options.eps);
+      coefficients[c] = mean[c];
+      coefficients[count + c] = scale[c] * rstd[c];
+      coefficients[2 * count + c] = shift[c];
+    }
+    return of_doubles(coefficients, {3, channels}, statistics_dtype(x.dtype()));
+  }
+
+  static void parameter_gradients(const double* sums, const std::vector<double>& rstd, DType wide,
+                                  const GradWants& wants, std::array<Tensor, 4>& gradients) {
+    const auto channels = static_cast<std::int64_t>(rstd.size());
+    std::vector<double> values(rstd.size());
+    for (const std::size_t input : {std::size_t{1}, std::size_t{2}}) {
+      if (!wants[input]) continue;
+      for (std::size_t c = 0; c < rstd.size(); ++c)
+        values[c] = input == 1 ? sums[rstd.size() + c] * rstd[c] : sums[c];
+      gradients[input] = wants.make(input, {channels}, wide);
+      gradients[input].copy_from(Tensor::of({channels}, values));
+    }
+  }
+
+  static void fill_corrections(const double* sums, const std::vector<double>& rstd, const Tensor& x,
+                               std::vector<double>& corrections) {
+    const double values = static_cast<double>(x.size()) / static_cast<double>(rstd.size());
+    for (std::size_t c = 0; c < rstd.size(); ++c) {
+      corrections[c] = sums[c] / values;
+      corrections[rstd.size() + c] = sums[rstd.size() + c] * rstd[c] * rstd[c] / values;
+    }
+  }
+};
+
+void check_channels(const char* name, const Tensor& parameter, const Tensor& x) {
+  HEARTH_CHECK(UsageError, parameter.defined(), "batch_norm: ", name, " is absent; x is ", describe(x));
+  const std::int64_t channels = x.dim(-1);
+  HEARTH_CHECK(ShapeError, parameter.rank() == 1 && parameter.dim(0) == channels, "batch_norm: ", name, " is ",
+               parameter.shape(), " but x ", x.shape(), " has ", channels, " channels; it must be [", channels, "]");
+  const DType wide = statistics_dtype(x.dtype());
+  HEARTH_CHECK(DTypeError, parameter.dtype() == wide, "batch_norm: ", name, " is ", parameter.dtype(), "; for x of ",
+               x.dtype(), " it must be ", wide);
+}
+
+void check_arguments(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                     const Tensor& running_mean, const Tensor& running_var, const Tensor& residual) {
+  HEARTH_CHECK(UsageError, x.defined(), "batch_norm: x is absent");
+  HEARTH_CHECK(DTypeError, is_floating(x.dtype()), "batch_norm: x is ", describe(x), "; it must be f32, f64, f16 or bf16");
+  HEARTH_CHECK(ShapeError, x.rank() >= 2, "batch_norm: x ", x.shape(),
+               " needs at least two axes, the last one being the channels");
+  check_channels("gamma", gamma, x);
+  check_channels("beta", beta, x);
+  HEARTH_CHECK(UsageError, running_mean.defined() == running_var.defined(),
+               "batch_norm: running_mean and running_var must both be given or both be absent");
+  HEARTH_CHECK(UsageError, options.training || running_mean.defined(),
+               "batch_norm: evaluation needs running_mean and running_var");
+  if (running_mean.defined()) {
+    check_channels("running_mean", running_mean, x);
+    check_channels("running_var", running_var, x);
+    HEARTH_CHECK(UsageError, running_mean.is_contiguous() && running_var.is_contiguous(),
+                 "batch_norm: the running statistics must be contiguous, because they are written in place");
+  }
+  HEARTH_CHECK(UsageError, std::isfinite(options.eps) && options.eps >= 0.0, "batch_norm: eps is ", options.eps,
+               "; it must be finite and at least 0");
+  HEARTH_CHECK(UsageError, options.momentum >= 0.0 && options.momentum <= 1.0, "batch_norm: momentum is ",
+               options.momentum, "; it must lie in [0, 1]");
+  HEARTH_CHECK(UsageError, options.activation == Activation::none || options.activation == Activation::relu,
+               "batch_norm: activation ", name_of(options.activation), " cannot be fused; use none or relu");
+  HEARTH_CHECK(ShapeError, !options.training || x.dim(-1) == 0 || x.size() / x.dim(-1) >= 2, "batch_norm: x ", x.shape(),
+               " has ", x.dim(-1) == 0 ? 0 : x.size() / x.dim(-1),
+               " values a channel; training needs at least 2, or the variance is undefined");
+  if (!residual.defined()) return;
+  HEARTH_CHECK(ShapeError, residual.shape() == x.shape(), "batch_norm: residual ", residual.shape(),
+               " must have the shape of x ", x.shape());
+  HEARTH_CHECK(DTypeError, residual.dtype() == x.dtype(), "batch_norm: residual is ", residual.dtype(), " but x is ",
+               x.dtype(), "; cast one of them");
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual) {
+  // Under autocast the two branches of a residual block may arrive in different types.
+  const bool convert = autocast_dtype() && x.defined() && residual.defined() && residual.dtype() != x.dtype() &&
+                       is_floating(x.dtype()) && is_floating(residual.dtype());
+  const Tensor matched = convert ? detail::cast(residual, x.dtype()) : residual;
+  check_arguments(x, gamma, beta, options, running_mean, running_var, matched);
+  return record(BatchNorm{options, running_mean, running_var}, x, gamma, beta, matched);
+}
+
+}  // namespace hearth
