@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of the pointwise family as plain arithmetic: `value` and its derivative `slope`, the latter from the
+// input or from the result, whichever the op then has to keep. T is float or double.
+#pragma once
+
+#include <cmath>
+
+#include "hearth/core/cpu/vector_math.h"
+
+namespace hearth::functors {
+
+enum class Keeps { x, y, nothing };
+
+struct FromInput {
+  static constexpr Keeps keeps = Keeps::x;
+  static constexpr bool widens = false;
+};
+struct FromResult {
+  static constexpr Keeps keeps = Keeps::y;
+  static constexpr bool widens = false;
+};
+struct FromNothing {
+  static constexpr Keeps keeps = Keeps::nothing;
+  static constexpr bool widens = false;
+};
+
+struct relu : FromResult {
+  // In this form not-a-number stays what it is.
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return x < T(0) ? T(0) : x;
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T y) {
+    return y > T(0) ? T(1) : T(0);
+  }
+};
+
+struct gelu : FromInput {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T cumulative(T x) {
+    return T(0.5) * (T(1) + cpu::math::erf(x * T(0.70710678118654752440)));
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return x * cumulative(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    return cumulative(x) + x * T(0.39894228040143267794) * cpu::math::exp(T(-0.5) * x * x);
+  }
+};
+
+// x (1 + tanh u) / 2 is x sigmoid(2u), which does not cancel for negative x.
+struct gelu_tanh : FromInput {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T gate(T x) {
+    return cpu::math::sigmoid(T(1.59576912160573071176) * x * (T(1) + T(0.044715) * x * x));
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return x * gate(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    // Beyond 30 the slope is 0 or 1 in every type; without the bounds x^2 would overflow against a gate of 0.
+    T bounded = x > T(30) ? T(30) : x;
+    bounded = bounded < T(-30) ? T(-30) : bounded;
+    const T s = gate(bounded);
+    const T inner = T(1.59576912160573071176) * (T(1) + T(0.134145) * bounded * bounded);
+    return s + bounded * s * (T(1) - s) * inner;
+  }
+};
+
+struct silu : FromInput {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return x * cpu::math::sigmoid(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    const T s = cpu::math::sigmoid(x);
+    return s * (T(1) + x * (T(1) - s));
+  }
+};
+
+struct tanh : FromResult {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return cpu::math::tanh(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T y) {
+    return T(1) - y * y;
+  }
+};
+
+struct sigmoid : FromResult {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return cpu::math::sigmoid(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T y) {
+    return y * (T(1) - y);
+  }
+};
+
+struct exp : FromResult {
+  static constexpr bool widens = true;
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return cpu::math::exp(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T y) {
+    return y;
+  }
+};
+
+struct log : FromInput {
+  static constexpr bool widens = true;
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return cpu::math::log(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    return T(1) / x;
+  }
+};
+
+struct sqrt : FromResult {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return std::sqrt(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T y) {
+    return T(0.5) / y;
+  }
+};
+
+struct square : FromInput {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return x * x;
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    return x + x;
+  }
+};
+
+struct abs : FromInput {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return std::abs(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0));
+  }
+};
+
+struct neg : FromNothing {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return -x;
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T) {
+    return T(-1);
+  }
+};
+
+}  // namespace hearth::functors

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over memory: x is read and y written once; arithmetic in f32 (f64 for f64).
+#include "hearth/core/cpu/element.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/ops/pointwise/functors.h"
+#include "hearth/ops/pointwise/pointwise.h"
+
+#define HEARTH_ISA_SOURCE "hearth/ops/pointwise/pointwise_cpu.cpp"
+#include "hearth/core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+template <class F, class T>
+void value_run(const T* x, T* y, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) cpu::store(y + i, F::value(cpu::load(x + i)));
+}
+
+template <class F, class T>
+void slope_run(const T* kept, const T* dy, T* dx, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) cpu::store(dx + i, cpu::load(dy + i) * F::slope(cpu::load(kept + i)));
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+namespace hearth::kernels {
+namespace {
+
+// Large enough to pay for a task, small enough to share among many threads.
+constexpr std::int64_t grain = 1 << 14;
+
+template <class Visit>
+void visit_function(Pointwise function, Visit&& visit) {
+  switch (function) {
+#define HEARTH_VISIT_POINTWISE(name, domain) \
+  case Pointwise::name:                      \
+    return visit.template operator()<functors::name>();
+    HEARTH_POINTWISE(HEARTH_VISIT_POINTWISE)
+#undef HEARTH_VISIT_POINTWISE
+  }
+}
+
+}  // namespace
+
+void pointwise(cpu::Stream&, Pointwise function, const Tensor& x, const Tensor& y) {
+  visit_dtype("pointwise", x.dtype(), Floats{}, [&]<class T>() {
+    const T* const from = x.data<T>();
+    T* const to = y.data<T>();
+    visit_function(function, [&]<class F>() {
+      cpu::parallel_for(x.size(), grain, [&](std::int64_t begin, std::int64_t end) {
+        HEARTH_ISA_CALL(value_run<F>, from + begin, to + begin, end - begin);
+      });
+    });
+  });
+}
+
+void pointwise_grad(cpu::Stream&, Pointwise function, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+  visit_dtype("pointwise", dy.dtype(), Floats{}, [&]<class T>() {
+    const T* const in = dy.data<T>();
+    // A function that needs neither x nor y ignores what it is given here.
+    const T* const state = kept.defined() ? kept.data<T>() : in;
+    T* const out = dx.data<T>();
+    visit_function(function, [&]<class F>() {
+      cpu::parallel_for(dy.size(), grain, [&](std::int64_t begin, std::int64_t end) {
+        HEARTH_ISA_CALL(slope_run<F>, state + begin, in + begin, out + begin, end - begin);
+      });
+    });
+  });
+}
+
+}  // namespace hearth::kernels
+#endif
