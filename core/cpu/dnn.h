@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution and matrix product by the deep-learning library found at build time (oneDNN), on raw pointers.
 // Activations are NHWC and filters [K,R,S,C/groups] in plain contiguous memory: the library's blocked layouts stay
-// inside. Plans are made once per problem and thread count and kept; calls allocate nothing after the first.
-// Without the library every function exists, available() is false and every `declines` says so.
+// inside. Plans are made once per problem and thread count and kept; calls reuse one scratch stack a thread
+// (core/cpu/scratch.h). Without the library every function exists, available() is false and every `declines` says so.
 #pragma once
 
 #include <compare>

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the files that call oneDNN: engine, stream, descriptors, the plan registry. Private to core/cpu.
+// The one place that knows that the descriptor interface changed between oneDNN 2 and 3.
+#pragma once
+
+#include "hearth/core/build.h"
+
+#if HEARTH_HAS_DNNL
+
+#include <omp.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/core/dtype.h"
+#include "hearth/core/error.h"
+
+namespace hearth::cpu::dnn {
+
+dnnl::engine& engine();
+/// The calling thread's stream.
+dnnl::stream& stream();
+
+/// f32 and bf16 only; others are declined before.
+dnnl::memory::data_type library_type(DType dtype);
+
+/// The library's own reference code is a thousand times slower than what it replaces.
+bool is_reference(std::string_view implementation);
+
+/// Sets the number of threads that library calls of this thread use, for the life of the object: the library and
+/// its plans read it from OpenMP.
+class TeamScope {
+ public:
+  explicit TeamScope(int team) : previous_(omp_get_max_threads()) { omp_set_num_threads(team); }
+  ~TeamScope() { omp_set_num_threads(previous_); }
+  TeamScope(const TeamScope&) = delete;
+  TeamScope& operator=(const TeamScope&) = delete;
+
+ private:
+  int previous_;
+};
+
+/// The team that a call made here and now would use.
+inline int current_team() { return omp_in_parallel() ? 1 : threads(); }
+
+/// Copies between layouts and types; nothing to do when both descriptors are equal.
+struct Reorder {
+  dnnl::memory::desc from, to, scratchpad;
+  dnnl::reorder primitive;
+  bool needed = false;
+
+  Reorder() = default;
+  Reorder(const dnnl::memory::desc& from_desc, const dnnl::memory::desc& to_desc);
+  void run(const void* source, void* destination) const;
+};
+
+inline std::size_t bytes_of(const dnnl::memory::desc& desc) { return desc.get_size(); }
+
+/// Runs a primitive on raw pointers. The scratchpad comes from the calling thread's scratch stack.
+struct Argument {
+  int index;
+  const dnnl::memory::desc* desc;
+  const void* data;
+};
+void execute(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, const Argument* arguments,
+             int count);
+
+/// Plans of one kind by key; made once, never dropped before clear(). A plan that could not be made is kept too, with
+/// its reason.
+template <class Key, class Plan>
+class Registry {
+ public:
+  template <class Make>
+  std::shared_ptr<const Plan> get(const Key& key, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    auto found = plans_.find(key);
+    if (found == plans_.end()) found = plans_.emplace(key, make()).first;
+    return found->second;
+  }
+  template <class F>
+  void each(const F& f) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, plan] : plans_) f(key, *plan);
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    plans_.clear();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<Key, std::shared_ptr<const Plan>> plans_;
+};
+
+/// Adds what the files keep to `found`; and forgets it.
+void list_convolutions(std::vector<PlanInfo>& found);
+void list_matmuls(std::vector<PlanInfo>& found);
+void clear_convolutions();
+void clear_matmuls();
+
+}  // namespace hearth::cpu::dnn
+
+#endif
