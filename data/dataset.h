@@ -57,11 +57,18 @@ class Dataset {
 
 using DatasetPointer = std::shared_ptr<const Dataset>;
 
+/// Mean and standard deviation of each channel, pixels in 0..1.
+struct ChannelStatistics {
+  std::vector<double> mean{};
+  std::vector<double> std{};
+};
+
 /// A data set's parts; `valid` and `test` may be absent.
 struct Splits {
   DatasetPointer train;
   DatasetPointer valid;
   DatasetPointer test;
+  ChannelStatistics statistics{};  ///< what the set is usually normalised by; empty if nothing is usual
 };
 
 /// Images of one size, decoded, in memory.

@@ -107,11 +107,7 @@ class Transforms {
   Normalizer normalizer_;
 };
 
-/// Mean and standard deviation of each channel, pixels in 0..1, over the first `most` samples.
-struct ChannelStatistics {
-  std::vector<double> mean;
-  std::vector<double> std;
-};
+/// Measured over the first `most` samples.
 ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
 
 /// Mixup of a whole batch: sample i becomes lambda x_i + (1 - lambda) x_(n-1-i), and so do its one-hot labels.

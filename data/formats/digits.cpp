@@ -53,9 +53,10 @@ DatasetPointer digits() {
 
 Splits digits(const DigitsOptions& options) {
   const DatasetPointer whole = digits();
+  const ChannelStatistics statistics{{0.3053}, {0.3759}};  // of all samples
   if (options.split == "shuffled") {
     HeldOut parts = hold_out_count(whole, options.test_size, options.seed);
-    return {parts.rest, nullptr, parts.held_out};
+    return {parts.rest, nullptr, parts.held_out, statistics};
   }
   HEARTH_CHECK(ConfigError, options.split == "ordered", "digits: unknown split '", options.split,
                "'; 'shuffled' and 'ordered' exist");
@@ -65,7 +66,8 @@ Splits digits(const DigitsOptions& options) {
   std::vector<std::int64_t> test(static_cast<std::size_t>(options.test_size));
   std::iota(train.begin(), train.end(), std::int64_t{0});
   std::iota(test.begin(), test.end(), static_cast<std::int64_t>(train.size()));
-  return {std::make_shared<Subset>(whole, std::move(train)), nullptr, std::make_shared<Subset>(whole, std::move(test))};
+  return {std::make_shared<Subset>(whole, std::move(train)), nullptr, std::make_shared<Subset>(whole, std::move(test)),
+          statistics};
 }
 
 }  // namespace hearth::data

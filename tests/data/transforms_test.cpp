@@ -72,19 +72,12 @@ TEST(ResizeTest, GivesPillowsBytes) {
   const std::string folder = HEARTH_SOURCE_DIR "/tests/golden/images/";
   const Image image = decode_image(folder + "rgb.png");
   for (const auto& [name, height, width] : {std::tuple{"down", 9, 16}, std::tuple{"up", 41, 50},
-                                            std::tuple{"mixed", 11, 60}, std::tuple{"same_width", 10, 37}}) {
+                                            std::tuple{"mixed", 40, 30}, std::tuple{"same_width", 10, 37}}) {
     std::vector<std::uint8_t> expected;
     read_bytes(folder + "resize_" + name + ".rgb", expected);
     Image result;
     resize(image, {0, 0, image.height, image.width}, height, width, result);
-    ASSERT_EQ(result.pixels.size(), expected.size());
-    int different = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(result.pixels[i], expected[i], 1) << name;
-      different += result.pixels[i] != expected[i] ? 1 : 0;
-    }
-    // Sums that lie exactly between two levels depend on the last bit of a weight.
-    EXPECT_LE(different, 2) << name;
+    EXPECT_EQ(result.pixels, expected) << name;
   }
 }
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading records and turning channel planes into pixels.
+#include "hearth/data/formats/cifar.h"
+
+#include <filesystem>
+#include <string_view>
+
+#include "hearth/core/error.h"
+#include "hearth/data/source_bytes.h"
+
+namespace hearth::data {
+namespace {
+
+constexpr std::size_t side = 32;
+constexpr std::size_t plane = side * side;
+constexpr std::size_t image_bytes = 3 * plane;
+
+struct Records {
+  std::vector<std::uint8_t> pixels;
+  std::vector<std::int32_t> labels;
+};
+
+// Each record has `label_bytes` labels; the one at `label_at` counts.
+void append_records(const std::string& path, std::size_t label_bytes, std::size_t label_at, std::int32_t classes,
+                    Records& records) {
+  std::error_code ignored;
+  HEARTH_CHECK(DataError, std::filesystem::exists(path, ignored), path,
+               ": is missing; wanted is the binary version from https://www.cs.toronto.edu/~kriz/cifar.html");
+  const std::vector<std::uint8_t> bytes = read_maybe_gzip(path);
+  const std::size_t record = label_bytes + image_bytes;
+  HEARTH_CHECK(DataError, !bytes.empty() && bytes.size() % record == 0, path, ": ", bytes.size(),
+               " bytes are not a whole number of records of ", record, " bytes");
+  const std::size_t count = bytes.size() / record;
+  records.pixels.reserve(records.pixels.size() + count * image_bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint8_t* at = bytes.data() + i * record;
+    HEARTH_CHECK(DataError, at[label_at] < classes, path, ": the label of record ", i, " is ", int{at[label_at]},
+                 ", outside the ", classes, " classes");
+    records.labels.push_back(at[label_at]);
+    const std::uint8_t* planes = at + label_bytes;
+    for (std::size_t p = 0; p < plane; ++p) {
+      for (std::size_t c = 0; c < 3; ++c) records.pixels.push_back(planes[c * plane + p]);
+    }
+  }
+}
+
+std::vector<std::string> names_in(const std::string& path, std::size_t count) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return numbered_classes(static_cast<std::int64_t>(count));
+  std::vector<std::uint8_t> bytes;
+  read_bytes(path, bytes);
+  std::vector<std::string> names(1);
+  for (const std::uint8_t byte : bytes) {
+    if (byte == '\n') {
+      if (!names.back().empty()) names.emplace_back();
+    } else if (byte != '\r') {
+      names.back().push_back(static_cast<char>(byte));
+    }
+  }
+  if (names.back().empty()) names.pop_back();
+  HEARTH_CHECK(DataError, names.size() == count, path, ": ", names.size(), " class names, expected ", count);
+  return names;
+}
+
+DatasetPointer in_memory(const std::string& path, Records records, const std::vector<std::string>& names) {
+  return std::make_shared<MemoryDataset>(path, ImageShape{static_cast<int>(side), static_cast<int>(side), 3},
+                                         std::move(records.pixels), std::move(records.labels), names);
+}
+
+}  // namespace
+
+Splits cifar10(const std::string& path) {
+  const std::filesystem::path folder(path);
+  const auto names = names_in((folder / "batches.meta.txt").string(), 10);
+  Records train;
+  Records test;
+  for (int i = 1; i <= 5; ++i) {
+    append_records((folder / ("data_batch_" + std::to_string(i) + ".bin")).string(), 1, 0, 10, train);
+  }
+  append_records((folder / "test_batch.bin").string(), 1, 0, 10, test);
+  return {in_memory(path, std::move(train), names),
+          nullptr,
+          in_memory(path, std::move(test), names),
+          {{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}}};
+}
+
+Splits cifar100(const std::string& path, bool coarse) {
+  const std::filesystem::path folder(path);
+  const std::int32_t classes = coarse ? 20 : 100;
+  const auto names = names_in((folder / (coarse ? "coarse_label_names.txt" : "fine_label_names.txt")).string(),
+                              static_cast<std::size_t>(classes));
+  Records train;
+  Records test;
+  append_records((folder / "train.bin").string(), 2, coarse ? 0 : 1, classes, train);
+  append_records((folder / "test.bin").string(), 2, coarse ? 0 : 1, classes, test);
+  return {in_memory(path, std::move(train), names),
+          nullptr,
+          in_memory(path, std::move(test), names),
+          {{0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}}};
+}
+
+}  // namespace hearth::data

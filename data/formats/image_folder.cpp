@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Listing the files once, decoding them when asked.
+#include "hearth/data/formats/image_folder.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "hearth/core/error.h"
+#include "hearth/data/source_bytes.h"
+
+namespace hearth::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Collects warnings from several threads.
+class WarningList {
+ public:
+  void add(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    ++warnings_.count;
+    if (warnings_.first.size() < 20) warnings_.first.push_back(text);
+  }
+  Warnings get() const {
+    const std::lock_guard lock(mutex_);
+    return warnings_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Warnings warnings_;
+};
+
+struct File {
+  std::string path;
+  std::int32_t label = 0;
+};
+
+bool is_image_name(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& letter : extension) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+/// Walks one class folder.
+class Walk {
+ public:
+  Walk(bool fails, WarningList& warnings) : fails_(fails), warnings_(warnings) {}
+
+  std::vector<std::string> files_below(const fs::path& folder) {
+    enter(folder);
+    // A loop of links stops at a folder already seen; the recursion is as deep as the tree.
+    std::sort(found_.begin(), found_.end());
+    return std::move(found_);
+  }
+
+ private:
+  void enter(const fs::path& folder) {
+    struct stat status {};
+    HEARTH_CHECK(FileError, ::stat(folder.c_str(), &status) == 0, folder.string(), ": cannot be read");
+    if (!visited_.insert({status.st_dev, status.st_ino}).second) return;
+    std::error_code error;
+    fs::directory_iterator entries(folder, error);
+    HEARTH_CHECK(FileError, !error, folder.string(), ": cannot be listed: ", error.message());
+    std::vector<fs::directory_entry> sorted(begin(entries), fs::directory_iterator());
+    std::sort(sorted.begin(), sorted.end());
+    for (const fs::directory_entry& entry : sorted) {
+      const fs::file_status target = entry.status(error);
+      if (fs::is_directory(target)) {
+        enter(entry.path());
+      } else if (is_image_name(entry.path())) {
+        if (fs::is_regular_file(target))
+          found_.push_back(entry.path().string());
+        else
+          complain(entry.path().string() + ": a link to nothing, or not a file");
+      }
+    }
+  }
+  void complain(const std::string& text) {
+    if (fails_) throw DataError(text);
+    warnings_.add(text);
+  }
+
+  bool fails_;
+  WarningList& warnings_;
+  std::set<std::pair<dev_t, ino_t>> visited_;
+  std::vector<std::string> found_;
+};
+
+std::vector<std::string> class_folders(const std::string& root) {
+  std::error_code error;
+  fs::directory_iterator entries(root, error);
+  HEARTH_CHECK(DataError, !error, root, ": cannot be listed: ", error.message());
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory(error) && !name.starts_with('.')) names.push_back(name);
+  }
+  HEARTH_CHECK(DataError, !names.empty(), root, ": has no class folders; wanted is ", root, "/CLASS/IMAGE.jpg or .png");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class ImageFolder : public Dataset {
+ public:
+  ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes)
+      : root_(root), fails_(options.on_error == "fail"), names_(classes), room_(options.cache_bytes) {
+    const std::vector<std::string> folders = class_folders(root);
+    if (names_.empty()) names_ = folders;
+    for (const std::string& folder : folders) {
+      const auto place = std::find(names_.begin(), names_.end(), folder);
+      HEARTH_CHECK(DataError, place != names_.end(), root, "/", folder, ": not a class of the training images");
+      const auto label = static_cast<std::int32_t>(place - names_.begin());
+      const auto files = Walk(fails_, warnings_).files_below(fs::path(root) / folder);
+      if (files.empty()) {
+        const std::string text = root + "/" + folder + ": has no JPEG or PNG file";
+        HEARTH_CHECK(DataError, options.empty_classes == "skip", text,
+                     "; remove the folder, or set empty_classes to \"skip\"");
+        warnings_.add(text);
+      }
+      for (const std::string& file : files) files_.push_back({file, label});
+    }
+    HEARTH_CHECK(DataError, !files_.empty(), root, ": has no JPEG or PNG file");
+    if (room_ > 0) cache_.resize(files_.size());
+  }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  ImageShape image_shape() const override { return {0, 0, 3}; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  std::int64_t label(std::int64_t index) const override {
+    check_index(index);
+    return files_[static_cast<std::size_t>(index)].label;
+  }
+  std::int64_t read(std::int64_t index, Image& image) const override {
+    check_index(index);
+    for (std::size_t tries = 0; tries < files_.size(); ++tries) {
+      const std::size_t at = (static_cast<std::size_t>(index) + tries) % files_.size();
+      if (load(at, image)) return files_[at].label;
+    }
+    throw DataError(root_ + ": none of the " + std::to_string(files_.size()) + " files can be decoded");
+  }
+  Warnings warnings() const override { return warnings_.get(); }
+  const std::string& source() const override { return root_; }
+
+ private:
+  /// False if the file is broken and that is to be passed over.
+  bool load(std::size_t at, Image& image) const {
+    if (take_cached(at, image)) return true;
+    const std::string& path = files_[at].path;
+    // Each thread keeps the memory of the compressed bytes.
+    thread_local std::vector<std::uint8_t> bytes;
+    try {
+      read_bytes(path, bytes);
+      decode_image(bytes, path, image);
+    } catch (const Error& error) {
+      if (fails_) throw;
+      const std::lock_guard lock(mutex_);
+      // A file is counted once, however often it is met.
+      if (broken_.insert(at).second) warnings_.add(error.what());
+      return false;
+    }
+    keep(at, image);
+    return true;
+  }
+  bool take_cached(std::size_t at, Image& image) const {
+    if (cache_.empty()) return false;
+    std::shared_ptr<const Image> kept;
+    {
+      const std::lock_guard lock(mutex_);
+      kept = cache_[at];
+    }
+    if (kept) image = *kept;
+    return kept != nullptr;
+  }
+  void keep(std::size_t at, const Image& image) const {
+    if (cache_.empty()) return;
+    const auto bytes = static_cast<std::int64_t>(image.pixels.size());
+    {
+      const std::lock_guard lock(mutex_);
+      if (cache_[at] || bytes > room_) return;
+      room_ -= bytes;
+    }
+    auto copy = std::make_shared<const Image>(image);
+    const std::lock_guard lock(mutex_);
+    if (cache_[at])
+      room_ += bytes;  // another thread was first
+    else
+      cache_[at] = std::move(copy);
+  }
+
+  std::string root_;
+  bool fails_;
+  std::vector<std::string> names_;
+  std::vector<File> files_;
+  mutable WarningList warnings_;
+  mutable std::mutex mutex_;  // of what follows
+  mutable std::set<std::size_t> broken_;
+  mutable std::vector<std::shared_ptr<const Image>> cache_;
+  mutable std::int64_t room_;
+};
+
+void check_policy(const char* key, const std::string& value) {
+  HEARTH_CHECK(ConfigError, value == "fail" || value == "skip", "image_folder: ", key, " is '", value,
+               "'; 'fail' and 'skip' exist");
+}
+
+}  // namespace
+
+DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
+                            const std::vector<std::string>& classes) {
+  check_policy("on_error", options.on_error);
+  check_policy("empty_classes", options.empty_classes);
+  return std::make_shared<ImageFolder>(root, options, classes);
+}
+
+Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {
+  const auto folder = [&](const char* name) -> std::string {
+    std::error_code ignored;
+    const fs::path path = fs::path(root) / name;
+    return fs::is_directory(path, ignored) ? path.string() : std::string();
+  };
+  std::error_code ignored;
+  HEARTH_CHECK(DataError, fs::is_directory(root, ignored), root, ": no such folder");
+  const std::string train = folder("train");
+  Splits splits;
+  splits.statistics = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};  // ImageNet's
+  if (train.empty()) {
+    splits.train = image_folder(root, options);
+    return splits;
+  }
+  splits.train = image_folder(train, options);
+  for (const char* name : {"val", "valid", "validation"}) {
+    if (!splits.valid && !folder(name).empty()) {
+      splits.valid = image_folder(folder(name), options, splits.train->class_names());
+    }
+  }
+  if (!folder("test").empty()) splits.test = image_folder(folder("test"), options, splits.train->class_names());
+  if (!splits.test) splits.test.swap(splits.valid);
+  return splits;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of class folders of JPEG and PNG files, as ImageNet is kept by most people.
+#pragma once
+
+#include "hearth/data/dataset.h"
+
+namespace hearth::data {
+
+struct ImageFolderOptions {
+  /// What to do about a file that cannot be decoded, or a link to nothing. "fail": DataError. "skip": a counted
+  /// warning; the next readable sample of the set stands in for it.
+  std::string on_error = "fail";
+  /// What to do about a class folder without images: "fail" or "skip" (a counted warning; the class keeps its number).
+  std::string empty_classes = "fail";
+  /// Decoded images are kept in memory up to this many bytes, those read first. 0 keeps none.
+  std::int64_t cache_bytes = 0;
+};
+
+/// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;
+/// files whose names do not end in .jpg, .jpeg or .png, in any case, are ignored. Links are followed, but no folder is
+/// entered twice within a class, so loops end. With `classes` given, folders must be among them.
+DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
+                            const std::vector<std::string>& classes = {});
+
+/// Parts by folder: root/train with, where present, root/val (or valid, validation) and root/test; or, without
+/// root/train, root itself as one set. When only one held-out folder is there it becomes `test`.
+Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options);
+
+}  // namespace hearth::data

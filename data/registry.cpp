@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of each data set and what opens it.
+#include "hearth/data/registry.h"
+
+#include "hearth/core/error.h"
+#include "hearth/data/formats/cifar.h"
+#include "hearth/data/formats/digits.h"
+#include "hearth/data/formats/idx.h"
+#include "hearth/data/formats/image_folder.h"
+#include "hearth/data/formats/synthetic.h"
+
+namespace hearth::data {
+namespace {
+
+struct DigitsData : DataOptions {
+  std::string split = "shuffled";
+  std::int64_t test_size = 360;
+};
+void describe(Fields<DigitsData>& fields) {
+  describe_common(fields);
+  fields.choice("split", &DigitsData::split, {"shuffled", "ordered"},
+                "`ordered` tests on the last samples, which other people wrote: harder.");
+  fields.integer("test_size", &DigitsData::test_size, {.min = 1, .max = 1796}, "Samples of the test part.");
+}
+
+struct FashionMnistData : DataOptions {
+  std::string path;
+};
+void describe(Fields<FashionMnistData>& fields) {
+  describe_common(fields);
+  fields.text("path", &FashionMnistData::path,
+              "Folder of the four IDX files; empty for where the Debian package dataset-fashion-mnist puts them.");
+}
+
+struct IdxData : DataOptions {
+  std::string path;
+};
+void describe(Fields<IdxData>& fields) {
+  describe_common(fields);
+  fields.text("path", &IdxData::path, "Folder of four IDX files named as MNIST's, plain or gzip.").required();
+}
+
+struct Cifar10Data : DataOptions {
+  std::string path;
+};
+void describe(Fields<Cifar10Data>& fields) {
+  describe_common(fields);
+  fields.text("path", &Cifar10Data::path, "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.")
+      .required();
+}
+
+struct Cifar100Data : DataOptions {
+  std::string path;
+  std::string labels = "fine";
+};
+void describe(Fields<Cifar100Data>& fields) {
+  describe_common(fields);
+  fields.text("path", &Cifar100Data::path, "Folder of train.bin and test.bin.").required();
+  fields.choice("labels", &Cifar100Data::labels, {"fine", "coarse"}, "100 classes, or 20 superclasses.");
+}
+
+struct ImageFolderData : DataOptions {
+  ImageFolderData() { augment.image_size = 224; }
+  std::string path;
+  double test_fraction = 0.1;
+  std::int64_t cache_mb = 0;
+  std::string on_error = "fail";
+  std::string empty_classes = "fail";
+};
+void describe(Fields<ImageFolderData>& fields) {
+  describe_common(fields);
+  fields.text("path", &ImageFolderData::path, "Folder of class folders, or of train, val and test with class folders.")
+      .required();
+  fields.number("test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
+                "Share of each class held out for testing where there is no folder for it.");
+  fields.choice("on_error", &ImageFolderData::on_error, {"fail", "skip"},
+                "Broken files: stop, or let the next readable sample stand in and count a warning.");
+  fields.choice("empty_classes", &ImageFolderData::empty_classes, {"fail", "skip"},
+                "Class folders without images: stop, or count a warning.");
+  fields.integer("cache_mb", &ImageFolderData::cache_mb, {.min = 0, .max = 1 << 24},
+                 "Decoded images kept in memory, in MiB.");
+}
+
+struct SyntheticData : DataOptions, SyntheticOptions {};
+void describe(Fields<SyntheticData>& fields) {
+  describe_common(fields);
+  fields.integer("train_size", &SyntheticOptions::train_size, {.min = 1, .max = 1e9}, "Training samples.");
+  fields.integer("test_size", &SyntheticOptions::test_size, {.min = 1, .max = 1e9}, "Test samples.");
+  fields.integer("height", &SyntheticOptions::height, {.min = 1, .max = 8192}, "Height in pixels.");
+  fields.integer("width", &SyntheticOptions::width, {.min = 1, .max = 8192}, "Width in pixels.");
+  fields.integer("channels", &SyntheticOptions::channels, {.min = 1, .max = 64}, "Channels.");
+  fields.integer("classes", &SyntheticOptions::classes, {.min = 1, .max = 100'000}, "Classes.");
+  fields.number("noise", &SyntheticOptions::noise, {.min = 0, .max = 1000}, "Deviation of the noise, in grey levels.");
+  fields.integer("seed", &SyntheticOptions::seed, {.min = 0}, "Seed of the pixels.");
+}
+
+Splits open_folder(const ImageFolderData& options) {
+  ImageFolderOptions folder;
+  folder.on_error = options.on_error;
+  folder.empty_classes = options.empty_classes;
+  folder.cache_bytes = options.cache_mb << 20;
+  Splits splits = image_folder_splits(options.path, folder);
+  if (!splits.test && options.test_fraction > 0) {
+    HeldOut parts = hold_out(splits.train, options.test_fraction, options.split_seed);
+    splits.train = parts.rest;
+    splits.test = parts.held_out;
+  }
+  return splits;
+}
+
+TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize) {
+  TransformOptions options;
+  options.image_size = augment.image_size;
+  options.eval_crop = augment.eval_crop;
+  options.random_resized_crop = augment.random_resized_crop;
+  options.crop = {augment.scale[0], augment.scale[1], augment.ratio[0], augment.ratio[1]};
+  options.padded_crop = augment.padded_crop;
+  options.horizontal_flip = augment.flip;
+  options.color_jitter = augment.color_jitter;
+  options.erasing.probability = augment.erasing;
+  options.mean = normalize.mean;
+  options.std = normalize.std;
+  return options;
+}
+
+template <class Options>
+void add_to(Datasets& registry, const std::string& name, const std::string& doc, Splits (*open)(const Options&)) {
+  registry.add<Options>(name, doc, [open](const Options& options) -> OpenedData { return {open(options), options}; });
+}
+
+void add_own(Datasets& registry) {
+  add_to<DigitsData>(registry, "digits", "UCI digits: 1,797 grey images of 8x8, part of the library.",
+                     [](const DigitsData& o) {
+                       return digits({o.split, o.test_size, o.split_seed});
+                     });
+  add_to<FashionMnistData>(registry, "fashion_mnist", "Fashion-MNIST: 70,000 grey images of 28x28 in 10 classes.",
+                           [](const FashionMnistData& o) { return fashion_mnist(o.path); });
+  add_to<IdxData>(registry, "idx", "Any set in the files of MNIST.",
+                  [](const IdxData& o) { return idx_folder(o.path); });
+  add_to<Cifar10Data>(registry, "cifar10", "CIFAR-10, binary version.",
+                      [](const Cifar10Data& o) { return cifar10(o.path); });
+  add_to<Cifar100Data>(registry, "cifar100", "CIFAR-100, binary version.",
+                       [](const Cifar100Data& o) { return cifar100(o.path, o.labels == "coarse"); });
+  add_to<ImageFolderData>(registry, "image_folder", "JPEG and PNG files in a folder a class.", open_folder);
+  add_to<SyntheticData>(registry, "synthetic", "Noisy patterns made from numbers, for benchmarks and tests.",
+                        [](const SyntheticData& o) { return synthetic(o); });
+}
+
+}  // namespace
+
+void describe(Fields<ColorJitter>& fields) {
+  fields.number("brightness", &ColorJitter::brightness, {.min = 0, .max = 100}, "Factor in 1 - x to 1 + x.");
+  fields.number("contrast", &ColorJitter::contrast, {.min = 0, .max = 100}, "Factor in 1 - x to 1 + x.");
+  fields.number("saturation", &ColorJitter::saturation, {.min = 0, .max = 100}, "Factor in 1 - x to 1 + x.");
+  fields.number("hue", &ColorJitter::hue, {.min = 0, .max = 0.5}, "Shift in -x to x of a full turn.");
+}
+
+void describe(Fields<AugmentOptions>& fields) {
+  fields.integer("image_size", &AugmentOptions::image_size, {.min = 0, .max = 8192},
+                 "Side of the square input, in training and evaluation; 0 keeps the set's size.");
+  fields.number("eval_crop", &AugmentOptions::eval_crop, {.above = 0, .max = 1},
+                "With random_resized_crop, evaluation takes the centre of a shorter side of image_size / eval_crop.");
+  fields.boolean("random_resized_crop", &AugmentOptions::random_resized_crop,
+                 "A box of random area and shape, resized to image_size.");
+  fields.number("scale", &AugmentOptions::scale, {.above = 0, .max = 1}, "Least and greatest area of that box.");
+  fields.number("ratio", &AugmentOptions::ratio, {.above = 0}, "Least and greatest width / height of that box.");
+  fields.integer("padded_crop", &AugmentOptions::padded_crop, {.min = 0, .max = 4096},
+                 "Shift by up to so many pixels, filling with black.");
+  fields.boolean("flip", &AugmentOptions::flip, "Mirror every other image, left to right.");
+  fields.object("color_jitter", &AugmentOptions::color_jitter, "Random changes of colour.");
+  fields.number("erasing", &AugmentOptions::erasing, {.min = 0, .max = 1}, "Probability of blanking a random box.");
+  fields.number("mixup", &AugmentOptions::mixup, {.min = 0, .max = 1000},
+                "Alpha of mixup: pairs of samples are mixed by a share from Beta(alpha, alpha); 0 turns it off.");
+  fields.rule([](const AugmentOptions& o) {
+    return o.random_resized_crop && o.image_size == 0 ? "random_resized_crop needs image_size" : "";
+  });
+  fields.rule([](const AugmentOptions& o) {
+    return o.scale[0] > o.scale[1] || o.ratio[0] > o.ratio[1] ? "scale and ratio are [least, greatest]" : "";
+  });
+}
+
+void describe(Fields<ChannelStatistics>& fields) {
+  fields.number("mean", &ChannelStatistics::mean, {.max_items = 64},
+                "Of each channel, pixels in 0..1; one value serves all; [] for what is usual for the set.");
+  fields.number("std", &ChannelStatistics::std, {.above = 0, .max_items = 64}, "As mean.");
+}
+
+Datasets& datasets() {
+  static Datasets registry("data", "Data sets.", add_own);
+  return registry;
+}
+
+Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype) const {
+  return Loader(train, train_transforms,
+                {.batch_size = batch_size,
+                 .workers = options.workers,
+                 .prefetch = options.prefetch,
+                 .shuffle = true,
+                 .drop_last = true,
+                 .seed = seed,
+                 .mixup_alpha = options.augment.mixup,
+                 .dtype = dtype});
+}
+
+Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DType dtype) const {
+  return Loader(part, eval_transforms,
+                {.batch_size = batch_size, .workers = options.workers, .prefetch = options.prefetch, .dtype = dtype});
+}
+
+DataSplits make_data(const Json& node) {
+  OpenedData opened = datasets().make(node);
+  Splits& splits = opened.splits;
+  HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
+  if (!splits.valid && opened.options.valid_fraction > 0) {
+    HeldOut parts = hold_out(splits.train, opened.options.valid_fraction, opened.options.split_seed);
+    splits.train = parts.rest;
+    splits.valid = parts.held_out;
+  }
+  ChannelStatistics normalize = opened.options.normalize;
+  if (normalize.mean.empty() || normalize.std.empty()) {
+    ChannelStatistics usual = splits.statistics;
+    if (usual.mean.empty()) usual = channel_statistics(*splits.train, 10'000);
+    // A channel that never changes is left at its scale.
+    for (double& deviation : usual.std) deviation = deviation > 0 ? deviation : 1.0;
+    if (normalize.mean.empty()) normalize.mean = usual.mean;
+    if (normalize.std.empty()) normalize.std = usual.std;
+  }
+  opened.options.normalize = normalize;
+  const TransformOptions options = transform_options(opened.options.augment, normalize);
+  const ImageShape shape = splits.train->image_shape();
+  return {splits.train,  splits.valid, splits.test, Transforms(shape, options, true), Transforms(shape, options, false),
+          opened.options};
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets by name, for run configurations:
+//   "data": {"type": "fashion_mnist", "workers": 2, "augment": {"padded_crop": 2, "flip": true, "mixup": 0.2}}
+// A program adds its own set before it parses a configuration:
+//
+//   struct SignsOptions : data::DataOptions { std::string path; };
+//   void describe(Fields<SignsOptions>& f) { data::describe_common(f); f.text("path", &SignsOptions::path, "Folder.");
+//   } data::add<SignsOptions>("signs", [](const SignsOptions& o) { return data::Splits{...}; }, "Road signs.");
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hearth/core/config.h"
+#include "hearth/data/dataset.h"
+#include "hearth/data/loader.h"
+#include "hearth/data/transforms.h"
+
+namespace hearth::data {
+
+/// "augment": sizing and augmentation, as in TransformOptions.
+struct AugmentOptions {
+  int image_size = 0;
+  double eval_crop = 0.875;
+  bool random_resized_crop = false;
+  std::array<double, 2> scale{0.08, 1.0};
+  std::array<double, 2> ratio{0.75, 4.0 / 3.0};
+  int padded_crop = 0;
+  bool flip = false;
+  ColorJitter color_jitter{};
+  double erasing = 0;
+  double mixup = 0;
+};
+
+/// What every data set's node may say.
+struct DataOptions {
+  AugmentOptions augment{};
+  ChannelStatistics normalize{};
+  double valid_fraction = 0;
+  std::uint64_t split_seed = 0;
+  int workers = 2;
+  int prefetch = 4;
+};
+
+void describe(Fields<ColorJitter>& fields);
+void describe(Fields<AugmentOptions>& fields);
+void describe(Fields<ChannelStatistics>& fields);
+
+/// The fields of DataOptions, for the options of a set of one's own.
+template <std::derived_from<DataOptions> T>
+void describe_common(Fields<T>& fields) {
+  fields.object("augment", &DataOptions::augment, "Size of the images and random changes in training.");
+  fields.object("normalize", &DataOptions::normalize, "Inputs are (pixel / 255 - mean) / std.");
+  fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1},
+                "Share of each class of the training part set aside as `valid`, where the set has no such part.");
+  fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of every split drawn here.");
+  fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
+                 "Threads that prepare batches; 0 prepares them in the training thread.");
+  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
+}
+
+/// A data set as a run uses it.
+struct DataSplits {
+  DatasetPointer train;
+  DatasetPointer valid;  ///< may be null
+  DatasetPointer test;   ///< may be null
+  Transforms train_transforms;
+  Transforms eval_transforms;
+  DataOptions options;
+
+  std::int64_t classes() const { return train->classes(); }
+  /// Of the network's input.
+  ImageShape input_shape() const { return train_transforms.output_shape(); }
+  /// Shuffled batches of the training part, all of `batch_size`; mixed if the configuration says so.
+  Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype = DType::f32) const;
+  /// Batches of a part in order, the last one as small as it is.
+  Loader eval_loader(const DatasetPointer& part, std::int64_t batch_size, DType dtype = DType::f32) const;
+};
+
+/// A set opened by its type's factory, with the options common to all.
+struct OpenedData {
+  Splits splits;
+  DataOptions options;
+};
+
+using Datasets = Registry<OpenedData()>;
+/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", and what the program adds.
+Datasets& datasets();
+
+/// Adds a data set.
+template <std::derived_from<DataOptions> Options>
+void add(const std::string& name, std::function<Splits(const Options&)> open,
+         const std::string& doc = "Added by the program.") {
+  datasets().add<Options>(name, doc, [open = std::move(open)](const Options& options) -> OpenedData {
+    return {open(options), options};
+  });
+}
+
+/// Opens the set a node describes, splits it and sets up its transforms. Where neither the node nor the set says how
+/// to normalise, mean and deviation are measured on the first 10,000 training samples. ConfigError with every fault
+/// of the node; DataError or FileError for what the files lack.
+DataSplits make_data(const Json& node);
+
+}  // namespace hearth::data
