@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the golden runs do not show: groups, bad options, state, extreme gradients, thread counts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/core/random.h"
+#include "hearth/optim/registry.h"
+#include "optim/toy_parameters.h"
+
+namespace hearth {
+namespace {
+
+using test::ToyParameters;
+
+std::unique_ptr<optim::Optimizer> make(const std::string& text, FlatParameters& parameters) {
+  return optim::optimizers().make(parse_json(text, "test"), parameters);
+}
+
+TEST(OptimGroups, GlobsCoverTheWholeName) {
+  EXPECT_TRUE(optim::matches("layer?.*.weight", "layer1.0.conv1.weight"));
+  EXPECT_TRUE(optim::matches("*", ""));
+  EXPECT_TRUE(optim::matches("a*b*c", "a-b-b-c"));
+  EXPECT_FALSE(optim::matches("weight", "fc.weight"));
+  EXPECT_FALSE(optim::matches("fc.*", "fc"));
+  EXPECT_FALSE(optim::matches("a*b", "a-b-c"));
+  EXPECT_FALSE(optim::matches("?", ""));
+}
+
+TEST(OptimGroups, NormsAndBiasesDoNotDecayByDefault) {
+  ToyParameters toy;
+  const optim::UpdatePlan plan(toy.flat(), {.weight_decay = 0.5});
+  ASSERT_EQ(plan.ranges().size(), 3u);
+  EXPECT_EQ(plan.ranges()[0].weight_decay, 0.5);
+  EXPECT_EQ(plan.ranges()[1].weight_decay, 0.0);
+  EXPECT_EQ(plan.ranges()[2].weight_decay, 0.5);
+  EXPECT_EQ(plan.ranges()[2].end, toy.flat().values().size());
+  const optim::UpdatePlan all(toy.flat(), {.weight_decay = 0.5, .decay_norm_bias = true});
+  EXPECT_EQ(all.ranges().size(), 1u) << "neighbours with equal settings are one range";
+}
+
+TEST(OptimGroups, TheFirstMatchApplies) {
+  ToyParameters toy;
+  const optim::UpdatePlan plan(toy.flat(), {.weight_decay = 0.5,
+                                            .groups = {{.match = {"*.bias", "second.*"}, .weight_decay = 0.25},
+                                                       {.match = {"*"}, .lr_scale = 3.0}}});
+  ASSERT_EQ(plan.ranges().size(), 2u);
+  EXPECT_EQ(plan.ranges()[0].lr_scale, 3.0);
+  EXPECT_EQ(plan.ranges()[0].weight_decay, 0.5);
+  EXPECT_EQ(plan.ranges()[1].lr_scale, 1.0);
+  EXPECT_EQ(plan.ranges()[1].weight_decay, 0.25);
+}
+
+TEST(OptimGroups, APatternWithoutParameterIsNamed) {
+  ToyParameters toy;
+  try {
+    const optim::UpdatePlan plan(toy.flat(), {.groups = {{.match = {"first.weigth"}}}});
+    FAIL() << "the pattern was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("first.weigth"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("\"first.weight\""), std::string::npos);
+  }
+}
+
+TEST(OptimOptions, BadOnesAreRefused) {
+  ToyParameters toy;
+  const auto refused = [&](const char* text) { EXPECT_THROW(make(text, toy.flat()), ConfigError) << text; };
+  refused(R"({"type": "sgd", "lr": -1})");
+  refused(R"({"type": "sgd", "momentum": 1})");
+  refused(R"({"type": "sgd", "nesterov": true})");
+  refused(R"({"type": "sgd", "momentum": 0.9, "nesterov": true, "dampening": 0.1})");
+  refused(R"({"type": "sgd", "momentun": 0.9})");
+  refused(R"({"type": "adam", "beta2": 1})");
+  refused(R"({"type": "adamw", "eps": 0})");
+  refused(R"({"type": "adamw", "weight_decay": -0.1})");
+  refused(R"({"type": "adamw", "groups": [{"type": "by_name", "match": ["third.*"]}]})");
+  refused(R"({"type": "sgdd"})");
+  EXPECT_THROW(optim::Sgd(toy.flat(), {.momentum = -0.5}), ConfigError);
+  EXPECT_THROW(optim::Sgd(toy.flat(), {.lr = std::nan("")}), ConfigError);
+  EXPECT_THROW(optim::Adam(toy.flat(), {.beta1 = 1.5}), ConfigError);
+  optim::Sgd sgd(toy.flat(), {});
+  EXPECT_THROW(sgd.step(std::nan("")), UsageError);
+  EXPECT_THROW(sgd.step(-0.1), UsageError);
+  EXPECT_THROW(sgd.step(0.1, std::numeric_limits<double>::infinity()), UsageError);
+  EXPECT_EQ(sgd.steps(), 0);
+}
+
+TEST(OptimOptions, ParametersWithoutContributionCountAsZeroGradient) {
+  ToyParameters toy;
+  toy.fill_gradients(5.0);
+  toy.flat().zero_grads();
+  const std::vector<double> before = toy.values();
+  optim::Sgd(toy.flat(), {}).step(1.0);
+  EXPECT_EQ(toy.values(), before);
+}
+
+TEST(OptimExtremes, AdamMovesOnAfterAGradientOf1e25) {
+  for (const char* type : {"adam", "adamw"}) {
+    ToyParameters toy(DType::f32);
+    const auto optimizer = make(join_text(R"({"type": ")", type, R"(", "weight_decay": 0})"), toy.flat());
+    toy.fill_gradients(1e25);
+    optimizer->step(0.01);
+    std::vector<double> before = toy.values();
+    for (int step = 0; step < 3; ++step) {
+      toy.fill_gradients(1e25);
+      optimizer->step(0.01);
+      const std::vector<double> after = toy.values();
+      for (std::size_t i = 0; i < after.size(); ++i) {
+        EXPECT_NEAR(after[i], before[i] - 0.01, 1e-4) << type << ": a constant gradient moves a weight by lr";
+      }
+      before = after;
+    }
+  }
+}
+
+TEST(OptimExtremes, AdamDoesNotHideInfiniteGradients) {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    ToyParameters toy(DType::f32);
+    optim::Adam adam(toy.flat(), {});
+    toy.fill_gradients(bad);
+    adam.step(0.01);
+    for (const double value : toy.values()) EXPECT_TRUE(std::isnan(value));
+  }
+}
+
+TEST(OptimExtremes, AGradientScaleBelowTheNormalRangeKeepsItsPrecision) {
+  ToyParameters toy(DType::f32);
+  const std::vector<double> before = toy.values();
+  toy.fill_gradients(3e38);
+  optim::Sgd(toy.flat(), {}).step(1.0, 1e-42);
+  const std::vector<double> after = toy.values();
+  for (std::size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(before[i] - after[i], 3e-4, 1e-7);
+}
+
+TEST(OptimState, GapsBetweenParametersStayZero) {
+  ToyParameters toy;
+  optim::Adam adam(toy.flat(), {.weight_decay = 0.1, .decay_norm_bias = true});
+  for (int step = 0; step < 5; ++step) {
+    toy.set_gradients(step);
+    adam.step(0.1);
+  }
+  const std::vector<double> all = toy.flat().values().to_doubles();
+  std::size_t at = 0;
+  for (const auto& entry : toy.flat().entries()) {
+    for (; at < static_cast<std::size_t>(entry.begin); ++at) EXPECT_EQ(all[at], 0.0);
+    at += static_cast<std::size_t>(entry.size);
+  }
+  for (; at < all.size(); ++at) EXPECT_EQ(all[at], 0.0);
+}
+
+class LargeParameters {
+ public:
+  explicit LargeParameters(std::int64_t size) : tensor_(filled(size, 1)), flat_({{"weight", &tensor_}}) {
+    grad_of(flat_.entries()[0].value).copy_from(filled(size, 2));
+  }
+  FlatParameters& flat() { return flat_; }
+
+ private:
+  static Tensor filled(std::int64_t size, std::uint64_t stream) {
+    Tensor tensor = Tensor::empty({size / 8, 8});
+    Random random(3, stream);
+    for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data<float>()[i] = static_cast<float>(random.normal());
+    return tensor;
+  }
+  Tensor tensor_;
+  FlatParameters flat_;
+};
+
+TEST(OptimThreads, UpdatesDoNotDependOnTheTeam) {
+  const int threads = cpu::threads();
+  for (const char* text : {R"({"type": "sgd", "momentum": 0.9, "weight_decay": 0.1})", R"({"type": "adamw"})"}) {
+    std::vector<double> expected;
+    for (const int count : {1, 2, 3, 8}) {
+      cpu::set_threads(count);
+      LargeParameters large(200'000);
+      const auto optimizer = make(text, large.flat());
+      optimizer->step(0.1);
+      optimizer->step(0.1);
+      const std::vector<double> values = large.flat().values().to_doubles();
+      if (expected.empty()) expected = values;
+      EXPECT_EQ(values, expected) << text << " with " << count << " threads";
+    }
+  }
+  cpu::set_threads(threads);
+}
+
+}  // namespace
+}  // namespace hearth
