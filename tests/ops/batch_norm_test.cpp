@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/norm/batch_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/grad_state.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+struct Case {
+  Shape x;
+  BatchNormOptions options;
+  bool residual = false;
+};
+
+DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+Tensor run(Draw& draw, const Case& c) {
+  const std::int64_t channels = c.x.dim(-1);
+  const Tensor x = draw.normal(c.x);
+  const Tensor gamma = draw.away_from_zero({channels}, Width::wide);
+  const Tensor beta = draw.normal({channels}, 1.0, Width::wide);
+  const Tensor residual = c.residual ? draw.normal(c.x) : Tensor{};
+  const DType wide = wide_of(draw.dtype());
+  const Tensor mean = Tensor::full({channels}, 0.25, wide), variance = Tensor::full({channels}, 1.5, wide);
+  return batch_norm(x, gamma, beta, c.options, mean, variance, residual);
+}
+
+// The definition, one channel after the other.
+std::vector<double> naive(Draw& draw, const Case& c) {
+  const std::int64_t channels = c.x.dim(-1), rows = c.x.size() / channels;
+  const std::vector<double> x = draw.normal(c.x).to_doubles();
+  const std::vector<double> gamma = draw.away_from_zero({channels}, Width::wide).to_doubles();
+  const std::vector<double> beta = draw.normal({channels}, 1.0, Width::wide).to_doubles();
+  const std::vector<double> residual = c.residual ? draw.normal(c.x).to_doubles() : std::vector<double>(x.size(), 0.0);
+  std::vector<double> y(x.size());
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const auto at = [&](std::int64_t row) { return static_cast<std::size_t>(row * channels + channel); };
+    double mean = 0.25, variance = 1.5;
+    if (c.options.training) {
+      mean = variance = 0;
+      for (std::int64_t row = 0; row < rows; ++row) mean += x[at(row)] / static_cast<double>(rows);
+      for (std::int64_t row = 0; row < rows; ++row)
+        variance += (x[at(row)] - mean) * (x[at(row)] - mean) / static_cast<double>(rows);
+    }
+    const auto k = static_cast<std::size_t>(channel);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const double value = (x[at(row)] - mean) / std::sqrt(variance + c.options.eps) * gamma[k] + beta[k] + residual[at(row)];
+      y[at(row)] = c.options.activation == Activation::relu ? std::max(value, 0.0) : value;
+    }
+  }
+  return y;
+}
+
+// A ReLU's kink and a variance over few values make single elements of a narrow gradient differ more than one rounding.
+CheckOptions tolerance(const Case& c) {
+  return {.tolerance_scale = c.options.activation == Activation::relu || c.residual ? 4.0 : 2.0};
+}
+
+void check_case(const Case& c) {
+  check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); }, tolerance(c));
+}
+
+// Few channels are folded, 129 fill no vector, the last spans several chunks and blocks.
+const Shape shapes[] = {{2, 1}, {5, 3}, {4, 3, 3, 8}, {2, 2, 37}, {3, 2, 129}, {2, 8, 8, 64}};
+
+OP_TEST(BatchNormTraining) {
+  for (const Shape& shape : shapes) check_case({shape, {}});
+  check_case({{6, 5}, {.eps = 0.1}});
+}
+
+OP_TEST(BatchNormEvaluation) {
+  for (const Shape& shape : shapes) check_case({shape, {.training = false}});
+  check_case({{1, 4}, {.training = false, .activation = Activation::relu}});
+}
+
+OP_TEST(BatchNormResidual) {
+  for (const Shape& shape : shapes) check_case({shape, {}, true});
+}
+
+// The kink is where normalised values vanish, so central differences would cross it: values only. The gradient is
+// compared with the one of the separate steps below.
+OP_TEST(BatchNormReluValues) {
+  for (const Shape& shape : shapes)
+    for (const bool residual : {false, true}) {
+      const Case c{shape, {.activation = Activation::relu}, residual};
+      check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); },
+            {.tolerance_scale = 4.0, .no_gradient = true});
+    }
+}
+
+struct Leaves {
+  Tensor x, gamma, beta, residual;
+};
+
+Leaves make_leaves(const Shape& shape, DType dtype) {
+  std::vector<double> x, residual, gamma, beta;
+  std::uint64_t state = 7;
+  const auto next = [&] {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<double>(state >> 40) / static_cast<double>(1 << 23) - 1.0;
+  };
+  for (std::int64_t i = 0; i < shape.size(); ++i) x.push_back(next()), residual.push_back(next());
+  for (std::int64_t i = 0; i < shape.dim(-1); ++i) gamma.push_back(next()), beta.push_back(next());
+  const auto leaf = [&](const Shape& s, const std::vector<double>& v, DType d) {
+    return as_leaf(Tensor::of(s, v).to(d));
+  };
+  const Shape channels{shape.dim(-1)};
+  return {leaf(shape, x, dtype), leaf(channels, gamma, wide_of(dtype)), leaf(channels, beta, wide_of(dtype)),
+          leaf(shape, residual, dtype)};
+}
+
+// With the ReLU fused, gradients must equal those of the plain op for a dy that is zero where y is.
+OP_TEST(BatchNormReluGradient) {
+  for (const Shape& shape : shapes)
+    for (const bool training : {true, false})
+      for (const bool with_residual : {false, true}) {
+        const DType dtype = site_dtype();
+        const Leaves fused = make_leaves(shape, dtype), plain = make_leaves(shape, dtype);
+        const Tensor mean = Tensor::full({shape.dim(-1)}, 0.1, wide_of(dtype));
+        const Tensor variance = Tensor::full({shape.dim(-1)}, 0.5, wide_of(dtype));
+        const auto apply = [&](const Leaves& leaves, Activation activation) {
+          return batch_norm(leaves.x, leaves.gamma, leaves.beta, {.training = training, .momentum = 0.0, .activation = activation},
+                            mean, variance, with_residual ? leaves.residual : Tensor{});
+        };
+        const Tensor y = apply(fused, Activation::relu), z = apply(plain, Activation::none);
+        const std::vector<double> values = y.to_doubles();
+        std::vector<double> seed(values.size()), gated(values.size());
+        std::int64_t open = 0;
+        for (std::size_t i = 0; i < seed.size(); ++i) {
+          seed[i] = std::sin(static_cast<double>(i));
+          gated[i] = values[i] > 0 ? seed[i] : 0.0;
+          open += values[i] > 0;
+        }
+        if (shape.size() > 100) {
+          EXPECT_TRUE(open > shape.size() / 5 && open < shape.size() * 4 / 5) << open;
+        }
+        backward(y, Tensor::of(shape, seed).to(dtype));
+        backward(z, Tensor::of(shape, gated).to(dtype));
+        expect_close(grad_of(fused.x), grad_of(plain.x), 1e-12);
+        expect_close(grad_of(fused.gamma), grad_of(plain.gamma), 1e-12);
+        expect_close(grad_of(fused.beta), grad_of(plain.beta), 1e-12);
+        if (with_residual) expect_close(grad_of(fused.residual), grad_of(plain.residual), 0.0);
+      }
+}
+
+TEST(BatchNorm, LargeMeanKeepsItsVariance) {
+  for (const std::int64_t rows : {2, 100, 4096}) {
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < rows * 3; ++i) values.push_back(1000000.0f + static_cast<float>(i / 3 % 2));
+    const Tensor x = Tensor::of({rows, 3}, values);
+    const Tensor one = Tensor::full({3}, 1.0), zero = Tensor::zeros({3});
+    const Tensor y = batch_norm(x, one, zero, {.eps = 0.0}, {}, {});
+    const std::vector<double> result = y.to_doubles();
+    for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], i / 3 % 2 == 0 ? -1.0 : 1.0, 1e-3) << i;
+  }
+}
+
+TEST(BatchNorm, OneOutlierDoesNotSpoilTheRest) {
+  // 1e4 in the first row, then +-1: a shift by the first row would lose the small values' squares.
+  std::vector<double> values(4096 * 2, 0.0);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = i < 2 ? 1e4 : (i / 2 % 2 == 0 ? -1.0 : 1.0);
+  const Tensor mean = Tensor::zeros({2}), variance = Tensor::zeros({2});
+  (void)batch_norm(Tensor::of({4096, 2}, values).to(DType::f32), Tensor::full({2}, 1.0), Tensor::zeros({2}), {.momentum = 1.0}, mean,
+                   variance);
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < values.size(); i += 2) sum += values[i] / 4096;
+  for (std::size_t i = 0; i < values.size(); i += 2) squares += (values[i] - sum) * (values[i] - sum) / 4095;
+  EXPECT_NEAR(mean.to_doubles()[0], sum, 1e-6 * sum);
+  EXPECT_NEAR(variance.to_doubles()[0], squares, 1e-6 * squares);
+}
+
+TEST(BatchNorm, RunningStatisticsFollowPyTorch) {
+  // Channel 0 holds 1, 2, 3, 4: mean 2.5, unbiased variance 5/3.
+  const Tensor x = Tensor::of<float>({4, 2}, {1, 0, 2, 0, 3, 0, 4, 6});
+  const Tensor mean = Tensor::full({2}, 1.0), variance = Tensor::full({2}, 2.0);
+  const std::uint64_t version = mean.storage()->version();
+  (void)batch_norm(x, Tensor::full({2}, 1.0), Tensor::zeros({2}), {.momentum = 0.25}, mean, variance);
+  EXPECT_NEAR(mean.to_doubles()[0], 0.75 * 1 + 0.25 * 2.5, 1e-6);
+  EXPECT_NEAR(variance.to_doubles()[0], 0.75 * 2 + 0.25 * 5.0 / 3.0, 1e-6);
+  EXPECT_NEAR(mean.to_doubles()[1], 0.75 * 1 + 0.25 * 1.5, 1e-6);
+  EXPECT_NEAR(variance.to_doubles()[1], 0.75 * 2 + 0.25 * 9.0, 1e-6);
+  EXPECT_GT(mean.storage()->version(), version);
+  const std::vector<double> before = mean.to_doubles();
+  (void)batch_norm(x, Tensor::full({2}, 1.0), Tensor::zeros({2}), {.training = false}, mean, variance);
+  EXPECT_EQ(mean.to_doubles(), before);
+}
+
+TEST(BatchNorm, ReluLetsNotANumberThrough) {
+  const Tensor x = Tensor::of<float>({2, 1}, {std::nanf(""), 1.0f});
+  const Tensor y = batch_norm(x, Tensor::full({1}, 1.0), Tensor::zeros({1}), {.training = false, .activation = Activation::relu},
+                              Tensor::zeros({1}), Tensor::full({1}, 1.0));
+  EXPECT_TRUE(std::isnan(y.to_doubles()[0]));
+}
+
+TEST(BatchNorm, EmptyTensorsAreLegalWhereDefined) {
+  const Tensor no_channels = batch_norm(Tensor::zeros({3, 0}), Tensor::zeros({0}), Tensor::zeros({0}), {}, {}, {});
+  EXPECT_EQ(no_channels.shape(), (Shape{3, 0}));
+  const Tensor x = as_leaf(Tensor::zeros({0, 2, 3})), gamma = as_leaf(Tensor::full({3}, 1.0));
+  const Tensor y = batch_norm(x, gamma, Tensor::zeros({3}), {.training = false, .activation = Activation::relu}, Tensor::zeros({3}),
+                              Tensor::full({3}, 1.0), Tensor::zeros({0, 2, 3}));
+  EXPECT_EQ(y.shape(), (Shape{0, 2, 3}));
+  backward(y, Tensor::zeros({0, 2, 3}));
+  EXPECT_EQ(grad_of(gamma).to_doubles(), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(BatchNorm, AutocastMatchesTheResidual) {
+  const Tensor x = Tensor::of<float>({2, 1}, {-1, 1}).to(DType::bf16), residual = Tensor::full({2, 1}, 0.5);
+  const AutocastScope scope(DType::bf16);
+  const Tensor y = batch_norm(x, Tensor::full({1}, 1.0), Tensor::zeros({1}), {.eps = 0.0}, {}, {}, residual);
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  EXPECT_EQ(y.to_doubles(), (std::vector<double>{-0.5, 1.5}));
+}
+
+TEST(BatchNorm, RefusesBadArguments) {
+  const Tensor x = Tensor::zeros({4, 3}), one = Tensor::full({3}, 1.0), zero = Tensor::zeros({3});
+  const char* op = "batch_norm";
+  refuses<UsageError>(op, [&] { return batch_norm({}, one, zero, {}, {}, {}); });
+  refuses<UsageError>(op, [&] { return batch_norm(x, {}, zero, {}, {}, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(Tensor::zeros({3}), one, zero, {}, {}, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(x, Tensor::zeros({2}), zero, {}, {}, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(x, one, Tensor::zeros({1}), {}, {}, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(x, one, Tensor::zeros({1, 3}), {}, {}, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(x, one, zero, {}, Tensor::zeros({1}), one); });
+  refuses<ShapeError>(op, [&] { return batch_norm(x, one, zero, {.training = false}, zero, Tensor::zeros({0})); });
+  refuses<UsageError>(op, [&] { return batch_norm(x, one, zero, {.training = false}, {}, {}); });
+  refuses<UsageError>(op, [&] { return batch_norm(x, one, zero, {}, zero, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(Tensor::zeros({1, 3}), one, zero, {}, {}, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(Tensor::zeros({0, 3}), one, zero, {}, {}, {}); });
+  refuses<DTypeError>(op, [&] { return batch_norm(Tensor::zeros({4, 3}, DType::i32), one, zero, {}, {}, {}); });
+  refuses<DTypeError>(op, [&] { return batch_norm(x, one.to(DType::f16), zero, {}, {}, {}); });
+  refuses<DTypeError>(op, [&] { return batch_norm(x.to(DType::f64), one, zero, {}, {}, {}); });
+  refuses<ShapeError>(op, [&] { return batch_norm(x, one, zero, {}, {}, {}, Tensor::zeros({3, 4})); });
+  refuses<DTypeError>(op, [&] { return batch_norm(x, one, zero, {}, {}, {}, x.to(DType::bf16)); });
+  refuses<UsageError>(op, [&] { return batch_norm(x, one, zero, {.eps = -1.0}, {}, {}); });
+  refuses<UsageError>(op, [&] { return batch_norm(x, one, zero, {.eps = std::nan("")}, {}, {}); });
+  refuses<UsageError>(op, [&] { return batch_norm(x, one, zero, {.momentum = 1.5}, {}, {}); });
+  refuses<UsageError>(op, [&] { return batch_norm(x, one, zero, {.activation = Activation::gelu}, {}, {}); });
+}
+
+}  // namespace
+}  // namespace hearth::test
