@@ -18,6 +18,7 @@
 #include "hearth/core/shape.h"
 #include "hearth/core/tensor.h"
 #include "hearth/data/dataset.h"
+#include "hearth/data/formats/digits.h"
 #include "hearth/data/loader.h"
 #include "hearth/data/registry.h"
 #include "hearth/data/transforms.h"
