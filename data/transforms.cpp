@@ -231,31 +231,4 @@ void Transforms::apply(Image& image, Image& scratch, Random random, DType dtype,
   if (training_ && options_.erasing.probability > 0) erase(dtype, target, random);
 }
 
-ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most) {
-  std::vector<std::uint64_t> histogram;  // [channel][value]: exact, whatever the order
-  Image image;
-  const std::int64_t samples = std::min(most, dataset.size());
-  for (std::int64_t i = 0; i < samples; ++i) {
-    dataset.read(i, image);
-    const auto channels = static_cast<std::size_t>(image.channels);
-    histogram.resize(std::max(histogram.size(), 256 * channels));
-    for (std::size_t p = 0; p < image.pixels.size(); ++p) ++histogram[256 * (p % channels) + image.pixels[p]];
-  }
-  ChannelStatistics statistics;
-  for (std::size_t c = 0; c < histogram.size() / 256; ++c) {
-    double count = 0, sum = 0, squares = 0;
-    for (std::size_t value = 0; value < 256; ++value) {
-      const auto times = static_cast<double>(histogram[256 * c + value]);
-      const double level = static_cast<double>(value) / 255.0;
-      count += times;
-      sum += times * level;
-      squares += times * level * level;
-    }
-    const double mean = sum / count;
-    statistics.mean.push_back(mean);
-    statistics.std.push_back(std::sqrt(std::max(0.0, squares / count - mean * mean)));
-  }
-  return statistics;
-}
-
 }  // namespace hearth::data

@@ -107,6 +107,17 @@ class Transforms {
   Normalizer normalizer_;
 };
 
+/// Counts of every pixel value of each channel: sums that are exact, whatever the order.
+class PixelHistogram {
+ public:
+  void add(const Image& image);
+  /// Of everything added.
+  ChannelStatistics statistics() const;
+
+ private:
+  std::vector<std::uint64_t> counts_;  // [channel][256]
+};
+
 /// Measured over the first `most` samples.
 ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over labels, one over pixels.
+#include "hearth/data/inspect.h"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <sstream>
+
+#include "hearth/core/checksum.h"
+#include "hearth/core/error.h"
+#include "hearth/data/transforms.h"
+
+namespace hearth::data {
+namespace {
+
+constexpr std::size_t most_texts = 20;
+
+void complain(Inspection& inspection, const std::string& text) {
+  ++inspection.problems;
+  if (inspection.first_problems.size() < most_texts) inspection.first_problems.push_back(text);
+}
+
+void widen(Range& range, int value, bool is_first) {
+  range.least = is_first ? value : std::min(range.least, value);
+  range.greatest = is_first ? value : std::max(range.greatest, value);
+}
+
+void digest_sample(Sha256& digest, std::int64_t label, const Image& image) {
+  std::array<std::byte, 32> header{};
+  const std::array<std::int64_t, 4> values{label, image.height, image.width, image.channels};
+  for (std::size_t i = 0; i < header.size(); ++i) header[i] = static_cast<std::byte>(values[i / 8] >> (8 * (i % 8)));
+  digest.update(header);
+  digest.update(std::as_bytes(std::span(image.pixels)));
+}
+
+void count_labels(const Dataset& dataset, Inspection& inspection) {
+  inspection.histogram.assign(inspection.class_names.size(), 0);
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    const std::int64_t label = dataset.label(i);
+    if (label >= 0 && label < dataset.classes())
+      ++inspection.histogram[static_cast<std::size_t>(label)];
+    else
+      complain(inspection,
+               join_text("sample ", i, ": label ", label, " is outside the ", dataset.classes(), " classes"));
+  }
+  for (std::size_t label = 0; label < inspection.histogram.size(); ++label) {
+    if (inspection.histogram[label] == 0)
+      complain(inspection, "class '" + inspection.class_names[label] + "' has no sample");
+  }
+}
+
+void read_pixels(const Dataset& dataset, std::int64_t count, Inspection& inspection) {
+  PixelHistogram pixels;
+  Sha256 digest;
+  Image image;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t index = i * dataset.size() / count;
+    std::int64_t label = 0;
+    try {
+      label = dataset.read(index, image);
+    } catch (const Error& error) {
+      complain(inspection, join_text("sample ", index, ": ", error.what()));
+      continue;
+    }
+    const bool is_first = inspection.decoded++ == 0;
+    widen(inspection.height, image.height, is_first);
+    widen(inspection.width, image.width, is_first);
+    widen(inspection.channels, image.channels, is_first);
+    pixels.add(image);
+    digest_sample(digest, label, image);
+  }
+  inspection.statistics = pixels.statistics();
+  if (inspection.decoded == dataset.size()) inspection.sha256 = digest.hex();
+}
+
+std::string text_of(Range range) {
+  return range.least == range.greatest ? join_text(range.least) : join_text(range.least, " to ", range.greatest);
+}
+
+}  // namespace
+
+Inspection inspect(const Dataset& dataset, std::int64_t most) {
+  Inspection inspection;
+  inspection.source = dataset.source();
+  inspection.samples = dataset.size();
+  inspection.class_names = dataset.class_names();
+  count_labels(dataset, inspection);
+  const std::int64_t count = most < 0 ? dataset.size() : std::min(most, dataset.size());
+  read_pixels(dataset, count, inspection);
+  const Warnings passed_over = dataset.warnings();
+  inspection.problems += passed_over.count;
+  for (const std::string& text : passed_over.first) {
+    if (inspection.first_problems.size() < most_texts) inspection.first_problems.push_back(text);
+  }
+  return inspection;
+}
+
+Inspection verify(const Dataset& dataset) { return inspect(dataset, -1); }
+
+Json to_json(const Inspection& inspection) {
+  Json classes = Json::object();
+  for (std::size_t i = 0; i < inspection.histogram.size(); ++i) {
+    classes.set(inspection.class_names[i], inspection.histogram[i]);
+  }
+  const auto range = [](Range values) { return Json::array().push_back(values.least).push_back(values.greatest); };
+  Json result = Json::object();
+  result.set("source", inspection.source).set("samples", inspection.samples).set("classes", std::move(classes));
+  result.set("decoded", inspection.decoded);
+  result.set("height", range(inspection.height)).set("width", range(inspection.width));
+  result.set("channels", range(inspection.channels));
+  result.set("mean", Json::array_of(inspection.statistics.mean)).set("std", Json::array_of(inspection.statistics.std));
+  if (!inspection.sha256.empty()) result.set("sha256", inspection.sha256);
+  result.set("problems", inspection.problems).set("first_problems", Json::array_of(inspection.first_problems));
+  return result;
+}
+
+std::string to_text(const Inspection& inspection) {
+  std::ostringstream out;
+  out << inspection.source << ": " << inspection.samples << " samples, " << inspection.class_names.size()
+      << " classes\n";
+  out << "  decoded " << inspection.decoded << ": height " << text_of(inspection.height) << ", width "
+      << text_of(inspection.width) << ", channels " << text_of(inspection.channels) << '\n';
+  out << std::fixed << std::setprecision(4);
+  for (std::size_t c = 0; c < inspection.statistics.mean.size(); ++c) {
+    out << "  channel " << c << ": mean " << inspection.statistics.mean[c] << ", deviation "
+        << inspection.statistics.std[c] << '\n';
+  }
+  for (std::size_t i = 0; i < inspection.histogram.size(); ++i) {
+    out << "  " << inspection.class_names[i] << ": " << inspection.histogram[i] << '\n';
+  }
+  if (!inspection.sha256.empty()) out << "  sha256 of the decoded content: " << inspection.sha256 << '\n';
+  out << "  problems: " << inspection.problems << '\n';
+  for (const std::string& problem : inspection.first_problems) out << "    " << problem << '\n';
+  return out.str();
+}
+
+}  // namespace hearth::data

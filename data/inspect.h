@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a data set holds, and whether all of it can be read: behind `hearth data inspect` and `hearth data verify`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hearth/core/json_text.h"
+#include "hearth/data/dataset.h"
+
+namespace hearth::data {
+
+struct Range {
+  int least = 0;
+  int greatest = 0;
+};
+
+struct Inspection {
+  std::string source;
+  std::int64_t samples = 0;
+  std::vector<std::string> class_names;
+  std::vector<std::int64_t> histogram;  ///< samples of each class
+  // Of the samples that were decoded:
+  std::int64_t decoded = 0;
+  Range height;
+  Range width;
+  Range channels;
+  ChannelStatistics statistics;
+  std::string sha256;  ///< of every decoded sample's label, size and pixels, in order; empty unless all were decoded
+  // Of what could not be read, or was passed over:
+  std::int64_t problems = 0;
+  std::vector<std::string> first_problems;  ///< at most 20
+};
+
+/// Counts labels, and decodes up to `most` samples spread evenly over the set (negative: all of them).
+Inspection inspect(const Dataset& dataset, std::int64_t most = 256);
+/// Decodes everything; the set is sound if problems is 0.
+Inspection verify(const Dataset& dataset);
+
+/// As a JSON object, with the class histogram by name.
+Json to_json(const Inspection& inspection);
+/// As lines for people.
+std::string to_text(const Inspection& inspection);
+
+}  // namespace hearth::data

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/formats/image_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "data/scratch_folder.h"
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+#include "hearth/data/loader.h"
+
+namespace hearth::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImageFolderTest : testing::Test {
+  ScratchFolder folder;
+
+  void SetUp() override {
+    if (!HEARTH_HAS_PNG || !HEARTH_HAS_JPEG) GTEST_SKIP() << "this build lacks libjpeg-turbo or libpng";
+  }
+  // A square of one grey level, by which a test knows it again.
+  void put(const std::string& name, std::uint8_t level, int side = 4) const {
+    fs::create_directories(fs::path(folder.path(name)).parent_path());
+    Image image;
+    image.reshape(side, side, 1);
+    std::fill(image.pixels.begin(), image.pixels.end(), level);
+    write_png(folder.path(name), image);
+  }
+  std::vector<int> levels(const Dataset& set) const {
+    std::vector<int> result;
+    for (std::int64_t i = 0; i < set.size(); ++i) result.push_back(set.get(i).image.pixels[0]);
+    return result;
+  }
+};
+
+TEST_F(ImageFolderTest, SortsClassesAndFilesAndIgnoresTheRest) {
+  put("b/2.png", 20);
+  put("b/1.PNG", 10, 7);
+  put("a/deep/er/x.png", 30);
+  fs::copy_file(HEARTH_SOURCE_DIR "/tests/golden/images/grey.jpg", folder.path("a/z.JpEg"));
+  folder.write("a/notes.txt", {'h', 'i'});
+  folder.write("README.md", {'h', 'i'});
+  put(".hidden/1.png", 1);
+  const DatasetPointer set = image_folder(folder.path(), {});
+  EXPECT_EQ(set->class_names(), (std::vector<std::string>{"a", "b"}));
+  ASSERT_EQ(set->size(), 4);
+  EXPECT_EQ(set->label(0), 0);
+  EXPECT_EQ(set->get(0).image.pixels[0], 30);
+  EXPECT_EQ(set->get(1).image.width, 37);
+  EXPECT_EQ(set->get(2).image.height, 7);
+  EXPECT_EQ(set->get(2).image.channels, 3);
+  EXPECT_EQ(set->get(3).image.pixels[0], 20);
+  EXPECT_EQ(set->get(3).label, 1);
+  EXPECT_EQ(set->warnings().count, 0);
+  EXPECT_EQ(set->image_shape(), (ImageShape{0, 0, 3}));
+}
+
+TEST_F(ImageFolderTest, LinksAreFollowedAndLoopsEnd) {
+  put("a/1.png", 1);
+  put("elsewhere/2.png", 2);
+  fs::create_directory_symlink(folder.path("a"), folder.path("a/self"));
+  fs::create_directory_symlink(folder.path(), folder.path("a/up"));
+  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("a/other"));
+  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("a/other_again"));
+  fs::create_symlink(folder.path("elsewhere/2.png"), folder.path("a/3.png"));
+  const DatasetPointer set = image_folder(folder.path(), {}, {"a", "elsewhere"});
+  std::int64_t in_a = 0;
+  for (std::int64_t i = 0; i < set->size(); ++i) in_a += set->label(i) == 0 ? 1 : 0;
+  // 1.png, 3.png, and 2.png once, by whichever way it is met first; a second way to the same folder adds nothing.
+  EXPECT_EQ(in_a, 3);
+}
+
+TEST_F(ImageFolderTest, BrokenFilesStopTheRun) {
+  put("a/1.png", 1);
+  folder.write("a/2.png", {0x89, 'P', 'N', 'G', 13, 10, 26, 10});
+  const DatasetPointer set = image_folder(folder.path(), {});
+  EXPECT_EQ(set->get(0).label, 0);
+  EXPECT_TRUE(contains(message_of<DataError>([&] { set->get(1); }), folder.path("a/2.png")));
+  fs::create_symlink(folder.path("nowhere.png"), folder.path("a/3.png"));
+  EXPECT_TRUE(contains(message_of<DataError>([&] { image_folder(folder.path(), {}); }), "a/3.png: a link to nothing"));
+}
+
+TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
+  put("a/1.png", 1);
+  folder.write("a/2.png", {'n', 'o'});
+  folder.write("b/1.png", {});
+  put("b/2.png", 22);
+  fs::create_symlink(folder.path("nowhere.png"), folder.path("b/3.png"));
+  const DatasetPointer set = image_folder(folder.path(), {.on_error = "skip"});
+  ASSERT_EQ(set->size(), 4);
+  EXPECT_EQ(set->warnings().count, 1) << "the link";
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(levels(*set), (std::vector<int>{1, 22, 22, 22}));
+    EXPECT_EQ(set->get(1).label, 1) << "the stand-in brings its own label";
+    EXPECT_EQ(set->warnings().count, 3);
+  }
+  EXPECT_TRUE(contains(set->warnings().first[1], "a/2.png: neither JPEG nor PNG"));
+  folder.write("a/1.png", {});
+  folder.write("b/2.png", {});
+  const DatasetPointer none = image_folder(folder.path(), {.on_error = "skip"});
+  EXPECT_TRUE(contains(message_of<DataError>([&] { none->get(0); }), "none of the 4 files"));
+}
+
+TEST_F(ImageFolderTest, EmptyClasses) {
+  put("a/1.png", 1);
+  fs::create_directories(folder.path("b"));
+  put("c/1.png", 1);
+  const std::string message = message_of<DataError>([&] { image_folder(folder.path(), {}); });
+  EXPECT_TRUE(contains(message, folder.path("b")) && contains(message, "empty_classes")) << message;
+  const DatasetPointer set = image_folder(folder.path(), {.empty_classes = "skip"});
+  EXPECT_EQ(set->classes(), 3);
+  EXPECT_EQ(set->label(1), 2) << "class numbers do not shift";
+  EXPECT_EQ(set->warnings().count, 1);
+  EXPECT_THROW(image_folder(folder.path(), {.empty_classes = "maybe"}), ConfigError);
+}
+
+TEST_F(ImageFolderTest, PartsByFolder) {
+  put("train/a/1.png", 1);
+  put("train/b/1.png", 2);
+  put("val/b/1.png", 3);
+  Splits splits = image_folder_splits(folder.path(), {});
+  EXPECT_EQ(splits.train->size(), 2);
+  EXPECT_EQ(splits.valid, nullptr);
+  ASSERT_NE(splits.test, nullptr);
+  EXPECT_EQ(splits.test->label(0), 1);
+  put("test/a/1.png", 4);
+  splits = image_folder_splits(folder.path(), {});
+  EXPECT_EQ(splits.valid->get(0).image.pixels[0], 3);
+  EXPECT_EQ(splits.test->get(0).image.pixels[0], 4);
+  put("val/zebra/1.png", 5);
+  EXPECT_TRUE(
+      contains(message_of<DataError>([&] { image_folder_splits(folder.path(), {}); }), "val/zebra: not a class"));
+  EXPECT_TRUE(contains(message_of<DataError>([&] { image_folder_splits(folder.path("no"), {}); }), "no such folder"));
+  EXPECT_TRUE(contains(message_of<DataError>([&] { image_folder(folder.path("train/a"), {}); }), "no class folders"));
+}
+
+TEST_F(ImageFolderTest, TheCacheChangesNothing) {
+  for (int i = 0; i < 12; ++i) put("a/" + std::to_string(10 + i) + ".png", static_cast<std::uint8_t>(i * 9), 4 + i);
+  const DatasetPointer plain = image_folder(folder.path(), {});
+  const DatasetPointer cached = image_folder(folder.path(), {.cache_bytes = 1000});
+  for (int round = 0; round < 3; ++round) {
+    for (std::int64_t i = 0; i < 12; ++i) EXPECT_EQ(plain->get(i).image, cached->get(i).image);
+  }
+  fs::remove(folder.path("a/10.png"));
+  fs::remove(folder.path("a/21.png"));
+  EXPECT_EQ(cached->get(0).image.width, 4) << "kept";
+  EXPECT_THROW(cached->get(11), FileError) << "beyond the limit";
+}
+
+TEST_F(ImageFolderTest, LoadsTheSameWithAnyWorkers) {
+  for (int i = 0; i < 20; ++i) {
+    put((i % 2 ? "a/" : "b/") + std::to_string(i) + ".png", static_cast<std::uint8_t>(i * 9), 4 + i);
+  }
+  folder.write("a/broken.png", {1, 2, 3});
+  std::vector<double> expected;
+  for (const int workers : {0, 1, 4}) {
+    const DatasetPointer set = image_folder(folder.path(), {.on_error = "skip", .cache_bytes = 2000});
+    TransformOptions options{.image_size = 8, .random_resized_crop = true, .horizontal_flip = true};
+    Loader loader(set, Transforms(set->image_shape(), options, true),
+                  {.batch_size = 7, .workers = workers, .shuffle = true});
+    std::vector<double> values;
+    for (int i = 0; i < 6; ++i) {
+      const Batch batch = loader.next();
+      for (const double value : batch.images.to_doubles()) values.push_back(value);
+      for (const double value : batch.labels.to_doubles()) values.push_back(value);
+    }
+    if (expected.empty()) expected = values;
+    EXPECT_EQ(values, expected) << workers;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::data

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "data/scratch_folder.h"
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+#include "hearth/data/formats/digits.h"
+#include "hearth/data/formats/synthetic.h"
+#include "hearth/data/inspect.h"
+
+namespace hearth::data {
+namespace {
+
+Json node(const std::string& text) { return parse_json(text, "run.json"); }
+
+struct TintsOptions : DataOptions {
+  int level = 3;
+};
+void describe(Fields<TintsOptions>& fields) {
+  describe_common(fields);
+  fields.integer("level", &TintsOptions::level, {.min = 0, .max = 255}, "Grey level.");
+}
+
+TEST(DataRegistryTest, DigitsWithoutAnythingElse) {
+  const DataSplits data = make_data(node(R"({"type": "digits"})"));
+  EXPECT_EQ(data.train->size(), 1437);
+  EXPECT_EQ(data.valid, nullptr);
+  EXPECT_EQ(data.test->size(), 360);
+  EXPECT_EQ(data.classes(), 10);
+  EXPECT_EQ(data.input_shape(), (ImageShape{8, 8, 1}));
+  Loader loader = data.train_loader(64, 1);
+  EXPECT_EQ(loader.batches_per_epoch(), 22);
+  double sum = 0, squares = 0, count = 0;
+  for (int i = 0; i < 22; ++i) {
+    for (const double value : loader.next().images.to_doubles()) sum += value, squares += value * value, ++count;
+  }
+  EXPECT_NEAR(sum / count, 0, 0.02);
+  EXPECT_NEAR(squares / count, 1, 0.03);
+  Loader evaluation = data.eval_loader(data.test, 100);
+  EXPECT_EQ(evaluation.batches_per_epoch(), 4);
+  EXPECT_EQ(evaluation.next().samples[99], 99);
+}
+
+TEST(DataRegistryTest, FieldsReachTheLoader) {
+  const DataSplits data = make_data(node(R"({"type": "digits", "split": "ordered", "test_size": 300, "workers": 0,
+      "prefetch": 7, "valid_fraction": 0.1, "normalize": {"mean": [0.5], "std": [0.5]},
+      "augment": {"image_size": 16, "random_resized_crop": true, "scale": [0.5, 1], "flip": true, "mixup": 0.3,
+                  "padded_crop": 1, "erasing": 0.1, "color_jitter": {"brightness": 0.2}}})"));
+  EXPECT_EQ(data.test->size(), 300);
+  EXPECT_NEAR(static_cast<double>(data.valid->size()), 150, 5);
+  EXPECT_EQ(data.train->size() + data.valid->size(), 1497);
+  EXPECT_EQ(data.input_shape(), (ImageShape{16, 16, 1}));
+  const TransformOptions& options = data.train_transforms.options();
+  EXPECT_EQ(options.crop.scale_min, 0.5);
+  EXPECT_EQ(options.color_jitter.brightness, 0.2);
+  EXPECT_TRUE(options.horizontal_flip && options.random_resized_crop);
+  EXPECT_EQ(options.padded_crop, 1);
+  EXPECT_EQ(options.mean, std::vector<double>{0.5});
+  Loader loader = data.train_loader(10, 1, DType::bf16);
+  EXPECT_EQ(loader.options().workers, 0);
+  EXPECT_EQ(loader.options().prefetch, 7);
+  const Batch batch = loader.next();
+  EXPECT_EQ(batch.labels.shape(), (Shape{10, 10}));
+  EXPECT_EQ(batch.images.dtype(), DType::bf16);
+  const Batch plain = data.eval_loader(data.valid, 10).next();
+  EXPECT_EQ(plain.labels.shape(), (Shape{10}));
+}
+
+TEST(DataRegistryTest, FaultsNameThePath) {
+  const std::string message = message_of<ConfigError>([] {
+    make_data(node(
+        R"({"type": "digits", "augmnet": {}, "workers": -1, "augment": {"flip": 1, "random_resized_crop": true}})"));
+  });
+  EXPECT_TRUE(contains(message, "augmnet") && contains(message, "augment")) << message;
+  EXPECT_TRUE(contains(message, "/workers")) << message;
+  EXPECT_TRUE(contains(message, "/augment/flip")) << message;
+  EXPECT_TRUE(
+      contains(message_of<ConfigError>([] { make_data(node(R"({"type": "fashion-mnist"})")); }), "fashion_mnist"));
+  EXPECT_TRUE(contains(message_of<ConfigError>([] { make_data(node(R"({"type": "cifar10"})")); }), "path"));
+  EXPECT_TRUE(contains(message_of<ConfigError>(
+                           [] { make_data(node(R"({"type": "digits", "augment": {"random_resized_crop": true}})")); }),
+                       "needs image_size"));
+}
+
+TEST(DataRegistryTest, MeasuresWhereNothingIsUsual) {
+  const DataSplits data = make_data(node(R"({"type": "synthetic", "train_size": 50, "height": 12, "width": 9})"));
+  const ChannelStatistics measured = channel_statistics(*data.train, 50);
+  EXPECT_EQ(data.train_transforms.options().mean, measured.mean);
+  EXPECT_EQ(data.options.normalize.std, measured.std);
+  EXPECT_EQ(measured.mean.size(), 3u);
+}
+
+TEST(DataRegistryTest, FoldersAreSplitByTheSeed) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  ScratchFolder folder;
+  Image image;
+  image.reshape(5, 6, 3);
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directories(folder.path(name));
+    for (int i = 0; i < 20; ++i) write_png(folder.path(std::string(name) + "/" + std::to_string(i) + ".png"), image);
+  }
+  Json config = node(R"({"type": "image_folder", "test_fraction": 0.2, "augment": {"image_size": 8}})");
+  config.set("path", folder.path());
+  const DataSplits data = make_data(config);
+  EXPECT_EQ(data.train->size(), 32);
+  EXPECT_EQ(data.test->size(), 8);
+  EXPECT_EQ(data.input_shape(), (ImageShape{8, 8, 3}));
+  config.set("augment", Json::object());
+  EXPECT_EQ(make_data(config).input_shape(), (ImageShape{224, 224, 3})) << "the set's own default";
+}
+
+TEST(DataRegistryTest, ProgramsAddTheirOwn) {
+  add<TintsOptions>(
+      "tints",
+      [](const TintsOptions& options) -> Splits {
+        std::vector<std::uint8_t> pixels(8 * 4, static_cast<std::uint8_t>(options.level));
+        return {std::make_shared<MemoryDataset>("tints", ImageShape{2, 2, 1}, pixels,
+                                                std::vector<std::int32_t>{0, 1, 0, 1, 0, 1, 0, 1}, numbered_classes(2)),
+                nullptr, nullptr};
+      },
+      "Squares of one grey level.");
+  const DataSplits data = make_data(node(R"({"type": "tints", "level": 51, "valid_fraction": 0.5})"));
+  EXPECT_EQ(data.valid->size(), 4);
+  EXPECT_EQ(data.train->get(0).image.pixels[0], 51);
+  const Batch batch = data.train_loader(4, 0).next();
+  EXPECT_EQ(batch.images.to_doubles(), std::vector<double>(16, 0.0))
+      << "a constant is its own mean; its deviation is 1";
+}
+
+TEST(SyntheticTest, IsLearnableAndAPureFunctionOfTheIndex) {
+  const SyntheticOptions options{.train_size = 40, .test_size = 20, .height = 9, .width = 11, .classes = 4};
+  const Splits a = synthetic(options), b = synthetic(options);
+  EXPECT_EQ(a.train->image_shape(), (ImageShape{9, 11, 3}));
+  // Nearest class mean of the training part must tell the test part's classes apart.
+  std::vector<std::vector<double>> means(4, std::vector<double>(9 * 11 * 3));
+  for (std::int64_t i = 0; i < 40; ++i) {
+    const Sample sample = a.train->get(i);
+    EXPECT_EQ(sample.image, b.train->get(i).image);
+    EXPECT_EQ(sample.label, i % 4);
+    auto& mean = means[static_cast<std::size_t>(sample.label)];
+    for (std::size_t p = 0; p < mean.size(); ++p) mean[p] += sample.image.pixels[p] / 10.0;
+  }
+  for (std::int64_t i = 0; i < 20; ++i) {
+    const Sample sample = a.test->get(i);
+    EXPECT_NE(sample.image, a.train->get(i).image);
+    std::int64_t nearest = 0;
+    double least = 1e30;
+    for (std::size_t label = 0; label < 4; ++label) {
+      double distance = 0;
+      for (std::size_t p = 0; p < means[label].size(); ++p)
+        distance += std::pow(means[label][p] - sample.image.pixels[p], 2);
+      if (distance < least) least = distance, nearest = static_cast<std::int64_t>(label);
+    }
+    EXPECT_EQ(nearest, sample.label);
+  }
+  SyntheticOptions other = options;
+  other.seed = 1;
+  EXPECT_NE(synthetic(other).train->get(0).image, a.train->get(0).image);
+  other.classes = 0;
+  EXPECT_THROW(synthetic(other), ConfigError);
+}
+
+/// Digits with one sample that cannot be read and one label outside the classes.
+class Faulty : public Dataset {
+ public:
+  std::int64_t size() const override { return 30; }
+  ImageShape image_shape() const override { return {8, 8, 1}; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  std::int64_t label(std::int64_t index) const override { return index == 7 ? 99 : digits()->label(index); }
+  std::int64_t read(std::int64_t index, Image& image) const override {
+    if (index == 11) throw DataError("torn page");
+    return digits()->read(index, image);
+  }
+  const std::string& source() const override { return source_; }
+
+ private:
+  std::vector<std::string> names_ = numbered_classes(11);
+  std::string source_ = "faulty";
+};
+
+TEST(InspectTest, CountsAndMeasures) {
+  const Inspection all = verify(*digits());
+  EXPECT_EQ(all.samples, 1797);
+  EXPECT_EQ(all.decoded, 1797);
+  EXPECT_EQ(all.problems, 0);
+  EXPECT_EQ(all.histogram[3], 183);
+  EXPECT_NEAR(all.statistics.mean[0], 0.3053, 1e-4);
+  EXPECT_NEAR(all.statistics.std[0], 0.3759, 1e-4);
+  EXPECT_EQ(all.sha256.size(), 64u);
+  const Inspection some = inspect(*digits(), 10);
+  EXPECT_EQ(some.decoded, 10);
+  EXPECT_EQ(some.histogram, all.histogram);
+  EXPECT_TRUE(some.sha256.empty());
+  const Json json = to_json(all);
+  EXPECT_EQ(json.at("classes").at("3").as_integer(), 183);
+  EXPECT_TRUE(contains(to_text(all), "1797 samples, 10 classes"));
+}
+
+TEST(InspectTest, ListsProblems) {
+  const Inspection found = verify(Faulty());
+  EXPECT_EQ(found.problems, 3);
+  EXPECT_EQ(found.decoded, 29);
+  EXPECT_TRUE(found.sha256.empty());
+  const std::string text = to_text(found);
+  EXPECT_TRUE(contains(text, "sample 7: label 99")) << text;
+  EXPECT_TRUE(contains(text, "class '10' has no sample")) << text;
+  EXPECT_TRUE(contains(text, "sample 11: torn page")) << text;
+}
+
+}  // namespace
+}  // namespace hearth::data
