@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ordered implementations of one op. The first that does not decline a problem runs it; the choice is kept for each
+// problem, shown by the profiler as "op:name", and pinned by HEARTH_PICK=op:name[,op:name] or by PinCandidate.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hearth/core/error.h"
+
+namespace hearth {
+
+/// The implementation that the latest call of this op took, in any thread; empty if there was none.
+std::string last_choice(std::string_view op);
+/// The names of the op's implementations, most specialised first; empty before the op's first call.
+std::vector<std::string> candidate_names(std::string_view op);
+
+/// While it lives, `op` is run by the implementation of this name, in all threads. The op throws UsageError, with the
+/// reason, for problems which that implementation declines, and ConfigError for a name it does not have.
+/// Pins of one op must end in the reverse order of their beginning.
+class PinCandidate {
+ public:
+  PinCandidate(std::string op, std::string name);
+  ~PinCandidate();
+  PinCandidate(const PinCandidate&) = delete;
+  PinCandidate& operator=(const PinCandidate&) = delete;
+
+ private:
+  std::string op_;
+  std::string previous_;
+};
+
+/// One implementation of an op for problems of type Problem; `run` is a function type.
+template <class Problem, class Run>
+struct Candidate {
+  const char* name;
+  /// Empty if it takes the problem, else the reason why not.
+  std::string (*declines)(const Problem& problem);
+  Run* run;
+};
+
+namespace detail {
+
+/// What is known about an op with candidates; lives as long as the process.
+struct CandidateRecord {
+  std::string op;
+  std::vector<std::string> names;
+  std::vector<std::string> labels;  ///< "op:name", for the profiler
+  std::atomic<const char*> last{nullptr};
+};
+
+CandidateRecord& register_candidates(const char* op, std::vector<std::string> names);
+/// The pinned name, or empty. ConfigError for a name that is not one of the record's.
+std::string pinned_candidate(const CandidateRecord& record);
+/// Changes whenever a pin does.
+std::uint64_t pin_generation();
+[[noreturn]] void throw_declined(const CandidateRecord& record, const std::string& pinned,
+                                 const std::vector<std::string>& reasons);
+
+}  // namespace detail
+
+/// The candidates of one op, most specialised first, and the choices made so far. Problem is ordered by operator<.
+template <class Problem, class Run>
+class Candidates {
+ public:
+  struct Choice {
+    Run* run;
+    const char* label;
+  };
+
+  Candidates(const char* op, std::vector<Candidate<Problem, Run>> list)
+      : list_(std::move(list)), record_(detail::register_candidates(op, names_of(list_))) {}
+
+  /// The implementation for this problem.
+  Choice choose(const Problem& problem) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t generation = detail::pin_generation();
+    if (generation != generation_ || chosen_.size() >= max_kept) chosen_.clear();
+    generation_ = generation;
+    auto found = chosen_.find(problem);
+    if (found == chosen_.end()) found = chosen_.emplace(problem, select(problem)).first;
+    const std::size_t index = found->second;
+    record_.last.store(list_[index].name, std::memory_order_relaxed);
+    return {list_[index].run, record_.labels[index].c_str()};
+  }
+
+ private:
+  static constexpr std::size_t max_kept = 8192;
+
+  static std::vector<std::string> names_of(const std::vector<Candidate<Problem, Run>>& list) {
+    std::vector<std::string> names;
+    for (const auto& candidate : list) names.emplace_back(candidate.name);
+    return names;
+  }
+
+  std::size_t select(const Problem& problem) const {
+    const std::string pinned = detail::pinned_candidate(record_);
+    std::vector<std::string> reasons;
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (!pinned.empty() && pinned != list_[i].name) continue;
+      std::string reason = list_[i].declines(problem);
+      if (reason.empty()) return i;
+      reasons.push_back(list_[i].name + (": " + std::move(reason)));
+    }
+    detail::throw_declined(record_, pinned, reasons);
+  }
+
+  std::vector<Candidate<Problem, Run>> list_;
+  detail::CandidateRecord& record_;
+  std::mutex mutex_;
+  std::uint64_t generation_ = 0;
+  std::map<Problem, std::size_t> chosen_;
+};
+
+}  // namespace hearth

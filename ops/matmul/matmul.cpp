@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/matmul/matmul.h"
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/matmul/product.h"
+
+namespace hearth {
+namespace {
+
+kernels::ProductCandidates& candidates() {
+  static kernels::ProductCandidates list("matmul", kernels::product_candidates());
+  return list;
+}
+
+/// Extents of a matmul: op(A) [batch, m, k], op(B) [batch or 1, k, n].
+struct Extents {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+};
+
+/// The extents, or ShapeError.
+Extents extents_of(const Shape& a, const Shape& b, const MatmulOptions& options) {
+  HEARTH_CHECK(ShapeError, a.rank() >= 2 && b.rank() >= 2, "matmul: matrices have at least 2 axes; found a ", a,
+               " and b ", b, "; reshape a vector to one row or one column");
+  Extents e;
+  e.m = a.dim(options.transpose_a ? -1 : -2);
+  e.k = a.dim(options.transpose_a ? -2 : -1);
+  e.n = b.dim(options.transpose_b ? -2 : -1);
+  const std::int64_t k = b.dim(options.transpose_b ? -1 : -2);
+  const char* how_a = options.transpose_a ? " transposed" : "";
+  const char* how_b = options.transpose_b ? " transposed" : "";
+  HEARTH_CHECK(ShapeError, e.k == k, "matmul: rows of a have ", e.k, " elements but columns of b have ", k, " (a ", a,
+               how_a, ", b ", b, how_b, "); the inner sizes must be equal");
+  // One matrix b serves a whole batch of a.
+  if (b.rank() != 2 || a.rank() == 2) {
+    HEARTH_CHECK(ShapeError, a.rank() == b.rank(), "matmul: a ", a, " and b ", b,
+                 " have different ranks; give b as many leading axes as a, or none");
+    for (int axis = 0; axis < a.rank() - 2; ++axis)
+      HEARTH_CHECK(ShapeError, a[axis] == b[axis], "matmul: the leading axes of a ", a, " and b ", b,
+                   " differ; they must be equal, or b one matrix");
+  }
+  for (int axis = 0; axis < a.rank() - 2; ++axis)
+    e.batch = checked_mul(e.batch, a[axis], "matmul: product of the leading axes");
+  return e;
+}
+
+void run_product(const kernels::ProductLayout& layout, const Tensor& a, const Tensor& b, const Tensor& c) {
+  run_on(c.device(), [&](auto& stream) { kernels::product(stream, candidates(), layout, a, b, Tensor(), c); });
+}
+
+struct Matmul {
+  static constexpr OpInfo info{.name = "matmul", .autocast = Autocast::narrow};
+  struct Kept {
+    KeptTensor a, b;
+  };
+  MatmulOptions options;
+  bool shared_b = false;  ///< b is one matrix for a batch of a
+
+  Tensor forward(Kept& kept, const Tensor& a_in, const Tensor& b_in) const {
+    const Extents e = extents_of(a_in.shape(), b_in.shape(), options);
+    for (const Tensor* x : {&a_in, &b_in})
+      HEARTH_CHECK(DTypeError, is_floating(x->dtype()), "matmul: takes f32, f64, f16 or bf16, not ", x->dtype(),
+                   "; cast first");
+    HEARTH_CHECK(DTypeError, a_in.dtype() == b_in.dtype(), "matmul: a is ", a_in.dtype(), " and b is ", b_in.dtype(),
+                 "; cast one of them so that they agree");
+    HEARTH_CHECK(DeviceError, a_in.device() == b_in.device(), "matmul: a is on ", name_of(a_in.device()), " and b on ",
+                 name_of(b_in.device()), "; move one of them");
+    const Tensor a = a_in.contiguous(), b = b_in.contiguous();
+    checked_mul(checked_mul(e.batch, e.m, "matmul: rows of the result"), e.n, "matmul: elements of the result");
+    const Shape shape = a.shape().with(-2, e.m).with(-1, e.n);
+    const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+    run_product(layout_of_forward(e), a, b, y);
+    if (wants_grad(b_in)) kept.a = a;
+    if (wants_grad(a_in)) kept.b = b;
+    return y;
+  }
+
+  std::array<Tensor, 2> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
+    const Tensor dy = dy_in.contiguous();
+    std::array<Tensor, 2> gradients;
+    if (wants[0]) gradients[0] = grad_a(kept.b.get(), dy, wants);
+    if (wants[1]) gradients[1] = grad_b(kept.a.get(), dy, wants);
+    return gradients;
+  }
+
+  kernels::ProductLayout layout_of_forward(const Extents& e) const {
+    kernels::ProductLayout layout{.batch = e.batch,
+                                  .m = e.m,
+                                  .n = e.n,
+                                  .k = e.k,
+                                  .transpose_a = options.transpose_a,
+                                  .transpose_b = options.transpose_b,
+                                  .share_b = shared_b};
+    // Rows of all matrices of the batch follow one another, so they make one tall matrix.
+    if (shared_b && !options.transpose_a) {
+      layout.m *= layout.batch;
+      layout.batch = 1;
+      layout.share_b = false;
+    }
+    return layout;
+  }
+
+  /// dA = dY op(B)^T, or its transpose where a is stored transposed.
+  Tensor grad_a(const Tensor& b, const Tensor& dy, const GradWants& wants) const {
+    const std::int64_t m = dy.dim(-2), n = dy.dim(-1);
+    const std::int64_t k = b.dim(options.transpose_b ? -1 : -2);
+    const std::int64_t batch = batch_of(dy);
+    const Shape shape = dy.shape().with(-2, options.transpose_a ? k : m).with(-1, options.transpose_a ? m : k);
+    const Tensor da = wants.make(0, shape, dy.dtype());
+    if (!options.transpose_a) {
+      kernels::ProductLayout layout{
+          .batch = batch, .m = m, .n = k, .k = n, .transpose_b = !options.transpose_b, .share_b = shared_b};
+      if (shared_b) layout = {.m = batch * m, .n = k, .k = n, .transpose_b = !options.transpose_b};
+      run_product(layout, dy, b, da);
+      return da;
+    }
+    const kernels::ProductLayout layout{
+        .batch = shared_b ? 1 : batch, .m = k, .n = m, .k = n, .transpose_a = options.transpose_b, .transpose_b = true};
+    if (!shared_b) {
+      run_product(layout, b, dy, da);
+      return da;
+    }
+    const Tensor dys = dy.as_shape({batch, m, n}), das = da.as_shape({batch, k, m});
+    for (std::int64_t i = 0; i < batch; ++i) run_product(layout, b, matrix(dys, i), matrix(das, i));
+    return da;
+  }
+
+  /// dB = op(A)^T dY, or its transpose where b is stored transposed; summed over the batch where b is shared.
+  Tensor grad_b(const Tensor& a, const Tensor& dy, const GradWants& wants) const {
+    const std::int64_t m = dy.dim(-2), n = dy.dim(-1);
+    const std::int64_t k = a.dim(options.transpose_a ? -2 : -1);
+    const std::int64_t batch = batch_of(dy);
+    const std::int64_t rows = options.transpose_b ? n : k, cols = options.transpose_b ? k : n;
+    const Shape shape = shared_b ? Shape{rows, cols} : dy.shape().with(-2, rows).with(-1, cols);
+    const Tensor db = wants.make(1, shape, dy.dtype());
+    kernels::ProductLayout layout{.batch = batch, .m = rows, .n = cols, .k = m};
+    layout.transpose_a = options.transpose_b ? true : !options.transpose_a;
+    layout.transpose_b = options.transpose_b ? options.transpose_a : false;
+    const auto run = [&](const Tensor& x, const Tensor& g, const Tensor& into) {
+      if (options.transpose_b)
+        run_product(layout, g, x, into);
+      else
+        run_product(layout, x, g, into);
+    };
+    if (!shared_b) {
+      run(a, dy, db);
+      return db;
+    }
+    layout.batch = 1;
+    if (!options.transpose_a) {
+      layout.k = batch * m;
+      run(a, dy, db);
+      return db;
+    }
+    const DType wide = db.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    const Tensor sum = db.dtype() == wide ? db : Tensor::empty(shape, wide, db.device());
+    if (batch == 0) sum.fill_(0);
+    const Tensor as = a.as_shape({batch, k, m}), dys = dy.as_shape({batch, m, n});
+    for (std::int64_t i = 0; i < batch; ++i) {
+      layout.accumulate = i > 0;
+      run(matrix(as, i), matrix(dys, i), sum);
+    }
+    if (!sum.same_storage(db)) db.copy_from(sum);
+    return db;
+  }
+
+  static std::int64_t batch_of(const Tensor& y) {
+    std::int64_t batch = 1;
+    for (int axis = 0; axis < y.rank() - 2; ++axis) batch *= y.shape()[axis];
+    return batch;
+  }
+
+  /// The i-th matrix of a dense [batch, rows, cols].
+  static Tensor matrix(const Tensor& x, std::int64_t i) {
+    const Shape shape{x.dim(1), x.dim(2)};
+    return Tensor::view(x.storage(), shape, contiguous_strides(shape), x.offset() + i * shape.size(), x.dtype(),
+                        x.device());
+  }
+};
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options) {
+  HEARTH_CHECK(UsageError, a.defined() && b.defined(), "matmul: both matrices are needed; found a ", describe(a),
+               " and b ", describe(b));
+  return record(Matmul{.options = options, .shared_b = b.rank() == 2 && a.rank() > 2}, a, b);
+}
+
+}  // namespace hearth
