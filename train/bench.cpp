@@ -72,8 +72,8 @@ double tflops(const BenchCase& c) { return c.flops / c.timing.median_ms / 1e9; }
 
 double percent_of_limit(const BenchCase& c) {
   const Ceilings& limit = ceilings();
-  const double peak = c.dtype == DType::bf16 && limit.matmul_bf16_tflops > 0 ? limit.matmul_bf16_tflops
-                                                                             : limit.matmul_f32_tflops;
+  const double peak =
+      c.dtype == DType::bf16 && limit.matmul_bf16_tflops > 0 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops;
   return 100 * std::max(c.bytes > 0 ? gbs(c) / limit.copy_gbs : 0, c.flops > 0 ? tflops(c) / peak : 0);
 }
 
@@ -82,7 +82,11 @@ double percent_of_limit(const BenchCase& c) {
 Json to_json(const BenchCase& c) {
   const Ceilings& limit = ceilings();
   Json what = Json::object();
-  what.set("name", c.name).set("shape", c.shape).set("dtype", name_of(c.dtype)).set("batch", c.batch).set("device", "cpu");
+  what.set("name", c.name)
+      .set("shape", c.shape)
+      .set("dtype", name_of(c.dtype))
+      .set("batch", c.batch)
+      .set("device", "cpu");
   Json own = Json::object();
   own.set("ms", c.timing.median_ms)
       .set("ms_min", c.timing.min_ms)
@@ -99,9 +103,10 @@ Json to_json(const BenchCase& c) {
       .set("hearth", own)
       .set("peers", Json::array())
       .set("ratio_best_peer", Json())
-      .set("ceilings", Json::object()
-                           .set("copy_gbs", limit.copy_gbs)
-                           .set("matmul_tflops", c.dtype == DType::bf16 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops))
+      .set("ceilings",
+           Json::object()
+               .set("copy_gbs", limit.copy_gbs)
+               .set("matmul_tflops", c.dtype == DType::bf16 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops))
       .set("percent_of_limit", percent_of_limit(c))
       .set("max_error", Json())
       .set("ok", true)
@@ -110,9 +115,9 @@ Json to_json(const BenchCase& c) {
 
 std::string to_line(const BenchCase& c) {
   std::ostringstream out;
-  out << std::left << std::setw(36) << c.name << " " << std::setw(26) << c.shape << " " << std::setw(5) << name_of(c.dtype)
-      << std::right << std::fixed << std::setprecision(3) << std::setw(11) << c.timing.median_ms << " ms (min "
-      << c.timing.min_ms << ")" << std::setprecision(1);
+  out << std::left << std::setw(36) << c.name << " " << std::setw(26) << c.shape << " " << std::setw(5)
+      << name_of(c.dtype) << std::right << std::fixed << std::setprecision(3) << std::setw(11) << c.timing.median_ms
+      << " ms (min " << c.timing.min_ms << ")" << std::setprecision(1);
   if (c.flops > 0) out << std::setw(9) << 1e3 * tflops(c) << " GFLOP/s";
   if (c.bytes > 0) out << std::setw(9) << gbs(c) << " GB/s";
   out << std::setw(8) << percent_of_limit(c) << " % of limit";

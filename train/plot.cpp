@@ -36,8 +36,10 @@ std::string number(double value, int digits = 2) {
 
 std::string tick_text(double value) {
   std::ostringstream out;
-  if (std::abs(value) >= 10000 && std::fmod(value, 1000) == 0) out << value / 1000 << "k";
-  else out << std::setprecision(4) << (std::abs(value) < 1e-12 ? 0 : value);
+  if (std::abs(value) >= 10000 && std::fmod(value, 1000) == 0)
+    out << value / 1000 << "k";
+  else
+    out << std::setprecision(4) << (std::abs(value) < 1e-12 ? 0 : value);
   return out.str();
 }
 
@@ -65,8 +67,8 @@ void draw_axes(std::ostream& out, const Chart& chart, const Canvas& canvas, cons
     const std::string at = number(canvas.py(tick));
     const std::string label = chart.logarithmic ? tick_text(std::pow(10, tick)) : tick_text(tick);
     out << "<line class=\"grid\" x1=\"" << left << "\" x2=\"" << width - right << "\" y1=\"" << at << "\" y2=\"" << at
-        << "\"/><text x=\"" << left - 6 << "\" y=\"" << number(canvas.py(tick) + 4) << "\" text-anchor=\"end\">" << label
-        << (chart.percent ? " %" : "") << "</text>";
+        << "\"/><text x=\"" << left - 6 << "\" y=\"" << number(canvas.py(tick) + 4) << "\" text-anchor=\"end\">"
+        << label << (chart.percent ? " %" : "") << "</text>";
   }
   for (const double tick : axis_ticks(x.low, x.high, 7))
     out << "<text x=\"" << number(canvas.px(tick)) << "\" y=\"" << height - bottom + 16 << "\" text-anchor=\"middle\">"
@@ -95,11 +97,20 @@ std::vector<double> axis_ticks(double low, double high, int count) {
 std::string html_escaped(const std::string& text) {
   std::string out;
   for (const char c : text) switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   return out;
 }
@@ -136,8 +147,8 @@ std::string to_svg(const Chart& chart) {
         if (is_drawable(chart, point))
           out << "<circle class=\"c" << i << "\" r=\"2.5\" cx=\"" << number(canvas.px(point.first)) << "\" cy=\""
               << number(canvas.py(shown(chart, point.second))) << "\"/>";
-    out << "<text class=\"l" << i << "\" x=\"" << legend_x << "\" y=\"18\" text-anchor=\"end\">" << html_escaped(curve.name)
-        << "</text>";
+    out << "<text class=\"l" << i << "\" x=\"" << legend_x << "\" y=\"18\" text-anchor=\"end\">"
+        << html_escaped(curve.name) << "</text>";
     legend_x -= 14 + 7.0 * static_cast<double>(curve.name.size());
   }
   out << "</svg>";

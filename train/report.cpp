@@ -86,8 +86,9 @@ void write_evaluations(std::ostream& out, const std::vector<Json>& records) {
   out << "<h2>Evaluations</h2><table><tr><th>step</th><th>epoch</th><th>split</th><th>loss</th><th>accuracy</th></tr>";
   for (const Json& record : records) {
     if (text_of(record.at("split")) == "train") continue;
-    out << "<tr><td>" << text_of(record.at("step")) << "</td><td>" << std::setprecision(6) << record.at("epoch").as_number()
-        << "</td><td>" << html_escaped(text_of(record.at("split"))) << "</td><td>" << record.at("loss").as_number() << "</td><td>";
+    out << "<tr><td>" << text_of(record.at("step")) << "</td><td>" << std::setprecision(6)
+        << record.at("epoch").as_number() << "</td><td>" << html_escaped(text_of(record.at("split"))) << "</td><td>"
+        << record.at("loss").as_number() << "</td><td>";
     if (const Json* accuracy = record.find("accuracy")) out << percent(accuracy->as_number());
     out << "</td></tr>";
   }
@@ -97,9 +98,11 @@ void write_evaluations(std::ostream& out, const std::vector<Json>& records) {
 void write_facts(std::ostream& out, const Json& node, const std::string& prefix) {
   for (const JsonMember& member : node.members()) {
     if (member.key == "metrics") continue;
-    if (member.value.is_object()) write_facts(out, member.value, prefix + member.key + " ");
+    if (member.value.is_object())
+      write_facts(out, member.value, prefix + member.key + " ");
     else
-      out << "<tr><th>" << html_escaped(prefix + member.key) << "</th><td>" << html_escaped(text_of(member.value)) << "</td></tr>";
+      out << "<tr><th>" << html_escaped(prefix + member.key) << "</th><td>" << html_escaped(text_of(member.value))
+          << "</td></tr>";
   }
 }
 
@@ -118,8 +121,9 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
   out << "<h2>Curves</h2><div class=\"charts\">";
   Chart accuracy = chart_of(records, "accuracy", "accuracy");
   accuracy.percent = true;
-  for (const Chart& chart : {chart_of(records, "loss", "loss"), accuracy, chart_of(records, "lr", "learning rate"),
-                             chart_of(records, "throughput", "images per second"), chart_of(records, "grad_norm", "gradient norm")}) {
+  for (const Chart& chart :
+       {chart_of(records, "loss", "loss"), accuracy, chart_of(records, "lr", "learning rate"),
+        chart_of(records, "throughput", "images per second"), chart_of(records, "grad_norm", "gradient norm")}) {
     const std::string svg = to_svg(chart);
     if (!svg.empty()) out << "<div>" << svg << "</div>";
   }
@@ -137,8 +141,8 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
 void write_report(const std::string& folder) {
   const std::string info = folder + "/run.json";
   write_file_synced(folder + "/report.html",
-                    report_html(file_exists(info) ? read_json(info) : Json::object(), read_json(folder + "/config.json"),
-                                read_metrics(folder + "/metrics.jsonl")));
+                    report_html(file_exists(info) ? read_json(info) : Json::object(),
+                                read_json(folder + "/config.json"), read_metrics(folder + "/metrics.jsonl")));
 }
 
 }  // namespace hearth::train

@@ -76,7 +76,7 @@ void describe(Fields<RunConfig>& f) {
   f.integer("seed", &RunConfig::seed, {.min = 0}, "All randomness follows from this number.");
   f.text("device", &RunConfig::device, "auto or cpu. auto takes the best device of this build.");
   f.component("model", &RunConfig::model, models::registry(), "The network.").required();
-  f.component("data", &RunConfig::data, data::registry(), "The data set and how samples are changed.").required();
+  f.component("data", &RunConfig::data, data::datasets(), "The data set and how samples are changed.").required();
   f.component("loss", &RunConfig::loss, losses(), "What is minimised; cross_entropy if not given.");
   f.component("optimizer", &RunConfig::optimizer, optim::optimizers(), "How weights are updated.").required();
   f.component("schedule", &RunConfig::schedule, optim::schedules(),

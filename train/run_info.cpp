@@ -74,7 +74,10 @@ RunInfo::RunInfo(std::string path, RunFacts facts)
 
 void RunInfo::write(const std::string& status, const Json& metrics) const {
   Json versions = Json::object();
-  versions.set("hearth", build::version).set("compiler", build::compiler).set("build", build::type).set("library", cpu::dnn::library());
+  versions.set("hearth", build::version)
+      .set("compiler", build::compiler)
+      .set("build", build::type)
+      .set("library", cpu::dnn::library());
   Json machine = Json::object();
   machine.set("processor", processor_name()).set("threads", cpu::threads()).set("instructions", name_of(cpu::isa()));
   Json info = Json::object();

@@ -4,12 +4,15 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/state.h"
 #include "hearth/data/registry.h"
 #include "hearth/models/nn/module.h"
-#include "hearth/optim/optim.h"
+#include "hearth/optim/ema.h"
+#include "hearth/optim/registry.h"
 #include "hearth/train/loss.h"
 #include "hearth/train/run_config.h"
 
@@ -40,41 +43,52 @@ struct Position {
   std::int64_t best_step = -1;
   double best_accuracy = -1;
   double best_loss = 0;
+  double last_accuracy = 0;
+  double last_loss = 0;
   std::int64_t metrics_bytes = 0;
 };
 
 class Session {
  public:
-  /// Builds data, model, optimizer and schedule. `for_training` false leaves optimizer state out of the registry.
+  /// Opens the data and builds the model with its start values, the optimizer and the schedule.
   explicit Session(LoadedConfig loaded);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   const RunConfig& config() const { return loaded_.config; }
   const Json& resolved() const { return loaded_.resolved; }
-
   /// The narrow type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
+  /// The learning rate of a step.
+  double lr(std::int64_t step) const { return base_lr_ * schedule->factor(step); }
+  /// Shuffled training batches, from the first one on.
+  data::Loader make_train_loader() const;
+  /// The named part of the data; for "" the test part, or the valid part if there is none. Null if there is no such
+  /// part. UsageError for a name other than train, valid and test.
+  std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
+  /// From here on the model computes with the averaged weights, if the run has them.
+  void use_averaged_weights();
 
-  data::Pipeline data;
+  data::DataSplits data;
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<FlatParameters> parameters;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
-  std::unique_ptr<optim::Ema> ema;
+  std::unique_ptr<optim::Ema> ema;  ///< null without averaging
   Loss loss;
   Plan plan;
   Position position;
-
   /// Parameters and buffers under the module tree's names: model.safetensors.
-  State& model_state() { return model_state_; }
+  State model_state;
   /// All the rest that affects the next step.
-  State& training_state() { return training_state_; }
+  State training_state;
 
  private:
+  void register_state();
+
   LoadedConfig loaded_;
-  State model_state_;
-  State training_state_;
+  double base_lr_ = 0;
+  std::vector<NamedTensor> buffers_;
 };
 
 }  // namespace hearth::train

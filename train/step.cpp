@@ -2,6 +2,7 @@
 #include "hearth/train/step.h"
 
 #include <cmath>
+#include <optional>
 
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
@@ -34,7 +35,7 @@ std::int64_t correct_in(const Tensor& outputs, const Tensor& labels) {
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
   StepResult result;
   const std::int64_t step = session.position.step;
-  result.lr = session.schedule->lr(step);
+  result.lr = session.lr(step);
   const RandomScope random(session.config().seed, static_cast<std::uint64_t>(step));
   const AutocastScope autocast(session.autocast());
   std::int64_t samples = 0;
@@ -60,7 +61,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 
   double scale = 1;
   if (const auto limit = session.config().train.clip_norm) {
-    result.grad_norm = optim::global_norm(session.parameters->grads());
+    result.grad_norm = optim::grad_norm(*session.parameters);
     if (!std::isfinite(result.grad_norm)) throw_diverged(session, "the norm of the gradients is not finite");
     scale = optim::clip_scale(result.grad_norm, *limit);
   }
@@ -69,20 +70,23 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
   return result;
 }
 
-Meter evaluate(Session& session, const data::Dataset& set) {
+Meter evaluate(Session& session, const data::DatasetPointer& part) {
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
-  const optim::EmaScope averaged(session.ema.get());
+  std::optional<optim::EmaScope> averaged;
+  if (session.ema && !session.ema->in_use()) averaged.emplace(*session.ema);
   session.model->train(false);
   const std::int64_t batch_size = session.config().eval.batch_size.value_or(session.config().train.batch_size);
+  data::Loader loader = session.data.eval_loader(part, batch_size);
   Meter meter;
-  session.data.for_each_batch(set, batch_size, [&](const data::Batch& batch) {
+  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+    const data::Batch batch = loader.next();
     const Tensor outputs = (*session.model)(batch.images);
     const auto n = batch.images.dim(0);
     meter.loss_sum += session.loss(outputs, batch.labels).item() * static_cast<double>(n);
     meter.correct += correct_in(outputs, batch.labels);
     meter.samples += n;
-  });
+  }
   session.model->train(true);
   return meter;
 }

@@ -23,6 +23,6 @@ struct StepResult {
 StepResult training_step(Session& session, std::span<const data::Batch> batches);
 
 /// Loss and accuracy over a data set, in evaluation mode with the averaged weights if there are any.
-Meter evaluate(Session& session, const data::Dataset& set);
+Meter evaluate(Session& session, const data::DatasetPointer& part);
 
 }  // namespace hearth::train

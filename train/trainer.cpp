@@ -114,10 +114,10 @@ void Trainer::log_interval(const StepResult& last) {
 
 void Trainer::evaluate_and_log() {
   Position& position = session_.position;
-  const auto& [split, set] = session_.evaluation_set();
-  if (!set) return;
+  const auto [split, part] = session_.evaluation_part();
+  if (!part) return;
   const auto started = Clock::now();
-  const Meter meter = evaluate(session_, *set);
+  const Meter meter = evaluate(session_, part);
   const double rate = static_cast<double>(meter.samples) / std::max(1e-9, seconds_since(started));
   Json record = Json::object();
   record.set("step", position.step)
@@ -151,7 +151,7 @@ void Trainer::save_checkpoint() {
   Position& position = session_.position;
   if (position.step == saved_step_) return;
   position.metrics_bytes = folder_.metrics_bytes();
-  save(session_, folder_.checkpoints());
+  save_session(session_, folder_.checkpoints());
   saved_step_ = position.step;
 }
 

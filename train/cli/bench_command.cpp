@@ -28,7 +28,7 @@ LoadedConfig bench_config(const Arguments& arguments) {
   if (arguments.has("--random-data")) {
     const std::string side = std::to_string(positive(arguments, "--image-size", "224"));
     overrides.push_back(R"(data={"type":"synthetic","classes":1000,"height":)" + side + R"(,"width":)" + side +
-                        R"(,"channels":3,"size":512})");
+                        R"(,"channels":3,"train_size":512,"test_size":1})");
   }
   for (const std::string& text : arguments.values("--set")) overrides.push_back(text);
   return load_config(arguments.positional()[1], overrides);
@@ -45,7 +45,8 @@ void print_profile() {
     rows.push_back({name, entry});
     total += entry.milliseconds;
   }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.entry.milliseconds > b.entry.milliseconds; });
+  std::sort(rows.begin(), rows.end(),
+            [](const Row& a, const Row& b) { return a.entry.milliseconds > b.entry.milliseconds; });
   for (const Row& row : rows)
     std::cerr << std::left << std::setw(28) << row.name << std::right << std::setw(7) << row.entry.calls << " calls"
               << std::fixed << std::setprecision(2) << std::setw(11) << row.entry.milliseconds << " ms" << std::setw(7)
@@ -67,7 +68,8 @@ int serve(Session& session, const data::Batch& batch) {
 }
 
 int bench_step(const Arguments& arguments) {
-  HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "bench step: give a config; usage: hearth bench step CONFIG.json");
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
+               "bench step: give a config; usage: hearth bench step CONFIG.json");
   Session session(bench_config(arguments));
   const std::int64_t steps = positive(arguments, "--steps", "20");
   const data::Batch batch = session.make_train_loader().next();
@@ -104,10 +106,12 @@ int bench_step(const Arguments& arguments) {
     return 0;
   }
   std::cout << to_line(result) << "\n"
-            << std::fixed << std::setprecision(1) << result.items / result.timing.median_ms * 1e3 << " images/s, peak memory "
-            << result.peak_bytes / 1e6 << " MB, memory asked from the system during the timed steps: " << grown
+            << std::fixed << std::setprecision(1) << result.items / result.timing.median_ms * 1e3
+            << " images/s, peak memory " << result.peak_bytes / 1e6
+            << " MB, memory asked from the system during the timed steps: " << grown
             << " times\nlimits of this machine: copy " << ceilings().copy_gbs << " GB/s, matrix product f32 "
-            << 1e3 * ceilings().matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * ceilings().matmul_bf16_tflops << " GFLOP/s\n";
+            << 1e3 * ceilings().matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * ceilings().matmul_bf16_tflops
+            << " GFLOP/s\n";
   return 0;
 }
 

@@ -26,7 +26,8 @@ const std::vector<CommandSpec>& commands() {
        {set_option,
         {"--out", "DIR", "folder of the run (default: runs/<name>)"},
         {"--resume", "auto|never|DIR",
-         "auto (default): continue the folder's run if there is one; never: start afresh, deleting that run's files; DIR: "
+         "auto (default): continue the folder's run if there is one; never: start afresh, deleting that run's files; "
+         "DIR: "
          "continue from another run's folder"},
         {"--device", "auto|cpu", "where to compute (default: what the config says)"},
         {"--dry-run", "", "build everything, print the plan and stop"}},
@@ -100,7 +101,13 @@ const std::vector<CommandSpec>& commands() {
         {"--dtype", "TYPE", "convert: element type of the result (f32, f16, bf16)"},
         {"--json", "", "print as JSON on stdout"}},
        weights_command},
-      {"devices", "", 0, 0, "Lists what this build can compute on.", {{"--json", "", "print as JSON on stdout"}}, devices_command},
+      {"devices",
+       "",
+       0,
+       0,
+       "Lists what this build can compute on.",
+       {{"--json", "", "print as JSON on stdout"}},
+       devices_command},
   };
   return table;
 }
@@ -139,8 +146,10 @@ int dispatch(int argc, char** argv) {
     return 0;
   }
   if (words[0] == "help") {
-    if (words.size() == 1) print_help();
-    else std::cerr << help_of(command_named(words[1]));
+    if (words.size() == 1)
+      print_help();
+    else
+      std::cerr << help_of(command_named(words[1]));
     return 0;
   }
   const CommandSpec& command = command_named(words[0]);

@@ -9,8 +9,10 @@ namespace hearth::train {
 
 int schema_command(const Arguments& arguments) {
   const Schema& schema = *schema_of<RunConfig>();
-  if (arguments.has("--markdown")) std::cout << reference_markdown(schema, "Configuration");
-  else std::cout << to_text(json_schema(schema, "Hearth run"), 2) << "\n";
+  if (arguments.has("--markdown"))
+    std::cout << reference_markdown(schema, "Configuration");
+  else
+    std::cout << to_text(json_schema(schema, "Hearth run"), 2) << "\n";
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "hearth/autograd/grad_mode.h"
+#include "hearth/data/prepare.h"
 #include "hearth/ops/ops.h"
 #include "hearth/train/checkpoint.h"
 #include "hearth/train/cli/cli.h"
@@ -34,10 +35,10 @@ std::vector<Row> most_likely(const Tensor& outputs, std::int64_t count) {
 int eval_command(const Arguments& arguments) {
   const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
   const std::string wanted = arguments.value("--split").value_or("");
-  const auto [split, set] = session->evaluation_set(wanted);
-  HEARTH_CHECK(DataError, set != nullptr, "eval: the data of this run has no ", wanted.empty() ? "test or valid" : wanted,
-               " part; choose another with --split");
-  const Meter meter = evaluate(*session, *set);
+  const auto [split, part] = session->evaluation_part(wanted);
+  HEARTH_CHECK(DataError, part != nullptr, "eval: the data of this run has no ",
+               wanted.empty() ? "test or valid" : wanted, " part; choose another with --split");
+  const Meter meter = evaluate(*session, part);
   if (arguments.has("--json")) {
     std::cout << to_text(Json::object()
                              .set("split", split)
@@ -59,14 +60,15 @@ int predict_command(const Arguments& arguments) {
   const long long top = std::atoll(top_text.c_str());
   HEARTH_CHECK(UsageError, top >= 1, "predict: --top ", top_text, "; it must be at least 1");
   const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
-  const auto& names = session->data.splits.train->class_names();
+  const auto& names = session->data.train->class_names();
   const NoGrad no_grad;
   const AutocastScope autocast(session->autocast());
   session->use_averaged_weights();
   session->model->train(false);
   const std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
   for (const std::string& input : inputs) {
-    const Tensor outputs = (*session->model)(session->data.load_image(input));
+    const Tensor outputs =
+        (*session->model)(data::load_input(input, session->data.train->image_shape(), session->data.eval_transforms));
     Json list = Json::array();
     const auto rows = most_likely(outputs, top);
     for (const Row& row : rows)

@@ -12,7 +12,7 @@ namespace {
 
 data::Batch random_batch(const Session& session, std::int64_t n) {
   data::Batch batch;
-  const auto& input = session.data.input;
+  const data::ImageShape input = session.data.input_shape();
   batch.images = Tensor::zeros({n, input.height, input.width, input.channels});
   batch.labels = Tensor::zeros({n}, DType::i64);
   batch.samples.resize(static_cast<std::size_t>(n));
@@ -32,10 +32,14 @@ double activation_bytes(Session& session, std::int64_t n) {
 std::string count_text(double value) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(2);
-  if (value >= 1e9) out << value / 1e9 << " G";
-  else if (value >= 1e6) out << value / 1e6 << " M";
-  else if (value >= 1e3) out << value / 1e3 << " k";
-  else out << std::setprecision(0) << value;
+  if (value >= 1e9)
+    out << value / 1e9 << " G";
+  else if (value >= 1e6)
+    out << value / 1e6 << " M";
+  else if (value >= 1e3)
+    out << value / 1e3 << " k";
+  else
+    out << std::setprecision(0) << value;
   return out.str();
 }
 
@@ -43,7 +47,7 @@ std::string count_text(double value) {
 
 int summary_command(const Arguments& arguments) {
   Session session(load_config(arguments.positional()[0], arguments.values("--set")));
-  const auto& input = session.data.input;
+  const data::ImageShape input = session.data.input_shape();
   const auto rows = nn::summarize(*session.model, Tensor::zeros({1, input.height, input.width, input.channels}));
   // A step's memory grows by the same amount with each image, so two small steps give it for any batch.
   (void)activation_bytes(session, 2);
@@ -82,8 +86,9 @@ int summary_command(const Arguments& arguments) {
               << count_text(row.flops) << "\n";
   }
   std::cout << "\nparameters                " << session.model->parameter_count() << "\nforward FLOP per image    "
-            << count_text(flops) << "\nmemory of a step          " << count_text(activations) << "B activations at batch "
-            << batch_size << " + " << count_text(weights) << "B weights, gradients and optimizer state\n";
+            << count_text(flops) << "\nmemory of a step          " << count_text(activations)
+            << "B activations at batch " << batch_size << " + " << count_text(weights)
+            << "B weights, gradients and optimizer state\n";
   return 0;
 }
 

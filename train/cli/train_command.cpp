@@ -15,14 +15,14 @@ namespace {
 
 void print_plan(const Session& session, const std::string& folder) {
   const RunConfig& config = session.config();
-  const auto train_size = session.data.splits.train->size();
+  const data::ImageShape input = session.data.input_shape();
   std::cerr << "run       " << config.name << " -> " << folder << "\n"
             << "device    cpu, " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
             << "model     " << config.model.at("type").as_string() << ", " << session.model->parameter_count()
             << " parameters\n"
-            << "data      " << config.data.at("type").as_string() << ", " << train_size << " training images, "
-            << session.data.input.classes << " classes, input " << session.data.input.height << "x"
-            << session.data.input.width << "x" << session.data.input.channels << "\n"
+            << "data      " << config.data.at("type").as_string() << ", " << session.data.train->size()
+            << " training images, " << session.data.classes() << " classes, input " << input.height << "x"
+            << input.width << "x" << input.channels << "\n"
             << "precision " << config.precision.level << " " << config.precision.dtype
             << (config.train.deterministic ? ", exact" : "") << "\n"
             << "plan      " << session.plan.total_steps << " steps of " << config.train.batch_size;

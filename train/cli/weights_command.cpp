@@ -21,13 +21,16 @@ int inspect(const Arguments& arguments) {
                 << record.shape << "\n";
       continue;
     }
-    list.push_back(Json::object()
-                       .set("name", record.name)
-                       .set("dtype", name_of(record.dtype))
-                       .set("shape", Json::array_of(std::vector<std::int64_t>(record.shape.begin(), record.shape.end()))));
+    list.push_back(
+        Json::object()
+            .set("name", record.name)
+            .set("dtype", name_of(record.dtype))
+            .set("shape", Json::array_of(std::vector<std::int64_t>(record.shape.begin(), record.shape.end()))));
   }
-  if (arguments.has("--json")) std::cout << to_text(Json::object().set("tensors", list).set("elements", elements), 2) << "\n";
-  else std::cout << file.records().size() << " tensors, " << elements << " elements\n";
+  if (arguments.has("--json"))
+    std::cout << to_text(Json::object().set("tensors", list).set("elements", elements), 2) << "\n";
+  else
+    std::cout << file.records().size() << " tensors, " << elements << " elements\n";
   return 0;
 }
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state registry: one list of everything that affects the next training step. Checkpoints, hashes and copies walk
+// the same list, so nothing can be in one and missing from another.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hearth/core/tensor.h"
+
+namespace hearth {
+
+class State {
+ public:
+  struct Entry {
+    std::string name;
+    DType dtype;
+    Shape shape;
+    /// The bytes now; for a tensor those of the storage its handle leads to at this moment.
+    std::span<std::byte> bytes() const;
+
+    Tensor* tensor = nullptr;      ///< a tensor, or
+    std::byte* scalar = nullptr;   ///< a single number of `dtype`
+  };
+
+  /// Registers a contiguous tensor, or a number. The pointer must stay valid. UsageError for a name that is taken.
+  void add(const std::string& name, Tensor* tensor);
+  void add(const std::string& name, std::int64_t* value);
+  /// Kept as the i64 with the same bits.
+  void add(const std::string& name, std::uint64_t* value);
+  void add(const std::string& name, double* value);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  /// SHA-256 over names, types, shapes and bytes in the order of registration, in hexadecimal.
+  std::string hash() const;
+
+  /// Writes a safetensors file with per-block checksums; numbers become tensors of shape [].
+  void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
+  /// Copies the bytes of a file into what is registered. FileError lists every missing, unexpected and mis-shaped name;
+  /// nothing is changed then. Damaged blocks are refused too.
+  void load(const std::string& path);
+
+ private:
+  void add_entry(Entry entry);
+  std::vector<Entry> entries_;
+};
+
+}  // namespace hearth

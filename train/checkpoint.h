@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors and config.json.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hearth/train/session.h"
+
+namespace hearth::train {
+
+/// Writes the set of the session's step into a run's checkpoint folder, points `latest` (and, when this step is the
+/// best so far, `best`) to it, and deletes older sets than the config keeps. FileError if it cannot be written; the
+/// earlier sets are untouched then.
+void save_session(Session& session, const std::string& checkpoint_folder);
+
+struct Restored {
+  std::string from;                  ///< the set that was loaded; "" if there is none
+  std::vector<std::string> damaged;  ///< newer sets that could not be used, and why
+};
+/// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers.
+Restored restore_newest(Session& session, const std::string& run_folder);
+
+/// The session of a finished or interrupted run, at its best checkpoint (or the newest, where no best was kept), or of
+/// one checkpoint folder. FileError naming what is missing.
+std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides);
+
+}  // namespace hearth::train

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/session.h"
+
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/models/registry.h"
+
+namespace hearth::train {
+namespace {
+
+models::InputInfo input_info(const data::DataSplits& data) {
+  const data::ImageShape shape = data.input_shape();
+  return {shape.height, shape.width, shape.channels, data.classes()};
+}
+
+Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
+  Plan plan;
+  plan.batches_per_epoch = data.train->size() / options.batch_size;
+  HEARTH_CHECK(ConfigError, plan.batches_per_epoch >= 1, "/train/batch_size: ", options.batch_size,
+               " is more than the ", data.train->size(), " training samples; use a smaller batch");
+  plan.steps_per_epoch = (plan.batches_per_epoch + options.accumulate - 1) / options.accumulate;
+  plan.total_steps =
+      options.steps ? *options.steps : checked_mul(*options.epochs, plan.steps_per_epoch, "train: steps");
+  return plan;
+}
+
+// The base rate stands in every optimizer's options under this name.
+double base_lr(const Json& optimizer) {
+  const Json* lr = optimizer.find("lr");
+  HEARTH_CHECK(ConfigError, lr != nullptr && lr->is_number(), "/optimizer: the type has no number \"lr\"");
+  return lr->as_number();
+}
+
+}  // namespace
+
+Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)) {
+  const RunConfig& config = loaded_.config;
+  cpu::set_deterministic(config.train.deterministic);
+  plan = make_plan(config.train, data);
+  model = models::make(config.model, input_info(data));
+  nn::initialize(*model, config.seed);
+  parameters = std::make_unique<FlatParameters>(model->parameters());
+  optimizer = optim::optimizers().make(config.optimizer, *parameters);
+  base_lr_ = base_lr(loaded_.resolved.at("optimizer"));
+  schedule = optim::schedules().make(config.schedule, {plan.total_steps, plan.steps_per_epoch});
+  if (config.train.ema)
+    ema = std::make_unique<optim::Ema>(*parameters, model->buffers(), optim::EmaOptions{.decay = *config.train.ema});
+  loss = losses().make(config.loss);
+  register_state();
+}
+
+void Session::register_state() {
+  for (const NamedTensor& parameter : model->parameters()) model_state.add(parameter.name, parameter.tensor);
+  for (const NamedTensor& buffer : model->buffers()) model_state.add(buffer.name, buffer.tensor);
+  optimizer->register_state(training_state);
+  if (ema) ema->register_state(training_state);
+  training_state.add("position.step", &position.step);
+  training_state.add("position.interval.loss_sum", &position.interval.loss_sum);
+  training_state.add("position.interval.correct", &position.interval.correct);
+  training_state.add("position.interval.samples", &position.interval.samples);
+  training_state.add("position.best_step", &position.best_step);
+  training_state.add("position.best_accuracy", &position.best_accuracy);
+  training_state.add("position.best_loss", &position.best_loss);
+  training_state.add("position.last_accuracy", &position.last_accuracy);
+  training_state.add("position.last_loss", &position.last_loss);
+  training_state.add("position.metrics_bytes", &position.metrics_bytes);
+}
+
+std::optional<DType> Session::autocast() const {
+  if (config().precision.level == "O0") return std::nullopt;
+  return dtype_named(config().precision.dtype);
+}
+
+data::Loader Session::make_train_loader() const { return data.train_loader(config().train.batch_size, config().seed); }
+
+std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {
+  if (name.empty())
+    return data.test ? std::pair{std::string("test"), data.test} : std::pair{std::string("valid"), data.valid};
+  if (name == "train") return {name, data.train};
+  if (name == "valid") return {name, data.valid};
+  HEARTH_CHECK(UsageError, name == "test", "part \"", name, "\" of the data is not known; use train, valid or test");
+  return {name, data.test};
+}
+
+void Session::use_averaged_weights() {
+  if (ema && !ema->in_use()) ema->swap();
+}
+
+}  // namespace hearth::train
