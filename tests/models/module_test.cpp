@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module tree: names, modes, start values, observers, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/models/nn/nn.h"
+
+namespace hearth {
+namespace {
+
+struct Leaf : nn::Module {
+  Tensor weight = Tensor::zeros({2, 3});
+  Tensor mean = Tensor::zeros({3});
+  Leaf() {
+    parameter("weight", weight, nn::init::normal(1.0));
+    buffer("mean", mean);
+  }
+  Tensor forward(const Tensor& x) override { return x.clone(); }
+};
+
+struct Branch : nn::Module {
+  Leaf left, right;
+  Tensor scale = Tensor::zeros({1});
+  Branch() {
+    adopt("left", left);
+    parameter("scale", scale, nn::init::ones());
+    adopt("right", right);
+  }
+  Tensor forward(const Tensor& x) override { return right(left(x)); }
+};
+
+struct Tree : nn::Module {
+  Branch branch;
+  nn::ModuleList list;
+  Tree() {
+    adopt("branch", branch);
+    list.add<Leaf>();
+    list.add_named<Leaf>("5");
+    adopt("list", list);
+  }
+  Tensor forward(const Tensor& x) override { return list(branch(x)); }
+};
+
+std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const NamedTensor& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
+TEST(ModuleTree, NamesInOrderOfDefinition) {
+  Tree tree;
+  EXPECT_EQ(names_of(tree.parameters()),
+            (std::vector<std::string>{"branch.scale", "branch.left.weight", "branch.right.weight", "list.0.weight",
+                                      "list.5.weight"}));
+  EXPECT_EQ(names_of(tree.buffers()),
+            (std::vector<std::string>{"branch.left.mean", "branch.right.mean", "list.0.mean", "list.5.mean"}));
+  EXPECT_EQ(names_of(tree.branch.parameters()), (std::vector<std::string>{"scale", "left.weight", "right.weight"}));
+  EXPECT_EQ(tree.branch.left.path(), "branch.left");
+  EXPECT_EQ(tree.path(), "");
+  EXPECT_EQ(tree.branch.left.type_name(), "Leaf");
+  EXPECT_EQ(tree.list.type_name(), "ModuleList");
+  EXPECT_EQ(tree.branch.left.depth(), 2);
+  EXPECT_EQ(tree.parameter_count(), 4 * 6 + 1);
+  int visited = 0;
+  tree.for_each_module([&](nn::Module&) { ++visited; });
+  EXPECT_EQ(visited, 7);
+}
+
+TEST(ModuleTree, ParametersAreLeavesAndTheHandlesAreTheMembers) {
+  Tree tree;
+  EXPECT_EQ(tree.parameters()[1].tensor, &tree.branch.left.weight);
+  EXPECT_TRUE(wants_grad(tree.branch.left.weight));
+  EXPECT_FALSE(wants_grad(tree.branch.left.mean));
+  FlatParameters flat(tree.parameters());
+  EXPECT_TRUE(tree.branch.left.weight.same_storage(flat.values()));
+}
+
+TEST(ModuleTree, ModeIsRecursive) {
+  Tree tree;
+  EXPECT_TRUE(tree.branch.left.is_training());
+  tree.eval();
+  EXPECT_FALSE(tree.is_training());
+  EXPECT_FALSE(tree.branch.left.is_training());
+  EXPECT_FALSE(tree.list[1].is_training());
+  tree.train();
+  EXPECT_TRUE(tree.list[1].is_training());
+}
+
+TEST(ModuleTree, Conversion) {
+  Tree tree;
+  nn::initialize(tree, 1);
+  const std::vector<double> before = tree.branch.left.weight.to_doubles();
+  tree.to(DType::f64);
+  EXPECT_EQ(tree.branch.left.weight.dtype(), DType::f64);
+  EXPECT_EQ(tree.branch.left.mean.dtype(), DType::f64);
+  EXPECT_EQ(tree.branch.left.weight.to_doubles(), before);
+  EXPECT_TRUE(wants_grad(tree.branch.left.weight));
+  EXPECT_THROW(tree.to(DType::bf16), DTypeError);
+}
+
+struct Misuse : nn::Module {
+  Tensor weight = Tensor::zeros({1});
+  Tensor absent;
+  Leaf leaf;
+  explicit Misuse(int kind) {
+    parameter("weight", weight, nn::init::zeros());
+    if (kind == 0) parameter("weight", weight, nn::init::zeros());
+    if (kind == 1) adopt("weight", leaf);
+    if (kind == 2) adopt("", leaf);
+    if (kind == 3) adopt("a.b", leaf);
+    if (kind == 4) parameter("absent", absent, nn::init::zeros());
+    if (kind == 5) adopt("self", *this);
+    if (kind == 6) parameter("other", weight, {});
+    if (kind == 7) buffer("absent", absent);
+    if (kind == 8) {
+      adopt("once", leaf);
+      adopt("twice", leaf);
+    }
+  }
+  Tensor forward(const Tensor& x) override { return x; }
+};
+
+TEST(ModuleTree, MisuseIsRefused) {
+  for (int kind = 0; kind <= 8; ++kind) EXPECT_THROW(Misuse{kind}, UsageError) << kind;
+  EXPECT_NO_THROW(Misuse{9});
+}
+
+TEST(ModuleList, IndexIsChecked) {
+  nn::ModuleList list;
+  EXPECT_THROW(list[0], IndexError);
+  list.add<Leaf>();
+  EXPECT_EQ(list[0].name(), "0");
+  EXPECT_THROW(list[1], IndexError);
+}
+
+class Recorder : public nn::CallObserver {
+ public:
+  void before(const nn::Module& module) override { seen.push_back("+" + module.path()); }
+  void after(const nn::Module& module, const Tensor&) override { seen.push_back("-" + module.path()); }
+  std::vector<std::string> seen;
+};
+
+TEST(ModuleObserver, SeesCallsWhileInstalled) {
+  Branch branch;
+  Recorder recorder;
+  const Tensor x = Tensor::zeros({1});
+  branch(x);
+  {
+    const nn::ObserverScope scope(recorder);
+    branch(x);
+  }
+  branch(x);
+  EXPECT_EQ(recorder.seen, (std::vector<std::string>{"+", "+left", "-left", "+right", "-right", "-"}));
+}
+
+TEST(ModuleSummary, RowsNameModules) {
+  Branch branch;
+  const auto rows = nn::summarize(branch, Tensor::zeros({4, 5}));
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].type, "Branch");
+  EXPECT_EQ(rows[0].parameters, 13);
+  EXPECT_EQ(rows[2].path, "right");
+  EXPECT_EQ(rows[2].output, Shape({4, 5}));
+  EXPECT_TRUE(branch.is_training());
+}
+
+TEST(Initialize, DependsOnSeedAndNameOnly) {
+  Tree first, second;
+  nn::initialize(first, 7);
+  const int threads = cpu::threads();
+  cpu::set_threads(3);
+  nn::initialize(second, 7);
+  cpu::set_threads(threads);
+  EXPECT_EQ(first.branch.left.weight.to_doubles(), second.branch.left.weight.to_doubles());
+  EXPECT_NE(first.branch.left.weight.to_doubles(), first.branch.right.weight.to_doubles());
+  nn::initialize(second, 8);
+  EXPECT_NE(first.branch.left.weight.to_doubles(), second.branch.left.weight.to_doubles());
+  EXPECT_EQ(first.branch.scale.item(), 1.0);
+}
+
+struct Moments {
+  double mean = 0, deviation = 0, largest = 0;
+};
+
+Moments moments_of(const nn::Init& init, const Shape& shape, std::uint64_t seed = 5) {
+  const Tensor tensor = Tensor::zeros(shape);
+  init(tensor, nn::InitStream(seed, "weight"));
+  Moments result;
+  const std::vector<double> values = tensor.to_doubles();
+  const double n = static_cast<double>(values.size());
+  for (const double value : values) {
+    result.mean += value / n;
+    result.deviation += value * value / n;
+    result.largest = std::max(result.largest, std::abs(value));
+  }
+  result.deviation = std::sqrt(result.deviation);
+  return result;
+}
+
+TEST(Init, DistributionsHaveTheirMoments) {
+  const Shape filter{64, 3, 3, 32};  // fan in 288, fan out 576
+  const auto expect = [](const Moments& found, double deviation, double bound) {
+    EXPECT_NEAR(found.mean, 0.0, 4 * deviation / std::sqrt(18432.0));
+    EXPECT_NEAR(found.deviation / deviation, 1.0, 0.03);
+    EXPECT_LE(found.largest, bound);
+    EXPECT_GT(found.largest, 0.98 * std::min(bound, 3.5 * deviation));
+  };
+  const double none = 1e9;
+  expect(moments_of(nn::init::normal(0.5), filter), 0.5, none);
+  expect(moments_of(nn::init::uniform(0.5), filter), 0.5 / std::sqrt(3.0), 0.5);
+  expect(moments_of(nn::init::kaiming_normal_fan_out(), filter), std::sqrt(2.0 / 576), none);
+  expect(moments_of(nn::init::kaiming_uniform(), filter), 1 / std::sqrt(3.0 * 288), 1 / std::sqrt(288.0));
+  expect(moments_of(nn::init::xavier_uniform(2.0), filter), 2 * std::sqrt(2.0 / 864), 2 * std::sqrt(6.0 / 864));
+  expect(moments_of(nn::init::xavier_normal(), filter), std::sqrt(2.0 / 864), none);
+  // A normal cut at two deviations has the deviation 0.8796.
+  expect(moments_of(nn::init::trunc_normal(0.5), filter), 0.5 * 0.87962566, 1.0);
+}
+
+TEST(Init, OrthogonalRowsOrColumns) {
+  for (const Shape& shape : {Shape{6, 20}, Shape{20, 6}, Shape{4, 2, 2, 3}}) {
+    const Tensor tensor = Tensor::zeros(shape, DType::f64);
+    nn::init::orthogonal(2.0)(tensor, nn::InitStream(1, "w"));
+    const std::int64_t rows = shape[0], columns = shape.size() / rows;
+    const double* w = tensor.data<double>();
+    const bool wide = columns >= rows;
+    const std::int64_t count = wide ? rows : columns, length = wide ? columns : rows;
+    const auto at = [&](std::int64_t i, std::int64_t j) { return wide ? w[i * columns + j] : w[j * columns + i]; };
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t k = 0; k < count; ++k) {
+        double product = 0;
+        for (std::int64_t j = 0; j < length; ++j) product += at(i, j) * at(k, j);
+        EXPECT_NEAR(product, i == k ? 4.0 : 0.0, 1e-12);
+      }
+    }
+  }
+}
+
+TEST(Init, RefusesWhatHasNoFans) {
+  const Tensor vector = Tensor::zeros({4});
+  const nn::InitStream stream(1, "w");
+  EXPECT_THROW(nn::init::kaiming_uniform()(vector, stream), ShapeError);
+  EXPECT_THROW(nn::init::xavier_normal()(vector, stream), ShapeError);
+  EXPECT_THROW(nn::init::orthogonal()(vector, stream), ShapeError);
+  EXPECT_THROW(nn::init::normal(1.0)(Tensor::zeros({4}, DType::i32), stream), DTypeError);
+}
+
+TEST(Init, SinglePrecisionIsDoubleRounded) {
+  const Tensor wide = Tensor::zeros({50, 200}, DType::f64), narrow = Tensor::zeros({50, 200});
+  nn::init::normal(1.0)(wide, nn::InitStream(3, "w"));
+  nn::init::normal(1.0)(narrow, nn::InitStream(3, "w"));
+  EXPECT_EQ(wide.to(DType::f32).to_doubles(), narrow.to_doubles());
+}
+
+TEST(Layers, BadSizesAreRefused) {
+  EXPECT_THROW(nn::Linear(0, 4), ShapeError);
+  EXPECT_THROW(nn::Linear(4, -1), ShapeError);
+  EXPECT_THROW(nn::Conv2d(3, 8, {.kernel = 0}), ShapeError);
+  EXPECT_THROW(nn::Conv2d(3, 8, {.stride = 0}), ShapeError);
+  EXPECT_THROW(nn::Conv2d(3, 8, {.padding = -1}), ShapeError);
+  EXPECT_THROW(nn::Conv2d(3, 8, {.groups = 2}), ShapeError);
+  EXPECT_THROW(nn::Conv2d(3, 8, {.groups = 0}), ShapeError);
+  EXPECT_THROW(nn::Conv2d(std::int64_t{1} << 40, std::int64_t{1} << 40, {.kernel = 3}), ShapeError);
+  EXPECT_THROW(nn::BatchNorm(0), ShapeError);
+  EXPECT_THROW(nn::BatchNorm(4, {.eps = 0}), ShapeError);
+  EXPECT_THROW(nn::LayerNorm(0), ShapeError);
+  EXPECT_THROW(nn::Dropout(1.0), UsageError);
+  EXPECT_THROW(nn::Dropout(std::nan("")), UsageError);
+  EXPECT_THROW(nn::Embedding(0, 4), ShapeError);
+}
+
+}  // namespace
+}  // namespace hearth

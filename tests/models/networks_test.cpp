@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference networks: shapes, names and sizes as torchvision has them, configuration, weight layout.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/random.h"
+#include "hearth/models/import.h"
+#include "hearth/models/mlp.h"
+#include "hearth/models/registry.h"
+#include "hearth/models/resnet.h"
+#include "hearth/models/vgg.h"
+#include "hearth/ops/ops.h"
+
+namespace hearth {
+namespace {
+
+Tensor random_images(const Shape& shape, std::uint64_t seed) {
+  const Tensor x = Tensor::empty(shape);
+  Random random(seed, 0);
+  for (std::int64_t i = 0; i < x.size(); ++i) x.data<float>()[i] = static_cast<float>(random.normal());
+  return x;
+}
+
+std::unique_ptr<nn::Module> make(const std::string& text, const models::InputInfo& input = {
+                                                              .height = 8, .width = 8, .channels = 1, .classes = 5}) {
+  return models::make(parse_json(text, "test"), input);
+}
+
+std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const NamedTensor& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
+bool has(const std::vector<std::string>& names, const char* name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+TEST(ResNet, ParameterCountsAreTorchvisions) {
+  EXPECT_EQ(models::ResNet({.depth = 18}).parameter_count(), 11'689'512);
+  EXPECT_EQ(models::ResNet({.depth = 34}).parameter_count(), 21'797'672);
+  EXPECT_EQ(models::ResNet({.depth = 50}).parameter_count(), 25'557'032);
+  EXPECT_EQ(models::ResNet({.depth = 101}).parameter_count(), 44'549'160);
+}
+
+TEST(ResNet, NamesAreTorchvisions) {
+  models::ResNet resnet({.depth = 50});
+  const std::vector<std::string> names = names_of(resnet.parameters());
+  const std::vector<std::string> beginning(names.begin(), names.begin() + 15);
+  EXPECT_EQ(beginning,
+            (std::vector<std::string>{"conv1.weight", "bn1.weight", "bn1.bias", "layer1.0.conv1.weight",
+                                      "layer1.0.bn1.weight", "layer1.0.bn1.bias", "layer1.0.conv2.weight",
+                                      "layer1.0.bn2.weight", "layer1.0.bn2.bias", "layer1.0.conv3.weight",
+                                      "layer1.0.bn3.weight", "layer1.0.bn3.bias", "layer1.0.downsample.0.weight",
+                                      "layer1.0.downsample.1.weight", "layer1.0.downsample.1.bias"}));
+  EXPECT_EQ(names.size(), 161u);
+  EXPECT_EQ(names[159], "fc.weight");
+  EXPECT_EQ(names[160], "fc.bias");
+  EXPECT_TRUE(has(names, "layer4.2.bn3.bias"));
+  EXPECT_FALSE(has(names, "layer2.1.downsample.0.weight"));
+  EXPECT_TRUE(has(names_of(resnet.buffers()), "layer3.5.bn2.running_var"));
+  EXPECT_EQ(resnet.buffers().size(), 106u);
+}
+
+TEST(ResNet, ShapesOfBothStems) {
+  models::ResNet imagenet({.blocks = {1, 1}, .width = 8, .classes = 7});
+  nn::initialize(imagenet, 1);
+  const auto rows = nn::summarize(imagenet, random_images({2, 32, 32, 3}, 1));
+  EXPECT_EQ(rows.front().output, Shape({2, 7}));
+  EXPECT_GT(rows.front().flops, 0.0);
+  const auto output_of = [&](const std::string& path) {
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return r.path == path; });
+    return row == rows.end() ? Shape() : row->output;
+  };
+  EXPECT_EQ(output_of("conv1"), Shape({2, 16, 16, 8}));
+  EXPECT_EQ(output_of("layer1"), Shape({2, 8, 8, 8}));
+  EXPECT_EQ(output_of("layer2"), Shape({2, 4, 4, 16}));
+  EXPECT_EQ(output_of("layer2.0.downsample"), Shape({2, 4, 4, 16}));
+  EXPECT_EQ(output_of("layer2.0.bn2"), Shape({2, 4, 4, 16}));
+
+  models::ResNet small({.blocks = {1, 2, 1},
+                        .bottleneck = true,
+                        .stem = models::ResNetStem::small,
+                        .width = 4,
+                        .in_channels = 1,
+                        .classes = 5});
+  nn::initialize(small, 1);
+  EXPECT_EQ(small(random_images({3, 8, 8, 1}, 1)).shape(), Shape({3, 5}));
+}
+
+TEST(ResNet, EveryParameterGetsAGradient) {
+  auto resnet = make(R"({"type": "resnet", "depth": 10, "width": 4, "stem": "small"})");
+  nn::initialize(*resnet, 3);
+  FlatParameters flat(resnet->parameters());
+  const Tensor labels = Tensor::of<std::int64_t>({4}, {0, 1, 2, 3});
+  backward(cross_entropy((*resnet)(random_images({4, 8, 8, 1}, 2)), labels));
+  for (const auto& entry : flat.entries()) {
+    const std::vector<double> gradient = grad_of(entry.value).to_doubles();
+    EXPECT_TRUE(std::any_of(gradient.begin(), gradient.end(), [](double g) { return g != 0; })) << entry.name;
+  }
+}
+
+TEST(ResNet, ZeroInitResidualStartsBlocksAsIdentity) {
+  models::ResNet resnet({.blocks = {2}, .stem = models::ResNetStem::small, .width = 4, .zero_init_residual = true});
+  nn::initialize(resnet, 1);
+  for (const NamedTensor& parameter : resnet.parameters()) {
+    if (parameter.name.ends_with(".bn2.weight")) EXPECT_EQ(parameter.tensor->to_doubles()[0], 0.0) << parameter.name;
+    if (parameter.name.ends_with("bn1.weight")) EXPECT_EQ(parameter.tensor->to_doubles()[0], 1.0) << parameter.name;
+  }
+}
+
+TEST(ResNet, BadOptionsAreRefused) {
+  EXPECT_THROW(models::ResNet({.depth = 20}), ConfigError);
+  EXPECT_THROW(models::ResNet({.blocks = {1, 0}}), ShapeError);
+  EXPECT_THROW(models::ResNet({.blocks = {1, 1, 1, 1, 1, 1, 1}}), ShapeError);
+  EXPECT_THROW(models::ResNet({.depth = 18, .width = 0}), ShapeError);
+  EXPECT_THROW(models::ResNet({.depth = 18, .in_channels = 0}), ShapeError);
+  EXPECT_THROW(models::ResNet({.depth = 18, .classes = 0}), ShapeError);
+}
+
+TEST(Vgg, ParameterCountsAndNamesAreTorchvisions) {
+  models::Vgg plain({.depth = 16});
+  EXPECT_EQ(plain.parameter_count(), 138'357'544);
+  const std::vector<std::string> names = names_of(plain.parameters());
+  EXPECT_EQ(names.front(), "features.0.weight");
+  EXPECT_TRUE(has(names, "features.28.bias"));
+  EXPECT_TRUE(has(names, "classifier.3.weight"));
+  EXPECT_EQ(names.back(), "classifier.6.bias");
+  models::Vgg normed({.depth = 16, .batch_norm = true, .head = models::VggHead::small});
+  const std::vector<std::string> normed_names = names_of(normed.parameters());
+  EXPECT_TRUE(has(normed_names, "features.1.weight"));
+  EXPECT_TRUE(has(normed_names, "features.41.bias"));
+  EXPECT_TRUE(has(names_of(normed.buffers()), "features.41.running_mean"));
+}
+
+TEST(Vgg, ShapesOfBothHeads) {
+  const Tensor x = random_images({2, 32, 32, 1}, 1);
+  const models::InputInfo input{.height = 32, .width = 32, .channels = 1, .classes = 6};
+  auto small = make(R"({"type": "vgg", "depth": 11, "head": "small", "width": 4, "batch_norm": true})", input);
+  nn::initialize(*small, 1);
+  EXPECT_EQ((*small)(x).shape(), Shape({2, 6}));
+  auto large = make(R"({"type": "vgg", "depth": 11, "width": 2, "head_width": 8})", input);
+  nn::initialize(*large, 1);
+  large->eval();
+  EXPECT_EQ((*large)(x).shape(), Shape({2, 6}));
+  EXPECT_THROW((*large)(random_images({2, 64, 96, 1}, 1)), ShapeError);
+  EXPECT_THROW((*large)(random_images({2, 16, 16, 1}, 1)), ShapeError);
+  EXPECT_THROW(models::Vgg({.depth = 12}), ConfigError);
+}
+
+TEST(Mlp, FlattensAndChecksItsInput) {
+  auto mlp = make(R"({"type": "mlp", "hidden": [16, 8], "activation": "gelu", "dropout": 0.5})");
+  nn::initialize(*mlp, 1);
+  EXPECT_EQ(names_of(mlp->parameters()).front(), "layers.0.weight");
+  EXPECT_EQ(mlp->parameter_count(), 64 * 16 + 16 + 16 * 8 + 8 + 8 * 5 + 5);
+  EXPECT_EQ((*mlp)(random_images({3, 8, 8, 1}, 1)).shape(), Shape({3, 5}));
+  EXPECT_EQ((*mlp)(random_images({3, 64}, 1)).shape(), Shape({3, 5}));
+  EXPECT_THROW((*mlp)(random_images({3, 63}, 1)), ShapeError);
+  EXPECT_THROW((*mlp)(random_images({64}, 1)), ShapeError);
+  mlp->eval();
+  const Tensor x = random_images({3, 64}, 1);
+  EXPECT_EQ((*mlp)(x).to_doubles(), (*mlp)(x).to_doubles()) << "no dropout in evaluation";
+}
+
+TEST(ModelRegistry, SizesComeFromTheDataUnlessGiven) {
+  EXPECT_EQ(make(R"({"type": "mlp", "hidden": []})")->parameter_count(), 64 * 5 + 5);
+  EXPECT_EQ(make(R"({"type": "mlp", "hidden": [], "classes": 3})")->parameter_count(), 64 * 3 + 3);
+  EXPECT_THROW(make(R"({"type": "resnet", "depth": 10, "width": 4})", {}), ConfigError);
+  EXPECT_NO_THROW(make(R"({"type": "resnet", "depth": 10, "width": 4, "in_channels": 3, "classes": 2})", {}));
+}
+
+TEST(ModelRegistry, FaultsAreNamed) {
+  const auto message = [](const char* text) -> std::string {
+    try {
+      make(text);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message(R"({"type": "resnet", "depht": 18})").find("\"depth\""), std::string::npos);
+  EXPECT_NE(message(R"({"type": "resnet", "depth": 19})").find("10, 18, 34"), std::string::npos);
+  EXPECT_NE(message(R"({"type": "resnet", "stem": "tiny"})").find("small"), std::string::npos);
+  EXPECT_NE(message(R"({"type": "vgg", "depth": 10})").find("11, 13, 16, 19"), std::string::npos);
+  EXPECT_NE(message(R"({"type": "mlp", "hidden": [0]})"), "");
+  EXPECT_NE(message(R"({"type": "mpl"})").find("\"mlp\""), std::string::npos);
+}
+
+struct OwnOptions {
+  std::int64_t width = 3;
+};
+void describe(Fields<OwnOptions>& f) { f.integer("width", &OwnOptions::width, {.min = 1}, "Width."); }
+
+struct Own : nn::Module {
+  nn::Linear in, out;
+  Own(std::int64_t features, std::int64_t width, std::int64_t classes) : in(features, width), out(width, classes) {
+    adopt("in", in);
+    adopt("out", out);
+  }
+  Tensor forward(const Tensor& x) override { return out(gelu(in(flatten(x, 1)))); }
+};
+
+TEST(ModelRegistry, ProgramsAddTheirOwn) {
+  models::add<OwnOptions>("own", [](const OwnOptions& o, const models::InputInfo& input) {
+    return std::make_unique<Own>(input.features(), o.width, input.classes);
+  });
+  models::add("own_fixed",
+              [](const models::InputInfo& input) { return std::make_unique<Own>(input.features(), 2, input.classes); });
+  auto own = make(R"({"type": "own", "width": 4})");
+  nn::initialize(*own, 1);
+  EXPECT_EQ(own->parameter_count(), 64 * 4 + 4 + 4 * 5 + 5);
+  EXPECT_EQ((*own)(random_images({2, 8, 8, 1}, 1)).shape(), Shape({2, 5}));
+  EXPECT_EQ(make(R"({"type": "own_fixed"})")->parameter_count(), 64 * 2 + 2 + 2 * 5 + 5);
+  EXPECT_THROW(make(R"({"type": "own", "width": 0})"), ConfigError);
+  EXPECT_THROW(models::add("own", [](const models::InputInfo&) { return nullptr; }), UsageError);
+}
+
+TEST(TorchLayout, FiltersAreReorderedAndNothingElse) {
+  Tensor filter = Tensor::empty({2, 3, 4, 5});  // [K, R, S, C]
+  for (std::int64_t i = 0; i < filter.size(); ++i) filter.data<float>()[i] = static_cast<float>(i);
+  const Tensor torch = models::to_torch_layout("conv1.weight", filter);
+  EXPECT_EQ(torch.shape(), Shape({2, 5, 3, 4}));
+  const auto at = [](std::int64_t k, std::int64_t r, std::int64_t s, std::int64_t c) {
+    return ((k * 3 + r) * 4 + s) * 5 + c;
+  };
+  EXPECT_EQ(torch.data<float>()[((1 * 5 + 4) * 3 + 2) * 4 + 3], static_cast<float>(at(1, 2, 3, 4)));
+  EXPECT_EQ(torch.data<float>()[((0 * 5 + 3) * 3 + 1) * 4 + 2], static_cast<float>(at(0, 1, 2, 3)));
+  EXPECT_EQ(models::from_torch_layout("conv1.weight", torch).to_doubles(), filter.to_doubles());
+  EXPECT_EQ(models::to_torch_layout("position", filter).shape(), filter.shape());
+  const Tensor matrix = Tensor::of<float>({2, 2}, {1, 2, 3, 4});
+  EXPECT_EQ(models::from_torch_layout("fc.weight", matrix).to_doubles(), matrix.to_doubles());
+}
+
+}  // namespace
+}  // namespace hearth
