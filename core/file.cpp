@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// POSIX calls behind core/file.h. Every call is repeated when a signal interrupts it and every result is looked at,
+// that of close() included: network file systems report a failed write there.
+#include "hearth/core/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace hearth {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Linux transfers at most 2^31 - 4096 bytes a call.
+constexpr std::size_t longest_transfer = std::size_t{1} << 30;
+
+std::string reason(int error) { return std::system_category().message(error); }
+
+[[noreturn]] void fail(const fs::path& path, const char* action, int error) {
+  throw FileError(join_text(path.string(), ": ", action, " failed: ", reason(error)));
+}
+
+fs::path directory_of(const fs::path& path) {
+  fs::path parent = path.parent_path();
+  return parent.empty() ? fs::path(".") : parent;
+}
+
+[[noreturn]] void fail_write(const fs::path& path, int error, std::uint64_t needed) {
+  if (error == ENOSPC || error == EDQUOT) {
+    struct statvfs space {};
+    std::string free_text = "unknown";
+    if (::statvfs(directory_of(path).c_str(), &space) == 0) {
+      free_text = std::to_string(static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize);
+    }
+    throw FileError(join_text(path.string(), ": writing failed: ", reason(error), ": ", needed, " bytes needed, ",
+                              free_text, " bytes free on that file system; free some space or write elsewhere"));
+  }
+  throw FileError(join_text(path.string(), ": writing ", needed, " bytes failed: ", reason(error)));
+}
+
+/// Repeats an interrupted call that returns -1 on failure.
+template <class F>
+auto retried(F&& call) {
+  while (true) {
+    const auto result = call();
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+  /// Zero or the error number. Not repeated: after EINTR the descriptor is gone.
+  int close() {
+    const int closed = ::close(std::exchange(value_, -1));
+    return closed == -1 && errno != EINTR ? errno : 0;
+  }
+
+ private:
+  int value_;
+};
+
+/// Zero or the error number.
+int write_all(int descriptor, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t wanted = std::min(bytes.size(), longest_transfer);
+    const ssize_t written = retried([&] { return ::write(descriptor, bytes.data(), wanted); });
+    if (written == -1) return errno;
+    if (written == 0) return EIO;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+std::uint64_t regular_size(int descriptor, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) == -1) fail(path, "reading its status", errno);
+  HEARTH_CHECK(FileError, S_ISREG(status.st_mode), path.string(), ": is ",
+               S_ISDIR(status.st_mode) ? "a directory" : "no regular file", "; a file was expected");
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+template <class Bytes>
+Bytes read_whole(const fs::path& path) {
+  const Descriptor file(retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (file.get() < 0) fail(path, "opening", errno);
+  Bytes bytes;
+  bytes.resize(static_cast<std::size_t>(regular_size(file.get(), path)));
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const std::size_t wanted = std::min(bytes.size() - filled, longest_transfer);
+    const ssize_t got = retried([&] { return ::read(file.get(), bytes.data() + filled, wanted); });
+    if (got == -1) fail(path, "reading", errno);
+    HEARTH_CHECK(FileError, got != 0, path.string(), ": became shorter while it was read (", filled, " of ",
+                 bytes.size(), " bytes)");
+    filled += static_cast<std::size_t>(got);
+  }
+  return bytes;
+}
+
+/// Creates a file that did not exist beside `path`.
+std::pair<fs::path, int> open_sibling(const fs::path& path) {
+  static std::atomic<unsigned> counter{0};
+  while (true) {
+    const std::string name = join_text(".", path.filename().string(), ".tmp-", ::getpid(), "-", counter.fetch_add(1));
+    const fs::path sibling = directory_of(path) / name;
+    const int descriptor =
+        retried([&] { return ::open(sibling.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+    if (descriptor >= 0) return {sibling, descriptor};
+    if (errno != EEXIST) fail(sibling, "creating", errno);
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> read_file(const fs::path& path) { return read_whole<std::vector<std::byte>>(path); }
+
+std::string read_text(const fs::path& path) { return read_whole<std::string>(path); }
+
+void write_file_synced(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
+  HEARTH_CHECK(FileError, path.has_filename(), "'", path.string(), "': is no name for a file");
+  std::uint64_t needed = 0;
+  for (const auto& part : parts) needed += part.size();
+  auto [sibling, opened] = open_sibling(path);
+  Descriptor file(opened);
+  int error = 0;
+  for (const auto& part : parts) {
+    error = write_all(file.get(), part);
+    if (error != 0) break;
+  }
+  if (error == 0 && retried([&] { return ::fsync(file.get()); }) == -1) error = errno;
+  if (const int closed = file.close(); error == 0) error = closed;
+  if (error == 0 && ::rename(sibling.c_str(), path.c_str()) == -1) error = errno;
+  if (error != 0) {
+    ::unlink(sibling.c_str());
+    fail_write(path, error, needed);
+  }
+  sync_directory(directory_of(path));
+}
+
+void write_file_synced(const fs::path& path, std::span<const std::byte> bytes) {
+  write_file_synced(path, std::span<const std::span<const std::byte>>(&bytes, 1));
+}
+
+void write_file_synced(const fs::path& path, std::string_view text) { write_file_synced(path, bytes_of(text)); }
+
+void sync_directory(const fs::path& directory) {
+  Descriptor opened(retried([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (opened.get() < 0) fail(directory, "opening the directory", errno);
+  // Some network file systems answer EINVAL: their directories are durable without it.
+  if (retried([&] { return ::fsync(opened.get()); }) == -1 && errno != EINVAL) {
+    fail(directory, "syncing the directory", errno);
+  }
+}
+
+void sync_file(const fs::path& path) {
+  const Descriptor file(retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (file.get() < 0) fail(path, "opening", errno);
+  if (retried([&] { return ::fsync(file.get()); }) == -1) fail(path, "syncing", errno);
+}
+
+bool file_exists(const fs::path& path) {
+  std::error_code error;
+  const bool exists = fs::exists(path, error);
+  HEARTH_CHECK(FileError, !error, path.string(), ": cannot be looked up: ", error.message());
+  return exists;
+}
+
+std::uint64_t size_of_file(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == -1) fail(path, "reading its status", errno);
+  HEARTH_CHECK(FileError, S_ISREG(status.st_mode), path.string(), ": is no regular file");
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+std::vector<std::string> list_directory(const fs::path& directory) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator entry(directory, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  HEARTH_CHECK(FileError, !error, directory.string(), ": the directory cannot be read: ", error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void make_directories(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  HEARTH_CHECK(FileError, !error, directory.string(), ": the directory cannot be made: ", error.message());
+}
+
+FileWriter::FileWriter(fs::path path, Mode mode) : path_(std::move(path)) {
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (mode == Mode::truncate ? O_TRUNC : 0);
+  Descriptor file(retried([&] { return ::open(path_.c_str(), flags, 0666); }));
+  if (file.get() < 0) fail(path_, "opening for writing", errno);
+  size_ = regular_size(file.get(), path_);
+  descriptor_ = file.release();
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+
+FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void FileWriter::check_open() const {
+  HEARTH_CHECK(UsageError, is_open(), path_.string(), ": the file was closed; open a new writer to go on");
+}
+
+void FileWriter::append(std::span<const std::byte> bytes) {
+  check_open();
+  const int error = write_all(descriptor_, bytes);
+  if (error != 0) {
+    const int cut = ::ftruncate(descriptor_, static_cast<off_t>(size_));
+    static_cast<void>(cut);
+    fail_write(path_, error, bytes.size());
+  }
+  size_ += bytes.size();
+}
+
+void FileWriter::sync() {
+  check_open();
+  if (retried([&] { return ::fsync(descriptor_); }) == -1) fail(path_, "syncing", errno);
+}
+
+void FileWriter::close() {
+  if (!is_open()) return;
+  const int closed = ::close(std::exchange(descriptor_, -1));
+  if (closed == -1 && errno != EINTR) fail(path_, "closing", errno);
+}
+
+MappedFile::MappedFile(fs::path path) : path_(std::move(path)) {
+  const Descriptor file(retried([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (file.get() < 0) fail(path_, "opening", errno);
+  const auto size = static_cast<std::size_t>(regular_size(file.get(), path_));
+  if (size == 0) return;  // an empty mapping is an error to the system
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (address == MAP_FAILED) fail(path_, "mapping", errno);
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace hearth
