@@ -7,13 +7,12 @@
 
 #include "hearth/autograd/record.h"
 #include "hearth/core/run_on.h"
+#include "hearth/ops/norm/parameter.h"
 
 namespace hearth {
 namespace {
 
 using kernels::ReluGate;
-
-DType statistics_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 Tensor of_doubles(const std::vector<double>& values, const Shape& shape, DType dtype) {
   return Tensor::of(shape, values).to(dtype);
@@ -73,7 +72,7 @@ struct BatchNorm {
     const Tensor& x = kept.x.get();
     dy = dy.contiguous();
     const std::int64_t channels = x.dim(-1);
-    const DType wide = statistics_dtype(x.dtype());
+    const DType wide = norm_parameter_dtype(x.dtype());
     std::array<Tensor, 4> gradients;
     std::vector<double> corrections(static_cast<std::size_t>(2 * channels), 0.0);
     if (wants[1] || wants[2] || (wants[0] && options.training)) {
@@ -136,7 +135,7 @@ struct BatchNorm {
       coefficients[count + c] = scale[c] * rstd[c];
       coefficients[2 * count + c] = shift[c];
     }
-    return of_doubles(coefficients, {3, channels}, statistics_dtype(x.dtype()));
+    return of_doubles(coefficients, {3, channels}, norm_parameter_dtype(x.dtype()));
   }
 
   static void parameter_gradients(const double* sums, const std::vector<double>& rstd, DType wide,
@@ -145,8 +144,7 @@ struct BatchNorm {
     std::vector<double> values(rstd.size());
     for (const std::size_t input : {std::size_t{1}, std::size_t{2}}) {
       if (!wants[input]) continue;
-      for (std::size_t c = 0; c < rstd.size(); ++c)
-        values[c] = input == 1 ? sums[rstd.size() + c] * rstd[c] : sums[c];
+      for (std::size_t c = 0; c < rstd.size(); ++c) values[c] = input == 1 ? sums[rstd.size() + c] * rstd[c] : sums[c];
       gradients[input] = wants.make(input, {channels}, wide);
       gradients[input].copy_from(Tensor::of({channels}, values));
     }
@@ -162,31 +160,22 @@ struct BatchNorm {
   }
 };
 
-void check_channels(const char* name, const Tensor& parameter, const Tensor& x) {
-  HEARTH_CHECK(UsageError, parameter.defined(), "batch_norm: ", name, " is absent; x is ", describe(x));
-  const std::int64_t channels = x.dim(-1);
-  HEARTH_CHECK(ShapeError, parameter.rank() == 1 && parameter.dim(0) == channels, "batch_norm: ", name, " is ",
-               parameter.shape(), " but x ", x.shape(), " has ", channels, " channels; it must be [", channels, "]");
-  const DType wide = statistics_dtype(x.dtype());
-  HEARTH_CHECK(DTypeError, parameter.dtype() == wide, "batch_norm: ", name, " is ", parameter.dtype(), "; for x of ",
-               x.dtype(), " it must be ", wide);
-}
-
 void check_arguments(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
                      const Tensor& running_mean, const Tensor& running_var, const Tensor& residual) {
   HEARTH_CHECK(UsageError, x.defined(), "batch_norm: x is absent");
-  HEARTH_CHECK(DTypeError, is_floating(x.dtype()), "batch_norm: x is ", describe(x), "; it must be f32, f64, f16 or bf16");
+  HEARTH_CHECK(DTypeError, is_floating(x.dtype()), "batch_norm: x is ", describe(x),
+               "; it must be f32, f64, f16 or bf16");
   HEARTH_CHECK(ShapeError, x.rank() >= 2, "batch_norm: x ", x.shape(),
                " needs at least two axes, the last one being the channels");
-  check_channels("gamma", gamma, x);
-  check_channels("beta", beta, x);
+  check_norm_parameter("batch_norm", "gamma", gamma, x);
+  check_norm_parameter("batch_norm", "beta", beta, x);
   HEARTH_CHECK(UsageError, running_mean.defined() == running_var.defined(),
                "batch_norm: running_mean and running_var must both be given or both be absent");
   HEARTH_CHECK(UsageError, options.training || running_mean.defined(),
                "batch_norm: evaluation needs running_mean and running_var");
   if (running_mean.defined()) {
-    check_channels("running_mean", running_mean, x);
-    check_channels("running_var", running_var, x);
+    check_norm_parameter("batch_norm", "running_mean", running_mean, x);
+    check_norm_parameter("batch_norm", "running_var", running_var, x);
     HEARTH_CHECK(UsageError, running_mean.is_contiguous() && running_var.is_contiguous(),
                  "batch_norm: the running statistics must be contiguous, because they are written in place");
   }
@@ -196,8 +185,8 @@ void check_arguments(const Tensor& x, const Tensor& gamma, const Tensor& beta, c
                options.momentum, "; it must lie in [0, 1]");
   HEARTH_CHECK(UsageError, options.activation == Activation::none || options.activation == Activation::relu,
                "batch_norm: activation ", name_of(options.activation), " cannot be fused; use none or relu");
-  HEARTH_CHECK(ShapeError, !options.training || x.dim(-1) == 0 || x.size() / x.dim(-1) >= 2, "batch_norm: x ", x.shape(),
-               " has ", x.dim(-1) == 0 ? 0 : x.size() / x.dim(-1),
+  HEARTH_CHECK(ShapeError, !options.training || x.dim(-1) == 0 || x.size() / x.dim(-1) >= 2, "batch_norm: x ",
+               x.shape(), " has ", x.dim(-1) == 0 ? 0 : x.size() / x.dim(-1),
                " values a channel; training needs at least 2, or the variance is undefined");
   if (!residual.defined()) return;
   HEARTH_CHECK(ShapeError, residual.shape() == x.shape(), "batch_norm: residual ", residual.shape(),

@@ -42,8 +42,8 @@ void add_rows(const T* x, std::int64_t rows, std::int64_t lanes, P* sum) {
   for (; row + 4 <= rows; row += 4, x += 4 * lanes) {
 #pragma omp simd
     for (std::int64_t c = 0; c < lanes; ++c)
-      sum[c] += (cpu::load(x + c) + cpu::load(x + lanes + c)) +
-                (cpu::load(x + 2 * lanes + c) + cpu::load(x + 3 * lanes + c));
+      sum[c] +=
+          (cpu::load(x + c) + cpu::load(x + lanes + c)) + (cpu::load(x + 2 * lanes + c) + cpu::load(x + 3 * lanes + c));
   }
   for (; row < rows; ++row, x += lanes) {
 #pragma omp simd
@@ -154,7 +154,7 @@ void apply_rows(const T* x, const T* residual, const P* coefficients, T* y, std:
     if constexpr (Variant::residual) residual += lanes;
     if constexpr (Variant::relu) {
       if (mask == nullptr) continue;
-      // From the row just written, which is still in the nearest cache.
+        // From the row just written, which is still in the nearest cache.
 #pragma omp simd
       for (std::int64_t c = 0; c < lanes; ++c) flags[c] = cpu::load(y + c) > P(0) ? 1 : 0;
       pack_flags(flags, mask_bytes, mask);
@@ -261,7 +261,8 @@ Layout layout_of(const Tensor& x) {
     layout.rows /= 2;
   }
   layout.lanes = layout.channels * layout.fold;
-  const std::int64_t row_bytes = std::max<std::int64_t>(1, layout.lanes * static_cast<std::int64_t>(size_of(x.dtype())));
+  const std::int64_t row_bytes =
+      std::max<std::int64_t>(1, layout.lanes * static_cast<std::int64_t>(size_of(x.dtype())));
   layout.block_rows = std::max<std::int64_t>(8, block_bytes / row_bytes / 8 * 8);
   const std::int64_t chunks = std::clamp(layout.rows * row_bytes / chunk_bytes, std::int64_t{1}, most_chunks);
   const std::int64_t blocks = (layout.rows + layout.block_rows - 1) / layout.block_rows;
@@ -400,7 +401,7 @@ void batch_norm_grad_sums(cpu::Stream&, const Tensor& x, const Tensor& dy, const
       auto* const flags = local.take<std::uint8_t>(2 * mask_bytes * 8);
       const std::int64_t begin = i * layout.chunk_rows, rows = std::min(layout.chunk_rows, layout.rows - begin);
       with_gate(gate, [&]<ReluGate g>() {
-        HEARTH_ISA_CALL(chunk_grad_sums<Backward<g>>, values + begin * lanes, gradient + begin * lanes, table,
+        HEARTH_ISA_CALL(chunk_grad_sums<Backward<g> >, values + begin * lanes, gradient + begin * lanes, table,
                         bits == nullptr ? nullptr : bits + begin * mask_bytes, flags, rows, lanes, layout.block_rows,
                         narrow, partial + i * 2 * lanes);
       });

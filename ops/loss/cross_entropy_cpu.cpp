@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row after the other; the passes after the first find the row in a cache. Narrow logits are read as they are.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "hearth/core/cpu/element.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/ops/loss/cross_entropy.h"
+
+#define HEARTH_ISA_SOURCE "hearth/ops/loss/cross_entropy_cpu.cpp"
+#include "hearth/core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+// The largest element of a row, and the logarithm of the sum of exp(x - largest).
+template <class T, class P>
+void log_sum_exp(const T* x, std::int64_t cols, P& most_out, P& log_sum_out) {
+  P most = -std::numeric_limits<P>::infinity();
+#pragma omp simd reduction(max : most)
+  for (std::int64_t c = 0; c < cols; ++c) {
+    const P value = cpu::load(x + c);
+    most = value > most ? value : most;
+  }
+  P sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t c = 0; c < cols; ++c) sum += cpu::math::exp(cpu::load(x + c) - most);
+  most_out = most;
+  log_sum_out = static_cast<P>(std::log(static_cast<double>(sum)));
+}
+
+template <class T, class P>
+void class_losses(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
+                  std::int64_t ignored, P* most, P* log_sum, P* losses) {
+  for (std::int64_t r = 0; r < rows; ++r, x += cols) {
+    log_sum_exp(x, cols, most[r], log_sum[r]);
+    if (labels[r] == ignored) {
+      losses[r] = P(0);
+      continue;
+    }
+    const P top = most[r];
+    P loss = log_sum[r] - (cpu::load(x + labels[r]) - top);
+    if (smoothing != P(0)) {
+      P sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t c = 0; c < cols; ++c) sum += cpu::load(x + c) - top;
+      loss = (P(1) - smoothing) * loss + smoothing * (log_sum[r] - sum / static_cast<P>(cols));
+    }
+    losses[r] = loss;
+  }
+}
+
+template <class T, class P>
+void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
+                     std::int64_t ignored, const P* most, const P* log_sum, const P* scale, std::int64_t scale_step,
+                     T* dx) {
+  const P even = smoothing / static_cast<P>(cols);
+  for (std::int64_t r = 0; r < rows; ++r, x += cols, dx += cols, scale += scale_step) {
+    if (labels[r] == ignored) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < cols; ++c) cpu::store(dx + c, P(0));
+      continue;
+    }
+    const P top = most[r], log_total = log_sum[r], factor = *scale;
+    const P at_label = cpu::math::exp((cpu::load(x + labels[r]) - top) - log_total);
+#pragma omp simd
+    for (std::int64_t c = 0; c < cols; ++c)
+      cpu::store(dx + c, (cpu::math::exp((cpu::load(x + c) - top) - log_total) - even) * factor);
+    cpu::store(dx + labels[r], (at_label - even - (P(1) - smoothing)) * factor);
+  }
+}
+
+// Targets t become (1 - smoothing) t + smoothing / cols.
+template <class T, class P>
+void target_losses(const T* x, const P* targets, std::int64_t rows, std::int64_t cols, P smoothing, P* most, P* log_sum,
+                   P* losses) {
+  const P even = smoothing / static_cast<P>(cols), kept = P(1) - smoothing;
+  for (std::int64_t r = 0; r < rows; ++r, x += cols, targets += cols) {
+    log_sum_exp(x, cols, most[r], log_sum[r]);
+    const P top = most[r], log_total = log_sum[r];
+    P loss = 0;
+#pragma omp simd reduction(+ : loss)
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const P target = kept * targets[c] + even;
+      // A class without target does not count, even where its logit is -infinity.
+      loss += target == P(0) ? P(0) : target * (log_total - (cpu::load(x + c) - top));
+    }
+    losses[r] = loss;
+  }
+}
+
+template <class T, class P>
+void target_gradients(const T* x, const P* targets, std::int64_t rows, std::int64_t cols, P smoothing, const P* most,
+                      const P* log_sum, const P* scale, std::int64_t scale_step, T* dx) {
+  const P even = smoothing / static_cast<P>(cols), kept = P(1) - smoothing;
+  for (std::int64_t r = 0; r < rows; ++r, x += cols, dx += cols, targets += cols, scale += scale_step) {
+    const P top = most[r], log_total = log_sum[r], factor = *scale;
+    P total = 0;
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t c = 0; c < cols; ++c) total += kept * targets[c] + even;
+#pragma omp simd
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const P p = cpu::math::exp((cpu::load(x + c) - top) - log_total);
+      cpu::store(dx + c, (p * total - (kept * targets[c] + even)) * factor);
+    }
+  }
+}
+
+// Elements that come before the label's in descending order.
+template <class T>
+std::int64_t rank_of(const T* x, std::int64_t label, std::int64_t cols) {
+  const acc_t<T> value = cpu::load(x + label);
+  std::int64_t before = 0;
+#pragma omp simd reduction(+ : before)
+  for (std::int64_t c = 0; c < cols; ++c) before += cpu::load(x + c) > value ? 1 : 0;
+#pragma omp simd reduction(+ : before)
+  for (std::int64_t c = 0; c < label; ++c) before += cpu::load(x + c) == value ? 1 : 0;
+  return value == value ? before : cols;
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+namespace hearth::kernels {
+namespace {
+
+// f(first row, rows) over pieces of about 16 thousand logits.
+template <class F>
+void over_rows(const Tensor& logits, const F& f) {
+  const std::int64_t cols = logits.dim(-1);
+  cpu::parallel_for(logits.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
+                    [&](std::int64_t begin, std::int64_t end) { f(begin, end - begin); });
+}
+
+}  // namespace
+
+void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
+                   const Tensor& most, const Tensor& log_sum, const Tensor& losses) {
+  const std::int64_t cols = logits.dim(-1);
+  visit_dtype("cross_entropy", logits.dtype(), Floats{}, [&]<class T>() {
+    using P = acc_t<T>;
+    const T* const x = logits.data<T>();
+    P *top = most.data<P>(), *log_total = log_sum.data<P>(), *out = losses.data<P>();
+    const P smoothing = static_cast<P>(options.label_smoothing);
+    if (is_floating(labels.dtype())) {
+      const P* const targets = labels.data<P>();
+      over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+        HEARTH_ISA_CALL(target_losses, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
+                        log_total + row, out + row);
+      });
+      return;
+    }
+    const std::int64_t* const classes = labels.data<std::int64_t>();
+    over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+      HEARTH_ISA_CALL(class_losses, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
+                      top + row, log_total + row, out + row);
+    });
+  });
+}
+
+void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
+                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& dx) {
+  const std::int64_t cols = logits.dim(-1);
+  const std::int64_t step = options.reduction == Reduction::none ? 1 : 0;
+  visit_dtype("cross_entropy", logits.dtype(), Floats{}, [&]<class T>() {
+    using P = acc_t<T>;
+    const T* const x = logits.data<T>();
+    T* const out = dx.data<T>();
+    const P *top = most.data<P>(), *log_total = log_sum.data<P>(), *factor = scale.data<P>();
+    const P smoothing = static_cast<P>(options.label_smoothing);
+    if (is_floating(labels.dtype())) {
+      const P* const targets = labels.data<P>();
+      over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+        HEARTH_ISA_CALL(target_gradients, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
+                        log_total + row, factor + row * step, step, out + row * cols);
+      });
+      return;
+    }
+    const std::int64_t* const classes = labels.data<std::int64_t>();
+    over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+      HEARTH_ISA_CALL(class_gradients, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
+                      top + row, log_total + row, factor + row * step, step, out + row * cols);
+    });
+  });
+}
+
+std::int64_t count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std::int64_t k,
+                           std::int64_t ignore_index) {
+  const std::int64_t cols = logits.dim(-1), rows = logits.size() / cols;
+  const std::int64_t* const classes = labels.data<std::int64_t>();
+  std::vector<std::uint8_t> hits(static_cast<std::size_t>(rows), 0);
+  visit_dtype("count_correct", logits.dtype(), Floats{}, [&]<class T>() {
+    const T* const x = logits.data<T>();
+    over_rows(logits, [&](std::int64_t first, std::int64_t count) {
+      for (std::int64_t row = first; row < first + count; ++row) {
+        if (classes[row] == ignore_index) continue;
+        hits[static_cast<std::size_t>(row)] = HEARTH_ISA_CALL(rank_of, x + row * cols, classes[row], cols) < k;
+      }
+    });
+  });
+  return std::count(hits.begin(), hits.end(), std::uint8_t{1});
+}
+
+}  // namespace hearth::kernels
+#endif

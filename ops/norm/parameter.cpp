@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/norm/parameter.h"
+
+namespace hearth {
+
+void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x) {
+  HEARTH_CHECK(UsageError, parameter.defined(), op, ": ", name, " is absent; x is ", describe(x));
+  const std::int64_t channels = x.dim(-1);
+  HEARTH_CHECK(ShapeError, parameter.rank() == 1 && parameter.dim(0) == channels, op, ": ", name, " is ",
+               parameter.shape(), " but x ", x.shape(), " has ", channels, " channels; it must be [", channels, "]");
+  const DType wide = norm_parameter_dtype(x.dtype());
+  HEARTH_CHECK(DTypeError, parameter.dtype() == wide, op, ": ", name, " is ", parameter.dtype(), "; for x of ",
+               x.dtype(), " it must be ", wide);
+}
+
+}  // namespace hearth

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/softmax/softmax.h"
+
+#include <array>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+
+namespace hearth {
+namespace {
+
+struct Softmax {
+  static constexpr OpInfo info{.name = "softmax", .autocast = Autocast::widen};
+  struct Kept {
+    KeptTensor y;
+  };
+
+  Tensor forward(Kept& kept, const Tensor& view) const {
+    const Tensor x = view.contiguous();
+    const Tensor y = Tensor::empty_like(x);
+    run_on(x.device(), [&](auto& stream) { kernels::softmax(stream, x, y); });
+    if (is_recording()) kept.y = y;
+    return y;
+  }
+
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    dy = dy.contiguous();
+    const Tensor dx = dy.sole_owner() ? dy : wants.make(0, dy.shape(), dy.dtype());
+    run_on(dy.device(), [&](auto& stream) { kernels::softmax_grad(stream, kept.y.get(), dy, dx); });
+    return {dx};
+  }
+};
+
+struct LogSoftmax {
+  static constexpr OpInfo info{.name = "log_softmax", .autocast = Autocast::widen};
+  struct Kept {
+    KeptTensor y;
+  };
+
+  Tensor forward(Kept& kept, const Tensor& view) const {
+    const Tensor x = view.contiguous();
+    const Tensor y = Tensor::empty_like(x);
+    run_on(x.device(), [&](auto& stream) { kernels::log_softmax(stream, x, y); });
+    if (is_recording()) kept.y = y;
+    return y;
+  }
+
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    dy = dy.contiguous();
+    const Tensor dx = dy.sole_owner() ? dy : wants.make(0, dy.shape(), dy.dtype());
+    run_on(dy.device(), [&](auto& stream) { kernels::log_softmax_grad(stream, kept.y.get(), dy, dx); });
+    return {dx};
+  }
+};
+
+void check_argument(const char* op, const Tensor& x) {
+  HEARTH_CHECK(UsageError, x.defined(), op, ": x is absent");
+  HEARTH_CHECK(ShapeError, x.rank() >= 1, op, ": x is a scalar; it needs an axis to normalise over");
+  HEARTH_CHECK(DTypeError, is_floating(x.dtype()), op, ": x is ", describe(x), "; it must be f32, f64, f16 or bf16");
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x) {
+  check_argument("softmax", x);
+  return record(Softmax{}, x);
+}
+
+Tensor log_softmax(const Tensor& x) {
+  check_argument("log_softmax", x);
+  return record(LogSoftmax{}, x);
+}
+
+}  // namespace hearth

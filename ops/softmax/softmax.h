@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and its logarithm.
+#pragma once
+
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth {
+
+/// Softmax along the last axis: y = exp(x - max x) / sum exp(x - max x).
+///
+/// x [..., C], any floating type; y has its shape and type. Sums in f32 or wider; under autocast x is widened to f32.
+/// A row of which every element is -infinity, or one is +infinity, gives not-a-number.
+/// ShapeError for a scalar, DTypeError for integers, UsageError when x is absent.
+Tensor softmax(const Tensor& x);
+
+/// log(softmax(x)) along the last axis, without the loss of precision: y = (x - max x) - log sum exp(x - max x).
+/// Types, widening and errors as for softmax.
+Tensor log_softmax(const Tensor& x);
+
+namespace kernels {
+
+void softmax(cpu::Stream&, const Tensor& x, const Tensor& y);
+/// dx = y (dy - sum(y dy)). dx may be dy.
+void softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void log_softmax(cpu::Stream&, const Tensor& x, const Tensor& y);
+/// dx = dy - exp(y) sum(dy). dx may be dy.
+void log_softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
+
+}  // namespace kernels
+}  // namespace hearth
