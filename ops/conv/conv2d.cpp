@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/conv/conv2d.h"
+
+#include <algorithm>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/epilogue/epilogue.h"
+#include "hearth/ops/epilogue/operands.h"
+
+namespace hearth {
+namespace {
+
+using cpu::dnn::Pass;
+using kernels::Conv2dShape;
+
+struct Axis {
+  const char* name;
+  std::int64_t size, taps, stride, padding, dilation;
+};
+
+/// Extent of the result along one axis, or ShapeError.
+std::int64_t output_extent(const Axis& axis, const Tensor& x, const Tensor& w) {
+  HEARTH_CHECK(ShapeError, axis.stride >= 1, "conv2d: stride ", axis.stride, " along ", axis.name,
+               "; it must be at least 1");
+  HEARTH_CHECK(ShapeError, axis.padding >= 0, "conv2d: padding ", axis.padding, " along ", axis.name,
+               "; it must be at least 0");
+  HEARTH_CHECK(ShapeError, axis.dilation >= 1, "conv2d: dilation ", axis.dilation, " along ", axis.name,
+               "; it must be at least 1");
+  const std::int64_t extent =
+      checked_add(checked_mul(axis.dilation, axis.taps - 1, "conv2d: extent of the dilated filter"), 1,
+                  "conv2d: extent of the dilated filter");
+  const std::int64_t padded = checked_add(axis.size, checked_mul(axis.padding, 2, "conv2d: padding on both sides"),
+                                          "conv2d: size of the padded image");
+  HEARTH_CHECK(ShapeError, padded >= extent, "conv2d: the padded ", axis.name, " of the image is ", padded,
+               " but the dilated filter spans ", extent, " (x ", x.shape(), ", w ", w.shape(),
+               "); use more padding or a smaller filter");
+  return (padded - extent) / axis.stride + 1;
+}
+
+/// All sizes of the problem, or ShapeError.
+Conv2dShape shape_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options) {
+  HEARTH_CHECK(ShapeError, x.rank() == 4, "conv2d: x ", x.shape(), " must be [N, H, W, C]");
+  HEARTH_CHECK(ShapeError, w.rank() == 4, "conv2d: w ", w.shape(), " must be [K, R, S, C/groups]");
+  const std::int64_t groups = options.groups;
+  HEARTH_CHECK(ShapeError, groups >= 1, "conv2d: ", groups, " groups; there must be at least 1");
+  Conv2dShape s{
+      .n = x.dim(0), .h = x.dim(1), .w = x.dim(2), .c = x.dim(3), .k = w.dim(0), .r = w.dim(1), .s = w.dim(2)};
+  HEARTH_CHECK(ShapeError, s.k >= 1 && s.r >= 1 && s.s >= 1, "conv2d: w ", w.shape(),
+               " has no filters or empty ones; [K, R, S] must be at least 1 each");
+  HEARTH_CHECK(ShapeError, s.c % groups == 0, "conv2d: ", s.c, " input channels do not divide into ", groups,
+               " groups (x ", x.shape(), ")");
+  HEARTH_CHECK(ShapeError, s.k % groups == 0, "conv2d: ", s.k, " filters do not divide into ", groups, " groups (w ",
+               w.shape(), ")");
+  HEARTH_CHECK(ShapeError, w.dim(3) == s.c / groups, "conv2d: w ", w.shape(), " takes ", w.dim(3),
+               " channels a group but x ", x.shape(), " in ", groups, " groups has ", s.c / groups);
+  HEARTH_CHECK(ShapeError, !b.defined() || (b.rank() == 1 && b.dim(0) == s.k), "conv2d: b ",
+               b.defined() ? b.shape() : Shape{}, " must be [", s.k, "], one value for each filter of w ", w.shape());
+  s.groups = groups;
+  s.stride_h = options.stride.h;
+  s.stride_w = options.stride.w;
+  s.pad_h = options.padding.h;
+  s.pad_w = options.padding.w;
+  s.dilation_h = options.dilation.h;
+  s.dilation_w = options.dilation.w;
+  s.p = output_extent({"height", s.h, s.r, s.stride_h, s.pad_h, s.dilation_h}, x, w);
+  s.q = output_extent({"width", s.w, s.s, s.stride_w, s.pad_w, s.dilation_w}, x, w);
+  const char* elements = "conv2d: elements of the result";
+  checked_mul(checked_mul(checked_mul(s.p, s.q, elements), s.k, elements), std::max<std::int64_t>(s.n, 1), elements);
+  return s;
+}
+
+struct Conv2d {
+  static constexpr OpInfo info{.name = "conv2d", .autocast = Autocast::narrow, .autocast_inputs = 1};
+  struct Kept {
+    KeptTensor x, w;
+    KeptTensor reference;  ///< what the activation's slope needs
+    Conv2dShape shape;
+    DType weight_type = DType::f32, bias_type = DType::f32;
+  };
+  Conv2dOptions options;
+
+  Tensor forward(Kept& kept, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) const {
+    const Conv2dShape shape = shape_of(x_in, w_in, b_in, options);
+    detail::check_operand_types("conv2d", x_in, w_in, b_in);
+    const Tensor x = x_in.contiguous(), w = w_in.contiguous();
+    const Tensor b = b_in.defined() ? b_in.contiguous() : b_in;
+    const Tensor y = Tensor::empty({shape.n, shape.p, shape.q, shape.k}, x.dtype(), x.device());
+    run_on(x.device(), [&](auto& stream) {
+      if (y.size() == 0) return;
+      if (x.size() > 0) return kernels::conv2d(stream, shape, Pass::forward, {x, w, b, y});
+      // Nothing to sum over.
+      if (b.defined())
+        kernels::fill_rows(stream, b, y);
+      else
+        y.fill_(0);
+    });
+    if (is_recording()) {
+      kept.shape = shape;
+      kept.weight_type = w.dtype();
+      if (b.defined()) kept.bias_type = b.dtype();
+      if (wants_grad(w_in)) kept.x = x;
+      if (wants_grad(x_in)) kept.w = w;
+    }
+    return detail::activate_result(options.activation, y, kept.reference);
+  }
+
+  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    const Conv2dShape& s = kept.shape;
+    std::array<Tensor, 3> gradients;
+    Tensor& dx = gradients[0];
+    Tensor& dw = gradients[1];
+    Tensor& db = gradients[2];
+    if (wants[2]) db = wants.make(2, {s.k}, kept.bias_type);
+    const bool empty = dy.size() == 0 || s.n * s.h * s.w * s.c == 0;
+    // The weight pass has dy in hand anyway and sums the bias gradient for nothing.
+    const bool sum_with_weights = wants[2] && wants[1] && !empty && options.activation == Activation::none;
+    dy = detail::grad_before_activation(options.activation, kept.reference, std::move(dy),
+                                        sum_with_weights ? Tensor() : db);
+    run_on(dy.device(), [&](auto& stream) {
+      if (wants[1]) {
+        dw = wants.make(1, {s.k, s.r, s.s, s.c / s.groups}, kept.weight_type);
+        if (empty)
+          dw.fill_(0);
+        else
+          kernels::conv2d(stream, s, Pass::backward_weights, {kept.x.get(), dw, sum_with_weights ? db : Tensor(), dy});
+      }
+      if (wants[0]) {
+        dx = wants.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
+        if (!empty) kernels::conv2d(stream, s, Pass::backward_data, {dx, kept.w.get(), Tensor(), dy});
+      }
+    });
+    return gradients;
+  }
+};
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options) {
+  HEARTH_CHECK(UsageError, x.defined() && w.defined(), "conv2d: x and w are needed; found x ", describe(x), " and w ",
+               describe(w));
+  return record(Conv2d{options}, x, w, b);
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options) {
+  return conv2d(x, w, Tensor(), options);
+}
+
+}  // namespace hearth

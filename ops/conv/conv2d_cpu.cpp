@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The candidates of a convolution on the CPU.
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/core/profiler.h"
+#include "hearth/ops/conv/kernels.h"
+
+namespace hearth::kernels {
+namespace {
+
+using cpu::dnn::Pass;
+
+/// The problem with f16, which the library does not take, as f32.
+cpu::dnn::Conv2d without_f16(cpu::dnn::Conv2d conv) {
+  if (conv.activations == DType::f16) conv.activations = conv.weights = DType::f32;
+  return conv;
+}
+
+std::string library_declines(const Conv2dProblem& problem) {
+  if (problem.conv.activations == DType::f64) return "f64 is not among the library's types";
+  return cpu::dnn::declines(without_f16(problem.conv), problem.pass);
+}
+
+const float* floats_of(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
+
+void call_library(const cpu::dnn::Conv2d& conv, Pass pass, const Conv2dOperands& o) {
+  switch (pass) {
+    case Pass::forward:
+      return cpu::dnn::conv2d_forward(conv, o.x.bytes(), o.w.bytes(), floats_of(o.b), o.y.bytes());
+    case Pass::backward_data:
+      return cpu::dnn::conv2d_backward_data(conv, o.y.bytes(), o.w.bytes(), o.x.bytes());
+    case Pass::backward_weights:
+      return cpu::dnn::conv2d_backward_weights(conv, o.x.bytes(), o.y.bytes(), o.w.bytes(),
+                                               o.b.defined() ? o.b.data<float>() : nullptr);
+  }
+}
+
+/// `tensor` in f32: itself, a converted copy, or (for a result) memory to be converted back.
+Tensor widened(const Tensor& tensor, bool result) {
+  if (!tensor.defined() || tensor.dtype() == DType::f32) return tensor;
+  return result ? Tensor::empty(tensor.shape(), DType::f32, tensor.device()) : tensor.to(DType::f32);
+}
+
+void narrow_back(const Tensor& wide, const Tensor& result) {
+  if (result.defined() && !wide.same_storage(result)) result.copy_from(wide);
+}
+
+/// run(operands in f32), with results rounded to their own types afterwards.
+template <class Run>
+void run_widened(Pass pass, const Conv2dOperands& o, Run&& run) {
+  const bool weights = pass == Pass::backward_weights;
+  const Tensor x = widened(o.x, pass == Pass::backward_data), w = widened(o.w, weights), b = widened(o.b, weights),
+               y = widened(o.y, pass == Pass::forward);
+  run(Conv2dOperands{x, w, b, y});
+  if (pass == Pass::forward) narrow_back(y, o.y);
+  if (pass == Pass::backward_data) narrow_back(x, o.x);
+  if (weights) {
+    narrow_back(w, o.w);
+    narrow_back(b, o.b);
+  }
+}
+
+void run_library(const Conv2dProblem& problem, const Conv2dOperands& o) {
+  if (problem.conv.activations == DType::f16)
+    return run_widened(problem.pass, o, [&](const Conv2dOperands& wide) {
+      call_library(without_f16(problem.conv), problem.pass, wide);
+    });
+  if (!o.b.defined() || o.b.dtype() == DType::f32) return call_library(problem.conv, problem.pass, o);
+  const bool result = problem.pass == Pass::backward_weights;
+  const Tensor b = widened(o.b, result);
+  call_library(problem.conv, problem.pass, {o.x, o.w, b, o.y});
+  if (result) narrow_back(b, o.b);
+}
+
+std::string portable_declines(const Conv2dProblem&) { return ""; }
+
+void run_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
+  if (problem.conv.activations == DType::f64) return conv2d_portable(problem, o);
+  run_widened(problem.pass, o, [&](const Conv2dOperands& wide) { conv2d_portable(problem, wide); });
+}
+
+Candidates<Conv2dProblem, Conv2dRun>& candidates() {
+  static Candidates<Conv2dProblem, Conv2dRun> list(
+      "conv2d", {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}});
+  return list;
+}
+
+}  // namespace
+
+void conv2d(cpu::Stream&, const Conv2dShape& shape, Pass pass, const Conv2dOperands& operands) {
+  Conv2dProblem problem;
+  problem.conv.shape = shape;
+  problem.conv.activations = operands.x.dtype();
+  problem.conv.weights = operands.w.dtype();
+  problem.conv.deterministic = cpu::deterministic();
+  problem.pass = pass;
+  const auto choice = candidates().choose(problem);
+  const profiler::Scope scope(choice.label);
+  choice.run(problem, operands);
+  double flops = 2.0;
+  for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
+    flops *= static_cast<double>(extent);
+  profiler::add_flops(flops);
+}
+
+}  // namespace hearth::kernels

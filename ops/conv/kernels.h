@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three passes of conv2d below the op. All tensors are contiguous; none of the sizes is 0.
+#pragma once
+
+#include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/tensor.h"
+#include "hearth/ops/candidates.h"
+
+namespace hearth::kernels {
+
+using Conv2dShape = cpu::dnn::Conv2dShape;
+
+/// One pass of one convolution; the key of its implementation.
+struct Conv2dProblem {
+  cpu::dnn::Conv2d conv;
+  cpu::dnn::Pass pass = cpu::dnn::Pass::forward;
+  auto operator<=>(const Conv2dProblem&) const = default;
+};
+
+/// The operands of any pass. forward: x, w, b (or undefined) -> y. backward_data: y (holds dy), w -> x.
+/// backward_weights: x, y (holds dy) -> w and, unless undefined, b.
+struct Conv2dOperands {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor& b;
+  const Tensor& y;
+};
+
+using Conv2dRun = void(const Conv2dProblem& problem, const Conv2dOperands& operands);
+
+/// Runs one pass by the chosen implementation and reports its operations.
+void conv2d(cpu::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands);
+
+/// The portable implementation: im2col in tiles and the own GEMM for f32 and f64, 16-bit types through f32. Bits do not
+/// depend on the number of threads.
+void conv2d_portable(const Conv2dProblem& problem, const Conv2dOperands& operands);
+
+}  // namespace hearth::kernels
