@@ -13,20 +13,31 @@ struct Curve {
   std::vector<std::pair<double, double>> points;  ///< x ascending; points that are not finite are left out
 };
 
+/// How the y axis is divided.
+enum class Scale {
+  linear,
+  from_zero,    ///< linear, and the axis begins at 0
+  logarithmic,  ///< values that are not above 0 are left out
+};
+
 struct Chart {
   std::string title;
   std::string x_label;
-  bool percent = false;      ///< values are shares, shown times 100
-  bool logarithmic = false;  ///< y axis in decades; values must be above 0
+  bool percent = false;  ///< values are shares, shown times 100
+  Scale scale = Scale::linear;
   std::vector<Curve> curves;
 };
 
-/// An <svg> element whose colours come from the page's style sheet: classes c0, c1, ... for the curves.
-/// Empty if no curve has a point.
+/// An <svg> element whose colours come from the page's style sheet: classes c0, c1, c2 for the curves. Long curves are
+/// thinned to what can be seen. Empty if no curve has a point.
 std::string to_svg(const Chart& chart);
 
-/// Round values that cover [low, high]: about `count` multiples of 1, 2 or 5 times a power of ten.
+/// Round values within [low, high]: about `count` multiples of 1, 2 or 5 times a power of ten.
 std::vector<double> axis_ticks(double low, double high, int count);
+/// At most `most` points (at least 4) that look the same when drawn: of each stretch the lowest and the highest.
+std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points, std::size_t most);
+/// A number on an axis: "0.05", "1500", "12.5k", "3M".
+std::string tick_text(double value);
 
 /// Text with &, <, > and quotes escaped for HTML.
 std::string html_escaped(const std::string& text);

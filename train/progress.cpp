@@ -18,8 +18,9 @@ double now_seconds() {
 
 std::string duration_text(double seconds) {
   std::ostringstream out;
-  const auto whole = static_cast<std::int64_t>(seconds);
-  if (seconds < 60)
+  seconds = seconds > 0 ? std::min(seconds, 1e9) : 0;  // an estimate may be anything, even not a number
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (seconds < 59.95)
     out << std::fixed << std::setprecision(1) << seconds << "s";
   else if (whole < 3600)
     out << whole / 60 << "m " << std::setw(2) << std::setfill('0') << whole % 60 << "s";

@@ -1,62 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/train/report.h"
 
+#include <algorithm>
+#include <cmath>
 #include <iomanip>
+#include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "hearth/core/file.h"
 #include "hearth/train/metrics_log.h"
 #include "hearth/train/plot.h"
+#include "hearth/train/progress.h"
 
 namespace hearth::train {
 namespace {
 
 constexpr const char* style = R"(
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2126; --faint: #66707a; --line: #dfe3e8; --panel: #f6f7f9;
-  --c0: #2563c9; --c1: #d9480f; --c2: #2b8a3e; }
+  --c0: #2563c9; --c1: #d9480f; --c2: #2b8a3e; --finished: #2b8a3e; --running: #2563c9; --stopped: #b35c00; --failed: #c92a2a; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14181c; --ink: #e6e9ec; --faint: #98a2ad; --line: #2c333a;
-  --panel: #1b2026; --c0: #6ea8fe; --c1: #ff9a62; --c2: #69db7c; } }
+  --panel: #1b2026; --c0: #6ea8fe; --c1: #ff9a62; --c2: #69db7c; --finished: #69db7c; --running: #6ea8fe; --stopped: #ffc078;
+  --failed: #ff8787; } }
+* { box-sizing: border-box; }
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; max-width: 1180px;
   margin: 2rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
-.sub { color: var(--faint); margin: .2rem 0 1.4rem; }
+h1 { font-size: 1.6rem; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
+.sub { color: var(--faint); margin: .3rem 0 1.4rem; } .status { border: 1px solid; border-radius: 1em; padding: .05em .7em;
+  font-size: .85em; font-weight: 600; margin-right: .5em; }
+.finished { color: var(--finished); } .running { color: var(--running); } .stopped { color: var(--stopped); }
+.failed { color: var(--failed); }
 .tiles { display: flex; flex-wrap: wrap; gap: .8rem; }
 .tile { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: .6rem 1rem; min-width: 8rem; }
 .tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; } .tile span { color: var(--faint); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; }
 .charts > div { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: .4rem; }
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; } svg text { fill: var(--faint); }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); gap: 0 3rem; align-items: start; }
+svg { display: block; width: 100%; height: auto; font: 12px system-ui, sans-serif; } svg text { fill: var(--faint); }
 svg .title { fill: var(--ink); font-weight: 600; font-size: 13px; } .grid { stroke: var(--line); }
 polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 polyline.c0 { stroke: var(--c0); } polyline.c1 { stroke: var(--c1); } polyline.c2 { stroke: var(--c2); }
 circle.c0, svg text.l0 { fill: var(--c0); } circle.c1, svg text.l1 { fill: var(--c1); } circle.c2, svg text.l2 { fill: var(--c2); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { padding: .25rem .9rem .25rem 0;
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; } td, th { padding: .25rem 1.2rem .25rem 0;
   border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; } th { font-weight: 600; color: var(--faint); }
+.numbers td, .numbers th { text-align: right; } .numbers .best td { font-weight: 700; color: var(--finished); }
+.facts th { white-space: nowrap; } .facts td { overflow-wrap: anywhere; padding-right: 0; }
 pre { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: .8rem; overflow-x: auto; font-size: 13px; }
-@media print { body { margin: 0; max-width: none; } .charts > div, .tile { break-inside: avoid; } }
+@media print { body { margin: 0; max-width: none; } .charts > div, .tile, tr { break-inside: avoid; }
+  pre { white-space: pre-wrap; } }
 )";
 
-// Curves of one key, a curve a split, over the epochs.
-Chart chart_of(const std::vector<Json>& records, const std::string& key, const std::string& title) {
-  Chart chart;
-  chart.title = title;
-  chart.x_label = "epoch";
-  std::map<std::string, std::size_t> index;
-  for (const Json& record : records) {
-    const Json* value = record.find(key);
-    const Json* split = record.find("split");
-    const Json* epoch = record.find("epoch");
-    if (!value || !value->is_number() || !split || !epoch) continue;
-    const auto [entry, is_new] = index.emplace(split->as_string(), chart.curves.size());
-    if (is_new) chart.curves.push_back({split->as_string(), {}});
-    chart.curves[entry->second].points.emplace_back(epoch->as_number(), value->as_number());
-  }
-  return chart;
+// Rows of evaluations shown; of more, every n-th, the best and the last.
+constexpr std::size_t most_rows = 40;
+
+std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : to_text(value); }
+
+std::string text_at(const Json& object, std::string_view key) {
+  const Json* value = object.find(key);
+  return value && !value->is_null() ? text_of(*value) : "";
 }
 
-void tile(std::ostream& out, const std::string& value, const std::string& label) {
-  out << "<div class=\"tile\"><b>" << html_escaped(value) << "</b><span>" << html_escaped(label) << "</span></div>";
+std::optional<double> number_at(const Json& object, std::string_view key) {
+  const Json* value = object.find(key);
+  return value && value->is_number() ? std::optional(value->as_number()) : std::nullopt;
+}
+
+std::string rounded(double value, int digits) {
+  std::ostringstream out;
+  out << std::setprecision(digits) << value;
+  return out.str();
 }
 
 std::string percent(double share) {
@@ -65,76 +78,146 @@ std::string percent(double share) {
   return out.str();
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : to_text(value); }
-
-void write_tiles(std::ostream& out, const Json& run_info) {
-  const Json* metrics = run_info.find("metrics");
-  if (metrics == nullptr) return;
-  out << "<div class=\"tiles\">";
-  if (const Json* best = metrics->find("best_accuracy")) tile(out, percent(best->as_number()), "best accuracy");
-  if (const Json* last = metrics->find("accuracy")) tile(out, percent(last->as_number()), "final accuracy");
-  if (const Json* loss = metrics->find("loss")) {
-    std::ostringstream text;
-    text << std::setprecision(4) << loss->as_number();
-    tile(out, text.str(), "final loss");
+// Curves of one key over the epochs, a curve a split.
+Chart chart_of(const std::vector<Json>& records, const std::string& key, const std::string& title) {
+  Chart chart;
+  chart.title = title;
+  chart.x_label = "epoch";
+  std::map<std::string, std::size_t> index;
+  for (const Json& record : records) {
+    const auto value = number_at(record, key), epoch = number_at(record, "epoch");
+    if (!value || !epoch) continue;
+    const std::string split = text_at(record, "split");
+    const auto [entry, is_new] = index.emplace(split, chart.curves.size());
+    if (is_new) chart.curves.push_back({split, {}});
+    chart.curves[entry->second].points.emplace_back(*epoch, *value);
   }
-  if (const Json* step = metrics->find("step")) tile(out, text_of(*step), "steps");
+  return chart;
+}
+
+// A loss that falls by orders of magnitude shows nothing of its end on a linear axis.
+Scale scale_of(const Chart& chart) {
+  double low = std::numeric_limits<double>::infinity(), high = 0;
+  for (const Curve& curve : chart.curves)
+    for (const auto& point : curve.points) {
+      low = std::min(low, point.second);
+      high = std::max(high, point.second);
+    }
+  return low > 0 && high > 50 * low ? Scale::logarithmic : Scale::linear;
+}
+
+std::vector<Chart> charts_of(const std::vector<Json>& records) {
+  Chart loss = chart_of(records, "loss", "loss");
+  loss.scale = scale_of(loss);
+  Chart accuracy = chart_of(records, "accuracy", "accuracy");
+  accuracy.percent = true;
+  Chart lr = chart_of(records, "lr", "learning rate");
+  lr.scale = Scale::from_zero;
+  Chart throughput = chart_of(records, "throughput", "images per second");
+  std::erase_if(throughput.curves, [](const Curve& curve) { return curve.name != "train"; });
+  throughput.scale = Scale::from_zero;
+  Chart grad_norm = chart_of(records, "grad_norm", "gradient norm");
+  grad_norm.scale = scale_of(grad_norm);
+  return {loss, accuracy, lr, throughput, grad_norm};
+}
+
+std::optional<double> median_throughput(const std::vector<Json>& records) {
+  std::vector<double> all;
+  for (const Json& record : records)
+    if (const auto rate = number_at(record, "throughput"); rate && text_at(record, "split") == "train")
+      all.push_back(*rate);
+  if (all.empty()) return std::nullopt;
+  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+  return all[all.size() / 2];
+}
+
+void write_head(std::ostream& out, const std::string& title, const Json& run_info) {
+  out << "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+         "content=\"width=device-width\"><title>"
+      << html_escaped(title) << "</title><style>" << style << "</style></head><body><h1>" << html_escaped(title)
+      << "</h1><p class=\"sub\">";
+  const std::string status = html_escaped(text_at(run_info, "status"));
+  if (!status.empty()) out << "<span class=\"status " << status << "\">" << status << "</span>";
+  if (const std::string started = text_at(run_info, "started"); !started.empty())
+    out << "started " << html_escaped(started) << "  ";
+  if (const auto seconds = number_at(run_info, "seconds")) out << "&middot; ran " << duration_text(*seconds);
+  out << "</p>";
+}
+
+void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json>& records) {
+  const auto tile = [&](const std::string& value, const std::string& label) {
+    out << "<div class=\"tile\"><b>" << html_escaped(value) << "</b><span>" << html_escaped(label) << "</span></div>";
+  };
+  out << "<div class=\"tiles\">";
+  if (const Json* metrics = run_info.find("metrics")) {
+    if (const auto best = number_at(*metrics, "best_accuracy")) tile(percent(*best), "best accuracy");
+    if (const auto last = number_at(*metrics, "accuracy")) tile(percent(*last), "final accuracy");
+    if (const auto loss = number_at(*metrics, "loss")) tile(rounded(*loss, 4), "final loss");
+    if (const auto step = number_at(*metrics, "step")) tile(rounded(*step, 12), "steps");
+  }
+  if (const auto rate = median_throughput(records)) tile(tick_text(std::round(*rate)), "images per second (median)");
   out << "</div>";
 }
 
 void write_evaluations(std::ostream& out, const std::vector<Json>& records) {
-  out << "<h2>Evaluations</h2><table><tr><th>step</th><th>epoch</th><th>split</th><th>loss</th><th>accuracy</th></tr>";
+  std::vector<const Json*> rows;
+  const Json* best = nullptr;
   for (const Json& record : records) {
-    if (text_of(record.at("split")) == "train") continue;
-    out << "<tr><td>" << text_of(record.at("step")) << "</td><td>" << std::setprecision(6)
-        << record.at("epoch").as_number() << "</td><td>" << html_escaped(text_of(record.at("split"))) << "</td><td>"
-        << record.at("loss").as_number() << "</td><td>";
-    if (const Json* accuracy = record.find("accuracy")) out << percent(accuracy->as_number());
-    out << "</td></tr>";
+    if (text_at(record, "split") == "train") continue;
+    rows.push_back(&record);
+    const auto accuracy = number_at(record, "accuracy");
+    if (accuracy && (!best || *accuracy > *number_at(*best, "accuracy"))) best = &record;
+  }
+  if (rows.empty()) return;
+  out << "<section><h2>Evaluations</h2><table class=\"numbers\"><tr><th>step</th><th>epoch</th><th>split</th>"
+         "<th>loss</th><th>accuracy</th></tr>";
+  const std::size_t every = (rows.size() + most_rows - 1) / most_rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Json& row = *rows[i];
+    if ((rows.size() - 1 - i) % every != 0 && &row != best) continue;
+    const auto epoch = number_at(row, "epoch"), loss = number_at(row, "loss"), accuracy = number_at(row, "accuracy");
+    out << (&row == best ? "<tr class=\"best\"><td>" : "<tr><td>") << html_escaped(text_at(row, "step")) << "</td><td>"
+        << (epoch ? rounded(*epoch, 6) : "") << "</td><td>" << html_escaped(text_at(row, "split")) << "</td><td>"
+        << (loss ? rounded(*loss, 5) : "not finite") << "</td><td>" << (accuracy ? percent(*accuracy) : "")
+        << "</td></tr>";
   }
   out << "</table>";
+  if (every > 1) out << "<p class=\"sub\">every " << every << "th of " << rows.size() << ", and the best</p>";
+  out << "</section>";
 }
 
 void write_facts(std::ostream& out, const Json& node, const std::string& prefix) {
   for (const JsonMember& member : node.members()) {
     if (member.key == "metrics") continue;
-    if (member.value.is_object())
+    if (member.value.is_object()) {
       write_facts(out, member.value, prefix + member.key + " ");
-    else
+    } else {
       out << "<tr><th>" << html_escaped(prefix + member.key) << "</th><td>" << html_escaped(text_of(member.value))
           << "</td></tr>";
+    }
   }
 }
 
 }  // namespace
 
 std::string report_html(const Json& run_info, const Json& config, const std::vector<Json>& records) {
-  const Json* name = config.find("name");
-  const std::string title = name ? text_of(*name) : "run";
-  const Json* status = run_info.find("status");
+  const std::string name = text_at(config, "name");
   std::ostringstream out;
-  out << "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-         "content=\"width=device-width\"><title>"
-      << html_escaped(title) << "</title><style>" << style << "</style></head><body><h1>" << html_escaped(title)
-      << "</h1><p class=\"sub\">" << html_escaped(status ? text_of(*status) : "") << "</p>";
-  write_tiles(out, run_info);
+  write_head(out, name.empty() ? "run" : name, run_info);
+  write_tiles(out, run_info, records);
   out << "<h2>Curves</h2><div class=\"charts\">";
-  Chart accuracy = chart_of(records, "accuracy", "accuracy");
-  accuracy.percent = true;
-  for (const Chart& chart :
-       {chart_of(records, "loss", "loss"), accuracy, chart_of(records, "lr", "learning rate"),
-        chart_of(records, "throughput", "images per second"), chart_of(records, "grad_norm", "gradient norm")}) {
+  for (const Chart& chart : charts_of(records)) {
     const std::string svg = to_svg(chart);
     if (!svg.empty()) out << "<div>" << svg << "</div>";
   }
-  out << "</div>";
+  out << "</div><div class=\"columns\">";
   write_evaluations(out, records);
-  if (run_info.is_object()) {
-    out << "<h2>Run</h2><table>";
+  if (run_info.is_object() && run_info.size() > 0) {
+    out << "<section><h2>Run</h2><table class=\"facts\">";
     write_facts(out, run_info, "");
-    out << "</table>";
+    out << "</table></section>";
   }
-  out << "<h2>Config</h2><pre>" << html_escaped(to_text(config, 2)) << "</pre></body></html>\n";
+  out << "</div><h2>Config</h2><pre>" << html_escaped(to_text(config, 2)) << "</pre></body></html>\n";
   return out.str();
 }
 

@@ -23,8 +23,9 @@ class RunFolder {
 
   /// Deletes what an earlier run left: only the files and checkpoints that a run writes.
   void clear();
-  /// Opens the metrics for writing, cut to `metrics_bytes`, and the event file if wanted. Writes config.json.
-  void open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard);
+  /// Opens the metrics for writing, cut to `metrics_bytes`, and the event file if wanted; `first_step` is the first
+  /// that will be added. Writes config.json.
+  void open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard, std::int64_t first_step = 0);
   /// One line of metrics.jsonl, and its numbers as TensorBoard scalars "<split>/<key>".
   void add(const Json& record);
   /// Bytes of metrics.jsonl so far.

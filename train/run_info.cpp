@@ -23,6 +23,16 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
+// The repository of a working tree: `.git` itself, or where a `.git` file ("gitdir: PATH") of a linked tree points.
+fs::path repository_at(const fs::path& folder) {
+  const fs::path git = folder / ".git";
+  std::error_code ignored;
+  if (fs::is_directory(git, ignored)) return git;
+  const std::string line = first_line(git);
+  constexpr std::string_view prefix = "gitdir: ";
+  return line.starts_with(prefix) ? folder / line.substr(prefix.size()) : fs::path();
+}
+
 // A packed reference stands as "<commit> <name>" in one file.
 std::string packed_reference(const fs::path& git, const std::string& name) {
   std::ifstream in(git / "packed-refs");
@@ -43,17 +53,21 @@ std::string processor_name() {
   return "unknown";
 }
 
-std::string git_revision() {
+std::string git_revision(const std::string& directory) {
   std::error_code ignored;
-  for (fs::path folder = fs::current_path(ignored); !folder.empty(); folder = folder.parent_path()) {
-    const fs::path git = folder / ".git";
-    if (fs::is_directory(git, ignored)) {
+  const fs::path start = fs::absolute(directory, ignored);
+  for (fs::path folder = start; !folder.empty(); folder = folder.parent_path()) {
+    const fs::path git = repository_at(folder);
+    if (!git.empty()) {
       const std::string head = first_line(git / "HEAD");
       constexpr std::string_view prefix = "ref: ";
       if (!head.starts_with(prefix)) return head;
       const std::string name = head.substr(prefix.size());
-      const std::string loose = first_line(git / name);
-      return loose.empty() ? packed_reference(git, name) : loose;
+      // A linked tree keeps its HEAD to itself and shares the references.
+      const std::string common = first_line(git / "commondir");
+      const fs::path shared = common.empty() ? git : git / common;
+      const std::string loose = first_line(shared / name);
+      return loose.empty() ? packed_reference(shared, name) : loose;
     }
     if (folder == folder.parent_path()) break;
   }
@@ -70,7 +84,7 @@ std::string utc_now() {
 }
 
 RunInfo::RunInfo(std::string path, RunFacts facts)
-    : path_(std::move(path)), facts_(std::move(facts)), started_(utc_now()) {}
+    : path_(std::move(path)), facts_(std::move(facts)), started_(utc_now()), clock_start_(Clock::now()) {}
 
 void RunInfo::write(const std::string& status, const Json& metrics) const {
   Json versions = Json::object();
@@ -85,10 +99,11 @@ void RunInfo::write(const std::string& status, const Json& metrics) const {
       .set("status", status)
       .set("started", started_)
       .set("written", utc_now())
+      .set("seconds", std::chrono::duration<double>(Clock::now() - clock_start_).count())
       .set("seed", facts_.seed)
       .set("device", facts_.device)
       .set("command", facts_.command_line)
-      .set("git", git_revision())
+      .set("git", git_revision("."))
       .set("versions", versions)
       .set("machine", machine)
       .set("metrics", metrics);

@@ -2,6 +2,7 @@
 // run.json: what ran where, from which sources, and how it ended.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "hearth/core/json_text.h"
@@ -19,19 +20,22 @@ struct RunFacts {
 class RunInfo {
  public:
   RunInfo(std::string path, RunFacts facts);
-  /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones.
+  /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones. "seconds"
+  /// counts from the construction of this object.
   void write(const std::string& status, const Json& metrics) const;
 
  private:
+  using Clock = std::chrono::steady_clock;
   std::string path_;
   RunFacts facts_;
   std::string started_;
+  Clock::time_point clock_start_;
 };
 
 /// The processor's own name, as in "AMD EPYC 9454"; "unknown" where the system does not tell.
 std::string processor_name();
-/// The commit that the working directory's git repository is at; "" where there is none.
-std::string git_revision();
+/// The commit that the git repository around `directory` is at; "" where there is none.
+std::string git_revision(const std::string& directory);
 /// Now, as in "2026-01-31T23:59:59Z".
 std::string utc_now();
 

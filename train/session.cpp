@@ -62,7 +62,6 @@ void Session::register_state() {
   training_state.add("position.best_loss", &position.best_loss);
   training_state.add("position.last_accuracy", &position.last_accuracy);
   training_state.add("position.last_loss", &position.last_loss);
-  training_state.add("position.metrics_bytes", &position.metrics_bytes);
 }
 
 std::optional<DType> Session::autocast() const {

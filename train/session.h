@@ -36,7 +36,7 @@ struct Meter {
   double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
 };
 
-/// Where a run stands. Every member is registered state.
+/// Where a run stands. All but metrics_bytes, which depends on timings, is registered state.
 struct Position {
   std::int64_t step = 0;
   Meter interval;  ///< since the last line of training metrics
@@ -45,7 +45,7 @@ struct Position {
   double best_loss = 0;
   double last_accuracy = 0;
   double last_loss = 0;
-  std::int64_t metrics_bytes = 0;
+  std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint, kept in its metadata
 };
 
 class Session {

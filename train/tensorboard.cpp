@@ -62,10 +62,15 @@ std::string record_of(std::string_view payload) {
 
 }  // namespace
 
-TensorBoardWriter::TensorBoardWriter(const std::string& directory) : file_(event_path(directory)) {
-  std::string version;
+TensorBoardWriter::TensorBoardWriter(const std::string& directory, std::int64_t first_step)
+    : file_(event_path(directory)) {
+  std::string version, status, session;
   put_bytes(version, 3, "brain.Event:2");
   write_event(0, version);
+  put_key(status, 1, 0);
+  put_varint(status, 1);  // SessionLog::START
+  put_bytes(session, 7, status);
+  write_event(first_step, session);
 }
 
 void TensorBoardWriter::write_event(std::int64_t step, std::string_view field_bytes) {

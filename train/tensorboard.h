@@ -13,9 +13,11 @@ namespace hearth::train {
 
 class TensorBoardWriter {
  public:
-  /// Starts a new file "events.out.tfevents.<seconds>.<host>.<process>" in `directory`.
-  explicit TensorBoardWriter(const std::string& directory);
+  /// Starts a new file "events.out.tfevents.<seconds>.<host>.<process>" in `directory`. Of earlier files there,
+  /// TensorBoard forgets what they hold from `first_step` on: a resumed run writes that again.
+  explicit TensorBoardWriter(const std::string& directory, std::int64_t first_step = 0);
 
+  /// One point of the curve `tag`, stored as f32.
   void scalar(std::string_view tag, std::int64_t step, double value);
   /// A text, shown as Markdown.
   void text(std::string_view tag, std::int64_t step, std::string_view value);

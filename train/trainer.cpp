@@ -158,7 +158,9 @@ void Trainer::save_checkpoint() {
 Json Trainer::final_metrics() const {
   const Position& position = session_.position;
   Json metrics = Json::object();
-  metrics.set("step", position.step);
+  metrics.set("step", position.step)
+      .set("weights_sha256", session_.model_state.hash())
+      .set("state_sha256", session_.training_state.hash());
   if (position.best_step < 0) return metrics;
   metrics.set("loss", position.last_loss)
       .set("accuracy", position.last_accuracy)

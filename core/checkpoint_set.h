@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that survive a crash at any moment. A set is a directory step-NNNNNNNN of files and a manifest with
+// their sizes and checksums. It is written under a temporary name, every file synced, the manifest last, and then
+// renamed into place; so a set under its final name is complete, or was damaged later, which the manifest shows.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+/// Writes one set. Without commit() the destructor removes what was written.
+class CheckpointWriter {
+ public:
+  /// Begins the set of a step in `folder`, which is made if need be; removes what killed processes left unfinished.
+  CheckpointWriter(const std::filesystem::path& folder, std::int64_t step);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Where to write the file `name` of the set.
+  std::filesystem::path file(const std::string& name) const { return temporary_ / name; }
+  /// Makes the set durable and visible; replaces a set of the same step. Returns its name. FileError if it cannot.
+  std::string commit();
+
+ private:
+  std::filesystem::path folder_;
+  std::string name_;
+  std::filesystem::path temporary_;
+  std::int64_t step_;
+  bool committed_ = false;
+};
+
+/// "step-00001234".
+std::string checkpoint_name(std::int64_t step);
+
+/// Checks a set against its manifest. FileError names the file, and the tensor and offset where it has them.
+void verify_checkpoint(const std::filesystem::path& set);
+
+struct DamagedSet {
+  std::string name;
+  std::string reason;
+};
+struct CheckpointSearch {
+  std::string newest;               ///< name of the newest set that is whole; "" if there is none
+  std::vector<DamagedSet> damaged;  ///< newer ones that are not
+};
+CheckpointSearch find_newest_complete(const std::filesystem::path& folder);
+
+/// Makes the link `link` in the folder lead to a set, replacing what it led to in one step.
+void point_to(const std::filesystem::path& folder, const std::string& link, const std::string& set);
+/// Deletes all sets but the `keep` newest and those that links in the folder lead to.
+void prune_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
+
+}  // namespace hearth

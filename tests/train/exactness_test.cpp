@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run is a function of its config: killed and resumed, with other worker counts, and in exact mode with other thread
+// counts, it ends with the same bits. These tests run the built program, as a user does.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "support/temp_dir.h"
+
+namespace hearth {
+namespace {
+
+using Words = std::vector<std::string>;
+
+pid_t start(const Words& words, const Words& environment = {}) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  if (freopen("/dev/null", "w", stderr) == nullptr) _exit(126);
+  execv(argv[0], argv.data());
+  _exit(127);
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+Words train_words(const std::string& out, const Words& more = {}) {
+  Words words{HEARTH_PROGRAM, "train", std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json", "--out", out,
+              "--set", "train.epochs=3", "--set", "model.width=8", "--set", "checkpoint.every_steps=7", "--set",
+              "log.every_steps=5", "--set", "train.ema=0.99", "--set", "log.report=false"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Everything of metrics.jsonl that does not depend on the clock.
+std::string metrics_of(const std::string& folder) {
+  std::string all, text = read_text(folder + "/metrics.jsonl");
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    const Json record = parse_json(std::string_view(text).substr(begin, end - begin), "metrics");
+    for (const JsonMember& member : record.members())
+      if (member.key != "throughput" && member.key != "data_wait") all += member.key + "=" + to_text(member.value) + " ";
+    all += "\n";
+    begin = end + 1;
+  }
+  return all;
+}
+
+std::string hashes_of(const std::string& folder) {
+  const Json metrics = read_json(folder + "/run.json").at("metrics");
+  return metrics.at("weights_sha256").as_string() + " " + metrics.at("state_sha256").as_string();
+}
+
+class Exactness : public testing::Test {
+ protected:
+  hearth::testing::TempDir folder_;
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+};
+
+TEST_F(Exactness, KilledRunsEndAsIfNothingHadHappened) {
+  ASSERT_EQ(wait_for(start(train_words(path("whole")))), 0);
+  std::mt19937 random(5);
+  for (int round = 0; round < 3; ++round) {
+    const std::string out = path("killed" + std::to_string(round));
+    int kills = 0;
+    for (int attempt = 0; attempt < 4; ++attempt) {
+      const pid_t child = start(train_words(out));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100 + random() % 700));
+      kill(child, SIGKILL);
+      kills += wait_for(child) == 1000 + SIGKILL;
+    }
+    ASSERT_EQ(wait_for(start(train_words(out))), 0);
+    EXPECT_GT(kills, 0) << "the run was never hit";
+    EXPECT_EQ(hashes_of(out), hashes_of(path("whole")));
+    EXPECT_EQ(metrics_of(out), metrics_of(path("whole")));
+  }
+}
+
+TEST_F(Exactness, ASignalLeavesACheckpointToGoOnFrom) {
+  ASSERT_EQ(wait_for(start(train_words(path("whole")))), 0);
+  const pid_t child = start(train_words(path("stopped"), {"--set", "checkpoint.every_steps=100000"}));
+  while (!std::filesystem::exists(path("stopped") + "/metrics.jsonl") ||
+         std::filesystem::file_size(path("stopped") + "/metrics.jsonl") == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  kill(child, SIGTERM);
+  ASSERT_EQ(wait_for(child), 128 + SIGTERM);
+  EXPECT_EQ(read_json(path("stopped") + "/run.json").at("status").as_string(), "stopped");
+  EXPECT_TRUE(std::filesystem::exists(path("stopped") + "/checkpoints/latest/manifest.json"));
+  ASSERT_EQ(wait_for(start(train_words(path("stopped")))), 0);
+  EXPECT_EQ(read_json(path("stopped") + "/run.json").at("status").as_string(), "finished");
+  EXPECT_EQ(hashes_of(path("stopped")), hashes_of(path("whole")));
+  EXPECT_EQ(metrics_of(path("stopped")), metrics_of(path("whole")));
+}
+
+TEST_F(Exactness, WorkersChangeNothing) {
+  std::string first;
+  for (const char* workers : {"0", "1", "2", "4"}) {
+    const std::string out = path(std::string("workers") + workers);
+    ASSERT_EQ(wait_for(start(train_words(out, {"--set", std::string("data.workers=") + workers}))), 0);
+    if (first.empty()) first = hashes_of(out);
+    EXPECT_EQ(hashes_of(out), first) << workers << " workers";
+  }
+}
+
+TEST_F(Exactness, ThreadsChangeNothingInExactMode) {
+  std::string first;
+  for (const char* threads : {"1", "2", "3"}) {
+    const std::string out = path(std::string("threads") + threads);
+    const std::string team = std::string("HEARTH_THREADS=") + threads;
+    ASSERT_EQ(wait_for(start(train_words(out, {"--set", "train.deterministic=true"}), {team})), 0);
+    if (first.empty()) first = hashes_of(out);
+    EXPECT_EQ(hashes_of(out), first) << threads << " threads";
+  }
+}
+
+TEST_F(Exactness, AnotherConfigDoesNotContinueTheRun) {
+  ASSERT_EQ(wait_for(start(train_words(path("run"), {"--set", "train.epochs=1"}))), 0);
+  EXPECT_EQ(wait_for(start(train_words(path("run"), {"--set", "optimizer.lr=0.05"}))), 2);
+}
+
+}  // namespace
+}  // namespace hearth
