@@ -52,7 +52,8 @@ std::vector<double> naive(Draw& draw, const Case& c) {
     }
     const auto k = static_cast<std::size_t>(channel);
     for (std::int64_t row = 0; row < rows; ++row) {
-      const double value = (x[at(row)] - mean) / std::sqrt(variance + c.options.eps) * gamma[k] + beta[k] + residual[at(row)];
+      const double value =
+          (x[at(row)] - mean) / std::sqrt(variance + c.options.eps) * gamma[k] + beta[k] + residual[at(row)];
       y[at(row)] = c.options.activation == Activation::relu ? std::max(value, 0.0) : value;
     }
   }
@@ -127,8 +128,9 @@ OP_TEST(BatchNormReluGradient) {
         const Tensor mean = Tensor::full({shape.dim(-1)}, 0.1, wide_of(dtype));
         const Tensor variance = Tensor::full({shape.dim(-1)}, 0.5, wide_of(dtype));
         const auto apply = [&](const Leaves& leaves, Activation activation) {
-          return batch_norm(leaves.x, leaves.gamma, leaves.beta, {.training = training, .momentum = 0.0, .activation = activation},
-                            mean, variance, with_residual ? leaves.residual : Tensor{});
+          return batch_norm(leaves.x, leaves.gamma, leaves.beta,
+                            {.training = training, .momentum = 0.0, .activation = activation}, mean, variance,
+                            with_residual ? leaves.residual : Tensor{});
         };
         const Tensor y = apply(fused, Activation::relu), z = apply(plain, Activation::none);
         const std::vector<double> values = y.to_doubles();
@@ -168,8 +170,8 @@ TEST(BatchNorm, OneOutlierDoesNotSpoilTheRest) {
   std::vector<double> values(4096 * 2, 0.0);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = i < 2 ? 1e4 : (i / 2 % 2 == 0 ? -1.0 : 1.0);
   const Tensor mean = Tensor::zeros({2}), variance = Tensor::zeros({2});
-  (void)batch_norm(Tensor::of({4096, 2}, values).to(DType::f32), Tensor::full({2}, 1.0), Tensor::zeros({2}), {.momentum = 1.0}, mean,
-                   variance);
+  (void)batch_norm(Tensor::of({4096, 2}, values).to(DType::f32), Tensor::full({2}, 1.0), Tensor::zeros({2}),
+                   {.momentum = 1.0}, mean, variance);
   double sum = 0, squares = 0;
   for (std::size_t i = 0; i < values.size(); i += 2) sum += values[i] / 4096;
   for (std::size_t i = 0; i < values.size(); i += 2) squares += (values[i] - sum) * (values[i] - sum) / 4095;
@@ -195,8 +197,9 @@ TEST(BatchNorm, RunningStatisticsFollowPyTorch) {
 
 TEST(BatchNorm, ReluLetsNotANumberThrough) {
   const Tensor x = Tensor::of<float>({2, 1}, {std::nanf(""), 1.0f});
-  const Tensor y = batch_norm(x, Tensor::full({1}, 1.0), Tensor::zeros({1}), {.training = false, .activation = Activation::relu},
-                              Tensor::zeros({1}), Tensor::full({1}, 1.0));
+  const Tensor y =
+      batch_norm(x, Tensor::full({1}, 1.0), Tensor::zeros({1}), {.training = false, .activation = Activation::relu},
+                 Tensor::zeros({1}), Tensor::full({1}, 1.0));
   EXPECT_TRUE(std::isnan(y.to_doubles()[0]));
 }
 
@@ -204,8 +207,8 @@ TEST(BatchNorm, EmptyTensorsAreLegalWhereDefined) {
   const Tensor no_channels = batch_norm(Tensor::zeros({3, 0}), Tensor::zeros({0}), Tensor::zeros({0}), {}, {}, {});
   EXPECT_EQ(no_channels.shape(), (Shape{3, 0}));
   const Tensor x = as_leaf(Tensor::zeros({0, 2, 3})), gamma = as_leaf(Tensor::full({3}, 1.0));
-  const Tensor y = batch_norm(x, gamma, Tensor::zeros({3}), {.training = false, .activation = Activation::relu}, Tensor::zeros({3}),
-                              Tensor::full({3}, 1.0), Tensor::zeros({0, 2, 3}));
+  const Tensor y = batch_norm(x, gamma, Tensor::zeros({3}), {.training = false, .activation = Activation::relu},
+                              Tensor::zeros({3}), Tensor::full({3}, 1.0), Tensor::zeros({0, 2, 3}));
   EXPECT_EQ(y.shape(), (Shape{0, 2, 3}));
   backward(y, Tensor::zeros({0, 2, 3}));
   EXPECT_EQ(grad_of(gamma).to_doubles(), (std::vector<double>{0, 0, 0}));

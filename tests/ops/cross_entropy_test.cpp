@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/loss/cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+struct Case {
+  Shape logits;
+  CrossEntropyOptions options;
+  DType labels = DType::i64;  // i32, i64, or f32 for targets of every class
+};
+
+Shape rows_of(const Case& c) {
+  return Shape(std::span(c.logits.begin(), static_cast<std::size_t>(c.logits.rank() - 1)));
+}
+
+// Every fourth row is ignored where the option names a class.
+std::vector<double> class_labels(const Case& c) {
+  std::vector<double> labels;
+  for (std::int64_t i = 0; i < rows_of(c).size(); ++i)
+    labels.push_back(i % 4 == 3 ? static_cast<double>(c.options.ignore_index)
+                                : static_cast<double>(i * 7 % c.logits.dim(-1)));
+  return labels;
+}
+
+std::vector<double> targets_of(const Case& c) {
+  std::vector<double> targets;
+  for (std::int64_t i = 0; i < c.logits.size(); ++i) targets.push_back(static_cast<double>(i * 5 % 8) / 8.0);
+  return targets;
+}
+
+Tensor run(Draw& draw, const Case& c) {
+  const Tensor logits = draw.normal(c.logits, 2.0);
+  const Tensor labels = c.labels == DType::f32 ? draw.constant(c.logits, targets_of(c))
+                                               : draw.indices(rows_of(c), class_labels(c), c.labels);
+  return cross_entropy(logits, labels, c.options);
+}
+
+std::vector<double> naive(Draw& draw, const Case& c) {
+  const std::vector<double> x = draw.normal(c.logits, 2.0).to_doubles();
+  const auto cols = static_cast<std::size_t>(c.logits.dim(-1)), rows = x.size() / cols;
+  const std::vector<double> labels = class_labels(c), targets = targets_of(c);
+  std::vector<double> losses(rows, 0.0);
+  double total = 0, count = 0;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const bool ignored = c.labels != DType::f32 && labels[r] == static_cast<double>(c.options.ignore_index);
+    if (ignored) continue;
+    double sum = 0;
+    for (std::size_t k = 0; k < cols; ++k) sum += std::exp(x[r * cols + k]);
+    for (std::size_t k = 0; k < cols; ++k) {
+      double target =
+          c.labels == DType::f32 ? targets[r * cols + k] : static_cast<double>(labels[r]) == static_cast<double>(k);
+      target = (1 - c.options.label_smoothing) * target + c.options.label_smoothing / static_cast<double>(cols);
+      losses[r] -= target * (x[r * cols + k] - std::log(sum));
+    }
+    total += losses[r];
+    ++count;
+  }
+  if (c.options.reduction == Reduction::none) return losses;
+  if (c.options.reduction == Reduction::sum) return {total};
+  return {total / count};
+}
+
+OP_TEST(CrossEntropy) {
+  for (const Shape& shape : {Shape{1, 1}, {3, 10}, {7, 37}, {2, 5, 129}, {2, 3, 4, 19}, {5, 20011}})
+    for (const double smoothing : {0.0, 0.1})
+      for (const DType labels : {DType::i32, DType::i64, DType::f32}) {
+        const Case c{shape, {.label_smoothing = smoothing}, labels};
+        check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); },
+              {.tolerance_scale = 4.0});
+      }
+}
+
+OP_TEST(CrossEntropyReductions) {
+  for (const Reduction reduction : {Reduction::sum, Reduction::none})
+    for (const DType labels : {DType::i64, DType::f32})
+      for (const std::int64_t ignore : {-100, 0}) {
+        const Case c{{2, 5, 11}, {.label_smoothing = 0.2, .ignore_index = ignore, .reduction = reduction}, labels};
+        check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); },
+              {.tolerance_scale = 4.0});
+      }
+}
+
+TEST(CrossEntropyEdges, ResultIsWide) {
+  const Tensor labels = Tensor::of<std::int64_t>({2}, {0, 1});
+  EXPECT_EQ(cross_entropy(Tensor::zeros({2, 4}, DType::bf16), labels).dtype(), DType::f32);
+  EXPECT_EQ(cross_entropy(Tensor::zeros({2, 4}, DType::f64), labels).dtype(), DType::f64);
+  EXPECT_NEAR(cross_entropy(Tensor::zeros({2, 4}), labels).item(), std::log(4.0), 1e-6);
+}
+
+TEST(CrossEntropyEdges, AllIgnoredIsZeroWithZeroGradient) {
+  const Tensor x = as_leaf(Tensor::of<float>({2, 2}, {1, 2, 3, 4}));
+  const Tensor loss = cross_entropy(x, Tensor::full({2}, -100, DType::i64));
+  EXPECT_EQ(loss.item(), 0.0);
+  backward(loss);
+  EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 0, 0, 0}));
+  EXPECT_EQ(cross_entropy(Tensor::zeros({0, 3}), Tensor::zeros({0}, DType::i64)).item(), 0.0);
+}
+
+TEST(CrossEntropyEdges, LargeLogitsKeepTheirGradient) {
+  const Tensor x = as_leaf(Tensor::of<float>({1, 2}, {100000.0f, 100001.0f}));
+  const Tensor loss = cross_entropy(x, Tensor::of<std::int64_t>({1}, {0}));
+  EXPECT_NEAR(loss.item(), std::log1p(std::exp(1.0)), 1e-6);
+  backward(loss);
+  EXPECT_NEAR(grad_of(x).to_doubles()[1], 1 / (1 + std::exp(-1.0)), 1e-6);
+}
+
+TEST(CrossEntropyEdges, MaskedClassesCountNothing) {
+  const float none = -std::numeric_limits<float>::infinity();
+  const Tensor x = Tensor::of<float>({1, 3}, {0.0f, none, 0.0f});
+  EXPECT_NEAR(cross_entropy(x, Tensor::of<std::int64_t>({1}, {0})).item(), std::log(2.0), 1e-6);
+  EXPECT_NEAR(cross_entropy(x, Tensor::of<float>({1, 3}, {0.5f, 0.0f, 0.5f})).item(), std::log(2.0), 1e-6);
+}
+
+TEST(CrossEntropyEdges, RefusesBadArguments) {
+  const Tensor x = Tensor::zeros({2, 3}), labels = Tensor::of<std::int64_t>({2}, {0, 2});
+  const char* op = "cross_entropy";
+  refuses<UsageError>(op, [&] { return cross_entropy({}, labels); });
+  refuses<UsageError>(op, [&] { return cross_entropy(x, {}); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(Tensor::zeros({}), labels); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(Tensor::zeros({2, 0}), labels); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(x, Tensor::zeros({3}, DType::i64)); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(x, Tensor::zeros({2, 1}, DType::i64)); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(x, Tensor::zeros({2, 4})); });
+  refuses<DTypeError>(op, [&] { return cross_entropy(x.to(DType::i32), labels); });
+  refuses<DTypeError>(op, [&] { return cross_entropy(x, labels.to(DType::u8)); });
+  refuses<IndexError>(op, [&] { return cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 3})); });
+  refuses<IndexError>(op, [&] { return cross_entropy(x, Tensor::of<std::int32_t>({2}, {-1, 0})); });
+  refuses<IndexError>(op, [&] { return cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 1ll << 40})); });
+  refuses<UsageError>(op, [&] { return cross_entropy(x, labels, {.label_smoothing = 1.5}); });
+  refuses<UsageError>(op, [&] { return cross_entropy(x, labels, {.label_smoothing = std::nan("")}); });
+  try {
+    (void)cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 7}));
+  } catch (const IndexError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("label 7 at position 1"), std::string::npos) << text;
+    EXPECT_NE(text.find("[0, 3)"), std::string::npos) << text;
+  }
+}
+
+TEST(CountCorrect, CountsTheLargestAndBreaksTiesByOrder) {
+  const Tensor x = Tensor::of<float>({4, 3}, {1, 2, 3, 3, 2, 1, 5, 5, 0, 0, 0, 0});
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {2, 0, 0, 0})), 4);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {2, 1, 1, 1})), 1);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {1, 1, 1, 1}), 2), 4);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int32_t>({4}, {0, 2, 2, 2}), 2), 0);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {0, 2, 2, 2}), 3), 4);
+  EXPECT_EQ(count_correct(x.to(DType::bf16), Tensor::of<std::int64_t>({4}, {2, -100, 0, -100})), 2);
+}
+
+TEST(CountCorrect, NotANumberIsNeverRight) {
+  const Tensor x = Tensor::full({2, 3}, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(count_correct(x, Tensor::zeros({2}, DType::i64), 3), 0);
+}
+
+TEST(CountCorrect, RefusesBadArguments) {
+  const Tensor x = Tensor::zeros({2, 3}), labels = Tensor::of<std::int64_t>({2}, {0, 2});
+  const char* op = "count_correct";
+  refuses<UsageError>(op, [&] { return count_correct({}, labels); });
+  refuses<UsageError>(op, [&] { return count_correct(x, labels, 0); });
+  refuses<UsageError>(op, [&] { return count_correct(x, labels, 4); });
+  refuses<ShapeError>(op, [&] { return count_correct(x, Tensor::zeros({3}, DType::i64)); });
+  refuses<DTypeError>(op, [&] { return count_correct(x, Tensor::zeros({2})); });
+  refuses<IndexError>(op, [&] { return count_correct(x, Tensor::of<std::int64_t>({2}, {0, 3})); });
+}
+
+}  // namespace
+}  // namespace hearth::test

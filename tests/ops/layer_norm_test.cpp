@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/norm/layer_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+// Odd, aligned, more rows than one partial sum, longer than a piece of work, and a transformer's.
+const Shape shapes[] = {{2, 2}, {5, 37}, {2, 3, 129}, {150, 8}, {2, 8, 96}, {2, 16411}};
+
+Tensor run(Draw& draw, const Shape& shape, double eps) {
+  const Tensor x = draw.normal(shape);
+  const Tensor gamma = draw.away_from_zero({shape.dim(-1)}, Width::wide);
+  const Tensor beta = draw.normal({shape.dim(-1)}, 1.0, Width::wide);
+  return layer_norm(x, gamma, beta, eps);
+}
+
+std::vector<double> naive(Draw& draw, const Shape& shape, double eps) {
+  const std::vector<double> x = draw.normal(shape).to_doubles();
+  const std::vector<double> gamma = draw.away_from_zero({shape.dim(-1)}, Width::wide).to_doubles();
+  const std::vector<double> beta = draw.normal({shape.dim(-1)}, 1.0, Width::wide).to_doubles();
+  const std::size_t cols = gamma.size();
+  std::vector<double> y(x.size());
+  for (std::size_t row = 0; row < x.size(); row += cols) {
+    double mean = 0, variance = 0;
+    for (std::size_t c = 0; c < cols; ++c) mean += x[row + c] / static_cast<double>(cols);
+    for (std::size_t c = 0; c < cols; ++c)
+      variance += (x[row + c] - mean) * (x[row + c] - mean) / static_cast<double>(cols);
+    for (std::size_t c = 0; c < cols; ++c)
+      y[row + c] = (x[row + c] - mean) / std::sqrt(variance + eps) * gamma[c] + beta[c];
+  }
+  return y;
+}
+
+OP_TEST(LayerNorm) {
+  for (const Shape& shape : shapes)
+    for (const double eps : {1e-5, 0.1}) {
+      // Two values normalise to +-1 whatever they are: their gradient is a small difference.
+      if (shape.dim(-1) == 2 && eps < 0.01) continue;
+      check([&](Draw& draw) { return run(draw, shape, eps); }, [&](Draw& draw) { return naive(draw, shape, eps); },
+            {.tolerance_scale = 2.0});
+    }
+}
+
+TEST(LayerNormEdges, ConstantRowGivesTheBias) {
+  const Tensor x = Tensor::full({3, 1000}, 12345.678), gamma = Tensor::full({1000}, 3.0);
+  for (const double value : layer_norm(x, gamma, Tensor::full({1000}, 1.0)).to_doubles()) ASSERT_EQ(value, 1.0);
+}
+
+TEST(LayerNormEdges, LargeMeanKeepsItsVariance) {
+  std::vector<float> values;
+  for (int i = 0; i < 2000; ++i) values.push_back(1000000.0f + static_cast<float>(i % 2));
+  const Tensor y = layer_norm(Tensor::of({2, 1000}, values), Tensor::full({1000}, 1.0), Tensor::zeros({1000}), 0.0);
+  const std::vector<double> result = y.to_doubles();
+  for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], i % 2 == 0 ? -1.0 : 1.0, 1e-3);
+}
+
+TEST(LayerNormEdges, EmptyIsLegal) {
+  EXPECT_EQ(layer_norm(Tensor::zeros({3, 0}), Tensor::zeros({0}), Tensor::zeros({0})).shape(), (Shape{3, 0}));
+  const Tensor gamma = as_leaf(Tensor::full({4}, 1.0));
+  const Tensor y = layer_norm(Tensor::zeros({0, 4}), gamma, Tensor::zeros({4}));
+  EXPECT_EQ(y.shape(), (Shape{0, 4}));
+  backward(y, Tensor::zeros({0, 4}));
+  EXPECT_EQ(grad_of(gamma).to_doubles(), (std::vector<double>{0, 0, 0, 0}));
+}
+
+TEST(LayerNormEdges, RefusesBadArguments) {
+  const Tensor x = Tensor::zeros({2, 3}), one = Tensor::full({3}, 1.0);
+  const char* op = "layer_norm";
+  refuses<UsageError>(op, [&] { return layer_norm({}, one, one); });
+  refuses<UsageError>(op, [&] { return layer_norm(x, {}, one); });
+  refuses<UsageError>(op, [&] { return layer_norm(x, one, {}); });
+  refuses<ShapeError>(op, [&] { return layer_norm(Tensor::zeros({}), one, one); });
+  refuses<ShapeError>(op, [&] { return layer_norm(x, Tensor::zeros({4}), one); });
+  refuses<ShapeError>(op, [&] { return layer_norm(x, one, Tensor::zeros({2, 3})); });
+  refuses<DTypeError>(op, [&] { return layer_norm(x.to(DType::i64), one, one); });
+  refuses<DTypeError>(op, [&] { return layer_norm(x.to(DType::bf16), one.to(DType::bf16), one); });
+  refuses<DTypeError>(op, [&] { return layer_norm(x.to(DType::f64), one, one); });
+  refuses<UsageError>(op, [&] { return layer_norm(x, one, one, -1e-5); });
+  refuses<UsageError>(op, [&] { return layer_norm(x, one, one, std::nan("")); });
+}
+
+}  // namespace
+}  // namespace hearth::test
