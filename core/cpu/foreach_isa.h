@@ -13,6 +13,7 @@
 //
 // Inside the per-flavour part nothing may be included, and only templates and functions of that namespace
 // (or small inline arithmetic such as core/half.h, which is inlined) may be called in hot loops.
+// HEARTH_ISA_VECTOR_BYTES is the flavour's vector size; __AVX512F__ and the like do not follow the flavour.
 #ifndef HEARTH_ISA_SOURCE
 #error "define HEARTH_ISA_SOURCE before including foreach_isa.h"
 #endif
@@ -24,15 +25,19 @@
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #define HEARTH_ISA_NAMESPACE isa_v4
+#define HEARTH_ISA_VECTOR_BYTES 64
 #include HEARTH_ISA_SOURCE
 #undef HEARTH_ISA_NAMESPACE
+#undef HEARTH_ISA_VECTOR_BYTES
 #pragma GCC pop_options
 
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v3")
 #define HEARTH_ISA_NAMESPACE isa_v3
+#define HEARTH_ISA_VECTOR_BYTES 32
 #include HEARTH_ISA_SOURCE
 #undef HEARTH_ISA_NAMESPACE
+#undef HEARTH_ISA_VECTOR_BYTES
 #pragma GCC pop_options
 
 #define HEARTH_ISA_CALL(function, ...)                                              \
@@ -44,6 +49,8 @@
 #endif
 
 #define HEARTH_ISA_NAMESPACE isa_baseline
+#define HEARTH_ISA_VECTOR_BYTES 16
 #include HEARTH_ISA_SOURCE
 #undef HEARTH_ISA_NAMESPACE
+#undef HEARTH_ISA_VECTOR_BYTES
 #endif

@@ -39,13 +39,9 @@ constexpr std::int64_t tile_rows = 336, tile_columns = 512;
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::cpu::HEARTH_ISA_NAMESPACE {
 
-#if defined(__AVX512F__)
-constexpr int vector_bytes = 64, register_rows = 14;
-#elif defined(__AVX2__)
-constexpr int vector_bytes = 32, register_rows = 6;
-#else
-constexpr int vector_bytes = 16, register_rows = 6;
-#endif
+constexpr int vector_bytes = HEARTH_ISA_VECTOR_BYTES;
+// As many rows as the registers hold: 32 vectors of 64 bytes, 16 of the shorter ones.
+constexpr int register_rows = vector_bytes == 64 ? 14 : 6;
 constexpr int register_vectors = 2;
 
 template <class T>
@@ -56,7 +52,7 @@ struct Vector {
 };
 
 template <class T>
-constexpr int register_columns = register_vectors * Vector<T>::lanes;
+constexpr int register_columns = register_vectors* Vector<T>::lanes;
 
 // Copies `count` lines along the edge of C, `terms` deep, into one panel [terms][Width]; missing lines are zero.
 template <int Width, class T>
