@@ -12,8 +12,11 @@
 #include "hearth/ops/norm/batch_norm.h"
 #include "hearth/ops/norm/layer_norm.h"
 #include "hearth/ops/pointwise/binary.h"
+#include "hearth/ops/pointwise/cast.h"
+#include "hearth/ops/pointwise/dropout.h"
 #include "hearth/ops/pointwise/operators.h"
 #include "hearth/ops/pointwise/pointwise.h"
+#include "hearth/ops/pool/pool.h"
 #include "hearth/ops/reduce/reduce.h"
 #include "hearth/ops/softmax/softmax.h"
 // IWYU pragma: end_exports

@@ -2,6 +2,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "hearth/core/json_text.h"
 #include "hearth/core/safetensors.h"
 #include "hearth/models/import.h"
 #include "hearth/train/cli/cli.h"
