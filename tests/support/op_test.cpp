@@ -116,7 +116,9 @@ std::span<const Site> sites() { return all_sites; }
 
 bool register_op_test(const char* name, void (*body)(), const char* file, int line) {
   for (const Site& site : all_sites) {
-    ::testing::RegisterTest(name, site.name, nullptr, nullptr, file, line,
+    const std::string full_name = join_text(name, '/', site.name);
+    // One suite of its own, so that a test file may also have TEST(Softmax, ...).
+    ::testing::RegisterTest("Op", full_name.c_str(), nullptr, nullptr, file, line,
                             [&site, body]() -> OpTest* { return new OpTest(&site, body); });
   }
   return true;

@@ -11,7 +11,7 @@
 //   }  // namespace
 //   }  // namespace hearth::test
 //
-// and becomes Softmax.cpu_f64, Softmax.cpu_f32, Softmax.cpu_f16 and Softmax.cpu_bf16. Names are unique in a program.
+// and becomes Op.Softmax/cpu_f64, .../cpu_f32, .../cpu_f16 and .../cpu_bf16. Names are unique in a program.
 //
 // Besides value and gradient, every check demands that results are finite, that inputs are left alone, that strided
 // views of the inputs give the same bits as contiguous ones, and that one and three threads give the same bits.

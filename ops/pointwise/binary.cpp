@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/pointwise/binary.h"
+
+#include <cmath>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+#include "hearth/ops/reduce/broadcast_sum.h"
+
+namespace hearth {
+namespace {
+
+using kernels::Binary;
+using kernels::Side;
+
+constexpr const char* name_of(Binary function) {
+  switch (function) {
+    case Binary::add:
+      return "add";
+    case Binary::sub:
+      return "sub";
+    case Binary::mul:
+      return "mul";
+    case Binary::div:
+      return "div";
+    case Binary::maximum:
+      return "maximum";
+    case Binary::minimum:
+      return "minimum";
+  }
+  return "binary";
+}
+
+constexpr bool slope_needs_operands(Binary function) { return function != Binary::add && function != Binary::sub; }
+
+void require_arithmetic(const char* op, const Tensor& x, bool divides) {
+  const bool whole = x.dtype() == DType::i32 || x.dtype() == DType::i64;
+  HEARTH_CHECK(DTypeError, is_floating(x.dtype()) || (whole && !divides), op, ": the operands are ", x.dtype(),
+               divides ? "; division takes f32, f64, f16 or bf16" : "; convert them to a floating type, i32 or i64");
+}
+
+/// The number as a tensor of the type that arithmetic runs in.
+Tensor number_for(const char* op, const Tensor& x, double number) {
+  switch (x.dtype()) {
+    case DType::f16:
+    case DType::bf16:
+      return Tensor::full({}, number, DType::f32, x.device());
+    case DType::i32:
+    case DType::i64: {
+      const double limit = x.dtype() == DType::i32 ? 0x1p31 : 0x1p63;
+      HEARTH_CHECK(UsageError, number >= -limit && number < limit && std::trunc(number) == number, op, ": the number ",
+                   number, " is not a value of ", x.dtype(), "; convert the tensor to a floating type first");
+      return Tensor::full({}, number, x.dtype(), x.device());
+    }
+    default:
+      return Tensor::full({}, number, x.dtype(), x.device());
+  }
+}
+
+/// dy * df/d(side), or dy itself where that factor is 1. Overwrites dy if nobody else holds it.
+Tensor local_gradient(Binary function, Side side, const Tensor& a, const Tensor& b, Tensor dy) {
+  if (function == Binary::add || (function == Binary::sub && side == Side::a)) return dy;
+  const bool in_place = dy.is_contiguous() && dy.sole_owner();
+  const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
+  const Tensor dx = in_place ? dense : Tensor::empty_like(dense);
+  run_on(dx.device(), [&](auto& stream) {
+    if (function == Binary::sub)
+      kernels::binary(stream, Binary::mul, dense, number_for("sub", dense, -1.0), dx);
+    else if (function == Binary::mul)
+      kernels::binary(stream, Binary::mul, dense, side == Side::a ? b : a, dx);
+    else if (function == Binary::div && side == Side::a)
+      kernels::binary(stream, Binary::div, dense, b, dx);
+    else
+      kernels::binary_grad(stream, function, side, a, b, dense, dx);
+  });
+  return dx;
+}
+
+template <Binary function>
+struct BinaryOp {
+  static constexpr OpInfo info{.name = name_of(function)};
+  struct Kept {
+    KeptTensor a, b;
+    Shape shape_a, shape_b;
+  };
+
+  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b) const {
+    require_same_kind(info.name, "a", a, "b", b);
+    require_arithmetic(info.name, a, function == Binary::div);
+    const Tensor y = Tensor::empty(broadcast_shapes(info.name, a.shape(), b.shape()), a.dtype(), a.device());
+    run_on(y.device(), [&](auto& stream) { kernels::binary(stream, function, a, b, y); });
+    if (is_recording()) {
+      kept.shape_a = a.shape();
+      kept.shape_b = b.shape();
+      if (slope_needs_operands(function)) {
+        kept.a = a;
+        kept.b = b;
+      }
+    }
+    return y;
+  }
+
+  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    const Tensor a = slope_needs_operands(function) ? kept.a.get() : Tensor();
+    const Tensor b = slope_needs_operands(function) ? kept.b.get() : Tensor();
+    std::array<Tensor, 2> gradients;
+    // The last use of dy hands it over, so that it can be overwritten.
+    if (wants[0])
+      gradients[0] =
+          broadcast_sum(local_gradient(function, Side::a, a, b, wants[1] ? dy : std::move(dy)), kept.shape_a);
+    if (wants[1]) gradients[1] = broadcast_sum(local_gradient(function, Side::b, a, b, std::move(dy)), kept.shape_b);
+    return gradients;
+  }
+};
+
+/// f(x, number) if x_side is a, else f(number, x).
+template <Binary function>
+struct NumberOp {
+  static constexpr OpInfo info{.name = name_of(function)};
+  struct Kept {
+    KeptTensor x;
+  };
+  double number;
+  Side x_side = Side::a;
+
+  Tensor forward(Kept& kept, const Tensor& x) const {
+    require_defined(info.name, x_side == Side::a ? "a" : "b", x);
+    require_arithmetic(info.name, x, function == Binary::div);
+    const Tensor y = Tensor::empty_like(x);
+    const Tensor constant = number_for(info.name, x, number);
+    const bool first = x_side == Side::a;
+    run_on(y.device(),
+           [&](auto& stream) { kernels::binary(stream, function, first ? x : constant, first ? constant : x, y); });
+    if (is_recording() && slope_needs_operands(function) && !factor_is_number()) kept.x = x;
+    return y;
+  }
+
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
+    const Tensor x = kept.x.defined() ? kept.x.get() : Tensor();
+    const Tensor constant = number_for(info.name, dy, number);
+    const bool first = x_side == Side::a;
+    return {local_gradient(function, x_side, first ? x : constant, first ? constant : x, std::move(dy))};
+  }
+
+  /// y = x * number and y = x / number: the slope needs no x.
+  bool factor_is_number() const { return function == Binary::mul || (function == Binary::div && x_side == Side::a); }
+};
+
+template <Binary function>
+Tensor with_number(const Tensor& x, double number, Side x_side = Side::a) {
+  return record(NumberOp<function>{number, x_side}, x);
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::add>{}, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::sub>{}, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::mul>{}, a, b); }
+Tensor div(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::div>{}, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::maximum>{}, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::minimum>{}, a, b); }
+
+Tensor add(const Tensor& a, double b) { return with_number<Binary::add>(a, b); }
+Tensor sub(const Tensor& a, double b) { return with_number<Binary::sub>(a, b); }
+Tensor mul(const Tensor& a, double b) { return with_number<Binary::mul>(a, b); }
+Tensor div(const Tensor& a, double b) { return with_number<Binary::div>(a, b); }
+Tensor maximum(const Tensor& a, double b) { return with_number<Binary::maximum>(a, b); }
+Tensor minimum(const Tensor& a, double b) { return with_number<Binary::minimum>(a, b); }
+Tensor sub(double a, const Tensor& b) { return with_number<Binary::sub>(b, a, Side::b); }
+Tensor div(double a, const Tensor& b) { return with_number<Binary::div>(b, a, Side::b); }
+
+}  // namespace hearth

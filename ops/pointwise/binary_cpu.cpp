@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Broadcasting arithmetic: axes that lie one after the other in both operands are merged, and the innermost merged
+// axis runs in one of three vector loops (vector with vector, with a scalar on the right, with a scalar on the left).
+// Operands of other strides are gathered into short strips first.
+#include <algorithm>
+#include <utility>
+
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/ops/pointwise/binary.h"
+#include "hearth/ops/pointwise/binary_step.h"
+
+#define HEARTH_ISA_SOURCE "hearth/ops/pointwise/binary_cpu.cpp"
+#include "hearth/core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+template <Step step, class T>
+void vector_vector(const T* a, const T* b, const T* dy, T* y, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    write_element(y + i, evaluate<step>(read_element(a + i), read_element(b + i), read_element(dy + i)));
+}
+
+template <Step step, class T>
+void vector_scalar(const T* a, acc_t<T> b, const T* dy, T* y, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    write_element(y + i, evaluate<step>(read_element(a + i), b, read_element(dy + i)));
+}
+
+template <Step step, class T>
+void scalar_vector(acc_t<T> a, const T* b, const T* dy, T* y, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    write_element(y + i, evaluate<step>(a, read_element(b + i), read_element(dy + i)));
+}
+
+/// One operand of a run: elements `stride` apart, or one number for all.
+template <class T>
+struct Run {
+  const T* first;
+  std::int64_t stride;
+  bool is_number;
+  acc_t<T> number;
+
+  bool is_scalar() const { return is_number || stride == 0; }
+  acc_t<T> scalar() const { return is_number ? number : read_element(first); }
+  /// n consecutive elements, in `strip` unless they already lie side by side.
+  const T* vector(std::int64_t begin, std::int64_t n, T* strip) const {
+    if (stride == 1) return first + begin;
+    for (std::int64_t i = 0; i < n; ++i) strip[i] = first[(begin + i) * stride];
+    return strip;
+  }
+  std::int64_t longest() const { return is_number || stride == 1 ? INT64_MAX : 256; }
+};
+
+template <Step step, class T>
+void run(const Run<T>& a, const Run<T>& b, const T* dy, T* y, std::int64_t n) {
+  T strip_a[256];
+  T strip_b[256];
+  if (b.is_scalar() && !a.is_number) {
+    const std::int64_t piece = std::min(n, a.longest());
+    for (std::int64_t i = 0; i < n; i += piece) {
+      const std::int64_t count = std::min(piece, n - i);
+      vector_scalar<step>(a.vector(i, count, strip_a), b.scalar(), dy + i, y + i, count);
+    }
+    return;
+  }
+  const std::int64_t piece = std::min({n, a.is_scalar() ? n : a.longest(), b.longest()});
+  for (std::int64_t i = 0; i < n; i += piece) {
+    const std::int64_t count = std::min(piece, n - i);
+    const T* const vector_b = b.vector(i, count, strip_b);
+    if (a.is_scalar())
+      scalar_vector<step>(a.scalar(), vector_b, dy + i, y + i, count);
+    else
+      vector_vector<step>(a.vector(i, count, strip_a), vector_b, dy + i, y + i, count);
+  }
+}
+
+/// Elements [begin, end) of the output in row-major order.
+template <Step step, class T, class Walk>
+void walk_range(const Walk& walk, const Run<T>& a, const Run<T>& b, const T* dy, T* y, std::int64_t begin,
+                std::int64_t end) {
+  const int last = walk.rank - 1;
+  const std::int64_t inner = walk.extents[last];
+  std::int64_t index[8] = {};
+  std::int64_t rest = begin;
+  std::int64_t at_a = 0, at_b = 0;
+  for (int axis = last; axis >= 0; --axis) {
+    index[axis] = rest % walk.extents[axis];
+    rest /= walk.extents[axis];
+    at_a += index[axis] * walk.strides_a[axis];
+    at_b += index[axis] * walk.strides_b[axis];
+  }
+  for (std::int64_t position = begin; position < end;) {
+    const std::int64_t count = std::min(inner - index[last], end - position);
+    const Run<T> run_a{a.is_number ? nullptr : a.first + at_a, walk.strides_a[last], a.is_number, a.number};
+    const Run<T> run_b{b.is_number ? nullptr : b.first + at_b, walk.strides_b[last], b.is_number, b.number};
+    run<step>(run_a, run_b, dy + position, y + position, count);
+    position += count;
+    // On to the next row: back to the start of this one, then one step along the axes above.
+    at_a -= index[last] * walk.strides_a[last];
+    at_b -= index[last] * walk.strides_b[last];
+    index[last] = 0;
+    for (int axis = last - 1; axis >= 0; --axis) {
+      at_a += walk.strides_a[axis];
+      at_b += walk.strides_b[axis];
+      if (++index[axis] < walk.extents[axis]) break;
+      at_a -= walk.extents[axis] * walk.strides_a[axis];
+      at_b -= walk.extents[axis] * walk.strides_b[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+template <Step step, class T, class Walk>
+void step_range(const Walk& walk, const T* a, acc_t<T> number_a, const T* b, acc_t<T> number_b, const T* dy, T* y,
+                std::int64_t begin, std::int64_t end) {
+  if constexpr (is_defined<step, acc_t<T>>)
+    walk_range<step>(walk, Run<T>{a, 0, a == nullptr, number_a}, Run<T>{b, 0, b == nullptr, number_b}, dy, y, begin,
+                     end);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+namespace hearth::kernels {
+namespace {
+
+constexpr std::int64_t grain = 1 << 14;
+using AllArithmetic = Types<float, double, f16, bf16, std::int32_t, std::int64_t>;
+
+/// The output's axes, merged where both operands allow it. At least one axis.
+struct Walk {
+  int rank = 0;
+  std::int64_t extents[Shape::max_rank] = {};
+  std::int64_t strides_a[Shape::max_rank] = {};
+  std::int64_t strides_b[Shape::max_rank] = {};
+};
+
+/// The stride of `tensor` along an axis of the output; 0 where it is repeated.
+std::int64_t stride_along(const Tensor& tensor, int axis, int rank) {
+  const int own = axis - (rank - tensor.rank());
+  return own < 0 || tensor.shape()[own] == 1 ? 0 : tensor.strides()[static_cast<std::size_t>(own)];
+}
+
+Walk walk_over(const Shape& shape, const Tensor& a, const Tensor& b) {
+  Walk walk;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t extent = shape[axis];
+    if (extent == 1) continue;
+    const std::int64_t stride_a = stride_along(a, axis, shape.rank());
+    const std::int64_t stride_b = stride_along(b, axis, shape.rank());
+    const int last = walk.rank - 1;
+    if (last >= 0 && walk.strides_a[last] == stride_a * extent && walk.strides_b[last] == stride_b * extent) {
+      walk.extents[last] *= extent;
+      walk.strides_a[last] = stride_a;
+      walk.strides_b[last] = stride_b;
+      continue;
+    }
+    walk.extents[walk.rank] = extent;
+    walk.strides_a[walk.rank] = stride_a;
+    walk.strides_b[walk.rank] = stride_b;
+    ++walk.rank;
+  }
+  if (walk.rank == 0) {
+    walk.rank = 1;
+    walk.extents[0] = 1;
+  }
+  return walk;
+}
+
+bool is_number(const Tensor& tensor, const Tensor& y) {
+  return tensor.rank() == 0 && (tensor.dtype() != y.dtype() || y.rank() > 0);
+}
+
+template <Step step>
+void run_step(const Tensor& a, const Tensor& b, const Tensor& dy, const Tensor& y) {
+  if (y.size() == 0) return;
+  const Walk walk = walk_over(y.shape(), a, b);
+  visit_dtype("binary", y.dtype(), AllArithmetic{}, [&]<class T>() {
+    const auto number_of = [&](const Tensor& tensor) {
+      return tensor.dtype() == y.dtype() ? static_cast<acc_t<T>>(*tensor.data<T>()) : *tensor.data<acc_t<T>>();
+    };
+    const T* const first_a = is_number(a, y) ? nullptr : a.data<T>();
+    const T* const first_b = is_number(b, y) ? nullptr : b.data<T>();
+    const acc_t<T> number_a = first_a ? acc_t<T>{} : number_of(a);
+    const acc_t<T> number_b = first_b ? acc_t<T>{} : number_of(b);
+    // Steps that need no dy never look at it; the pointer is advanced with the others.
+    const T* const from_dy = dy.data<T>();
+    T* const to = y.data<T>();
+    cpu::parallel_for(y.size(), grain, [&](std::int64_t begin, std::int64_t end) {
+      HEARTH_ISA_CALL(step_range<step>, walk, first_a, number_a, first_b, number_b, from_dy, to, begin, end);
+    });
+  });
+}
+
+}  // namespace
+
+void binary(cpu::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y) {
+  switch (function) {
+    case Binary::add:
+      return run_step<Step::add>(a, b, y, y);
+    case Binary::sub:
+      return run_step<Step::sub>(a, b, y, y);
+    case Binary::mul:
+      return run_step<Step::mul>(a, b, y, y);
+    case Binary::div:
+      return run_step<Step::div>(a, b, y, y);
+    case Binary::maximum:
+      return run_step<Step::maximum>(a, b, y, y);
+    case Binary::minimum:
+      return run_step<Step::minimum>(a, b, y, y);
+  }
+}
+
+void binary_grad(cpu::Stream&, Binary function, Side side, const Tensor& a, const Tensor& b, const Tensor& dy,
+                 const Tensor& dx) {
+  const bool first = side == Side::a;
+  switch (function) {
+    case Binary::div:
+      return run_step<Step::div_b>(a, b, dy, dx);
+    case Binary::maximum:
+      return first ? run_step<Step::maximum_a>(a, b, dy, dx) : run_step<Step::maximum_b>(a, b, dy, dx);
+    case Binary::minimum:
+      return first ? run_step<Step::minimum_a>(a, b, dy, dx) : run_step<Step::minimum_b>(a, b, dy, dx);
+    default:
+      throw InternalError("binary_grad: this gradient is a plain product; use binary");
+  }
+}
+
+}  // namespace hearth::kernels
+#endif

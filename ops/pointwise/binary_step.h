@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of the broadcasting ops and of those of their gradients that are no plain product.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "hearth/core/cpu/element.h"
+
+namespace hearth::kernels {
+
+/// The six functions, then d/da and d/db of some times dy.
+enum class Step { add, sub, mul, div, maximum, minimum, div_b, maximum_a, maximum_b, minimum_a, minimum_b };
+
+namespace detail {
+/// The type that whole numbers wrap around in, which signed arithmetic may not.
+template <class A>
+struct Wrapping {
+  using type = A;
+};
+template <>
+struct Wrapping<std::int32_t> {
+  using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::int64_t> {
+  using type = std::uint64_t;
+};
+}  // namespace detail
+
+/// Division and the gradients have no integer form.
+template <Step step, class A>
+inline constexpr bool is_defined = std::is_floating_point_v<A> || step == Step::add || step == Step::sub ||
+                                   step == Step::mul || step == Step::maximum || step == Step::minimum;
+
+template <Step step, class A>
+HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
+  using W = typename detail::Wrapping<A>::type;
+  if constexpr (step == Step::add) return static_cast<A>(static_cast<W>(a) + static_cast<W>(b));
+  if constexpr (step == Step::sub) return static_cast<A>(static_cast<W>(a) - static_cast<W>(b));
+  if constexpr (step == Step::mul) return static_cast<A>(static_cast<W>(a) * static_cast<W>(b));
+  if constexpr (step == Step::div) return a / b;
+  // Not-a-number is the only value that differs from itself.
+  if constexpr (step == Step::maximum) return (a > b) | (a != a) ? a : b;
+  if constexpr (step == Step::minimum) return (a < b) | (a != a) ? a : b;
+  if constexpr (step == Step::div_b) return -dy * (a / b) / b;
+  if constexpr (step == Step::maximum_a) return b > a ? A(0) : dy;
+  if constexpr (step == Step::maximum_b) return b > a ? dy : A(0);
+  if constexpr (step == Step::minimum_a) return b < a ? A(0) : dy;
+  if constexpr (step == Step::minimum_b) return b < a ? dy : A(0);
+}
+
+template <class T>
+HEARTH_ALWAYS_INLINE acc_t<T> read_element(const T* p) {
+  if constexpr (std::is_integral_v<T>)
+    return *p;
+  else
+    return cpu::load(p);
+}
+
+template <class T>
+HEARTH_ALWAYS_INLINE void write_element(T* p, acc_t<T> value) {
+  if constexpr (std::is_integral_v<T>)
+    *p = value;
+  else
+    cpu::store(p, value);
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/pointwise/dropout.h"
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+
+namespace hearth {
+namespace {
+
+struct Dropout {
+  static constexpr OpInfo info{.name = "dropout"};
+  struct Kept {};
+  double p;
+  RandomKey key;
+
+  Tensor forward(Kept&, const Tensor& x) const {
+    const Tensor y = Tensor::empty_like(x);
+    run_on(x.device(), [&](auto& stream) { kernels::dropout(stream, x.contiguous(), key, p, y); });
+    return y;
+  }
+
+  std::array<Tensor, 1> backward(const Kept&, Tensor dy, const GradWants& wants) const {
+    const bool in_place = dy.is_contiguous() && dy.sole_owner();
+    const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
+    const Tensor dx = in_place ? dense : wants.make(0, dense.shape(), dense.dtype());
+    run_on(dx.device(), [&](auto& stream) { kernels::dropout(stream, dense, key, p, dx); });
+    return {dx};
+  }
+};
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training) {
+  require_floating("dropout", "x", x);
+  HEARTH_CHECK(UsageError, p >= 0 && p < 1, "dropout: the probability is ", p, "; it must be at least 0 and below 1");
+  if (!training || p == 0) return x;
+  return record(Dropout{p, next_random_key()}, x);
+}
+
+}  // namespace hearth

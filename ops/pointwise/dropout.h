@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dropout.
+#pragma once
+
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/random.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth {
+
+/// Zeroes each element with probability p and multiplies the others by 1 / (1 - p), so that the expectation stays.
+/// x itself when not training or p is 0. x of any shape and floating type; 0 <= p < 1 (UsageError).
+/// The choice is a pure function of next_random_key() and the element's index; nothing but the key is kept.
+/// Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting" (JMLR 2014).
+Tensor dropout(const Tensor& x, double p, bool training);
+
+namespace kernels {
+/// y[i] = keeps(key, i) ? x[i] / (1 - p) : 0. Contiguous, of one floating type; y may be x.
+void dropout(cpu::Stream&, const Tensor& x, const RandomKey& key, double p, const Tensor& y);
+}  // namespace kernels
+}  // namespace hearth

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/reduce/reduce.h"
+
+#include <bitset>
+#include <limits>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+#include "hearth/ops/pointwise/binary.h"
+#include "hearth/ops/reduce/broadcast_sum.h"
+
+namespace hearth {
+namespace {
+
+using AxisSet = std::bitset<Shape::max_rank>;
+
+AxisSet axes_of(const char* op, const std::vector<int>& axes, const Shape& shape) {
+  AxisSet set;
+  if (axes.empty()) {
+    for (int axis = 0; axis < shape.rank(); ++axis) set.set(static_cast<std::size_t>(axis));
+  }
+  for (const int axis : axes) {
+    const auto index = static_cast<std::size_t>(require_axis(op, axis, shape));
+    HEARTH_CHECK(ShapeError, !set.test(index), op, ": axis ", axis, " of shape ", shape,
+                 " is given twice; name each axis once");
+    set.set(index);
+  }
+  return set;
+}
+
+/// `shape` with the axes of the set at extent 1, or without them.
+Shape reduced_shape(const Shape& shape, AxisSet axes, bool keep_dims) {
+  std::vector<std::int64_t> extents;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (!axes.test(static_cast<std::size_t>(axis)))
+      extents.push_back(shape[axis]);
+    else if (keep_dims)
+      extents.push_back(1);
+  }
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+std::int64_t count_over(const Shape& shape, AxisSet axes) {
+  std::int64_t count = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (axes.test(static_cast<std::size_t>(axis))) count *= shape[axis];
+  return count;
+}
+
+/// Neighbouring axes that are all summed or all kept, seen as one.
+struct Group {
+  std::int64_t extent;
+  bool summed;
+};
+
+std::vector<Group> groups_of(const Shape& shape, AxisSet axes) {
+  std::vector<Group> groups;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] == 1) continue;
+    const bool summed = axes.test(static_cast<std::size_t>(axis));
+    if (!groups.empty() && groups.back().summed == summed)
+      groups.back().extent *= shape[axis];
+    else
+      groups.push_back({shape[axis], summed});
+  }
+  return groups;
+}
+
+/// scale * sum over `axes`, as a contiguous tensor of the shape without them. Groups are summed from the last to the
+/// first, in f64 in between.
+Tensor sum_over(const Tensor& x, AxisSet axes, bool keep_dims, double scale) {
+  const Shape shape = reduced_shape(x.shape(), axes, keep_dims);
+  if (x.size() == 0) return Tensor::zeros(shape, x.dtype(), x.device());
+  std::vector<Group> groups = groups_of(x.shape(), axes);
+  Tensor current = x.contiguous();
+  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  while (true) {
+    std::int64_t outer = 1, reduced = 1, inner = 1, summed_groups = 0;
+    std::size_t last = groups.size();
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      if (!groups[g].summed) continue;
+      ++summed_groups;
+      last = g;
+    }
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      (g < last ? outer : g == last ? reduced : inner) *= groups[g].extent;
+    const bool final = summed_groups <= 1;
+    const Tensor target = final ? y : Tensor::empty({outer, inner}, DType::f64, x.device());
+    run_on(x.device(),
+           [&](auto& stream) { kernels::sum(stream, current, outer, reduced, inner, final ? scale : 1.0, target); });
+    if (final) return y;
+    groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(last));
+    current = target;
+  }
+}
+
+/// dy of the reduced shape, repeated to `shape` and multiplied by `scale`, written to `dx`.
+void spread(const Tensor& dy, const Shape& shape, AxisSet axes, double scale, const Tensor& dx) {
+  const Tensor kept = dy.contiguous().as_shape(reduced_shape(shape, axes, true));
+  const bool narrow = size_of(dx.dtype()) == 2;
+  const Tensor factor = Tensor::full({}, scale, narrow ? DType::f32 : dx.dtype(), dx.device());
+  run_on(dx.device(), [&](auto& stream) { kernels::binary(stream, kernels::Binary::mul, kept, factor, dx); });
+}
+
+template <bool averages>
+struct SumOp {
+  static constexpr OpInfo info{.name = averages ? "mean" : "sum"};
+  struct Kept {
+    Shape shape;
+    AxisSet axes;
+  };
+  std::vector<int> axes;
+  bool keep_dims;
+
+  static double scale_for(const Shape& shape, AxisSet set) {
+    return averages ? 1.0 / static_cast<double>(count_over(shape, set)) : 1.0;
+  }
+
+  Tensor forward(Kept& kept, const Tensor& x) const {
+    require_floating(info.name, "x", x);
+    kept.shape = x.shape();
+    kept.axes = axes_of(info.name, axes, x.shape());
+    HEARTH_CHECK(ShapeError, !averages || count_over(x.shape(), kept.axes) > 0, info.name, ": x has shape ", x.shape(),
+                 ", so there are no elements to average; its extents along the axes must be at least 1");
+    return sum_over(x, kept.axes, keep_dims, scale_for(x.shape(), kept.axes));
+  }
+
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
+    spread(dy, kept.shape, kept.axes, scale_for(kept.shape, kept.axes), dx);
+    return {dx};
+  }
+};
+
+void require_choice(const char* op, const Tensor& x, AxisSet axes) {
+  HEARTH_CHECK(DTypeError, is_floating(x.dtype()) || x.dtype() == DType::i32 || x.dtype() == DType::i64, op, ": x is ",
+               describe(x), "; use a floating type, i32 or i64");
+  HEARTH_CHECK(ShapeError, count_over(x.shape(), axes) > 0, op, ": x has shape ", x.shape(),
+               ", so there is nothing to choose from; its extents along the axes must be at least 1");
+}
+
+/// The order of axes that puts those of the set last, as a view.
+Tensor reduced_axes_last(const Tensor& x, AxisSet axes) {
+  std::vector<std::int64_t> extents;
+  Strides strides{};
+  for (const bool reduced : {false, true}) {
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      if (axes.test(static_cast<std::size_t>(axis)) != reduced) continue;
+      strides[extents.size()] = x.strides()[static_cast<std::size_t>(axis)];
+      extents.push_back(x.shape()[axis]);
+    }
+  }
+  return Tensor::view(x.storage(), Shape(std::span<const std::int64_t>(extents)), strides, x.offset(), x.dtype(),
+                      x.device());
+}
+
+template <kernels::Extreme kind>
+struct ExtremeOp {
+  static constexpr OpInfo info{.name = kind == kernels::Extreme::largest ? "max" : "min"};
+  struct Kept {
+    Shape shape;
+    AxisSet axes;
+    Tensor column;
+  };
+  std::vector<int> axes;
+  bool keep_dims;
+
+  Tensor forward(Kept& kept, const Tensor& x) const {
+    require_defined(info.name, "x", x);
+    kept.shape = x.shape();
+    kept.axes = axes_of(info.name, axes, x.shape());
+    require_choice(info.name, x, kept.axes);
+    const Tensor y = Tensor::empty(reduced_shape(x.shape(), kept.axes, keep_dims), x.dtype(), x.device());
+    const Tensor column = Tensor::empty(y.shape(), DType::i64, x.device());
+    const Tensor rows = reduced_axes_last(x, kept.axes).contiguous();
+    run_on(x.device(), [&](auto& stream) {
+      kernels::extreme(stream, kind, rows, y.size(), count_over(x.shape(), kept.axes), y, column);
+    });
+    kept.column = column;
+    return y;
+  }
+
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
+    const Tensor dx = Tensor::empty(kept.shape, dy.dtype(), dy.device());
+    const Tensor view = reduced_axes_last(dx, kept.axes);
+    const Tensor rows = view.is_contiguous() ? view : Tensor::empty(view.shape(), dy.dtype(), dy.device());
+    run_on(dy.device(), [&](auto& stream) {
+      kernels::extreme_grad(stream, dy.contiguous(), kept.column, dy.size(), count_over(kept.shape, kept.axes), rows);
+    });
+    if (!view.is_contiguous()) view.copy_from(rows);
+    return {dx};
+  }
+};
+
+}  // namespace
+
+Tensor broadcast_sum(Tensor x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  AxisSet axes;
+  const int lead = x.rank() - shape.rank();
+  for (int axis = 0; axis < x.rank(); ++axis)
+    axes.set(static_cast<std::size_t>(axis), axis < lead || shape[axis - lead] != x.shape()[axis]);
+  return sum_over(x, axes, true, 1.0).as_shape(shape);
+}
+
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+  return record(SumOp<false>{axes, keep_dims}, x);
+}
+
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+  return record(SumOp<true>{axes, keep_dims}, x);
+}
+
+Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+  return record(ExtremeOp<kernels::Extreme::largest>{axes, keep_dims}, x);
+}
+
+Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+  return record(ExtremeOp<kernels::Extreme::smallest>{axes, keep_dims}, x);
+}
+
+Tensor argmax(const Tensor& x, int axis, bool keep_dims) {
+  require_defined("argmax", "x", x);
+  AxisSet axes;
+  axes.set(static_cast<std::size_t>(require_axis("argmax", axis, x.shape())));
+  require_choice("argmax", x, axes);
+  const profiler::Scope scope("argmax");
+  const Tensor column = Tensor::empty(reduced_shape(x.shape(), axes, keep_dims), DType::i64, x.device());
+  const Tensor rows = reduced_axes_last(x, axes).contiguous();
+  run_on(x.device(), [&](auto& stream) {
+    kernels::extreme(stream, kernels::Extreme::largest, rows, column.size(), count_over(x.shape(), axes), Tensor(),
+                     column);
+  });
+  return column;
+}
+
+}  // namespace hearth

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums, means and extremes over axes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth {
+
+/// The sum of x over `axes` (negative ones count from the end; none given: over all). The axes vanish from the shape,
+/// or stay with extent 1 if keep_dims. x of any shape and floating type, y of the same type; the sum of nothing is 0.
+/// Partial sums are combined in f64 and in an order that depends on the shape only.
+/// ShapeError for an axis that is out of range or given twice, DTypeError for integers.
+Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+
+/// The sum divided by the number of elements summed. ShapeError where that is 0.
+Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+
+/// The largest or smallest element over `axes`; not-a-number wins. Floating types, or i32 and i64 without gradient.
+/// The gradient goes to the first of equals (row-major). ShapeError where there is nothing to choose from.
+Tensor max(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+Tensor min(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+
+/// The place of the largest element along `axis`, the first of equals, as i64. No gradient.
+Tensor argmax(const Tensor& x, int axis, bool keep_dims = false);
+
+namespace kernels {
+
+/// y[o, i] = scale * sum over r of x[o, r, i]; both contiguous. y has x's type, or one of both is f64.
+void sum(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner, double scale,
+         const Tensor& y);
+
+enum class Extreme { largest, smallest };
+/// Per row of x [rows, cols >= 1]: the extreme element and its column (i64). `y` may be undefined.
+void extreme(cpu::Stream&, Extreme kind, const Tensor& x, std::int64_t rows, std::int64_t cols, const Tensor& y,
+             const Tensor& column);
+/// dx [rows, cols] = 0 except dx[r, column[r]] = dy[r].
+void extreme_grad(cpu::Stream&, const Tensor& dy, const Tensor& column, std::int64_t rows, std::int64_t cols,
+                  const Tensor& dx);
+
+}  // namespace kernels
+}  // namespace hearth
