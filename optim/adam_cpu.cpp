@@ -58,7 +58,9 @@ void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
     T* m = first.data<T>();
     T* v = second.data<T>();
     const optim::SplitScale<T> scale(coefficients.grad_scale);
-    plan.for_each_piece([&](std::int64_t begin, std::int64_t end, const optim::ParameterRange& range) {
+    plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
+      const optim::ParameterRange& range = plan.ranges()[piece.range];
+      const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       const double lr = coefficients.lr * range.lr_scale;
       const double decay = range.weight_decay;
       const AdamRange<T> constants{
@@ -75,7 +77,7 @@ void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
           .inverse_root = static_cast<T>(1.0 / std::sqrt(coefficients.correction2)),
           .eps = static_cast<T>(coefficients.eps),
       };
-      HEARTH_ISA_CALL(adam<T>, w + begin, g + begin, m + begin, v + begin, end - begin, constants);
+      HEARTH_ISA_CALL(adam<T>, w + begin, g + begin, m + begin, v + begin, n, constants);
     });
   });
 }

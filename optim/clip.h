@@ -20,6 +20,10 @@ double clip_scale(double norm, double max_norm);
 
 namespace hearth::kernels {
 
+/// Sum of (x * scale)^2 over n elements, on the calling thread; T is float or double.
+template <class T>
+double sum_of_squares(const T* x, std::int64_t n, double scale);
+
 /// Sum of (x * scale)^2 in f64. x [n], f32 or f64, contiguous.
 double sum_of_squares(cpu::Stream& stream, const Tensor& x, double scale);
 /// Largest |x|; NaN if x holds one; 0 if x is empty.

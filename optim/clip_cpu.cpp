@@ -59,13 +59,19 @@ std::size_t pieces_of(std::int64_t n) { return static_cast<std::size_t>((n + pie
 
 }  // namespace
 
+template <class T>
+double sum_of_squares(const T* x, std::int64_t n, double scale) {
+  return HEARTH_ISA_CALL(squares<T>, x, n, scale);
+}
+template double sum_of_squares(const float*, std::int64_t, double);
+template double sum_of_squares(const double*, std::int64_t, double);
+
 double sum_of_squares(cpu::Stream&, const Tensor& x, double scale) {
   std::vector<double> partial(pieces_of(x.size()), 0.0);
   visit_dtype("sum_of_squares", x.dtype(), WideFloats{}, [&]<class T>() {
     const T* values = x.data<T>();
     cpu::parallel_for(x.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
-      partial[static_cast<std::size_t>(begin / piece_elements)] =
-          HEARTH_ISA_CALL(squares<T>, values + begin, end - begin, scale);
+      partial[static_cast<std::size_t>(begin / piece_elements)] = sum_of_squares(values + begin, end - begin, scale);
     });
   });
   double sum = 0;

@@ -55,7 +55,7 @@ bool matches(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
-UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& options) {
+UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges) {
   const auto& entries = parameters.entries();
   HEARTH_CHECK(ConfigError, std::isfinite(options.weight_decay) && options.weight_decay >= 0,
                "optimizer: weight_decay ", options.weight_decay, "; it is finite and at least 0");
@@ -65,7 +65,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
     const FlatParameters::Entry& entry = entries[i];
     // A range takes in the gap behind its last parameter: zeros, which every update leaves as they are.
     const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.values().size();
-    ParameterRange range{entry.begin, end, 1.0, 0.0};
+    ParameterRange range{entry.begin, end, 1.0, 0.0, ranges == Ranges::by_parameter && entry.value.rank() > 1};
     if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
     for (const ParameterGroup& group : options.groups) {
       const bool in_group = std::any_of(group.match.begin(), group.match.end(),
@@ -75,7 +75,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
       range.weight_decay = group.weight_decay.value_or(range.weight_decay);
       break;
     }
-    if (!ranges_.empty() && ranges_.back().lr_scale == range.lr_scale &&
+    if (ranges == Ranges::merged && !ranges_.empty() && ranges_.back().lr_scale == range.lr_scale &&
         ranges_.back().weight_decay == range.weight_decay) {
       ranges_.back().end = end;
     } else {
@@ -84,14 +84,15 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
   }
 
   std::int64_t in_task = task_elements;
-  for (const ParameterRange& range : ranges_) {
+  for (std::size_t r = 0; r < ranges_.size(); ++r) {
+    const ParameterRange& range = ranges_[r];
     for (std::int64_t begin = range.begin; begin < range.end; begin += piece_elements) {
       const std::int64_t end = std::min(begin + piece_elements, range.end);
       if (in_task >= task_elements) {
         tasks_.push_back(pieces_.size());
         in_task = 0;
       }
-      pieces_.push_back({begin, end, &range});
+      pieces_.push_back({begin, end, r, pieces_.size()});
       in_task += end - begin;
     }
   }

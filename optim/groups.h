@@ -39,31 +39,40 @@ struct ParameterRange {
   std::int64_t end;
   double lr_scale;
   double weight_decay;
+  bool is_matrix;  ///< of rank 2 or more; a merged range says false
 };
+
+/// Whether neighbours with equal hyper-parameters share a range, or each parameter has its own.
+enum class Ranges { merged, by_parameter };
 
 /// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the team.
 class UpdatePlan {
  public:
   /// ConfigError for a pattern that matches no parameter, a negative scale or a negative decay.
-  UpdatePlan(const FlatParameters& parameters, const GroupOptions& options);
+  UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges = Ranges::merged);
 
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
 
-  /// f(begin, end, range) over all elements, spread over the team; calls depend on the parameters' sizes only.
+  /// Part of one range, small enough to stay in a core's cache.
+  struct Piece {
+    std::int64_t begin;
+    std::int64_t end;
+    std::size_t range;  ///< index into ranges()
+    std::size_t index;  ///< of this piece
+  };
+  std::size_t piece_count() const { return pieces_.size(); }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+
+  /// f(piece) for all pieces, spread over the team; the pieces depend on the parameters' sizes only.
   template <class F>
   void for_each_piece(const F& f) const {
     cpu::parallel_chunks(static_cast<std::int64_t>(tasks_.size()) - 1, [&](std::int64_t task) {
       const auto t = static_cast<std::size_t>(task);
-      for (std::size_t i = tasks_[t]; i < tasks_[t + 1]; ++i) f(pieces_[i].begin, pieces_[i].end, *pieces_[i].range);
+      for (std::size_t i = tasks_[t]; i < tasks_[t + 1]; ++i) f(pieces_[i]);
     });
   }
 
  private:
-  struct Piece {
-    std::int64_t begin;
-    std::int64_t end;
-    const ParameterRange* range;
-  };
   std::vector<ParameterRange> ranges_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> tasks_;  // first piece of each task, and the number of pieces

@@ -9,8 +9,8 @@ namespace hearth::optim {
 
 Optimizer::~Optimizer() = default;
 
-Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options)
-    : parameters_(&parameters), plan_(parameters, options), base_lr_(base_lr) {
+Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options, Ranges ranges)
+    : parameters_(&parameters), plan_(parameters, options, ranges), base_lr_(base_lr) {
   HEARTH_CHECK(ConfigError, std::isfinite(base_lr) && base_lr >= 0, "optimizer: learning rate ", base_lr,
                "; it is finite and at least 0");
   const DType dtype = parameters.values().dtype();

@@ -31,7 +31,7 @@ class Optimizer {
 
  protected:
   /// `parameters` must outlive the optimizer; f32 or f64 (DTypeError). ConfigError for a bad learning rate.
-  Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options);
+  Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options, Ranges ranges = Ranges::merged);
   virtual void update(double lr, double grad_scale) = 0;
 
   FlatParameters& parameters() { return *parameters_; }

@@ -28,6 +28,8 @@ struct AdamConfig : Configured<AdamOptions> {
 struct AdamWConfig : Configured<AdamOptions> {
   AdamWConfig() { weight_decay = 0.01; }
 };
+struct LarsConfig : Configured<LarsOptions> {};
+struct LambConfig : Configured<LambOptions> {};
 
 template <class Config>
 void describe_common(Fields<Config>& f) {
@@ -58,6 +60,15 @@ void describe(Fields<SgdConfig>& f) {
 
 void describe(Fields<AdamConfig>& f) { describe_adam(f); }
 void describe(Fields<AdamWConfig>& f) { describe_adam(f); }
+void describe(Fields<LambConfig>& f) { describe_adam(f); }
+
+void describe(Fields<LarsConfig>& f) {
+  f.number("lr", &LarsConfig::lr, {.min = 0}, "Learning rate; the schedule multiplies it.");
+  f.number("momentum", &LarsConfig::momentum, {.min = 0, .below = 1}, "Share of the last step that is kept.");
+  f.number("trust", &LarsConfig::trust, {.above = 0}, "Step in proportion to the norm of the weights.");
+  f.number("eps", &LarsConfig::eps, {.min = 0}, "Added to the norm of the gradient.");
+  describe_common(f);
+}
 
 template <class Options>
 void describe_warmup(Fields<Options>& f) {
@@ -125,6 +136,14 @@ Optimizers& optimizers() {
                        [](const AdamWConfig& config, FlatParameters& parameters) {
                          return std::make_unique<Adam>(parameters, config.options());
                        });
+    r.add<LarsConfig>("lars", "SGD with steps in proportion to each layer's norm, for very large batches.",
+                      [](const LarsConfig& config, FlatParameters& parameters) {
+                        return std::make_unique<Lars>(parameters, config.options());
+                      });
+    r.add<LambConfig>("lamb", "Adam with steps in proportion to each layer's norm, for very large batches.",
+                      [](const LambConfig& config, FlatParameters& parameters) {
+                        return std::make_unique<Lamb>(parameters, config.options());
+                      });
   });
   return registry;
 }

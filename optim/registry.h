@@ -6,13 +6,14 @@
 
 #include "hearth/core/config.h"
 #include "hearth/optim/adam.h"
+#include "hearth/optim/layerwise.h"
 #include "hearth/optim/schedule.h"
 #include "hearth/optim/sgd.h"
 
 namespace hearth::optim {
 
 using Optimizers = Registry<std::unique_ptr<Optimizer>(FlatParameters&)>;
-/// "sgd", "adam", "adamw", and what the program adds.
+/// "sgd", "adam", "adamw", "lars", "lamb", and what the program adds.
 Optimizers& optimizers();
 
 using Schedules = Registry<std::unique_ptr<Schedule>(const ScheduleInfo&)>;

@@ -2,6 +2,8 @@
 // Stochastic gradient descent with momentum.
 #pragma once
 
+#include <span>
+
 #include "hearth/core/cpu/stream.h"
 #include "hearth/optim/optimizer.h"
 
@@ -43,6 +45,8 @@ struct SgdCoefficients {
   double momentum;
   double arriving;  ///< share of the gradient that enters the momentum
   bool nesterov;
+  /// A factor on gradient and decay for each range of the plan; empty for none.
+  std::span<const double> trust = {};
 };
 
 /// `moment` is undefined without momentum. Reads and writes each element once.

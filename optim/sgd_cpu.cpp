@@ -41,14 +41,16 @@ void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const T
     T* w = values.data<T>();
     const T* g = grads.data<T>();
     T* m = moment.defined() ? moment.data<T>() : nullptr;
-    const optim::SplitScale<T> scale(coefficients.grad_scale);
     const T momentum = static_cast<T>(coefficients.momentum);
     const T arriving = static_cast<T>(coefficients.arriving);
     const T ahead = coefficients.nesterov ? T(1) : T(0);
-    plan.for_each_piece([&](std::int64_t begin, std::int64_t end, const optim::ParameterRange& range) {
+    plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
+      const optim::ParameterRange& range = plan.ranges()[piece.range];
+      const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
+      const double trust = coefficients.trust.empty() ? 1.0 : coefficients.trust[piece.range];
       const T lr = static_cast<T>(coefficients.lr * range.lr_scale);
-      const T decay = static_cast<T>(range.weight_decay);
-      const std::int64_t n = end - begin;
+      const T decay = static_cast<T>(trust * range.weight_decay);
+      const optim::SplitScale<T> scale(trust * coefficients.grad_scale);
       if (m) {
         HEARTH_ISA_CALL(sgd_momentum<T>, w + begin, g + begin, m + begin, n, lr, scale.first, scale.second, decay,
                         momentum, arriving, ahead);

@@ -51,6 +51,34 @@ def run(make, make_schedule=None):
     return sampled
 
 
+class Layerwise(torch.optim.Optimizer):
+    """LARS and LAMB written out; PyTorch has neither. Weights of rank 1 have no trust ratio and no decay."""
+
+    def __init__(self, values, lr, decay, rule):
+        super().__init__(values, {"lr": lr, "decay": decay})
+        self.rule, self.steps = rule, 0
+
+    @torch.no_grad()
+    def step(self):
+        self.steps += 1
+        for w in self.param_groups[0]["params"]:
+            decay = self.param_groups[0]["decay"] if w.dim() > 1 else 0.0
+            self.rule(w, w.grad, decay, self.param_groups[0]["lr"], self.state[w], self.steps)
+
+
+def lars(w, g, decay, lr, state, _, momentum=0.9, trust=0.02, eps=1e-8):
+    ratio = trust * w.norm() / (g.norm() + decay * w.norm() + eps) if w.dim() > 1 else 1.0
+    state["m"] = momentum * state.get("m", 0.0) + ratio * (g + decay * w)
+    w -= lr * state["m"]
+
+
+def lamb(w, g, decay, lr, state, t, beta1=0.9, beta2=0.99, eps=1e-6):
+    state["m"] = beta1 * state.get("m", 0.0) + (1 - beta1) * g
+    state["v"] = beta2 * state.get("v", 0.0) + (1 - beta2) * g * g
+    u = state["m"] / (1 - beta1**t) / ((state["v"] / (1 - beta2**t)).sqrt() + eps) + decay * w
+    w -= lr * (w.norm() / u.norm() if w.dim() > 1 else 1.0) * u
+
+
 def groups(values, decay):
     """Norms and biases without decay; second.weight at ten times the rate."""
     return [
@@ -81,6 +109,8 @@ def cases():
         "adam_decay": run(lambda v: adam(all_of(v), lr=0.01, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1)),
         "adamw": run(lambda v: adamw(all_of(v), lr=0.01, weight_decay=0.1)),
         "adamw_cosine": run(lambda v: adamw(all_of(v), lr=0.02, betas=(0.9, 0.95), weight_decay=0.01), cosine),
+        "lars": run(lambda v: Layerwise(all_of(v), 0.1, 0.05, lars)),
+        "lamb": run(lambda v: Layerwise(all_of(v), 0.01, 0.05, lamb)),
         "adamw_groups": run(lambda v: adamw(groups(v, 0.1), lr=0.01)),
     }
 

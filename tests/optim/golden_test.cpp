@@ -48,6 +48,8 @@ const Case cases[] = {
     {"adamw", R"({"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay_norm_bias": true})"},
     {"adamw_cosine", R"({"type": "adamw", "lr": 0.02, "beta2": 0.95, "weight_decay": 0.01, "decay_norm_bias": true})",
      cosine_schedule},
+    {"lars", R"({"type": "lars", "lr": 0.1, "trust": 0.02, "weight_decay": 0.05})"},
+    {"lamb", R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05})"},
     {"adamw_groups",
      R"({"type": "adamw", "lr": 0.01, "weight_decay": 0.1,
          "groups": [{"type": "by_name", "match": ["second.*"], "lr_scale": 10}]})"},

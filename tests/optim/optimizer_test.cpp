@@ -79,6 +79,8 @@ TEST(OptimOptions, BadOnesAreRefused) {
   refused(R"({"type": "adamw", "eps": 0})");
   refused(R"({"type": "adamw", "weight_decay": -0.1})");
   refused(R"({"type": "adamw", "groups": [{"type": "by_name", "match": ["third.*"]}]})");
+  refused(R"({"type": "lars", "trust": 0})");
+  refused(R"({"type": "lamb", "eps": 0})");
   refused(R"({"type": "sgdd"})");
   EXPECT_THROW(optim::Sgd(toy.flat(), {.momentum = -0.5}), ConfigError);
   EXPECT_THROW(optim::Sgd(toy.flat(), {.lr = std::nan("")}), ConfigError);
@@ -173,7 +175,8 @@ class LargeParameters {
 
 TEST(OptimThreads, UpdatesDoNotDependOnTheTeam) {
   const int threads = cpu::threads();
-  for (const char* text : {R"({"type": "sgd", "momentum": 0.9, "weight_decay": 0.1})", R"({"type": "adamw"})"}) {
+  for (const char* text : {R"({"type": "sgd", "momentum": 0.9, "weight_decay": 0.1})", R"({"type": "adamw"})",
+                           R"({"type": "lars"})", R"({"type": "lamb"})"}) {
     std::vector<double> expected;
     for (const int count : {1, 2, 3, 8}) {
       cpu::set_threads(count);

@@ -16,8 +16,8 @@ namespace hearth {
 namespace {
 
 /// Everything of a small run that the next step depends on.
-struct Run {
-  explicit Run(const std::string& optimizer_text) {
+struct Training {
+  explicit Training(const std::string& optimizer_text) {
     optimizer = optim::optimizers().make(parse_json(optimizer_text, "test"), toy.flat());
     values = toy.flat().values();
     state.add("values", &values);
@@ -47,13 +47,13 @@ TEST_P(OptimStateRoundTrip, ResumingAtEveryStepChangesNothing) {
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "state.safetensors").string();
   constexpr int total = 8;
-  Run whole(GetParam());
+  Training whole(GetParam());
   whole.steps(0, total);
   for (int stop = 0; stop < total; ++stop) {
-    Run first(GetParam());
+    Training first(GetParam());
     first.steps(0, stop);
     first.state.save(path);
-    Run second(GetParam());
+    Training second(GetParam());
     second.steps(0, 3);  // a state that has to go
     second.state.load(path);
     EXPECT_EQ(second.state.hash(), first.state.hash());
@@ -67,7 +67,8 @@ TEST_P(OptimStateRoundTrip, ResumingAtEveryStepChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, OptimStateRoundTrip,
                          testing::Values(R"({"type": "sgd"})",
                                          R"({"type": "sgd", "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.1})",
-                                         R"({"type": "adam"})", R"({"type": "adamw", "weight_decay": 0.1})"),
+                                         R"({"type": "adam"})", R"({"type": "lars"})", R"({"type": "lamb"})",
+                                         R"({"type": "adamw", "weight_decay": 0.1})"),
                          [](const auto& tried) { return "case" + std::to_string(tried.index); });
 
 }  // namespace

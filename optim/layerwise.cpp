@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// LARS and LAMB.
+#include "hearth/optim/layerwise.h"
+
+#include <cmath>
+
+#include "hearth/core/run_on.h"
+#include "hearth/optim/sgd.h"
+
+namespace hearth::optim {
+
+Lars::Lars(FlatParameters& parameters, const LarsOptions& options)
+    : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups},
+                Ranges::by_parameter),
+      options_(options) {
+  HEARTH_CHECK(ConfigError, options.momentum >= 0 && options.momentum < 1, "lars: momentum ", options.momentum,
+               " is outside [0, 1)");
+  HEARTH_CHECK(ConfigError, options.trust > 0 && options.eps >= 0, "lars: trust ", options.trust, " and eps ",
+               options.eps, "; trust is above 0 and eps at least 0");
+  momentum_ = make_moment();
+}
+
+void Lars::register_state(State& state) {
+  Optimizer::register_state(state);
+  state.add("optimizer.momentum", &momentum_);
+}
+
+void Lars::update(double lr, double grad_scale) {
+  const Tensor& values = parameters().values();
+  const Tensor& grads = parameters().grads();
+  run_on(values.device(), [&](auto& stream) {
+    const kernels::RangeNorms norms = kernels::range_norms(stream, values, grads, plan(), grad_scale);
+    std::vector<double> trust(ranges().size(), 1.0);
+    for (std::size_t i = 0; i < trust.size(); ++i) {
+      const ParameterRange& range = ranges()[i];
+      if (!range.is_matrix || norms.values[i] == 0 || norms.grads[i] == 0) continue;
+      trust[i] =
+          options_.trust * norms.values[i] / (norms.grads[i] + range.weight_decay * norms.values[i] + options_.eps);
+    }
+    kernels::sgd_update(stream, values, grads, momentum_, plan(),
+                        {.lr = lr,
+                         .grad_scale = grad_scale,
+                         .momentum = options_.momentum,
+                         .arriving = 1.0,
+                         .nesterov = false,
+                         .trust = trust});
+  });
+}
+
+Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
+    : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups},
+                Ranges::by_parameter),
+      options_(options) {
+  HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
+               "lamb: beta1 ", options.beta1, " and beta2 ", options.beta2, "; both are in [0, 1)");
+  HEARTH_CHECK(ConfigError, std::isfinite(options.eps) && options.eps > 0, "lamb: eps ", options.eps,
+               "; it is above 0");
+  first_ = make_moment();
+  second_ = make_moment();
+}
+
+void Lamb::register_state(State& state) {
+  Optimizer::register_state(state);
+  state.add("optimizer.first_moment", &first_);
+  state.add("optimizer.second_moment", &second_);
+}
+
+void Lamb::update(double lr, double grad_scale) {
+  const double t = static_cast<double>(steps() + 1);
+  const kernels::LambCoefficients coefficients{.lr = lr,
+                                               .grad_scale = grad_scale,
+                                               .beta1 = options_.beta1,
+                                               .beta2 = options_.beta2,
+                                               .eps = options_.eps,
+                                               .correction1 = 1.0 - std::pow(options_.beta1, t),
+                                               .correction2 = 1.0 - std::pow(options_.beta2, t)};
+  const Tensor& values = parameters().values();
+  run_on(values.device(), [&](auto& stream) {
+    kernels::lamb_update(stream, values, parameters().grads(), first_, second_, plan(), coefficients);
+  });
+}
+
+}  // namespace hearth::optim
