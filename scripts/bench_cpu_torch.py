@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""CPU training-step times of PyTorch, the peer that `hearth bench step` is compared with.
+
+Times the full step (forward, cross entropy, backward, SGD with momentum) of torchvision ResNets on random data and
+prints one JSON line a case and mode:
+
+    bench_cpu_torch.py [--cases RE] [--modes RE] [--steps N] [--threads N]
+
+As a peer server it makes each model once and answers one timed step at a time, so that an outer script can
+interleave it with the program under test and both see the same load of the machine:
+
+    bench_cpu_torch.py --serve
+    < run resnet50-64-f32 channels_last_tuned
+    > {"case": "resnet50-64-f32", "mode": "channels_last_tuned", "ms": 210.4}
+
+Modes are eager and channels_last, each also `_tuned` (glibc told to keep freed memory and to use huge pages), and
+compile (inductor, channels_last, tuned). The tuning is environment that a process reads at its start, so tuned
+modes run in a child process. Needs torch and torchvision.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+TUNED = {
+    "MALLOC_TRIM_THRESHOLD_": "100000000000",
+    "MALLOC_TOP_PAD_": "1073741824",
+    "MALLOC_MMAP_THRESHOLD_": "100000000000",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+MODES = ["eager", "channels_last", "eager_tuned", "channels_last_tuned", "compile_tuned"]
+CASES = {
+    f"{model}-{pixels}-{dtype}": (model, pixels, batch, dtype)
+    for model, pixels, batch in [("resnet18", 64, 32), ("resnet50", 64, 32), ("resnet50", 224, 16)]
+    for dtype in ("f32", "bf16")
+}
+IS_CHILD = "HEARTH_BENCH_TUNED_CHILD"
+
+
+def make_step(case, mode):
+    """A function that runs one training step and returns the loss."""
+    import torch
+    import torchvision
+
+    model_name, pixels, batch, dtype = CASES[case]
+    torch.manual_seed(0)
+    classes = 1000
+    model = getattr(torchvision.models, model_name)(num_classes=classes)
+    x = torch.randn(batch, 3, pixels, pixels)
+    labels = torch.randint(0, classes, (batch,))
+    if not mode.startswith("eager"):
+        model = model.to(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    criterion = torch.nn.CrossEntropyLoss()
+
+    def forward(images, targets):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
+            return criterion(model(images), targets)
+
+    if mode.startswith("compile"):
+        forward = torch.compile(forward)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(x, labels)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+class Peer:
+    """Steps by case and mode; tuned modes are delegated to a child process with the tuned environment."""
+
+    def __init__(self, warmup):
+        self.warmup = warmup
+        self.steps = {}
+        self.child = None
+
+    def run(self, case, mode):
+        if case not in CASES or mode not in MODES:
+            raise ValueError(f"unknown case or mode; cases: {' '.join(CASES)}; modes: {' '.join(MODES)}")
+        if mode.endswith("_tuned") and IS_CHILD not in os.environ:
+            return self.run_in_child(case, mode)
+        if (case, mode) not in self.steps:
+            self.steps = {}  # one model at a time: old ones would only hold memory
+            step = make_step(case, mode)
+            for _ in range(self.warmup):
+                step()
+            self.steps[case, mode] = step
+        begin = time.perf_counter()
+        self.steps[case, mode]()
+        return (time.perf_counter() - begin) * 1e3
+
+    def run_in_child(self, case, mode):
+        if self.child is None:
+            command = [sys.executable, os.path.abspath(__file__), "--serve", "--warmup", str(self.warmup)]
+            environment = {**os.environ, **TUNED, IS_CHILD: "1"}
+            self.child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            )
+        self.child.stdin.write(f"run {case} {mode}\n")
+        self.child.stdin.flush()
+        line = self.child.stdout.readline()
+        if not line:
+            self.child = None
+            raise RuntimeError("the tuned child process ended")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["ms"]
+
+    def forget(self):
+        self.steps = {}
+        if self.child is not None:
+            self.child.stdin.close()
+            self.child.wait()
+            self.child = None
+
+
+def serve(peer):
+    for line in sys.stdin:
+        words = line.split()
+        if words == ["quit"]:
+            break
+        if len(words) != 3 or words[0] != "run":
+            answer = {"error": "say: run CASE MODE, or quit"}
+        else:
+            answer = {"case": words[1], "mode": words[2]}
+            try:
+                answer["ms"] = round(peer.run(words[1], words[2]), 3)
+            except Exception as error:  # the peer goes on serving the other cases
+                answer["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+        print(json.dumps(answer), flush=True)
+
+
+def measure(peer, cases, modes, steps, threads):
+    import torch
+
+    for case in cases:
+        for mode in modes:
+            row = {"case": case, "mode": mode, "torch": torch.__version__, "threads": threads, "steps": steps}
+            try:
+                times = [peer.run(case, mode) for _ in range(steps)]
+                row["ms"] = round(statistics.median(times), 2)
+                row["ms_min"] = round(min(times), 2)
+                row["per_s"] = round(CASES[case][2] / row["ms"] * 1e3, 2)
+            except Exception as error:  # for example no working compiler for inductor
+                row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+            peer.forget()
+            print(json.dumps(row), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=".", help="regular expression of the cases")
+    parser.add_argument("--modes", default=".", help="regular expression of the modes")
+    parser.add_argument("--steps", type=int, default=10, help="timed steps")
+    parser.add_argument("--warmup", type=int, default=3, help="steps before the timed ones")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--serve", action="store_true", help="answer 'run CASE MODE' lines on stdin")
+    arguments = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)  # the child's too
+    import torch
+
+    torch.set_num_threads(arguments.threads)
+    peer = Peer(arguments.warmup)
+    if arguments.serve:
+        serve(peer)
+    else:
+        cases = [case for case in CASES if re.search(arguments.cases, case)]
+        modes = [mode for mode in MODES if re.search(arguments.modes, mode)]
+        measure(peer, cases, modes, arguments.steps, arguments.threads)
+    peer.forget()
+
+
+if __name__ == "__main__":
+    main()
