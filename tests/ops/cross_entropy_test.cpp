@@ -34,9 +34,11 @@ std::vector<double> class_labels(const Case& c) {
   return labels;
 }
 
+// Of about 1 a row, and exact in every type.
 std::vector<double> targets_of(const Case& c) {
   std::vector<double> targets;
-  for (std::int64_t i = 0; i < c.logits.size(); ++i) targets.push_back(static_cast<double>(i * 5 % 8) / 8.0);
+  const double share = std::exp2(-std::floor(std::log2(static_cast<double>(c.logits.dim(-1))))) / 4.0;
+  for (std::int64_t i = 0; i < c.logits.size(); ++i) targets.push_back(static_cast<double>(i * 5 % 8) * share);
   return targets;
 }
 
@@ -73,7 +75,7 @@ std::vector<double> naive(Draw& draw, const Case& c) {
 }
 
 OP_TEST(CrossEntropy) {
-  for (const Shape& shape : {Shape{1, 1}, {3, 10}, {7, 37}, {2, 5, 129}, {2, 3, 4, 19}, {5, 20011}})
+  for (const Shape& shape : {Shape{1, 1}, {3, 10}, {7, 37}, {2, 5, 129}, {2, 3, 4, 19}, {2, 20011}})
     for (const double smoothing : {0.0, 0.1})
       for (const DType labels : {DType::i32, DType::i64, DType::f32}) {
         const Case c{shape, {.label_smoothing = smoothing}, labels};
