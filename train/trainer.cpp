@@ -43,7 +43,7 @@ TrainResult Trainer::run(const std::string& command_line) {
   TrainResult result;
   result.already_done = position.step >= plan.total_steps;
 
-  folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard);
+  folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard, position.step + 1);
   const RunInfo info(folder_.file("run.json"), {config.name, config.seed, "cpu", command_line});
   info.write("running", Json::object());
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
@@ -52,26 +52,15 @@ TrainResult Trainer::run(const std::string& command_line) {
   loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
 
   const SignalScope signals;
-  std::vector<data::Batch> batches;
-  while (position.step < plan.total_steps && SignalScope::requested() == 0) {
-    const auto started = Clock::now();
-    batches.clear();
-    for (std::int64_t i = 0; i < config.train.accumulate; ++i) batches.push_back(loader.next());
-    interval_wait_seconds_ += seconds_since(started);
-    const StepResult step = training_step(session_, batches);
-    ++position.step;
-    position.interval.loss_sum += step.loss_sum;
-    position.interval.correct += step.correct;
-    position.interval.samples += step.samples;
-    interval_seconds_ += seconds_since(started);
-    interval_samples_ += step.samples;
-    progress_.step(progress_step(step));
-
-    if (position.step % config.log.every_steps == 0 || position.step == plan.total_steps) log_interval(step);
-    if (at_epoch_end(config.eval.every_epochs)) evaluate_and_log();
-    const bool due = config.checkpoint.every_steps ? position.step % *config.checkpoint.every_steps == 0
-                                                   : at_epoch_end(config.checkpoint.every_epochs);
-    if (due || position.step == plan.total_steps) save_checkpoint();
+  try {
+    while (position.step < plan.total_steps && SignalScope::requested() == 0) advance(loader);
+  } catch (...) {
+    try {
+      info.write("failed", final_metrics());
+    } catch (const Error&) {
+      // What stopped the training is what the caller has to hear of.
+    }
+    throw;
   }
   result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
   if (result.stop_signal != 0) save_checkpoint();
@@ -79,6 +68,30 @@ TrainResult Trainer::run(const std::string& command_line) {
   info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics);
   if (config.log.report) write_report(folder_.path());
   return result;
+}
+
+void Trainer::advance(data::Loader& loader) {
+  const RunConfig& config = session_.config();
+  Position& position = session_.position;
+  const std::int64_t total_steps = session_.plan.total_steps;
+  const auto started = Clock::now();
+  std::vector<data::Batch> batches;
+  for (std::int64_t i = 0; i < config.train.accumulate; ++i) batches.push_back(loader.next());
+  interval_wait_seconds_ += seconds_since(started);
+  const StepResult step = training_step(session_, batches);
+  ++position.step;
+  position.interval.loss_sum += step.loss_sum;
+  position.interval.correct += step.correct;
+  position.interval.samples += step.samples;
+  interval_seconds_ += seconds_since(started);
+  interval_samples_ += step.samples;
+  progress_.step(progress_step(step));
+
+  if (position.step % config.log.every_steps == 0 || position.step == total_steps) log_interval(step);
+  if (at_epoch_end(config.eval.every_epochs)) evaluate_and_log();
+  const bool due = config.checkpoint.every_steps ? position.step % *config.checkpoint.every_steps == 0
+                                                 : at_epoch_end(config.checkpoint.every_epochs);
+  if (due || position.step == total_steps) save_checkpoint();
 }
 
 Progress::Step Trainer::progress_step(const StepResult& last) const {

@@ -28,6 +28,8 @@ class Trainer {
   TrainResult run(const std::string& command_line);
 
  private:
+  /// One step, and the evaluation, log line and checkpoint due after it.
+  void advance(data::Loader& loader);
   Progress::Step progress_step(const StepResult& last) const;
   void log_interval(const StepResult& last);
   void evaluate_and_log();
