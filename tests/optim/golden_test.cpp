@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include "hearth/core/json_text.h"
@@ -25,6 +26,8 @@ struct Case {
   const char* optimizer;
   const char* schedule = R"({"type": "constant"})";
 };
+
+void PrintTo(const Case& tried, std::ostream* out) { *out << tried.name; }
 
 constexpr const char* cosine_schedule = R"({"type": "cosine", "warmup_steps": 50})";
 
