@@ -39,9 +39,23 @@ int wait_for(pid_t child) {
 }
 
 Words train_words(const std::string& out, const Words& more = {}) {
-  Words words{HEARTH_PROGRAM, "train", std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json", "--out", out,
-              "--set", "train.epochs=3", "--set", "model.width=8", "--set", "checkpoint.every_steps=7", "--set",
-              "log.every_steps=5", "--set", "train.ema=0.99", "--set", "log.report=false"};
+  Words words{HEARTH_PROGRAM,
+              "train",
+              std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json",
+              "--out",
+              out,
+              "--set",
+              "train.epochs=3",
+              "--set",
+              "model.width=8",
+              "--set",
+              "checkpoint.every_steps=7",
+              "--set",
+              "log.every_steps=5",
+              "--set",
+              "train.ema=0.99",
+              "--set",
+              "log.report=false"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -53,7 +67,8 @@ std::string metrics_of(const std::string& folder) {
     const std::size_t end = text.find('\n', begin);
     const Json record = parse_json(std::string_view(text).substr(begin, end - begin), "metrics");
     for (const JsonMember& member : record.members())
-      if (member.key != "throughput" && member.key != "data_wait") all += member.key + "=" + to_text(member.value) + " ";
+      if (member.key != "throughput" && member.key != "data_wait")
+        all += member.key + "=" + to_text(member.value) + " ";
     all += "\n";
     begin = end + 1;
   }

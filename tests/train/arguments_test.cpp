@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/cli/arguments.h"
+
+#include <gtest/gtest.h>
+
+#include "hearth/core/error.h"
+#include "support/error_message.h"
+
+namespace hearth::train {
+namespace {
+
+using testing::contains;
+
+const CommandSpec command{
+    "train",
+    "CONFIG.json",
+    1,
+    2,
+    "Trains a run.",
+    {{"--set", "PATH=VALUE", "override a value"}, {"--out", "DIR", "folder"}, {"--dry-run", "", "plan"}},
+    nullptr};
+
+Arguments parse(const std::vector<std::string>& words) { return Arguments(command, words, "hearth"); }
+
+std::string fault(const std::vector<std::string>& words) {
+  return testing::error_message<UsageError>([&] { parse(words); });
+}
+
+TEST(Arguments, options_may_stand_anywhere) {
+  const Arguments arguments = parse({"--set", "a=1", "x.json", "--dry-run", "--set=b=2", "--out", "dir"});
+  EXPECT_EQ(arguments.positional(), std::vector<std::string>{"x.json"});
+  EXPECT_EQ(arguments.values("--set"), (std::vector<std::string>{"a=1", "b=2"}));
+  EXPECT_EQ(arguments.value("--out"), "dir");
+  EXPECT_TRUE(arguments.has("--dry-run"));
+  EXPECT_EQ(arguments.command_line(), "hearth train --set a=1 x.json --dry-run --set=b=2 --out dir");
+}
+
+TEST(Arguments, the_last_value_counts_and_absent_ones_are_absent) {
+  EXPECT_EQ(parse({"x.json", "--out", "a", "--out=b"}).value("--out"), "b");
+  EXPECT_FALSE(parse({"x.json"}).value("--out").has_value());
+  EXPECT_FALSE(parse({"x.json"}).has("--dry-run"));
+}
+
+TEST(Arguments, after_two_dashes_nothing_is_an_option) {
+  EXPECT_EQ(parse({"--", "--out", "-x"}).positional(), (std::vector<std::string>{"--out", "-x"}));
+  EXPECT_EQ(parse({"-"}).positional(), std::vector<std::string>{"-"}) << "a lone dash is a name";
+}
+
+TEST(Arguments, an_unknown_option_is_named_with_the_nearest) {
+  const std::string message = fault({"x.json", "--ot", "dir"});
+  EXPECT_PRED2(contains, message, "--ot");
+  EXPECT_PRED2(contains, message, "--out");
+}
+
+TEST(Arguments, values_are_asked_for_and_refused) {
+  EXPECT_PRED2(contains, fault({"x.json", "--out"}), "--out DIR");
+  EXPECT_PRED2(contains, fault({"x.json", "--dry-run=yes"}), "takes no value");
+}
+
+TEST(Arguments, too_few_and_too_many_are_told_the_usage) {
+  EXPECT_PRED2(contains, fault({}), "hearth train CONFIG.json [options]");
+  EXPECT_PRED2(contains, fault({"a", "b", "c"}), "3 arguments");
+}
+
+TEST(HelpOf, lists_every_option) {
+  const std::string help = help_of(command);
+  for (const char* part : {"Trains a run.", "--set PATH=VALUE", "override a value", "--out DIR", "--dry-run"})
+    EXPECT_PRED2(contains, help, part);
+}
+
+}  // namespace
+}  // namespace hearth::train

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/metrics_log.h"
+
+#include <gtest/gtest.h>
+
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth::train {
+namespace {
+
+Json record(int step) { return Json::object().set("step", step).set("loss", 1.0 / step); }
+
+TEST(MetricsLog, every_line_is_there_at_once) {
+  const testing::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsLog log(path, 0);
+  for (int step = 1; step <= 3; ++step) {
+    log.add(record(step));
+    EXPECT_EQ(read_metrics(path).size(), static_cast<std::size_t>(step));
+    EXPECT_EQ(static_cast<std::uint64_t>(log.bytes()), size_of_file(path));
+  }
+  EXPECT_EQ(read_metrics(path)[2], record(3));
+  EXPECT_EQ(read_text(path).find("{\"step\":1,\"loss\":1"), 0u);
+}
+
+TEST(MetricsLog, a_resumed_run_rewrites_what_came_after_its_checkpoint) {
+  const testing::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  std::int64_t kept = 0;
+  {
+    MetricsLog log(path, 0);
+    log.add(record(1));
+    kept = log.bytes();
+    log.add(record(2));
+  }
+  MetricsLog log(path, kept);
+  EXPECT_EQ(log.bytes(), kept);
+  log.add(record(7));
+  const auto records = read_metrics(path);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0], record(1));
+  EXPECT_EQ(records[1], record(7));
+}
+
+TEST(MetricsLog, a_fresh_run_empties_the_file) {
+  const testing::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsLog(path, 0).add(record(1));
+  MetricsLog log(path, 0);
+  EXPECT_EQ(size_of_file(path), 0u);
+}
+
+TEST(MetricsLog, refuses_a_file_that_lost_lines) {
+  const testing::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  const std::string gone = testing::error_message<DataError>([&] { MetricsLog(path, 10); });
+  EXPECT_PRED2(testing::contains, gone, path);
+  MetricsLog(path, 0).add(record(1));
+  const std::string shorter = testing::error_message<DataError>([&] { MetricsLog(path, 1000); });
+  EXPECT_PRED2(testing::contains, shorter, "1000");
+}
+
+TEST(MetricsLog, a_last_line_that_a_crash_cut_is_left_out) {
+  const testing::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  write_file_synced(path, "{\"step\":1}\n{\"step\":2}\n{\"st");
+  EXPECT_EQ(read_metrics(path).size(), 2u);
+}
+
+TEST(MetricsLog, any_other_bad_line_is_named) {
+  const testing::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  write_file_synced(path, "{\"step\":1}\n{\"st\n{\"step\":3}\n");
+  const std::string message = testing::error_message<DataError>([&] { read_metrics(path); });
+  EXPECT_PRED2(testing::contains, message, "line 2");
+}
+
+}  // namespace
+}  // namespace hearth::train

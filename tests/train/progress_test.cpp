@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <sstream>
+
+#include "support/error_message.h"
+
+namespace hearth::train {
+namespace {
+
+using testing::contains;
+
+const Progress::Step sample{
+    .step = 45, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_share = 0.03};
+
+TEST(DurationText, reads_like_a_person_writes) {
+  EXPECT_EQ(duration_text(4.24), "4.2s");
+  EXPECT_EQ(duration_text(59.97), "1m 00s");
+  EXPECT_EQ(duration_text(200), "3m 20s");
+  EXPECT_EQ(duration_text(3600 + 120 + 59), "1h 02m");
+  EXPECT_EQ(duration_text(-1), "0.0s");
+  EXPECT_EQ(duration_text(std::numeric_limits<double>::quiet_NaN()), "0.0s");
+  EXPECT_EQ(duration_text(std::numeric_limits<double>::infinity()), "277777h 46m");
+}
+
+TEST(Progress, outside_a_terminal_is_one_plain_line_an_interval) {
+  std::ostringstream out;
+  Progress progress(out, false);
+  progress.start(0, 100, 20);
+  progress.step(sample);
+  EXPECT_EQ(out.str(), "");
+  progress.interval(sample);
+  const std::string line = out.str();
+  EXPECT_EQ(line.find('\x1b'), std::string::npos);
+  EXPECT_EQ(line.find('\r'), std::string::npos);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  for (const char* part : {"epoch 3/5", "step 45/100", "loss 0.5000", "accuracy 87.50 %", "1234 images/s", "lr 0.05",
+                           "data wait 3 %", "left "})
+    EXPECT_PRED2(contains, line, part);
+}
+
+TEST(Progress, on_a_terminal_redraws_one_line) {
+  std::ostringstream out;
+  Progress progress(out, true);
+  progress.start(0, 100, 20);
+  progress.step(sample);
+  progress.interval(sample);
+  const std::string drawn = out.str();
+  EXPECT_EQ(drawn.find('\n'), std::string::npos);
+  EXPECT_PRED2(contains, drawn, "step 45/100");
+  EXPECT_PRED2(contains, drawn, "[=========           ]");
+  progress.line("evaluated");
+  EXPECT_EQ(out.str(), drawn + "\r\x1b[2Kevaluated\n");
+}
+
+TEST(Progress, on_a_terminal_is_not_drawn_for_every_step) {
+  std::ostringstream out;
+  Progress progress(out, true);
+  progress.start(0, 1000000, 20);
+  Progress::Step now = sample;
+  for (now.step = 1; now.step <= 50; ++now.step) progress.step(now);
+  const std::string drawn = out.str();
+  std::size_t lines = 0;
+  for (std::size_t at = drawn.find("step "); at != std::string::npos; at = drawn.find("step ", at + 1)) ++lines;
+  EXPECT_GE(lines, 1u);
+  EXPECT_LT(lines, 50u);
+}
+
+TEST(Progress, draws_the_last_step_whatever_the_time) {
+  std::ostringstream out;
+  Progress progress(out, true);
+  progress.start(0, 100, 20);
+  progress.step(sample);
+  Progress::Step last = sample;
+  last.step = 100;
+  progress.step(last);
+  EXPECT_PRED2(contains, out.str(), "step 100/100");
+  EXPECT_PRED2(contains, out.str(), "epoch 5/5");
+}
+
+}  // namespace
+}  // namespace hearth::train

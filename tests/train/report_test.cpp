@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/report.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "hearth/core/file.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth::train {
+namespace {
+
+using testing::contains;
+
+Json record(int step, const std::string& split, double loss, double accuracy) {
+  Json result = Json::object();
+  result.set("step", step).set("epoch", step / 10.0).set("split", split).set("loss", loss).set("accuracy", accuracy);
+  if (split == "train") result.set("lr", 0.1).set("throughput", 2000).set("unit", "images/s");
+  return result;
+}
+
+std::vector<Json> sample_records() {
+  std::vector<Json> records;
+  for (int epoch = 1; epoch <= 5; ++epoch) {
+    records.push_back(record(10 * epoch - 5, "train", 2.0 / epoch, 0.1 * epoch));
+    records.push_back(record(10 * epoch, "test", 2.1 / epoch, epoch == 4 ? 0.9712 : 0.15 * epoch));
+  }
+  return records;
+}
+
+Json sample_info() {
+  return parse_json(
+      R"({"name":"n","status":"finished","started":"2026-01-31T10:00:00Z","seconds":200,"machine":{"threads":2},
+          "metrics":{"step":50,"loss":0.42,"accuracy":0.75,"best_accuracy":0.9712}})",
+      "info");
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
+TEST(Report, shows_curves_metrics_facts_and_config) {
+  const Json config = Json::object().set("name", "digits").set("seed", 3);
+  const std::string page = report_html(sample_info(), config, sample_records());
+  for (const char* part : {"<title>digits</title>", "class=\"status finished\"", "ran 3m 20s", "97.12 %", "0.42",
+                           "machine threads", "&quot;seed&quot;: 3", ">loss<", ">accuracy<", ">learning rate<",
+                           ">images per second<", "prefers-color-scheme: dark", "@media print"})
+    EXPECT_PRED2(contains, page, part);
+  EXPECT_EQ(count(page, "<svg"), 4u) << "no gradient norm was logged, so there is no chart of it";
+  EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
+  EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>40</td>");
+}
+
+TEST(Report, needs_nothing_from_elsewhere) {
+  const std::string page = report_html(sample_info(), Json::object(), sample_records());
+  for (const char* part : {"<script", "http:", "https:", "src=", "@import", "url("})
+    EXPECT_EQ(page.find(part), std::string::npos) << part;
+}
+
+TEST(Report, escapes_what_a_config_says) {
+  const Json config = Json::object().set("name", "<script>alert(1)</script>");
+  const std::string page = report_html(Json::object().set("status", "\"><b>"), config, {});
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_EQ(page.find("\"><b>"), std::string::npos);
+}
+
+TEST(Report, of_a_run_that_just_began_is_a_page) {
+  const std::string page = report_html(Json::object(), Json::object(), {});
+  EXPECT_EQ(page.find("<svg"), std::string::npos);
+  EXPECT_EQ(page.find("Evaluations"), std::string::npos);
+  EXPECT_PRED2(contains, page, "</html>");
+}
+
+TEST(Report, survives_losses_that_are_not_numbers) {
+  Json odd = record(60, "test", 1, 0.5);
+  odd.set("loss", nullptr);
+  std::vector<Json> records = sample_records();
+  records.push_back(odd);
+  records.push_back(Json::object().set("split", "test"));
+  EXPECT_PRED2(contains, report_html(sample_info(), Json::object(), records), "not finite");
+}
+
+TEST(Report, of_many_evaluations_shows_some_and_always_best_and_last) {
+  std::vector<Json> records;
+  for (int epoch = 1; epoch <= 400; ++epoch)
+    records.push_back(record(epoch, "valid", 1.0 / epoch, epoch == 33 ? 0.99 : 0.5));
+  const std::string page = report_html(sample_info(), Json::object(), records);
+  EXPECT_LE(count(page, "<td>valid</td>"), 41u);
+  EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>33</td>");
+  EXPECT_PRED2(contains, page, "<tr><td>400</td>");
+}
+
+TEST(Report, is_written_from_a_folder) {
+  const testing::TempDir folder;
+  write_file_synced(folder / "config.json", "{\"name\":\"from_disk\"}");
+  write_file_synced(folder / "metrics.jsonl", to_text(record(10, "test", 1, 0.5)) + "\n");
+  write_report(folder.path().string());
+  EXPECT_PRED2(contains, read_text(folder / "report.html"), "from_disk");
+  write_file_synced(folder / "run.json", to_text(sample_info()));
+  write_report(folder.path().string());
+  EXPECT_PRED2(contains, read_text(folder / "report.html"), "status finished");
+}
+
+}  // namespace
+}  // namespace hearth::train
