@@ -11,7 +11,7 @@ namespace hearth {
 
 struct MaxPool2dOptions {
   Pair kernel;                 ///< window, >= 1
-  std::optional<Pair> stride;  ///< >= 1; the window's size if absent
+  std::optional<Pair> stride = {};  ///< >= 1; the window's size if absent
   Pair padding = 0;            ///< 0 to kernel / 2; what lies outside is never the maximum
 };
 
@@ -21,7 +21,7 @@ Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
 struct AvgPool2dOptions {
   Pair kernel;
-  std::optional<Pair> stride;
+  std::optional<Pair> stride = {};
   Pair padding = 0;
   bool count_include_pad = true;  ///< divide by the window's size; else by the number of pixels inside the image
 };

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/candidates.h"
+
+#include <gtest/gtest.h>
+
+#include "hearth/core/tensor.h"
+#include "hearth/ops/linear/linear.h"
+#include "hearth/ops/matmul/matmul.h"
+
+namespace hearth::test {
+namespace {
+
+int asked = 0;
+
+std::string only_even(const int& problem) {
+  ++asked;
+  return problem % 2 == 0 ? "" : "odd numbers are not taken";
+}
+std::string only_small(const int& problem) { return problem < 100 ? "" : "numbers from 100 are not taken"; }
+
+Candidates<int, int(int)>& numbers() {
+  static Candidates<int, int(int)> list("test_numbers", {{"half", only_even, [](int x) { return x / 2; }},
+                                                         {"same", only_small, [](int x) { return x; }}});
+  return list;
+}
+
+TEST(CandidatesChoice, FirstThatDoesNotDecline) {
+  EXPECT_EQ(numbers().choose(8).run(8), 4);
+  EXPECT_EQ(last_choice("test_numbers"), "half");
+  EXPECT_EQ(numbers().choose(7).run(7), 7);
+  EXPECT_EQ(last_choice("test_numbers"), "same");
+  EXPECT_STREQ(numbers().choose(7).label, "test_numbers:same");
+  EXPECT_EQ(candidate_names("test_numbers"), (std::vector<std::string>{"half", "same"}));
+}
+
+TEST(CandidatesChoice, IsMadeOncePerProblem) {
+  (void)numbers().choose(44);
+  const int before = asked;
+  (void)numbers().choose(44);
+  EXPECT_EQ(asked, before);
+}
+
+TEST(CandidatesChoice, NoneLeftGivesEveryReason) {
+  try {
+    (void)numbers().choose(101);
+    FAIL() << "nothing takes 101";
+  } catch (const UsageError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"test_numbers", "half: odd", "same: numbers from 100"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+TEST(CandidatesPin, HoldsForItsLifetime) {
+  {
+    const PinCandidate pin("test_numbers", "same");
+    EXPECT_EQ(numbers().choose(8).run(8), 8);
+    {
+      const PinCandidate inner("test_numbers", "half");
+      EXPECT_EQ(numbers().choose(8).run(8), 4);
+      EXPECT_THROW(numbers().choose(9), UsageError);
+    }
+    EXPECT_EQ(numbers().choose(8).run(8), 8);
+  }
+  EXPECT_EQ(numbers().choose(8).run(8), 4);
+}
+
+TEST(CandidatesPin, UnknownNamesAreRefused) {
+  const PinCandidate pin("test_numbers", "third");
+  EXPECT_THROW(numbers().choose(8), ConfigError);
+  EXPECT_THROW(PinCandidate("test_numbers", ""), UsageError);
+}
+
+TEST(CandidatesPin, ReachesTheOps) {
+  const Tensor x = Tensor::full({2, 3}, 1);
+  for (const std::string name : {"onednn", "portable"}) {
+    const PinCandidate pin("linear", name);
+    try {
+      EXPECT_EQ(linear(x, Tensor::full({4, 3}, 1), Tensor()).to_doubles(), std::vector<double>(8, 3.0));
+      EXPECT_EQ(last_choice("linear"), name);
+    } catch (const UsageError& error) {
+      // A build without the library.
+      EXPECT_EQ(name, "onednn") << error.what();
+    }
+  }
+  const PinCandidate pin("matmul", "onednn");
+  EXPECT_THROW(matmul(Tensor::zeros({2, 2}, DType::f64), Tensor::zeros({2, 2}, DType::f64)), UsageError);
+}
+
+TEST(CandidatesPin, UnknownOpHasNoChoice) {
+  EXPECT_EQ(last_choice("no_such_op"), "");
+  EXPECT_TRUE(candidate_names("no_such_op").empty());
+}
+
+}  // namespace
+}  // namespace hearth::test

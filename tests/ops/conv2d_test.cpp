@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/conv/conv2d.h"
+
+#include <cmath>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/core/profiler.h"
+#include "hearth/ops/candidates.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+struct Case {
+  const char* what;
+  Shape x, w;
+  Conv2dOptions options = {};
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"one number", {1, 1, 1, 1}, {1, 1, 1, 1}},
+      {"odd", {2, 7, 5, 3}, {5, 3, 2, 3}},
+      {"bottleneck 1x1", {2, 5, 5, 16}, {24, 1, 1, 16}},
+      {"1x1 with stride", {2, 6, 6, 8}, {16, 1, 1, 8}, {.stride = 2}},
+      {"1x1 with padding", {1, 3, 3, 4}, {4, 1, 1, 4}, {.padding = 1}},
+      {"block of a residual network", {2, 8, 8, 16}, {16, 3, 3, 16}, {.padding = 1}},
+      {"downsampling", {2, 9, 9, 16}, {32, 3, 3, 16}, {.stride = 2, .padding = 1}},
+      {"stem", {1, 21, 19, 3}, {16, 7, 7, 3}, {.stride = 2, .padding = 3}},
+      {"patches", {2, 8, 8, 3}, {12, 4, 4, 3}, {.stride = 4}},
+      {"unequal options", {1, 9, 12, 4}, {6, 3, 2, 4}, {.stride = {1, 3}, .padding = {2, 0}, .dilation = {2, 3}}},
+      {"stride past the filter", {1, 11, 11, 2}, {3, 2, 2, 2}, {.stride = 4}},
+      {"groups", {2, 6, 6, 8}, {12, 3, 3, 4}, {.padding = 1, .groups = 2}},
+      {"depthwise", {2, 6, 7, 8}, {8, 3, 3, 1}, {.padding = 1, .groups = 8}},
+      {"padding beyond the filter", {1, 2, 2, 2}, {2, 3, 3, 2}, {.padding = 4}},
+  };
+  return all;
+}
+
+struct Sizes {
+  std::int64_t p, q;
+};
+
+Sizes output_of(const Case& c) {
+  const Conv2dOptions& o = c.options;
+  return {(c.x[1] + 2 * o.padding.h - o.dilation.h * (c.w[1] - 1) - 1) / o.stride.h + 1,
+          (c.x[2] + 2 * o.padding.w - o.dilation.w * (c.w[2] - 1) - 1) / o.stride.w + 1};
+}
+
+std::vector<double> naive_conv2d(const Case& c, const Tensor& x, const Tensor& w, const Tensor& b) {
+  const std::vector<double> xv = x.to_doubles(), wv = w.to_doubles(), bv = b.to_doubles();
+  const auto [p_end, q_end] = output_of(c);
+  const std::int64_t channels = c.w[3], filters = c.w[0] / c.options.groups;
+  std::vector<double> y;
+  for (std::int64_t n = 0; n < c.x[0]; ++n)
+    for (std::int64_t p = 0; p < p_end; ++p)
+      for (std::int64_t q = 0; q < q_end; ++q)
+        for (std::int64_t k = 0; k < c.w[0]; ++k) {
+          double sum = bv[static_cast<std::size_t>(k)];
+          for (std::int64_t r = 0; r < c.w[1]; ++r)
+            for (std::int64_t s = 0; s < c.w[2]; ++s) {
+              const std::int64_t h = p * c.options.stride.h - c.options.padding.h + r * c.options.dilation.h;
+              const std::int64_t v = q * c.options.stride.w - c.options.padding.w + s * c.options.dilation.w;
+              if (h < 0 || h >= c.x[1] || v < 0 || v >= c.x[2]) continue;
+              for (std::int64_t i = 0; i < channels; ++i) {
+                const std::int64_t at_x = ((n * c.x[1] + h) * c.x[2] + v) * c.x[3] + k / filters * channels + i;
+                const std::int64_t at_w = ((k * c.w[1] + r) * c.w[2] + s) * channels + i;
+                sum += xv[static_cast<std::size_t>(at_x)] * wv[static_cast<std::size_t>(at_w)];
+              }
+            }
+          y.push_back(sum);
+        }
+  return y;
+}
+
+struct Inputs {
+  Tensor x, w, b;
+};
+
+Inputs draw_inputs(Draw& draw, const Case& c, Width width) {
+  // Results of order 1 for any size of filter.
+  const double scale = 1.0 / std::sqrt(static_cast<double>(c.w.size() / c.w[0]));
+  Inputs in;
+  in.x = draw.normal(c.x);
+  in.w = draw.normal(c.w, scale, width);
+  in.b = draw.normal({c.w[0]}, 1.0, width);
+  return in;
+}
+
+void check_all(Width width) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.what);
+    check(
+        [&](Draw& draw) {
+          const Inputs in = draw_inputs(draw, c, width);
+          return conv2d(in.x, in.w, in.b, c.options);
+        },
+        [&](Draw& draw) {
+          const Inputs in = draw_inputs(draw, c, width);
+          return naive_conv2d(c, in.x, in.w, in.b);
+        });
+  }
+}
+
+OP_TEST(Conv2d) {
+  check_all(Width::site);
+  check([](Draw& draw) {
+    const Tensor x = draw.normal({2, 5, 5, 4});
+    return conv2d(x, draw.normal({3, 3, 3, 4}, 0.2), {.padding = 1});
+  });
+}
+
+OP_TEST(Conv2dWideWeights) { check_all(Width::wide); }
+
+OP_TEST(Conv2dPortable) {
+  const PinCandidate pin("conv2d", "portable");
+  check_all(Width::site);
+  check_all(Width::wide);
+  EXPECT_EQ(last_choice("conv2d"), "portable");
+}
+
+// More pixels than one tile, more images than one piece, and filters that are cut in pieces.
+OP_TEST(Conv2dTiles) {
+  const PinCandidate pin("conv2d", "portable");
+  for (const Case& c : {Case{"wide image", {1, 30, 41, 2}, {3, 3, 3, 2}, {.padding = 1}},
+                        Case{"small images", {70, 4, 4, 2}, {4, 2, 2, 2}},
+                        Case{"many filters", {1, 6, 6, 3}, {70, 1, 1, 3}, {.stride = 1, .padding = 1}}})
+    check([&](Draw& draw) {
+      const Inputs in = draw_inputs(draw, c, Width::site);
+      return conv2d(in.x, in.w, in.b, c.options);
+    });
+}
+
+OP_TEST(Conv2dActivation) {
+  for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::silu})
+    check(
+        [&](Draw& draw) {
+          const Tensor x = draw.normal({2, 5, 5, 4}), w = draw.normal({6, 3, 3, 4}, 0.2);
+          return conv2d(x, w, draw.normal({6}), {.padding = 1, .activation = activation});
+        },
+        {.tolerance_scale = 3.0});  // the gradient is rounded once more, before the convolution
+  // Far from ReLU's kink: positive sums, pushed below zero by the bias of every other filter.
+  check([&](Draw& draw) {
+    const Tensor x = draw.positive({2, 5, 5, 4}), w = draw.positive({4, 3, 3, 4});
+    return conv2d(x, w, draw.constant({4}, {0, -1000, 1, -1000}), {.activation = Activation::relu});
+  });
+}
+
+TEST(Conv2dChoice, LibraryWhereItIsPresent) {
+  (void)conv2d(Tensor::zeros({2, 8, 8, 16}), Tensor::zeros({16, 3, 3, 16}), {.padding = 1});
+  EXPECT_EQ(last_choice("conv2d"), cpu::dnn::available() ? "onednn" : "portable");
+  (void)conv2d(Tensor::zeros({2, 8, 8, 16}, DType::f64), Tensor::zeros({16, 3, 3, 16}, DType::f64), {.padding = 1});
+  EXPECT_EQ(last_choice("conv2d"), "portable");
+}
+
+TEST(Conv2dChoice, DeterministicBitsForAnyTeam) {
+  const int before = cpu::threads();
+  cpu::set_deterministic(true);
+  std::vector<std::vector<double>> results;
+  for (const int threads : {1, 2, 3}) {
+    cpu::set_threads(threads);
+    std::vector<float> values(8 * 14 * 14 * 16), weights(32 * 9 * 16);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = std::cos(static_cast<float>(3 * i));
+    const Tensor x = as_leaf(Tensor::of({8, 14, 14, 16}, values)), w = as_leaf(Tensor::of({32, 3, 3, 16}, weights));
+    const Tensor y = conv2d(x, w, {.stride = 2, .padding = 1});
+    backward(y, y.detach());
+    std::vector<double> all = y.to_doubles();
+    for (const Tensor& g : {grad_of(x), grad_of(w)})
+      for (const double value : g.to_doubles()) all.push_back(value);
+    results.push_back(std::move(all));
+  }
+  cpu::set_threads(before);
+  cpu::set_deterministic(false);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST(Conv2dSizes, NoChannelsGiveTheBias) {
+  const Tensor b = as_leaf(Tensor::of<float>({2}, {1, -2}));
+  const Tensor w = as_leaf(Tensor::empty({2, 3, 3, 0}));
+  const Tensor y = conv2d(Tensor::empty({1, 4, 3, 0}), w, b, {.activation = Activation::relu});
+  EXPECT_EQ(y.to_doubles(), (std::vector<double>{1, 0, 1, 0}));
+  backward(y, Tensor::full(y.shape(), 1));
+  EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{2, 0}));
+  EXPECT_EQ(conv2d(Tensor::empty({1, 3, 3, 0}), Tensor::empty({2, 3, 3, 0})).to_doubles(), std::vector<double>(2, 0.0));
+}
+
+TEST(Conv2dSizes, NoImagesGiveZeroGradients) {
+  const Tensor w = as_leaf(Tensor::full({2, 3, 3, 4}, 1)), b = as_leaf(Tensor::full({2}, 1));
+  const Tensor x = as_leaf(Tensor::empty({0, 5, 5, 4}));
+  const Tensor y = conv2d(x, w, b);
+  EXPECT_EQ(y.shape(), (Shape{0, 3, 3, 2}));
+  backward(y, Tensor::empty_like(y));
+  EXPECT_EQ(grad_of(w).to_doubles(), std::vector<double>(72, 0.0));
+  EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(2, 0.0));
+  EXPECT_EQ(grad_of(x).shape(), x.shape());
+}
+
+TEST(Conv2dSizes, CountsItsArithmetic) {
+  const double before = profiler::total_flops();
+  const Tensor x = as_leaf(Tensor::zeros({2, 6, 6, 8})), w = as_leaf(Tensor::zeros({12, 3, 3, 4}));
+  const Tensor y = conv2d(x, w, {.groups = 2});
+  const double forward = profiler::total_flops() - before;
+  EXPECT_EQ(forward, 2.0 * 2 * 4 * 4 * 12 * 3 * 3 * 4);
+  backward(y, Tensor::zeros(y.shape()));
+  EXPECT_EQ(profiler::total_flops() - before, 3 * forward);
+}
+
+TEST(Conv2dSizes, AutocastNarrowsTheImageOnly) {
+  const Tensor x = as_leaf(Tensor::full({1, 4, 4, 8}, 1)), w = as_leaf(Tensor::full({8, 3, 3, 8}, 1));
+  Tensor y;
+  {
+    const AutocastScope narrow(DType::bf16);
+    y = conv2d(x, w);
+  }
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  EXPECT_EQ(y.to_doubles()[0], 72.0);
+  backward(y, Tensor::full(y.shape(), 1, DType::bf16));
+  EXPECT_EQ(grad_of(w).dtype(), DType::f32);
+  EXPECT_EQ(grad_of(w).to_doubles(), std::vector<double>(576, 4.0));
+  EXPECT_EQ(grad_of(x).dtype(), DType::f32);
+}
+
+TEST(Conv2dArguments, OptionsOutOfRange) {
+  const Tensor x = Tensor::zeros({2, 8, 8, 4}), w = Tensor::zeros({6, 3, 3, 4});
+  const std::int64_t huge = std::int64_t{1} << 62;
+  const std::vector<Conv2dOptions> bad{{.stride = 0},
+                                       {.stride = -1},
+                                       {.stride = {1, 0}},
+                                       {.padding = -1},
+                                       {.padding = {0, -1}},
+                                       {.dilation = 0},
+                                       {.dilation = -2},
+                                       {.dilation = huge},
+                                       {.padding = huge},
+                                       {.dilation = 4},
+                                       {.groups = 0},
+                                       {.groups = -1},
+                                       {.groups = 3},
+                                       {.groups = huge},
+                                       {.groups = 2},
+                                       {.dilation = {1, 9}},
+                                       {.stride = 2, .padding = huge / 2},
+                                       {.padding = std::int64_t{1} << 31}};
+  for (const Conv2dOptions& options : bad) refuses<ShapeError>("conv2d", [&] { return conv2d(x, w, options); });
+  EXPECT_EQ(conv2d(x, w, {.stride = huge}).shape(), (Shape{2, 1, 1, 6}));
+}
+
+TEST(Conv2dArguments, Refused) {
+  const Tensor x = Tensor::zeros({2, 8, 8, 4}), w = Tensor::zeros({6, 3, 3, 4}), b = Tensor::zeros({6});
+  refuses<ShapeError>("conv2d", [&] { return conv2d(Tensor::zeros({8, 8, 4}), w, b); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(x, Tensor::zeros({6, 3, 4}), b); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(x, Tensor::zeros({6, 3, 3, 5}), b); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(x, Tensor::zeros({6, 3, 3, 0}), b); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(x, Tensor::zeros({0, 3, 3, 4}), Tensor()); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(x, Tensor::zeros({6, 0, 3, 4}), b); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(x, w, Tensor::zeros({5})); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(x, w, Tensor::zeros({6, 1})); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(Tensor::zeros({2, 2, 2, 4}), w, b); });
+  refuses<ShapeError>("conv2d", [&] { return conv2d(Tensor::zeros({2, 8, 8, 0}), w, b); });
+  refuses<DTypeError>("conv2d", [&] { return conv2d(x, w.to(DType::f64), b); });
+  refuses<DTypeError>("conv2d", [&] { return conv2d(x, w, b.to(DType::f16)); });
+  refuses<DTypeError>("conv2d", [&] { return conv2d(x.to(DType::u8), w, b); });
+  refuses<UsageError>("conv2d", [&] { return conv2d(Tensor(), w, b); });
+  refuses<UsageError>("conv2d", [&] { return conv2d(x, Tensor(), b); });
+}
+
+TEST(Conv2dArguments, ChangedInputIsRefusedByTheGradient) {
+  const Tensor x = Tensor::zeros({1, 4, 4, 2}), w = as_leaf(Tensor::zeros({2, 3, 3, 2}));
+  const Tensor y = conv2d(x, w);
+  x.fill_(1);
+  EXPECT_THROW(backward(y, Tensor::zeros(y.shape())), UsageError);
+}
+
+}  // namespace
+}  // namespace hearth::test

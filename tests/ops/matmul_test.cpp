@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/matmul/matmul.h"
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/profiler.h"
+#include "hearth/ops/candidates.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+struct Case {
+  Shape a, b;
+  MatmulOptions options;
+};
+
+// Degenerate, odd, aligned, larger than a block, and attention's batch.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {{1, 1}, {1, 1}, {}},
+      {{3, 5}, {5, 2}, {}},
+      {{37, 17}, {37, 19}, {.transpose_a = true}},
+      {{33, 64}, {48, 64}, {.transpose_b = true}},
+      {{7, 9}, {11, 7}, {.transpose_a = true, .transpose_b = true}},
+      {{2, 3, 5, 4}, {2, 3, 4, 6}, {}},
+      {{6, 4, 8}, {6, 4, 8}, {.transpose_a = true}},
+      {{6, 4, 8}, {6, 5, 8}, {.transpose_b = true}},
+      {{3, 4, 8}, {3, 6, 4}, {.transpose_a = true, .transpose_b = true}},
+      {{2, 3, 4, 5}, {5, 7}, {}},
+      {{3, 4, 5}, {7, 5}, {.transpose_b = true}},
+      {{3, 4, 5}, {4, 7}, {.transpose_a = true}},
+      {{3, 4, 5}, {7, 4}, {.transpose_a = true, .transpose_b = true}},
+  };
+  return all;
+}
+
+std::vector<double> naive_matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  const std::vector<double> av = a.to_doubles(), bv = b.to_doubles();
+  const std::int64_t m = a.dim(options.transpose_a ? -1 : -2), k = a.dim(options.transpose_a ? -2 : -1);
+  const std::int64_t n = b.dim(options.transpose_b ? -2 : -1);
+  const std::int64_t batch = a.size() / (m * k);
+  const bool shared = b.rank() < a.rank();
+  std::vector<double> y;
+  for (std::int64_t i = 0; i < batch; ++i)
+    for (std::int64_t row = 0; row < m; ++row)
+      for (std::int64_t column = 0; column < n; ++column) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < k; ++j) {
+          const std::int64_t at_a = i * m * k + (options.transpose_a ? j * m + row : row * k + j);
+          const std::int64_t at_b = (shared ? 0 : i * k * n) + (options.transpose_b ? column * k + j : j * n + column);
+          sum += av[static_cast<std::size_t>(at_a)] * bv[static_cast<std::size_t>(at_b)];
+        }
+        y.push_back(sum);
+      }
+  return y;
+}
+
+void check_all() {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(testing::Message() << "a " << c.a << " b " << c.b);
+    check(
+        [&](Draw& draw) {
+          const Tensor a = draw.normal(c.a);
+          return matmul(a, draw.normal(c.b), c.options);
+        },
+        [&](Draw& draw) {
+          const Tensor a = draw.normal(c.a);
+          return naive_matmul(a, draw.normal(c.b), c.options);
+        });
+  }
+}
+
+OP_TEST(Matmul) { check_all(); }
+
+OP_TEST(MatmulPortable) {
+  const PinCandidate pin("matmul", "portable");
+  check_all();
+  EXPECT_EQ(last_choice("matmul"), "portable");
+}
+
+TEST(MatmulSizes, EmptyInnerSizeGivesZeros) {
+  const Tensor y = matmul(Tensor::empty({2, 0}), Tensor::empty({0, 3}));
+  EXPECT_EQ(y.shape(), (Shape{2, 3}));
+  EXPECT_EQ(y.to_doubles(), std::vector<double>(6, 0.0));
+}
+
+TEST(MatmulSizes, EmptyBatchAndRows) {
+  EXPECT_EQ(matmul(Tensor::empty({0, 2, 3}), Tensor::empty({0, 3, 4})).shape(), (Shape{0, 2, 4}));
+  EXPECT_EQ(matmul(Tensor::empty({0, 3}), Tensor::empty({3, 4})).shape(), (Shape{0, 4}));
+}
+
+TEST(MatmulSizes, EmptyBatchGivesZeroGradientOfTheSharedMatrix) {
+  for (const bool transpose_a : {false, true}) {
+    const Tensor a = Tensor::empty({0, 4, 4});
+    const Tensor b = as_leaf(Tensor::full({4, 4}, 1));
+    const Tensor y = matmul(a, b, {.transpose_a = transpose_a});
+    backward(y, Tensor::empty_like(y));
+    EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(16, 0.0));
+  }
+}
+
+TEST(MatmulSizes, CountsItsArithmetic) {
+  const double before = profiler::total_flops();
+  (void)matmul(Tensor::zeros({2, 3, 4}), Tensor::zeros({4, 5}));
+  EXPECT_EQ(profiler::total_flops() - before, 2.0 * 2 * 3 * 4 * 5);
+}
+
+TEST(MatmulArguments, Refused) {
+  const Tensor a = Tensor::zeros({2, 3});
+  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({4, 5})); });
+  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({3, 5}), {.transpose_a = true}); });
+  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({3, 5}), {.transpose_b = true}); });
+  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({3})); });
+  refuses<ShapeError>("matmul", [&] { return matmul(Tensor::zeros({}), a); });
+  refuses<ShapeError>("matmul", [&] { return matmul(Tensor::zeros({2, 3, 4}), Tensor::zeros({3, 4, 5})); });
+  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({2, 3, 5})); });
+  refuses<DTypeError>("matmul", [&] { return matmul(a, Tensor::zeros({3, 5}, DType::f64)); });
+  refuses<DTypeError>("matmul", [&] {
+    return matmul(Tensor::zeros({2, 3}, DType::i32), Tensor::zeros({3, 5}, DType::i32));
+  });
+  refuses<UsageError>("matmul", [&] { return matmul(Tensor(), a); });
+  refuses<UsageError>("matmul", [&] { return matmul(a, Tensor()); });
+  refuses<ShapeError>("matmul", [&] {
+    return matmul(Tensor::empty({std::int64_t{1} << 40, 0}), Tensor::empty({0, std::int64_t{1} << 40}));
+  });
+}
+
+}  // namespace
+}  // namespace hearth::test
