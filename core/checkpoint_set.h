@@ -2,6 +2,7 @@
 // Checkpoints that survive a crash at any moment. A set is a directory step-NNNNNNNN of files and a manifest with
 // their sizes and checksums. It is written under a temporary name, every file synced, the manifest last, and then
 // renamed into place; so a set under its final name is complete, or was damaged later, which the manifest shows.
+// One process at a time may write to a folder; any number may read.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace hearth {
 /// Writes one set. Without commit() the destructor removes what was written.
 class CheckpointWriter {
  public:
-  /// Begins the set of a step in `folder`, which is made if need be; removes what killed processes left unfinished.
+  /// Begins the set of a step (>= 0, UsageError) in `folder`, which is made if need be; removes what killed processes
+  /// left unfinished.
   CheckpointWriter(const std::filesystem::path& folder, std::int64_t step);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -22,10 +24,13 @@ class CheckpointWriter {
 
   /// Where to write the file `name` of the set.
   std::filesystem::path file(const std::string& name) const { return temporary_ / name; }
-  /// Makes the set durable and visible; replaces a set of the same step. Returns its name. FileError if it cannot.
+  /// Makes the set durable and visible; replaces a set of the same step in one move. Returns its name. FileError if it
+  /// cannot; the sets that were there are as before then. UsageError if it was committed already.
   std::string commit();
 
  private:
+  void put_in_place();
+
   std::filesystem::path folder_;
   std::string name_;
   std::filesystem::path temporary_;
@@ -36,7 +41,8 @@ class CheckpointWriter {
 /// "step-00001234".
 std::string checkpoint_name(std::int64_t step);
 
-/// Checks a set against its manifest. FileError names the file, and the tensor and offset where it has them.
+/// Checks a set against its manifest, reading every byte. FileError names the file, and the tensor and offset where it
+/// has them.
 void verify_checkpoint(const std::filesystem::path& set);
 
 struct DamagedSet {
@@ -45,13 +51,17 @@ struct DamagedSet {
 };
 struct CheckpointSearch {
   std::string newest;               ///< name of the newest set that is whole; "" if there is none
-  std::vector<DamagedSet> damaged;  ///< newer ones that are not
+  std::vector<DamagedSet> damaged;  ///< newer ones that are not, newest first
 };
+/// Looks at the sets from the newest back to the first that is whole. Changes nothing.
 CheckpointSearch find_newest_complete(const std::filesystem::path& folder);
 
-/// Makes the link `link` in the folder lead to a set, replacing what it led to in one step.
+/// Makes the link `link` in the folder lead to a set, replacing what it led to in one step. FileError if that set is
+/// not there.
 void point_to(const std::filesystem::path& folder, const std::string& link, const std::string& set);
-/// Deletes all sets but the `keep` newest and those that links in the folder lead to.
+
+/// Deletes all sets older than the `keep` newest complete ones, but for those that links in the folder lead to.
+/// Complete means here: all files are there in the sizes of the manifest.
 void prune_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
 
 }  // namespace hearth

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Registration, hashing, saving and loading of the state registry.
 #include "hearth/core/state.h"
 
 #include <algorithm>
-#include <cstring>
-#include <set>
 
 #include "hearth/core/checksum.h"
 #include "hearth/core/safetensors.h"
@@ -11,33 +10,40 @@
 namespace hearth {
 
 std::span<std::byte> State::Entry::bytes() const {
-  if (tensor != nullptr) return {tensor->bytes(), tensor->byte_size()};
-  return {scalar, size_of(dtype)};
+  if (tensor == nullptr) return {scalar, size_of(dtype)};
+  // The handle is the owner's: nothing else would keep a reassigned one from being read or written past its end.
+  HEARTH_CHECK(UsageError,
+               tensor->defined() && tensor->dtype() == dtype && tensor->shape() == shape && tensor->is_contiguous(),
+               "state: '", name, "' was registered as ", dtype, " ", shape, " and is now ", hearth::describe(*tensor),
+               tensor->defined() && !tensor->is_contiguous() ? " (not contiguous)" : "",
+               "; copy into a registered tensor, do not replace it by another kind");
+  return {tensor->bytes(), tensor->byte_size()};
 }
 
 void State::add_entry(Entry entry) {
-  for (const Entry& other : entries_)
-    HEARTH_CHECK(UsageError, other.name != entry.name, "state: \"", entry.name, "\" is registered already");
+  HEARTH_CHECK(UsageError, names_.insert(entry.name).second, "state: '", entry.name,
+               "' is registered already; give every tensor and number a name of its own");
   entries_.push_back(std::move(entry));
 }
 
+void State::add_scalar(const std::string& name, DType dtype, void* value) {
+  HEARTH_CHECK(UsageError, value != nullptr, "state: '", name, "' is a null pointer");
+  add_entry({name, dtype, {}, nullptr, static_cast<std::byte*>(value)});
+}
+
 void State::add(const std::string& name, Tensor* tensor) {
-  HEARTH_CHECK(UsageError, tensor != nullptr && tensor->defined(), "state: \"", name, "\" is no tensor yet");
-  HEARTH_CHECK(UsageError, tensor->is_contiguous(), "state: \"", name, "\" is not contiguous; copy it first");
+  HEARTH_CHECK(UsageError, tensor != nullptr && tensor->defined(), "state: '", name, "' is no tensor yet");
+  HEARTH_CHECK(UsageError, tensor->is_contiguous(), "state: '", name, "' is not contiguous; copy it first");
+  HEARTH_CHECK(UsageError, tensor->device().is_cpu(), "state: '", name, "' is on ", tensor->device(),
+               "; only tensors on the CPU can be registered");
   add_entry({name, tensor->dtype(), tensor->shape(), tensor, nullptr});
 }
 
-void State::add(const std::string& name, std::int64_t* value) {
-  add_entry({name, DType::i64, {}, nullptr, reinterpret_cast<std::byte*>(value)});
-}
+void State::add(const std::string& name, std::int64_t* value) { add_scalar(name, DType::i64, value); }
 
-void State::add(const std::string& name, std::uint64_t* value) {
-  add_entry({name, DType::i64, {}, nullptr, reinterpret_cast<std::byte*>(value)});
-}
+void State::add(const std::string& name, std::uint64_t* value) { add_scalar(name, DType::i64, value); }
 
-void State::add(const std::string& name, double* value) {
-  add_entry({name, DType::f64, {}, nullptr, reinterpret_cast<std::byte*>(value)});
-}
+void State::add(const std::string& name, double* value) { add_scalar(name, DType::f64, value); }
 
 std::string State::hash() const {
   Sha256 digest;
@@ -51,29 +57,33 @@ std::string State::hash() const {
 void State::save(const std::string& path, const std::map<std::string, std::string>& metadata) const {
   std::vector<SafetensorsEntry> list;
   for (const Entry& entry : entries_) list.push_back({entry.name, entry.dtype, entry.shape, entry.bytes()});
-  write_safetensors(path, list, metadata);
+  write_safetensors(path, std::move(list), metadata);
 }
 
 void State::load(const std::string& path) {
   const SafetensorsFile file(path);
   file.verify();
   std::string faults;
-  std::set<std::string> known;
   for (const Entry& entry : entries_) {
-    known.insert(entry.name);
     const TensorRecord* record = file.find(entry.name);
-    if (record == nullptr) faults += "; missing " + entry.name;
-    else if (record->dtype != entry.dtype || !(record->shape == entry.shape))
-      faults += join_text("; ", entry.name, " is ", record->dtype, " ", record->shape, ", expected ", entry.dtype, " ", entry.shape);
+    if (record == nullptr) {
+      faults += "; missing " + entry.name;
+    } else if (record->dtype != entry.dtype || record->shape != entry.shape) {
+      faults += join_text("; ", entry.name, " is ", record->dtype, " ", record->shape, ", expected ", entry.dtype, " ",
+                          entry.shape);
+    }
   }
-  for (const TensorRecord& record : file.records())
-    if (known.count(record.name) == 0) faults += "; unexpected " + record.name;
-  HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", faults);
-  for (const Entry& entry : entries_) {
-    const std::span<const std::byte> from = file.bytes(*file.find(entry.name));
-    const std::span<std::byte> to = entry.bytes();
-    std::copy(from.begin(), from.end(), to.begin());
-    if (entry.tensor != nullptr) entry.tensor->storage()->bump_version();
+  for (const TensorRecord& record : file.records()) {
+    if (!names_.contains(record.name)) faults += "; unexpected " + record.name;
+  }
+  HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", faults,
+               "; load it into the configuration it was saved with");
+  std::vector<std::span<std::byte>> targets;  // all of them before the first is written to, since each may throw
+  for (const Entry& entry : entries_) targets.push_back(entry.bytes());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const std::span<const std::byte> from = file.bytes(*file.find(entries_[i].name));
+    std::copy(from.begin(), from.end(), targets[i].begin());
+    if (entries_[i].tensor != nullptr) entries_[i].tensor->storage()->bump_version();
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,14 +20,16 @@ class State {
     std::string name;
     DType dtype;
     Shape shape;
-    /// The bytes now; for a tensor those of the storage its handle leads to at this moment.
+    /// The bytes now; for a tensor those of the storage its handle leads to at this moment. UsageError if the handle
+    /// was given a tensor of another kind since it was registered.
     std::span<std::byte> bytes() const;
 
-    Tensor* tensor = nullptr;      ///< a tensor, or
-    std::byte* scalar = nullptr;   ///< a single number of `dtype`
+    Tensor* tensor = nullptr;     ///< a tensor, or
+    std::byte* scalar = nullptr;  ///< a single number of `dtype`
   };
 
-  /// Registers a contiguous tensor, or a number. The pointer must stay valid. UsageError for a name that is taken.
+  /// Registers a contiguous tensor on the CPU, or a number. The pointer must stay valid. UsageError for a name that is
+  /// taken and for null pointers.
   void add(const std::string& name, Tensor* tensor);
   void add(const std::string& name, std::int64_t* value);
   /// Kept as the i64 with the same bits.
@@ -37,15 +40,19 @@ class State {
   /// SHA-256 over names, types, shapes and bytes in the order of registration, in hexadecimal.
   std::string hash() const;
 
-  /// Writes a safetensors file with per-block checksums; numbers become tensors of shape [].
+  /// Writes a safetensors file with per-block checksums; numbers become tensors of shape []. FileError if it cannot be
+  /// written; an earlier file of that name is as before then.
   void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
-  /// Copies the bytes of a file into what is registered. FileError lists every missing, unexpected and mis-shaped name;
-  /// nothing is changed then. Damaged blocks are refused too.
+  /// Copies the bytes of a file into what is registered; storages stay where they are. FileError if the file is
+  /// damaged, or with every missing, unexpected and mis-shaped name; nothing is changed then.
   void load(const std::string& path);
 
  private:
   void add_entry(Entry entry);
+  void add_scalar(const std::string& name, DType dtype, void* value);
+
   std::vector<Entry> entries_;
+  std::set<std::string> names_;
 };
 
 }  // namespace hearth
