@@ -5,6 +5,7 @@
 // IWYU pragma: begin_exports
 #include "hearth/ops/activation.h"
 #include "hearth/ops/conv/conv2d.h"
+#include "hearth/ops/index/index.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/loss/cross_entropy.h"
 #include "hearth/ops/loss/mse.h"
@@ -18,5 +19,7 @@
 #include "hearth/ops/pointwise/pointwise.h"
 #include "hearth/ops/pool/pool.h"
 #include "hearth/ops/reduce/reduce.h"
+#include "hearth/ops/shape/concat.h"
+#include "hearth/ops/shape/view.h"
 #include "hearth/ops/softmax/softmax.h"
 // IWYU pragma: end_exports

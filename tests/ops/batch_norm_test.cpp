@@ -97,6 +97,24 @@ OP_TEST(BatchNormReluValues) {
     }
 }
 
+// Behind another op nobody else holds dy, so the gradient is written over it.
+OP_TEST(BatchNormInAChain) {
+  for (const Shape& shape : shapes)
+    for (const Activation activation : {Activation::none, Activation::relu})
+      for (const bool residual : {false, true}) {
+        const Case inner{shape, {.training = false, .activation = activation}, residual};
+        check(
+            [&](Draw& draw) {
+              const Tensor y = run(draw, inner);
+              const Tensor gamma = draw.away_from_zero({shape.dim(-1)}, Width::wide);
+              const Tensor zero = Tensor::zeros({shape.dim(-1)}, gamma.dtype());
+              const Tensor one = Tensor::full({shape.dim(-1)}, 1.0, gamma.dtype());
+              return batch_norm(y, gamma, zero, {.training = false}, zero, one);
+            },
+            {.tolerance_scale = 4.0});
+      }
+}
+
 struct Leaves {
   Tensor x, gamma, beta, residual;
 };

@@ -10,6 +10,7 @@
 
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_state.h"
+#include "hearth/ops/norm/layer_norm.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -92,6 +93,21 @@ OP_TEST(CrossEntropyReductions) {
         check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); },
               {.tolerance_scale = 4.0});
       }
+}
+
+// Nobody else holds these logits, so their memory becomes the gradient's.
+OP_TEST(CrossEntropyOfTemporaryLogits) {
+  for (const DType labels : {DType::i64, DType::f32}) {
+    const Case c{{6, 37}, {.label_smoothing = 0.1}, labels};
+    check(
+        [&](Draw& draw) {
+          const Tensor x = draw.normal(c.logits), gamma = draw.positive({37}, Width::wide);
+          const Tensor targets = labels == DType::f32 ? draw.constant(c.logits, targets_of(c))
+                                                      : draw.indices(rows_of(c), class_labels(c), labels);
+          return cross_entropy(layer_norm(x, gamma, draw.normal({37}, 1.0, Width::wide), 0.1), targets, c.options);
+        },
+        {.tolerance_scale = 4.0});
+  }
 }
 
 TEST(CrossEntropyEdges, ResultIsWide) {

@@ -50,6 +50,17 @@ OP_TEST(LayerNorm) {
     }
 }
 
+// Behind another op nobody else holds dy, so the gradient is written over it.
+OP_TEST(LayerNormInAChain) {
+  const Shape shape{3, 37};
+  check(
+      [&](Draw& draw) {
+        return layer_norm(run(draw, shape, 0.1), draw.positive({37}, Width::wide), draw.normal({37}, 1.0, Width::wide),
+                          0.1);
+      },
+      {.tolerance_scale = 4.0});
+}
+
 TEST(LayerNormEdges, ConstantRowGivesTheBias) {
   const Tensor x = Tensor::full({3, 1000}, 12345.678), gamma = Tensor::full({1000}, 3.0);
   for (const double value : layer_norm(x, gamma, Tensor::full({1000}, 1.0)).to_doubles()) ASSERT_EQ(value, 1.0);

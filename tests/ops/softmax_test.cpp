@@ -48,6 +48,11 @@ OP_TEST(LogSoftmax) {
           {.tolerance_scale = 2.0});
 }
 
+// Behind another op nobody else holds dy, so the gradient is written over it.
+OP_TEST(SoftmaxInAChain) {
+  check([&](Draw& draw) { return softmax(log_softmax(softmax(draw.normal({3, 37}, 2.0)))); }, {.tolerance_scale = 4.0});
+}
+
 TEST(SoftmaxEdges, LargeLogitsDoNotOverflow) {
   const Tensor x = Tensor::of<float>({1, 3}, {10000.0f, 10001.0f, -30000.0f});
   const std::vector<double> y = softmax(x).to_doubles(), z = log_softmax(x).to_doubles();

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading by index. Indices are i32 or i64, never negative, and each is checked: IndexError names the index, the size
+// and the place. Gradients are sums over equal indices, taken in f64 in order of the places.
+#pragma once
+
+#include <cstdint>
+
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth {
+
+/// Rows of a table: w [V, C] of any floating type, ids of any shape [...]; y [..., C].
+/// ShapeError unless w has rank 2 and at least one row.
+Tensor embedding(const Tensor& w, const Tensor& ids);
+
+/// Positions `ids` [n] along `axis` of x: that extent becomes n. Any element type.
+Tensor index_select(const Tensor& x, int axis, const Tensor& ids);
+
+/// Single elements along an axis: y[.., j, ..] = x[.., ids[.., j, ..], ..]. ids has x's shape except on `axis`; y has
+/// that of ids. Any element type.
+Tensor gather(const Tensor& x, int axis, const Tensor& ids);
+
+namespace kernels {
+
+/// y [outer, count, inner] = rows `ids` (i64 [count]) of x [outer, rows, inner]. Contiguous, any element type.
+void take_rows(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+               const Tensor& ids, const Tensor& y);
+/// dx [outer, rows, inner]: the sums of the rows of dy [outer, count, inner] by id; zeros for ids that never occur.
+void sum_rows_by_id(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+                    const Tensor& ids, const Tensor& dx);
+
+/// y[o, j, i] = x[o, ids[o, j, i], i] with x [outer, rows, inner] and ids (i64), y [outer, count, inner].
+void take_along(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+                const Tensor& ids, const Tensor& y);
+/// dx[o, r, i]: the sum of dy[o, j, i] over the j with ids[o, j, i] = r.
+void sum_along(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+               const Tensor& ids, const Tensor& dx);
+
+}  // namespace kernels
+}  // namespace hearth

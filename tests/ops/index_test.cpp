@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading by index: values by index arithmetic, gradients with repeated indices, accuracy of long sums, refusals.
+#include "hearth/ops/index/index.h"
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+OP_TEST(Embedding) {
+  for (const DType dtype : {DType::i32, DType::i64}) {
+    for (const Shape& shape : {Shape{}, {5}, {2, 7}, {3, 0}, {100}}) {
+      check(
+          [&](Draw& draw) {
+            const Tensor w = draw.normal({9, 37});
+            return embedding(w, draw.integers(shape, 9, dtype));
+          },
+          [&](Draw& draw) {
+            const std::vector<double> w = draw.normal({9, 37}).to_doubles();
+            std::vector<double> result;
+            for (const double id : draw.integers(shape, 9, dtype).to_doubles())
+              for (std::int64_t c = 0; c < 37; ++c) result.push_back(w[at(static_cast<std::int64_t>(id) * 37 + c)]);
+            return result;
+          });
+    }
+  }
+  check([](Draw& draw) {
+    const Tensor w = draw.normal({50, 300});
+    return embedding(w, draw.integers({4, 60}, 50));
+  });
+}
+
+OP_TEST(IndexSelect) {
+  for (const int axis : {0, 1, -1}) {
+    check(
+        [&](Draw& draw) {
+          const Tensor x = draw.normal({3, 4, 5});
+          return index_select(x, axis, draw.integers({7}, 3));
+        },
+        [&](Draw& draw) {
+          const std::vector<double> x = draw.normal({3, 4, 5}).to_doubles();
+          const std::vector<double> ids = draw.integers({7}, 3).to_doubles();
+          std::vector<double> result;
+          const Shape shape = Shape{3, 4, 5}.with(axis, 7);
+          for (std::int64_t i = 0; i < shape[0]; ++i)
+            for (std::int64_t j = 0; j < shape[1]; ++j)
+              for (std::int64_t k = 0; k < shape[2]; ++k) {
+                std::int64_t place[] = {i, j, k};
+                std::int64_t& moved = place[axis < 0 ? axis + 3 : axis];
+                moved = static_cast<std::int64_t>(ids[at(moved)]);
+                result.push_back(x[at((place[0] * 4 + place[1]) * 5 + place[2])]);
+              }
+          return result;
+        });
+  }
+  check([](Draw& draw) {
+    const Tensor x = draw.normal({3, 4});
+    return index_select(x, 1, draw.indices({0}, {}));
+  });
+}
+
+OP_TEST(Gather) {
+  for (const int axis : {0, 1, -1}) {
+    const Shape shape = Shape{3, 4, 5}.with(axis, 6);
+    check(
+        [&](Draw& draw) {
+          const Tensor x = draw.normal({3, 4, 5});
+          return gather(x, axis, draw.integers(shape, 3));
+        },
+        [&](Draw& draw) {
+          const std::vector<double> x = draw.normal({3, 4, 5}).to_doubles();
+          const std::vector<double> ids = draw.integers(shape, 3).to_doubles();
+          std::vector<double> result;
+          for (std::int64_t i = 0; i < shape[0]; ++i)
+            for (std::int64_t j = 0; j < shape[1]; ++j)
+              for (std::int64_t k = 0; k < shape[2]; ++k) {
+                std::int64_t place[] = {i, j, k};
+                place[axis < 0 ? axis + 3 : axis] =
+                    static_cast<std::int64_t>(ids[at((i * shape[1] + j) * shape[2] + k)]);
+                result.push_back(x[at((place[0] * 4 + place[1]) * 5 + place[2])]);
+              }
+          return result;
+        });
+  }
+  check([](Draw& draw) {
+    const Tensor x = draw.normal({600, 200});
+    return gather(x, 0, draw.integers({5, 200}, 600));
+  });
+  check([](Draw& draw) {
+    const Tensor x = draw.normal({3, 4});
+    return gather(x, 1, draw.indices({3, 0}, {}));
+  });
+}
+
+TEST(Index, AMillionHitsOnOneRowSumExactly) {
+  const std::int64_t n = 1'000'000;
+  const double tenth = static_cast<double>(0.1f);
+  const Tensor ids = Tensor::zeros({n}, DType::i32);
+  const Tensor w = as_leaf(Tensor::zeros({3, 2}));
+  backward(embedding(w, ids), Tensor::full({n, 2}, 0.1));
+  const std::vector<double> dw = grad_of(w).to_doubles();
+  EXPECT_EQ(dw[0], static_cast<double>(static_cast<float>(tenth * n)));
+  EXPECT_EQ(dw[1], dw[0]);
+  EXPECT_EQ(dw[2], 0.0);
+  const Tensor x = as_leaf(Tensor::zeros({2}));
+  backward(gather(x, 0, ids), Tensor::full({n}, 0.1));
+  EXPECT_NEAR(grad_of(x).to_doubles()[0], tenth * n, 0.004);
+}
+
+TEST(Index, GradientsOfTwoBatchesAdd) {
+  const Tensor w = as_leaf(Tensor::zeros({2, 1}));
+  for (int batch = 0; batch < 2; ++batch)
+    backward(embedding(w, Tensor::of<std::int32_t>({2}, {0, 0})), Tensor::full({2, 1}, 1.0));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{4, 0}));
+}
+
+TEST(Index, SelectionTakesAnyElementType) {
+  const Tensor x = Tensor::of<std::uint8_t>({2, 2}, {1, 2, 3, 4});
+  EXPECT_EQ(index_select(x, 0, Tensor::of<std::int64_t>({1}, {1})).to_doubles(), (std::vector<double>{3, 4}));
+  EXPECT_EQ(gather(x, 1, Tensor::of<std::int64_t>({2, 1}, {1, 0})).to_doubles(), (std::vector<double>{2, 3}));
+}
+
+TEST(IndexRefusal, Embedding) {
+  const Tensor w = Tensor::zeros({3, 2});
+  const auto ids = [](std::int64_t id) { return Tensor::of<std::int64_t>({2, 2}, {0, 2, id, 0}); };
+  refuses<IndexError>("embedding", [&] { return embedding(w, ids(3)); });
+  refuses<IndexError>("embedding", [&] { return embedding(w, ids(-1)); });
+  refuses<IndexError>("embedding", [&] { return embedding(w, ids(std::int64_t{1} << 62)); });
+  refuses<ShapeError>("embedding", [&] { return embedding(Tensor::zeros({0, 2}), ids(0)); });
+  refuses<ShapeError>("embedding", [&] { return embedding(Tensor::zeros({3}), ids(0)); });
+  refuses<ShapeError>("embedding", [&] { return embedding(w, Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1}, DType::i64)); });
+  refuses<DTypeError>("embedding", [&] { return embedding(w, Tensor::zeros({2})); });
+  refuses<DTypeError>("embedding", [&] { return embedding(Tensor::zeros({3, 2}, DType::i32), ids(0)); });
+  refuses<UsageError>("embedding", [&] { return embedding(w, Tensor()); });
+  refuses<UsageError>("embedding", [&] { return embedding(Tensor(), ids(0)); });
+  try {
+    (void)embedding(w, ids(7));
+    FAIL();
+  } catch (const IndexError& error) {
+    EXPECT_NE(std::string(error.what()).find("index 7 at place 2"), std::string::npos) << error.what();
+  }
+}
+
+TEST(IndexRefusal, IndexSelect) {
+  const Tensor x = Tensor::zeros({3, 2});
+  const Tensor ids = Tensor::of<std::int32_t>({2}, {0, 2});
+  refuses<IndexError>("index_select", [&] { return index_select(x, 1, ids); });
+  refuses<IndexError>("index_select", [&] { return index_select(x, 0, Tensor::of<std::int32_t>({1}, {-1})); });
+  refuses<IndexError>("index_select", [&] { return index_select(Tensor::zeros({0, 2}), 0, ids); });
+  refuses<ShapeError>("index_select", [&] { return index_select(x, 2, ids); });
+  refuses<ShapeError>("index_select", [&] { return index_select(x, 0, Tensor::zeros({1, 1}, DType::i32)); });
+  refuses<DTypeError>("index_select", [&] { return index_select(x, 0, Tensor::zeros({1}, DType::u8)); });
+  refuses<UsageError>("index_select", [&] { return index_select(Tensor(), 0, ids); });
+}
+
+TEST(IndexRefusal, Gather) {
+  const Tensor x = Tensor::zeros({3, 2});
+  const auto ids = [](std::int64_t id) { return Tensor::of<std::int64_t>({1, 2}, {0, id}); };
+  refuses<IndexError>("gather", [&] { return gather(x, 0, ids(3)); });
+  refuses<IndexError>("gather", [&] { return gather(x, 0, ids(-4)); });
+  refuses<IndexError>("gather", [&] { return gather(x, 0, ids(1000000000000)); });
+  refuses<ShapeError>("gather", [&] { return gather(x, 1, ids(0)); });
+  refuses<ShapeError>("gather", [&] { return gather(x, 0, Tensor::zeros({2}, DType::i64)); });
+  refuses<ShapeError>("gather", [&] { return gather(x, 5, ids(0)); });
+  refuses<DTypeError>("gather", [&] { return gather(x, 0, Tensor::zeros({1, 2})); });
+  refuses<UsageError>("gather", [&] { return gather(x, 0, Tensor()); });
+}
+
+}  // namespace
+}  // namespace hearth::test
