@@ -303,11 +303,11 @@ TEST(TransformsTest, RefusesOptionsOutOfRange) {
 
 TEST(MixupTest, MixesPairsAndLabels) {
   std::vector<float> images{1, 2, 3, 4, 5, 6};
-  const std::vector<std::int64_t> labels{2, 1, 2};
+  const std::vector<std::int64_t> labels{0, 1, 2};
   std::vector<float> soft(9, -1);
   mixup(DType::f32, reinterpret_cast<std::byte*>(images.data()), labels.data(), 3, 2, 3, 0.75, soft.data());
   EXPECT_EQ(images, (std::vector<float>{2, 3, 3, 4, 4, 5}));
-  EXPECT_EQ(soft, (std::vector<float>{0, 0, 1, 0, 1, 0, 0, 0, 1}));
+  EXPECT_EQ(soft, (std::vector<float>{0.75f, 0, 0.25f, 0, 1, 0, 0.25f, 0, 0.75f}));
   const std::vector<std::int64_t> wrong{0, 3, 0};
   EXPECT_TRUE(contains(message_of<IndexError>([&] {
                          mixup(DType::f32, reinterpret_cast<std::byte*>(images.data()), wrong.data(), 3, 2, 3, 0.5,
