@@ -161,9 +161,14 @@ int dispatch(int argc, char** argv) {
   return command.run(Arguments(command, rest, argv[0]));
 }
 
+// Scripts read the last line: `hearth: error: <kind>: <message>`. Of several faults all come first, a line each.
 int report_failure(const char* kind, const std::string& message, int exit_code) {
   std::cout.flush();
-  std::cerr << "hearth: error: " << kind << ": " << message << std::endl;
+  const auto more = std::count(message.begin(), message.end(), '\n');
+  if (more > 0) std::cerr << message << "\n";
+  std::cerr << "hearth: error: " << kind << ": " << message.substr(0, message.find('\n'));
+  if (more > 0) std::cerr << " (and " << more << " more, listed above)";
+  std::cerr << std::endl;
   return exit_code;
 }
 
