@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installation: headers as they are included in the tree, the library, the program, and a package for find_package(hearth).
+# Installation: headers as they are included in the tree, the library, the program, and a package for
+# find_package(hearth).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
