@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a program as a user would, and keeps what it said.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/temp_dir.h"
+
+namespace hearth::testing {
+
+struct ProgramResult {
+  int exit_code = -1;  ///< 128 + n where signal n ended it
+  std::string out;
+  std::string err;
+
+  /// The last line of the error stream.
+  std::string last_error_line() const {
+    if (err.empty()) return "";
+    const std::size_t end = err.size() - (err.back() == '\n' ? 1 : 0);
+    const std::size_t before = end == 0 ? std::string::npos : err.rfind('\n', end - 1);
+    const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+    return err.substr(begin, end - begin);
+  }
+};
+
+/// Runs `words` (a path and its arguments) in `directory` and waits for its end.
+inline ProgramResult run_program(std::vector<std::string> words, const std::filesystem::path& directory) {
+  const TempDir streams;
+  const std::string out = streams / "out", err = streams / "err";
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  if (child == 0) {
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC;
+    if (dup2(open(out.c_str(), flags, 0600), 1) < 0 || dup2(open(err.c_str(), flags, 0600), 2) < 0 ||
+        chdir(directory.c_str()) != 0)
+      _exit(126);
+    execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) throw std::runtime_error("waitpid failed");
+  const auto content = [](const std::string& path) {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  ProgramResult result;
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.out = content(out);
+  result.err = content(err);
+  return result;
+}
+
+}  // namespace hearth::testing

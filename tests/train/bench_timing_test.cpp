@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "hearth/core/error.h"
+#include "hearth/train/bench.h"
+
+namespace hearth::train {
+namespace {
+
+TEST(TimingOf, gives_median_minimum_and_ninetieth_percentile) {
+  std::vector<double> milliseconds;
+  for (int i = 100; i >= 1; --i) milliseconds.push_back(i);
+  const Timing timing = timing_of(milliseconds);
+  EXPECT_EQ(timing.median_ms, 51);
+  EXPECT_EQ(timing.min_ms, 1);
+  EXPECT_EQ(timing.p90_ms, 91);
+}
+
+TEST(TimingOf, takes_one_value_and_refuses_none) {
+  const Timing timing = timing_of({3});
+  EXPECT_EQ(timing.median_ms, 3);
+  EXPECT_EQ(timing.min_ms, 3);
+  EXPECT_EQ(timing.p90_ms, 3);
+  EXPECT_THROW(timing_of({}), UsageError);
+}
+
+TEST(TimeRepeated, runs_at_least_five_times_after_a_warm_up) {
+  int calls = 0;
+  const Timing timing = time_repeated([&] { ++calls; }, 0);
+  EXPECT_EQ(calls, 6);
+  EXPECT_LE(timing.min_ms, timing.median_ms);
+  EXPECT_LE(timing.median_ms, timing.p90_ms);
+}
+
+BenchCase sample() {
+  BenchCase measured;
+  measured.name = "conv2d";
+  measured.shape = "[16, 56, 56, 64]";
+  measured.batch = 16;
+  measured.timing = {2, 1, 4};
+  measured.items = 16;
+  measured.flops = 4e9;
+  measured.bytes = 1e8;
+  measured.peak_bytes = 3e6;
+  measured.implementation = "onednn";
+  return measured;
+}
+
+TEST(BenchJson, has_the_published_keys_and_derived_rates) {
+  const Json json = to_json(sample());
+  EXPECT_EQ(json.at("schema").as_integer(), 1);
+  EXPECT_EQ(json.at("case").at("name").as_string(), "conv2d");
+  EXPECT_EQ(json.at("case").at("dtype").as_string(), "f32");
+  EXPECT_EQ(json.at("case").at("device").as_string(), "cpu");
+  const Json& own = json.at("hearth");
+  EXPECT_EQ(own.at("ms").as_number(), 2);
+  EXPECT_EQ(own.at("ms_min").as_number(), 1);
+  EXPECT_EQ(own.at("ms_p90").as_number(), 4);
+  EXPECT_DOUBLE_EQ(own.at("per_s").as_number(), 8000);
+  EXPECT_DOUBLE_EQ(own.at("gbs").as_number(), 50);
+  EXPECT_DOUBLE_EQ(own.at("tflops").as_number(), 2);
+  EXPECT_EQ(own.at("implementation").as_string(), "onednn");
+  for (const char* key : {"peers", "ratio_best_peer", "ceilings", "percent_of_limit", "max_error", "ok", "note"})
+    EXPECT_NE(json.find(key), nullptr) << key;
+}
+
+}  // namespace
+}  // namespace hearth::train

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as scripts meet it: exit codes, the last line of the error stream, and what goes to which stream.
+#include <gtest/gtest.h>
+
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "hearth/train/run_config.h"
+#include "support/error_message.h"
+#include "support/run_program.h"
+
+namespace hearth::train {
+namespace {
+
+using testing::contains;
+using testing::ProgramResult;
+
+const std::string source_dir = HEARTH_SOURCE_DIR;
+
+const char* const good_config = R"({
+  "name": "small",
+  "model": {"type": "mlp", "hidden": [16]},
+  "data": {"type": "digits", "workers": 1},
+  "optimizer": {"type": "sgd", "lr": 0.1, "momentum": 0.9},
+  "train": {"batch_size": 64, "epochs": 1}
+})";
+
+class Cli : public ::testing::Test {
+ protected:
+  ProgramResult hearth(std::vector<std::string> words) {
+    words.insert(words.begin(), HEARTH_PROGRAM);
+    return testing::run_program(std::move(words), folder_.path());
+  }
+
+  // The failure of `hearth config` with one part of the good config replaced.
+  ProgramResult config_with(const std::string& part, const std::string& replacement) {
+    std::string text = good_config;
+    const std::size_t at = text.find(part);
+    EXPECT_NE(at, std::string::npos) << part;
+    write("run.json", text.replace(at, part.size(), replacement));
+    return hearth({"config", "run.json"});
+  }
+
+  void write(const std::string& name, const std::string& text) { write_file_synced(folder_ / name, text); }
+  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+
+ private:
+  testing::TempDir folder_;
+};
+
+void expect_failure(const ProgramResult& result, int exit_code, const std::string& kind,
+                    const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  const std::string line = result.last_error_line();
+  EXPECT_EQ(line.find("hearth: error: " + kind + ": "), 0u) << result.err;
+  for (const std::string& part : parts) EXPECT_PRED2(contains, line, part);
+  EXPECT_EQ(result.out, "") << "nothing but results belongs on stdout";
+}
+
+TEST_F(Cli, version_and_help) {
+  const ProgramResult version = hearth({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.out.find("hearth "), 0u);
+  const ProgramResult help = hearth({"help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* command :
+       {"train", "eval", "predict", "schema", "config", "summary", "bench", "weights", "devices"}) {
+    EXPECT_PRED2(contains, help.err, std::string("\n  ") + command + " ");
+    const ProgramResult one = hearth({"help", command});
+    EXPECT_EQ(one.exit_code, 0) << command;
+    EXPECT_PRED2(contains, one.err, std::string("hearth ") + command);
+    EXPECT_EQ(hearth({command, "--help"}).err, one.err);
+  }
+  EXPECT_EQ(hearth({}).exit_code, 2) << "no command is a fault";
+}
+
+TEST_F(Cli, unknown_words_are_usage_faults_with_the_nearest_known_one) {
+  expect_failure(hearth({"trian", "run.json"}), 2, "usage", {"trian", "\"train\""});
+  expect_failure(hearth({"help", "evall"}), 2, "usage", {"evall", "\"eval\""});
+  expect_failure(hearth({"train", "run.json", "--st", "a=1"}), 2, "usage", {"--st", "--set"});
+  expect_failure(hearth({"train"}), 2, "usage", {"CONFIG.json"});
+  expect_failure(hearth({"train", "run.json", "--out"}), 2, "usage", {"--out", "DIR"});
+  expect_failure(hearth({"weights", "inspekt", "x"}), 2, "usage", {"inspekt"});
+}
+
+TEST_F(Cli, planned_commands_say_that_they_are_not_here) {
+  for (const char* command : {"launch", "doctor"})
+    expect_failure(hearth({command}), 2, "usage", {command, "not in this build"});
+}
+
+TEST_F(Cli, the_good_config_is_good) {
+  write("run.json", good_config);
+  const ProgramResult result = hearth({"config", "run.json", "--json", "--set", "optimizer.lr=0.25"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json resolved = parse_json(result.out, "stdout");
+  EXPECT_EQ(resolved.at("optimizer").at("lr").as_number(), 0.25);
+  EXPECT_EQ(resolved.at("optimizer").at("nesterov").as_boolean(), false) << "defaults are filled in";
+  EXPECT_EQ(resolved.at("loss").at("type").as_string(), "cross_entropy");
+}
+
+TEST_F(Cli, unknown_keys_are_refused_at_every_depth) {
+  expect_failure(config_with("\"name\"", "\"nmae\""), 2, "config", {"run.json:2:3", "/nmae", "\"name\""});
+  expect_failure(config_with("\"momentum\"", "\"momentun\""), 2, "config",
+                 {"run.json:5:43", "/optimizer/momentun", "\"momentum\""});
+  expect_failure(config_with("\"workers\": 1", "\"augment\": {\"paded_crop\": 1}"), 2, "config",
+                 {"run.json:4:43", "/data/augment/paded_crop", "\"padded_crop\""});
+}
+
+TEST_F(Cli, wrong_types_and_values_are_refused_with_what_is_allowed) {
+  expect_failure(config_with("0.1", "\"fast\""), 2, "config", {"run.json:5:38", "/optimizer/lr", "number", "fast"});
+  expect_failure(config_with("0.9", "1.5"), 2, "config", {"run.json:5:55", "/optimizer/momentum", "< 1", "1.5"});
+  expect_failure(config_with("64", "0"), 2, "config", {"run.json:6:27", "/train/batch_size", ">= 1"});
+  expect_failure(config_with("64", "1.5"), 2, "config", {"run.json:6:27", "/train/batch_size", "integer"});
+  expect_failure(config_with("\"mlp\"", "\"mpl\""), 2, "config", {"run.json:3:21", "/model/type", "\"mlp\""});
+  expect_failure(config_with("\"epochs\": 1", "\"epochs\": 1, \"steps\": 2"), 2, "config", {"/train", "not both"});
+  expect_failure(config_with(", \"epochs\": 1", ""), 2, "config", {"/train", "epochs or steps"});
+  expect_failure(config_with("\"optimizer\": {\"type\": \"sgd\", \"lr\": 0.1, \"momentum\": 0.9},", ""), 2, "config",
+                 {"/optimizer", "required"});
+}
+
+TEST_F(Cli, text_that_is_not_json_is_refused_with_its_place) {
+  expect_failure(config_with("\"epochs\": 1}", "\"epochs\": 1,}"), 2, "config", {"run.json:6:42", "/train"});
+  expect_failure(config_with("\"name\": \"small\",", "\"name\": \"a\", \"name\": \"b\","), 2, "config",
+                 {"run.json:2:16", "name"});
+  expect_failure(config_with("\"small\",", "\"small\""), 2, "config", {"run.json:3:3"});
+}
+
+TEST_F(Cli, all_faults_are_listed_before_the_last_line) {
+  std::string text = good_config;
+  text.replace(text.find("\"name\""), 6, "\"nmae\"");
+  text.replace(text.find("0.9"), 3, "1.9");
+  write("run.json", text);
+  const ProgramResult result = hearth({"config", "run.json"});
+  expect_failure(result, 2, "config", {"1 more"});
+  EXPECT_PRED2(contains, result.err, "/nmae");
+  EXPECT_PRED2(contains, result.err, "/optimizer/momentum");
+}
+
+TEST_F(Cli, overrides_are_as_strict_as_files) {
+  write("run.json", good_config);
+  expect_failure(hearth({"config", "run.json", "--set", "optimizer.lrr=1"}), 2, "config", {"--set", "lrr", "\"lr\""});
+  expect_failure(hearth({"config", "run.json", "--set", "optimizer.lr=much"}), 2, "config", {"/optimizer/lr", "much"});
+  expect_failure(hearth({"config", "run.json", "--set", "optimizer.lr"}), 2, "config", {"optimizer.lr"});
+}
+
+TEST_F(Cli, files_and_data_that_are_missing_have_their_own_code) {
+  expect_failure(hearth({"train", "absent.json"}), 3, "file", {"absent.json"});
+  expect_failure(hearth({"weights", "inspect", "absent.safetensors"}), 3, "file", {"absent.safetensors"});
+  std::string text = good_config;
+  text.replace(text.find("{\"type\": \"digits\", \"workers\": 1}"), 32,
+               R"({"type": "cifar10", "path": "/nonexistent/cifar"})");
+  write("run.json", text);
+  const ProgramResult result = hearth({"train", "run.json", "--dry-run"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_PRED2(contains, result.last_error_line(), "/nonexistent/cifar");
+}
+
+TEST_F(Cli, a_device_that_is_not_here_is_refused) {
+  write("run.json", good_config);
+  expect_failure(hearth({"train", "run.json", "--dry-run", "--device", "cuda:0"}), 2, "config", {"/device", "cuda:0"});
+}
+
+TEST_F(Cli, schema_describes_every_key) {
+  const ProgramResult result = hearth({"schema"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json schema = parse_json(result.out, "stdout");
+  for (const char* key : {"name", "seed", "device", "model", "data", "loss", "optimizer", "schedule", "precision",
+                          "train", "eval", "checkpoint", "log", "dist"})
+    EXPECT_NE(schema.at("properties").find(key), nullptr) << key;
+}
+
+TEST_F(Cli, the_reference_page_is_the_one_in_the_tree) {
+  const ProgramResult result = hearth({"schema", "--markdown"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, read_text(source_dir + "/docs/configuration.md"))
+      << "run: hearth schema --markdown > docs/configuration.md";
+}
+
+TEST_F(Cli, every_shipped_config_is_accepted) {
+  std::size_t count = 0;
+  for (const std::string& name : list_directory(source_dir + "/examples/configs")) {
+    if (!name.ends_with(".json")) continue;
+    EXPECT_NO_THROW(load_config(source_dir + "/examples/configs/" + name, {})) << name;
+    ++count;
+  }
+  EXPECT_GE(count, 4u);
+}
+
+TEST_F(Cli, devices_are_listed_as_json) {
+  const ProgramResult result = hearth({"devices", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(contains, to_text(parse_json(result.out, "stdout")), "cpu");
+}
+
+TEST_F(Cli, dry_run_prints_the_plan_and_writes_nothing) {
+  write("run.json", good_config);
+  const ProgramResult result = hearth({"train", "run.json", "--dry-run"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(contains, result.err, "mlp");
+  EXPECT_FALSE(file_exists(path("runs")));
+}
+
+TEST_F(Cli, train_eval_and_predict) {
+  write("run.json", good_config);
+  const ProgramResult trained = hearth({"train", "run.json"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_EQ(trained.out, "");
+  EXPECT_EQ(trained.err.find('\x1b'), std::string::npos) << "no colours outside a terminal";
+  const std::string run = path("runs/small");
+  const Json info = read_json(run + "/run.json");
+  EXPECT_EQ(info.at("status").as_string(), "finished");
+  for (const char* name : {"config.json", "metrics.jsonl", "report.html", "checkpoints/latest/model.safetensors",
+                           "checkpoints/latest/manifest.json", "checkpoints/best/model.safetensors"})
+    EXPECT_TRUE(file_exists(run + "/" + name)) << name;
+
+  const ProgramResult evaluated = hearth({"eval", "runs/small", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  const Json metrics = parse_json(evaluated.out, "stdout");
+  EXPECT_EQ(metrics.at("loss").as_number(), info.at("metrics").at("loss").as_number());
+  EXPECT_EQ(metrics.at("accuracy").as_number(), info.at("metrics").at("accuracy").as_number());
+
+  const ProgramResult again = hearth({"train", "run.json"});
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_PRED2(contains, again.err, "finished before");
+  expect_failure(hearth({"predict", "runs/small", "absent.png"}), 3, "file", {"absent.png"});
+}
+
+}  // namespace
+}  // namespace hearth::train
