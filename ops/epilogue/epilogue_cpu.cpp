@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "hearth/core/cpu/element.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/cpu/scratch.h"
 #include "hearth/core/cpu/vector_math.h"
@@ -101,16 +102,15 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 /// y = F(x + bias); x may be y, and bias may be null.
 template <class F, class T>
 void finish_rows(F, const T* x, const acc_t<T>* bias, T* y, std::int64_t rows, std::int64_t cols) {
-  using A = acc_t<T>;
   if (bias == nullptr) {
     const std::int64_t count = rows * cols;
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<T>(F::value(static_cast<A>(x[i])));
+    for (std::int64_t i = 0; i < count; ++i) cpu::store(y + i, F::value(cpu::load(x + i)));
     return;
   }
   for (std::int64_t row = 0; row < rows; ++row, x += cols, y += cols) {
 #pragma omp simd
-    for (std::int64_t c = 0; c < cols; ++c) y[c] = static_cast<T>(F::value(static_cast<A>(x[c]) + bias[c]));
+    for (std::int64_t c = 0; c < cols; ++c) cpu::store(y + c, F::value(cpu::load(x + c) + bias[c]));
   }
 }
 
@@ -130,10 +130,10 @@ void grad_rows(F, std::bool_constant<store>, const T* reference, const T* dy, T*
         const std::int64_t at = row * cols + c0;
 #pragma omp simd
         for (std::int64_t c = 0; c < width; ++c) {
-          A d = static_cast<A>(dy[at + c]);
+          A d = cpu::load(dy + at + c);
           if constexpr (store) {
-            d *= F::slope(static_cast<A>(reference[at + c]));
-            dpre[at + c] = static_cast<T>(d);
+            d *= F::slope(cpu::load(reference + at + c));
+            cpu::store(dpre + at + c, d);
           }
           block[c] += d;
         }
@@ -146,10 +146,8 @@ void grad_rows(F, std::bool_constant<store>, const T* reference, const T* dy, T*
 
 template <class F, class T>
 void grad_flat(F, const T* reference, const T* dy, T* dpre, std::int64_t count) {
-  using A = acc_t<T>;
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i)
-    dpre[i] = static_cast<T>(static_cast<A>(dy[i]) * F::slope(static_cast<A>(reference[i])));
+  for (std::int64_t i = 0; i < count; ++i) cpu::store(dpre + i, cpu::load(dy + i) * F::slope(cpu::load(reference + i)));
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE

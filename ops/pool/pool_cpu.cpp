@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hearth/core/cpu/element.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/ops/pool/kernels.h"
 
@@ -67,7 +68,7 @@ void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps
           if (first) {
 #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-              best[c] = static_cast<A>(pixel[c]);
+              best[c] = cpu::load(pixel + c);
               at[c] = tap;
             }
             first = false;
@@ -75,7 +76,7 @@ void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps
           }
 #pragma omp simd
           for (std::int64_t c = 0; c < width; ++c) {
-            const A value = static_cast<A>(pixel[c]);
+            const A value = cpu::load(pixel + c);
             const bool better = (value > best[c]) | (value != value);
             best[c] = better ? value : best[c];
             at[c] = better ? tap : at[c];
@@ -84,7 +85,7 @@ void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps
       }
       T* result = y + q * s.c + c0;
 #pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) result[c] = static_cast<T>(best[c]);
+      for (std::int64_t c = 0; c < width; ++c) cpu::store(result + c, best[c]);
       if (taps == nullptr) continue;
       Tap* kept = taps + q * s.c + c0;
 #pragma omp simd
@@ -93,31 +94,94 @@ void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps
   }
 }
 
+/// A window over a pixel: its results' kept positions and gradients, and the position that the pixel has in it.
+template <class T, class Tap>
+struct WindowOver {
+  const Tap* chosen;
+  const T* gradient;
+  Tap tap;
+};
+
+/// dx [channels] = what `count` windows pass on; the number is known to the compiler, so that sums stay in registers.
+template <int count, class T, class Tap>
+void add_windows(const WindowOver<T, Tap>* windows, std::int64_t channels, T* dx) {
+  using A = acc_t<T>;
+  WindowOver<T, Tap> w[count];
+  for (int i = 0; i < count; ++i) w[i] = windows[i];
+#pragma omp simd
+  for (std::int64_t c = 0; c < channels; ++c) {
+    A sum = w[0].chosen[c] == w[0].tap ? cpu::load(w[0].gradient + c) : A(0);
+    if constexpr (count > 1) sum += w[1].chosen[c] == w[1].tap ? cpu::load(w[1].gradient + c) : A(0);
+    if constexpr (count > 2) sum += w[2].chosen[c] == w[2].tap ? cpu::load(w[2].gradient + c) : A(0);
+    if constexpr (count > 3) sum += w[3].chosen[c] == w[3].tap ? cpu::load(w[3].gradient + c) : A(0);
+    cpu::store(dx + c, sum);
+  }
+}
+
+/// f(window) for the windows over pixel (row, x).
+template <class T, class Tap, class F>
+void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, F&& f) {
+  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
+  const Range qs = windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q);
+  for (std::int64_t p = ps.first; p < ps.last; ++p) {
+    for (std::int64_t q = qs.first; q < qs.last; ++q) {
+      const std::int64_t at = (p * s.q + q) * s.c;
+      const std::int64_t tap_row = row + s.pad_h - p * s.stride_h, tap_column = x + s.pad_w - q * s.stride_w;
+      f(WindowOver<T, Tap>{taps + at, dy + at, static_cast<Tap>(tap_row * s.kernel_w + tap_column)});
+    }
+  }
+}
+
+/// dx [C] of pixel (row, x) under any number of windows.
+template <class T, class Tap>
+void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, T* dx) {
+  using A = acc_t<T>;
+  for (std::int64_t c0 = 0; c0 < s.c; c0 += channel_block) {
+    const std::int64_t width = std::min(channel_block, s.c - c0);
+    alignas(64) A sum[channel_block];
+    for (std::int64_t c = 0; c < width; ++c) sum[c] = A(0);
+    visit_windows(s, row, x, taps + c0, dy + c0, [&](const WindowOver<T, Tap>& window) {
+      const Tap* chosen = window.chosen;
+      const T* gradient = window.gradient;
+      const Tap tap = window.tap;
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c) sum[c] += chosen[c] == tap ? cpu::load(gradient + c) : A(0);
+    });
+    T* result = dx + c0;
+#pragma omp simd
+    for (std::int64_t c = 0; c < width; ++c) cpu::store(result + c, sum[c]);
+  }
+}
+
 /// Row `row` of dx of one image.
 template <class T, class Tap>
 void max_grad_row(const PoolShape& s, std::int64_t row, const Tap* taps, const T* dy, T* dx) {
-  using A = acc_t<T>;
-  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
-  for (std::int64_t x = 0; x < s.w; ++x) {
-    const Range qs = windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q);
-    for (std::int64_t c0 = 0; c0 < s.c; c0 += channel_block) {
-      const std::int64_t width = std::min(channel_block, s.c - c0);
-      alignas(64) A sum[channel_block];
-      for (std::int64_t c = 0; c < width; ++c) sum[c] = A(0);
-      for (std::int64_t p = ps.first; p < ps.last; ++p) {
-        for (std::int64_t q = qs.first; q < qs.last; ++q) {
-          const std::int64_t at = (p * s.q + q) * s.c + c0;
-          const std::int64_t tap_row = row + s.pad_h - p * s.stride_h, tap_column = x + s.pad_w - q * s.stride_w;
-          const Tap tap = static_cast<Tap>(tap_row * s.kernel_w + tap_column);
-          const Tap* chosen = taps + at;
-          const T* gradient = dy + at;
-#pragma omp simd
-          for (std::int64_t c = 0; c < width; ++c) sum[c] += chosen[c] == tap ? static_cast<A>(gradient[c]) : A(0);
-        }
-      }
-      T* result = dx + x * s.c + c0;
-#pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) result[c] = static_cast<T>(sum[c]);
+  for (std::int64_t x = 0; x < s.w; ++x, dx += s.c) {
+    WindowOver<T, Tap> windows[4];
+    int count = 0;
+    visit_windows(s, row, x, taps, dy, [&](const WindowOver<T, Tap>& window) {
+      if (count < 4) windows[count] = window;
+      ++count;
+    });
+    switch (count) {
+      case 0:
+        std::fill_n(dx, s.c, T{});
+        break;
+      case 1:
+        add_windows<1>(windows, s.c, dx);
+        break;
+      case 2:
+        add_windows<2>(windows, s.c, dx);
+        break;
+      case 3:
+        add_windows<3>(windows, s.c, dx);
+        break;
+      case 4:
+        add_windows<4>(windows, s.c, dx);
+        break;
+      default:
+        add_many_windows(s, row, x, taps, dy, dx);
+        break;
     }
   }
 }
@@ -140,14 +204,14 @@ void avg_row(const PoolShape& s, std::int64_t p, const T* image, T* y) {
         for (std::int64_t j = t.first; j < t.last; ++j) {
           const T* pixel = image + ((p * s.stride_h - s.pad_h + i) * s.w + q * s.stride_w - s.pad_w + j) * s.c + c0;
 #pragma omp simd
-          for (std::int64_t c = 0; c < width; ++c) line[c] += static_cast<A>(pixel[c]);
+          for (std::int64_t c = 0; c < width; ++c) line[c] += cpu::load(pixel + c);
         }
 #pragma omp simd
         for (std::int64_t c = 0; c < width; ++c) sum[c] += line[c];
       }
       T* result = y + q * s.c + c0;
 #pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) result[c] = static_cast<T>(sum[c] * scale);
+      for (std::int64_t c = 0; c < width; ++c) cpu::store(result + c, sum[c] * scale);
     }
   }
 }
@@ -169,12 +233,12 @@ void avg_grad_row(const PoolShape& s, std::int64_t row, const T* dy, T* dx) {
           const A scale = A(1) / static_cast<A>(window_size(s, r, t));
           const T* gradient = dy + (p * s.q + q) * s.c + c0;
 #pragma omp simd
-          for (std::int64_t c = 0; c < width; ++c) sum[c] += static_cast<A>(gradient[c]) * scale;
+          for (std::int64_t c = 0; c < width; ++c) sum[c] += cpu::load(gradient + c) * scale;
         }
       }
       T* result = dx + x * s.c + c0;
 #pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) result[c] = static_cast<T>(sum[c]);
+      for (std::int64_t c = 0; c < width; ++c) cpu::store(result + c, sum[c]);
     }
   }
 }
@@ -194,14 +258,14 @@ void mean_channels(std::int64_t pixels, std::int64_t channels, std::int64_t c0, 
     for (std::int64_t i = first; i < last; ++i) {
       const T* pixel = x + i * channels + c0;
 #pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) part[c] += static_cast<A>(pixel[c]);
+      for (std::int64_t c = 0; c < width; ++c) part[c] += cpu::load(pixel + c);
     }
 #pragma omp simd
     for (std::int64_t c = 0; c < width; ++c) sum[c] += part[c];
   }
   const A count = static_cast<A>(pixels);
 #pragma omp simd
-  for (std::int64_t c = 0; c < width; ++c) y[c0 + c] = static_cast<T>(sum[c] / count);
+  for (std::int64_t c = 0; c < width; ++c) cpu::store(y + c0 + c, sum[c] / count);
 }
 
 /// The first row of dx [pixels, C]; the others are its copies.
@@ -210,7 +274,7 @@ void mean_grad_row(std::int64_t pixels, std::int64_t channels, const T* dy, T* d
   using A = acc_t<T>;
   const A count = static_cast<A>(pixels);
 #pragma omp simd
-  for (std::int64_t c = 0; c < channels; ++c) dx[c] = static_cast<T>(static_cast<A>(dy[c]) / count);
+  for (std::int64_t c = 0; c < channels; ++c) cpu::store(dx + c, cpu::load(dy + c) / count);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
