@@ -102,7 +102,7 @@ TEST_F(Cli, unknown_keys_are_refused_at_every_depth) {
   expect_failure(config_with("\"momentum\"", "\"momentun\""), 2, "config",
                  {"run.json:5:43", "/optimizer/momentun", "\"momentum\""});
   expect_failure(config_with("\"workers\": 1", "\"augment\": {\"paded_crop\": 1}"), 2, "config",
-                 {"run.json:4:43", "/data/augment/paded_crop", "\"padded_crop\""});
+                 {"run.json:4:42", "/data/augment/paded_crop", "\"padded_crop\""});
 }
 
 TEST_F(Cli, wrong_types_and_values_are_refused_with_what_is_allowed) {
@@ -118,7 +118,7 @@ TEST_F(Cli, wrong_types_and_values_are_refused_with_what_is_allowed) {
 }
 
 TEST_F(Cli, text_that_is_not_json_is_refused_with_its_place) {
-  expect_failure(config_with("\"epochs\": 1}", "\"epochs\": 1,}"), 2, "config", {"run.json:6:42", "/train"});
+  expect_failure(config_with("\"epochs\": 1}", "\"epochs\": 1,}"), 2, "config", {"run.json:6:43", "/train"});
   expect_failure(config_with("\"name\": \"small\",", "\"name\": \"a\", \"name\": \"b\","), 2, "config",
                  {"run.json:2:16", "name"});
   expect_failure(config_with("\"small\",", "\"small\""), 2, "config", {"run.json:3:3"});
