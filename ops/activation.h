@@ -17,11 +17,16 @@ enum class Activation : std::uint8_t {
 /// "none", "relu", "gelu", "gelu_tanh" or "silu".
 constexpr const char* name_of(Activation activation) {
   switch (activation) {
-    case Activation::none: return "none";
-    case Activation::relu: return "relu";
-    case Activation::gelu: return "gelu";
-    case Activation::gelu_tanh: return "gelu_tanh";
-    case Activation::silu: return "silu";
+    case Activation::none:
+      return "none";
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu:
+      return "gelu";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::silu:
+      return "silu";
   }
   return "none";
 }

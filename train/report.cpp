@@ -188,7 +188,8 @@ void write_evaluations(std::ostream& out, const std::vector<Json>& records) {
 
 void write_facts(std::ostream& out, const Json& node, const std::string& prefix) {
   for (const JsonMember& member : node.members()) {
-    if (member.key == "metrics") continue;
+    // Shown above the table, or empty.
+    if (member.key == "metrics" || member.key == "seconds" || text_of(member.value).empty()) continue;
     if (member.value.is_object()) {
       write_facts(out, member.value, prefix + member.key + " ");
     } else {

@@ -10,9 +10,9 @@
 namespace hearth {
 
 struct MaxPool2dOptions {
-  Pair kernel;                 ///< window, >= 1
+  Pair kernel;                      ///< window, >= 1
   std::optional<Pair> stride = {};  ///< >= 1; the window's size if absent
-  Pair padding = 0;            ///< 0 to kernel / 2; what lies outside is never the maximum
+  Pair padding = 0;                 ///< 0 to kernel / 2; what lies outside is never the maximum
 };
 
 /// Largest value of each window: x [N,H,W,C], y [N,P,Q,C] with P = (H + 2 padding - kernel) / stride + 1, likewise Q.
