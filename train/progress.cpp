@@ -48,8 +48,9 @@ std::string Progress::describe(const Step& now) const {
       << std::fixed << std::setprecision(4) << "  loss " << now.loss << std::setprecision(2) << "  accuracy "
       << 100 * now.accuracy << " %" << std::setprecision(0) << "  " << now.images_per_second << " images/s"
       << std::defaultfloat << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0)
-      << "  data wait " << 100 * now.wait_share << " %  epoch " << duration_text(epoch_left) << "  left "
-      << duration_text(per_step * static_cast<double>(total_steps_ - now.step));
+      << "  data wait " << 100 * now.wait_share << " %  left "
+      << duration_text(per_step * static_cast<double>(total_steps_ - now.step)) << " (epoch "
+      << duration_text(epoch_left) << ")";
   return out.str();
 }
 

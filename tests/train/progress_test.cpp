@@ -38,7 +38,7 @@ TEST(Progress, outside_a_terminal_is_one_plain_line_an_interval) {
   EXPECT_EQ(line.find('\r'), std::string::npos);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   for (const char* part : {"epoch 3/5", "step 45/100", "loss 0.5000", "accuracy 87.50 %", "1234 images/s", "lr 0.05",
-                           "data wait 3 %", "left "})
+                           "data wait 3 %", "left ", " (epoch "})
     EXPECT_PRED2(contains, line, part);
 }
 
