@@ -343,13 +343,13 @@ class Fields {
   template <class V, class Owner>
   Fields& add(Field::Kind kind, std::string name, V Owner::*member, Limits limits, std::string doc) {
     static_assert(std::derived_from<T, Owner>, "the member belongs to another struct");
-    using Shape = config_detail::Leaf<V>;
+    using Traits = config_detail::Leaf<V>;
     Field field = named(kind, std::move(name), std::move(doc), locate(member));
-    field.list = Shape::list;
-    field.nullable = Shape::nullable;
-    field.words_are_numbers = !std::same_as<typename Shape::type, std::string>;
+    field.list = Traits::list;
+    field.nullable = Traits::nullable;
+    field.words_are_numbers = !std::same_as<typename Traits::type, std::string>;
     field.limits = std::move(limits);
-    if (Shape::count > 0) field.limits.min_items = field.limits.max_items = Shape::count;
+    if (Traits::count > 0) field.limits.min_items = field.limits.max_items = Traits::count;
     field.store = [](void* target, const Json& value) { config_detail::store(value, *static_cast<V*>(target)); };
     field.load = [](const void* source) { return config_detail::load(*static_cast<const V*>(source)); };
     schema_->add(std::move(field));
