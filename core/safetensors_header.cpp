@@ -181,7 +181,6 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 
   /// True inside the value of a field that the format does not have.
   bool passes_over() const {
-    if (passed_depth_ > 0) return true;
     return depth_ == 2 && !in_metadata_ && std::find(fields.begin(), fields.end(), field_) == fields.end();
   }
   [[noreturn]] void deserialization(const std::string& text) const {

@@ -196,11 +196,13 @@ TEST_F(CheckpointSets, PruningKeepsTheNewestWholeSetsAndWhatIsLinked) {
   write_file_synced(folder_ / "step-notes.txt", "not a set");
   point_to(folder_, "best", "step-00000002");
   fs::remove(folder_ / "step-00000006/config.json");
+  fs::resize_file(folder_ / "step-00000005/config.json", 3);
   prune_checkpoints(folder_, 2);
-  EXPECT_EQ(list_directory(folder_), (std::vector<std::string>{"best", "step-00000002", "step-00000004",
-                                                               "step-00000005", "step-00000006", "step-notes.txt"}));
+  EXPECT_EQ(list_directory(folder_),
+            (std::vector<std::string>{"best", "step-00000002", "step-00000003", "step-00000004", "step-00000005",
+                                      "step-00000006", "step-notes.txt"}));
   prune_checkpoints(folder_, 10);
-  EXPECT_EQ(list_directory(folder_).size(), 6u);
+  EXPECT_EQ(list_directory(folder_).size(), 7u);
   EXPECT_THROW(prune_checkpoints(folder_, 0), UsageError);
 }
 
