@@ -188,11 +188,12 @@ def golden(folder):
 
 
 def full(folder):
-    torch.manual_seed(7)
+    # With other seeds a ReLU may lie so close to 0 that rounding to single precision opens or closes it.
+    torch.manual_seed(8)
     model = torchvision.models.resnet18(num_classes=10)
-    x, labels = images(2, 8, 64, 3, 10)
+    x, labels = images(2, 16, 64, 3, 10)
     options = {"type": "resnet", "depth": 18, "in_channels": 3, "classes": 10}
-    write_case(folder / "resnet18.safetensors", model, x, labels, options, SGD)
+    write_case(folder / "resnet18.safetensors", model, x, labels, options, SGD | {"lr": 5e-4})
     mlp(folder / "mlp.safetensors", 4, 64, 784, [512, 256])
 
 

@@ -28,8 +28,9 @@ Tensor random_images(const Shape& shape, std::uint64_t seed) {
   return x;
 }
 
-std::unique_ptr<nn::Module> network(const std::string& text, const models::InputInfo& input = {
-                                                              .height = 8, .width = 8, .channels = 1, .classes = 5}) {
+std::unique_ptr<nn::Module> network(const std::string& text,
+                                    const models::InputInfo& input = {
+                                        .height = 8, .width = 8, .channels = 1, .classes = 5}) {
   return models::make(parse_json(text, "test"), input);
 }
 

@@ -110,7 +110,12 @@ void expect_parity(const std::string& path) {
   const std::vector<double> single = parity.tensor("losses.f32").to_doubles();
   const std::vector<double> found_single =
       train(parity, DType::f32, single.size(), [&](const FlatParameters& flat) { expect_gradients(parity, flat); });
-  EXPECT_NEAR(found_single.back() / single.back(), 1.0, 1e-4) << "f32, last step";
+  // Rounding grows from step to step. Where it alone takes PyTorch's f32 further than 1e-4 from its f64, that distance
+  // is the measure.
+  const double last = exact.back();
+  const double own_distance = std::abs(single.back() - last);
+  EXPECT_LE(std::abs(found_single.back() - last), std::max(1e-4 * std::abs(last), 4 * own_distance))
+      << "f32, last step: " << found_single.back() << ", PyTorch " << single.back() << ", in f64 " << last;
   testing::Test::RecordProperty("worst_f64", std::to_string(worst));
   testing::Test::RecordProperty("f32_last", std::to_string(found_single.back()));
 }
