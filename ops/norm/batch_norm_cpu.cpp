@@ -102,13 +102,13 @@ void chunk_statistics(const T* x, std::int64_t rows, std::int64_t lanes, std::in
     const P inverse = P(1) / static_cast<P>(count);
     for (std::int64_t c = 0; c < lanes; ++c) centre[c] *= inverse;
     add_rows_about(block, count, lanes, centre, sum, sum_of_squares);
-    const double n = static_cast<double>(count);
+    const double n = static_cast<double>(count), share = 1.0 / n;
 #pragma omp simd
     for (std::int64_t c = 0; c < lanes; ++c) {
       const double s = static_cast<double>(sum[c]);
-      block_mean[c] = static_cast<double>(centre[c]) + s / n;
+      block_mean[c] = static_cast<double>(centre[c]) + s * share;
       // The rounding of the centre is taken out again.
-      block_squares[c] = static_cast<double>(sum_of_squares[c]) - s * s / n;
+      block_squares[c] = static_cast<double>(sum_of_squares[c]) - s * s * share;
     }
     if (begin == 0) {
       std::copy_n(block_mean, lanes, mean);
@@ -239,6 +239,7 @@ namespace hearth::kernels {
 namespace {
 
 constexpr std::int64_t block_bytes = 32 * 1024;  // fits the nearest cache
+constexpr std::int64_t fewest_block_rows = 32;   // over which the sums in f64 are spread
 constexpr std::int64_t chunk_bytes = 128 * 1024;
 constexpr std::int64_t most_chunks = 64;
 
@@ -263,7 +264,7 @@ Layout layout_of(const Tensor& x) {
   layout.lanes = layout.channels * layout.fold;
   const std::int64_t row_bytes =
       std::max<std::int64_t>(1, layout.lanes * static_cast<std::int64_t>(size_of(x.dtype())));
-  layout.block_rows = std::max<std::int64_t>(8, block_bytes / row_bytes / 8 * 8);
+  layout.block_rows = std::max(fewest_block_rows, block_bytes / row_bytes / 8 * 8);
   const std::int64_t chunks = std::clamp(layout.rows * row_bytes / chunk_bytes, std::int64_t{1}, most_chunks);
   const std::int64_t blocks = (layout.rows + layout.block_rows - 1) / layout.block_rows;
   layout.chunk_rows = std::max<std::int64_t>(1, (blocks + chunks - 1) / chunks) * layout.block_rows;
