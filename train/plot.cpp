@@ -49,7 +49,6 @@ double tick_step(double range, int count) {
 // Ends at the ticks outside the data, so that no curve runs along the edge.
 void divide_linear(Axis& axis, double most) {
   axis.widen_if_flat();
-  axis.high = std::min(axis.high, most);
   const double step = tick_step(axis.high - axis.low, 5);
   axis.low = std::floor(axis.low / step + 1e-9) * step;
   axis.high = std::min(most, std::ceil(axis.high / step - 1e-9) * step);

@@ -17,7 +17,8 @@ using testing::contains;
 Json record(int step, const std::string& split, double loss, double accuracy) {
   Json result = Json::object();
   result.set("step", step).set("epoch", step / 10.0).set("split", split).set("loss", loss).set("accuracy", accuracy);
-  if (split == "train") result.set("lr", 0.1).set("throughput", 2000).set("unit", "images/s");
+  result.set("throughput", split == "train" ? 2000 : 9000).set("unit", "images/s");
+  if (split == "train") result.set("lr", 0.1);
   return result;
 }
 
@@ -51,6 +52,7 @@ TEST(Report, shows_curves_metrics_facts_and_config) {
                            ">images per second<", "prefers-color-scheme: dark", "@media print"})
     EXPECT_PRED2(contains, page, part);
   EXPECT_EQ(count(page, "<svg"), 4u) << "no gradient norm was logged, so there is no chart of it";
+  EXPECT_EQ(count(page, "<polyline"), 6u) << "loss and accuracy of both splits, rate and throughput of training only";
   EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
   EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>40</td>");
 }
