@@ -166,8 +166,9 @@ TEST(Mlp, FlattensAndChecksItsInput) {
   EXPECT_EQ((*mlp)(random_images({3, 64}, 1)).shape(), Shape({3, 5}));
   EXPECT_THROW((*mlp)(random_images({3, 63}, 1)), ShapeError);
   EXPECT_THROW((*mlp)(random_images({64}, 1)), ShapeError);
-  mlp->eval();
   const Tensor x = random_images({3, 64}, 1);
+  EXPECT_NE((*mlp)(x).to_doubles(), (*mlp)(x).to_doubles()) << "dropout in training";
+  mlp->eval();
   EXPECT_EQ((*mlp)(x).to_doubles(), (*mlp)(x).to_doubles()) << "no dropout in evaluation";
 }
 
