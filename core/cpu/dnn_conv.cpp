@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "hearth/core/cpu/dnn_convert.h"
 #include "hearth/core/cpu/scratch.h"
 
 namespace hearth::cpu::dnn {
@@ -346,19 +347,6 @@ struct SharedFilters {
   const void* of(const ConvPlan& plan) const { return &plan == main.get() ? for_main : for_last; }
 };
 
-void sum_shares(const float* parts, std::int64_t count, std::int64_t size, void* result, DType dtype) {
-  parallel_for(size, 4096, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      float sum = parts[i];
-      for (std::int64_t part = 1; part < count; ++part) sum += parts[part * size + i];
-      if (dtype == DType::bf16)
-        static_cast<bf16*>(result)[i] = bf16(sum);
-      else
-        static_cast<float*>(result)[i] = sum;
-    }
-  });
-}
-
 void deterministic_backward_weights(const Conv2d& problem, const void* x, const void* dy, void* dw, float* db) {
   const Conv2dShape& s = problem.shape;
   const std::int64_t filter = s.k * s.r * s.s * (s.c / s.groups);
@@ -374,8 +362,18 @@ void deterministic_backward_weights(const Conv2d& problem, const void* x, const 
                                         at(dy, first * s.p * s.q * s.k, problem.activations), parts + i * filter,
                                         db ? bias_parts + i * s.k : nullptr);
                  });
-  sum_shares(parts, count, filter, dw, problem.weights);
-  if (db) sum_shares(bias_parts, count, s.k, db, DType::f32);
+  sum_shares(parts, count, 1, filter, nullptr, false, dw, problem.weights, filter);
+  if (db) sum_shares(bias_parts, count, 1, s.k, nullptr, false, db, DType::f32, s.k);
+}
+
+// Whether the pass is done as a matrix product. It nearly always is where it can be; the f32 product with
+// transposed filters of many channels is the one that the library does slower than a convolution.
+bool runs_as_product(const Conv2d& problem, Pass pass) {
+  const Conv2dShape& s = problem.shape;
+  if (!is_pointwise(problem) || pointwise_implementation(problem, pass).empty()) return false;
+  const bool strided = s.stride_h > 1 || s.stride_w > 1;
+  if (pass != Pass::forward || problem.activations != DType::f32 || strided) return true;
+  return s.c <= 256 || s.n * s.p * s.q <= 256;
 }
 
 }  // namespace
@@ -392,12 +390,17 @@ std::string declines(const Conv2d& problem, Pass pass) {
 
 std::string implementation(const Conv2d& problem, Pass pass) {
   if (!declines(problem, pass).empty()) return {};
+  if (runs_as_product(problem, pass)) return pointwise_implementation(problem, pass);
   return plan_of(planned(problem, pass, false))->implementation;
 }
 
 void conv2d_forward(const Conv2d& problem, const void* x, const void* w, const float* b, void* y) {
   const Conv2dShape& s = problem.shape;
   check_shape(s);
+  if (runs_as_product(problem, Pass::forward)) {
+    pointwise_forward(problem, x, w, b, y);
+    return;
+  }
   if (!problem.deterministic) {
     const TeamScope team(current_team());
     const auto plan = usable_plan(planned(problem, Pass::forward, b != nullptr));
@@ -415,6 +418,10 @@ void conv2d_forward(const Conv2d& problem, const void* x, const void* w, const f
 void conv2d_backward_data(const Conv2d& problem, const void* dy, const void* w, void* dx) {
   const Conv2dShape& s = problem.shape;
   check_shape(s);
+  if (runs_as_product(problem, Pass::backward_data)) {
+    pointwise_backward_data(problem, dy, w, dx);
+    return;
+  }
   if (!problem.deterministic) {
     const TeamScope team(current_team());
     const auto plan = usable_plan(planned(problem, Pass::backward_data, false));
@@ -431,6 +438,10 @@ void conv2d_backward_data(const Conv2d& problem, const void* dy, const void* w, 
 
 void conv2d_backward_weights(const Conv2d& problem, const void* x, const void* dy, void* dw, float* db) {
   check_shape(problem.shape);
+  if (runs_as_product(problem, Pass::backward_weights)) {
+    pointwise_backward_weights(problem, x, dy, dw, db);
+    return;
+  }
   if (problem.deterministic) {
     deterministic_backward_weights(problem, x, dy, dw, db);
     return;

@@ -101,6 +101,14 @@ class Registry {
   std::map<Key, std::shared_ptr<const Plan>> plans_;
 };
 
+/// Convolutions with 1x1 filters, without padding and groups, as matrix products.
+bool is_pointwise(const Conv2d& problem);
+/// Empty where the matrix product is declined.
+std::string pointwise_implementation(const Conv2d& problem, Pass pass);
+void pointwise_forward(const Conv2d& problem, const void* x, const void* w, const float* b, void* y);
+void pointwise_backward_data(const Conv2d& problem, const void* dy, const void* w, void* dx);
+void pointwise_backward_weights(const Conv2d& problem, const void* x, const void* dy, void* dw, float* db);
+
 /// Adds what the files keep to `found`; and forgets it.
 void list_convolutions(std::vector<PlanInfo>& found);
 void list_matmuls(std::vector<PlanInfo>& found);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hearth/core/cpu/dnn_convert.h"
 #include "hearth/core/cpu/scratch.h"
 #include "hearth/core/shape.h"
 
@@ -211,6 +212,45 @@ void run_in_pieces(const Matmul& p, const void* a, const void* b, const float* b
   });
 }
 
+// A small C under a long sum, as in the gradient of a filter: too few tiles to share out, so the sum is shared.
+bool has_long_sum(const Matmul& p) { return p.batch == 1 && p.k >= 2048 && p.k >= 16 * std::max(p.m, p.n); }
+
+constexpr std::int64_t sum_shares_wanted = 8;
+
+Matmul sum_share(const Matmul& p, std::int64_t terms) {
+  Matmul part = p;
+  part.k = terms;
+  part.c = DType::f32;
+  part.ldc = p.n;
+  part.batch_stride_c = p.m * p.n;
+  part.accumulate = part.deterministic = false;
+  return part;
+}
+
+std::int64_t terms_of_share(const Matmul& p) {
+  const std::int64_t terms = (p.k + sum_shares_wanted - 1) / sum_shares_wanted;
+  return (terms + 63) / 64 * 64;
+}
+
+void run_in_shares(const Matmul& p, const void* a, const void* b, const float* bias, void* c) {
+  const std::int64_t terms = terms_of_share(p), shares = (p.k + terms - 1) / terms;
+  Scratch scratch;
+  float* parts = scratch.take<float>(shares * p.m * p.n);
+  parallel_chunks(shares, [&](std::int64_t i) {
+    const TeamScope alone(1);
+    const std::int64_t first = i * terms;
+    run({sum_share(p, std::min(terms, p.k - first)), false, 1}, at(a, p.transpose_a ? first * p.lda : first, p.a),
+        at(b, p.transpose_b ? first : first * p.ldb, p.b), nullptr, parts + i * p.m * p.n);
+  });
+  sum_shares(parts, shares, p.m, p.n, bias, p.accumulate, c, p.c, p.ldc);
+}
+
+// A few rows against many: the library's own sharing of sgemm packs B once a thread.
+bool has_few_rows(const MatmulKey& key) {
+  const Matmul& p = key.problem;
+  return is_plain_f32(key) && p.transpose_b && p.m <= 256 && p.n >= 1024;
+}
+
 template <class T>
 void fill_rows(const Matmul& p, const float* bias, T* c) {
   for (std::int64_t matrix = 0; matrix < p.batch; ++matrix)
@@ -227,10 +267,7 @@ void fill_rows(const Matmul& p, const float* bias, T* c) {
 const void* narrowed(const void* x, DType& dtype, std::int64_t size, Scratch& scratch) {
   if (dtype == DType::bf16) return x;
   auto* copy = scratch.take<bf16>(size);
-  const auto* source = static_cast<const float*>(x);
-  parallel_for(size, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) copy[i] = bf16(source[i]);
-  });
+  convert(x, dtype, copy, DType::bf16, size);
   dtype = DType::bf16;
   return copy;
 }
@@ -253,6 +290,7 @@ std::string unsupported(const Matmul& p) {
 // The problem as it is planned: narrow operands where either is, and in exact mode its first piece.
 MatmulKey planned(Matmul p, bool bias) {
   if (p.a == DType::bf16 || p.b == DType::bf16) p.a = p.b = DType::bf16;
+  if (has_long_sum(p)) return {sum_share(p, std::min(p.k, terms_of_share(p))), false, 1};
   if (!p.deterministic) return {p, bias, current_team()};
   const Tiling tile = tiling_of(p);
   return {piece(p, tile.rows, tile.columns, tile.matrices), bias, 1};
@@ -291,7 +329,9 @@ void matmul(const Matmul& problem, const void* a, const void* b, const float* bi
     b = narrowed(b, p.b, reach(p.batch, p.batch_stride_b, p.transpose_b ? p.n : p.k, p.ldb, p.transpose_b ? p.k : p.n),
                  scratch);
   }
-  if (p.deterministic)
+  if (has_long_sum(p))
+    run_in_shares(p, a, b, bias, c);
+  else if (p.deterministic || has_few_rows({p, bias != nullptr, 1}))
     run_in_pieces(p, a, b, bias, c);
   else
     run({p, bias != nullptr, current_team()}, a, b, bias, c);

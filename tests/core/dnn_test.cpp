@@ -364,6 +364,17 @@ TEST_F(DnnMatmul, MatchesPlainLoops) {
       }
 }
 
+TEST_F(DnnMatmul, LongSumsMatchPlainLoops) {
+  for (const bool narrow : {false, true})
+    for (int bits = 0; bits < 8; ++bits) {
+      if (narrow && !dnn::has_hardware_bf16()) continue;
+      Matmul p{.m = 20, .n = 30, .k = 2100, .accumulate = (bits & 4) != 0};
+      p.transpose_a = bits & 1, p.transpose_b = bits & 2;
+      if (narrow) p.a = p.b = p.c = DType::bf16;
+      check_matmul(p, bits == 4);
+    }
+}
+
 TEST_F(DnnMatmul, DegenerateAndSharedOperands) {
   for (const bool deterministic : {false, true})
     for (const bool bias : {false, true})
@@ -385,8 +396,9 @@ TEST_F(DnnMatmul, DegenerateAndSharedOperands) {
 TEST_F(DnnMatmul, ExactModeGivesTheSameBitsForEveryTeamSize) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     if (dtype == DType::bf16 && !dnn::has_hardware_bf16()) continue;
-    for (const std::int64_t batch : {1, 2, 10}) {
+    for (const std::int64_t batch : {0, 1, 2, 10}) {
       Matmul p{.batch = batch, .m = 200, .n = 130, .k = 700, .deterministic = true};
+      if (batch == 0) p = {.m = 20, .n = 30, .k = 3000, .deterministic = true};  // a long sum
       p.a = p.b = dtype;
       MatmulOperands o = make_operands(p);
       std::vector<std::byte> expected;
