@@ -376,6 +376,10 @@ bool runs_as_product(const Conv2d& problem, Pass pass) {
   return s.c <= 256 || s.n * s.p * s.q <= 256;
 }
 
+bool runs_unfolded(const Conv2d& problem, Pass pass) {
+  return is_unfoldable(problem, pass) && !unfolded_implementation(problem, pass).empty();
+}
+
 }  // namespace
 
 std::string declines(const Conv2d& problem, Pass pass) {
@@ -391,6 +395,7 @@ std::string declines(const Conv2d& problem, Pass pass) {
 std::string implementation(const Conv2d& problem, Pass pass) {
   if (!declines(problem, pass).empty()) return {};
   if (runs_as_product(problem, pass)) return pointwise_implementation(problem, pass);
+  if (runs_unfolded(problem, pass)) return unfolded_implementation(problem, pass);
   return plan_of(planned(problem, pass, false))->implementation;
 }
 
@@ -399,6 +404,10 @@ void conv2d_forward(const Conv2d& problem, const void* x, const void* w, const f
   check_shape(s);
   if (runs_as_product(problem, Pass::forward)) {
     pointwise_forward(problem, x, w, b, y);
+    return;
+  }
+  if (runs_unfolded(problem, Pass::forward)) {
+    unfolded_forward(problem, x, w, b, y);
     return;
   }
   if (!problem.deterministic) {
@@ -422,6 +431,10 @@ void conv2d_backward_data(const Conv2d& problem, const void* dy, const void* w, 
     pointwise_backward_data(problem, dy, w, dx);
     return;
   }
+  if (runs_unfolded(problem, Pass::backward_data)) {
+    unfolded_backward_data(problem, dy, w, dx);
+    return;
+  }
   if (!problem.deterministic) {
     const TeamScope team(current_team());
     const auto plan = usable_plan(planned(problem, Pass::backward_data, false));
@@ -440,6 +453,10 @@ void conv2d_backward_weights(const Conv2d& problem, const void* x, const void* d
   check_shape(problem.shape);
   if (runs_as_product(problem, Pass::backward_weights)) {
     pointwise_backward_weights(problem, x, dy, dw, db);
+    return;
+  }
+  if (runs_unfolded(problem, Pass::backward_weights)) {
+    unfolded_backward_weights(problem, x, dy, dw, db);
     return;
   }
   if (problem.deterministic) {

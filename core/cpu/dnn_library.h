@@ -109,6 +109,14 @@ void pointwise_forward(const Conv2d& problem, const void* x, const void* w, cons
 void pointwise_backward_data(const Conv2d& problem, const void* dy, const void* w, void* dx);
 void pointwise_backward_weights(const Conv2d& problem, const void* x, const void* dy, void* dw, float* db);
 
+/// Convolutions of few output pixels by many filters, as matrix products of unfolded pixels.
+bool is_unfoldable(const Conv2d& problem, Pass pass);
+/// Empty where the matrix product is declined.
+std::string unfolded_implementation(const Conv2d& problem, Pass pass);
+void unfolded_forward(const Conv2d& problem, const void* x, const void* w, const float* b, void* y);
+void unfolded_backward_data(const Conv2d& problem, const void* dy, const void* w, void* dx);
+void unfolded_backward_weights(const Conv2d& problem, const void* x, const void* dy, void* dw, float* db);
+
 /// Adds what the files keep to `found`; and forgets it.
 void list_convolutions(std::vector<PlanInfo>& found);
 void list_matmuls(std::vector<PlanInfo>& found);

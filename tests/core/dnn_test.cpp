@@ -95,7 +95,10 @@ std::vector<Conv2dShape> odd_shapes() {
           shape(1, 32, 32, 3, 64, 7, 7, 2, 3),
           shape(11, 4, 4, 64, 64, 3, 3, 1, 1),
           shape(2, 5, 9, 16, 16, 1, 5, 1, 0),
-          shape(9, 1, 1, 10, 7, 1, 1, 1, 0)};
+          shape(9, 1, 1, 10, 7, 1, 1, 1, 0),
+          shape(7, 2, 2, 128, 130, 3, 3, 1, 1),
+          shape(5, 5, 4, 130, 128, 3, 2, 2, 1),
+          shape(3, 6, 6, 128, 128, 3, 3, 1, 2, 2)};
 }
 
 struct Tensors {
@@ -231,7 +234,8 @@ std::vector<std::byte> bits_of_passes(const Conv2d& problem) {
 
 TEST_F(DnnConv2d, ExactModeGivesTheSameBitsForEveryTeamSize) {
   for (const Conv2dShape& s : {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
-                               shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1)})
+                               shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1),
+                               shape(8, 2, 2, 128, 256, 3, 3, 1, 1)})
     for (const DType activations : {DType::f32, DType::bf16}) {
       const Conv2d problem{.shape = s, .activations = activations, .deterministic = true};
       bool taken = true;
