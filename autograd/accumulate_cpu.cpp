@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/autograd/accumulate.h"
+#include "hearth/core/cpu/element.h"
 #include "hearth/core/cpu/parallel.h"
 
 #define HEARTH_ISA_SOURCE "hearth/autograd/accumulate_cpu.cpp"
@@ -11,7 +12,7 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 template <class T>
 void add_run(T* __restrict sum, const T* __restrict term, std::int64_t n) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) sum[i] = T(static_cast<acc_t<T>>(sum[i]) + static_cast<acc_t<T>>(term[i]));
+  for (std::int64_t i = 0; i < n; ++i) cpu::store(sum + i, cpu::load(sum + i) + cpu::load(term + i));
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE

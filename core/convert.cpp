@@ -3,7 +3,17 @@
 
 #include <algorithm>
 
+#include "hearth/core/cpu/element.h"
 #include "hearth/core/cpu/parallel.h"
+
+#ifndef HEARTH_ISA_NAMESPACE
+namespace hearth {
+namespace {
+template <class T>
+constexpr bool is_floating_element = std::is_floating_point_v<acc_t<T>>;
+}  // namespace
+}  // namespace hearth
+#endif
 
 #define HEARTH_ISA_SOURCE "hearth/core/convert.cpp"
 #include "hearth/core/cpu/foreach_isa.h"
@@ -14,7 +24,13 @@ namespace hearth::HEARTH_ISA_NAMESPACE {
 template <class From, class To>
 void convert_run(const From* __restrict source, To* __restrict destination, std::int64_t n) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) destination[i] = convert_element<To>(source[i]);
+  for (std::int64_t i = 0; i < n; ++i) {
+    // Structs copied in a loop would keep it from vectorising; see core/cpu/element.h.
+    if constexpr (is_floating_element<From> && is_floating_element<To>)
+      cpu::store(destination + i, static_cast<acc_t<To>>(cpu::load(source + i)));
+    else
+      destination[i] = convert_element<To>(source[i]);
+  }
 }
 
 }  // namespace hearth::HEARTH_ISA_NAMESPACE
