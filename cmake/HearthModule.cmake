@@ -7,6 +7,7 @@ function(hearth_module name)
   cmake_parse_arguments(ARG "" "" "USES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  hearth_cuda_sources(${name} sources)
   set(root ${CMAKE_BINARY_DIR}/include-roots/${name})
   file(MAKE_DIRECTORY ${root}/hearth)
   foreach(visible ${name} ${ARG_USES})
@@ -19,7 +20,7 @@ function(hearth_module name)
   add_library(hearth_${name} OBJECT ${sources})
   target_include_directories(hearth_${name} PRIVATE ${root} ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(hearth_${name} PRIVATE hearth_settings Threads::Threads OpenMP::OpenMP_CXX
-    nlohmann_json::nlohmann_json Eigen3::Eigen
+    nlohmann_json::nlohmann_json Eigen3::Eigen hearth_cuda
     $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
     $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>)
 endfunction()
@@ -44,7 +45,7 @@ function(hearth_library)
   target_compile_features(hearth PUBLIC cxx_std_20)
   target_link_libraries(hearth PRIVATE $<BUILD_INTERFACE:hearth_settings>
     PUBLIC Threads::Threads OpenMP::OpenMP_CXX
-    PRIVATE $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
+    PRIVATE $<BUILD_INTERFACE:hearth_cuda> $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
     $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>)
   set_target_properties(hearth PROPERTIES LINKER_LANGUAGE CXX)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/train/cli/main.cpp)

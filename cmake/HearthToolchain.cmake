@@ -17,13 +17,16 @@ find_program(HEARTH_LLD ld.lld)
 
 # Private compile settings of every target of this project; never exported.
 add_library(hearth_settings INTERFACE)
-target_compile_options(hearth_settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-unknown-pragmas
+target_compile_options(hearth_settings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wno-unknown-pragmas>
   # g++ 12 warns of overlaps inside std::string that cannot happen (GCC bug 105651).
-  -Wno-restrict
+  $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>
   # Vector code needs both: errno and floating-point traps are never looked at.
-  -fno-math-errno -fno-trapping-math)
+  $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>)
 if(HEARTH_WERROR)
-  target_compile_options(hearth_settings INTERFACE -Werror)
+  target_compile_options(hearth_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 if(HEARTH_SANITIZE)
   target_compile_options(hearth_settings INTERFACE -fsanitize=${HEARTH_SANITIZE} -fno-omit-frame-pointer

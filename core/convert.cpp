@@ -71,7 +71,14 @@ void copy_nested(const StridedBytes& source, const StridedBytes& destination, co
 
 }  // namespace
 
-void convert(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t n) {
+namespace kernels {
+
+void fill(cpu::Stream&, DType dtype, std::byte* y, std::int64_t n, double value) {
+  visit_dtype("fill", dtype, AllTypes{},
+              [&]<class T>() { std::fill_n(reinterpret_cast<T*>(y), n, convert_element<T>(value)); });
+}
+
+void convert(cpu::Stream&, DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t n) {
   visit_dtype("convert", from, AllTypes{}, [&]<class From>() {
     visit_dtype("convert", to, AllTypes{}, [&]<class To>() {
       const auto* in = reinterpret_cast<const From*>(source);
@@ -83,7 +90,7 @@ void convert(DType from, const std::byte* source, DType to, std::byte* destinati
   });
 }
 
-void copy_strided(const StridedBytes& source, const StridedBytes& destination, const Shape& shape) {
+void copy_strided(cpu::Stream&, const StridedBytes& source, const StridedBytes& destination, const Shape& shape) {
   if (shape.size() == 0) return;
   visit_dtype("copy", source.dtype, AllTypes{}, [&]<class From>() {
     if (source.dtype == destination.dtype) {
@@ -95,5 +102,6 @@ void copy_strided(const StridedBytes& source, const StridedBytes& destination, c
   });
 }
 
+}  // namespace kernels
 }  // namespace hearth
 #endif

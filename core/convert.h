@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversion of elements between types, and strided copies.
+// Filling, conversion of elements between types, and strided copies, on every device.
 #pragma once
 
 #include <cmath>
@@ -7,6 +7,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/dtype.h"
 #include "hearth/core/shape.h"
 
@@ -15,7 +17,7 @@ namespace hearth {
 /// One element converted: to floats rounded to nearest even, to integers truncated and saturated (not-a-number gives
 /// 0), to bool by comparison with zero.
 template <class To, class From>
-To convert_element(From value) {
+HEARTH_HD To convert_element(From value) {
   if constexpr (std::is_same_v<To, From>)
     return value;
   else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>)
@@ -27,7 +29,7 @@ To convert_element(From value) {
   else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     constexpr From low = static_cast<From>(std::numeric_limits<To>::min());
     constexpr From high = static_cast<From>(std::numeric_limits<To>::max());
-    if (std::isnan(value)) return 0;
+    if (value != value) return 0;
     if (value <= low) return std::numeric_limits<To>::min();
     if (value >= high) return std::numeric_limits<To>::max();
     return static_cast<To>(value);
@@ -35,15 +37,27 @@ To convert_element(From value) {
     return static_cast<To>(value);
 }
 
-/// Converts n contiguous elements, in parallel.
-void convert(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t n);
-
 /// One side of a strided copy; strides in elements.
 struct StridedBytes {
   std::byte* bytes;
   DType dtype;
   Strides strides;
 };
-void copy_strided(const StridedBytes& source, const StridedBytes& destination, const Shape& shape);
 
+namespace kernels {
+
+/// y[i] = value, rounded to the type, for n contiguous elements.
+void fill(cpu::Stream&, DType dtype, std::byte* y, std::int64_t n, double value);
+void fill(cuda::Stream&, DType dtype, std::byte* y, std::int64_t n, double value);
+
+/// Converts n contiguous elements.
+void convert(cpu::Stream&, DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t n);
+void convert(cuda::Stream&, DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t n);
+
+/// Copies element by element, converting where the types differ.
+void copy_strided(cpu::Stream&, const StridedBytes& source, const StridedBytes& destination, const Shape& shape);
+/// The types must be the same.
+void copy_strided(cuda::Stream&, const StridedBytes& source, const StridedBytes& destination, const Shape& shape);
+
+}  // namespace kernels
 }  // namespace hearth

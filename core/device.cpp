@@ -4,6 +4,8 @@
 #include <charconv>
 #include <ostream>
 
+#include "hearth/core/build.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/error.h"
 
 namespace hearth {
@@ -26,5 +28,14 @@ std::string name_of(Device device) {
 }
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << name_of(device); }
+
+int device_count(DeviceType type) {
+  if (type == DeviceType::cpu) return 1;
+#if HEARTH_HAS_CUDA
+  return cuda::device_count();
+#else
+  return 0;
+#endif
+}
 
 }  // namespace hearth

@@ -16,6 +16,7 @@ struct Device {
   int index = 0;
 
   bool is_cpu() const { return type == DeviceType::cpu; }
+  bool is_cuda() const { return type == DeviceType::cuda; }
   bool operator==(const Device&) const = default;
 };
 
@@ -24,5 +25,9 @@ Device device_named(std::string_view name);
 /// "cpu" or "cuda:N".
 std::string name_of(Device device);
 std::ostream& operator<<(std::ostream& out, Device device);
+
+/// How many devices of this type can be used now. One CPU; 0 for cuda in a build without it, without a driver or
+/// without a GPU. HEARTH_CUDA=EMULATE builds have an emulated GPU.
+int device_count(DeviceType type);
 
 }  // namespace hearth

@@ -6,6 +6,13 @@
 #include <bit>
 #include <cstdint>
 
+// Marks functions that kernels call on both sides.
+#if defined(__CUDACC__)
+#define HEARTH_HD __host__ __device__
+#else
+#define HEARTH_HD
+#endif
+
 namespace hearth {
 
 /// bfloat16: 8 exponent bits, 7 fraction bits.
@@ -13,16 +20,16 @@ struct bf16 {
   std::uint16_t bits = 0;
 
   bf16() = default;
-  explicit bf16(float value) : bits(from_float(value)) {}
-  explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  HEARTH_HD explicit bf16(float value) : bits(from_float(value)) {}
+  HEARTH_HD explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
-  static std::uint16_t from_float(float value) {
+  HEARTH_HD static std::uint16_t from_float(float value) {
     const std::uint32_t u = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     const bool is_nan = (u & 0x7fffffffu) > 0x7f800000u;
     return static_cast<std::uint16_t>(is_nan ? ((u >> 16) | 0x40u) : rounded);
   }
-  static bf16 from_bits(std::uint16_t bits) {
+  HEARTH_HD static bf16 from_bits(std::uint16_t bits) {
     bf16 value;
     value.bits = bits;
     return value;
@@ -34,11 +41,11 @@ struct f16 {
   std::uint16_t bits = 0;
 
   f16() = default;
-  explicit f16(float value) : bits(from_float(value)) {}
-  explicit operator float() const { return to_float(bits); }
+  HEARTH_HD explicit f16(float value) : bits(from_float(value)) {}
+  HEARTH_HD explicit operator float() const { return to_float(bits); }
 
   // Branch-free forms (selects only), so that loops over them vectorise.
-  static std::uint16_t from_float(float value) {
+  HEARTH_HD static std::uint16_t from_float(float value) {
     const std::uint32_t u = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (u >> 16) & 0x8000u;
     const std::uint32_t magnitude = u & 0x7fffffffu;
@@ -52,7 +59,7 @@ struct f16 {
     half = magnitude > 0x7f800000u ? 0x7e00u : half;   // not a number
     return static_cast<std::uint16_t>(sign | half);
   }
-  static float to_float(std::uint16_t bits) {
+  HEARTH_HD static float to_float(std::uint16_t bits) {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7fffu;
     const std::uint32_t normal = (magnitude << 13) + 0x38000000u;
@@ -63,7 +70,7 @@ struct f16 {
     u = magnitude < 0x400u ? std::bit_cast<std::uint32_t>(subnormal) : u;
     return std::bit_cast<float>(u | sign);
   }
-  static f16 from_bits(std::uint16_t bits) {
+  HEARTH_HD static f16 from_bits(std::uint16_t bits) {
     f16 value;
     value.bits = bits;
     return value;

@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <string_view>
 
+#include "hearth/core/build.h"
+#include "hearth/core/cuda/memory.h"
 #include "hearth/core/error.h"
 
 namespace hearth {
@@ -143,6 +146,7 @@ class PoisonedMemory final : public MemoryResource {
   MemoryResource& below_;
 };
 
+/// The stack of a device, as the environment asks.
 struct Stack {
   std::unique_ptr<MemoryResource> bottom;
   std::unique_ptr<MemoryResource> limit;
@@ -150,12 +154,12 @@ struct Stack {
   std::unique_ptr<MemoryResource> poison;
   MemoryResource* top;
 
-  Stack() {
+  explicit Stack(Device device) {
     const char* kind = std::getenv("HEARTH_MEMORY");
     const std::string_view name = kind == nullptr ? "pool" : kind;
     HEARTH_CHECK(ConfigError, name == "pool" || name == "system" || name == "poison", "HEARTH_MEMORY=", name,
                  " is not known; use pool, system or poison");
-    bottom = name == "pool" ? make_pool_memory() : make_system_memory();
+    bottom = make_bottom(device, name == "pool");
     top = bottom.get();
     if (const char* text = std::getenv("HEARTH_MEMORY_LIMIT_MB")) {
       const long long megabytes = std::atoll(text);
@@ -165,16 +169,24 @@ struct Stack {
     }
     counting = make_counting_memory(*top);
     top = counting.get();
-    if (name == "poison") {
+    if (name == "poison" && device.is_cpu()) {
       poison = make_poisoned_memory(*top);
       top = poison.get();
     }
+  }
+
+  static std::unique_ptr<MemoryResource> make_bottom(Device device, bool pool) {
+#if HEARTH_HAS_CUDA
+    if (device.is_cuda()) return cuda::make_memory(device, pool);
+#endif
+    HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", device, ": this build of Hearth has the CPU backend only");
+    return pool ? make_pool_memory() : make_system_memory();
   }
 };
 
 // Leaked on purpose: tensors in static objects may outlive everything else.
 std::atomic<MemoryResource*>& cpu_memory() {
-  static const Stack* const stack = new Stack;  // kept, so that leak checkers still see it
+  static const Stack* const stack = new Stack(Device{});  // kept, so that leak checkers still see it
   static std::atomic<MemoryResource*> resource{stack->top};
   return resource;
 }
@@ -193,9 +205,11 @@ std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below) {
 }
 
 MemoryResource& memory_of(Device device) {
-  HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", name_of(device),
-               ": this build of Hearth has the CPU backend only");
-  return *cpu_memory().load(std::memory_order_relaxed);
+  if (device.is_cpu()) return *cpu_memory().load(std::memory_order_relaxed);
+  static std::mutex mutex;
+  static auto* const stacks = new std::map<int, Stack>;  // leaked, like the CPU's
+  const std::lock_guard lock(mutex);
+  return *stacks->try_emplace(device.index, device).first->second.top;
 }
 
 MemoryScope::MemoryScope(MemoryResource& resource) : previous_(cpu_memory().exchange(&resource)) {}

@@ -11,6 +11,9 @@
 
 namespace hearth {
 
+/// Every block of a pool is a multiple of this many bytes.
+inline constexpr std::size_t pool_granule = 256;
+
 struct MemoryStatistics {
   std::int64_t in_use = 0;        ///< bytes handed out now
   std::int64_t peak = 0;          ///< most bytes handed out at once since the last reset_peak
@@ -35,8 +38,21 @@ class MemoryResource {
 
 /// Straight from the system, page faults and all: for the bottom of a stack in tests.
 std::unique_ptr<MemoryResource> make_system_memory();
-/// Best-fit pool over large regions advised to use huge pages; freed blocks are merged and kept for reuse, so a
-/// training step asks the system for nothing after the first.
+
+/// Where a pool gets its regions from.
+class RegionSource {
+ public:
+  virtual ~RegionSource() = default;
+  /// At least `bytes`, aligned to 256 bytes, never adjacent to another region; null if there is no more. The size given
+  /// is returned in `bytes`.
+  virtual std::byte* map(std::size_t& bytes) = 0;
+  virtual void unmap(std::byte* base) noexcept = 0;
+};
+
+/// Best-fit pool over large regions; freed blocks are merged and kept for reuse, so a training step asks for nothing
+/// after the first.
+std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<RegionSource> source);
+/// The same over regions of the system, advised to use huge pages.
 std::unique_ptr<MemoryResource> make_pool_memory();
 /// Refuses to have more than `bytes` in use, or to serve the allocation numbered `fail_at` (counted from 1; 0 = never).
 std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes,
@@ -47,8 +63,8 @@ std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below);
 /// block when it is freed; a damaged canary ends the process, because memory is already corrupt.
 std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below);
 
-/// The resource of a device: the pool, under statistics; HEARTH_MEMORY=system|poison puts another stack there,
-/// HEARTH_MEMORY_LIMIT_MB adds a limit.
+/// The resource of a device: the pool, under statistics; HEARTH_MEMORY=system|poison puts another stack there (on a
+/// CUDA device both mean: each block from the driver), HEARTH_MEMORY_LIMIT_MB adds a limit.
 MemoryResource& memory_of(Device device);
 
 /// Replaces the CPU's resource for the life of this object (tests). Storages remember where they came from.

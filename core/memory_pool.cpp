@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best-fit pool with splitting and merging. Regions come from mmap, 2 MiB aligned and advised to use huge pages, and
-// are never given back: a training step repeats its allocations, so after the first one every request is served from
-// here without a page fault.
+// Best-fit pool with splitting and merging. Regions are never given back: a training step repeats its allocations, so
+// after the first one every request is served from here, on the CPU without a page fault.
 #include <sys/mman.h>
 
 #include <map>
@@ -16,16 +15,45 @@
 namespace hearth {
 namespace {
 
-constexpr std::size_t granule = 256;  // every block is a multiple of this
+constexpr std::size_t granule = pool_granule;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::size_t region_bytes = std::size_t{64} << 20;  // least size of one request to the system
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
+// 2 MiB aligned, with an unmapped guard behind each region.
+class SystemRegions final : public RegionSource {
+ public:
+  std::byte* map(std::size_t& bytes) override {
+    constexpr std::size_t least = std::size_t{64} << 20;
+    bytes = round_up(bytes > least ? bytes : least, huge_page);
+    const std::size_t mapped = bytes + 2 * huge_page;  // room to align, and a guard behind
+    void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED) return nullptr;
+    auto* const base = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::size_t>(raw), huge_page));
+    madvise(base, bytes, MADV_HUGEPAGE);
+    mprotect(base + bytes, huge_page / 2, PROT_NONE);
+    mapped_.emplace(base, Mapping{raw, mapped});
+    return base;
+  }
+  void unmap(std::byte* base) noexcept override {
+    const auto found = mapped_.find(base);
+    munmap(found->second.raw, found->second.bytes);
+    mapped_.erase(found);
+  }
+
+ private:
+  struct Mapping {
+    void* raw;
+    std::size_t bytes;
+  };
+  std::map<std::byte*, Mapping> mapped_;
+};
+
 class PoolMemory final : public MemoryResource {
  public:
+  explicit PoolMemory(std::unique_ptr<RegionSource> source) : source_(std::move(source)) {}
   ~PoolMemory() override {
-    for (const Region& region : regions_) munmap(region.base, region.bytes);
+    for (std::byte* const region : regions_) source_->unmap(region);
   }
 
   void* allocate(std::size_t bytes) override {
@@ -57,7 +85,7 @@ class PoolMemory final : public MemoryResource {
     std::size_t size = block->second;
     used_.erase(block);
     in_use_ -= static_cast<std::int64_t>(size);
-    // Merge with the free neighbours. Regions are separated by an unmapped guard, so blocks of two never touch.
+    // Merge with the free neighbours. Regions are never adjacent, so blocks of two never touch.
     const auto after = free_by_address_.find(base + size);
     if (after != free_by_address_.end()) {
       const std::size_t extra = after->second;
@@ -88,11 +116,6 @@ class PoolMemory final : public MemoryResource {
   }
 
  private:
-  struct Region {
-    void* base;
-    std::size_t bytes;
-  };
-
   void add_free(std::byte* base, std::size_t size) {
     free_by_size_.insert({size, base});
     free_by_address_.emplace(base, size);
@@ -103,24 +126,21 @@ class PoolMemory final : public MemoryResource {
   }
 
   void grow(std::size_t size) {
-    const std::size_t bytes = round_up(size > region_bytes ? size : region_bytes, huge_page);
-    const std::size_t mapped = bytes + 2 * huge_page;  // room to align, and a guard behind
-    void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    HEARTH_CHECK(OutOfMemory, raw != MAP_FAILED, "out of memory: ", size, " bytes asked, ", in_use_, " in use, ",
+    std::size_t bytes = size;
+    std::byte* const base = source_->map(bytes);
+    HEARTH_CHECK(OutOfMemory, base != nullptr, "out of memory: ", size, " bytes asked, ", in_use_, " in use, ",
                  reserved_ - in_use_, " cached; the system refused; use a smaller batch, or a narrower precision");
-    auto* const base = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::size_t>(raw), huge_page));
-    madvise(base, bytes, MADV_HUGEPAGE);
-    mprotect(base + bytes, huge_page / 2, PROT_NONE);
-    regions_.push_back({raw, mapped});
+    regions_.push_back(base);
     reserved_ += static_cast<std::int64_t>(bytes);
     add_free(base, bytes);
   }
 
+  const std::unique_ptr<RegionSource> source_;
   mutable std::mutex mutex_;
   std::set<std::pair<std::size_t, std::byte*>> free_by_size_;
   std::map<std::byte*, std::size_t> free_by_address_;
   std::unordered_map<std::byte*, std::size_t> used_;
-  std::vector<Region> regions_;
+  std::vector<std::byte*> regions_;
   std::int64_t in_use_ = 0;
   std::int64_t peak_ = 0;
   std::int64_t reserved_ = 0;
@@ -129,6 +149,9 @@ class PoolMemory final : public MemoryResource {
 
 }  // namespace
 
-std::unique_ptr<MemoryResource> make_pool_memory() { return std::make_unique<PoolMemory>(); }
+std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<RegionSource> source) {
+  return std::make_unique<PoolMemory>(std::move(source));
+}
+std::unique_ptr<MemoryResource> make_pool_memory() { return make_pool_memory(std::make_unique<SystemRegions>()); }
 
 }  // namespace hearth

@@ -2,16 +2,22 @@
 // From a device to its stream, whose C++ type picks the kernel overload.
 #pragma once
 
+#include "hearth/core/build.h"
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/error.h"
 
 namespace hearth {
 
-/// f(stream of `device`).
+/// f(stream of `device`). In a build without CUDA the CUDA overloads of kernels are never asked for.
 template <class F>
 decltype(auto) run_on(Device device, F&& f) {
+#if HEARTH_HAS_CUDA
+  if (device.type == DeviceType::cuda) return f(cuda::stream_of(device));
+#else
   HEARTH_CHECK(DeviceError, device.is_cpu(), "device ", name_of(device),
-               ": this build of Hearth has the CPU backend only");
+               ": this build of Hearth has the CPU backend only; build it with -DHEARTH_CUDA=ON, or use cpu");
+#endif
   return f(cpu::stream_of(device));
 }
 

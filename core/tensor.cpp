@@ -3,9 +3,39 @@
 
 #include <cstring>
 
+#include "hearth/core/build.h"
 #include "hearth/core/convert.h"
+#include "hearth/core/cuda/transfer.h"
+#include "hearth/core/run_on.h"
 
 namespace hearth {
+namespace {
+
+/// Between tensors of one shape and type, both contiguous, on any devices.
+void copy_bytes(const Tensor& source, const Tensor& destination) {
+#if HEARTH_HAS_CUDA
+  const Device from = source.device(), to = destination.device();
+  if (from.is_cuda() && to.is_cuda()) {
+    HEARTH_CHECK(UsageError, from == to, "copy_from: source on ", from, ", destination on ", to,
+                 "; go through the cpu");
+    return cuda::copy_within(cuda::stream_of(to), destination.bytes(), source.bytes(), source.byte_size());
+  }
+  if (to.is_cuda()) return cuda::copy_in(cuda::stream_of(to), destination.bytes(), source.bytes(), source.byte_size());
+  if (from.is_cuda())
+    return cuda::copy_out_and_wait(cuda::stream_of(from), destination.bytes(), source.bytes(), source.byte_size());
+#endif
+  std::memmove(destination.bytes(), source.bytes(), source.byte_size());
+}
+
+StridedBytes strided(const Tensor& tensor) { return {tensor.bytes(), tensor.dtype(), tensor.strides()}; }
+
+/// `source` as contiguous elements of `dtype` on its own device.
+Tensor gathered(const Tensor& source, DType dtype) {
+  const Tensor dense = source.contiguous();
+  return dense.dtype() == dtype ? dense : dense.to(dtype);
+}
+
+}  // namespace
 
 Storage::Storage(std::size_t bytes, Device device)
     : resource_(&memory_of(device)), bytes_(static_cast<std::byte*>(resource_->allocate(bytes))), size_(bytes) {}
@@ -38,14 +68,20 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
-  if (tensor.size() > 0) std::memset(tensor.bytes(), 0, tensor.byte_size());
+  if (tensor.size() == 0) return tensor;
+#if HEARTH_HAS_CUDA
+  if (device.is_cuda()) {
+    cuda::fill_bytes(cuda::stream_of(device), tensor.bytes(), 0, tensor.byte_size());
+    return tensor;
+  }
+#endif
+  std::memset(tensor.bytes(), 0, tensor.byte_size());
   return tensor;
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
-  visit_dtype("full", dtype, AllTypes{},
-              [&]<class T>() { std::fill_n(tensor.data<T>(), tensor.size(), convert_element<T>(value)); });
+  run_on(device, [&](auto& stream) { kernels::fill(stream, dtype, tensor.bytes(), tensor.size(), value); });
   return tensor;
 }
 
@@ -108,31 +144,45 @@ Tensor Tensor::to(DType target) const {
   return copy;
 }
 
+Tensor Tensor::to(Device target) const {
+  if (target == device()) return detach();
+  const Tensor copy = empty(shape(), dtype(), target);
+  copy.copy_from(*this);
+  return copy;
+}
+
 void Tensor::copy_from(const Tensor& source) const {
   HEARTH_CHECK(ShapeError, source.shape() == shape(), "copy_from: source ", source.shape(), ", destination ", shape());
   body().storage->bump_version();
   if (size() == 0) return;
+  if (source.device() != device()) {
+    // Types and layouts are changed on the side where the source is; only dense bytes cross.
+    const Tensor dense = gathered(source, dtype());
+    if (is_contiguous()) return copy_bytes(dense, *this);
+    const Tensor arrived = empty(shape(), dtype(), device());
+    copy_bytes(dense, arrived);
+    return copy_from(arrived);
+  }
   if (is_contiguous() && source.is_contiguous()) {
-    if (source.dtype() == dtype())
-      std::memmove(bytes(), source.bytes(), byte_size());
-    else
-      convert(source.dtype(), source.bytes(), dtype(), bytes(), size());
+    if (source.dtype() == dtype()) return copy_bytes(source, *this);
+    run_on(device(),
+           [&](auto& stream) { kernels::convert(stream, source.dtype(), source.bytes(), dtype(), bytes(), size()); });
     return;
   }
-  copy_strided({source.bytes(), source.dtype(), source.strides()}, {bytes(), dtype(), strides()}, shape());
+  // The device's strided copy does not convert.
+  const Tensor typed = device().is_cuda() && source.dtype() != dtype() ? gathered(source, dtype()) : source;
+  run_on(device(), [&](auto& stream) { kernels::copy_strided(stream, strided(typed), strided(*this), shape()); });
 }
 
 void Tensor::fill_(double value) const { copy_from(full(shape(), value, dtype(), device())); }
 
 double Tensor::item() const {
   HEARTH_CHECK(UsageError, size() == 1, "item: the tensor has shape ", shape(), "; one element is needed");
-  double value = 0;
-  convert(dtype(), bytes(), DType::f64, reinterpret_cast<std::byte*>(&value), 1);
-  return value;
+  return to_doubles().front();
 }
 
 std::vector<double> Tensor::to_doubles() const {
-  const Tensor wide = to(DType::f64);
+  const Tensor wide = to(Device{}).to(DType::f64);
   const double* values = wide.data<double>();
   return std::vector<double>(values, values + wide.size());
 }

@@ -83,7 +83,7 @@ class Tensor {
   bool is_contiguous() const { return body().contiguous; }
   const std::shared_ptr<Storage>& storage() const { return body().storage; }
 
-  /// First element; T must be the dtype's type (DTypeError).
+  /// First element, in the device's memory; T must be the dtype's type (DTypeError).
   template <class T>
   T* data() const {
     check_dtype(dtype_of<T>());
@@ -105,12 +105,16 @@ class Tensor {
   Tensor detach() const;
   /// A copy converted to `dtype` (rounded to nearest even; floats to integers truncate and saturate). Detached.
   Tensor to(DType dtype) const;
-  /// Copies the elements of `source` (same shape; any dtype) into this tensor's storage; bumps the version.
+  /// A contiguous copy on `device`, or this tensor if it is there already. Detached. Waits when it leaves a CUDA
+  /// device.
+  Tensor to(Device device) const;
+  /// Copies the elements of `source` (same shape; any dtype, any device) into this tensor's storage; bumps the version.
+  /// Waits when it leaves a CUDA device.
   void copy_from(const Tensor& source) const;
   void fill_(double value) const;
-  /// The only element, as double. UsageError unless size() == 1.
+  /// The only element, as double; waits for the device. UsageError unless size() == 1.
   double item() const;
-  /// All elements, converted to double, row-major.
+  /// All elements, converted to double, row-major; waits for the device.
   std::vector<double> to_doubles() const;
 
   /// True if no other tensor shares the storage, so a kernel may overwrite it.

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <limits>
 
-#if defined(__GNUC__)
+#if defined(__CUDACC__)
+#define HEARTH_ALWAYS_INLINE __host__ __device__ __forceinline__
+#elif defined(__GNUC__)
 #define HEARTH_ALWAYS_INLINE [[gnu::always_inline]] inline
 #else
 #define HEARTH_ALWAYS_INLINE inline

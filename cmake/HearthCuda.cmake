@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# The CUDA backend. ON: kernel sources (.cu) go through nvcc. EMULATE: the same sources are compiled as C++ against
+# core/cuda/emulate, which needs the toolkit's headers and nothing else of it. OFF: they are left out.
+set(HEARTH_HAS_CUDA 0)
+set(HEARTH_CUDA_EMULATED 0)
+# What sources of the CUDA backend compile and link with; empty without it.
+add_library(hearth_cuda INTERFACE)
+
+if(HEARTH_CUDA STREQUAL "OFF")
+elseif(HEARTH_CUDA STREQUAL "EMULATE")
+  set(HEARTH_HAS_CUDA 1)
+  set(HEARTH_CUDA_EMULATED 1)
+  find_path(HEARTH_CUDA_INCLUDE cuda_runtime_api.h PATHS /usr/local/cuda/include /usr/include ENV CUDA_HOME
+    PATH_SUFFIXES include REQUIRED)
+  target_include_directories(hearth_cuda SYSTEM INTERFACE ${HEARTH_CUDA_INCLUDE})
+elseif(HEARTH_CUDA STREQUAL "ON")
+  set(HEARTH_HAS_CUDA 1)
+  if(NOT CMAKE_CUDA_COMPILER)
+    find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures")
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  # The runtime is linked statically: it finds the driver when the program runs, so the program also starts without one.
+  target_link_libraries(hearth_cuda INTERFACE CUDA::cudart_static)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  if(HEARTH_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${HEARTH_CCACHE})
+  endif()
+else()
+  message(FATAL_ERROR "HEARTH_CUDA=${HEARTH_CUDA}; use OFF, EMULATE or ON")
+endif()
+
+# Adds a module's kernel sources to the list, or takes its CUDA sources out, as the backend asks.
+function(hearth_cuda_sources module list)
+  set(sources ${${list}})
+  if(NOT HEARTH_HAS_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/cuda/|_cuda\\.cpp$")
+  else()
+    if(NOT HEARTH_CUDA_EMULATED)
+      list(FILTER sources EXCLUDE REGEX "/cuda/emulate/")
+    endif()
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*.cu)
+    if(HEARTH_CUDA_EMULATED)
+      # Kernels reinterpret memory, as CUDA allows. Their attributes mean nothing to the host compiler.
+      set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+        "-fno-strict-aliasing;-Wno-attributes")
+    else()
+      set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS
+        "-std=c++20;--expt-relaxed-constexpr;--extended-lambda;-Wno-deprecated-gpu-targets")
+    endif()
+    list(APPEND sources ${kernels})
+  endif()
+  # The absence of the backend has its own sources: what exists in every build.
+  set(${list} ${sources} PARENT_SCOPE)
+endfunction()

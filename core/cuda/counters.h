@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host asked of the devices so far, counted where it asks; the same on a real and on the emulated GPU, so that
+// efficiency ("a captured step is one launch and waits for nothing") can be tested without a GPU.
+#pragma once
+
+#include <cstdint>
+
+namespace hearth::cuda {
+
+struct Counters {
+  std::int64_t launches = 0;         ///< kernels launched one by one
+  std::int64_t library_calls = 0;    ///< calls into cuDNN and cuBLASLt that run on the device
+  std::int64_t graph_launches = 0;   ///< replays of captured graphs
+  std::int64_t waits = 0;            ///< times the host waited for a device
+  std::int64_t copies_in = 0;        ///< host to device
+  std::int64_t copies_out = 0;       ///< device to host
+  std::int64_t copies_within = 0;    ///< device to device, and fills
+  std::int64_t pageable_copies = 0;  ///< of these, with host memory that is not pinned
+  std::int64_t bytes_copied = 0;     ///< in all copies
+  std::int64_t allocations = 0;      ///< times the driver was asked for device memory
+  std::int64_t layout_changes = 0;   ///< copies that only reorder elements (strided copies, transposes)
+
+  Counters operator-(const Counters& earlier) const;
+};
+
+/// Everything counted since the process started, over all threads and devices.
+Counters counters();
+
+/// The live counters, for the code that counts. One thread at a time drives a device.
+Counters& live_counters();
+
+}  // namespace hearth::cuda

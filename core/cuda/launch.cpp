@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a launch that are the same for every kernel.
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "hearth/core/build.h"
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/error.h"
+#include "hearth/core/cuda/launch.h"
+
+namespace hearth::cuda {
+namespace {
+
+// More dynamic shared memory than this must be asked for, once a kernel.
+constexpr std::size_t shared_without_asking = 48 << 10;
+
+void allow_shared(const char* name, const void* kernel, std::size_t bytes) {
+  static std::mutex mutex;
+  static std::unordered_map<const void*, std::size_t> allowed;
+  const std::lock_guard lock(mutex);
+  std::size_t& now = allowed[kernel];
+  if (bytes <= now) return;
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  HEARTH_CHECK(DeviceError, status == cudaSuccess, "kernel ", name, ": ", bytes,
+               " bytes of shared memory a block: ", cudaGetErrorString(status));
+  now = bytes;
+}
+
+}  // namespace
+
+void before_launch(const char* name, const LaunchShape& shape, const void* kernel) {
+  const std::uint64_t threads = std::uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  HEARTH_CHECK(InternalError, threads >= 1 && threads <= 1024, "kernel ", name, ": a block of ", threads,
+               " threads; 1 to 1024 are possible");
+  HEARTH_CHECK(InternalError, shape.grid.x <= 0x7fffffffu && shape.grid.y <= 65535 && shape.grid.z <= 65535, "kernel ",
+               name, ": a grid of ", shape.grid.x, " x ", shape.grid.y, " x ", shape.grid.z, " blocks is too large");
+  if (shape.shared_bytes > shared_without_asking) allow_shared(name, kernel, shape.shared_bytes);
+  ++live_counters().launches;
+}
+
+void after_launch(const char* name, const LaunchShape& shape) {
+  const cudaError_t status = cudaGetLastError();
+  HEARTH_CHECK(DeviceError, status == cudaSuccess, "kernel ", name, " with ", shape.grid.x, " x ", shape.grid.y, " x ",
+               shape.grid.z, " blocks of ", shape.block.x, " x ", shape.block.y, " x ", shape.block.z,
+               " threads: ", cudaGetErrorString(status), fault_details());
+}
+
+}  // namespace hearth::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/cuda/memory.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/error.h"
+#include "hearth/core/cuda/runtime.h"
+
+namespace hearth::cuda {
+namespace {
+
+// Regions of at least this size, so that a model's first step asks the driver a few times only.
+constexpr std::size_t least_region = std::size_t{32} << 20;
+
+class DeviceRegions final : public RegionSource {
+ public:
+  explicit DeviceRegions(Device device) : device_(device) { state_of(device); }
+
+  std::byte* map(std::size_t& bytes) override {
+    state_of(device_);
+    // The driver may put two regions side by side; what is left unused keeps their blocks apart.
+    bytes = bytes > least_region - pool_granule ? bytes : least_region - pool_granule;
+    void* base = nullptr;
+    if (cudaMalloc(&base, bytes + pool_granule) != cudaSuccess) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    ++live_counters().allocations;
+    return static_cast<std::byte*>(base);
+  }
+  void unmap(std::byte* base) noexcept override { cudaFree(base); }
+
+ private:
+  Device device_;
+};
+
+/// Every block from the driver, in the order of the stream.
+class DriverMemory final : public MemoryResource {
+ public:
+  explicit DriverMemory(Device device) : device_(device) { state_of(device); }
+
+  void* allocate(std::size_t bytes) override {
+    void* pointer = nullptr;
+    const cudaError_t status = cudaMallocAsync(&pointer, bytes == 0 ? 1 : bytes, state_of(device_).compute.raw());
+    if (status != cudaSuccess) {
+      (void)cudaGetLastError();
+      throw OutOfMemory(join_text("out of memory on ", device_, ": ", bytes, " bytes asked, ", in_use_.load(),
+                                  " in use: ", cudaGetErrorString(status),
+                                  "; use a smaller batch, or a narrower precision"));
+    }
+    ++live_counters().allocations;
+    in_use_ += static_cast<std::int64_t>(bytes);
+    ++allocations_;
+    return pointer;
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    in_use_ -= static_cast<std::int64_t>(bytes);
+    cudaFreeAsync(pointer, state_of(device_).compute.raw());
+  }
+  MemoryStatistics statistics() const override { return {in_use_, in_use_, in_use_, allocations_, allocations_}; }
+  void reset_peak() override {}
+
+ private:
+  Device device_;
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> allocations_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryResource> make_memory(Device device, bool pool) {
+  if (pool) return make_pool_memory(std::make_unique<DeviceRegions>(device));
+  return std::make_unique<DriverMemory>(device);
+}
+
+}  // namespace hearth::cuda

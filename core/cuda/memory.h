@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory, ordered by the device's computing stream: a block freed on the host may be handed out again at once,
+// because what uses it next is queued behind what used it before.
+#pragma once
+
+#include <memory>
+
+#include "hearth/core/memory.h"
+
+namespace hearth::cuda {
+
+/// A pool over large regions from the driver or, with `pool` false, every block from the driver itself, so that
+/// compute-sanitizer and the emulated GPU see each tensor's bounds. DeviceError if there is no such device.
+std::unique_ptr<MemoryResource> make_memory(Device device, bool pool);
+
+}  // namespace hearth::cuda

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/cuda/runtime.h"
+
+#include <array>
+#include <mutex>
+
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/error.h"
+
+namespace hearth::cuda {
+namespace {
+
+constexpr int most_devices = 64;
+
+struct Found {
+  int count = 0;
+  std::string why_none;
+};
+
+Found find_devices() {
+  int count = 0;
+  switch (const cudaError_t status = cudaGetDeviceCount(&count)) {
+    case cudaSuccess:
+      return {count, count > 0 ? "" : "the driver knows no GPU"};
+    case cudaErrorInsufficientDriver:
+      return {0, join_text("there is no NVIDIA driver, or it is too old for CUDA ", CUDART_VERSION / 1000, '.',
+                           CUDART_VERSION / 10 % 100, "; install a newer driver")};
+    case cudaErrorNoDevice:
+      return {0, "the driver knows no GPU; is CUDA_VISIBLE_DEVICES set?"};
+    default:
+      return {0, join_text("the driver does not start: ", cudaGetErrorString(status))};
+  }
+}
+
+const Found& found() {
+  static const Found result = find_devices();
+  return result;
+}
+
+DeviceState* make_state(Device device) {
+  HEARTH_TRY(cudaSetDevice(device.index));
+  cudaDeviceProp properties{};
+  HEARTH_TRY(cudaGetDeviceProperties(&properties, device.index));
+  cudaStream_t raw = nullptr;
+  // Not ordered with the default stream, which nothing here uses.
+  HEARTH_TRY(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+  void* slot = nullptr;
+  HEARTH_TRY(cudaHostAlloc(&slot, sizeof(FaultSlot), cudaHostAllocDefault));
+  return new DeviceState{device, properties, Stream(device, raw), new (slot) FaultSlot};
+}
+
+}  // namespace
+
+int device_count() { return found().count; }
+std::string why_no_device() { return found().why_none; }
+
+DeviceState& state_of(Device device) {
+  HEARTH_CHECK(DeviceError, device.is_cuda(), "device ", device, " asked for as a CUDA device");
+  const Found& devices = found();
+  HEARTH_CHECK(DeviceError, devices.count > 0, "device ", device, ": ", devices.why_none, "; or use the device cpu");
+  HEARTH_CHECK(DeviceError, device.index >= 0 && device.index < devices.count && device.index < most_devices, "device ",
+               device, ": this machine has ", devices.count, " CUDA device",
+               devices.count == 1 ? ", cuda:0" : "s, cuda:0 to cuda:",
+               devices.count == 1 ? "" : std::to_string(devices.count - 1));
+  static std::mutex mutex;
+  static std::array<DeviceState*, most_devices> states{};
+  thread_local int current = -1;
+  const std::lock_guard lock(mutex);
+  DeviceState*& state = states[static_cast<std::size_t>(device.index)];
+  if (state == nullptr) {
+    state = make_state(device);
+    current = device.index;
+  }
+  if (current != device.index) {
+    HEARTH_TRY(cudaSetDevice(device.index));
+    current = device.index;
+  }
+  return *state;
+}
+
+Stream& stream_of(Device device) { return state_of(device).compute; }
+
+void Stream::wait() const {
+  ++live_counters().waits;
+  HEARTH_TRY(cudaStreamSynchronize(raw_));
+  throw_fault(*state_of(device_).faults);
+}
+
+FaultSlot* fault_slot(Stream& stream) { return state_of(stream.device()).faults; }
+
+void throw_fault(FaultSlot& slot) {
+  if (slot.kind == 0) return;
+  const FaultSlot noted = slot;
+  slot = FaultSlot{};
+  const bool label = static_cast<FaultKind>(noted.kind) == FaultKind::label;
+  throw IndexError(join_text(label ? "cross_entropy: label " : "index ", noted.value, " is outside [0, ", noted.bound,
+                             "), found on the device; check the ",
+                             label ? "data set's labels and the number of classes" : "indices"));
+}
+
+void throw_status(cudaError_t status, const char* call) {
+  // Clears the runtime's memory of an error that is not sticky.
+  (void)cudaGetLastError();
+  const std::string text =
+      join_text(call, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")", fault_details());
+  if (status == cudaErrorMemoryAllocation)
+    throw OutOfMemory(join_text("out of device memory: ", text, "; use a smaller batch, or a narrower precision"));
+  throw DeviceError(join_text(text,
+                              "; a failed kernel leaves the process unable to use the device: start it again, with "
+                              "CUDA_LAUNCH_BLOCKING=1 to find the kernel"));
+}
+
+Counters& live_counters() {
+  static Counters counted;
+  return counted;
+}
+
+Counters counters() { return live_counters(); }
+
+Counters Counters::operator-(const Counters& e) const {
+  return {launches - e.launches,
+          library_calls - e.library_calls,
+          graph_launches - e.graph_launches,
+          waits - e.waits,
+          copies_in - e.copies_in,
+          copies_out - e.copies_out,
+          copies_within - e.copies_within,
+          pageable_copies - e.pageable_copies,
+          bytes_copied - e.bytes_copied,
+          allocations - e.allocations,
+          layout_changes - e.layout_changes};
+}
+
+}  // namespace hearth::cuda

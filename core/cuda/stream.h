@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NVIDIA backend's stream. Its C++ type selects CUDA kernels by overloading. Work is queued in order; nothing waits
+// unless a name says so. Each device has one stream for computing, on which every tensor is made, used and freed.
+#pragma once
+
+#include <string>
+
+#include "hearth/core/device.h"
+
+struct CUstream_st;
+
+namespace hearth::cuda {
+
+class Stream {
+ public:
+  Stream(Device device, CUstream_st* raw) : device_(device), raw_(raw) {}
+
+  Device device() const { return device_; }
+  /// The runtime's handle, a cudaStream_t.
+  CUstream_st* raw() const { return raw_; }
+  /// Waits until everything queued so far is done; throws what the device reported meanwhile.
+  void wait() const;
+
+ private:
+  Device device_;
+  CUstream_st* raw_;
+};
+
+/// The computing stream of a CUDA device. DeviceError, with what was found and the remedy, if there is no such device.
+Stream& stream_of(Device device);
+
+/// Number of usable devices, asked of the driver once.
+int device_count();
+/// Why there is none, with the remedy; empty if there is one.
+std::string why_no_device();
+
+}  // namespace hearth::cuda
