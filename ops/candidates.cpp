@@ -95,14 +95,22 @@ PinCandidate::~PinCandidate() { set_pin(op_, previous_); }
 
 namespace detail {
 
-CandidateRecord& register_candidates(const char* op, std::vector<std::string> names) {
+CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
+                                     const std::vector<std::string>& elsewhere) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  CandidateRecord& record = all.records.emplace_back();
-  record.op = op;
-  for (const std::string& name : names) record.labels.push_back(record.op + ":" + name);
-  record.names = std::move(names);
-  return record;
+  auto found = std::find_if(all.records.begin(), all.records.end(), [&](const auto& r) { return r.op == op; });
+  if (found == all.records.end()) {
+    found = all.records.emplace(all.records.end());
+    found->op = op;
+  }
+  const auto add = [](const std::vector<std::string>& from, std::vector<std::string>& to) {
+    for (const std::string& name : from)
+      if (std::find(to.begin(), to.end(), name) == to.end()) to.push_back(name);
+  };
+  add(names, found->names);
+  add(elsewhere, found->elsewhere);
+  return *found;
 }
 
 std::string pinned_candidate(const CandidateRecord& record) {
@@ -111,7 +119,8 @@ std::string pinned_candidate(const CandidateRecord& record) {
   const auto found = all.pins.find(record.op);
   if (found == all.pins.end()) return "";
   bool known = false;
-  for (const std::string& name : record.names) known = known || name == found->second;
+  for (const auto* names : {&record.names, &record.elsewhere})
+    for (const std::string& name : *names) known = known || name == found->second;
   HEARTH_CHECK(ConfigError, known, record.op, ": pinned to \"", found->second,
                "\", which is not one of its implementations (", listed(record.names, ", "), ")");
   return found->second;

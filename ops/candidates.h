@@ -3,6 +3,7 @@
 // problem, shown by the profiler as "op:name", and pinned by HEARTH_PICK=op:name[,op:name] or by PinCandidate.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +23,8 @@ std::string last_choice(std::string_view op);
 std::vector<std::string> candidate_names(std::string_view op);
 
 /// While it lives, `op` is run by the implementation of this name, in all threads. The op throws UsageError, with the
-/// reason, for problems which that implementation declines, and ConfigError for a name it does not have.
+/// reason, for problems which that implementation declines, and ConfigError for a name it does not have. A name that
+/// only another device type has leaves the op alone on this one.
 /// Pins of one op must end in the reverse order of their beginning.
 class PinCandidate {
  public:
@@ -50,13 +52,15 @@ namespace detail {
 /// What is known about an op with candidates; lives as long as the process.
 struct CandidateRecord {
   std::string op;
-  std::vector<std::string> names;
-  std::vector<std::string> labels;  ///< "op:name", for the profiler
+  std::vector<std::string> names;      ///< of all lists made so far
+  std::vector<std::string> elsewhere;  ///< names on other devices, whose lists may not be made yet
   std::atomic<const char*> last{nullptr};
 };
 
-CandidateRecord& register_candidates(const char* op, std::vector<std::string> names);
-/// The pinned name, or empty. ConfigError for a name that is not one of the record's.
+/// The op's record, with these names added to it.
+CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
+                                     const std::vector<std::string>& elsewhere);
+/// The pinned name, or empty. ConfigError for a name that the record does not know.
 std::string pinned_candidate(const CandidateRecord& record);
 /// Changes whenever a pin does.
 std::uint64_t pin_generation();
@@ -65,7 +69,8 @@ std::uint64_t pin_generation();
 
 }  // namespace detail
 
-/// The candidates of one op, most specialised first, and the choices made so far. Problem is ordered by operator<.
+/// The candidates of one op on one type of device, most specialised first, and the choices made so far. Problem is
+/// ordered by operator<. `elsewhere` names those that the op has on other types of device only.
 template <class Problem, class Run>
 class Candidates {
  public:
@@ -74,8 +79,10 @@ class Candidates {
     const char* label;
   };
 
-  Candidates(const char* op, std::vector<Candidate<Problem, Run>> list)
-      : list_(std::move(list)), record_(detail::register_candidates(op, names_of(list_))) {}
+  Candidates(const char* op, std::vector<Candidate<Problem, Run>> list, const std::vector<std::string>& elsewhere = {})
+      : list_(std::move(list)), record_(detail::register_candidates(op, names_of(list_), elsewhere)) {
+    for (const auto& candidate : list_) labels_.push_back(record_.op + ":" + candidate.name);
+  }
 
   /// The implementation for this problem.
   Choice choose(const Problem& problem) {
@@ -87,7 +94,7 @@ class Candidates {
     if (found == chosen_.end()) found = chosen_.emplace(problem, select(problem)).first;
     const std::size_t index = found->second;
     record_.last.store(list_[index].name, std::memory_order_relaxed);
-    return {list_[index].run, record_.labels[index].c_str()};
+    return {list_[index].run, labels_[index].c_str()};
   }
 
  private:
@@ -100,7 +107,9 @@ class Candidates {
   }
 
   std::size_t select(const Problem& problem) const {
-    const std::string pinned = detail::pinned_candidate(record_);
+    std::string pinned = detail::pinned_candidate(record_);
+    const auto is_pinned = [&](const auto& candidate) { return pinned == candidate.name; };
+    if (std::none_of(list_.begin(), list_.end(), is_pinned)) pinned.clear();
     std::vector<std::string> reasons;
     for (std::size_t i = 0; i < list_.size(); ++i) {
       if (!pinned.empty() && pinned != list_[i].name) continue;
@@ -112,6 +121,7 @@ class Candidates {
   }
 
   std::vector<Candidate<Problem, Run>> list_;
+  std::vector<std::string> labels_;  ///< "op:name", for the profiler
   detail::CandidateRecord& record_;
   std::mutex mutex_;
   std::uint64_t generation_ = 0;

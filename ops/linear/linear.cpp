@@ -10,8 +10,9 @@
 namespace hearth {
 namespace {
 
-kernels::ProductCandidates& candidates() {
-  static kernels::ProductCandidates list("linear", kernels::product_candidates());
+template <class Stream>
+kernels::ProductCandidates& candidates(Stream& stream) {
+  static kernels::ProductCandidates list = kernels::product_candidates(stream, "linear");
   return list;
 }
 
@@ -42,7 +43,7 @@ struct Linear {
     checked_mul(rows, outputs, "linear: elements of the result");
     Tensor y = Tensor::empty(x.shape().with(-1, outputs), x.dtype(), x.device());
     run_on(x.device(), [&](auto& stream) {
-      kernels::product(stream, candidates(), {.m = rows, .n = outputs, .k = inputs, .transpose_b = true}, x, w,
+      kernels::product(stream, candidates(stream), {.m = rows, .n = outputs, .k = inputs, .transpose_b = true}, x, w,
                        b.defined() ? b.contiguous() : b, y);
     });
     if (wants_grad(w_in)) kept.x = x;
@@ -66,14 +67,14 @@ struct Linear {
         const Tensor& x = kept.x.get();
         const std::int64_t inputs = x.dim(-1);
         dw = wants.make(1, {outputs, inputs}, weight_type);
-        kernels::product(stream, candidates(), {.m = outputs, .n = inputs, .k = rows, .transpose_a = true}, dy, x,
+        kernels::product(stream, candidates(stream), {.m = outputs, .n = inputs, .k = rows, .transpose_a = true}, dy, x,
                          Tensor(), dw);
       }
       if (wants[0]) {
         const Tensor& w = kept.w.get();
         const std::int64_t inputs = w.dim(1);
         dx = wants.make(0, dy.shape().with(-1, inputs), dy.dtype());
-        kernels::product(stream, candidates(), {.m = rows, .n = inputs, .k = outputs}, dy, w, Tensor(), dx);
+        kernels::product(stream, candidates(stream), {.m = rows, .n = inputs, .k = outputs}, dy, w, Tensor(), dx);
       }
     });
     return gradients;

@@ -8,11 +8,6 @@
 namespace hearth {
 namespace {
 
-kernels::ProductCandidates& candidates() {
-  static kernels::ProductCandidates list("matmul", kernels::product_candidates());
-  return list;
-}
-
 /// Extents of a matmul: op(A) [batch, m, k], op(B) [batch or 1, k, n].
 struct Extents {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -45,7 +40,10 @@ Extents extents_of(const Shape& a, const Shape& b, const MatmulOptions& options)
 }
 
 void run_product(const kernels::ProductLayout& layout, const Tensor& a, const Tensor& b, const Tensor& c) {
-  run_on(c.device(), [&](auto& stream) { kernels::product(stream, candidates(), layout, a, b, Tensor(), c); });
+  run_on(c.device(), [&](auto& stream) {
+    static kernels::ProductCandidates candidates = kernels::product_candidates(stream, "matmul");
+    kernels::product(stream, candidates, layout, a, b, Tensor(), c);
+  });
 }
 
 struct Matmul {

@@ -2,8 +2,6 @@
 // The candidates of a matrix product on the CPU.
 #include "hearth/core/cpu/gemm.h"
 #include "hearth/core/cpu/parallel.h"
-#include "hearth/core/profiler.h"
-#include "hearth/ops/epilogue/epilogue.h"
 #include "hearth/ops/matmul/product.h"
 
 namespace hearth::kernels {
@@ -66,39 +64,10 @@ void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& 
 
 }  // namespace
 
-std::vector<Candidate<ProductProblem, ProductRun>> product_candidates() {
-  return {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}};
-}
-
-void product(cpu::Stream& stream, ProductCandidates& candidates, const ProductLayout& layout, const Tensor& a,
-             const Tensor& b, const Tensor& bias, const Tensor& c) {
-  if (c.size() == 0) return;
-  if (layout.k == 0) {
-    if (layout.accumulate) return;
-    if (bias.defined())
-      fill_rows(stream, bias, c);
-    else
-      c.fill_(0);
-    return;
-  }
-  ProductProblem problem;
-  problem.batch = layout.batch;
-  problem.m = layout.m;
-  problem.n = layout.n;
-  problem.k = layout.k;
-  problem.transpose_a = layout.transpose_a;
-  problem.transpose_b = layout.transpose_b;
-  if (layout.share_b) problem.batch_stride_b = 0;
-  problem.a = a.dtype();
-  problem.b = b.dtype();
-  problem.c = c.dtype();
-  problem.accumulate = layout.accumulate;
-  problem.deterministic = cpu::deterministic();
-  const auto choice = candidates.choose(problem);
-  const profiler::Scope scope(choice.label);
-  choice.run(problem, a, b, bias, c);
-  profiler::add_flops(2.0 * static_cast<double>(layout.batch) * static_cast<double>(layout.m) *
-                      static_cast<double>(layout.n) * static_cast<double>(layout.k));
+ProductCandidates product_candidates(cpu::Stream&, const char* op) {
+  return {op,
+          {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}},
+          {"cublaslt", "mma"}};
 }
 
 }  // namespace hearth::kernels

@@ -71,6 +71,21 @@ TEST(CandidatesPin, UnknownNamesAreRefused) {
   EXPECT_THROW(PinCandidate("test_numbers", ""), UsageError);
 }
 
+TEST(CandidatesPin, NameOfAnotherDeviceLeavesThisOneAlone) {
+  static Candidates<int, int(int)> here(
+      "test_places", {{"half", only_even, [](int x) { return x / 2; }}, {"same", only_small, [](int x) { return x; }}},
+      {"elsewhere"});
+  const PinCandidate pin("test_places", "elsewhere");
+  EXPECT_EQ(here.choose(8).run(8), 4);
+  static Candidates<int, int(int)> there("test_places", {{"elsewhere", only_small, [](int x) { return -x; }}},
+                                         {"half", "same"});
+  EXPECT_EQ(there.choose(8).run(8), -8);
+  EXPECT_EQ(last_choice("test_places"), "elsewhere");
+  EXPECT_EQ(candidate_names("test_places"), (std::vector<std::string>{"half", "same", "elsewhere"}));
+  const PinCandidate unknown("test_places", "nowhere");
+  EXPECT_THROW(here.choose(8), ConfigError);
+}
+
 TEST(CandidatesPin, ReachesTheOps) {
   const Tensor x = Tensor::full({2, 3}, 1);
   for (const std::string name : {"onednn", "portable"}) {

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// One tile of a matrix product on the device, in ordinary arithmetic and for operands of any form: the portable matmul
+// and convolution are made of it. For kernel sources only.
+//
+// A block of 256 threads makes 64 x 64 values of C = A B from steps of 16 along the depth k. Each thread fetches four
+// elements of A and four of B a step into registers while the block multiplies the step before, and owns 4 x 4 values
+// of C. Per step and block: 2 x 16 x 64 elements read, 64 x 64 x 16 products. Sums run in order of k.
+#pragma once
+
+#include "hearth/core/cuda/kernel.h"
+
+namespace hearth::kernels::tile {
+
+inline constexpr int side = 64;
+inline constexpr int depth = 16;
+inline constexpr int threads = 256;
+inline constexpr int share = 4;  ///< elements of an operand that a thread fetches a step; also rows and columns it owns
+
+/// Rows and columns of the tile that this thread owns.
+__device__ __forceinline__ int own_row(int i) { return static_cast<int>(threadIdx.x) / depth * share + i; }
+__device__ __forceinline__ int own_column(int j) { return static_cast<int>(threadIdx.x) % depth + depth * j; }
+
+/// A stored matrix as an operand: element (row, k) at data[row * row_step + k * depth_step], one of the steps being 1.
+/// An operand has these members. `begin` is called once for a tile with the thread's row (the first of its four where
+/// they do not lie along the depth), `fetch` once a step with its k (the first of four where they do); what lies
+/// outside is zero.
+template <class T>
+struct Stored {
+  const T* data;
+  std::int64_t rows, row_step, depth_step;
+  std::int64_t row = 0;
+
+  __device__ bool along_depth() const { return depth_step == 1; }
+  __device__ void begin(std::int64_t first) { row = first; }
+  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
+    const bool along = along_depth();
+    const T* const from = data + row * row_step + k * depth_step;
+    HEARTH_UNROLL
+    for (int i = 0; i < share; ++i) {
+      const bool inside = along ? row < rows && k + i < end : row + i < rows && k < end;
+      out[i] = inside ? cuda::widen(from[i]) : acc_t<T>(0);
+    }
+  }
+};
+
+/// This thread's part in bringing one operand to shared memory.
+template <class A, class Operand>
+struct Carrier {
+  Operand operand;
+  bool along;
+  int row, k;
+  A held[share];
+
+  __device__ Carrier(const Operand& whole, std::int64_t first_row) : operand(whole), along(whole.along_depth()) {
+    const int t = static_cast<int>(threadIdx.x);
+    row = along ? t / share : t % depth * share;
+    k = along ? t % share * share : t / depth;
+    operand.begin(first_row + row);
+  }
+  __device__ void fetch(std::int64_t step, std::int64_t end) { operand.fetch(step + k, end, held); }
+  __device__ void put(A (*into)[side + share]) const {
+    HEARTH_UNROLL
+    for (int i = 0; i < share; ++i) into[along ? k + i : k][along ? row : row + i] = held[i];
+  }
+};
+
+/// sum[i][j] += the products over k in [begin, end) of `left`'s row and `right`'s row (a column of B) that this thread
+/// owns. All threads of the block call. Ends with a barrier.
+template <class A, class Left, class Right>
+__device__ void multiply(const Left& left, const Right& right, std::int64_t row, std::int64_t column,
+                         std::int64_t begin, std::int64_t end, A (&sum)[share][share]) {
+  HEARTH_SHARED(A, a_step, [depth][side + share]);
+  HEARTH_SHARED(A, b_step, [depth][side + share]);
+  Carrier<A, Left> a(left, row);
+  Carrier<A, Right> b(right, column);
+  a.fetch(begin, end);
+  b.fetch(begin, end);
+  for (std::int64_t step = begin; step < end; step += depth) {
+    a.put(a_step);
+    b.put(b_step);
+    __syncthreads();
+    if (step + depth < end) {
+      a.fetch(step + depth, end);
+      b.fetch(step + depth, end);
+    }
+    HEARTH_UNROLL
+    for (int k = 0; k < depth; ++k) {
+      A x[share], y[share];
+      HEARTH_UNROLL
+      for (int i = 0; i < share; ++i) {
+        x[i] = a_step[k][own_row(i)];
+        y[i] = b_step[k][own_column(i)];
+      }
+      HEARTH_UNROLL
+      for (int i = 0; i < share; ++i) {
+        HEARTH_UNROLL
+        for (int j = 0; j < share; ++j) sum[i][j] += x[i] * y[j];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+/// What becomes of a sum: c[at] = sum + bias[column] (+ c[at]), in the sum's type and rounded once.
+template <class T>
+struct Store {
+  T* c;
+  const void* bias;  ///< or null
+  bool wide_bias;    ///< bias of the sum's type, else of T
+  bool accumulate;
+
+  __device__ void operator()(std::int64_t at, std::int64_t column, acc_t<T> sum) const {
+    using A = acc_t<T>;
+    if (bias != nullptr)
+      sum += wide_bias ? static_cast<const A*>(bias)[column] : cuda::widen(static_cast<const T*>(bias)[column]);
+    if (accumulate) sum += cuda::widen(c[at]);
+    c[at] = cuda::narrow<T>(sum);
+  }
+};
+
+/// How a long depth is shared among blocks when there are few tiles: `count` parts of `size`, by the shape alone.
+struct Split {
+  std::int64_t count = 1;
+  std::int64_t size = 0;
+};
+inline Split split_of(std::int64_t tiles, std::int64_t whole) {
+  constexpr std::int64_t enough_tiles = 128, least = 512, most = 64;
+  std::int64_t count = (enough_tiles + tiles - 1) / (tiles > 0 ? tiles : 1);
+  if (count > whole / least) count = whole / least;
+  if (count > most) count = most;
+  if (count < 1) count = 1;
+  const std::int64_t size = ((whole + count - 1) / count + depth - 1) / depth * depth;
+  return {(whole + size - 1) / size, size};
+}
+
+/// c [elements] = the sums of `count` parts [count, elements], added in order, and stored as `store` says. One thread
+/// an element; count + 1 accesses an element.
+template <class T>
+__global__ void sum_parts(const acc_t<T>* parts, std::int64_t count, std::int64_t elements, std::int64_t columns,
+                          Store<T> store) {
+  for (std::int64_t i = cuda::global_thread(); i < elements; i += cuda::global_threads()) {
+    acc_t<T> sum = 0;
+    for (std::int64_t part = 0; part < count; ++part) sum += parts[part * elements + i];
+    store(i, i % columns, sum);
+  }
+}
+
+}  // namespace hearth::kernels::tile
