@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth::kernels {
@@ -18,11 +19,17 @@ struct PoolShape {
 
 /// `taps` [N,P,Q,C], u8 or i32, gets the position r * kernel_w + s of each maximum in its window, unless undefined.
 void max_pool2d(cpu::Stream&, const PoolShape& shape, const Tensor& x, const Tensor& y, const Tensor& taps);
+void max_pool2d(cuda::Stream&, const PoolShape& shape, const Tensor& x, const Tensor& y, const Tensor& taps);
 void max_pool2d_grad(cpu::Stream&, const PoolShape& shape, const Tensor& taps, const Tensor& dy, const Tensor& dx);
+void max_pool2d_grad(cuda::Stream&, const PoolShape& shape, const Tensor& taps, const Tensor& dy, const Tensor& dx);
 void avg_pool2d(cpu::Stream&, const PoolShape& shape, const Tensor& x, const Tensor& y);
+void avg_pool2d(cuda::Stream&, const PoolShape& shape, const Tensor& x, const Tensor& y);
 void avg_pool2d_grad(cpu::Stream&, const PoolShape& shape, const Tensor& dy, const Tensor& dx);
+void avg_pool2d_grad(cuda::Stream&, const PoolShape& shape, const Tensor& dy, const Tensor& dx);
 /// x [N, pixels, C] -> y [N, C].
 void mean_pixels(cpu::Stream&, std::int64_t pixels, const Tensor& x, const Tensor& y);
+void mean_pixels(cuda::Stream&, std::int64_t pixels, const Tensor& x, const Tensor& y);
 void mean_pixels_grad(cpu::Stream&, std::int64_t pixels, const Tensor& dy, const Tensor& dx);
+void mean_pixels_grad(cuda::Stream&, std::int64_t pixels, const Tensor& dy, const Tensor& dx);
 
 }  // namespace hearth::kernels

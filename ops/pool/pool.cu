@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling on the device: one thread a result, channels fastest, so that the threads of a warp read neighbouring memory.
+// Gradients are gathered: each pixel of dx looks up the windows that hold it and is written once. Sums are f32 (f64 for
+// f64) in the order of the CPU's.
+#include "hearth/core/cuda/kernel.h"
+#include "hearth/core/dtype.h"
+#include "hearth/ops/pool/kernels.h"
+
+namespace hearth::kernels {
+namespace {
+
+using cuda::narrow;
+using cuda::widen;
+
+constexpr int threads = 256;
+/// Blocks that keep the device busy; each goes on with the grid's stride.
+constexpr std::int64_t most_blocks = 1 << 16;
+
+cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, most_blocks), threads}; }
+
+/// Positions [first, last) along one axis.
+struct Range {
+  std::int64_t first, last;
+  __device__ std::int64_t size() const { return last - first; }
+};
+
+/// Taps of window `p` that lie inside the image.
+__device__ Range taps_inside(std::int64_t p, std::int64_t stride, std::int64_t pad, std::int64_t kernel,
+                             std::int64_t size) {
+  const std::int64_t start = p * stride - pad;
+  return {start < 0 ? -start : 0, kernel < size - start ? kernel : size - start};
+}
+
+/// Windows that hold pixel `y`.
+__device__ Range windows_over(std::int64_t y, std::int64_t stride, std::int64_t pad, std::int64_t kernel,
+                              std::int64_t count) {
+  const std::int64_t at = y + pad;
+  const std::int64_t last = at / stride + 1;
+  return {at < kernel ? 0 : (at - kernel) / stride + 1, last < count ? last : count};
+}
+
+/// Element `i` of an [n, rows, columns, channels] array.
+struct Place {
+  std::int64_t n, row, column, channel;
+  __device__ Place(std::int64_t i, std::int64_t rows, std::int64_t columns, std::int64_t channels) {
+    channel = i % channels;
+    i /= channels;
+    column = i % columns;
+    i /= columns;
+    row = i % rows;
+    n = i / rows;
+  }
+};
+
+/// Reads each pixel once for every window over it, mostly from the cache; writes y and, unless null, its tap.
+template <class T, class Tap>
+__global__ void max_windows(PoolShape s, const T* x, T* y, Tap* taps) {
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * s.c; at += cuda::global_threads()) {
+    const Place o(at, s.p, s.q, s.c);
+    const Range rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
+    const Range columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
+    const std::int64_t top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
+    const T* const image = x + o.n * s.h * s.w * s.c + o.channel;
+    acc_t<T> best = 0;
+    std::int64_t tap = -1;
+    for (std::int64_t r = rows.first; r < rows.last; ++r)
+      for (std::int64_t t = columns.first; t < columns.last; ++t) {
+        const acc_t<T> value = widen(image[((top + r) * s.w + left + t) * s.c]);
+        if (tap >= 0 && !(value > best) && value == value) continue;
+        best = value;
+        tap = r * s.kernel_w + t;
+      }
+    y[at] = narrow<T>(best);
+    if (taps != nullptr) taps[at] = static_cast<Tap>(tap);
+  }
+}
+
+/// f(offset of a window in an image of results, its tap) for the windows over pixel (row, column).
+template <class F>
+__device__ __forceinline__ void visit_windows(const PoolShape& s, const Place& pixel, F&& f) {
+  const Range ps = windows_over(pixel.row, s.stride_h, s.pad_h, s.kernel_h, s.p);
+  const Range qs = windows_over(pixel.column, s.stride_w, s.pad_w, s.kernel_w, s.q);
+  for (std::int64_t p = ps.first; p < ps.last; ++p)
+    for (std::int64_t q = qs.first; q < qs.last; ++q) f(p, q, (((pixel.n * s.p + p) * s.q + q) * s.c) + pixel.channel);
+}
+
+/// Reads dy and taps once for every pixel of their windows, writes dx.
+template <class T, class Tap>
+__global__ void max_windows_grad(PoolShape s, const Tap* taps, const T* dy, T* dx) {
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * s.c; at += cuda::global_threads()) {
+    const Place pixel(at, s.h, s.w, s.c);
+    acc_t<T> sum = 0;
+    visit_windows(s, pixel, [&](std::int64_t p, std::int64_t q, std::int64_t window) {
+      const std::int64_t r = pixel.row + s.pad_h - p * s.stride_h, t = pixel.column + s.pad_w - q * s.stride_w;
+      if (taps[window] == static_cast<Tap>(r * s.kernel_w + t)) sum += widen(dy[window]);
+    });
+    dx[at] = narrow<T>(sum);
+  }
+}
+
+/// What a window's sum is multiplied by.
+template <class A>
+__device__ A scale_of(const PoolShape& s, const Range& rows, const Range& columns) {
+  return A(1) / static_cast<A>(s.count_include_pad ? s.kernel_h * s.kernel_w : rows.size() * columns.size());
+}
+
+/// As max_windows. Sums of the filter's rows are summed, so that windows of many pixels are sums of short sums.
+template <class T>
+__global__ void mean_windows(PoolShape s, const T* x, T* y) {
+  using A = acc_t<T>;
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * s.c; at += cuda::global_threads()) {
+    const Place o(at, s.p, s.q, s.c);
+    const Range rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
+    const Range columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
+    const std::int64_t top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
+    const T* const image = x + o.n * s.h * s.w * s.c + o.channel;
+    A sum = 0;
+    for (std::int64_t r = rows.first; r < rows.last; ++r) {
+      A line = 0;
+      for (std::int64_t t = columns.first; t < columns.last; ++t)
+        line += widen(image[((top + r) * s.w + left + t) * s.c]);
+      sum += line;
+    }
+    y[at] = narrow<T>(sum * scale_of<A>(s, rows, columns));
+  }
+}
+
+template <class T>
+__global__ void mean_windows_grad(PoolShape s, const T* dy, T* dx) {
+  using A = acc_t<T>;
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * s.c; at += cuda::global_threads()) {
+    A sum = 0;
+    visit_windows(s, Place(at, s.h, s.w, s.c), [&](std::int64_t p, std::int64_t q, std::int64_t window) {
+      const Range rows = taps_inside(p, s.stride_h, s.pad_h, s.kernel_h, s.h);
+      const Range columns = taps_inside(q, s.stride_w, s.pad_w, s.kernel_w, s.w);
+      sum += widen(dy[window]) * scale_of<A>(s, rows, columns);
+    });
+    dx[at] = narrow<T>(sum);
+  }
+}
+
+/// Channels and pixel lines of a block of mean_of_pixels.
+constexpr int mean_channels = 32, mean_lines = 8;
+
+/// y [n, channels]. A block takes 32 channels of one image, one a lane; its 8 warps take every eighth pixel and are
+/// summed in order of warp. Each warp sums runs of 64 first. Reads x once.
+template <class T>
+__global__ void __launch_bounds__(mean_channels* mean_lines)
+    mean_of_pixels(std::int64_t images, std::int64_t pixels, std::int64_t channels, const T* x, T* y) {
+  using A = acc_t<T>;
+  HEARTH_SHARED(A, lines, [mean_lines][mean_channels]);
+  constexpr std::int64_t run = 64;
+  const int lane = static_cast<int>(threadIdx.x) % mean_channels, line = static_cast<int>(threadIdx.x) / mean_channels;
+  const std::int64_t pieces = (channels + mean_channels - 1) / mean_channels;
+  for (std::int64_t piece = blockIdx.x; piece < images * pieces; piece += gridDim.x) {
+    const std::int64_t n = piece / pieces, channel = piece % pieces * mean_channels + lane;
+    A sum = 0;
+    if (channel < channels) {
+      const T* const from = x + n * pixels * channels + channel;
+      for (std::int64_t first = line; first < pixels; first += run * mean_lines) {
+        A part = 0;
+        const std::int64_t last = first + run * mean_lines < pixels ? first + run * mean_lines : pixels;
+        for (std::int64_t i = first; i < last; i += mean_lines) part += widen(from[i * channels]);
+        sum += part;
+      }
+    }
+    lines[line][lane] = sum;
+    __syncthreads();
+    if (line == 0 && channel < channels) {
+      for (int i = 1; i < mean_lines; ++i) sum += lines[i][lane];
+      y[n * channels + channel] = narrow<T>(sum / static_cast<A>(pixels));
+    }
+    __syncthreads();
+  }
+}
+
+/// dx [n, pixels, channels]: dy [n, channels] / pixels in every pixel. Writes dx once.
+template <class T>
+__global__ void mean_of_pixels_grad(std::int64_t size, std::int64_t pixels, std::int64_t channels, const T* dy, T* dx) {
+  using A = acc_t<T>;
+  for (std::int64_t at = cuda::global_thread(); at < size; at += cuda::global_threads()) {
+    const std::int64_t from = at / (pixels * channels) * channels + at % channels;
+    dx[at] = narrow<T>(widen(dy[from]) / static_cast<A>(pixels));
+  }
+}
+
+template <class F>
+void visit_taps(const Tensor& taps, F&& f) {
+  visit_dtype("max_pool2d", taps.dtype(), Types<std::uint8_t, std::int32_t>{}, std::forward<F>(f));
+}
+
+}  // namespace
+
+void max_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const Tensor& y, const Tensor& taps) {
+  if (y.size() == 0) return;
+  visit_dtype("max_pool2d", x.dtype(), Floats{}, [&]<class T>() {
+    const auto run = [&]<class Tap>(Tap* kept) {
+      cuda::launch(stream, "max_pool2d", shape_for(y.size()), max_windows<T, Tap>, s, x.data<T>(), y.data<T>(), kept);
+    };
+    if (!taps.defined()) return run(static_cast<std::uint8_t*>(nullptr));
+    visit_taps(taps, [&]<class Tap>() { run(taps.data<Tap>()); });
+  });
+}
+
+void max_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& taps, const Tensor& dy, const Tensor& dx) {
+  if (dx.size() == 0) return;
+  visit_dtype("max_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
+    visit_taps(taps, [&]<class Tap>() {
+      cuda::launch(stream, "max_pool2d_grad", shape_for(dx.size()), max_windows_grad<T, Tap>, s, taps.data<Tap>(),
+                   dy.data<T>(), dx.data<T>());
+    });
+  });
+}
+
+void avg_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const Tensor& y) {
+  if (y.size() == 0) return;
+  visit_dtype("avg_pool2d", x.dtype(), Floats{}, [&]<class T>() {
+    cuda::launch(stream, "avg_pool2d", shape_for(y.size()), mean_windows<T>, s, x.data<T>(), y.data<T>());
+  });
+}
+
+void avg_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& dy, const Tensor& dx) {
+  if (dx.size() == 0) return;
+  visit_dtype("avg_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
+    cuda::launch(stream, "avg_pool2d_grad", shape_for(dx.size()), mean_windows_grad<T>, s, dy.data<T>(), dx.data<T>());
+  });
+}
+
+void mean_pixels(cuda::Stream& stream, std::int64_t pixels, const Tensor& x, const Tensor& y) {
+  if (y.size() == 0) return;
+  const std::int64_t images = y.dim(0), channels = y.dim(1);
+  const std::int64_t pieces = images * ((channels + mean_channels - 1) / mean_channels);
+  visit_dtype("global_avg_pool", x.dtype(), Floats{}, [&]<class T>() {
+    cuda::launch(stream, "global_avg_pool", {cuda::blocks_for(pieces, 1, most_blocks), mean_channels * mean_lines},
+                 mean_of_pixels<T>, images, pixels, channels, x.data<T>(), y.data<T>());
+  });
+}
+
+void mean_pixels_grad(cuda::Stream& stream, std::int64_t pixels, const Tensor& dy, const Tensor& dx) {
+  if (dx.size() == 0) return;
+  visit_dtype("global_avg_pool", dy.dtype(), Floats{}, [&]<class T>() {
+    cuda::launch(stream, "global_avg_pool_grad", shape_for(dx.size()), mean_of_pixels_grad<T>, dx.size(), pixels,
+                 dy.dim(1), dy.data<T>(), dx.data<T>());
+  });
+}
+
+}  // namespace hearth::kernels
