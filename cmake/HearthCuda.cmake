@@ -20,6 +20,9 @@ elseif(HEARTH_CUDA STREQUAL "ON")
   endif()
   set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures")
   enable_language(CUDA)
+  # CMake before 3.25.2 does not know that this compiler takes C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   find_package(CUDAToolkit REQUIRED)
   # The runtime is linked statically: it finds the driver when the program runs, so the program also starts without one.
   target_link_libraries(hearth_cuda INTERFACE CUDA::cudart_static)
@@ -31,23 +34,25 @@ else()
   message(FATAL_ERROR "HEARTH_CUDA=${HEARTH_CUDA}; use OFF, EMULATE or ON")
 endif()
 
-# Adds a module's kernel sources to the list, or takes its CUDA sources out, as the backend asks.
+# Adds the kernel sources of a module, or of the tests of one, to the list, or takes its CUDA sources out, as the backend
+# asks.
 function(hearth_cuda_sources module list)
   set(sources ${${list}})
   if(NOT HEARTH_HAS_CUDA)
-    list(FILTER sources EXCLUDE REGEX "/cuda/|_cuda\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/cuda/|_cuda(_test)?\\.cpp$")
   else()
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*.cu)
     if(NOT HEARTH_CUDA_EMULATED)
       list(FILTER sources EXCLUDE REGEX "/cuda/emulate/")
+      list(FILTER kernels EXCLUDE REGEX "/cuda/emulate/")
     endif()
-    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*.cu)
     if(HEARTH_CUDA_EMULATED)
       # Kernels reinterpret memory, as CUDA allows. Their attributes mean nothing to the host compiler.
       set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
         "-fno-strict-aliasing;-Wno-attributes")
     else()
       set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS
-        "-std=c++20;--expt-relaxed-constexpr;--extended-lambda;-Wno-deprecated-gpu-targets")
+        "--expt-relaxed-constexpr;--extended-lambda;-Wno-deprecated-gpu-targets")
     endif()
     list(APPEND sources ${kernels})
   endif()
