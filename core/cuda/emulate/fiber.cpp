@@ -67,7 +67,6 @@ void Fiber::start(std::byte* stack, std::size_t bytes, void (*entry)()) {
   // as after a call: 8 above a multiple of 16.
   auto** slot = reinterpret_cast<void**>(reinterpret_cast<std::uintptr_t>(stack + bytes) & ~std::uintptr_t{15});
   *--slot = nullptr;
-  *--slot = nullptr;
   *--slot = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--slot = nullptr;
   top_ = slot;
