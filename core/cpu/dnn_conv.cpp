@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "hearth/core/cpu/dnn_convert.h"
+#include "hearth/core/cpu/dnn_paired.h"
 #include "hearth/core/cpu/scratch.h"
 
 namespace hearth::cpu::dnn {
@@ -395,6 +396,7 @@ std::string declines(const Conv2d& problem, Pass pass) {
 std::string implementation(const Conv2d& problem, Pass pass) {
   if (!declines(problem, pass).empty()) return {};
   if (runs_as_product(problem, pass)) return pointwise_implementation(problem, pass);
+  if (pass == Pass::backward_weights && is_pairable(problem)) return "paired:avx512_core_bf16";
   if (runs_unfolded(problem, pass)) return unfolded_implementation(problem, pass);
   return plan_of(planned(problem, pass, false))->implementation;
 }
@@ -453,6 +455,10 @@ void conv2d_backward_weights(const Conv2d& problem, const void* x, const void* d
   check_shape(problem.shape);
   if (runs_as_product(problem, Pass::backward_weights)) {
     pointwise_backward_weights(problem, x, dy, dw, db);
+    return;
+  }
+  if (is_pairable(problem)) {
+    paired_backward_weights(problem, x, dy, dw, db);
     return;
   }
   if (runs_unfolded(problem, Pass::backward_weights)) {
