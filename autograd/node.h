@@ -36,15 +36,16 @@ class Node {
 /// Which input gradients are wanted, and where a leaf's may be written straight into its final place.
 class GradWants {
  public:
-  explicit GradWants(std::span<const std::shared_ptr<GradState>> inputs) : inputs_(inputs) {}
+  GradWants(std::span<const std::shared_ptr<GradState>> inputs, Device device) : inputs_(inputs), device_(device) {}
   bool operator[](std::size_t i) const { return inputs_[i] != nullptr; }
   std::size_t size() const { return inputs_.size(); }
-  /// Memory for the gradient of input i, uninitialised: the leaf's own gradient when this is its first contribution
+  /// Memory for the gradient of input i on the device of dy, uninitialised: the leaf's own gradient when this is its first contribution
   /// (the tape then has nothing to add), else a new tensor. The op must write every element.
   Tensor make(std::size_t i, const Shape& shape, DType dtype) const;
 
  private:
   std::span<const std::shared_ptr<GradState>> inputs_;
+  Device device_;
 };
 
 /// A tensor kept for the gradient. Reading it back checks that nobody wrote to it in between.

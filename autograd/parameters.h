@@ -17,7 +17,8 @@ struct NamedTensor {
 };
 
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
-/// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype.
+/// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype
+/// and one device.
 class FlatParameters {
  public:
   struct Entry {

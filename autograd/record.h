@@ -46,6 +46,7 @@ namespace detail {
 Tensor cast(const Tensor& tensor, DType dtype);
 void apply_autocast(const OpInfo& info, std::span<Tensor> inputs);
 bool any_wants_grad(std::span<const Tensor> inputs);
+void check_devices(const char* op, std::span<const Tensor> inputs);
 /// `result` as the output of `node`, whose inputs are `inputs`.
 Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result);
 [[noreturn]] void throw_consumed(const char* op);
@@ -58,7 +59,8 @@ class NodeOf final : public Node {
     if (consumed_) throw_consumed(name());
     consumed_ = true;
     const typename Op::Kept kept = std::exchange(kept_, {});
-    auto gradients = op_.backward(kept, std::move(dy), GradWants(inputs));
+    const GradWants wants(inputs, dy.device());
+    auto gradients = op_.backward(kept, std::move(dy), wants);
     if constexpr (std::is_same_v<decltype(gradients), std::vector<Tensor>>)
       return gradients;
     else
@@ -74,6 +76,7 @@ class NodeOf final : public Node {
 template <class Op, class Forward>
 Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
   const profiler::Scope scope(Op::info.name);
+  check_devices(Op::info.name, inputs);
   apply_autocast(Op::info, inputs);
   const bool wanted = grad_enabled() && any_wants_grad(inputs);
   typename Op::Kept kept;
@@ -88,7 +91,8 @@ Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
 
 }  // namespace detail
 
-/// Runs op.forward(kept, x...) and records it if a gradient is wanted. All x are Tensors.
+/// Runs op.forward(kept, x...) and records it if a gradient is wanted. All x are Tensors; DeviceError unless they are
+/// on one device.
 template <class Op, class... X>
 Tensor record(Op op, const X&... x) {
   std::array<Tensor, sizeof...(X)> inputs{x...};

@@ -99,6 +99,16 @@ RecordingScope::~RecordingScope() {
   grad_on = previous_grad_;
 }
 
+void check_devices(const char* op, std::span<const Tensor> inputs) {
+  const Tensor* first = nullptr;
+  for (const Tensor& input : inputs) {
+    if (!input.defined()) continue;
+    if (first == nullptr) first = &input;
+    HEARTH_CHECK(DeviceError, input.device() == first->device(), op, ": inputs on ", first->device(), " and ",
+                 input.device(), " (", describe(*first), " and ", describe(input), "); move one with to(device)");
+  }
+}
+
 bool any_wants_grad(std::span<const Tensor> inputs) {
   for (const Tensor& input : inputs)
     if (wants_grad(input)) return true;
@@ -126,7 +136,7 @@ Tensor GradWants::make(std::size_t i, const Shape& shape, DType dtype) const {
   if (state != nullptr && state->node == nullptr && state->fresh && state->grad.defined() &&
       state->grad.shape() == shape && state->grad.dtype() == dtype)
     return state->grad;
-  return Tensor::empty(shape, dtype);
+  return Tensor::empty(shape, dtype, device_);
 }
 
 KeptTensor& KeptTensor::operator=(const Tensor& tensor) {

@@ -20,6 +20,28 @@ std::span<std::byte> State::Entry::bytes() const {
   return {tensor->bytes(), tensor->byte_size()};
 }
 
+State::Entry::HostBytes State::Entry::read() const {
+  const std::span<std::byte> own = bytes();
+  if (tensor == nullptr || tensor->device().is_cpu()) return {Tensor(), own};
+  Tensor copy = tensor->to(Device{});
+  const std::span<const std::byte> copied{copy.bytes(), copy.byte_size()};
+  return {std::move(copy), copied};
+}
+
+void State::Entry::write(std::span<const std::byte> from) const {
+  const std::span<std::byte> own = bytes();
+  HEARTH_CHECK(InternalError, from.size() == own.size(), "state: '", name, "' takes ", own.size(), " bytes, not ",
+               from.size());
+  if (tensor == nullptr || tensor->device().is_cpu()) {
+    std::copy(from.begin(), from.end(), own.begin());
+    if (tensor != nullptr) tensor->storage()->bump_version();
+    return;
+  }
+  const Tensor staged = Tensor::empty(shape, dtype);
+  std::copy(from.begin(), from.end(), staged.bytes());
+  tensor->copy_from(staged);
+}
+
 void State::add_entry(Entry entry) {
   HEARTH_CHECK(UsageError, names_.insert(entry.name).second, "state: '", entry.name,
                "' is registered already; give every tensor and number a name of its own");
@@ -34,8 +56,6 @@ void State::add_scalar(const std::string& name, DType dtype, void* value) {
 void State::add(const std::string& name, Tensor* tensor) {
   HEARTH_CHECK(UsageError, tensor != nullptr && tensor->defined(), "state: '", name, "' is no tensor yet");
   HEARTH_CHECK(UsageError, tensor->is_contiguous(), "state: '", name, "' is not contiguous; copy it first");
-  HEARTH_CHECK(UsageError, tensor->device().is_cpu(), "state: '", name, "' is on ", tensor->device(),
-               "; only tensors on the CPU can be registered");
   add_entry({name, tensor->dtype(), tensor->shape(), tensor, nullptr});
 }
 
@@ -49,14 +69,18 @@ std::string State::hash() const {
   Sha256 digest;
   for (const Entry& entry : entries_) {
     digest.update(join_text(entry.name, '\0', entry.dtype, entry.shape, '\0'));
-    digest.update(std::span<const std::byte>(entry.bytes()));
+    digest.update(entry.read().bytes);
   }
   return digest.hex();
 }
 
 void State::save(const std::string& path, const std::map<std::string, std::string>& metadata) const {
   std::vector<SafetensorsEntry> list;
-  for (const Entry& entry : entries_) list.push_back({entry.name, entry.dtype, entry.shape, entry.bytes()});
+  std::vector<Entry::HostBytes> kept;
+  for (const Entry& entry : entries_) {
+    kept.push_back(entry.read());
+    list.push_back({entry.name, entry.dtype, entry.shape, kept.back().bytes});
+  }
   write_safetensors(path, std::move(list), metadata);
 }
 
@@ -78,13 +102,8 @@ void State::load(const std::string& path) {
   }
   HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", faults,
                "; load it into the configuration it was saved with");
-  std::vector<std::span<std::byte>> targets;  // all of them before the first is written to, since each may throw
-  for (const Entry& entry : entries_) targets.push_back(entry.bytes());
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const std::span<const std::byte> from = file.bytes(*file.find(entries_[i].name));
-    std::copy(from.begin(), from.end(), targets[i].begin());
-    if (entries_[i].tensor != nullptr) entries_[i].tensor->storage()->bump_version();
-  }
+  for (const Entry& entry : entries_) (void)entry.bytes();  // throws before anything is written
+  for (const Entry& entry : entries_) entry.write(file.bytes(*file.find(entry.name)));
 }
 
 }  // namespace hearth

@@ -20,16 +20,24 @@ class State {
     std::string name;
     DType dtype;
     Shape shape;
-    /// The bytes now; for a tensor those of the storage its handle leads to at this moment. UsageError if the handle
-    /// was given a tensor of another kind since it was registered.
+    /// The bytes now; for a tensor those of the storage its handle leads to at this moment, in the device's memory.
+    /// UsageError if the handle was given a tensor of another kind since it was registered.
     std::span<std::byte> bytes() const;
+    /// The same bytes where the host can read them. What lies on a device is copied, which waits for it.
+    struct HostBytes {
+      Tensor copy;  ///< owns the bytes, or undefined where nothing had to be copied
+      std::span<const std::byte> bytes;
+    };
+    HostBytes read() const;
+    /// Overwrites what is registered with as many bytes.
+    void write(std::span<const std::byte> from) const;
 
     Tensor* tensor = nullptr;     ///< a tensor, or
     std::byte* scalar = nullptr;  ///< a single number of `dtype`
   };
 
-  /// Registers a contiguous tensor on the CPU, or a number. The pointer must stay valid. UsageError for a name that is
-  /// taken and for null pointers.
+  /// Registers a contiguous tensor on any device, or a number. The pointer must stay valid. UsageError for a name that
+  /// is taken and for null pointers.
   void add(const std::string& name, Tensor* tensor);
   void add(const std::string& name, std::int64_t* value);
   /// Kept as the i64 with the same bits.

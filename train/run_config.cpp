@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "hearth/core/build.h"
+#include "hearth/core/run_on.h"
 #include "hearth/data/registry.h"
 #include "hearth/models/registry.h"
 #include "hearth/optim/registry.h"
@@ -74,7 +76,8 @@ void describe(Fields<DistOptions>& f) {
 void describe(Fields<RunConfig>& f) {
   f.text("name", &RunConfig::name, "Name of the run and of its folder below runs/; the file's name if not given.");
   f.integer("seed", &RunConfig::seed, {.min = 0}, "All randomness follows from this number.");
-  f.text("device", &RunConfig::device, "auto or cpu. auto takes the best device of this build.");
+  f.text("device", &RunConfig::device,
+         "auto, cpu, cuda or cuda:N. auto takes the first GPU if there is one, else cpu.");
   f.component("model", &RunConfig::model, models::registry(), "The network.").required();
   f.component("data", &RunConfig::data, data::datasets(), "The data set and how samples are changed.").required();
   f.component("loss", &RunConfig::loss, losses(), "What is minimised; cross_entropy if not given.");
@@ -100,11 +103,24 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     if (!root.find("train")) root.set("train", Json::object());
   }
   RunConfig config = parse_fields<RunConfig>(root);
-  HEARTH_CHECK(ConfigError, config.device == "auto" || config.device == "cpu", path, ": /device: \"", config.device,
-               "\" is not in this build, which has the CPU backend only; use auto or cpu");
+  try {
+    if (config.device != "auto") (void)device_named(config.device);
+  } catch (const ConfigError&) {
+    throw ConfigError(
+        join_text(path, ": /device: \"", config.device, "\" is not known; use auto, cpu, cuda or cuda:N"));
+  }
   HEARTH_CHECK(ConfigError, config.name.find('/') == std::string::npos && !config.name.empty(), path, ": /name: \"",
                config.name, "\" cannot name a folder; use a name without \"/\"");
   return {std::move(config), resolve(*schema_of<RunConfig>(), root)};
+}
+
+Device device_of_run(const std::string& name) {
+  const int gpus = device_count(DeviceType::cuda);
+  if (name == "auto") return gpus > 0 && !HEARTH_CUDA_EMULATED ? Device{DeviceType::cuda, 0} : Device{};
+  const Device device = device_named(name);
+  // Throws, with the reason and the remedy, for a device that is not there.
+  run_on(device, [](auto&) {});
+  return device;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hearth/core/config.h"
+#include "hearth/core/device.h"
 
 namespace hearth::train {
 
@@ -82,6 +83,10 @@ struct LoadedConfig {
 /// Reads, overrides (`--set PATH=VALUE`) and checks a run. The run's name defaults to the file's name without ".json".
 /// ConfigError with every fault, one a line; FileError if the file cannot be read.
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+
+/// The device that "auto", "cpu", "cuda" or "cuda:N" stands for here. "auto" is the first GPU if there is one, else the
+/// CPU; an emulated GPU, which is for tests, has to be named. DeviceError if there is no such device.
+Device device_of_run(const std::string& name);
 
 /// Paths at which two resolved runs differ in what changes the numbers of the training, so that one cannot continue
 /// the other. The length of the run, logging, checkpoints, evaluation, name and device do not count.

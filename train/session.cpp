@@ -37,7 +37,10 @@ Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)
   cpu::set_deterministic(config.train.deterministic);
   plan = make_plan(config.train, data);
   model = models::make(config.model, input_info(data));
+  // Start values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
+  device_ = device_of_run(config.device);
+  model->to(device_);
   parameters = std::make_unique<FlatParameters>(model->parameters());
   optimizer = optim::optimizers().make(config.optimizer, *parameters);
   base_lr_ = base_lr(loaded_.resolved.at("optimizer"));

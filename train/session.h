@@ -57,6 +57,8 @@ class Session {
 
   const RunConfig& config() const { return loaded_.config; }
   const Json& resolved() const { return loaded_.resolved; }
+  /// Where the run computes.
+  Device device() const { return device_; }
   /// The narrow type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
   /// The learning rate of a step.
@@ -87,6 +89,7 @@ class Session {
   void register_state();
 
   LoadedConfig loaded_;
+  Device device_;
   double base_lr_ = 0;
   std::vector<NamedTensor> buffers_;
 };

@@ -44,9 +44,10 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
   session.model->train(true);
   session.parameters->zero_grads();
   for (const data::Batch& batch : batches) {
-    const Tensor outputs = (*session.model)(batch.images);
-    const Tensor loss = session.loss(outputs, batch.labels);
-    const std::int64_t n = batch.images.dim(0);
+    const Tensor images = batch.images.to(session.device()), labels = batch.labels.to(session.device());
+    const Tensor outputs = (*session.model)(images);
+    const Tensor loss = session.loss(outputs, labels);
+    const std::int64_t n = images.dim(0);
     const double value = loss.item();
     backward(loss, static_cast<double>(n) / static_cast<double>(samples));
     if (!std::isfinite(value)) {
@@ -54,7 +55,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
       throw_diverged(session, join_text("the loss is ", value));
     }
     result.loss_sum += value * static_cast<double>(n);
-    result.correct += correct_in(outputs, batch.labels);
+    result.correct += correct_in(outputs, labels);
     result.samples += n;
   }
   session.parameters->finish_grads();
@@ -81,10 +82,11 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   Meter meter;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const data::Batch batch = loader.next();
-    const Tensor outputs = (*session.model)(batch.images);
-    const auto n = batch.images.dim(0);
-    meter.loss_sum += session.loss(outputs, batch.labels).item() * static_cast<double>(n);
-    meter.correct += correct_in(outputs, batch.labels);
+    const Tensor images = batch.images.to(session.device()), labels = batch.labels.to(session.device());
+    const Tensor outputs = (*session.model)(images);
+    const auto n = images.dim(0);
+    meter.loss_sum += session.loss(outputs, labels).item() * static_cast<double>(n);
+    meter.correct += correct_in(outputs, labels);
     meter.samples += n;
   }
   session.model->train(true);

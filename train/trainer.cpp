@@ -44,7 +44,7 @@ TrainResult Trainer::run(const std::string& command_line) {
   result.already_done = position.step >= plan.total_steps;
 
   folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard, position.step + 1);
-  const RunInfo info(folder_.file("run.json"), {config.name, config.seed, "cpu", command_line});
+  const RunInfo info(folder_.file("run.json"), {config.name, config.seed, name_of(session_.device()), command_line});
   info.write("running", Json::object());
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   const std::int64_t first_batch = position.step * config.train.accumulate;

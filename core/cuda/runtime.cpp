@@ -4,8 +4,12 @@
 #include <array>
 #include <mutex>
 
+#include "hearth/core/build.h"
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/error.h"
+#if HEARTH_CUDA_EMULATED
+#include "hearth/core/cuda/emulate/runtime.h"
+#endif
 
 namespace hearth::cuda {
 namespace {
@@ -86,6 +90,20 @@ void Stream::wait() const {
   throw_fault(*state_of(device_).faults);
 }
 
+DeviceInfo device_info(Device device) {
+  const cudaDeviceProp& found = state_of(device).properties;
+  int driver = 0, runtime = 0;
+  HEARTH_TRY(cudaDriverGetVersion(&driver));
+  HEARTH_TRY(cudaRuntimeGetVersion(&runtime));
+  const auto version = [](int number) { return join_text(number / 1000, '.', number / 10 % 100); };
+  return {found.name,
+          join_text(found.major, '.', found.minor),
+          found.multiProcessorCount,
+          static_cast<std::int64_t>(found.totalGlobalMem),
+          version(driver),
+          version(runtime)};
+}
+
 FaultSlot* fault_slot(Stream& stream) { return state_of(stream.device()).faults; }
 
 void throw_fault(FaultSlot& slot) {
@@ -96,6 +114,15 @@ void throw_fault(FaultSlot& slot) {
   throw IndexError(join_text(label ? "cross_entropy: label " : "index ", noted.value, " is outside [0, ", noted.bound,
                              "), found on the device; check the ",
                              label ? "data set's labels and the number of classes" : "indices"));
+}
+
+std::string fault_details() {
+#if HEARTH_CUDA_EMULATED
+  const std::string report = emulate::last_fault();
+  return report.empty() ? report : ": " + report;
+#else
+  return "";
+#endif
 }
 
 void throw_status(cudaError_t status, const char* call) {

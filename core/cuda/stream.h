@@ -3,6 +3,7 @@
 // unless a name says so. Each device has one stream for computing, on which every tensor is made, used and freed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "hearth/core/device.h"
@@ -31,6 +32,17 @@ Stream& stream_of(Device device);
 
 /// Number of usable devices, asked of the driver once.
 int device_count();
+/// What the driver says of a device.
+struct DeviceInfo {
+  std::string name;        ///< "NVIDIA H200"
+  std::string capability;  ///< "9.0"
+  int multiprocessors = 0;
+  std::int64_t memory_bytes = 0;
+  std::string driver;   ///< the CUDA version that the driver can do, "13.0"
+  std::string runtime;  ///< the CUDA version of this build
+};
+DeviceInfo device_info(Device device);
+
 /// Why there is none, with the remedy; empty if there is one.
 std::string why_no_device();
 

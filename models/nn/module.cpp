@@ -106,6 +106,14 @@ void Module::to(DType dtype) {
   for (Module* child : children_) child->to(dtype);
 }
 
+void Module::to(Device device) {
+  for (const OwnTensor& own : parameters_) {
+    if (own.tensor->device() != device) *own.tensor = as_leaf(own.tensor->to(device));
+  }
+  for (const OwnTensor& own : buffers_) *own.tensor = own.tensor->to(device);
+  for (Module* child : children_) child->to(device);
+}
+
 void Module::for_each_module(const std::function<void(Module&)>& f) {
   f(*this);
   for (Module* child : children_) child->for_each_module(f);

@@ -71,6 +71,8 @@ class Module {
 
   /// Converts all parameters and buffers; f32 and f64 only (DTypeError). Call it before parameters are made flat.
   void to(DType dtype);
+  /// Moves all parameters and buffers. Call it before parameters are made flat.
+  void to(Device device);
 
   /// f(module) for this module and all below, a parent before its children.
   void for_each_module(const std::function<void(Module&)>& f);

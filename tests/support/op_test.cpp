@@ -10,6 +10,7 @@
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
+#include "hearth/core/build.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/random.h"
 
@@ -21,7 +22,12 @@ constexpr Site all_sites[] = {
     {"cpu_f32", {}, DType::f32},
     {"cpu_f16", {}, DType::f16},
     {"cpu_bf16", {}, DType::bf16},
+    {"cuda_f64", {DeviceType::cuda, 0}, DType::f64},
+    {"cuda_f32", {DeviceType::cuda, 0}, DType::f32},
+    {"cuda_f16", {DeviceType::cuda, 0}, DType::f16},
+    {"cuda_bf16", {DeviceType::cuda, 0}, DType::bf16},
 };
+constexpr std::size_t cpu_sites = 4;
 
 const Site* running_site = &all_sites[1];
 
@@ -70,8 +76,8 @@ Tensor spread_out(const Tensor& tensor) {
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  const Tensor ca = a.contiguous();
-  const Tensor cb = b.contiguous();
+  const Tensor ca = a.to(Device{}).contiguous();
+  const Tensor cb = b.to(Device{}).contiguous();
   return ca.size() == 0 || std::memcmp(ca.bytes(), cb.bytes(), ca.byte_size()) == 0;
 }
 
@@ -94,7 +100,13 @@ class TeamScope {
   bool exact_;
 };
 
-class OpTest : public ::testing::Test {
+TEST(Op, CudaSites) {
+  if (sites().size() == cpu_sites)
+    GTEST_SKIP() << "ops were tested on the CPU only: "
+                 << (HEARTH_HAS_CUDA ? "there is no CUDA device" : "this build is without CUDA");
+}
+
+class OpTest : public testing::Test {
  public:
   OpTest(const Site* site, void (*body)()) : site_(site), body_(body) {}
   void TestBody() override {
@@ -112,14 +124,17 @@ class OpTest : public ::testing::Test {
 
 const Site& current_site() { return *running_site; }
 DType site_dtype() { return running_site->dtype; }
-std::span<const Site> sites() { return all_sites; }
+std::span<const Site> sites() {
+  return device_count(DeviceType::cuda) > 0 ? std::span<const Site>(all_sites)
+                                            : std::span<const Site>(all_sites).first(cpu_sites);
+}
 
 bool register_op_test(const char* name, void (*body)(), const char* file, int line) {
-  for (const Site& site : all_sites) {
+  for (const Site& site : sites()) {
     const std::string full_name = join_text(name, '/', site.name);
     // One suite of its own, so that a test file may also have TEST(Softmax, ...).
-    ::testing::RegisterTest("Op", full_name.c_str(), nullptr, nullptr, file, line,
-                            [&site, body]() -> OpTest* { return new OpTest(&site, body); });
+    testing::RegisterTest("Op", full_name.c_str(), nullptr, nullptr, file, line,
+                          [&site, body]() -> OpTest* { return new OpTest(&site, body); });
   }
   return true;
 }
@@ -145,6 +160,7 @@ Tensor Draw::take(const Shape& shape) {
   ++next_;
   const DType dtype = input.floating && oracle_ ? DType::f64 : input.dtype;
   Tensor tensor = Tensor::of<double>(shape, input.values).to(dtype);
+  if (!oracle_) tensor = tensor.to(site_device_);
   if (strided_) tensor = spread_out(tensor);
   if (input.wants_grad && leaves_) tensor = as_leaf(tensor);
   made_.push_back(tensor);
@@ -203,7 +219,7 @@ class Checker {
       : site_(site), body_(body), options_(options) {}
 
   std::vector<std::string> run(const NaiveBody& naive) {
-    const bool oracle_site = site_.dtype == DType::f64;
+    const bool oracle_site = site_.dtype == DType::f64 && site_.device.is_cpu();
     for (seed_ = 1; seed_ <= (oracle_site && !options_.no_gradient ? 3u : 1u); ++seed_) {
       inputs_.clear();
       result_ = evaluate({});
@@ -215,7 +231,10 @@ class Checker {
         compare_oracle();
       }
       compare_layouts();
-      compare_teams();
+      if (site_.device.is_cpu())
+        compare_teams();
+      else
+        compare_runs();
     }
     return failures_;
   }
@@ -239,7 +258,7 @@ class Checker {
   bool differentiable() const { return !options_.no_gradient; }
 
   Draw draw_for(Mode mode) {
-    Draw draw(seed_, site_.dtype, inputs_);
+    Draw draw(seed_, site_.dtype, site_.device, inputs_);
     draw.oracle_ = mode.oracle;
     draw.strided_ = mode.strided;
     draw.leaves_ = mode.gradient && differentiable();
@@ -278,7 +297,9 @@ class Checker {
     return result;
   }
 
-  Tensor projection(const Tensor& y) const { return Tensor::of<double>(y.shape(), weights(y.size())).to(y.dtype()); }
+  Tensor projection(const Tensor& y) const {
+    return Tensor::of<double>(y.shape(), weights(y.size())).to(y.dtype()).to(y.device());
+  }
 
   bool sound() {
     if (const auto i = first_not_finite(result_.y.to_doubles())) fail("the value is not finite at element ", *i);
@@ -377,6 +398,7 @@ class Checker {
   void compare_layouts() {
     const Result strided = evaluate({.strided = true, .gradient = false});
     if (!same_bits(strided.y, result_.y)) {
+      // Outside exact mode the CPU may add in another order.
       const TeamScope exact(1);
       if (!same_bits(evaluate({.strided = true, .gradient = false}).y, evaluate({.gradient = false}).y))
         fail("strided views of the inputs give another value than contiguous inputs");
@@ -389,11 +411,17 @@ class Checker {
       const TeamScope team(threads);
       results.push_back(evaluate({}));
     }
-    if (!same_bits(results[0].y, results[1].y)) fail("the value differs between one and three threads");
-    for (std::size_t k = 0; k < results[0].gradients.size(); ++k) {
-      if (!results[0].gradients[k].defined()) continue;
-      if (!same_bits(results[0].gradients[k], results[1].gradients[k]))
-        fail("the gradient of input ", k, " differs between one and three threads");
+    compare_bits(results[0], results[1], "between one and three threads");
+  }
+
+  /// A device gives the same bits each time.
+  void compare_runs() { compare_bits(evaluate({}), result_, "between two runs"); }
+
+  void compare_bits(const Result& a, const Result& b, const char* between) {
+    if (!same_bits(a.y, b.y)) fail("the value differs ", between);
+    for (std::size_t k = 0; k < a.gradients.size(); ++k) {
+      if (!a.gradients[k].defined()) continue;
+      if (!same_bits(a.gradients[k], b.gradients[k])) fail("the gradient of input ", k, " differs ", between);
     }
   }
 

@@ -11,10 +11,12 @@
 //   }  // namespace
 //   }  // namespace hearth::test
 //
-// and becomes Op.Softmax/cpu_f64, .../cpu_f32, .../cpu_f16 and .../cpu_bf16. Names are unique in a program.
+// and becomes Op.Softmax/cpu_f64, .../cpu_f32, .../cpu_f16 and .../cpu_bf16 and, where there is a CUDA device (a real
+// one or the emulated one), .../cuda_f64 and so on. Names are unique in a program.
 //
 // Besides value and gradient, every check demands that results are finite, that inputs are left alone, that strided
-// views of the inputs give the same bits as contiguous ones, and that one and three threads give the same bits.
+// views of the inputs give the same bits as contiguous ones, and that one and three threads, or two runs on a device,
+// give the same bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -77,14 +79,15 @@ class Draw {
 
  private:
   friend class Checker;
-  Draw(std::uint64_t seed, DType site_dtype, std::vector<DrawnInput>& inputs)
-      : seed_(seed), site_dtype_(site_dtype), inputs_(&inputs) {}
+  Draw(std::uint64_t seed, DType site_dtype, Device site_device, std::vector<DrawnInput>& inputs)
+      : seed_(seed), site_dtype_(site_dtype), site_device_(site_device), inputs_(&inputs) {}
   template <class Make>
   Tensor floating(const Shape& shape, Width width, bool wants_grad, Make&& make);
   Tensor take(const Shape& shape);
 
   std::uint64_t seed_;
   DType site_dtype_;
+  Device site_device_;
   std::vector<DrawnInput>* inputs_;
   bool oracle_ = false;
   bool strided_ = false;
@@ -117,7 +120,7 @@ std::vector<std::string> disagreements(const Site& site, const OpBody& body, con
 const Site& current_site();
 /// The floating type of the running OP_TEST; f32 outside of one.
 DType site_dtype();
-/// All sites, CPU f64 first.
+/// All sites that can be tested here, CPU f64 first.
 std::span<const Site> sites();
 
 /// Same shape and |a - b| <= tolerance * max(1, largest |b|) everywhere. NaN never agrees.

@@ -1,13 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
+#include "hearth/core/build.h"
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/isa.h"
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/run_info.h"
 
 namespace hearth::train {
+
+namespace {
+
+std::string why_no_cuda() {
+#if HEARTH_HAS_CUDA
+  return cuda::why_no_device();
+#else
+  return "not in this build; build it with -DHEARTH_CUDA=ON";
+#endif
+}
+
+std::vector<Json> cuda_devices() {
+  std::vector<Json> list;
+#if HEARTH_HAS_CUDA
+  for (int i = 0; i < device_count(DeviceType::cuda); ++i) {
+    const cuda::DeviceInfo info = cuda::device_info({DeviceType::cuda, i});
+    Json gpu = Json::object();
+    gpu.set("device", name_of({DeviceType::cuda, i}))
+        .set("name", info.name)
+        .set("emulated", HEARTH_CUDA_EMULATED != 0)
+        .set("compute_capability", info.capability)
+        .set("multiprocessors", info.multiprocessors)
+        .set("memory_mb", info.memory_bytes >> 20)
+        .set("driver", info.driver)
+        .set("runtime", info.runtime);
+    list.push_back(gpu);
+  }
+#endif
+  return list;
+}
+
+}  // namespace
 
 int devices_command(const Arguments& arguments) {
   Json cpu = Json::object();
@@ -17,14 +51,18 @@ int devices_command(const Arguments& arguments) {
       .set("instructions", name_of(cpu::isa()))
       .set("library", cpu::dnn::library())
       .set("bf16_in_hardware", cpu::dnn::has_hardware_bf16());
+  Json devices = Json::array();
+  devices.push_back(cpu);
+  for (const Json& gpu : cuda_devices()) devices.push_back(gpu);
   if (arguments.has("--json")) {
-    std::cout << to_text(Json::object().set("devices", Json::array().push_back(cpu))) << "\n";
+    std::cout << to_text(Json::object().set("devices", devices).set("why_no_cuda", why_no_cuda())) << "\n";
     return 0;
   }
-  for (const JsonMember& member : cpu.members())
-    std::cout << member.key << ": " << (member.value.is_string() ? member.value.as_string() : to_text(member.value))
-              << "\n";
-  std::cout << "cuda: not in this build\n";
+  for (const Json& device : devices.items())
+    for (const JsonMember& member : device.members())
+      std::cout << member.key << ": " << (member.value.is_string() ? member.value.as_string() : to_text(member.value))
+                << "\n";
+  if (const std::string reason = why_no_cuda(); !reason.empty()) std::cout << "cuda: " << reason << "\n";
   return 0;
 }
 

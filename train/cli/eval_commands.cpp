@@ -67,8 +67,8 @@ int predict_command(const Arguments& arguments) {
   session->model->train(false);
   const std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
   for (const std::string& input : inputs) {
-    const Tensor outputs =
-        (*session->model)(data::load_input(input, session->data.train->image_shape(), session->data.eval_transforms));
+    const Tensor image = data::load_input(input, session->data.train->image_shape(), session->data.eval_transforms);
+    const Tensor outputs = (*session->model)(image.to(session->device()));
     Json list = Json::array();
     const auto rows = most_likely(outputs, top);
     for (const Row& row : rows)

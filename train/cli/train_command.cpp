@@ -17,7 +17,7 @@ void print_plan(const Session& session, const std::string& folder) {
   const RunConfig& config = session.config();
   const data::ImageShape input = session.data.input_shape();
   std::cerr << "run       " << config.name << " -> " << folder << "\n"
-            << "device    cpu, " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
+            << "device    " << session.device() << ", " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
             << "model     " << config.model.at("type").as_string() << ", " << session.model->parameter_count()
             << " parameters\n"
             << "data      " << config.data.at("type").as_string() << ", " << session.data.train->size()
