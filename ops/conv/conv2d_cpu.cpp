@@ -2,8 +2,6 @@
 // The candidates of a convolution on the CPU.
 #include <limits>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/profiler.h"
 #include "hearth/ops/conv/kernels.h"
 
 namespace hearth::kernels {
@@ -84,28 +82,13 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
   run_widened(problem.pass, o, [&](const Conv2dOperands& wide) { conv2d_portable(problem, wide); });
 }
 
-Candidates<Conv2dProblem, Conv2dRun>& candidates() {
-  static Candidates<Conv2dProblem, Conv2dRun> list(
-      "conv2d", {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}});
-  return list;
-}
-
 }  // namespace
 
 void conv2d(cpu::Stream&, const Conv2dShape& shape, Pass pass, const Conv2dOperands& operands) {
-  Conv2dProblem problem;
-  problem.conv.shape = shape;
-  problem.conv.activations = operands.x.dtype();
-  problem.conv.weights = operands.w.dtype();
-  problem.conv.deterministic = cpu::deterministic();
-  problem.pass = pass;
-  const auto choice = candidates().choose(problem);
-  const profiler::Scope scope(choice.label);
-  choice.run(problem, operands);
-  double flops = 2.0;
-  for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
-    flops *= static_cast<double>(extent);
-  profiler::add_flops(flops);
+  static Conv2dCandidates candidates(
+      "conv2d", {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}},
+      {"cudnn", "mma"});
+  run_conv2d(candidates, shape, pass, operands);
 }
 
 }  // namespace hearth::kernels

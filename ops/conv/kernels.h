@@ -4,6 +4,7 @@
 
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 #include "hearth/ops/candidates.h"
 
@@ -11,7 +12,7 @@ namespace hearth::kernels {
 
 using Conv2dShape = cpu::dnn::Conv2dShape;
 
-/// One pass of one convolution; the key of its implementation.
+/// One pass of one convolution; the key of its implementation, on any device.
 struct Conv2dProblem {
   cpu::dnn::Conv2d conv;
   cpu::dnn::Pass pass = cpu::dnn::Pass::forward;
@@ -28,12 +29,20 @@ struct Conv2dOperands {
 };
 
 using Conv2dRun = void(const Conv2dProblem& problem, const Conv2dOperands& operands);
+using Conv2dCandidates = Candidates<Conv2dProblem, Conv2dRun>;
 
 /// Runs one pass by the chosen implementation and reports its operations.
 void conv2d(cpu::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands);
+void conv2d(cuda::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands);
+/// The same by the choice among these.
+void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn::Pass pass,
+                const Conv2dOperands& operands);
 
-/// The portable implementation: im2col in tiles and the own GEMM for f32 and f64, 16-bit types through f32. Bits do not
-/// depend on the number of threads.
+/// The portable implementation of the device: implicit GEMM in ordinary arithmetic, for fewer than 2^31 pixels.
+void conv2d_tiles(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOperands& operands);
+
+/// The portable implementation of the CPU: im2col in tiles and the own GEMM for f32 and f64, 16-bit types through f32.
+/// Bits do not depend on the number of threads.
 void conv2d_portable(const Conv2dProblem& problem, const Conv2dOperands& operands);
 
 }  // namespace hearth::kernels

@@ -9,15 +9,11 @@ namespace hearth {
 namespace {
 
 /// `ids` as contiguous i64, every one of them in [0, size).
-Tensor checked_indices(const char* op, const Tensor& ids, std::int64_t size) {
+Tensor checked_indices(const char* op, const Tensor& x, const Tensor& ids, std::int64_t size) {
+  HEARTH_CHECK(DeviceError, x.device() == ids.device(), op, ": ids are on ", name_of(ids.device()),
+               " but the values on ", name_of(x.device()), "; move one of them");
   const Tensor wide = ids.dtype() == DType::i64 ? ids.contiguous() : ids.to(DType::i64);
-  const std::int64_t* const values = wide.data<std::int64_t>();
-  for (std::int64_t i = 0; i < wide.size(); ++i) {
-    if (values[i] >= 0 && values[i] < size) [[likely]]
-      continue;
-    throw IndexError(join_text(op, ": index ", values[i], " at place ", i, " of ids ", ids.shape(),
-                               "; it must lie in [0, ", size, ")"));
-  }
+  run_on(wide.device(), [&](auto& stream) { kernels::check_indices(stream, op, wide, size); });
   return wide;
 }
 
@@ -76,7 +72,7 @@ struct Embedding {
                  "; the result would exceed rank ", Shape::max_rank);
     std::vector<std::int64_t> extents(ids.shape().begin(), ids.shape().end());
     extents.push_back(w.dim(1));
-    return take(kept, w, Around(w.shape(), 0), checked_indices(info.name, ids, w.dim(0)),
+    return take(kept, w, Around(w.shape(), 0), checked_indices(info.name, w, ids, w.dim(0)),
                 Shape(std::span<const std::int64_t>(extents)));
   }
   std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
@@ -95,7 +91,7 @@ struct IndexSelect {
     const int place = require_axis(info.name, axis, x.shape());
     HEARTH_CHECK(ShapeError, ids.rank() == 1, info.name, ": ids have shape ", ids.shape(),
                  "; they must be a list [n] (embedding and gather take other shapes)");
-    return take(kept, x, Around(x.shape(), place), checked_indices(info.name, ids, x.shape()[place]),
+    return take(kept, x, Around(x.shape(), place), checked_indices(info.name, x, ids, x.shape()[place]),
                 x.shape().with(place, ids.dim(0)));
   }
   std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
@@ -115,7 +111,7 @@ struct Gather {
     HEARTH_CHECK(ShapeError, ids.rank() == x.rank() && ids.shape().with(place, 0) == x.shape().with(place, 0),
                  info.name, ": ids have shape ", ids.shape(), ", x has ", x.shape(), "; they may differ on axis ",
                  place, " only");
-    const Tensor places = checked_indices(info.name, ids, x.shape()[place]);
+    const Tensor places = checked_indices(info.name, x, ids, x.shape()[place]);
     const Around around(x.shape(), place);
     const Tensor y = Tensor::empty(ids.shape(), x.dtype(), x.device());
     run_on(x.device(), [&](auto& stream) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading by index. Indices are i32 or i64, never negative, and each is checked: IndexError names the index, the size
-// and the place. Gradients are sums over equal indices, taken in f64 in order of the places.
+// and the place; on a CUDA device it names index and size when the host next waits. Gradients are sums over equal
+// indices, taken in f64 in order of the places.
 #pragma once
 
 #include <cstdint>
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -23,18 +25,31 @@ Tensor gather(const Tensor& x, int axis, const Tensor& ids);
 
 namespace kernels {
 
+/// IndexError, naming `op`, unless each of the i64 `ids` lies in [0, size). On a CUDA device nothing is read here: the
+/// kernels that take by index read row 0 for one outside and report it when the host next waits (core/cuda/fault.h).
+void check_indices(cpu::Stream&, const char* op, const Tensor& ids, std::int64_t size);
+void check_indices(cuda::Stream&, const char* op, const Tensor& ids, std::int64_t size);
+
 /// y [outer, count, inner] = rows `ids` (i64 [count]) of x [outer, rows, inner]. Contiguous, any element type.
 void take_rows(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
                const Tensor& ids, const Tensor& y);
+void take_rows(cuda::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+               const Tensor& ids, const Tensor& y);
 /// dx [outer, rows, inner]: the sums of the rows of dy [outer, count, inner] by id; zeros for ids that never occur.
 void sum_rows_by_id(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+                    const Tensor& ids, const Tensor& dx);
+void sum_rows_by_id(cuda::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
                     const Tensor& ids, const Tensor& dx);
 
 /// y[o, j, i] = x[o, ids[o, j, i], i] with x [outer, rows, inner] and ids (i64), y [outer, count, inner].
 void take_along(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
                 const Tensor& ids, const Tensor& y);
+void take_along(cuda::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+                const Tensor& ids, const Tensor& y);
 /// dx[o, r, i]: the sum of dy[o, j, i] over the j with ids[o, j, i] = r.
 void sum_along(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
+               const Tensor& ids, const Tensor& dx);
+void sum_along(cuda::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
                const Tensor& ids, const Tensor& dx);
 
 }  // namespace kernels

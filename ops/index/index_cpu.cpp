@@ -77,6 +77,16 @@ void visit_width(DType dtype, F&& f) {
 
 }  // namespace
 
+void check_indices(cpu::Stream&, const char* op, const Tensor& ids, std::int64_t size) {
+  const std::int64_t* const values = ids.data<std::int64_t>();
+  for (std::int64_t i = 0; i < ids.size(); ++i) {
+    if (values[i] >= 0 && values[i] < size) [[likely]]
+      continue;
+    throw IndexError(join_text(op, ": index ", values[i], " at place ", i, " of ids ", ids.shape(),
+                               "; it must lie in [0, ", size, ")"));
+  }
+}
+
 void take_rows(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
                const Tensor& ids, const Tensor& y) {
   if (y.size() == 0) return;

@@ -2,7 +2,7 @@
 // The portable matrix product on the device: tiles of 64 x 64 in f32 (f64 for f64), every type and transposition.
 #include "hearth/core/cuda/kernel.h"
 #include "hearth/ops/matmul/product.h"
-#include "hearth/ops/matmul/tile.h"
+#include "hearth/ops/matmul/tile.cuh"
 
 namespace hearth::kernels {
 namespace {
@@ -35,15 +35,8 @@ __global__ void __launch_bounds__(tile::threads)
     const std::int64_t end = begin + p.split.size < p.k ? begin + p.split.size : p.k;
     A sum[tile::share][tile::share] = {};
     tile::multiply(a, b, row, column, begin, end, sum);
-    HEARTH_UNROLL
-    for (int i = 0; i < tile::share; ++i) {
-      const std::int64_t r = row + tile::own_row(i);
-      HEARTH_UNROLL
-      for (int j = 0; j < tile::share; ++j) {
-        const std::int64_t c = column + tile::own_column(j);
-        if (r < p.m && c < p.n) store((matrix * p.m + r) * p.n + c, c, sum[i][j]);
-      }
-    }
+    tile::visit_own(sum, row, column, p.m, p.n,
+                    [&](std::int64_t r, std::int64_t c, A value) { store((matrix * p.m + r) * p.n + c, c, value); });
   }
 }
 

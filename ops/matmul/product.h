@@ -51,4 +51,9 @@ void product(Stream& stream, ProductCandidates& candidates, const ProductLayout&
 void product_tiles(cuda::Stream&, const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
                    const Tensor& c);
 
+/// The tensor-core kernel of the device: a and b both f16 or both bf16 at addresses that are multiples of 16, each with
+/// a stored row length that is a multiple of 8; c of their type or f32.
+void product_mma(cuda::Stream&, const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
+                 const Tensor& c);
+
 }  // namespace hearth::kernels

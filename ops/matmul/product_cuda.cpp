@@ -5,6 +5,27 @@
 namespace hearth::kernels {
 namespace {
 
+std::string mma_declines(const ProductProblem& p) {
+  if (size_of(p.a) != 2) return join_text("a is ", p.a, "; tensor cores take f16 and bf16 here");
+  if (p.b != p.a && p.b != DType::f32) return join_text("b is ", p.b, " beside a of ", p.a);
+  if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside a of ", p.a);
+  const std::int64_t row_a = p.transpose_a ? p.m : p.k, row_b = p.transpose_b ? p.k : p.n;
+  if (row_a % 8 != 0) return join_text("stored rows of a have ", row_a, " elements, not a multiple of 8");
+  if (row_b % 8 != 0) return join_text("stored rows of b have ", row_b, " elements, not a multiple of 8");
+  return "";
+}
+
+/// `tensor` in this type at an address that is a multiple of 16.
+Tensor aligned(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() != dtype) return tensor.to(dtype);
+  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : tensor.clone();
+}
+
+/// f32 operands beside 16-bit ones are rounded to their type, as the CPU's library does.
+void run_mma(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c) {
+  product_mma(cuda::stream_of(c.device()), problem, aligned(a, problem.a), aligned(b, problem.a), bias, c);
+}
+
 std::string portable_declines(const ProductProblem&) { return ""; }
 
 /// Whether the portable kernel reads and writes these types as they are.
@@ -29,7 +50,7 @@ void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& 
 }  // namespace
 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
-  return {op, {{"portable", portable_declines, run_portable}}, {"onednn"}};
+  return {op, {{"mma", mma_declines, run_mma}, {"portable", portable_declines, run_portable}}, {"onednn"}};
 }
 
 }  // namespace hearth::kernels

@@ -101,6 +101,21 @@ __device__ void multiply(const Left& left, const Right& right, std::int64_t row,
   }
 }
 
+/// f(row, column, sum) for the values that this thread owns of the tile at (row, column) of a rows x columns matrix.
+template <class A, class F>
+__device__ __forceinline__ void visit_own(const A (&sum)[share][share], std::int64_t row, std::int64_t column,
+                                          std::int64_t rows, std::int64_t columns, F&& f) {
+  HEARTH_UNROLL
+  for (int i = 0; i < share; ++i) {
+    const std::int64_t r = row + own_row(i);
+    HEARTH_UNROLL
+    for (int j = 0; j < share; ++j) {
+      const std::int64_t c = column + own_column(j);
+      if (r < rows && c < columns) f(r, c, sum[i][j]);
+    }
+  }
+}
+
 /// What becomes of a sum: c[at] = sum + bias[column] (+ c[at]), in the sum's type and rounded once.
 template <class T>
 struct Store {
@@ -110,26 +125,40 @@ struct Store {
   bool accumulate;
 
   __device__ void operator()(std::int64_t at, std::int64_t column, acc_t<T> sum) const {
+    c[at] = cuda::narrow<T>(total(at, column, sum));
+  }
+
+  /// The same for two neighbours of a row, the second only if `both`; in one access where the address allows.
+  __device__ void pair(std::int64_t at, std::int64_t column, acc_t<T> first, acc_t<T> second, bool both) const {
+    if (!both) return (*this)(at, column, first);
+    const cuda::Pack<T, 2> values{cuda::narrow<T>(total(at, column, first)),
+                                  cuda::narrow<T>(total(at + 1, column + 1, second))};
+    if (reinterpret_cast<std::uintptr_t>(c + at) % sizeof(values) == 0) return cuda::store_pack(c + at, values);
+    c[at] = values.at[0];
+    c[at + 1] = values.at[1];
+  }
+
+  __device__ acc_t<T> total(std::int64_t at, std::int64_t column, acc_t<T> sum) const {
     using A = acc_t<T>;
     if (bias != nullptr)
       sum += wide_bias ? static_cast<const A*>(bias)[column] : cuda::widen(static_cast<const T*>(bias)[column]);
-    if (accumulate) sum += cuda::widen(c[at]);
-    c[at] = cuda::narrow<T>(sum);
+    return accumulate ? sum + cuda::widen(c[at]) : sum;
   }
 };
 
-/// How a long depth is shared among blocks when there are few tiles: `count` parts of `size`, by the shape alone.
+/// How a long depth is shared among blocks when there are few tiles: `count` parts of `size`, a multiple of `step`, by
+/// the shape alone.
 struct Split {
   std::int64_t count = 1;
   std::int64_t size = 0;
 };
-inline Split split_of(std::int64_t tiles, std::int64_t whole) {
+inline Split split_of(std::int64_t tiles, std::int64_t whole, std::int64_t step = depth) {
   constexpr std::int64_t enough_tiles = 128, least = 512, most = 64;
   std::int64_t count = (enough_tiles + tiles - 1) / (tiles > 0 ? tiles : 1);
   if (count > whole / least) count = whole / least;
   if (count > most) count = most;
   if (count < 1) count = 1;
-  const std::int64_t size = ((whole + count - 1) / count + depth - 1) / depth * depth;
+  const std::int64_t size = ((whole + count - 1) / count + step - 1) / step * step;
   return {(whole + size - 1) / size, size};
 }
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a convolution is on every device: the problem that its implementation is chosen by, and its arithmetic count.
+#include "hearth/ops/conv/kernels.h"
+
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/core/profiler.h"
+
+namespace hearth::kernels {
+
+void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn::Pass pass,
+                const Conv2dOperands& operands) {
+  Conv2dProblem problem;
+  problem.conv.shape = shape;
+  problem.conv.activations = operands.x.dtype();
+  problem.conv.weights = operands.w.dtype();
+  problem.conv.deterministic = cpu::deterministic();
+  problem.pass = pass;
+  const auto choice = candidates.choose(problem);
+  const profiler::Scope scope(choice.label);
+  choice.run(problem, operands);
+  double flops = 2.0;
+  for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
+    flops *= static_cast<double>(extent);
+  profiler::add_flops(flops);
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sorting places by key on the device: what makes sums over equal indices deterministic without atomics on values.
+#pragma once
+
+#include "hearth/core/cuda/stream.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth::kernels {
+
+/// The places of keys, sorted by key; equal keys in order of place.
+struct Order {
+  Tensor keys;    ///< i64 [n], ascending
+  Tensor places;  ///< i64 [n]
+};
+
+/// Sorts `keys`, i64 [n], each in [0, bound). The keys' own memory is used. A stable radix sort, 8 bits a pass.
+Order sort_places(cuda::Stream& stream, const Tensor& keys, std::int64_t bound);
+
+}  // namespace hearth::kernels
