@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "hearth/core/cuda/emulate/crash_report.h"
 #include "hearth/core/error.h"
 
 namespace hearth::cuda::emulate {
@@ -64,6 +65,7 @@ DeviceSide::DeviceSide() {
     unusable = error.what();
   }
   apply(wanted);
+  report_crashes(memory);
 }
 
 void DeviceSide::apply(const Settings& wanted) {
@@ -251,6 +253,7 @@ void DeviceSide::step_replay(StreamState& stream) {
 bool DeviceSide::run(Work& work) {
   const bool on_device = work.kind == WorkKind::kernel || work.kind == WorkKind::copy;
   work_runs_ = true;
+  if (on_device) set_running(work.name.c_str());
   if (on_device) memory.let_in(true);
   std::string text;
   bool failed = false;
@@ -261,6 +264,7 @@ bool DeviceSide::run(Work& work) {
     text = error.what();
   }
   if (on_device) memory.let_in(false);
+  set_running(nullptr);
   work_runs_ = false;
   if (!failed) return true;
   note_failure(cudaErrorLaunchFailure, std::move(text));
