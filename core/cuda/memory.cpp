@@ -17,7 +17,7 @@ constexpr std::size_t least_region = std::size_t{32} << 20;
 
 class DeviceRegions final : public RegionSource {
  public:
-  explicit DeviceRegions(Device device) : device_(device) { state_of(device); }
+  explicit DeviceRegions(Device device) : device_(device), stream_(state_of(device).compute.raw()) {}
 
   std::byte* map(std::size_t& bytes) override {
     state_of(device_);
@@ -31,10 +31,15 @@ class DeviceRegions final : public RegionSource {
     ++live_counters().allocations;
     return static_cast<std::byte*>(base);
   }
-  void unmap(std::byte* base) noexcept override { cudaFree(base); }
+  // Whether cudaFree waits for what still uses the memory is left open by its documentation.
+  void unmap(std::byte* base) noexcept override {
+    cudaStreamSynchronize(stream_);
+    cudaFree(base);
+  }
 
  private:
   Device device_;
+  cudaStream_t stream_;
 };
 
 /// Every block from the driver, in the order of the stream.
