@@ -18,10 +18,10 @@ namespace hearth {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::contains;
-using testing::error_message;
-using testing::FullDisk;
-using testing::TempDir;
+using test::contains;
+using test::error_message;
+using test::FullDisk;
+using test::TempDir;
 
 void write_files(const CheckpointWriter& writer, float value) {
   const std::vector<float> w(3, value);
@@ -42,7 +42,7 @@ void put_byte(const fs::path& path, std::size_t position, char byte) {
   ASSERT_TRUE(file.good());
 }
 
-class CheckpointSets : public ::testing::Test {
+class CheckpointSets : public testing::Test {
  protected:
   TempDir directory_;
   fs::path folder_ = directory_ / "checkpoints";

@@ -23,7 +23,7 @@ std::vector<std::byte> random_bytes(std::size_t count) {
 
 using Crc = std::uint32_t (*)(std::span<const std::byte>, std::uint32_t);
 
-class Crc32c : public ::testing::TestWithParam<Crc> {};
+class Crc32c : public testing::TestWithParam<Crc> {};
 
 TEST_P(Crc32c, KnownVectors) {
   const Crc crc = GetParam();
@@ -52,14 +52,14 @@ TEST_P(Crc32c, ContinuesFromAnySplitAndAlignment) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, Crc32c, ::testing::Values(&crc32c, &crc32c_portable));
+INSTANTIATE_TEST_SUITE_P(Paths, Crc32c, testing::Values(&crc32c, &crc32c_portable));
 
 TEST(Crc32cHex, HasEightDigits) {
   EXPECT_EQ(hex_of(0u), "00000000");
   EXPECT_EQ(hex_of(0xE3069283u), "e3069283");
 }
 
-class Sha256Paths : public ::testing::TestWithParam<Sha256::Path> {
+class Sha256Paths : public testing::TestWithParam<Sha256::Path> {
  protected:
   static std::string hash(std::string_view text) {
     Sha256 hash(GetParam());
@@ -99,7 +99,7 @@ TEST_P(Sha256Paths, GoesOnAfterADigest) {
   EXPECT_EQ(hash.hex(), sha256("abc"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, Sha256Paths, ::testing::Values(Sha256::Path::best, Sha256::Path::portable));
+INSTANTIATE_TEST_SUITE_P(Paths, Sha256Paths, testing::Values(Sha256::Path::best, Sha256::Path::portable));
 
 }  // namespace
 }  // namespace hearth

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/config_example.h"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -157,7 +158,7 @@ TEST(ConfigSchema, AnIndependentValidatorAgrees) {
   if (std::system("python3 -c 'from jsonschema import Draft202012Validator' >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "python3 has no jsonschema package with draft 2020-12";
   }
-  const std::string folder = ::testing::TempDir();
+  const hearth::test::TempDir folder;
   Json cases = Json::array();
   const auto add = [&](const Json& document, bool valid) {
     cases.push_back(Json::object().set("document", document).set("valid", valid));
@@ -167,9 +168,9 @@ TEST(ConfigSchema, AnIndependentValidatorAgrees) {
     add(hearth::resolve(*schema_of<RunConfig>(), parse_json(text, "x")), true);
   }
   for (const std::string& text : refused) add(parse_json(text, "x"), false);
-  const std::string schema_path = folder + "hearth_config_schema_test.json";
-  const std::string cases_path = folder + "hearth_config_schema_test_cases.json";
-  const std::string script_path = folder + "hearth_config_schema_test.py";
+  const std::string schema_path = folder / "hearth_config_schema_test.json";
+  const std::string cases_path = folder / "hearth_config_schema_test_cases.json";
+  const std::string script_path = folder / "hearth_config_schema_test.py";
   std::ofstream(schema_path) << hearth::to_text(hearth::json_schema(*schema_of<RunConfig>(), "Example"), 2);
   std::ofstream(cases_path) << hearth::to_text(cases);
   std::ofstream(script_path) << "import json, sys\n"
@@ -182,7 +183,6 @@ TEST(ConfigSchema, AnIndependentValidatorAgrees) {
                                 "        sys.exit('wrong verdict on ' + json.dumps(case))\n";
   const std::string command = "python3 '" + script_path + "' '" + schema_path + "' '" + cases_path + "'";
   EXPECT_EQ(std::system(command.c_str()), 0);
-  for (const std::string& path : {schema_path, cases_path, script_path}) std::remove(path.c_str());
 }
 
 TEST(ConfigSchema, CarriesDefaultsDescriptionsAndDefinitions) {

@@ -176,7 +176,7 @@ struct TeamGuard {
   ~TeamGuard() { set_threads(before); }
 };
 
-class DnnConv2d : public ::testing::Test {
+class DnnConv2d : public testing::Test {
  protected:
   void SetUp() override {
     if (!dnn::available()) GTEST_SKIP() << "built without oneDNN";

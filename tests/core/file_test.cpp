@@ -16,10 +16,10 @@
 namespace hearth {
 namespace {
 
-using testing::contains;
-using testing::error_message;
-using testing::FullDisk;
-using testing::TempDir;
+using test::contains;
+using test::error_message;
+using test::FullDisk;
+using test::TempDir;
 
 /// Files larger than `bytes` fail with EFBIG while this lives.
 class FileSizeLimit {

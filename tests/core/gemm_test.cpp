@@ -58,7 +58,7 @@ struct Case {
 };
 
 template <class T>
-class OwnGemm : public ::testing::Test {
+class OwnGemm : public testing::Test {
  protected:
   ~OwnGemm() override { set_threads(before_); }
 
@@ -82,7 +82,7 @@ class OwnGemm : public ::testing::Test {
  private:
   int before_ = threads();
 };
-using GemmTypes = ::testing::Types<float, double>;
+using GemmTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(OwnGemm, GemmTypes);
 
 TYPED_TEST(OwnGemm, MatchesPlainLoops) {

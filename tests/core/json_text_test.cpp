@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "support/temp_dir.h"
+
 namespace {
 
 using hearth::ConfigError;
@@ -347,7 +349,8 @@ TEST(JsonWrite, AcceptedDocumentsRoundTrip) {
 }
 
 TEST(JsonRead, FilesAreReadAndMissingOnesNamed) {
-  const std::string path = ::testing::TempDir() + "hearth_json_read_test.json";
+  const hearth::test::TempDir folder;
+  const std::string path = folder / "config.json";
   std::ofstream(path) << "{\"a\": [1, 2]}\n";
   EXPECT_EQ(hearth::read_json(path).at("a").at(1).as_integer(), 2);
   std::remove(path.c_str());
@@ -358,7 +361,7 @@ TEST(JsonRead, FilesAreReadAndMissingOnesNamed) {
     EXPECT_NE(std::string(error.what()).find(path + ": cannot be opened: No such file"), std::string::npos)
         << error.what();
   }
-  EXPECT_THROW(hearth::read_json(::testing::TempDir()), hearth::FileError) << "a folder is not a file";
+  EXPECT_THROW(hearth::read_json(folder.path()), hearth::FileError) << "a folder is not a file";
 }
 
 }  // namespace

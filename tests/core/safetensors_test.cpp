@@ -16,9 +16,9 @@
 namespace hearth {
 namespace {
 
-using testing::contains;
-using testing::error_message;
-using testing::TempDir;
+using test::contains;
+using test::error_message;
+using test::TempDir;
 
 std::string little_endian(std::uint64_t value) {
   std::string text;
@@ -35,7 +35,7 @@ std::span<const std::byte> raw(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
 }
 
-class Safetensors : public ::testing::Test {
+class Safetensors : public testing::Test {
  protected:
   std::filesystem::path put(const std::string& text) {
     // A plain write: a synced one for each of thousands of variants would take minutes.

@@ -15,9 +15,9 @@
 namespace hearth {
 namespace {
 
-using testing::contains;
-using testing::error_message;
-using testing::TempDir;
+using test::contains;
+using test::error_message;
+using test::TempDir;
 
 /// One of each kind of entry.
 struct Example {
@@ -40,7 +40,7 @@ struct Example {
   Example(const Example&) = delete;
 };
 
-class StateTest : public ::testing::Test {
+class StateTest : public testing::Test {
  protected:
   TempDir directory_;
   std::string path_ = (directory_ / "state.safetensors").string();

@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/error.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
 
 namespace hearth::data {
 namespace {
+
+using test::contains;
+using test::error_message;
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -27,13 +31,13 @@ Bytes joined(const Bytes& a, const Bytes& b) {
 }
 
 struct CifarTest : testing::Test {
-  ScratchFolder folder;
+  test::TempDir folder;
   void write_ten() const {
     for (std::uint8_t i = 1; i <= 5; ++i) folder.write("data_batch_" + std::to_string(i) + ".bin", record({i}));
     folder.write("test_batch.bin", joined(record({9}), record({0})));
   }
   std::string failure() const {
-    return message_of<DataError>([&] { cifar10(folder.path()); });
+    return error_message<DataError>([&] { cifar10(folder.path()); });
   }
 };
 
@@ -70,7 +74,7 @@ TEST_F(CifarTest, HundredTakesFineOrCoarseLabels) {
   EXPECT_EQ(cifar100(folder.path(), true).train->label(1), 19);
   EXPECT_EQ(cifar100(folder.path(), true).train->classes(), 20);
   folder.write("test.bin", record({20, 7}));
-  EXPECT_TRUE(contains(message_of<DataError>([&] { cifar100(folder.path(), true); }), "record 0 is 20"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { cifar100(folder.path(), true); }), "record 0 is 20"));
 }
 
 TEST_F(CifarTest, NamesFileAndReason) {

@@ -5,12 +5,15 @@
 
 #include <set>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
+#include "support/error_message.h"
 
 namespace hearth::data {
 namespace {
+
+using test::contains;
+using test::error_message;
 
 TEST(DigitsTest, HasEverySampleOfTheSource) {
   const DatasetPointer set = digits();
@@ -64,11 +67,11 @@ TEST(DigitsTest, ShuffledSplitIsAPartitionDrawnByTheSeed) {
 }
 
 TEST(DigitsTest, RefusesWhatItDoesNotHave) {
-  EXPECT_TRUE(contains(message_of<ConfigError>([] { digits({.split = "sorted"}); }), "'ordered'"));
-  EXPECT_TRUE(contains(message_of<DataError>([] { digits({.test_size = 1797}); }), "1797"));
-  EXPECT_TRUE(contains(message_of<DataError>([] { digits({.split = "ordered", .test_size = 0}); }), "0 samples"));
-  EXPECT_TRUE(contains(message_of<IndexError>([] { digits()->get(1797); }), "1797"));
-  EXPECT_TRUE(contains(message_of<IndexError>([] { digits()->label(-1); }), "-1"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([] { digits({.split = "sorted"}); }), "'ordered'"));
+  EXPECT_TRUE(contains(error_message<DataError>([] { digits({.test_size = 1797}); }), "1797"));
+  EXPECT_TRUE(contains(error_message<DataError>([] { digits({.split = "ordered", .test_size = 0}); }), "0 samples"));
+  EXPECT_TRUE(contains(error_message<IndexError>([] { digits()->get(1797); }), "1797"));
+  EXPECT_TRUE(contains(error_message<IndexError>([] { digits()->label(-1); }), "-1"));
 }
 
 TEST(HoldOutTest, TakesTheFractionOfEveryClass) {
@@ -79,7 +82,7 @@ TEST(HoldOutTest, TakesTheFractionOfEveryClass) {
     ++histogram[static_cast<std::size_t>(parts.held_out->label(i))];
   }
   for (const int count : histogram) EXPECT_NEAR(count, 18, 1);
-  EXPECT_TRUE(contains(message_of<ConfigError>([] { hold_out(digits(), 1.0, 0); }), "between 0 and 1"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([] { hold_out(digits(), 1.0, 0); }), "between 0 and 1"));
 }
 
 }  // namespace

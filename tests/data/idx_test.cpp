@@ -5,12 +5,16 @@
 
 #include <filesystem>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/error.h"
 #include "hearth/data/source_bytes.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
 
 namespace hearth::data {
 namespace {
+
+using test::contains;
+using test::error_message;
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -26,14 +30,14 @@ Bytes idx_file(std::initializer_list<std::uint32_t> extents, const Bytes& values
 }
 
 struct IdxTest : testing::Test {
-  ScratchFolder folder;
+  test::TempDir folder;
   std::string images = folder.write("images", idx_file({2, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
   std::string labels = folder.write("labels", idx_file({2}, {1, 0}));
 
   std::string failure(const Bytes& image_bytes, const Bytes& label_bytes) {
     folder.write("images", image_bytes);
     folder.write("labels", label_bytes);
-    return message_of<DataError>([&] { idx(images, labels, {"a", "b"}); });
+    return error_message<DataError>([&] { idx(images, labels, {"a", "b"}); });
   }
 };
 
@@ -70,9 +74,9 @@ TEST_F(IdxTest, NamesFileAndReason) {
 }
 
 TEST_F(IdxTest, FolderNamesTheMissingFile) {
-  const std::string message = message_of<DataError>([&] { idx_folder(folder.path()); });
+  const std::string message = error_message<DataError>([&] { idx_folder(folder.path()); });
   EXPECT_TRUE(contains(message, "train-images-idx3-ubyte is missing")) << message;
-  EXPECT_TRUE(contains(message_of<FileError>([&] { idx(folder.path("absent"), labels); }), "absent"));
+  EXPECT_TRUE(contains(error_message<FileError>([&] { idx(folder / "absent", labels); }), "absent"));
 }
 
 TEST_F(IdxTest, FolderReadsTrainAndTest) {
@@ -87,8 +91,8 @@ TEST_F(IdxTest, FolderReadsTrainAndTest) {
 }
 
 TEST(FashionMnistTest, AbsenceNamesThePackageAndTheFiles) {
-  ScratchFolder folder;
-  const std::string message = message_of<DataError>([&] { fashion_mnist(folder.path()); });
+  test::TempDir folder;
+  const std::string message = error_message<DataError>([&] { fashion_mnist(folder.path()); });
   EXPECT_TRUE(contains(message, "dataset-fashion-mnist")) << message;
   EXPECT_TRUE(contains(message, "t10k-labels-idx1-ubyte")) << message;
 }
@@ -118,7 +122,7 @@ TEST(GzipTest, DamageIsFoundAtEveryLength) {
   Bytes flipped = whole;
   flipped[12] ^= 1;
   EXPECT_THROW(inflate_gzip(flipped, "x", 100), DataError);
-  EXPECT_TRUE(contains(message_of<DataError>([&] { inflate_gzip(whole, "x", 3); }), "more than 3 bytes"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { inflate_gzip(whole, "x", 3); }), "more than 3 bytes"));
 }
 
 }  // namespace

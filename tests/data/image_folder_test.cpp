@@ -5,29 +5,33 @@
 
 #include <filesystem>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
 #include "hearth/data/loader.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
 
 namespace hearth::data {
 namespace {
 
+using test::contains;
+using test::error_message;
+
 namespace fs = std::filesystem;
 
 struct ImageFolderTest : testing::Test {
-  ScratchFolder folder;
+  test::TempDir folder;
 
   void SetUp() override {
     if (!HEARTH_HAS_PNG || !HEARTH_HAS_JPEG) GTEST_SKIP() << "this build lacks libjpeg-turbo or libpng";
   }
   // A square of one grey level, by which a test knows it again.
   void put(const std::string& name, std::uint8_t level, int side = 4) const {
-    fs::create_directories(fs::path(folder.path(name)).parent_path());
+    fs::create_directories(fs::path(folder / name).parent_path());
     Image image;
     image.reshape(side, side, 1);
     std::fill(image.pixels.begin(), image.pixels.end(), level);
-    write_png(folder.path(name), image);
+    write_png(folder / name, image);
   }
   std::vector<int> levels(const Dataset& set) const {
     std::vector<int> result;
@@ -40,7 +44,7 @@ TEST_F(ImageFolderTest, SortsClassesAndFilesAndIgnoresTheRest) {
   put("b/2.png", 20);
   put("b/1.PNG", 10, 7);
   put("a/deep/er/x.png", 30);
-  fs::copy_file(HEARTH_SOURCE_DIR "/tests/golden/images/grey.jpg", folder.path("a/z.JpEg"));
+  fs::copy_file(HEARTH_SOURCE_DIR "/tests/golden/images/grey.jpg", folder / "a/z.JpEg");
   folder.write("a/notes.txt", {'h', 'i'});
   folder.write("README.md", {'h', 'i'});
   put(".hidden/1.png", 1);
@@ -61,11 +65,11 @@ TEST_F(ImageFolderTest, SortsClassesAndFilesAndIgnoresTheRest) {
 TEST_F(ImageFolderTest, LinksAreFollowedAndLoopsEnd) {
   put("a/1.png", 1);
   put("elsewhere/2.png", 2);
-  fs::create_directory_symlink(folder.path("a"), folder.path("a/self"));
-  fs::create_directory_symlink(folder.path(), folder.path("a/up"));
-  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("a/other"));
-  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("a/other_again"));
-  fs::create_symlink(folder.path("elsewhere/2.png"), folder.path("a/3.png"));
+  fs::create_directory_symlink(folder / "a", folder / "a/self");
+  fs::create_directory_symlink(folder.path(), folder / "a/up");
+  fs::create_directory_symlink(folder / "elsewhere", folder / "a/other");
+  fs::create_directory_symlink(folder / "elsewhere", folder / "a/other_again");
+  fs::create_symlink(folder / "elsewhere/2.png", folder / "a/3.png");
   const DatasetPointer set = image_folder(folder.path(), {}, {"a", "elsewhere"});
   std::int64_t in_a = 0;
   for (std::int64_t i = 0; i < set->size(); ++i) in_a += set->label(i) == 0 ? 1 : 0;
@@ -78,9 +82,10 @@ TEST_F(ImageFolderTest, BrokenFilesStopTheRun) {
   folder.write("a/2.png", {0x89, 'P', 'N', 'G', 13, 10, 26, 10});
   const DatasetPointer set = image_folder(folder.path(), {});
   EXPECT_EQ(set->get(0).label, 0);
-  EXPECT_TRUE(contains(message_of<DataError>([&] { set->get(1); }), folder.path("a/2.png")));
-  fs::create_symlink(folder.path("nowhere.png"), folder.path("a/3.png"));
-  EXPECT_TRUE(contains(message_of<DataError>([&] { image_folder(folder.path(), {}); }), "a/3.png: a link to nothing"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { set->get(1); }), folder / "a/2.png"));
+  fs::create_symlink(folder / "nowhere.png", folder / "a/3.png");
+  EXPECT_TRUE(
+      contains(error_message<DataError>([&] { image_folder(folder.path(), {}); }), "a/3.png: a link to nothing"));
 }
 
 TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
@@ -88,7 +93,7 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
   folder.write("a/2.png", {'n', 'o'});
   folder.write("b/1.png", {});
   put("b/2.png", 22);
-  fs::create_symlink(folder.path("nowhere.png"), folder.path("b/3.png"));
+  fs::create_symlink(folder / "nowhere.png", folder / "b/3.png");
   const DatasetPointer set = image_folder(folder.path(), {.on_error = "skip"});
   ASSERT_EQ(set->size(), 4);
   EXPECT_EQ(set->warnings().count, 1) << "the link";
@@ -101,15 +106,15 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
   folder.write("a/1.png", {});
   folder.write("b/2.png", {});
   const DatasetPointer none = image_folder(folder.path(), {.on_error = "skip"});
-  EXPECT_TRUE(contains(message_of<DataError>([&] { none->get(0); }), "none of the 4 files"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { none->get(0); }), "none of the 4 files"));
 }
 
 TEST_F(ImageFolderTest, EmptyClasses) {
   put("a/1.png", 1);
-  fs::create_directories(folder.path("b"));
+  fs::create_directories(folder / "b");
   put("c/1.png", 1);
-  const std::string message = message_of<DataError>([&] { image_folder(folder.path(), {}); });
-  EXPECT_TRUE(contains(message, folder.path("b")) && contains(message, "empty_classes")) << message;
+  const std::string message = error_message<DataError>([&] { image_folder(folder.path(), {}); });
+  EXPECT_TRUE(contains(message, folder / "b") && contains(message, "empty_classes")) << message;
   const DatasetPointer set = image_folder(folder.path(), {.empty_classes = "skip"});
   EXPECT_EQ(set->classes(), 3);
   EXPECT_EQ(set->label(1), 2) << "class numbers do not shift";
@@ -132,9 +137,9 @@ TEST_F(ImageFolderTest, PartsByFolder) {
   EXPECT_EQ(splits.test->get(0).image.pixels[0], 4);
   put("val/zebra/1.png", 5);
   EXPECT_TRUE(
-      contains(message_of<DataError>([&] { image_folder_splits(folder.path(), {}); }), "val/zebra: not a class"));
-  EXPECT_TRUE(contains(message_of<DataError>([&] { image_folder_splits(folder.path("no"), {}); }), "no such folder"));
-  EXPECT_TRUE(contains(message_of<DataError>([&] { image_folder(folder.path("train/a"), {}); }), "no class folders"));
+      contains(error_message<DataError>([&] { image_folder_splits(folder.path(), {}); }), "val/zebra: not a class"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { image_folder_splits(folder / "no", {}); }), "no such folder"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { image_folder(folder / "train/a", {}); }), "no class folders"));
 }
 
 TEST_F(ImageFolderTest, TheCacheChangesNothing) {
@@ -144,8 +149,8 @@ TEST_F(ImageFolderTest, TheCacheChangesNothing) {
   for (int round = 0; round < 3; ++round) {
     for (std::int64_t i = 0; i < 12; ++i) EXPECT_EQ(plain->get(i).image, cached->get(i).image);
   }
-  fs::remove(folder.path("a/10.png"));
-  fs::remove(folder.path("a/21.png"));
+  fs::remove(folder / "a/10.png");
+  fs::remove(folder / "a/21.png");
   EXPECT_EQ(cached->get(0).image.width, 4) << "kept";
   EXPECT_THROW(cached->get(11), FileError) << "beyond the limit";
 }

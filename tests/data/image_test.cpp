@@ -8,13 +8,17 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
 #include "hearth/data/source_bytes.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
 
 namespace hearth::data {
 namespace {
+
+using test::contains;
+using test::error_message;
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -63,7 +67,7 @@ TEST_F(ImageTest, TruncationIsAnErrorNamingTheFile) {
     // The very last bytes are an end marker, without which all pixels are there.
     for (std::size_t size = 0; size + 20 < whole.size(); size += 7) {
       const std::string message =
-          message_of<DataError>([&] { decode_image(std::span(whole).first(size), "cut.img", image); });
+          error_message<DataError>([&] { decode_image(std::span(whole).first(size), "cut.img", image); });
       ASSERT_TRUE(contains(message, "cut.img: ")) << name << " at " << size << ": " << message;
     }
   }
@@ -88,13 +92,13 @@ TEST_F(ImageTest, FlippedBytesNeverCrash) {
 }
 
 TEST_F(ImageTest, OtherContentIsRefusedWhateverItsName) {
-  ScratchFolder folder;
-  EXPECT_TRUE(contains(message_of<DataError>([&] {
+  test::TempDir folder;
+  EXPECT_TRUE(contains(error_message<DataError>([&] {
                          decode_image(folder.write("a.png", {'G', 'I', 'F', '8'}));
                        }),
                        "a.png: neither JPEG nor PNG"));
-  EXPECT_TRUE(contains(message_of<DataError>([&] { decode_image(folder.write("b.jpg", {})); }), "empty"));
-  EXPECT_TRUE(contains(message_of<FileError>([&] { decode_image(folder.path("c.jpg")); }), "No such file"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { decode_image(folder.write("b.jpg", {})); }), "empty"));
+  EXPECT_TRUE(contains(error_message<FileError>([&] { decode_image(folder / "c.jpg"); }), "No such file"));
   // The content decides: a PNG called JPEG is read.
   EXPECT_EQ(decode_image(folder.write("d.JPEG", bytes_of(golden("rgb.png")))), decode_image(golden("rgb.png")));
 }
@@ -106,21 +110,21 @@ TEST_F(ImageTest, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
   ASSERT_NE(at, jpeg.end());
   std::fill_n(at + 5, 4, std::uint8_t{0xff});
   Image image;
-  const std::string message = message_of<DataError>([&] { decode_image(jpeg, "huge", image); });
+  const std::string message = error_message<DataError>([&] { decode_image(jpeg, "huge", image); });
   EXPECT_TRUE(contains(message, "65535") || contains(message, "65500")) << message;
   EXPECT_LT(image.pixels.capacity(), 1u << 20);
   EXPECT_THROW(image.reshape(20000, 20000, 3), ShapeError);
 }
 
 TEST_F(ImageTest, PngRoundTrip) {
-  ScratchFolder folder;
+  test::TempDir folder;
   const Image image = decode_image(golden("rgb.png"));
-  write_png(folder.path("out.png"), image);
-  EXPECT_EQ(decode_image(folder.path("out.png")), image);
-  EXPECT_TRUE(contains(message_of<FileError>([&] { write_png(folder.path("no/out.png"), image); }), "no/out.png"));
+  write_png(folder / "out.png", image);
+  EXPECT_EQ(decode_image(folder / "out.png"), image);
+  EXPECT_TRUE(contains(error_message<FileError>([&] { write_png(folder / "no/out.png", image); }), "no/out.png"));
   Image two;
   two.reshape(2, 2, 2);
-  EXPECT_TRUE(contains(message_of<ShapeError>([&] { write_png(folder.path("x.png"), two); }), "2 channels"));
+  EXPECT_TRUE(contains(error_message<ShapeError>([&] { write_png(folder / "x.png", two); }), "2 channels"));
 }
 
 }  // namespace

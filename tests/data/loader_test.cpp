@@ -11,12 +11,15 @@
 #include <set>
 #include <thread>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/error.h"
 #include "hearth/data/order.h"
+#include "support/error_message.h"
 
 namespace hearth::data {
 namespace {
+
+using test::contains;
+using test::error_message;
 
 /// Random images; counts reads, can fail at a sample, and can hold readers until they are let go.
 class Probe : public Dataset {
@@ -206,7 +209,7 @@ TEST(LoaderTest, ExceptionsReachTheCallThatWouldHaveHadTheBatch) {
     Loader loader(set, steps(*set), {.batch_size = 8, .workers = workers});
     for (int i = 0; i < 5; ++i) {
       if (i == 2)
-        EXPECT_EQ(message_of<DataError>([&] { loader.next(); }), "sample 21 is broken");
+        EXPECT_EQ(error_message<DataError>([&] { loader.next(); }), "sample 21 is broken");
       else
         EXPECT_EQ(loader.next().index, i);
     }
@@ -241,12 +244,12 @@ TEST(LoaderTest, MixupGivesSoftLabels) {
 TEST(LoaderTest, RefusesOptionsOutOfRange) {
   const auto set = std::make_shared<Probe>(5);
   const auto make = [&](LoaderOptions options) { Loader(set, steps(*set), options); };
-  EXPECT_TRUE(contains(message_of<ConfigError>([&] { make({.batch_size = 0}); }), "batch_size 0"));
-  EXPECT_TRUE(contains(message_of<ConfigError>([&] { make({.workers = -1}); }), "-1 workers"));
-  EXPECT_TRUE(contains(message_of<ConfigError>([&] { make({.prefetch = 0}); }), "prefetch 0"));
-  EXPECT_TRUE(contains(message_of<ConfigError>([&] { make({.mixup_alpha = -1}); }), "alpha -1"));
-  EXPECT_TRUE(contains(message_of<DTypeError>([&] { make({.dtype = DType::i64}); }), "i64"));
-  EXPECT_TRUE(contains(message_of<DataError>([&] { make({.batch_size = 6, .drop_last = true}); }), "no batch of 6"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.batch_size = 0}); }), "batch_size 0"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.workers = -1}); }), "-1 workers"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.prefetch = 0}); }), "prefetch 0"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.mixup_alpha = -1}); }), "alpha -1"));
+  EXPECT_TRUE(contains(error_message<DTypeError>([&] { make({.dtype = DType::i64}); }), "i64"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { make({.batch_size = 6, .drop_last = true}); }), "no batch of 6"));
   EXPECT_THROW(Loader(nullptr, steps(*set), {}), UsageError);
   const auto none = std::make_shared<Probe>(0);
   EXPECT_THROW(Loader(none, steps(*set), {}), DataError);

@@ -5,15 +5,19 @@
 
 #include <cmath>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
 #include "hearth/data/formats/digits.h"
 #include "hearth/data/formats/synthetic.h"
 #include "hearth/data/inspect.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
 
 namespace hearth::data {
 namespace {
+
+using test::contains;
+using test::error_message;
 
 Json node(const std::string& text) { return parse_json(text, "run.json"); }
 
@@ -71,7 +75,7 @@ TEST(DataRegistryTest, FieldsReachTheLoader) {
 }
 
 TEST(DataRegistryTest, FaultsNameThePath) {
-  const std::string message = message_of<ConfigError>([] {
+  const std::string message = error_message<ConfigError>([] {
     make_data(node(
         R"({"type": "digits", "augmnet": {}, "workers": -1, "augment": {"flip": 1, "random_resized_crop": true}})"));
   });
@@ -79,9 +83,9 @@ TEST(DataRegistryTest, FaultsNameThePath) {
   EXPECT_TRUE(contains(message, "/workers")) << message;
   EXPECT_TRUE(contains(message, "/augment/flip")) << message;
   EXPECT_TRUE(
-      contains(message_of<ConfigError>([] { make_data(node(R"({"type": "fashion-mnist"})")); }), "fashion_mnist"));
-  EXPECT_TRUE(contains(message_of<ConfigError>([] { make_data(node(R"({"type": "cifar10"})")); }), "path"));
-  EXPECT_TRUE(contains(message_of<ConfigError>(
+      contains(error_message<ConfigError>([] { make_data(node(R"({"type": "fashion-mnist"})")); }), "fashion_mnist"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([] { make_data(node(R"({"type": "cifar10"})")); }), "path"));
+  EXPECT_TRUE(contains(error_message<ConfigError>(
                            [] { make_data(node(R"({"type": "digits", "augment": {"random_resized_crop": true}})")); }),
                        "needs image_size"));
 }
@@ -96,15 +100,15 @@ TEST(DataRegistryTest, MeasuresWhereNothingIsUsual) {
 
 TEST(DataRegistryTest, FoldersAreSplitByTheSeed) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
-  ScratchFolder folder;
+  test::TempDir folder;
   Image image;
   image.reshape(5, 6, 3);
   for (const char* name : {"a", "b"}) {
-    std::filesystem::create_directories(folder.path(name));
-    for (int i = 0; i < 20; ++i) write_png(folder.path(std::string(name) + "/" + std::to_string(i) + ".png"), image);
+    std::filesystem::create_directories(folder / name);
+    for (int i = 0; i < 20; ++i) write_png(folder / (std::string(name) + "/" + std::to_string(i) + ".png"), image);
   }
   Json config = node(R"({"type": "image_folder", "test_fraction": 0.2, "augment": {"image_size": 8}})");
-  config.set("path", folder.path());
+  config.set("path", folder.path().string());
   const DataSplits data = make_data(config);
   EXPECT_EQ(data.train->size(), 32);
   EXPECT_EQ(data.test->size(), 8);

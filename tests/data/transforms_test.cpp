@@ -7,14 +7,17 @@
 #include <cmath>
 #include <cstring>
 
-#include "data/scratch_folder.h"
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
 #include "hearth/data/order.h"
 #include "hearth/data/source_bytes.h"
+#include "support/error_message.h"
 
 namespace hearth::data {
 namespace {
+
+using test::contains;
+using test::error_message;
 
 Image noise(int height, int width, int channels, std::uint64_t seed = 1) {
   Image image;
@@ -99,7 +102,7 @@ TEST(ResizeTest, RefusesBoxesOutside) {
   Image result;
   for (const Box box : {Box{0, 0, 9, 9}, Box{-1, 0, 4, 4}, Box{0, 6, 4, 4}, Box{0, 0, 0, 4}, Box{7, 8, 1, 2}}) {
     EXPECT_TRUE(
-        contains(message_of<ShapeError>([&] { resize(image, box, 4, 4, result); }), "leaves the image of 8 x 9"));
+        contains(error_message<ShapeError>([&] { resize(image, box, 4, 4, result); }), "leaves the image of 8 x 9"));
   }
   EXPECT_THROW(resize(image, {0, 0, 8, 9}, 0, 4, result), ShapeError);
 }
@@ -288,7 +291,7 @@ TEST(TransformsTest, ErasingClearsOneBox) {
 
 TEST(TransformsTest, RefusesOptionsOutOfRange) {
   const auto refused = [](ImageShape shape, const TransformOptions& options) {
-    return message_of<ConfigError>([&] { Transforms(shape, options, true); });
+    return error_message<ConfigError>([&] { Transforms(shape, options, true); });
   };
   const ImageShape fixed{8, 8, 3};
   EXPECT_TRUE(contains(refused({0, 0, 3}, {}), "set image_size"));
@@ -309,7 +312,7 @@ TEST(MixupTest, MixesPairsAndLabels) {
   EXPECT_EQ(images, (std::vector<float>{2, 3, 3, 4, 4, 5}));
   EXPECT_EQ(soft, (std::vector<float>{0.75f, 0, 0.25f, 0, 1, 0, 0.25f, 0, 0.75f}));
   const std::vector<std::int64_t> wrong{0, 3, 0};
-  EXPECT_TRUE(contains(message_of<IndexError>([&] {
+  EXPECT_TRUE(contains(error_message<IndexError>([&] {
                          mixup(DType::f32, reinterpret_cast<std::byte*>(images.data()), wrong.data(), 3, 2, 3, 0.5,
                                soft.data());
                        }),

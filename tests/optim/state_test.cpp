@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that is saved and loaded at any step goes on bit for bit as if it had not stopped.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "hearth/optim/ema.h"
 #include "hearth/optim/registry.h"
 #include "optim/toy_parameters.h"
+#include "support/temp_dir.h"
 
 namespace hearth {
 namespace {
@@ -42,10 +41,8 @@ struct Training {
 class OptimStateRoundTrip : public testing::TestWithParam<const char*> {};
 
 TEST_P(OptimStateRoundTrip, ResumingAtEveryStepChangesNothing) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / join_text("hearth_optim_state_", ::getpid());
-  std::filesystem::create_directories(folder);
-  const std::string path = (folder / "state.safetensors").string();
+  const test::TempDir folder;
+  const std::string path = folder / "state.safetensors";
   constexpr int total = 8;
   Training whole(GetParam());
   whole.steps(0, total);
@@ -62,7 +59,6 @@ TEST_P(OptimStateRoundTrip, ResumingAtEveryStepChangesNothing) {
     EXPECT_EQ(second.state.hash(), whole.state.hash()) << "stopped after " << stop;
     EXPECT_EQ(second.ema.average().to_doubles(), whole.ema.average().to_doubles()) << "stopped after " << stop;
   }
-  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, OptimStateRoundTrip,

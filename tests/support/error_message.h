@@ -4,17 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <string>
 
-namespace hearth::testing {
+namespace hearth::test {
 
-/// what() of the E that `action` throws; a test failure and "" if it throws nothing, anything else passes through.
+/// what() of the E that `action` throws; a test failure and "" if it throws nothing or something else.
 template <class E, class F>
 std::string error_message(F&& action) {
   try {
     action();
   } catch (const E& error) {
     return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another exception: " << error.what();
+    return "";
   }
   ADD_FAILURE() << "nothing was thrown";
   return "";
@@ -23,4 +27,4 @@ std::string error_message(F&& action) {
 /// A predicate for EXPECT_PRED2: `text` contains `part`.
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-}  // namespace hearth::testing
+}  // namespace hearth::test

@@ -9,7 +9,7 @@
 
 #include "support/temp_dir.h"
 
-namespace hearth::testing {
+namespace hearth::test {
 
 class FullDisk {
  public:
@@ -28,4 +28,4 @@ class FullDisk {
   bool mounted_;
 };
 
-}  // namespace hearth::testing
+}  // namespace hearth::test

@@ -14,7 +14,7 @@
 
 #include "support/temp_dir.h"
 
-namespace hearth::testing {
+namespace hearth::test {
 
 struct ProgramResult {
   int exit_code = -1;  ///< 128 + n where signal n ended it
@@ -61,4 +61,4 @@ inline ProgramResult run_program(std::vector<std::string> words, const std::file
   return result;
 }
 
-}  // namespace hearth::testing
+}  // namespace hearth::test

@@ -2,12 +2,15 @@
 // A directory of its own for one test, removed with everything in it when the test ends.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
-namespace hearth::testing {
+namespace hearth::test {
 
 class TempDir {
  public:
@@ -25,9 +28,16 @@ class TempDir {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  /// Writes a file, whose folder is made where it is missing, and tells its path.
+  std::string write(const std::string& name, const std::vector<std::uint8_t>& bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream out(path_ / name, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    return path_ / name;
+  }
 
  private:
   std::filesystem::path path_;
 };
 
-}  // namespace hearth::testing
+}  // namespace hearth::test

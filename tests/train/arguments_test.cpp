@@ -9,7 +9,7 @@
 namespace hearth::train {
 namespace {
 
-using testing::contains;
+using test::contains;
 
 const CommandSpec command{
     "train",
@@ -23,7 +23,7 @@ const CommandSpec command{
 Arguments parse(const std::vector<std::string>& words) { return Arguments(command, words, "hearth"); }
 
 std::string fault(const std::vector<std::string>& words) {
-  return testing::error_message<UsageError>([&] { parse(words); });
+  return test::error_message<UsageError>([&] { parse(words); });
 }
 
 TEST(Arguments, options_may_stand_anywhere) {

@@ -11,8 +11,8 @@
 namespace hearth::train {
 namespace {
 
-using testing::contains;
-using testing::ProgramResult;
+using test::contains;
+using test::ProgramResult;
 
 const std::string source_dir = HEARTH_SOURCE_DIR;
 
@@ -24,11 +24,11 @@ const char* const good_config = R"({
   "train": {"batch_size": 64, "epochs": 1}
 })";
 
-class Cli : public ::testing::Test {
+class Cli : public testing::Test {
  protected:
   ProgramResult hearth(std::vector<std::string> words) {
     words.insert(words.begin(), HEARTH_PROGRAM);
-    return testing::run_program(std::move(words), folder_.path());
+    return test::run_program(std::move(words), folder_.path());
   }
 
   // The failure of `hearth config` with one part of the good config replaced.
@@ -44,7 +44,7 @@ class Cli : public ::testing::Test {
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
 
  private:
-  testing::TempDir folder_;
+  test::TempDir folder_;
 };
 
 void expect_failure(const ProgramResult& result, int exit_code, const std::string& kind,

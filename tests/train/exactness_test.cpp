@@ -87,9 +87,9 @@ std::string hashes_of(const std::string& folder) {
   return metrics.at("weights_sha256").as_string() + " " + metrics.at("state_sha256").as_string();
 }
 
-class Exactness : public ::testing::Test {
+class Exactness : public testing::Test {
  protected:
-  hearth::testing::TempDir folder_;
+  hearth::test::TempDir folder_;
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 };
 

@@ -17,7 +17,7 @@ TEST(SlowFashion, AShortRunReaches88Percent) {
   GTEST_SKIP() << "too slow under a sanitizer; the digits runs cover the same code there";
 #endif
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) GTEST_SKIP() << "dataset-fashion-mnist is absent";
-  const hearth::testing::TempDir folder;
+  const hearth::test::TempDir folder;
   const std::string out = (folder / "run").string();
   const std::string command = std::string("\"") + HEARTH_PROGRAM + "\" train \"" + HEARTH_SOURCE_DIR +
                               "/examples/configs/fashion_resnet.json\" --out \"" + out +

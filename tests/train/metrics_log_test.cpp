@@ -12,7 +12,7 @@ namespace {
 Json record(int step) { return Json::object().set("step", step).set("loss", 1.0 / step); }
 
 TEST(MetricsLog, every_line_is_there_at_once) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "metrics.jsonl";
   MetricsLog log(path, 0);
   for (int step = 1; step <= 3; ++step) {
@@ -25,7 +25,7 @@ TEST(MetricsLog, every_line_is_there_at_once) {
 }
 
 TEST(MetricsLog, a_resumed_run_rewrites_what_came_after_its_checkpoint) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "metrics.jsonl";
   std::int64_t kept = 0;
   {
@@ -44,7 +44,7 @@ TEST(MetricsLog, a_resumed_run_rewrites_what_came_after_its_checkpoint) {
 }
 
 TEST(MetricsLog, a_fresh_run_empties_the_file) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "metrics.jsonl";
   MetricsLog(path, 0).add(record(1));
   MetricsLog log(path, 0);
@@ -52,28 +52,28 @@ TEST(MetricsLog, a_fresh_run_empties_the_file) {
 }
 
 TEST(MetricsLog, refuses_a_file_that_lost_lines) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "metrics.jsonl";
-  const std::string gone = testing::error_message<DataError>([&] { MetricsLog(path, 10); });
-  EXPECT_PRED2(testing::contains, gone, path);
+  const std::string gone = test::error_message<DataError>([&] { MetricsLog(path, 10); });
+  EXPECT_PRED2(test::contains, gone, path);
   MetricsLog(path, 0).add(record(1));
-  const std::string shorter = testing::error_message<DataError>([&] { MetricsLog(path, 1000); });
-  EXPECT_PRED2(testing::contains, shorter, "1000");
+  const std::string shorter = test::error_message<DataError>([&] { MetricsLog(path, 1000); });
+  EXPECT_PRED2(test::contains, shorter, "1000");
 }
 
 TEST(MetricsLog, a_last_line_that_a_crash_cut_is_left_out) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "metrics.jsonl";
   write_file_synced(path, "{\"step\":1}\n{\"step\":2}\n{\"st");
   EXPECT_EQ(read_metrics(path).size(), 2u);
 }
 
 TEST(MetricsLog, any_other_bad_line_is_named) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "metrics.jsonl";
   write_file_synced(path, "{\"step\":1}\n{\"st\n{\"step\":3}\n");
-  const std::string message = testing::error_message<DataError>([&] { read_metrics(path); });
-  EXPECT_PRED2(testing::contains, message, "line 2");
+  const std::string message = test::error_message<DataError>([&] { read_metrics(path); });
+  EXPECT_PRED2(test::contains, message, "line 2");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void for_each_key(Json& node, const F& f) {
 }
 
 TEST(MisspeltConfig, is_refused_and_the_key_suggested) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "run.json";
   const std::string configs = std::string(HEARTH_SOURCE_DIR) + "/examples/configs";
   std::size_t keys = 0, suggested = 0;
@@ -45,10 +45,10 @@ TEST(MisspeltConfig, is_refused_and_the_key_suggested) {
       rename(wrong);
       std::ofstream(path) << to_text(root, 2);
       rename(key);
-      const std::string message = testing::error_message<ConfigError>([&] { load_config(path, {}); });
-      EXPECT_PRED2(testing::contains, message, wrong == "tye" ? "/type" : wrong) << name;
+      const std::string message = test::error_message<ConfigError>([&] { load_config(path, {}); });
+      EXPECT_PRED2(test::contains, message, wrong == "tye" ? "/type" : wrong) << name;
       ++keys;
-      if (testing::contains(message, "\"" + key + "\"") || key == "type") ++suggested;
+      if (test::contains(message, "\"" + key + "\"") || key == "type") ++suggested;
     });
     std::ofstream(path) << to_text(root, 2);
     EXPECT_NO_THROW(load_config(path, {})) << name << ", with every key right again";

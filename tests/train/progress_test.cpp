@@ -11,7 +11,7 @@
 namespace hearth::train {
 namespace {
 
-using testing::contains;
+using test::contains;
 
 const Progress::Step sample{
     .step = 45, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_share = 0.03};

@@ -12,7 +12,7 @@
 namespace hearth::train {
 namespace {
 
-using testing::contains;
+using test::contains;
 
 Json record(int step, const std::string& split, double loss, double accuracy) {
   Json result = Json::object();
@@ -97,7 +97,7 @@ TEST(Report, of_many_evaluations_shows_some_and_always_best_and_last) {
 }
 
 TEST(Report, is_written_from_a_folder) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   write_file_synced(folder / "config.json", "{\"name\":\"from_disk\"}");
   write_file_synced(folder / "metrics.jsonl", to_text(record(10, "test", 1, 0.5)) + "\n");
   write_report(folder.path().string());

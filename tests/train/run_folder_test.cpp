@@ -27,7 +27,7 @@ std::vector<std::string> event_files(const RunFolder& folder) {
 }
 
 TEST(RunFolder, holds_config_metrics_and_events) {
-  const testing::TempDir parent;
+  const test::TempDir parent;
   RunFolder folder((parent / "deep/run").string());
   const Json config = Json::object().set("name", "x");
   folder.open(config, 0, true);
@@ -43,7 +43,7 @@ TEST(RunFolder, holds_config_metrics_and_events) {
 }
 
 TEST(RunFolder, writes_no_events_unless_asked) {
-  const testing::TempDir parent;
+  const test::TempDir parent;
   RunFolder folder((parent / "run").string());
   folder.open(Json::object(), 0, false);
   folder.add(record(1));
@@ -51,14 +51,14 @@ TEST(RunFolder, writes_no_events_unless_asked) {
 }
 
 TEST(RunFolder, refuses_records_before_it_is_open) {
-  const testing::TempDir parent;
+  const test::TempDir parent;
   RunFolder folder((parent / "run").string());
   EXPECT_THROW(folder.add(record(1)), UsageError);
   EXPECT_EQ(folder.metrics_bytes(), 0);
 }
 
 TEST(RunFolder, clear_deletes_what_a_run_wrote_and_nothing_else) {
-  const testing::TempDir parent;
+  const test::TempDir parent;
   RunFolder folder((parent / "run").string());
   folder.open(Json::object(), 0, true);
   folder.add(record(1));
@@ -75,7 +75,7 @@ TEST(RunFolder, clear_deletes_what_a_run_wrote_and_nothing_else) {
 }
 
 TEST(RunFolder, refuses_a_path_that_is_a_file) {
-  const testing::TempDir parent;
+  const test::TempDir parent;
   std::ofstream(parent / "file") << "x";
   EXPECT_THROW(RunFolder((parent / "file").string()), FileError);
 }

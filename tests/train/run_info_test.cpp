@@ -20,7 +20,7 @@ void put(const std::filesystem::path& path, const std::string& text) {
 }
 
 TEST(GitRevision, follows_the_branch_from_a_folder_inside) {
-  const testing::TempDir tree;
+  const test::TempDir tree;
   put(tree / ".git/HEAD", "ref: refs/heads/main\n");
   put(tree / ".git/refs/heads/main", first_commit + "\n");
   std::filesystem::create_directories(tree / "a/b");
@@ -28,7 +28,7 @@ TEST(GitRevision, follows_the_branch_from_a_folder_inside) {
 }
 
 TEST(GitRevision, reads_packed_references) {
-  const testing::TempDir tree;
+  const test::TempDir tree;
   put(tree / ".git/HEAD", "ref: refs/heads/main\n");
   put(tree / ".git/packed-refs",
       "# pack-refs with: peeled\n" + second_commit + " refs/heads/mainly\n" + first_commit + " refs/heads/main\n");
@@ -36,13 +36,13 @@ TEST(GitRevision, reads_packed_references) {
 }
 
 TEST(GitRevision, reads_a_detached_head) {
-  const testing::TempDir tree;
+  const test::TempDir tree;
   put(tree / ".git/HEAD", second_commit + "\n");
   EXPECT_EQ(git_revision(tree.path()), second_commit);
 }
 
 TEST(GitRevision, follows_the_file_of_a_linked_tree) {
-  const testing::TempDir tree;
+  const test::TempDir tree;
   put(tree / "main/.git/refs/heads/topic", second_commit + "\n");
   put(tree / "main/.git/worktrees/linked/HEAD", "ref: refs/heads/topic\n");
   put(tree / "main/.git/worktrees/linked/commondir", "../..\n");
@@ -51,7 +51,7 @@ TEST(GitRevision, follows_the_file_of_a_linked_tree) {
 }
 
 TEST(GitRevision, is_empty_outside_a_repository) {
-  const testing::TempDir tree;
+  const test::TempDir tree;
   EXPECT_EQ(git_revision(tree.path()), "");
 }
 
@@ -65,7 +65,7 @@ TEST(UtcNow, has_its_form) {
 }
 
 TEST(RunInfo, says_what_ran_and_how_it_ended) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const std::string path = folder / "run.json";
   const RunInfo info(path, {"digits", 7, "cpu", "hearth train digits.json"});
   info.write("running", Json::object());

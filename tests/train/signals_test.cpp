@@ -40,7 +40,7 @@ TEST(SignalScopeDeathTest, a_second_signal_ends_the_process_at_once) {
         raise(SIGINT);
         raise(SIGTERM);
       },
-      ::testing::ExitedWithCode(128 + SIGTERM), "");
+      testing::ExitedWithCode(128 + SIGTERM), "");
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ std::vector<std::string> events_in(const std::filesystem::path& path) {
 }
 
 TEST(TensorBoardWriter, begins_with_the_version_and_the_first_step) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   const TensorBoardWriter writer(folder.path().string(), 301);
   EXPECT_EQ(writer.path().filename().string().find("events.out.tfevents."), 0u);
   const auto events = events_in(writer.path());
@@ -112,7 +112,7 @@ TEST(TensorBoardWriter, begins_with_the_version_and_the_first_step) {
 }
 
 TEST(TensorBoardWriter, scalars_keep_tag_step_and_value) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   TensorBoardWriter writer(folder.path().string());
   writer.scalar("train/loss", 20, 2.302585);
   writer.scalar("test/accuracy", std::int64_t{1} << 40, -0.5);
@@ -132,7 +132,7 @@ TEST(TensorBoardWriter, scalars_keep_tag_step_and_value) {
 }
 
 TEST(TensorBoardWriter, texts_are_string_tensors_of_the_text_plugin) {
-  const testing::TempDir folder;
+  const test::TempDir folder;
   TensorBoardWriter writer(folder.path().string());
   const std::string value(300, 'x');
   writer.text("config", 0, value);
