@@ -2,35 +2,41 @@
 #include "hearth/core/cpu/parallel.h"
 
 #include <omp.h>
-#include <sched.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <mutex>
 
+#include "hearth/core/cpu/cores.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/error.h"
 
 namespace hearth::cpu {
 namespace {
 
+// The library hangs where OpenMP gives a call fewer threads than the call's plan counts on.
+int at_most_openmp_gives(int count) {
+  return omp_get_max_active_levels() < 1 ? 1 : std::min(count, omp_get_thread_limit());
+}
+
 int initial_threads() {
-  if (const char* text = std::getenv("HEARTH_THREADS")) {
-    const int count = std::atoi(text);
-    HEARTH_CHECK(ConfigError, count >= 1 && count <= 4096, "HEARTH_THREADS is \"", text,
-                 "\"; it must be a number from 1 to 4096");
-    return count;
-  }
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
-  return 1;
+  const char* text = std::getenv("HEARTH_THREADS");
+  if (!text) return available_cores();
+  int count = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, count);
+  HEARTH_CHECK(ConfigError, error == std::errc{} && stop == end && count >= 1 && count <= 4096, "HEARTH_THREADS is \"",
+               text, "\"; it must be a number from 1 to 4096");
+  return count;
 }
 
 std::atomic<int>& team_size() {
   static std::atomic<int> size = [] {
-    const int count = initial_threads();
+    const int count = at_most_openmp_gives(initial_threads());
     omp_set_num_threads(count);
     return count;
   }();
@@ -45,8 +51,9 @@ int threads() { return team_size().load(std::memory_order_relaxed); }
 
 void set_threads(int count) {
   HEARTH_CHECK(UsageError, count >= 1, "set_threads: ", count, " threads; at least 1 is needed");
-  team_size().store(count, std::memory_order_relaxed);
-  omp_set_num_threads(count);
+  const int size = at_most_openmp_gives(count);
+  team_size().store(size, std::memory_order_relaxed);
+  omp_set_num_threads(size);
 }
 
 bool deterministic() { return exact_mode.load(std::memory_order_relaxed); }

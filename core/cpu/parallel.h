@@ -8,9 +8,10 @@
 
 namespace hearth::cpu {
 
-/// Size of the compute team: HEARTH_THREADS if set, else the number of cores this process may use.
+/// Size of the compute team: HEARTH_THREADS if set, else the number of cores this process may use. Never more than
+/// OpenMP gives (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
 int threads();
-/// Sets the size of the compute team (>= 1); UsageError otherwise.
+/// Sets the size of the compute team (>= 1), as far as OpenMP gives it; UsageError otherwise.
 void set_threads(int count);
 
 /// True while exact mode is on: library kernels whose bits depend on the team's size are run in fixed shares.

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The size of the compute team: cores that the system grants, limits of OpenMP, what the environment asks.
+#include "hearth/core/cpu/parallel.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "hearth/core/cpu/cores.h"
+#include "hearth/core/error.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth::cpu {
+namespace {
+
+/// A system whose process is in the group that `membership` tells.
+class System {
+ public:
+  explicit System(const std::string& membership) { file("proc/self/cgroup", membership); }
+  System& file(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name) << text << "\n";
+    return *this;
+  }
+  int cores() const { return available_cores(root_.path()); }
+
+ private:
+  test::TempDir root_;
+};
+
+/// What a machine of this size may use of `granted` cores.
+int of_this_machine(int granted) { return std::min(granted, available_cores("/nonexistent")); }
+
+TEST(AvailableCores, AreAtLeastOneAndAtMostThoseOfTheMask) {
+  const int mask = available_cores("/nonexistent");
+  EXPECT_GE(mask, 1);
+  EXPECT_LE(available_cores(), mask);
+  EXPECT_GE(available_cores(), 1);
+}
+
+TEST(AvailableCores, FollowTheLimitOfAGroupAndOfThoseAbove) {
+  EXPECT_EQ(System("0::/").file("sys/fs/cgroup/cpu.max", "100000 100000").cores(), 1);
+  EXPECT_EQ(System("0::/").file("sys/fs/cgroup/cpu.max", "50000 100000").cores(), 1);
+  EXPECT_EQ(System("0::/").file("sys/fs/cgroup/cpu.max", "150000 100000").cores(), of_this_machine(2));
+  EXPECT_EQ(System("0::/").file("sys/fs/cgroup/cpu.max", "max 100000").cores(), of_this_machine(4096));
+  System nested("0::/outer/inner");
+  nested.file("sys/fs/cgroup/outer/inner/cpu.max", "max 100000");
+  EXPECT_EQ(nested.cores(), of_this_machine(4096));
+  EXPECT_EQ(nested.file("sys/fs/cgroup/outer/cpu.max", "20000 100000").cores(), 1);
+}
+
+TEST(AvailableCores, FollowTheLimitsOfTheFirstInterface) {
+  const auto group = [](const std::string& quota) {
+    System system("3:memory:/a\n2:cpu,cpuacct:/a");
+    system.file("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", quota);
+    system.file("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000");
+    return system.cores();
+  };
+  EXPECT_EQ(group("100000"), 1);
+  EXPECT_EQ(group("-1"), of_this_machine(4096));
+}
+
+TEST(AvailableCores, PassOverFilesThatSayNothing) {
+  EXPECT_EQ(System("nonsense").cores(), of_this_machine(4096));
+  EXPECT_EQ(System("0::/").file("sys/fs/cgroup/cpu.max", "").cores(), of_this_machine(4096));
+  EXPECT_EQ(System("0::/").file("sys/fs/cgroup/cpu.max", "100000 0").cores(), of_this_machine(4096));
+}
+
+TEST(Team, IsNeverLargerThanWhatOpenMpGives) {
+  const int before = threads();
+  set_threads(4096);
+  EXPECT_EQ(threads(), std::min(4096, omp_get_thread_limit()));
+  const int levels = omp_get_max_active_levels();
+  omp_set_max_active_levels(0);
+  set_threads(4);
+  EXPECT_EQ(threads(), 1);
+  omp_set_max_active_levels(levels);
+  set_threads(before);
+  EXPECT_EQ(threads(), before);
+}
+
+// The environment is read once, so that each of these needs a process of its own.
+void report_team(const char* name, const char* value) {
+  setenv(name, value, 1);
+  std::string text;
+  try {
+    text = std::to_string(threads());
+  } catch (const ConfigError& error) {
+    text = error.what();
+  }
+  std::fputs(text.c_str(), stderr);
+  std::_Exit(0);
+}
+
+TEST(TeamDeathTest, TakesItsSizeFromTheEnvironment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  if (omp_get_thread_limit() >= 3) EXPECT_EXIT(report_team("HEARTH_THREADS", "3"), testing::ExitedWithCode(0), "^3$");
+  for (const char* wrong : {"", "0", "-1", "2x", "5000", "many"})
+    EXPECT_EXIT(report_team("HEARTH_THREADS", wrong), testing::ExitedWithCode(0), "from 1 to 4096") << wrong;
+}
+
+}  // namespace
+}  // namespace hearth::cpu
