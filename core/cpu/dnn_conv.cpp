@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "hearth/core/cpu/dnn_convert.h"
+#include "hearth/core/cpu/dnn_direct.h"
 #include "hearth/core/cpu/dnn_paired.h"
 #include "hearth/core/cpu/scratch.h"
 
@@ -397,6 +398,7 @@ std::string implementation(const Conv2d& problem, Pass pass) {
   if (!declines(problem, pass).empty()) return {};
   if (runs_as_product(problem, pass)) return pointwise_implementation(problem, pass);
   if (pass == Pass::backward_weights && is_pairable(problem)) return "paired:avx512_core_bf16";
+  if (is_direct(problem, pass)) return "direct:avx512_core_bf16";
   if (runs_unfolded(problem, pass)) return unfolded_implementation(problem, pass);
   return plan_of(planned(problem, pass, false))->implementation;
 }
@@ -406,6 +408,10 @@ void conv2d_forward(const Conv2d& problem, const void* x, const void* w, const f
   check_shape(s);
   if (runs_as_product(problem, Pass::forward)) {
     pointwise_forward(problem, x, w, b, y);
+    return;
+  }
+  if (is_direct(problem, Pass::forward)) {
+    direct_forward(problem, x, w, b, y);
     return;
   }
   if (runs_unfolded(problem, Pass::forward)) {
@@ -431,6 +437,10 @@ void conv2d_backward_data(const Conv2d& problem, const void* dy, const void* w, 
   check_shape(s);
   if (runs_as_product(problem, Pass::backward_data)) {
     pointwise_backward_data(problem, dy, w, dx);
+    return;
+  }
+  if (is_direct(problem, Pass::backward_data)) {
+    direct_backward_data(problem, dy, w, dx);
     return;
   }
   if (runs_unfolded(problem, Pass::backward_data)) {

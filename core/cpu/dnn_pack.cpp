@@ -185,11 +185,23 @@ namespace {
 
 using Unit = FilterBlocks::Unit;
 
-constexpr std::int64_t most_rows = 64, widest_vector = 16;
+constexpr std::int64_t most_rows = 64;
 
 std::int64_t height_of(const FilterBlocks& b) { return b.unit == Unit::pair_of_k ? b.block_k / 2 : b.block_k; }
 std::int64_t width_of(const FilterBlocks& b) { return b.unit == Unit::pair_of_c ? b.block_c / 2 : b.block_c; }
 std::int64_t block_rows_of(const FilterBlocks& b) { return (b.k + b.block_k - 1) / b.block_k; }
+
+// In the flavour of this processor, or in the narrower one where columns of 8 do not fill its vectors.
+template <class From, Unit unit>
+void pack_in_flavour(const Source<From, unit>* rows, const Table& table, void* packed) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+  if (isa() == Isa::v4 && table.column_major && table.height % 16 != 0) {
+    isa_v3::pack_table(rows, table, packed);
+    return;
+  }
+#endif
+  HEARTH_ISA_CALL(pack_table, rows, table, packed);
+}
 
 // Packs one row of blocks of one tap. `index` counts groups, rows of blocks and taps, the taps fastest.
 template <class From, Unit unit>
@@ -209,7 +221,7 @@ void pack_task(const FilterBlocks& b, const From* w, void* packed, std::int64_t 
   const std::int64_t offset =
       group * b.stride_g + block_row * b.stride_k + tap / b.s * b.stride_r + tap % b.s * b.stride_s;
   const Table table{height, width_of(b), (b.c + b.block_c - 1) / b.block_c, b.stride_c / values, b.c, b.k_runs_fastest};
-  HEARTH_ISA_CALL(pack_table, rows, table, static_cast<std::uint32_t*>(packed) + offset / values);
+  pack_in_flavour(rows, table, static_cast<std::uint32_t*>(packed) + offset / values);
 }
 
 template <class From, Unit unit>
@@ -226,7 +238,7 @@ bool is_packable(const FilterBlocks& b) {
     if (stride % values != 0) return false;
   if (b.unit == Unit::pair_of_k && (b.k_runs_fastest || b.block_k % 2 != 0)) return false;
   if (b.unit == Unit::pair_of_c && b.block_c % 2 != 0) return false;
-  return height_of(b) <= most_rows && (b.k_runs_fastest ? height_of(b) : width_of(b)) % widest_vector == 0;
+  return height_of(b) <= most_rows && (b.k_runs_fastest ? height_of(b) % 8 == 0 : width_of(b) % 16 == 0);
 }
 
 void pack_filters(const FilterBlocks& b, const void* w, DType from, void* packed) {

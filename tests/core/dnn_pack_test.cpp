@@ -79,7 +79,8 @@ struct Kind {
   std::int64_t block_k, block_c;
 };
 
-constexpr Kind kinds[] = {{Unit::one, true, 16, 1},         {Unit::one, true, 48, 1},
+constexpr Kind kinds[] = {{Unit::one, true, 8, 1},          {Unit::pair_of_c, true, 8, 2},
+                          {Unit::one, true, 16, 1},         {Unit::one, true, 48, 1},
                           {Unit::one, true, 16, 16},        {Unit::one, false, 16, 16},
                           {Unit::pair_of_k, false, 16, 16}, {Unit::pair_of_c, true, 16, 2},
                           {Unit::pair_of_c, true, 64, 2},   {Unit::pair_of_c, true, 16, 16}};
@@ -110,7 +111,7 @@ TEST(DnnPack, FollowsTheFormulaOfTheLayout) {
 }
 
 TEST(DnnPack, DeclinesTablesThatVectorsDoNotFill) {
-  EXPECT_FALSE(is_packable(dense(1, 32, 32, Unit::one, true, 8, 1)));
+  EXPECT_FALSE(is_packable(dense(1, 32, 32, Unit::one, true, 4, 1)));
   EXPECT_FALSE(is_packable(dense(1, 32, 32, Unit::one, false, 16, 4)));
   EXPECT_FALSE(is_packable(dense(1, 32, 32, Unit::pair_of_k, true, 32, 1)));
   EXPECT_FALSE(is_packable(dense(1, 256, 32, Unit::pair_of_c, true, 128, 2)));
@@ -147,7 +148,7 @@ TEST(DnnPack, GivesTheBitsOfTheLibrary) {
   const bool hardware = has_hardware_bf16();
   for (const std::int64_t k : {16, 64, 70})
     for (const std::int64_t c : {3, 32, 40, 128}) {
-      for (const Tag tag : {Tag::Acdb16a, Tag::Acdb32a, Tag::Acdb64a, Tag::ABcd16a16b, Tag::ABcd16b16a})
+      for (const Tag tag : {Tag::Acdb8a, Tag::Acdb16a, Tag::Acdb32a, Tag::Acdb64a, Tag::ABcd16a16b, Tag::ABcd16b16a})
         expect_as_the_library({k, c, 3, 3}, Type::f32, Type::f32, tag);
       expect_as_the_library({2, k, c, 3, 3}, Type::f32, Type::f32, Tag::gOIhw16i16o);
       if (!hardware) continue;
@@ -164,7 +165,7 @@ TEST(DnnPack, LeavesOtherLayoutsToTheLibrary) {
   const Desc plain(dims, Type::f32, Tag::acdb);
   EXPECT_TRUE(blocks_of(plain, Desc(dims, Type::f32, Tag::ABcd16a16b)).has_value());
   EXPECT_FALSE(blocks_of(plain, Desc(dims, Type::f32, Tag::abcd)).has_value());
-  EXPECT_FALSE(blocks_of(plain, Desc(dims, Type::f32, Tag::ABcd8a8b)).has_value());
+  EXPECT_FALSE(blocks_of(plain, Desc(dims, Type::f32, Tag::ABcd4a4b)).has_value());
   EXPECT_FALSE(blocks_of(Desc(dims, Type::f32, Tag::abcd), Desc(dims, Type::f32, Tag::ABcd16a16b)).has_value());
   const dnnl::memory::dims depthwise{32, 1, 1, 3, 3};
   EXPECT_FALSE(blocks_of(Desc(depthwise, Type::f32, dnnl::memory::dims{9, 9, 1, 3, 1}),
