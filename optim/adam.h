@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
 
 namespace hearth::optim {
@@ -60,6 +61,8 @@ struct AdamCoefficients {
 
 /// Reads and writes each element once.
 void adam_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
+                 const Tensor& second, const optim::UpdatePlan& plan, const AdamCoefficients& coefficients);
+void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
                  const Tensor& second, const optim::UpdatePlan& plan, const AdamCoefficients& coefficients);
 
 }  // namespace hearth::kernels

@@ -7,6 +7,7 @@
 
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/state.h"
 
 namespace hearth::optim {
@@ -66,7 +67,9 @@ namespace hearth::kernels {
 
 /// average += (1 - decay) * (values - average). Both contiguous, of one shape, f32 or f64.
 void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, double decay);
+void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, double decay);
 /// Exchanges the bytes of two contiguous tensors of one shape and type.
 void exchange(cpu::Stream& stream, const Tensor& a, const Tensor& b);
+void exchange(cuda::Stream& stream, const Tensor& a, const Tensor& b);
 
 }  // namespace hearth::kernels

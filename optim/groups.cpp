@@ -12,7 +12,6 @@ namespace hearth::optim {
 
 namespace {
 
-constexpr std::int64_t piece_elements = 16384;
 constexpr std::int64_t task_elements = 65536;
 
 void check_group(const ParameterGroup& group, const std::vector<FlatParameters::Entry>& entries) {
@@ -82,7 +81,11 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
       ranges_.push_back(range);
     }
   }
+  cut_pieces();
+  if (!parameters.values().device().is_cpu()) make_tables(parameters.values().device());
+}
 
+void UpdatePlan::cut_pieces() {
   std::int64_t in_task = task_elements;
   for (std::size_t r = 0; r < ranges_.size(); ++r) {
     const ParameterRange& range = ranges_[r];
@@ -97,6 +100,24 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
     }
   }
   tasks_.push_back(pieces_.size());
+}
+
+void UpdatePlan::make_tables(Device device) {
+  std::vector<std::int64_t> pieces, firsts;
+  for (const Piece& piece : pieces_) {
+    // A range without elements has no pieces.
+    while (firsts.size() <= piece.range) firsts.push_back(static_cast<std::int64_t>(piece.index));
+    pieces.insert(pieces.end(), {piece.begin, piece.end, static_cast<std::int64_t>(piece.range)});
+  }
+  const auto piece_rows = static_cast<std::int64_t>(pieces_.size());
+  firsts.resize(ranges_.size() + 1, piece_rows);
+  std::vector<double> ranges;
+  for (const ParameterRange& range : ranges_)
+    ranges.insert(ranges.end(), {range.lr_scale, range.weight_decay, range.is_matrix ? 1.0 : 0.0});
+  const auto range_rows = static_cast<std::int64_t>(ranges_.size());
+  piece_table_ = Tensor::of<std::int64_t>({piece_rows, 3}, pieces).to(device);
+  first_pieces_ = Tensor::of<std::int64_t>({range_rows + 1}, firsts).to(device);
+  range_table_ = Tensor::of<double>({range_rows, 3}, ranges).to(device);
 }
 
 }  // namespace hearth::optim

@@ -45,9 +45,12 @@ struct ParameterRange {
 /// Whether neighbours with equal hyper-parameters share a range, or each parameter has its own.
 enum class Ranges { merged, by_parameter };
 
-/// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the team.
+/// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the team and for a device's blocks.
 class UpdatePlan {
  public:
+  /// The most a piece holds.
+  static constexpr std::int64_t piece_elements = 16384;
+
   /// ConfigError for a pattern that matches no parameter, a negative scale or a negative decay.
   UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges = Ranges::merged);
 
@@ -72,10 +75,22 @@ class UpdatePlan {
     });
   }
 
+  /// The same for kernels, made where the parameters are; undefined for parameters on the CPU.
+  /// i64 [pieces, 3]: begin, end and range of each piece.
+  const Tensor& piece_table() const { return piece_table_; }
+  /// i64 [ranges + 1]: the first piece of each range, and the number of pieces.
+  const Tensor& first_pieces() const { return first_pieces_; }
+  /// f64 [ranges, 3]: lr_scale, weight_decay and is_matrix (0 or 1) of each range.
+  const Tensor& range_table() const { return range_table_; }
+
  private:
+  void cut_pieces();
+  void make_tables(Device device);
+
   std::vector<ParameterRange> ranges_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> tasks_;  // first piece of each task, and the number of pieces
+  Tensor piece_table_, first_pieces_, range_table_;
 };
 
 }  // namespace hearth::optim

@@ -29,21 +29,10 @@ void Lars::update(double lr, double grad_scale) {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
-    const kernels::RangeNorms norms = kernels::range_norms(stream, values, grads, plan(), grad_scale);
-    std::vector<double> trust(ranges().size(), 1.0);
-    for (std::size_t i = 0; i < trust.size(); ++i) {
-      const ParameterRange& range = ranges()[i];
-      if (!range.is_matrix || norms.values[i] == 0 || norms.grads[i] == 0) continue;
-      trust[i] =
-          options_.trust * norms.values[i] / (norms.grads[i] + range.weight_decay * norms.values[i] + options_.eps);
-    }
-    kernels::sgd_update(stream, values, grads, momentum_, plan(),
-                        {.lr = lr,
-                         .grad_scale = grad_scale,
-                         .momentum = options_.momentum,
-                         .arriving = 1.0,
-                         .nesterov = false,
-                         .trust = trust});
+    const Tensor trust = kernels::lars_trust(stream, values, grads, plan(), {grad_scale, options_.trust, options_.eps});
+    kernels::sgd_update(
+        stream, values, grads, momentum_, plan(),
+        {.lr = lr, .grad_scale = grad_scale, .momentum = options_.momentum, .arriving = 1.0, .nesterov = false}, trust);
   });
 }
 

@@ -3,9 +3,8 @@
 // Both leave norms and biases (rank 0 and 1) without that proportion.
 #pragma once
 
-#include <vector>
-
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
 
 namespace hearth::optim {
@@ -67,13 +66,17 @@ class Lamb : public Optimizer {
 
 namespace hearth::kernels {
 
-/// For each range of the plan the norms of its values and of its gradients times `grad_scale`.
-struct RangeNorms {
-  std::vector<double> values;
-  std::vector<double> grads;
+struct LarsCoefficients {
+  double grad_scale;
+  double trust;
+  double eps;
 };
-RangeNorms range_norms(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                       double grad_scale);
+
+/// The factor r of each range of the plan: f64 [ranges], where the values are. Reads values and gradients once.
+Tensor lars_trust(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
+                  const LarsCoefficients& coefficients);
+Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
+                  const LarsCoefficients& coefficients);
 
 struct LambCoefficients {
   double lr;
@@ -87,6 +90,8 @@ struct LambCoefficients {
 
 /// One pass for the moments and the norms, one for the weights.
 void lamb_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
+                 const Tensor& second, const optim::UpdatePlan& plan, const LambCoefficients& coefficients);
+void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
                  const Tensor& second, const optim::UpdatePlan& plan, const LambCoefficients& coefficients);
 
 }  // namespace hearth::kernels

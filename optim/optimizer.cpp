@@ -3,7 +3,6 @@
 #include "hearth/optim/optimizer.h"
 
 #include <cmath>
-#include <limits>
 
 namespace hearth::optim {
 
@@ -31,18 +30,8 @@ void Optimizer::step(double lr, double grad_scale) {
 void Optimizer::register_state(State& state) { state.add("optimizer.steps", &steps_); }
 
 Tensor Optimizer::make_moment() const {
-  return Tensor::zeros(parameters_->values().shape(), parameters_->values().dtype());
+  const Tensor& values = parameters_->values();
+  return Tensor::zeros(values.shape(), values.dtype(), values.device());
 }
-
-template <class T>
-SplitScale<T>::SplitScale(double scale) {
-  constexpr double smallest = std::numeric_limits<T>::min();
-  const bool tiny = scale != 0 && std::abs(scale) < smallest;
-  const double step = tiny ? std::sqrt(smallest) : 1.0;
-  first = static_cast<T>(step);
-  second = static_cast<T>(scale / step);
-}
-template struct SplitScale<float>;
-template struct SplitScale<double>;
 
 }  // namespace hearth::optim

@@ -2,7 +2,9 @@
 // What all optimizers share: they turn the flat gradients into a change of the flat values, one fused pass a step.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "hearth/autograd/parameters.h"
@@ -36,7 +38,7 @@ class Optimizer {
 
   FlatParameters& parameters() { return *parameters_; }
   const UpdatePlan& plan() const { return plan_; }
-  /// Zeros of the shape and type of the flat values.
+  /// Zeros of the shape and type of the flat values, where they are.
   Tensor make_moment() const;
 
  private:
@@ -49,7 +51,13 @@ class Optimizer {
 /// A gradient scale as two factors of type T, so that a scale below T's normal range loses no precision.
 template <class T>
 struct SplitScale {
-  explicit SplitScale(double scale);
+  HEARTH_HD explicit SplitScale(double scale) {
+    constexpr double smallest = std::numeric_limits<T>::min();
+    const bool tiny = scale != 0 && std::abs(scale) < smallest;
+    const double step = tiny ? std::sqrt(smallest) : 1.0;
+    first = static_cast<T>(step);
+    second = static_cast<T>(scale / step);
+  }
   T first;
   T second;
 };

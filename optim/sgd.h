@@ -2,9 +2,8 @@
 // Stochastic gradient descent with momentum.
 #pragma once
 
-#include <span>
-
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
 
 namespace hearth::optim {
@@ -45,12 +44,13 @@ struct SgdCoefficients {
   double momentum;
   double arriving;  ///< share of the gradient that enters the momentum
   bool nesterov;
-  /// A factor on gradient and decay for each range of the plan; empty for none.
-  std::span<const double> trust = {};
 };
 
-/// `moment` is undefined without momentum. Reads and writes each element once.
+/// `moment` is undefined without momentum. `trust`, f64 [ranges of the plan] beside the values, is a factor on gradient
+/// and decay of each range; undefined for none. Reads and writes each element once.
 void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients);
+                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients, const Tensor& trust = {});
+void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
+                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients, const Tensor& trust = {});
 
 }  // namespace hearth::kernels

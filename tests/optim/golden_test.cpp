@@ -8,6 +8,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <tuple>
 
 #include "hearth/core/json_text.h"
 #include "hearth/optim/registry.h"
@@ -58,11 +59,12 @@ const Case cases[] = {
          "groups": [{"type": "by_name", "match": ["second.*"], "lr_scale": 10}]})"},
 };
 
-class OptimGolden : public testing::TestWithParam<Case> {};
+class OptimGolden : public testing::TestWithParam<std::tuple<Case, Device>> {};
 
 TEST_P(OptimGolden, ThousandStepsMatchTorch) {
-  const Case& tried = GetParam();
-  test::ToyParameters toy;
+  const auto& [tried, device] = GetParam();
+  if (device_count(device.type) == 0) GTEST_SKIP() << "there is no device " << device;
+  test::ToyParameters toy(DType::f64, device);
   const auto optimizer = optim::optimizers().make(parse_json(tried.optimizer, "test"), toy.flat());
   const auto schedule =
       optim::schedules().make(parse_json(tried.schedule, "test"), {.total_steps = 1000, .steps_per_epoch = 100});
@@ -86,8 +88,13 @@ TEST_P(OptimGolden, ThousandStepsMatchTorch) {
   EXPECT_EQ(optimizer->steps(), 1000);
 }
 
-INSTANTIATE_TEST_SUITE_P(Torch, OptimGolden, testing::ValuesIn(cases),
-                         [](const auto& tried) { return std::string(tried.param.name); });
+INSTANTIATE_TEST_SUITE_P(Torch, OptimGolden,
+                         testing::Combine(testing::ValuesIn(cases),
+                                          testing::Values(Device{}, Device{DeviceType::cuda, 0})),
+                         [](const auto& tried) {
+                           const bool on_cpu = std::get<1>(tried.param).is_cpu();
+                           return std::string(std::get<0>(tried.param).name) + (on_cpu ? "" : "_cuda");
+                         });
 
 TEST(ScheduleGolden, EveryScheduleMatchesTorch) {
   const struct {

@@ -13,8 +13,9 @@ namespace hearth::test {
 
 class ToyParameters {
  public:
-  explicit ToyParameters(DType dtype = DType::f64)
-      : tensors_{make({3, 4}, 0, dtype), make({3}, 12, dtype), make({2, 3}, 15, dtype)},
+  explicit ToyParameters(DType dtype = DType::f64, Device device = {})
+      : tensors_{make({3, 4}, 0, dtype).to(device), make({3}, 12, dtype).to(device),
+                 make({2, 3}, 15, dtype).to(device)},
         flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"second.weight", &tensors_[2]}}) {}
 
   FlatParameters& flat() { return flat_; }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms of each parameter and the LAMB update. A block sums its share's squares in f64; one more launch joins the sums
+// of each range in a fixed order and makes the range's factor, which stays on the device.
+// Traffic of LARS's factors: reads w and g. Of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w.
+#include "hearth/optim/shares.cuh"
+#include "hearth/optim/step.h"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+
+/// The squared norms of one share.
+struct Squares {
+  double values;
+  double others;  // of gradients or directions
+};
+
+/// The block's sums, by its first thread.
+__device__ void store_squares(Squares* partials, double values, double others) {
+  values = block_reduce<Sum>(values, 0.0);
+  others = block_reduce<Sum>(others, 0.0);
+  if (threadIdx.x == 0) partials[blockIdx.x] = {values, others};
+}
+
+/// The norms of range blockIdx.x, from the partial sums of its blocks; every thread gets them.
+__device__ Squares norms_of_range(const PlanTables& plan, const Squares* partials) {
+  const std::int64_t end = plan.first_pieces[blockIdx.x + 1] * shares_a_piece;
+  double values = 0, others = 0;
+  for (std::int64_t i = plan.first_pieces[blockIdx.x] * shares_a_piece + threadIdx.x; i < end; i += blockDim.x) {
+    values += partials[i].values;
+    others += partials[i].others;
+  }
+  return {std::sqrt(block_reduce<Sum>(values, 0.0)), std::sqrt(block_reduce<Sum>(others, 0.0))};
+}
+
+template <class T>
+__global__ void square_shares(PlanTables plan, double grad_scale, const T* w, const T* g, Squares* partials) {
+  constexpr int count = pack_size<T>;
+  double values = 0, grads = 0;
+  walk_share<T>(share_of_block(plan), [&](std::int64_t at, bool packed) {
+    const Wide<T, count> weight = load_wide<count>(w + at, packed), gradient = load_wide<count>(g + at, packed);
+    HEARTH_UNROLL
+    for (int k = 0; k < count; ++k) {
+      const double value = weight.at[k], scaled = gradient.at[k] * grad_scale;
+      values += value * value;
+      grads += scaled * scaled;
+    }
+  });
+  store_squares(partials, values, grads);
+}
+
+__global__ void trust_of_ranges(PlanTables plan, LarsCoefficients coefficients, const Squares* partials,
+                                double* trust) {
+  const Squares norms = norms_of_range(plan, partials);
+  const RangeOptions options = options_of(plan, blockIdx.x);
+  if (threadIdx.x == 0)
+    trust[blockIdx.x] =
+        lars_trust_of(coefficients, options.weight_decay, options.is_matrix, norms.values, norms.others);
+}
+
+template <class T>
+__global__ void lamb_moment_shares(PlanTables plan, LambCoefficients coefficients, const T* w, const T* g, T* m, T* v,
+                                   Squares* partials) {
+  constexpr int count = pack_size<T>;
+  const Share share = share_of_block(plan);
+  const LambRange<T> c = lamb_range<T>(coefficients, options_of(plan, share.range).weight_decay);
+  double values = 0, steps = 0;
+  walk_share<T>(share, [&](std::int64_t at, bool packed) {
+    const Wide<T, count> weight = load_wide<count>(w + at, packed), gradient = load_wide<count>(g + at, packed);
+    Wide<T, count> first = load_wide<count>(m + at, packed), second = load_wide<count>(v + at, packed);
+    HEARTH_UNROLL
+    for (int k = 0; k < count; ++k) {
+      const AdamState<T> next = lamb_moments(AdamState<T>{weight.at[k], first.at[k], second.at[k]}, gradient.at[k], c);
+      first.at[k] = next.m;
+      second.at[k] = next.v;
+      // Beyond a lone element there is nothing.
+      if (k > 0 && !packed) continue;
+      const double value = next.w, step = lamb_direction(next.w, next.m, next.v, c);
+      values += value * value;
+      steps += step * step;
+    }
+    store_wide(m + at, first, packed);
+    store_wide(v + at, second, packed);
+  });
+  store_squares(partials, values, steps);
+}
+
+__global__ void lengths_of_ranges(PlanTables plan, LambCoefficients coefficients, const Squares* partials,
+                                  double* lengths) {
+  const Squares norms = norms_of_range(plan, partials);
+  const RangeOptions options = options_of(plan, blockIdx.x);
+  if (threadIdx.x == 0)
+    lengths[blockIdx.x] = lamb_length(coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others);
+}
+
+template <class T>
+__global__ void lamb_shares(PlanTables plan, LambCoefficients coefficients, const double* lengths, T* w, const T* m,
+                            const T* v) {
+  constexpr int count = pack_size<T>;
+  const Share share = share_of_block(plan);
+  const LambRange<T> c = lamb_range<T>(coefficients, options_of(plan, share.range).weight_decay);
+  const T length = static_cast<T>(lengths[share.range]);
+  walk_share<T>(share, [&](std::int64_t at, bool packed) {
+    Wide<T, count> weight = load_wide<count>(w + at, packed);
+    const Wide<T, count> first = load_wide<count>(m + at, packed), second = load_wide<count>(v + at, packed);
+    HEARTH_UNROLL
+    for (int k = 0; k < count; ++k) weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c);
+    store_wide(w + at, weight, packed);
+  });
+}
+
+/// Room for the partial sums of all blocks.
+Tensor make_partials(const optim::UpdatePlan& plan, Device device) {
+  return Tensor::empty({static_cast<std::int64_t>(plan.piece_count()) * shares_a_piece, 2}, DType::f64, device);
+}
+
+Tensor make_factors(const optim::UpdatePlan& plan, Device device) {
+  return Tensor::empty({static_cast<std::int64_t>(plan.ranges().size())}, DType::f64, device);
+}
+
+Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(partials.data<double>()); }
+
+}  // namespace
+
+Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
+                  const LarsCoefficients& coefficients) {
+  const Tensor partials = make_partials(plan, values.device());
+  const Tensor trust = make_factors(plan, values.device());
+  visit_dtype("lars_trust", values.dtype(), WideFloats{}, [&]<class T>() {
+    launch(stream, "lars_norms", shape_of(plan), square_shares<T>, tables_of(plan), coefficients.grad_scale,
+           values.data<T>(), grads.data<T>(), squares_of(partials));
+  });
+  launch(stream, "lars_trust", {blocks_for(trust.size(), 1), element_block}, trust_of_ranges, tables_of(plan),
+         coefficients, squares_of(partials), trust.data<double>());
+  return trust;
+}
+
+void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
+                 const Tensor& second, const optim::UpdatePlan& plan, const LambCoefficients& coefficients) {
+  const Tensor partials = make_partials(plan, values.device());
+  const Tensor lengths = make_factors(plan, values.device());
+  visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
+    T* const w = values.data<T>();
+    T* const m = first.data<T>();
+    T* const v = second.data<T>();
+    launch(stream, "lamb_moments", shape_of(plan), lamb_moment_shares<T>, tables_of(plan), coefficients, w,
+           grads.data<T>(), m, v, squares_of(partials));
+    launch(stream, "lamb_lengths", {blocks_for(lengths.size(), 1), element_block}, lengths_of_ranges, tables_of(plan),
+           coefficients, squares_of(partials), lengths.data<double>());
+    launch(stream, "lamb_update", shape_of(plan), lamb_shares<T>, tables_of(plan), coefficients, lengths.data<double>(),
+           w, m, v);
+  });
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The SGD update: one launch over all parameters. Traffic: reads w, g (and m), writes w (and m).
+#include "hearth/optim/shares.cuh"
+#include "hearth/optim/step.h"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+
+/// m null: no momentum; trust null: none.
+template <class T>
+__global__ void sgd_shares(PlanTables plan, SgdCoefficients coefficients, const double* trust, T* w, const T* g, T* m) {
+  constexpr int count = pack_size<T>;
+  const Share share = share_of_block(plan);
+  const RangeOptions options = options_of(plan, share.range);
+  const SgdRange<T> c =
+      sgd_range<T>(coefficients, options.lr_scale, options.weight_decay, trust == nullptr ? 1.0 : trust[share.range]);
+  walk_share<T>(share, [&](std::int64_t at, bool packed) {
+    Wide<T, count> weight = load_wide<count>(w + at, packed);
+    const Wide<T, count> gradient = load_wide<count>(g + at, packed);
+    if (m == nullptr) {
+      HEARTH_UNROLL
+      for (int k = 0; k < count; ++k) weight.at[k] = sgd_step(weight.at[k], gradient.at[k], c);
+    } else {
+      Wide<T, count> moment = load_wide<count>(m + at, packed);
+      HEARTH_UNROLL
+      for (int k = 0; k < count; ++k) {
+        const SgdState<T> next = sgd_step(SgdState<T>{weight.at[k], moment.at[k]}, gradient.at[k], c);
+        weight.at[k] = next.w;
+        moment.at[k] = next.m;
+      }
+      store_wide(m + at, moment, packed);
+    }
+    store_wide(w + at, weight, packed);
+  });
+}
+
+}  // namespace
+
+void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
+                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients, const Tensor& trust) {
+  const double* const factors = trust.defined() ? trust.data<double>() : nullptr;
+  visit_dtype("sgd", values.dtype(), WideFloats{}, [&]<class T>() {
+    T* const m = moment.defined() ? moment.data<T>() : nullptr;
+    launch(stream, "sgd_update", shape_of(plan), sgd_shares<T>, tables_of(plan), coefficients, factors,
+           values.data<T>(), grads.data<T>(), m);
+  });
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How update kernels share the plan: every piece is dealt to four blocks, each with a quarter of a full piece, so that
+// one launch covers all parameters. A block looks up its piece's range once; threads take 16 bytes at a time.
+#pragma once
+
+#include "hearth/core/cuda/elementwise.h"
+#include "hearth/core/tensor.h"
+#include "hearth/optim/groups.h"
+
+namespace hearth::kernels {
+
+inline constexpr int shares_a_piece = 4;
+
+/// The plan's tables as kernels take them.
+struct PlanTables {
+  const std::int64_t* pieces;
+  const std::int64_t* first_pieces;
+  const double* ranges;
+};
+
+inline PlanTables tables_of(const optim::UpdatePlan& plan) {
+  return {plan.piece_table().data<std::int64_t>(), plan.first_pieces().data<std::int64_t>(),
+          plan.range_table().data<double>()};
+}
+
+struct RangeOptions {
+  double lr_scale;
+  double weight_decay;
+  bool is_matrix;
+};
+
+__device__ __forceinline__ RangeOptions options_of(const PlanTables& plan, std::int64_t range) {
+  const double* const row = plan.ranges + 3 * range;
+  return {row[0], row[1], row[2] != 0.0};
+}
+
+/// The elements of one block. May be empty.
+struct Share {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t range;
+};
+
+__device__ __forceinline__ Share share_of_block(const PlanTables& plan) {
+  const std::int64_t* const row = plan.pieces + 3 * (blockIdx.x / shares_a_piece);
+  constexpr std::int64_t size = optim::UpdatePlan::piece_elements / shares_a_piece;
+  const std::int64_t begin = row[0] + blockIdx.x % shares_a_piece * size;
+  const std::int64_t end = begin + size < row[1] ? begin + size : row[1];
+  return {begin, end, row[2]};
+}
+
+/// f(first element, whether it begins a whole pack) for what this thread has of the share. Ranges begin on 64 bytes.
+template <class T, class F>
+__device__ __forceinline__ void walk_share(const Share& share, const F& f) {
+  constexpr std::int64_t count = cuda::pack_size<T>;
+  const std::int64_t packs = share.end > share.begin ? (share.end - share.begin) / count : 0;
+  for (std::int64_t i = threadIdx.x; i < packs; i += blockDim.x) f(share.begin + i * count, true);
+  for (std::int64_t i = share.begin + packs * count + threadIdx.x; i < share.end; i += blockDim.x) f(i, false);
+}
+
+inline cuda::LaunchShape shape_of(const optim::UpdatePlan& plan) {
+  return {cuda::blocks_for(static_cast<std::int64_t>(plan.piece_count()) * shares_a_piece, 1), cuda::element_block};
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of the updates on one element, for every device, and the constants it takes for one range of the plan.
+// T is float or double; constants are worked out in f64 and rounded once.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "hearth/core/cpu/vector_math.h"
+#include "hearth/optim/adam.h"
+#include "hearth/optim/layerwise.h"
+#include "hearth/optim/sgd.h"
+
+namespace hearth::kernels {
+
+template <class T>
+struct SgdRange {
+  T lr;
+  T scale_1, scale_2;
+  T decay;
+  T momentum, arriving;
+  T ahead, weight_of_m;  // of gradient and momentum in the step
+};
+
+/// `trust` is a factor on gradient and decay.
+template <class T>
+HEARTH_ALWAYS_INLINE SgdRange<T> sgd_range(const SgdCoefficients& coefficients, double lr_scale, double weight_decay,
+                                           double trust) {
+  const optim::SplitScale<T> scale(trust * coefficients.grad_scale);
+  const T momentum = static_cast<T>(coefficients.momentum);
+  return {.lr = static_cast<T>(coefficients.lr * lr_scale),
+          .scale_1 = scale.first,
+          .scale_2 = scale.second,
+          .decay = static_cast<T>(trust * weight_decay),
+          .momentum = momentum,
+          .arriving = static_cast<T>(coefficients.arriving),
+          .ahead = coefficients.nesterov ? T(1) : T(0),
+          .weight_of_m = coefficients.nesterov ? momentum : T(1)};
+}
+
+/// w without momentum.
+template <class T>
+HEARTH_ALWAYS_INLINE T sgd_step(T w, T g, const SgdRange<T>& c) {
+  const T d = g * c.scale_1 * c.scale_2 + c.decay * w;
+  return w - c.lr * d;
+}
+
+template <class T>
+struct SgdState {
+  T w, m;
+};
+template <class T>
+HEARTH_ALWAYS_INLINE SgdState<T> sgd_step(SgdState<T> state, T g, const SgdRange<T>& c) {
+  const T d = g * c.scale_1 * c.scale_2 + c.decay * state.w;
+  const T moved = c.momentum * state.m + c.arriving * d;
+  return {state.w - c.lr * (c.ahead * d + c.weight_of_m * moved), moved};
+}
+
+/// The scaled gradient, bounded so that its square stays finite. Infinities and not-a-number stay what they are.
+template <class T>
+HEARTH_ALWAYS_INLINE T bounded_gradient(T g, T scale_1, T scale_2) {
+  const T bound = sizeof(T) == 4 ? T(1e18) : T(1e150);
+  const T d = g * scale_1 * scale_2;
+  const T size = std::abs(d);
+  const T bounded = size > bound ? std::copysign(bound, d) : d;
+  return size <= std::numeric_limits<T>::max() ? bounded : d;
+}
+
+template <class T>
+struct AdamRange {
+  T scale_1, scale_2;
+  T coupled_decay, shrink;  // shrink is 1 - lr * decay
+  T beta1, rest1, beta2, rest2;
+  T step, inverse_root, eps;  // lr / correction1, 1 / sqrt(correction2)
+};
+
+template <class T>
+HEARTH_ALWAYS_INLINE AdamRange<T> adam_range(const AdamCoefficients& coefficients, double lr_scale,
+                                             double weight_decay) {
+  const optim::SplitScale<T> scale(coefficients.grad_scale);
+  const double lr = coefficients.lr * lr_scale;
+  return {.scale_1 = scale.first,
+          .scale_2 = scale.second,
+          .coupled_decay = static_cast<T>(coefficients.decoupled ? 0.0 : weight_decay),
+          .shrink = static_cast<T>(coefficients.decoupled ? 1.0 - lr * weight_decay : 1.0),
+          .beta1 = static_cast<T>(coefficients.beta1),
+          .rest1 = static_cast<T>(1.0 - coefficients.beta1),
+          .beta2 = static_cast<T>(coefficients.beta2),
+          .rest2 = static_cast<T>(1.0 - coefficients.beta2),
+          .step = static_cast<T>(lr / coefficients.correction1),
+          .inverse_root = static_cast<T>(1.0 / std::sqrt(coefficients.correction2)),
+          .eps = static_cast<T>(coefficients.eps)};
+}
+
+template <class T>
+struct AdamState {
+  T w, m, v;
+};
+template <class T>
+HEARTH_ALWAYS_INLINE AdamState<T> adam_step(AdamState<T> state, T g, const AdamRange<T>& c) {
+  const T d = bounded_gradient(g, c.scale_1, c.scale_2) + c.coupled_decay * state.w;
+  const T first = c.beta1 * state.m + c.rest1 * d;
+  const T second = c.beta2 * state.v + c.rest2 * d * d;
+  const T w = c.shrink * state.w - c.step * (first / (std::sqrt(second) * c.inverse_root + c.eps));
+  return {w, first, second};
+}
+
+template <class T>
+struct LambRange {
+  T scale_1, scale_2;
+  T decay;
+  T beta1, rest1, beta2, rest2;
+  T inverse1, inverse_root2, eps;  // 1 / correction1, 1 / sqrt(correction2)
+};
+
+template <class T>
+HEARTH_ALWAYS_INLINE LambRange<T> lamb_range(const LambCoefficients& coefficients, double weight_decay) {
+  const optim::SplitScale<T> scale(coefficients.grad_scale);
+  return {.scale_1 = scale.first,
+          .scale_2 = scale.second,
+          .decay = static_cast<T>(weight_decay),
+          .beta1 = static_cast<T>(coefficients.beta1),
+          .rest1 = static_cast<T>(1.0 - coefficients.beta1),
+          .beta2 = static_cast<T>(coefficients.beta2),
+          .rest2 = static_cast<T>(1.0 - coefficients.beta2),
+          .inverse1 = static_cast<T>(1.0 / coefficients.correction1),
+          .inverse_root2 = static_cast<T>(1.0 / std::sqrt(coefficients.correction2)),
+          .eps = static_cast<T>(coefficients.eps)};
+}
+
+/// The step before its length is chosen.
+template <class T>
+HEARTH_ALWAYS_INLINE T lamb_direction(T w, T m, T v, const LambRange<T>& c) {
+  return m * c.inverse1 / (std::sqrt(v) * c.inverse_root2 + c.eps) + c.decay * w;
+}
+
+/// The moments after this gradient; w stays.
+template <class T>
+HEARTH_ALWAYS_INLINE AdamState<T> lamb_moments(AdamState<T> state, T g, const LambRange<T>& c) {
+  const T d = bounded_gradient(g, c.scale_1, c.scale_2);
+  return {state.w, c.beta1 * state.m + c.rest1 * d, c.beta2 * state.v + c.rest2 * d * d};
+}
+
+/// What LAMB multiplies a range's direction with; the norms are those of its values and of the direction.
+HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, double lr_scale, bool is_matrix,
+                                        double value_norm, double step_norm) {
+  const bool adapts = is_matrix && value_norm > 0 && step_norm > 0;
+  return coefficients.lr * lr_scale * (adapts ? value_norm / step_norm : 1.0);
+}
+
+/// LARS's factor on gradient and decay of a range; the norms are those of its values and of its scaled gradients.
+HEARTH_ALWAYS_INLINE double lars_trust_of(const LarsCoefficients& coefficients, double weight_decay, bool is_matrix,
+                                          double value_norm, double grad_norm) {
+  if (!is_matrix || value_norm == 0 || grad_norm == 0) return 1.0;
+  return coefficients.trust * value_norm / (grad_norm + weight_decay * value_norm + coefficients.eps);
+}
+
+}  // namespace hearth::kernels
