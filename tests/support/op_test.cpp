@@ -100,7 +100,7 @@ class TeamScope {
   bool exact_;
 };
 
-TEST(Op, CudaSites) {
+TEST(OpSites, Cuda) {
   if (sites().size() == cpu_sites)
     GTEST_SKIP() << "ops were tested on the CPU only: "
                  << (HEARTH_HAS_CUDA ? "there is no CUDA device" : "this build is without CUDA");
