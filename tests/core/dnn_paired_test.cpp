@@ -30,9 +30,10 @@ Conv2dShape shape(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c
 // Cases that differ in what they cut off, skip or repeat.
 std::vector<Conv2dShape> shapes() {
   std::vector<Conv2dShape> all{
-      shape(2, 5, 7, 32, 8, 3, 3, 1, 1),     shape(1, 4, 4, 32, 8, 3, 3, 1, 1),  shape(7, 2, 2, 64, 16, 3, 3, 1, 1),
-      shape(6, 9, 8, 32, 16, 3, 3, 2, 1),    shape(3, 1, 1, 32, 8, 3, 3, 1, 1),  shape(4, 1, 3, 32, 8, 5, 5, 1, 2),
-      shape(5, 8, 8, 32, 24, 3, 3, 1, 2, 2), shape(4, 6, 5, 96, 40, 2, 3, 1, 0), shape(3, 11, 9, 32, 8, 1, 3, 3, 2),
+      shape(2, 5, 7, 32, 8, 3, 3, 1, 1),  shape(7, 2, 2, 64, 16, 3, 3, 1, 1),
+      shape(6, 9, 8, 32, 16, 3, 3, 2, 1), shape(3, 1, 1, 32, 8, 3, 3, 1, 1),
+      shape(4, 1, 3, 32, 8, 5, 5, 1, 2),  shape(5, 8, 8, 32, 24, 3, 3, 1, 2, 2),
+      shape(4, 6, 5, 96, 40, 2, 3, 1, 0), shape(3, 11, 9, 32, 8, 1, 3, 3, 2),
       shape(9, 64, 64, 64, 8, 3, 3, 1, 1)};  // the last in three chunks, an odd image in the last
   Conv2dShape uneven = shape(4, 7, 7, 32, 8, 3, 3, 2, 1);
   uneven.pad_h = 0, uneven.stride_w = 1, uneven.q = 7;
@@ -145,6 +146,9 @@ TEST_F(DnnPaired, TakesOnlyWhatFillsItsTiles) {
   EXPECT_FALSE(taken(shape(2, 8, 8, 16, 8, 3, 3, 1, 1)));
   EXPECT_FALSE(taken(shape(2, 8, 8, 32, 12, 3, 3, 1, 1)));
   EXPECT_FALSE(taken(shape(2, 8, 8, 32, 8, 1, 1, 1, 0)));
+  EXPECT_FALSE(taken(shape(1, 8, 8, 32, 8, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(8, 2, 2, 512, 512, 3, 3, 1, 1)));
+  EXPECT_TRUE(taken(shape(16, 2, 2, 512, 512, 3, 3, 1, 1)));
   Conv2dShape grouped = shape(2, 8, 8, 64, 16, 3, 3, 1, 1);
   grouped.groups = 2;
   EXPECT_FALSE(taken(grouped));
