@@ -10,7 +10,8 @@ namespace hearth::optim {
 
 Adam::Adam(FlatParameters& parameters, const AdamOptions& options)
     : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups}),
-      options_(options) {
+      options_(options),
+      coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
                "adam: beta1 ", options.beta1, " and beta2 ", options.beta2, "; both are in [0, 1)");
   HEARTH_CHECK(ConfigError, std::isfinite(options.eps) && options.eps > 0, "adam: eps ", options.eps,
@@ -25,19 +26,22 @@ void Adam::register_state(State& state) {
   state.add("optimizer.second_moment", &second_);
 }
 
-void Adam::update(double lr, double grad_scale) {
+void Adam::prepare(double lr, double grad_scale) {
   const double t = static_cast<double>(steps() + 1);
-  const kernels::AdamCoefficients coefficients{.lr = lr,
-                                               .grad_scale = grad_scale,
-                                               .beta1 = options_.beta1,
-                                               .beta2 = options_.beta2,
-                                               .eps = options_.eps,
-                                               .correction1 = 1.0 - std::pow(options_.beta1, t),
-                                               .correction2 = 1.0 - std::pow(options_.beta2, t),
-                                               .decoupled = options_.decay == AdamDecay::decoupled};
+  coefficients_.set({.lr = lr,
+                     .grad_scale = grad_scale,
+                     .beta1 = options_.beta1,
+                     .beta2 = options_.beta2,
+                     .eps = options_.eps,
+                     .correction1 = 1.0 - std::pow(options_.beta1, t),
+                     .correction2 = 1.0 - std::pow(options_.beta2, t),
+                     .decoupled = options_.decay == AdamDecay::decoupled});
+}
+
+void Adam::update() {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
-    kernels::adam_update(stream, values, parameters().grads(), first_, second_, plan(), coefficients);
+    kernels::adam_update(stream, values, parameters().grads(), first_, second_, plan(), coefficients_);
   });
 }
 

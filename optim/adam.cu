@@ -9,11 +9,11 @@ namespace {
 using namespace cuda;
 
 template <class T>
-__global__ void adam_shares(PlanTables plan, AdamCoefficients coefficients, T* w, const T* g, T* m, T* v) {
+__global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficients, T* w, const T* g, T* m, T* v) {
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
   const RangeOptions options = options_of(plan, share.range);
-  const AdamRange<T> c = adam_range<T>(coefficients, options.lr_scale, options.weight_decay);
+  const AdamRange<T> c = adam_range<T>(*coefficients, options.lr_scale, options.weight_decay);
   walk_share<T>(share, [&](std::int64_t at, bool packed) {
     const Wide<T, count> gradient = load_wide<count>(g + at, packed);
     Wide<T, count> weight = load_wide<count>(w + at, packed);
@@ -35,10 +35,10 @@ __global__ void adam_shares(PlanTables plan, AdamCoefficients coefficients, T* w
 }  // namespace
 
 void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const AdamCoefficients& coefficients) {
+                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& coefficients) {
   visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
-    launch(stream, "adam_update", shape_of(plan), adam_shares<T>, tables_of(plan), coefficients, values.data<T>(),
-           grads.data<T>(), first.data<T>(), second.data<T>());
+    launch(stream, "adam_update", shape_of(plan), adam_shares<T>, tables_of(plan), coefficients.at(stream),
+           values.data<T>(), grads.data<T>(), first.data<T>(), second.data<T>());
   });
 }
 

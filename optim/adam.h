@@ -6,6 +6,21 @@
 #include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
 
+namespace hearth::kernels {
+
+struct AdamCoefficients {
+  double lr;
+  double grad_scale;
+  double beta1;
+  double beta2;
+  double eps;
+  double correction1;  ///< 1 - beta1^t
+  double correction2;  ///< 1 - beta2^t
+  bool decoupled;
+};
+
+}  // namespace hearth::kernels
+
 namespace hearth::optim {
 
 enum class AdamDecay {
@@ -37,9 +52,14 @@ class Adam : public Optimizer {
   void register_state(State& state) override;
 
  private:
-  void update(double lr, double grad_scale) override;
+  void prepare(double lr, double grad_scale) override;
+  void update() override;
+  double* grad_scale_at(cuda::Stream& stream) override {
+    return coefficients_.at(stream, &kernels::AdamCoefficients::grad_scale);
+  }
 
   AdamOptions options_;
+  Staged<kernels::AdamCoefficients> coefficients_;
   Tensor first_;
   Tensor second_;
 };
@@ -48,21 +68,10 @@ class Adam : public Optimizer {
 
 namespace hearth::kernels {
 
-struct AdamCoefficients {
-  double lr;
-  double grad_scale;
-  double beta1;
-  double beta2;
-  double eps;
-  double correction1;  ///< 1 - beta1^t
-  double correction2;  ///< 1 - beta2^t
-  bool decoupled;
-};
-
 /// Reads and writes each element once.
 void adam_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const AdamCoefficients& coefficients);
+                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& coefficients);
 void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const AdamCoefficients& coefficients);
+                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

@@ -25,7 +25,8 @@ void adam(T* w, const T* g, T* m, T* v, std::int64_t n, const AdamRange<T>& rang
 namespace hearth::kernels {
 
 void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const optim::UpdatePlan& plan, const AdamCoefficients& coefficients) {
+                 const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& staged) {
+  const AdamCoefficients& coefficients = staged.value();
   visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
     T* w = values.data<T>();
     const T* g = grads.data<T>();

@@ -12,7 +12,8 @@ namespace hearth::optim {
 Lars::Lars(FlatParameters& parameters, const LarsOptions& options)
     : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups},
                 Ranges::by_parameter),
-      options_(options) {
+      options_(options),
+      coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.momentum >= 0 && options.momentum < 1, "lars: momentum ", options.momentum,
                " is outside [0, 1)");
   HEARTH_CHECK(ConfigError, options.trust > 0 && options.eps >= 0, "lars: trust ", options.trust, " and eps ",
@@ -25,21 +26,26 @@ void Lars::register_state(State& state) {
   state.add("optimizer.momentum", &momentum_);
 }
 
-void Lars::update(double lr, double grad_scale) {
+void Lars::prepare(double lr, double grad_scale) {
+  coefficients_.set(
+      {.lr = lr, .grad_scale = grad_scale, .momentum = options_.momentum, .arriving = 1.0, .nesterov = false});
+}
+
+void Lars::update() {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
-    const Tensor trust = kernels::lars_trust(stream, values, grads, plan(), {grad_scale, options_.trust, options_.eps});
-    kernels::sgd_update(
-        stream, values, grads, momentum_, plan(),
-        {.lr = lr, .grad_scale = grad_scale, .momentum = options_.momentum, .arriving = 1.0, .nesterov = false}, trust);
+    const Tensor trust =
+        kernels::lars_trust(stream, values, grads, plan(), coefficients_, {options_.trust, options_.eps});
+    kernels::sgd_update(stream, values, grads, momentum_, plan(), coefficients_, trust);
   });
 }
 
 Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
     : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups},
                 Ranges::by_parameter),
-      options_(options) {
+      options_(options),
+      coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
                "lamb: beta1 ", options.beta1, " and beta2 ", options.beta2, "; both are in [0, 1)");
   HEARTH_CHECK(ConfigError, std::isfinite(options.eps) && options.eps > 0, "lamb: eps ", options.eps,
@@ -54,18 +60,21 @@ void Lamb::register_state(State& state) {
   state.add("optimizer.second_moment", &second_);
 }
 
-void Lamb::update(double lr, double grad_scale) {
+void Lamb::prepare(double lr, double grad_scale) {
   const double t = static_cast<double>(steps() + 1);
-  const kernels::LambCoefficients coefficients{.lr = lr,
-                                               .grad_scale = grad_scale,
-                                               .beta1 = options_.beta1,
-                                               .beta2 = options_.beta2,
-                                               .eps = options_.eps,
-                                               .correction1 = 1.0 - std::pow(options_.beta1, t),
-                                               .correction2 = 1.0 - std::pow(options_.beta2, t)};
+  coefficients_.set({.lr = lr,
+                     .grad_scale = grad_scale,
+                     .beta1 = options_.beta1,
+                     .beta2 = options_.beta2,
+                     .eps = options_.eps,
+                     .correction1 = 1.0 - std::pow(options_.beta1, t),
+                     .correction2 = 1.0 - std::pow(options_.beta2, t)});
+}
+
+void Lamb::update() {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
-    kernels::lamb_update(stream, values, parameters().grads(), first_, second_, plan(), coefficients);
+    kernels::lamb_update(stream, values, parameters().grads(), first_, second_, plan(), coefficients_);
   });
 }
 

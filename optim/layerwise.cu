@@ -35,8 +35,10 @@ __device__ Squares norms_of_range(const PlanTables& plan, const Squares* partial
 }
 
 template <class T>
-__global__ void square_shares(PlanTables plan, double grad_scale, const T* w, const T* g, Squares* partials) {
+__global__ void square_shares(PlanTables plan, const SgdCoefficients* coefficients, const T* w, const T* g,
+                              Squares* partials) {
   constexpr int count = pack_size<T>;
+  const double grad_scale = coefficients->grad_scale;
   double values = 0, grads = 0;
   walk_share<T>(share_of_block(plan), [&](std::int64_t at, bool packed) {
     const Wide<T, count> weight = load_wide<count>(w + at, packed), gradient = load_wide<count>(g + at, packed);
@@ -50,21 +52,19 @@ __global__ void square_shares(PlanTables plan, double grad_scale, const T* w, co
   store_squares(partials, values, grads);
 }
 
-__global__ void trust_of_ranges(PlanTables plan, LarsCoefficients coefficients, const Squares* partials,
-                                double* trust) {
+__global__ void trust_of_ranges(PlanTables plan, LarsConstants constants, const Squares* partials, double* trust) {
   const Squares norms = norms_of_range(plan, partials);
   const RangeOptions options = options_of(plan, blockIdx.x);
   if (threadIdx.x == 0)
-    trust[blockIdx.x] =
-        lars_trust_of(coefficients, options.weight_decay, options.is_matrix, norms.values, norms.others);
+    trust[blockIdx.x] = lars_trust_of(constants, options.weight_decay, options.is_matrix, norms.values, norms.others);
 }
 
 template <class T>
-__global__ void lamb_moment_shares(PlanTables plan, LambCoefficients coefficients, const T* w, const T* g, T* m, T* v,
-                                   Squares* partials) {
+__global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coefficients, const T* w, const T* g, T* m,
+                                   T* v, Squares* partials) {
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
-  const LambRange<T> c = lamb_range<T>(coefficients, options_of(plan, share.range).weight_decay);
+  const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay);
   double values = 0, steps = 0;
   walk_share<T>(share, [&](std::int64_t at, bool packed) {
     const Wide<T, count> weight = load_wide<count>(w + at, packed), gradient = load_wide<count>(g + at, packed);
@@ -86,20 +86,20 @@ __global__ void lamb_moment_shares(PlanTables plan, LambCoefficients coefficient
   store_squares(partials, values, steps);
 }
 
-__global__ void lengths_of_ranges(PlanTables plan, LambCoefficients coefficients, const Squares* partials,
+__global__ void lengths_of_ranges(PlanTables plan, const LambCoefficients* coefficients, const Squares* partials,
                                   double* lengths) {
   const Squares norms = norms_of_range(plan, partials);
   const RangeOptions options = options_of(plan, blockIdx.x);
   if (threadIdx.x == 0)
-    lengths[blockIdx.x] = lamb_length(coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others);
+    lengths[blockIdx.x] = lamb_length(*coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others);
 }
 
 template <class T>
-__global__ void lamb_shares(PlanTables plan, LambCoefficients coefficients, const double* lengths, T* w, const T* m,
-                            const T* v) {
+__global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficients, const double* lengths, T* w,
+                            const T* m, const T* v) {
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
-  const LambRange<T> c = lamb_range<T>(coefficients, options_of(plan, share.range).weight_decay);
+  const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay);
   const T length = static_cast<T>(lengths[share.range]);
   walk_share<T>(share, [&](std::int64_t at, bool packed) {
     Wide<T, count> weight = load_wide<count>(w + at, packed);
@@ -124,32 +124,32 @@ Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(
 }  // namespace
 
 Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const LarsCoefficients& coefficients) {
+                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
   const Tensor partials = make_partials(plan, values.device());
   const Tensor trust = make_factors(plan, values.device());
   visit_dtype("lars_trust", values.dtype(), WideFloats{}, [&]<class T>() {
-    launch(stream, "lars_norms", shape_of(plan), square_shares<T>, tables_of(plan), coefficients.grad_scale,
+    launch(stream, "lars_norms", shape_of(plan), square_shares<T>, tables_of(plan), coefficients.at(stream),
            values.data<T>(), grads.data<T>(), squares_of(partials));
   });
   launch(stream, "lars_trust", {blocks_for(trust.size(), 1), element_block}, trust_of_ranges, tables_of(plan),
-         coefficients, squares_of(partials), trust.data<double>());
+         constants, squares_of(partials), trust.data<double>());
   return trust;
 }
 
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const LambCoefficients& coefficients) {
+                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& coefficients) {
   const Tensor partials = make_partials(plan, values.device());
   const Tensor lengths = make_factors(plan, values.device());
   visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
     T* const w = values.data<T>();
     T* const m = first.data<T>();
     T* const v = second.data<T>();
-    launch(stream, "lamb_moments", shape_of(plan), lamb_moment_shares<T>, tables_of(plan), coefficients, w,
+    launch(stream, "lamb_moments", shape_of(plan), lamb_moment_shares<T>, tables_of(plan), coefficients.at(stream), w,
            grads.data<T>(), m, v, squares_of(partials));
     launch(stream, "lamb_lengths", {blocks_for(lengths.size(), 1), element_block}, lengths_of_ranges, tables_of(plan),
-           coefficients, squares_of(partials), lengths.data<double>());
-    launch(stream, "lamb_update", shape_of(plan), lamb_shares<T>, tables_of(plan), coefficients, lengths.data<double>(),
-           w, m, v);
+           coefficients.at(stream), squares_of(partials), lengths.data<double>());
+    launch(stream, "lamb_update", shape_of(plan), lamb_shares<T>, tables_of(plan), coefficients.at(stream),
+           lengths.data<double>(), w, m, v);
   });
 }
 

@@ -6,6 +6,21 @@
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
+#include "hearth/optim/sgd.h"
+
+namespace hearth::kernels {
+
+struct LambCoefficients {
+  double lr;
+  double grad_scale;
+  double beta1;
+  double beta2;
+  double eps;
+  double correction1;  ///< 1 - beta1^t
+  double correction2;  ///< 1 - beta2^t
+};
+
+}  // namespace hearth::kernels
 
 namespace hearth::optim {
 
@@ -29,9 +44,14 @@ class Lars : public Optimizer {
   void register_state(State& state) override;
 
  private:
-  void update(double lr, double grad_scale) override;
+  void prepare(double lr, double grad_scale) override;
+  void update() override;
+  double* grad_scale_at(cuda::Stream& stream) override {
+    return coefficients_.at(stream, &kernels::SgdCoefficients::grad_scale);
+  }
 
   LarsOptions options_;
+  Staged<kernels::SgdCoefficients> coefficients_;
   Tensor momentum_;
 };
 
@@ -55,9 +75,14 @@ class Lamb : public Optimizer {
   void register_state(State& state) override;
 
  private:
-  void update(double lr, double grad_scale) override;
+  void prepare(double lr, double grad_scale) override;
+  void update() override;
+  double* grad_scale_at(cuda::Stream& stream) override {
+    return coefficients_.at(stream, &kernels::LambCoefficients::grad_scale);
+  }
 
   LambOptions options_;
+  Staged<kernels::LambCoefficients> coefficients_;
   Tensor first_;
   Tensor second_;
 };
@@ -66,32 +91,21 @@ class Lamb : public Optimizer {
 
 namespace hearth::kernels {
 
-struct LarsCoefficients {
-  double grad_scale;
+struct LarsConstants {
   double trust;
   double eps;
 };
 
 /// The factor r of each range of the plan: f64 [ranges], where the values are. Reads values and gradients once.
 Tensor lars_trust(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const LarsCoefficients& coefficients);
+                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
 Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const LarsCoefficients& coefficients);
-
-struct LambCoefficients {
-  double lr;
-  double grad_scale;
-  double beta1;
-  double beta2;
-  double eps;
-  double correction1;  ///< 1 - beta1^t
-  double correction2;  ///< 1 - beta2^t
-};
+                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
 
 /// One pass for the moments and the norms, one for the weights.
 void lamb_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const LambCoefficients& coefficients);
+                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& coefficients);
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const LambCoefficients& coefficients);
+                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

@@ -49,7 +49,7 @@ std::vector<double> norms_of_ranges(const optim::UpdatePlan& plan, const std::ve
 }  // namespace
 
 Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const LarsCoefficients& coefficients) {
+                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
   std::vector<double> of_values(plan.piece_count()), of_grads(plan.piece_count());
   visit_dtype("lars_trust", values.dtype(), WideFloats{}, [&]<class T>() {
     const T* w = values.data<T>();
@@ -57,7 +57,7 @@ Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const
     plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
       const std::int64_t n = piece.end - piece.begin;
       of_values[piece.index] = sum_of_squares(w + piece.begin, n, 1.0);
-      of_grads[piece.index] = sum_of_squares(g + piece.begin, n, coefficients.grad_scale);
+      of_grads[piece.index] = sum_of_squares(g + piece.begin, n, coefficients.value().grad_scale);
     });
   });
   const std::vector<double> value_norms = norms_of_ranges(plan, of_values);
@@ -65,13 +65,14 @@ Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const
   std::vector<double> trust;
   for (std::size_t i = 0; i < value_norms.size(); ++i) {
     const optim::ParameterRange& range = plan.ranges()[i];
-    trust.push_back(lars_trust_of(coefficients, range.weight_decay, range.is_matrix, value_norms[i], grad_norms[i]));
+    trust.push_back(lars_trust_of(constants, range.weight_decay, range.is_matrix, value_norms[i], grad_norms[i]));
   }
   return Tensor::of<double>({static_cast<std::int64_t>(trust.size())}, trust);
 }
 
 void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const optim::UpdatePlan& plan, const LambCoefficients& coefficients) {
+                 const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged) {
+  const LambCoefficients& coefficients = staged.value();
   visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
     T* w = values.data<T>();
     const T* g = grads.data<T>();

@@ -18,12 +18,21 @@ Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOpti
 }
 
 void Optimizer::step(double lr, double grad_scale) {
+  begin_step(lr, grad_scale);
+  apply();
+}
+
+void Optimizer::begin_step(double lr, double grad_scale) {
   HEARTH_CHECK(UsageError, std::isfinite(lr) && lr >= 0, "optimizer: learning rate ", lr,
                "; it is finite and at least 0");
   HEARTH_CHECK(UsageError, std::isfinite(grad_scale), "optimizer: gradient scale ", grad_scale, " is not finite");
-  parameters_->finish_grads();
-  update(lr, grad_scale);
+  prepare(lr, grad_scale);
   ++steps_;
+}
+
+void Optimizer::apply() {
+  parameters_->finish_grads();
+  update();
   parameters_->values().storage()->bump_version();
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "hearth/autograd/parameters.h"
+#include "hearth/core/staged.h"
 #include "hearth/core/state.h"
 #include "hearth/optim/groups.h"
 
@@ -22,6 +23,17 @@ class Optimizer {
   /// Updates the values from the gradients times `grad_scale` (clipping, loss scale). Parameters without a contribution
   /// count as having gradient zero. UsageError unless lr is finite and at least 0 and grad_scale is finite.
   void step(double lr, double grad_scale = 1.0);
+
+  // The same in two halves, for a step that is captured once and replayed: the first is the host's, each step; the
+  // second is the device's, and what a replay repeats.
+
+  /// Checks and sets what the coming update depends on, and counts it as done.
+  void begin_step(double lr, double grad_scale = 1.0);
+  /// Queues the update itself.
+  void apply();
+  /// Where the gradient scale of the coming update lies on the device, for a kernel that clips to multiply it.
+  virtual double* grad_scale_at(cuda::Stream& stream) = 0;
+
   /// The learning rate it was made with; a schedule multiplies it.
   double base_lr() const { return base_lr_; }
   /// Steps done so far.
@@ -34,7 +46,9 @@ class Optimizer {
  protected:
   /// `parameters` must outlive the optimizer; f32 or f64 (DTypeError). ConfigError for a bad learning rate.
   Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options, Ranges ranges = Ranges::merged);
-  virtual void update(double lr, double grad_scale) = 0;
+  /// Stages the coefficients of the update numbered steps() + 1.
+  virtual void prepare(double lr, double grad_scale) = 0;
+  virtual void update() = 0;
 
   FlatParameters& parameters() { return *parameters_; }
   const UpdatePlan& plan() const { return plan_; }

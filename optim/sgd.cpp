@@ -8,7 +8,8 @@ namespace hearth::optim {
 
 Sgd::Sgd(FlatParameters& parameters, const SgdOptions& options)
     : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups}),
-      options_(options) {
+      options_(options),
+      coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.momentum >= 0 && options.momentum < 1, "sgd: momentum ", options.momentum,
                " is outside [0, 1)");
   HEARTH_CHECK(ConfigError, options.dampening >= 0 && options.dampening <= 1, "sgd: dampening ", options.dampening,
@@ -24,15 +25,18 @@ void Sgd::register_state(State& state) {
   if (momentum_) state.add("optimizer.momentum", &momentum_);
 }
 
-void Sgd::update(double lr, double grad_scale) {
-  const kernels::SgdCoefficients coefficients{.lr = lr,
-                                              .grad_scale = grad_scale,
-                                              .momentum = options_.momentum,
-                                              .arriving = steps() == 0 ? 1.0 : 1.0 - options_.dampening,
-                                              .nesterov = options_.nesterov};
+void Sgd::prepare(double lr, double grad_scale) {
+  coefficients_.set({.lr = lr,
+                     .grad_scale = grad_scale,
+                     .momentum = options_.momentum,
+                     .arriving = steps() == 0 ? 1.0 : 1.0 - options_.dampening,
+                     .nesterov = options_.nesterov});
+}
+
+void Sgd::update() {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
-    kernels::sgd_update(stream, values, parameters().grads(), momentum_, plan(), coefficients);
+    kernels::sgd_update(stream, values, parameters().grads(), momentum_, plan(), coefficients_);
   });
 }
 

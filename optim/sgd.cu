@@ -10,12 +10,13 @@ using namespace cuda;
 
 /// m null: no momentum; trust null: none.
 template <class T>
-__global__ void sgd_shares(PlanTables plan, SgdCoefficients coefficients, const double* trust, T* w, const T* g, T* m) {
+__global__ void sgd_shares(PlanTables plan, const SgdCoefficients* coefficients, const double* trust, T* w, const T* g,
+                           T* m) {
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
   const RangeOptions options = options_of(plan, share.range);
   const SgdRange<T> c =
-      sgd_range<T>(coefficients, options.lr_scale, options.weight_decay, trust == nullptr ? 1.0 : trust[share.range]);
+      sgd_range<T>(*coefficients, options.lr_scale, options.weight_decay, trust == nullptr ? 1.0 : trust[share.range]);
   walk_share<T>(share, [&](std::int64_t at, bool packed) {
     Wide<T, count> weight = load_wide<count>(w + at, packed);
     const Wide<T, count> gradient = load_wide<count>(g + at, packed);
@@ -39,11 +40,11 @@ __global__ void sgd_shares(PlanTables plan, SgdCoefficients coefficients, const 
 }  // namespace
 
 void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients, const Tensor& trust) {
+                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients, const Tensor& trust) {
   const double* const factors = trust.defined() ? trust.data<double>() : nullptr;
   visit_dtype("sgd", values.dtype(), WideFloats{}, [&]<class T>() {
     T* const m = moment.defined() ? moment.data<T>() : nullptr;
-    launch(stream, "sgd_update", shape_of(plan), sgd_shares<T>, tables_of(plan), coefficients, factors,
+    launch(stream, "sgd_update", shape_of(plan), sgd_shares<T>, tables_of(plan), coefficients.at(stream), factors,
            values.data<T>(), grads.data<T>(), m);
   });
 }

@@ -6,6 +6,18 @@
 #include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
 
+namespace hearth::kernels {
+
+struct SgdCoefficients {
+  double lr;
+  double grad_scale;
+  double momentum;
+  double arriving;  ///< share of the gradient that enters the momentum
+  bool nesterov;
+};
+
+}  // namespace hearth::kernels
+
 namespace hearth::optim {
 
 struct SgdOptions {
@@ -28,9 +40,14 @@ class Sgd : public Optimizer {
   void register_state(State& state) override;
 
  private:
-  void update(double lr, double grad_scale) override;
+  void prepare(double lr, double grad_scale) override;
+  void update() override;
+  double* grad_scale_at(cuda::Stream& stream) override {
+    return coefficients_.at(stream, &kernels::SgdCoefficients::grad_scale);
+  }
 
   SgdOptions options_;
+  Staged<kernels::SgdCoefficients> coefficients_;
   Tensor momentum_;
 };
 
@@ -38,19 +55,11 @@ class Sgd : public Optimizer {
 
 namespace hearth::kernels {
 
-struct SgdCoefficients {
-  double lr;
-  double grad_scale;
-  double momentum;
-  double arriving;  ///< share of the gradient that enters the momentum
-  bool nesterov;
-};
-
 /// `moment` is undefined without momentum. `trust`, f64 [ranges of the plan] beside the values, is a factor on gradient
 /// and decay of each range; undefined for none. Reads and writes each element once.
 void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients, const Tensor& trust = {});
+                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients, const Tensor& trust = {});
 void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients, const Tensor& trust = {});
+                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients, const Tensor& trust = {});
 
 }  // namespace hearth::kernels

@@ -31,7 +31,8 @@ void sgd_momentum(T* w, const T* g, T* m, std::int64_t n, const SgdRange<T>& ran
 namespace hearth::kernels {
 
 void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const optim::UpdatePlan& plan, const SgdCoefficients& coefficients, const Tensor& trust) {
+                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& staged, const Tensor& trust) {
+  const SgdCoefficients& coefficients = staged.value();
   const double* const factors = trust.defined() ? trust.data<double>() : nullptr;
   visit_dtype("sgd", values.dtype(), WideFloats{}, [&]<class T>() {
     T* w = values.data<T>();

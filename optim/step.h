@@ -149,10 +149,10 @@ HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, do
 }
 
 /// LARS's factor on gradient and decay of a range; the norms are those of its values and of its scaled gradients.
-HEARTH_ALWAYS_INLINE double lars_trust_of(const LarsCoefficients& coefficients, double weight_decay, bool is_matrix,
+HEARTH_ALWAYS_INLINE double lars_trust_of(const LarsConstants& constants, double weight_decay, bool is_matrix,
                                           double value_norm, double grad_norm) {
   if (!is_matrix || value_norm == 0 || grad_norm == 0) return 1.0;
-  return coefficients.trust * value_norm / (grad_norm + weight_decay * value_norm + coefficients.eps);
+  return constants.trust * value_norm / (grad_norm + weight_decay * value_norm + constants.eps);
 }
 
 }  // namespace hearth::kernels

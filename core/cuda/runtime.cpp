@@ -50,7 +50,7 @@ DeviceState* make_state(Device device) {
   HEARTH_TRY(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
   void* slot = nullptr;
   HEARTH_TRY(cudaHostAlloc(&slot, sizeof(FaultSlot), cudaHostAllocDefault));
-  return new DeviceState{device, properties, Stream(device, raw), new (slot) FaultSlot};
+  return new DeviceState{device, properties, Stream(device, raw), new (slot) FaultSlot, StagingRing()};
 }
 
 }  // namespace

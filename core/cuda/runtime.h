@@ -5,7 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <memory>
+#include <array>
+#include <cstddef>
 
 #include "hearth/core/cuda/fault.h"
 #include "hearth/core/cuda/stream.h"
@@ -13,11 +14,27 @@
 
 namespace hearth::cuda {
 
+/// Slots of pinned memory, handed out in turn; see staging.h.
+class StagingRing {
+ public:
+  static constexpr std::size_t slots = 1024, half = slots / 2, slot_bytes = 256;
+
+  StagingRing();
+  /// A slot that no queued copy reads any more.
+  std::byte* next(Stream& stream);
+
+ private:
+  std::byte* slots_ = nullptr;
+  std::array<cudaEvent_t, 2> passed_{};
+  std::size_t next_ = 0;
+};
+
 struct DeviceState {
   Device device;
   cudaDeviceProp properties;
   Stream compute;  ///< every tensor of the device is made, used and freed on it
   FaultSlot* faults = nullptr;
+  StagingRing staging;
 };
 
 /// Makes `device` the calling thread's current one. DeviceError if there is no such device.
