@@ -11,7 +11,7 @@
 namespace hearth {
 
 /// One Philox4x32-10 block: four independent 32-bit words from a 128-bit counter and a 64-bit key.
-inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];

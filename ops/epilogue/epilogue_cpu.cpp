@@ -2,15 +2,14 @@
 // Bias and activation on the CPU: each element is read and written once, and the bias gradient is summed while the
 // activation's gradient passes by.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
 #include "hearth/core/cpu/element.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/cpu/scratch.h"
-#include "hearth/core/cpu/vector_math.h"
 #include "hearth/ops/epilogue/epilogue.h"
+#include "hearth/ops/epilogue/functors.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels {
@@ -20,74 +19,6 @@ namespace {
 constexpr std::int64_t column_block = 256;
 /// Rows summed directly; sums of more rows are sums of such blocks, which keeps the rounding error small.
 constexpr std::int64_t row_block = 64;
-
-struct NoActivation {
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A value(A x) {
-    return x;
-  }
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A slope(A) {
-    return A(1);
-  }
-};
-
-struct Relu {
-  // The comparison is false for not-a-number, which so passes through.
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A value(A x) {
-    return x < A(0) ? A(0) : x;
-  }
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A slope(A y) {
-    return y > A(0) ? A(1) : A(0);
-  }
-};
-
-struct Gelu {
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A value(A x) {
-    return A(0.5) * x * (A(1) + cpu::math::erf(x * A(0.70710678118654752440)));
-  }
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A slope(A x) {
-    const A phi = A(0.39894228040143267794) * cpu::math::exp(A(-0.5) * x * x);
-    // Far out the density is 0, and infinity times 0 would not be.
-    const A tail = phi == A(0) ? A(0) : x * phi;
-    return A(0.5) * (A(1) + cpu::math::erf(x * A(0.70710678118654752440))) + tail;
-  }
-};
-
-struct GeluTanh {
-  static constexpr double scale = 0.79788456080286535588;
-  static constexpr double cubic = 0.044715;
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A value(A x) {
-    return A(0.5) * x * (A(1) + cpu::math::tanh(A(scale) * (x + A(cubic) * x * x * x)));
-  }
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A slope(A x) {
-    const A t = cpu::math::tanh(A(scale) * (x + A(cubic) * x * x * x));
-    const A sech = A(1) - t * t;
-    const A inner = A(scale) * (A(1) + A(3 * cubic) * x * x);
-    const A tail = sech == A(0) ? A(0) : A(0.5) * x * sech * inner;
-    return A(0.5) * (A(1) + t) + tail;
-  }
-};
-
-struct Silu {
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A value(A x) {
-    return x * cpu::math::sigmoid(x);
-  }
-  template <class A>
-  HEARTH_ALWAYS_INLINE static A slope(A x) {
-    const A s = cpu::math::sigmoid(x);
-    const A rest = A(1) - s;
-    const A tail = s == A(0) ? A(0) : x * s * rest;
-    return s + tail;
-  }
-};
 
 }  // namespace
 }  // namespace hearth::kernels
@@ -155,24 +86,6 @@ void grad_flat(F, const T* reference, const T* dy, T* dpre, std::int64_t count) 
 
 namespace hearth::kernels {
 namespace {
-
-/// f(functor) for the activation's functor.
-template <class F>
-void visit_activation(Activation activation, F&& f) {
-  switch (activation) {
-    case Activation::none:
-      return f(NoActivation{});
-    case Activation::relu:
-      return f(Relu{});
-    case Activation::gelu:
-      return f(Gelu{});
-    case Activation::gelu_tanh:
-      return f(GeluTanh{});
-    case Activation::silu:
-      return f(Silu{});
-  }
-  throw UsageError(join_text("activation: value ", static_cast<int>(activation), " is not one of the enumeration"));
-}
 
 std::int64_t columns_of(const Tensor& y) { return y.rank() == 0 ? 1 : y.dim(-1); }
 
@@ -259,18 +172,19 @@ void fill_rows(cpu::Stream&, const Tensor& bias, const Tensor& y) {
 }
 
 void add_bias(cpu::Stream&, const Tensor& bias, const Tensor& y) {
-  visit_dtype("bias", y.dtype(), Floats{}, [&]<class T>() { finish<NoActivation, T>(y, bias, y); });
+  visit_dtype("bias", y.dtype(), Floats{}, [&]<class T>() { finish<activations::NoActivation, T>(y, bias, y); });
 }
 
 void activate(cpu::Stream&, Activation activation, const Tensor& pre, const Tensor& y) {
-  visit_dtype("activation", y.dtype(), Floats{},
-              [&]<class T>() { visit_activation(activation, [&]<class F>(F) { finish<F, T>(pre, Tensor(), y); }); });
+  visit_dtype("activation", y.dtype(), Floats{}, [&]<class T>() {
+    activations::visit_activation(activation, [&]<class F>(F) { finish<F, T>(pre, Tensor(), y); });
+  });
 }
 
 void activate_grad(cpu::Stream&, Activation activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
                    const Tensor& db) {
   visit_dtype("activation gradient", dy.dtype(), Floats{}, [&]<class T>() {
-    visit_activation(activation, [&]<class F>(F) {
+    activations::visit_activation(activation, [&]<class F>(F) {
       if (db.defined()) return grad_with_sums<F, T>(reference, dy, dpre, db);
       const T* other = reference.data<T>();
       const T* gradient = dy.data<T>();
@@ -284,7 +198,7 @@ void activate_grad(cpu::Stream&, Activation activation, const Tensor& reference,
 
 void sum_rows(cpu::Stream&, const Tensor& dy, const Tensor& db) {
   visit_dtype("bias gradient", dy.dtype(), Floats{},
-              [&]<class T>() { grad_with_sums<NoActivation, T>(Tensor(), dy, Tensor(), db); });
+              [&]<class T>() { grad_with_sums<activations::NoActivation, T>(Tensor(), dy, Tensor(), db); });
 }
 
 }  // namespace hearth::kernels

@@ -40,21 +40,21 @@ void require_arithmetic(const char* op, const Tensor& x, bool divides) {
                divides ? "; division takes f32, f64, f16 or bf16" : "; convert them to a floating type, i32 or i64");
 }
 
-/// The number as a tensor of the type that arithmetic runs in.
+/// The number as a tensor of the type that arithmetic runs in, on the CPU: kernels take it along by value.
 Tensor number_for(const char* op, const Tensor& x, double number) {
   switch (x.dtype()) {
     case DType::f16:
     case DType::bf16:
-      return Tensor::full({}, number, DType::f32, x.device());
+      return Tensor::full({}, number, DType::f32);
     case DType::i32:
     case DType::i64: {
       const double limit = x.dtype() == DType::i32 ? 0x1p31 : 0x1p63;
       HEARTH_CHECK(UsageError, number >= -limit && number < limit && std::trunc(number) == number, op, ": the number ",
                    number, " is not a value of ", x.dtype(), "; convert the tensor to a floating type first");
-      return Tensor::full({}, number, x.dtype(), x.device());
+      return Tensor::full({}, number, x.dtype());
     }
     default:
-      return Tensor::full({}, number, x.dtype(), x.device());
+      return Tensor::full({}, number, x.dtype());
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -38,11 +39,15 @@ enum class Binary { add, sub, mul, div, maximum, minimum };
 enum class Side { a, b };
 
 /// y = f(a, b). y contiguous; a and b of any strides, of shapes that broadcast to y's; y may be an operand that is
-/// contiguous and of its shape. Both have y's type, or one is a number: a scalar [] of acc_t of that type.
+/// contiguous and of its shape. Both have y's type, or one is a number: a scalar [] of acc_t of that type, on the CPU
+/// whatever the device.
 void binary(cpu::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y);
+void binary(cuda::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y);
 /// dx = dy * df/d(side) where that is no plain product: div for side b, maximum and minimum for both sides.
 /// dy and dx contiguous, of the broadcast shape; dx may be dy.
 void binary_grad(cpu::Stream&, Binary function, Side side, const Tensor& a, const Tensor& b, const Tensor& dy,
+                 const Tensor& dx);
+void binary_grad(cuda::Stream&, Binary function, Side side, const Tensor& a, const Tensor& b, const Tensor& dy,
                  const Tensor& dx);
 
 }  // namespace kernels

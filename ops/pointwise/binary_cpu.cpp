@@ -8,6 +8,7 @@
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/ops/pointwise/binary.h"
 #include "hearth/ops/pointwise/binary_step.h"
+#include "hearth/ops/pointwise/walk.h"
 
 #define HEARTH_ISA_SOURCE "hearth/ops/pointwise/binary_cpu.cpp"
 #include "hearth/core/cpu/foreach_isa.h"
@@ -129,46 +130,6 @@ namespace {
 
 constexpr std::int64_t grain = 1 << 14;
 using AllArithmetic = Types<float, double, f16, bf16, std::int32_t, std::int64_t>;
-
-/// The output's axes, merged where both operands allow it. At least one axis.
-struct Walk {
-  int rank = 0;
-  std::int64_t extents[Shape::max_rank] = {};
-  std::int64_t strides_a[Shape::max_rank] = {};
-  std::int64_t strides_b[Shape::max_rank] = {};
-};
-
-/// The stride of `tensor` along an axis of the output; 0 where it is repeated.
-std::int64_t stride_along(const Tensor& tensor, int axis, int rank) {
-  const int own = axis - (rank - tensor.rank());
-  return own < 0 || tensor.shape()[own] == 1 ? 0 : tensor.strides()[static_cast<std::size_t>(own)];
-}
-
-Walk walk_over(const Shape& shape, const Tensor& a, const Tensor& b) {
-  Walk walk;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const std::int64_t extent = shape[axis];
-    if (extent == 1) continue;
-    const std::int64_t stride_a = stride_along(a, axis, shape.rank());
-    const std::int64_t stride_b = stride_along(b, axis, shape.rank());
-    const int last = walk.rank - 1;
-    if (last >= 0 && walk.strides_a[last] == stride_a * extent && walk.strides_b[last] == stride_b * extent) {
-      walk.extents[last] *= extent;
-      walk.strides_a[last] = stride_a;
-      walk.strides_b[last] = stride_b;
-      continue;
-    }
-    walk.extents[walk.rank] = extent;
-    walk.strides_a[walk.rank] = stride_a;
-    walk.strides_b[walk.rank] = stride_b;
-    ++walk.rank;
-  }
-  if (walk.rank == 0) {
-    walk.rank = 1;
-    walk.extents[0] = 1;
-  }
-  return walk;
-}
 
 bool is_number(const Tensor& tensor, const Tensor& y) {
   return tensor.rank() == 0 && (tensor.dtype() != y.dtype() || y.rank() > 0);

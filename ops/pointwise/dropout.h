@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/random.h"
 #include "hearth/core/tensor.h"
 
@@ -17,5 +18,6 @@ Tensor dropout(const Tensor& x, double p, bool training);
 namespace kernels {
 /// y[i] = keeps(key, i) ? x[i] / (1 - p) : 0. Contiguous, of one floating type; y may be x.
 void dropout(cpu::Stream&, const Tensor& x, const RandomKey& key, double p, const Tensor& y);
+void dropout(cuda::Stream&, const Tensor& x, const RandomKey& key, double p, const Tensor& y);
 }  // namespace kernels
 }  // namespace hearth

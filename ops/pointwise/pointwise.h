@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 #include "hearth/ops/pointwise/table.h"
 
@@ -25,8 +26,10 @@ enum class Pointwise {
 
 /// y = f(x). Both contiguous, of one shape and floating type; y may be x.
 void pointwise(cpu::Stream&, Pointwise function, const Tensor& x, const Tensor& y);
+void pointwise(cuda::Stream&, Pointwise function, const Tensor& x, const Tensor& y);
 /// dx = f' * dy, where f' comes from `kept`: x or y as the functor says (undefined if it needs neither). dx may be dy.
 void pointwise_grad(cpu::Stream&, Pointwise function, const Tensor& kept, const Tensor& dy, const Tensor& dx);
+void pointwise_grad(cuda::Stream&, Pointwise function, const Tensor& kept, const Tensor& dy, const Tensor& dx);
 
 }  // namespace kernels
 }  // namespace hearth

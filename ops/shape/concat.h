@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -27,6 +28,8 @@ Tensor pad(const Tensor& x, const std::vector<PadWidth>& widths, double value = 
 namespace kernels {
 /// Copies `rows` runs of `bytes` bytes, which lie `from_pitch` and `to_pitch` bytes apart.
 void copy_runs(cpu::Stream&, const std::byte* from, std::int64_t from_pitch, std::byte* to, std::int64_t to_pitch,
+               std::int64_t rows, std::int64_t bytes);
+void copy_runs(cuda::Stream&, const std::byte* from, std::int64_t from_pitch, std::byte* to, std::int64_t to_pitch,
                std::int64_t rows, std::int64_t bytes);
 }  // namespace kernels
 }  // namespace hearth

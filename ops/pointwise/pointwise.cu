@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over memory: a thread takes 16 bytes of x and writes 16 of y (the gradient reads two arrays). Arithmetic in
+// f32 (f64 for f64), rounded once.
+#include "hearth/core/cuda/elementwise.h"
+#include "hearth/ops/pointwise/functors.h"
+#include "hearth/ops/pointwise/pointwise.h"
+
+namespace hearth::kernels {
+namespace {
+
+template <class F>
+struct Value {
+  template <class A>
+  HEARTH_ALWAYS_INLINE A operator()(A x) const {
+    return F::value(x);
+  }
+};
+
+template <class F>
+struct Slope {
+  template <class A>
+  HEARTH_ALWAYS_INLINE A operator()(A kept, A dy) const {
+    return dy * F::slope(kept);
+  }
+};
+
+/// f(functor, name of the function, name of its gradient).
+template <class Visit>
+void visit_function(Pointwise function, Visit&& visit) {
+  switch (function) {
+#define HEARTH_VISIT_POINTWISE(name, domain) \
+  case Pointwise::name:                      \
+    return visit(functors::name{}, #name, #name "_grad");
+    HEARTH_POINTWISE(HEARTH_VISIT_POINTWISE)
+#undef HEARTH_VISIT_POINTWISE
+  }
+}
+
+}  // namespace
+
+void pointwise(cuda::Stream& stream, Pointwise function, const Tensor& x, const Tensor& y) {
+  visit_dtype("pointwise", x.dtype(), Floats{}, [&]<class T>() {
+    visit_function(function, [&]<class F>(F, const char* name, const char*) {
+      cuda::map(stream, name, Value<F>{}, x.size(), y.data<T>(), static_cast<const T*>(x.data<T>()));
+    });
+  });
+}
+
+void pointwise_grad(cuda::Stream& stream, Pointwise function, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+  visit_dtype("pointwise", dy.dtype(), Floats{}, [&]<class T>() {
+    const T* const in = dy.data<T>();
+    // A function that needs neither x nor y ignores what it is given here.
+    const T* const state = kept.defined() ? kept.data<T>() : in;
+    visit_function(function, [&]<class F>(F, const char*, const char* name) {
+      cuda::map(stream, name, Slope<F>{}, dy.size(), dx.data<T>(), state, in);
+    });
+  });
+}
+
+}  // namespace hearth::kernels
