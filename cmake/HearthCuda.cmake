@@ -13,6 +13,19 @@ elseif(HEARTH_CUDA STREQUAL "EMULATE")
   find_path(HEARTH_CUDA_INCLUDE cuda_runtime_api.h PATHS /usr/local/cuda/include /usr/include ENV CUDA_HOME
     PATH_SUFFIXES include REQUIRED)
   target_include_directories(hearth_cuda SYSTEM INTERFACE ${HEARTH_CUDA_INCLUDE})
+  if(HEARTH_EMULATE_CHECK)
+    if(HEARTH_SANITIZE)
+      message(FATAL_ERROR "HEARTH_EMULATE_CHECK and HEARTH_SANITIZE exclude each other")
+    endif()
+    target_compile_definitions(hearth_cuda INTERFACE HEARTH_EMULATE_CHECK=1)
+    # The compiler comes with a library that knows source lines.
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libbacktrace.a OUTPUT_VARIABLE backtrace
+      OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(IS_ABSOLUTE "${backtrace}" AND EXISTS "${backtrace}")
+      target_compile_definitions(hearth_cuda INTERFACE HEARTH_HAS_BACKTRACE=1)
+      target_link_libraries(hearth_cuda INTERFACE ${backtrace})
+    endif()
+  endif()
 elseif(HEARTH_CUDA STREQUAL "ON")
   set(HEARTH_HAS_CUDA 1)
   if(NOT CMAKE_CUDA_COMPILER)
@@ -49,7 +62,7 @@ function(hearth_cuda_sources module list)
     if(HEARTH_CUDA_EMULATED)
       # Kernels reinterpret memory, as CUDA allows. Their attributes mean nothing to the host compiler.
       set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
-        "-fno-strict-aliasing;-Wno-attributes")
+        "-fno-strict-aliasing;-Wno-attributes;$<$<BOOL:${HEARTH_EMULATE_CHECK}>:-fsanitize=thread;-g1>")
     else()
       set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS
         "--expt-relaxed-constexpr;--extended-lambda;-Wno-deprecated-gpu-targets")

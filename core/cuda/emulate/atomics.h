@@ -6,13 +6,14 @@
 #include <cstring>
 #include <type_traits>
 
-#include "hearth/core/cuda/emulate/engine.h"
+#include "hearth/core/cuda/emulate/access.h"
 
 namespace hearth::cuda::emulate {
 
 /// Applies f to what lies at p and returns what lay there.
 template <class T, class F>
 T change(T* p, F f) {
+  [[maybe_unused]] const AtomicAccess access(p, sizeof(T));
   const T old = *p;
   *p = f(old);
   return old;

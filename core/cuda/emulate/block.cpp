@@ -29,10 +29,9 @@ Block& Block::of_host_thread() {
 
 Block::Block() : fibers_(new Fiber[most_threads]) {}
 
-void Block::run_grid(const Launch& launch, const Order& order, void (*body)(const void*), const void* arguments) {
+void Block::run_grid(const Launch& launch, const Order& order, const Call& call) {
   launch_ = launch;
-  body_ = body;
-  arguments_ = arguments;
+  call_ = call;
   order_ = order;
   threads_ = launch.block.x * launch.block.y * launch.block.z;
   gridDim = launch.grid;
@@ -42,6 +41,9 @@ void Block::run_grid(const Launch& launch, const Order& order, void (*body)(cons
   shuffler_ = Shuffler(order_.seed ^ blocks);
   thread_order(order_, shuffler_, threads_, start_order_);
   running = this;
+#if HEARTH_EMULATE_CHECK
+  checker_.begin_launch(call.arguments, call.argument_bytes, stacks_.base(), stacks_.bytes());
+#endif
   for (std::uint64_t i = 0; i < blocks && !error_; ++i) {
     const std::uint64_t at = blocks_in_order.at(i);
     blockIdx = {static_cast<unsigned>(at % launch.grid.x), static_cast<unsigned>(at / launch.grid.x % launch.grid.y),
@@ -65,6 +67,9 @@ void Block::run_block() {
   }
   if (order_.kind == Order::Kind::shuffled) thread_order(order_, shuffler_, threads_, start_order_);
   shared_.begin_block(launch_.shared_bytes);
+#if HEARTH_EMULATE_CHECK
+  checker_.begin_block(threads_);
+#endif
   fiber_ = &idle_fiber();
   host_.switch_to(*fiber_);
   if (error_) {
@@ -113,7 +118,10 @@ void Block::run_fiber() {
 void Block::run_threads() {
   while (started_ < threads_ && ready_.empty()) {
     start_thread(start_order_[started_++]);
-    body_(arguments_);
+    {
+      const Watched watched;
+      call_.body(call_.arguments);
+    }
     end_thread();
   }
 }
@@ -208,6 +216,9 @@ void Block::complete_barrier(std::optional<unsigned> completer) {
   barrier_.result = barrier_.votes;
   barrier_.arrived = 0;
   barrier_.votes = 0;
+#if HEARTH_EMULATE_CHECK
+  checker_.meet();
+#endif
   const unsigned warps = (threads_ + 31) / 32;
   const bool reverse = order_.kind == Order::Kind::reverse;
   for (unsigned w = 0; w < warps; ++w) {
@@ -253,6 +264,10 @@ void Block::complete_operation(Warp& warp, unsigned first_thread, Operation& ope
     for (unsigned i = 0; i < 32; ++i) lanes[i] = (done.arrived >> i & 1) != 0 ? warp.lanes[i] : nullptr;
     done.complete(lanes.data(), done.arrived);
   }
+#if HEARTH_EMULATE_CHECK
+  // Of the warp operations only __syncwarp orders memory.
+  if (done.complete == nullptr) checker_.meet_in_warp(first_thread / 32, done.arrived);
+#endif
   make_ready(first_thread, completer ? done.arrived & ~(1u << *completer % 32) : done.arrived);
   if (completer && order_.kind == Order::Kind::shuffled) wait(Waiter::For::nothing, "", 0, done.place);
 }
@@ -267,6 +282,17 @@ void Block::fault(const std::string& message, const Place& place) const {
                                 "), ", name_of_thread(thread_), ", ", place.file_name(), ":", place.line(), ": ",
                                 message));
 }
+
+#if HEARTH_EMULATE_CHECK
+void Block::check_access(const void* p, std::size_t bytes, Access access, const void* site) {
+  const std::string wrong = checker_.check(thread_, p, bytes, access, site, shared_);
+  if (wrong.empty()) return;
+  error_ = std::make_exception_ptr(
+      InternalError(join_text("kernel ", launch_.name, ", block (", blockIdx.x, ", ", blockIdx.y, ", ", blockIdx.z,
+                              "), ", name_of_thread(thread_), ", ", source_of(site), ": ", wrong)));
+  fiber_->switch_to(host_);
+}
+#endif
 
 std::string Block::who_waits() const {
   std::string text;

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "hearth/core/cuda/emulate/access.h"
+#include "hearth/core/cuda/emulate/checker.h"
 #include "hearth/core/cuda/emulate/engine.h"
 #include "hearth/core/cuda/emulate/fiber.h"
 #include "hearth/core/cuda/emulate/order.h"
@@ -42,7 +44,7 @@ class Block {
 
   Block();
 
-  void run_grid(const Launch& launch, const Order& order, void (*body)(const void*), const void* arguments);
+  void run_grid(const Launch& launch, const Order& order, const Call& call);
 
   // For the kernel.
   unsigned barrier(bool vote, const Place& place);
@@ -51,6 +53,11 @@ class Block {
   unsigned thread() const { return thread_; }
   SharedMemory& shared() { return shared_; }
   [[noreturn]] void fault(const std::string& message, const Place& place) const;
+#if HEARTH_EMULATE_CHECK
+  /// Ends the launch with an error if the running thread must not do this. Does not unwind the kernel's stack: the
+  /// compiler takes the calls that lead here for ones that do not throw.
+  void check_access(const void* p, std::size_t bytes, Access access, const void* site);
+#endif
 
  private:
   // What a thread that waits has left behind.
@@ -99,8 +106,7 @@ class Block {
   std::string name_of_thread(unsigned thread) const;
 
   Launch launch_{};
-  void (*body_)(const void*) = nullptr;
-  const void* arguments_ = nullptr;
+  Call call_{};
   Order order_;
   Shuffler shuffler_{0};
 
@@ -116,6 +122,9 @@ class Block {
   std::exception_ptr error_;
 
   SharedMemory shared_;
+#if HEARTH_EMULATE_CHECK
+  Checker checker_;
+#endif
   FiberStacks stacks_{most_threads};
   std::unique_ptr<Fiber[]> fibers_;
   unsigned fibers_made_ = 0;

@@ -46,16 +46,16 @@ std::function<void()> kernel_work(const char* name, dim3 grid, dim3 block, std::
   static_assert((sizeof(std::remove_cvref_t<Parameters>) + ... + 0) <= 32764, "a kernel takes at most 32764 bytes");
   const Launch launch{name, grid, block, shared_bytes};
   check_launch(launch);
-  struct Call {
+  struct Bound {
     void (*kernel)(Parameters...);
     std::tuple<std::remove_cvref_t<Parameters>...> arguments;
   };
-  return [launch, call = Call{kernel, {arguments...}}] {
+  return [launch, bound = Bound{kernel, {arguments...}}] {
     const auto thread = [](const void* p) {
-      const Call& it = *static_cast<const Call*>(p);
+      const Bound& it = *static_cast<const Bound*>(p);
       std::apply(it.kernel, it.arguments);
     };
-    run_launch(launch, thread, &call);
+    run_launch(launch, {thread, &bound, sizeof(bound)});
   };
 }
 

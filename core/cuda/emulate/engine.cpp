@@ -59,7 +59,7 @@ void check_launch(const Launch& launch) {
                " bytes of dynamic shared memory a block; the device has ", shared_limit);
 }
 
-void run_launch(const Launch& launch, void (*body)(const void*), const void* arguments) {
+void run_launch(const Launch& launch, const Call& call) {
   HEARTH_CHECK(InternalError, running == nullptr, "kernel ", launch.name,
                " was launched by a kernel; only the host may launch");
   check_launch(launch);
@@ -71,22 +71,30 @@ void run_launch(const Launch& launch, void (*body)(const void*), const void* arg
     const std::scoped_lock lock(order_setting().mutex);
     order = order_setting().order;
   }
-  Block::of_host_thread().run_grid(launch, order, body, arguments);
+  Block::of_host_thread().run_grid(launch, order, call);
 }
 
-void fault(const std::string& message, const Place& place) { running_block().fault(message, place); }
+void fault(const std::string& message, const Place& place) {
+  const Unwatched unwatched;
+  running_block().fault(message, place);
+}
 
-unsigned block_barrier(bool vote, const Place& place) { return running_block().barrier(vote, place); }
+unsigned block_barrier(bool vote, const Place& place) {
+  const Unwatched unwatched;
+  return running_block().barrier(vote, place);
+}
 
 unsigned barrier_threads() { return running_block().barrier_threads(); }
 
 void warp_operation(unsigned mask, const char* what, void* mine, Complete complete, const Place& place) {
+  const Unwatched unwatched;
   running_block().warp_operation(mask, what, mine, complete, place);
 }
 
 unsigned thread_in_block() { return running_block().thread(); }
 
 void declare_shared(SharedSlot& slot, const Place& place) {
+  const Unwatched unwatched;
   Block& block = running_block();
   void* const address = block.shared().declare(slot);
   if (address == nullptr)
@@ -99,11 +107,19 @@ void declare_shared(SharedSlot& slot, const Place& place) {
 }
 
 void* dynamic_shared_bytes(const Place& place) {
+  const Unwatched unwatched;
   Block& block = running_block();
   void* const address = block.shared().dynamic();
   if (address == nullptr) block.fault("dynamic shared memory is used, but the launch gave none", place);
   return address;
 }
+
+#if HEARTH_EMULATE_CHECK
+void note_access(const void* p, std::size_t bytes, Access access, const void* site) {
+  const Unwatched unwatched;
+  running_block().check_access(p, bytes, access, site);
+}
+#endif
 
 bool is_shared(const void* p, std::size_t bytes) { return running_block().shared().holds(p, bytes); }
 

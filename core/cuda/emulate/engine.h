@@ -41,9 +41,15 @@ inline constexpr std::size_t shared_limit = 227 * 1024;
 /// InternalError unless the device can take this launch.
 void check_launch(const Launch& launch);
 
-/// Runs the whole grid now; body(arguments) is the kernel as one thread calls it. Throws what the first faulty thread
-/// threw; the engine can be used again afterwards.
-void run_launch(const Launch& launch, void (*body)(const void* arguments), const void* arguments);
+/// A kernel with its arguments: body(arguments) is what one thread calls.
+struct Call {
+  void (*body)(const void* arguments);
+  const void* arguments;
+  std::size_t argument_bytes;
+};
+
+/// Runs the whole grid now. Throws what the first faulty thread threw; the engine can be used again afterwards.
+void run_launch(const Launch& launch, const Call& call);
 
 /// The order in which threads and blocks take turns where CUDA leaves it open: "forward", "reverse", or a number, the
 /// seed of a shuffle. Holds for the launches that follow on all host threads. At the start it is what the environment

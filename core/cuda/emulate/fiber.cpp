@@ -104,9 +104,11 @@ FiberStacks::FiberStacks(std::size_t count) : count_(count) {
   for (std::size_t i = 0; i < count; ++i) mprotect(base_ + i * stride, page, PROT_NONE);
 }
 
+std::size_t FiberStacks::bytes() const { return count_ * stride; }
+
 FiberStacks::~FiberStacks() {
-  unpoison(base_, count_ * stride);
-  munmap(base_, count_ * stride);
+  unpoison(base_, bytes());
+  munmap(base_, bytes());
 }
 
 std::byte* FiberStacks::stack(std::size_t i) const { return base_ + i * stride + page; }

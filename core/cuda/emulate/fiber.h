@@ -50,7 +50,9 @@ class FiberStacks {
   FiberStacks(const FiberStacks&) = delete;
   FiberStacks& operator=(const FiberStacks&) = delete;
 
-  std::size_t count() const { return count_; }
+  /// The whole mapping.
+  const std::byte* base() const { return base_; }
+  std::size_t bytes() const;
   std::byte* stack(std::size_t i) const;
   std::size_t stack_bytes(std::size_t i) const;
 

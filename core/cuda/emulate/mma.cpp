@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "hearth/core/cuda/emulate/access.h"
 #include "hearth/core/half.h"
 
 namespace hearth::cuda::emulate {
@@ -72,6 +73,12 @@ void complete_load(void* const* lanes, unsigned arrived) {
   }
 }
 
+template <bool transposed>
+Complete load_of(int count) {
+  if (count == 1) return complete_load<1, transposed>;
+  return count == 2 ? complete_load<2, transposed> : complete_load<4, transposed>;
+}
+
 // The copies that a thread has started. One list for each thread of the block that runs.
 struct Copies {
   struct Copy {
@@ -101,22 +108,24 @@ bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16
 }  // namespace
 
 void mma_m16n8k16(float* d, const unsigned* a, const unsigned* b, bool is_bf16, const Place& at) {
+  const Unwatched unwatched;
   Product mine{d, a, b, &at};
   warp_operation(~0u, "mma_m16n8k16", &mine, is_bf16 ? complete_product<bf16> : complete_product<f16>, at);
 }
 
 void ldmatrix(unsigned* to, int count, const void* row, bool transposed, const Place& at) {
+  const Unwatched unwatched;
   if (static_cast<int>(lane()) < 8 * count) {
     if (!is_aligned(row)) fault("ldmatrix from an address that is not a multiple of 16", at);
     if (!is_shared(row, 16)) fault("ldmatrix from 16 bytes that are not all in shared memory", at);
+    note_access(row, 16, Access::read, __builtin_return_address(0));
   }
   MatrixLoad mine{to, static_cast<const std::byte*>(row), &at};
-  constexpr Complete plain[] = {complete_load<1, false>, complete_load<2, false>, complete_load<4, false>};
-  constexpr Complete turned[] = {complete_load<1, true>, complete_load<2, true>, complete_load<4, true>};
-  warp_operation(~0u, "ldmatrix", &mine, (transposed ? turned : plain)[count / 2], at);
+  warp_operation(~0u, "ldmatrix", &mine, transposed ? load_of<true>(count) : load_of<false>(count), at);
 }
 
 void cp_async(void* shared, const void* global, bool valid, const Place& at) {
+  const Unwatched unwatched;
   if (!is_aligned(shared) || !is_aligned(global)) fault("cp_async with an address that is not a multiple of 16", at);
   if (!is_shared(shared, 16)) fault("cp_async to 16 bytes that are not all in shared memory", at);
   if (is_shared(global, 1)) fault("cp_async from shared memory", at);
@@ -124,12 +133,19 @@ void cp_async(void* shared, const void* global, bool valid, const Place& at) {
   mine.copies.push_back({static_cast<std::byte*>(shared), static_cast<const std::byte*>(global), valid, mine.group});
 }
 
-void cp_async_commit() { ++copies_of_thread().group; }
+void cp_async_commit() {
+  const Unwatched unwatched;
+  ++copies_of_thread().group;
+}
 
 void cp_async_wait(int pending) {
+  const Unwatched unwatched;
+  const void* const site = __builtin_return_address(0);
   Copies& mine = copies_of_thread();
   std::erase_if(mine.copies, [&](const Copies::Copy& copy) {
     if (copy.group + static_cast<unsigned>(pending) >= mine.group) return false;
+    if (copy.valid) note_access(copy.global, 16, Access::read, site);
+    note_access(copy.shared, 16, Access::write, site);
     if (copy.valid)
       std::memcpy(copy.shared, copy.global, 16);
     else

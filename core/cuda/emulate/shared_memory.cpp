@@ -63,10 +63,13 @@ void* SharedMemory::dynamic() {
   return dynamic_;
 }
 
+bool SharedMemory::in_arena(const void* p) const {
+  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(arena_.get()) < arena_bytes;
+}
+
 bool SharedMemory::holds(const void* p, std::size_t bytes) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(p), base = reinterpret_cast<std::uintptr_t>(arena_.get());
-  if (address < base || address - base > arena_bytes) return false;
-  const std::size_t offset = address - base;
+  if (!in_arena(p)) return false;
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(arena_.get());
   return std::any_of(variables_.begin(), variables_.end(),
                      [&](const Variable& v) { return offset >= v.begin && offset + bytes <= v.begin + v.bytes; });
 }

@@ -28,6 +28,9 @@ class SharedMemory {
   void* declare(const SharedSlot& slot);
   /// Null if the launch gave none.
   void* dynamic();
+  /// Whether the address is where variables of some block are.
+  bool in_arena(const void* p) const;
+  /// Whether all of the bytes are in one variable.
   bool holds(const void* p, std::size_t bytes) const;
 
  private:
