@@ -44,7 +44,8 @@ StreamPolicy stream_policy_named(std::string_view name) {
 Settings settings_from_environment() {
   Settings result;
   result.devices = static_cast<int>(number_from_environment("HEARTH_EMULATE_DEVICES", 1, 1, 16));
-  result.memory_bytes = number_from_environment("HEARTH_EMULATE_MEMORY_MB", 4096, 1, std::uint64_t{1} << 24) << 20;
+  result.memory_bytes =
+      number_from_environment("HEARTH_EMULATE_MEMORY_MB", result.memory_bytes >> 20, 1, std::uint64_t{1} << 24) << 20;
   if (const char* streams = std::getenv("HEARTH_EMULATE_STREAMS"); streams != nullptr && *streams != '\0')
     result.streams = stream_policy_named(streams);
   if (number_from_environment("HEARTH_EMULATE_PROTECT", 0, 0, 1) == 1) result.host_access = HostAccess::faults;

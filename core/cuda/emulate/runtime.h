@@ -62,9 +62,9 @@ StreamPolicy stream_policy_named(std::string_view name);
 enum class HostAccess { allowed, faults };
 
 struct Settings {
-  int devices = 1;                         ///< HEARTH_EMULATE_DEVICES, 1 to 16
-  std::size_t memory_bytes = 4096u << 20;  ///< of each device; HEARTH_EMULATE_MEMORY_MB
-  StreamPolicy streams;                    ///< HEARTH_EMULATE_STREAMS
+  int devices = 1;                                  ///< HEARTH_EMULATE_DEVICES, 1 to 16
+  std::size_t memory_bytes = std::size_t{4} << 30;  ///< of each device; HEARTH_EMULATE_MEMORY_MB
+  StreamPolicy streams;                             ///< HEARTH_EMULATE_STREAMS
   HostAccess host_access = HostAccess::allowed;
 };
 /// What the environment asks for. ConfigError, naming the variable, if it makes no sense.

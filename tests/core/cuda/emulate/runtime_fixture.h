@@ -36,14 +36,11 @@ inline void use_streams(const StreamPolicy& policy) {
   apply(wanted);
 }
 
-/// Every test starts and ends with what the environment asks for, and with nothing queued.
+/// Every test starts with nothing queued and an eager device, whatever the environment asks for; what follows has that.
 class RuntimeTest : public testing::Test {
  protected:
-  void SetUp() override { reset(); }
-  void TearDown() override { reset(); }
-
- private:
-  static void reset() {
+  void SetUp() override { apply(Settings{}); }
+  void TearDown() override {
     apply(settings_from_environment());
     cudaSetDevice(0);
   }

@@ -84,7 +84,7 @@ TEST_F(RuntimeMemory, BlocksFreedInStreamOrderComeBack) {
       EXPECT_OK(cudaFreeAsync(block, queue.raw));
     }
     EXPECT_OK(cudaStreamSynchronize(queue.raw));
-    apply(settings_from_environment());
+    apply(Settings{});
   }
 }
 
@@ -122,6 +122,18 @@ TEST_F(RuntimeMemory, WritesBesideABlockAreFoundWhenItIsFreed) {
     EXPECT_STATUS(cudaFree(block), cudaErrorIllegalAddress);
     const std::string place = beside < 0 ? "1 bytes before the start" : join_text(beside - 10, " bytes behind the end");
     EXPECT_TRUE(contains(last_fault(), place + " of a block of 10 bytes")) << last_fault();
+  }
+}
+#else
+TEST_F(RuntimeMemoryDeathTest, WritesBesideABlockAreReportedAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Queue queue;
+  for (const int beside : {-1, 10, 12}) {
+    std::byte* block = nullptr;
+    EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&block), 10));
+    const auto overrun = [=] { block[beside] = std::byte{0}; };
+    EXPECT_DEATH(enqueue_work(queue.raw, "overrun", overrun), "use-after-poison");
+    EXPECT_OK(cudaFree(block));
   }
 }
 #endif

@@ -246,7 +246,9 @@ TEST_F(RuntimeTest, PollingMakesProgress) {
     while (cudaEventQuery(event.raw) == cudaErrorNotReady) ASSERT_LT(++polls, 100);
     EXPECT_EQ(ran, 5) << name_of(policy);
     cudaGetLastError();
+    for (int i = 0; i < 5; ++i) enqueue_work(queue.raw, "count", [&] { ++ran; });
     while (cudaStreamQuery(queue.raw) == cudaErrorNotReady) ASSERT_LT(++polls, 100);
+    EXPECT_EQ(ran, 10) << name_of(policy);
     cudaGetLastError();
   }
 }
@@ -258,11 +260,14 @@ TEST_F(RuntimeTest, TheDefaultStreamIsOrderedWithBlockingStreamsOnly) {
   enqueue_work(apart.raw, "apart", [&] { order_seen += 'x'; });
   enqueue_work(blocking.raw, "before", [&] { order_seen += '1'; });
   enqueue_work(nullptr, "default", [&] { order_seen += '2'; });
+  EXPECT_OK(cudaStreamSynchronize(nullptr));
+  EXPECT_EQ(order_seen, "12");
+  enqueue_work(nullptr, "default", [&] { order_seen += '2'; });
   enqueue_work(blocking.raw, "behind", [&] { order_seen += '3'; });
   EXPECT_OK(cudaStreamSynchronize(blocking.raw));
-  EXPECT_EQ(order_seen, "123");
+  EXPECT_EQ(order_seen, "1223");
   EXPECT_OK(cudaDeviceSynchronize());
-  EXPECT_EQ(order_seen, "123x");
+  EXPECT_EQ(order_seen, "1223x");
 }
 
 TEST_F(RuntimeTest, ADestroyedStreamStillRunsWhatItHolds) {
