@@ -1,204 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The portable convolution of the device: each pass is a product of matrices that exist only as addresses (implicit
-// GEMM), in tiles of 64 x 64 with sums in f32 (f64 for f64). The matrices, per group:
-//   forward           y [pixels of y, filters]    = patches of x [pixels of y, taps x channels] . w^T
-//   backward_data     dx [pixels of x, channels]  = patches of dy [pixels of x, taps x filters] . w
-//   backward_weights  dw [filters, taps x channels] = dy^T . patches of x, the pixels of y shared among blocks
+// The portable convolution of the device: implicit GEMM in tiles of 64 x 64 with sums in f32 (f64 for f64), every type
+// and option.
 #include "hearth/core/cuda/kernel.h"
 #include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/conv/operands.cuh"
 #include "hearth/ops/epilogue/epilogue.h"
 #include "hearth/ops/matmul/tile.cuh"
 
 namespace hearth::kernels {
 namespace {
 
+using namespace conv_operands;
 using cpu::dnn::Pass;
-using tile::share;
-
-/// The sizes of a convolution, 32 bits wide because divisions by them are frequent. `channels` and `filters` are those
-/// of a group.
-struct Geometry {
-  int h, w, c, k, r, s, p, q, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  int channels, filters, groups;
-};
-
-Geometry geometry_of(const Conv2dShape& shape) {
-  const auto size = [](std::int64_t value) { return static_cast<int>(value); };
-  Geometry g{};
-  g.h = size(shape.h);
-  g.w = size(shape.w);
-  g.c = size(shape.c);
-  g.k = size(shape.k);
-  g.r = size(shape.r);
-  g.s = size(shape.s);
-  g.p = size(shape.p);
-  g.q = size(shape.q);
-  // The stride of a single window is without meaning, and may be any number.
-  g.stride_h = shape.p == 1 ? 1 : size(shape.stride_h);
-  g.stride_w = shape.q == 1 ? 1 : size(shape.stride_w);
-  g.pad_h = size(shape.pad_h);
-  g.pad_w = size(shape.pad_w);
-  g.dilation_h = size(shape.dilation_h);
-  g.dilation_w = size(shape.dilation_w);
-  g.groups = size(shape.groups);
-  g.channels = g.c / g.groups;
-  g.filters = g.k / g.groups;
-  return g;
-}
-
-/// A column (tap r, tap s, channel) of a matrix of patches.
-struct Column {
-  int r, s, channel;
-  __device__ Column(const Geometry& g, int at, int channels) : channel(at % channels) {
-    const int tap = at / channels;
-    r = tap / g.s;
-    s = tap % g.s;
-  }
-  __device__ void next(const Geometry& g, int channels) {
-    if (++channel < channels) return;
-    channel = 0;
-    if (++s < g.s) return;
-    s = 0;
-    ++r;
-  }
-};
-
-/// Row = pixel of y, depth = (tap, channel): x under the taps. An operand of tile::multiply.
-template <class T>
-struct Patches {
-  const Geometry& g;
-  const T* x;  ///< the first channel of the group
-  std::int64_t rows;
-  const T* image = nullptr;
-  int top = 0, left = 0;
-
-  __device__ bool along_depth() const { return true; }
-  __device__ void begin(std::int64_t row) {
-    if (row >= rows) return;
-    const int pixel = static_cast<int>(row), line = pixel / g.q;
-    left = pixel % g.q * g.stride_w - g.pad_w;
-    top = line % g.p * g.stride_h - g.pad_h;
-    image = x + static_cast<std::int64_t>(line / g.p) * g.h * g.w * g.c;
-  }
-  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
-    Column at(g, static_cast<int>(k), g.channels);
-    HEARTH_UNROLL
-    for (int i = 0; i < share; ++i, at.next(g, g.channels)) {
-      const int y = top + at.r * g.dilation_h, column = left + at.s * g.dilation_w;
-      const bool inside = image != nullptr && k + i < end && y >= 0 && y < g.h && column >= 0 && column < g.w;
-      out[i] = inside ? cuda::widen(image[(static_cast<std::int64_t>(y) * g.w + column) * g.c + at.channel]) : 0;
-    }
-  }
-};
-
-/// Row = pixel of x, depth = (tap, filter): dy of the windows in which the pixel lies under that tap.
-template <class T>
-struct Windows {
-  const Geometry& g;
-  const T* dy;  ///< the first filter of the group
-  std::int64_t rows;
-  const T* image = nullptr;
-  int top = 0, left = 0;
-
-  __device__ bool along_depth() const { return true; }
-  __device__ void begin(std::int64_t row) {
-    if (row >= rows) return;
-    const int pixel = static_cast<int>(row), line = pixel / g.w;
-    left = pixel % g.w + g.pad_w;
-    top = line % g.h + g.pad_h;
-    image = dy + static_cast<std::int64_t>(line / g.h) * g.p * g.q * g.k;
-  }
-  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
-    Column at(g, static_cast<int>(k), g.filters);
-    HEARTH_UNROLL
-    for (int i = 0; i < share; ++i, at.next(g, g.filters)) {
-      const int y = top - at.r * g.dilation_h, column = left - at.s * g.dilation_w;
-      const int p = y / g.stride_h, q = column / g.stride_w;
-      const bool inside = image != nullptr && k + i < end && y >= 0 && column >= 0 && p * g.stride_h == y &&
-                          q * g.stride_w == column && p < g.p && q < g.q;
-      out[i] = inside ? cuda::widen(image[(static_cast<std::int64_t>(p) * g.q + q) * g.k + at.channel]) : 0;
-    }
-  }
-};
-
-/// Row = channel, depth = (tap, filter): w for backward_data.
-template <class T>
-struct FilterTaps {
-  const Geometry& g;
-  const T* w;  ///< the first filter of the group
-  int channel = 0;
-
-  __device__ bool along_depth() const { return false; }
-  __device__ void begin(std::int64_t row) { channel = static_cast<int>(row); }
-  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
-    const int tap = static_cast<int>(k) / g.filters, filter = static_cast<int>(k) % g.filters;
-    const T* const from = w + (static_cast<std::int64_t>(filter) * g.r * g.s + tap) * g.channels + channel;
-    HEARTH_UNROLL
-    for (int i = 0; i < share; ++i) out[i] = k < end && channel + i < g.channels ? cuda::widen(from[i]) : 0;
-  }
-};
-
-/// Row = (tap, channel), depth = pixel of y: the patches, transposed.
-template <class T>
-struct PatchColumns {
-  const Geometry& g;
-  const T* x;  ///< the first channel of the group
-  std::int64_t rows;
-  int down[share] = {}, right[share] = {}, channel[share] = {};
-
-  __device__ bool along_depth() const { return false; }
-  __device__ void begin(std::int64_t row) {
-    Column at(g, static_cast<int>(row < rows ? row : 0), g.channels);
-    HEARTH_UNROLL
-    for (int i = 0; i < share; ++i, at.next(g, g.channels)) {
-      down[i] = at.r * g.dilation_h - g.pad_h;
-      right[i] = at.s * g.dilation_w - g.pad_w;
-      channel[i] = row + i < rows ? at.channel : -1;
-    }
-  }
-  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
-    const int pixel = static_cast<int>(k < end ? k : 0), line = pixel / g.q;
-    const int top = line % g.p * g.stride_h, left = pixel % g.q * g.stride_w;
-    const T* const image = x + static_cast<std::int64_t>(line / g.p) * g.h * g.w * g.c;
-    HEARTH_UNROLL
-    for (int i = 0; i < share; ++i) {
-      const int y = top + down[i], column = left + right[i];
-      const bool inside = k < end && channel[i] >= 0 && y >= 0 && y < g.h && column >= 0 && column < g.w;
-      out[i] = inside ? cuda::widen(image[(static_cast<std::int64_t>(y) * g.w + column) * g.c + channel[i]]) : 0;
-    }
-  }
-};
-
-/// The tiles of all groups and parts.
-struct Tiles {
-  std::int64_t rows, columns, depth;  ///< of a group's product
-  std::int64_t row_tiles, column_tiles, count;
-  tile::Split split;
-};
-
-Tiles tiles_of(std::int64_t rows, std::int64_t columns, std::int64_t depth, std::int64_t groups) {
-  Tiles t{rows, columns, depth, (rows + tile::side - 1) / tile::side, (columns + tile::side - 1) / tile::side, 0, {}};
-  const std::int64_t tiles = t.row_tiles * t.column_tiles * groups;
-  t.split = tile::split_of(tiles, depth);
-  t.count = tiles * t.split.count;
-  return t;
-}
-
-/// One tile of a group's product, of the part [begin, end) of its depth.
-struct Tile {
-  std::int64_t row, column, begin, end, part;
-  int group;
-  __device__ Tile(const Tiles& t, const Geometry& g, std::int64_t at) {
-    column = at % t.column_tiles * tile::side;
-    at /= t.column_tiles;
-    row = at % t.row_tiles * tile::side;
-    at /= t.row_tiles;
-    group = static_cast<int>(at % g.groups);
-    part = at / g.groups;
-    begin = part * t.split.size;
-    end = begin + t.split.size < t.depth ? begin + t.split.size : t.depth;
-  }
-};
 
 /// Makes one pass. A block makes a tile and goes on with the grid's stride. `left` is x, dy, dy; `right` is w, w, x.
 /// Each element of an image is read once for each tap and tile of 64 columns, mostly from the caches. With several
@@ -264,18 +77,14 @@ void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Ten
 template <class T, class W>
 void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
   const Geometry g = geometry_of(problem.conv.shape);
-  const std::int64_t taps = static_cast<std::int64_t>(g.r) * g.s, n = problem.conv.shape.n;
-  const std::int64_t outputs = n * g.p * g.q, inputs = n * g.h * g.w;
+  const Tiles t = tiles_of(problem.conv.shape, problem.pass, tile::side, tile::depth);
   switch (problem.pass) {
     case Pass::forward:
-      return run_pass<Pass::forward, T, W, T>(stream, g, tiles_of(outputs, g.filters, taps * g.channels, g.groups), o.x,
-                                              o.w, o.b, o.y);
+      return run_pass<Pass::forward, T, W, T>(stream, g, t, o.x, o.w, o.b, o.y);
     case Pass::backward_data:
-      return run_pass<Pass::backward_data, T, W, T>(stream, g, tiles_of(inputs, g.channels, taps * g.filters, g.groups),
-                                                    o.y, o.w, Tensor(), o.x);
+      return run_pass<Pass::backward_data, T, W, T>(stream, g, t, o.y, o.w, Tensor(), o.x);
     case Pass::backward_weights:
-      run_pass<Pass::backward_weights, T, T, W>(stream, g, tiles_of(g.filters, taps * g.channels, outputs, g.groups),
-                                                o.y, o.x, Tensor(), o.w);
+      run_pass<Pass::backward_weights, T, T, W>(stream, g, t, o.y, o.x, Tensor(), o.w);
       if (o.b.defined()) sum_rows(stream, o.y, o.b);
   }
 }

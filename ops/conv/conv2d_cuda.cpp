@@ -2,11 +2,56 @@
 // The candidates of a convolution on the device.
 #include <limits>
 
+#include "hearth/core/cuda/dnn.h"
 #include "hearth/core/shape.h"
 #include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/epilogue/epilogue.h"
 
 namespace hearth::kernels {
 namespace {
+
+using cpu::dnn::Pass;
+
+/// `tensor` in this type at an address that is a multiple of 16.
+Tensor aligned(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() != dtype) return tensor.to(dtype);
+  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : tensor.clone();
+}
+
+bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
+  const Tensor& result = pass == Pass::forward ? o.y : pass == Pass::backward_data ? o.x : o.w;
+  return &tensor == &result;
+}
+
+/// The problem with f32 filters rounded to the type of the images where they are only read.
+cpu::dnn::Conv2d in_type_of_images(const Conv2dProblem& problem) {
+  cpu::dnn::Conv2d conv = problem.conv;
+  if (problem.pass != Pass::backward_weights && conv.weights == DType::f32) conv.weights = conv.activations;
+  return conv;
+}
+
+std::string library_declines(const Conv2dProblem& problem) {
+  return cuda::dnn::declines(Device{DeviceType::cuda}, in_type_of_images(problem), problem.pass);
+}
+
+void run_library(const Conv2dProblem& problem, const Conv2dOperands& o) {
+  cuda::Stream& stream = cuda::stream_of(o.x.device());
+  const cpu::dnn::Conv2d conv = in_type_of_images(problem);
+  const auto ready = [&](const Tensor& tensor) {
+    if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, conv.activations);
+    return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : Tensor::empty_like(tensor);
+  };
+  const Tensor x = ready(o.x), w = ready(o.w), y = ready(o.y);
+  cuda::dnn::conv2d(stream, conv, problem.pass, x.bytes(), w.bytes(), y.bytes());
+  const auto give_back = [&](const Tensor& result, const Tensor& wanted) {
+    if (is_result_of(problem.pass, o, wanted) && !result.same_storage(wanted)) wanted.copy_from(result);
+  };
+  give_back(x, o.x);
+  give_back(w, o.w);
+  give_back(y, o.y);
+  if (problem.pass == Pass::forward && o.b.defined()) add_bias(stream, o.b, o.y);
+  if (problem.pass == Pass::backward_weights && o.b.defined()) sum_rows(stream, o.y, o.b);
+}
 
 /// The own kernels count pixels, and elements of a filter, in 32 bits.
 std::string portable_declines(const Conv2dProblem& problem) {
@@ -20,6 +65,30 @@ std::string portable_declines(const Conv2dProblem& problem) {
   return "";
 }
 
+std::string mma_declines(const Conv2dProblem& problem) {
+  const Conv2dShape& s = problem.conv.shape;
+  if (size_of(problem.conv.activations) != 2)
+    return join_text("images are ", problem.conv.activations, "; tensor cores take f16 and bf16 here");
+  const std::int64_t channels = s.c / s.groups, filters = s.k / s.groups;
+  // The filters of a group are rows of w and, in the gradients, neighbours in memory.
+  const bool by_filters = problem.pass != Pass::forward;
+  if (channels % 8 != 0) return join_text(channels, " channels in a group, not a multiple of 8");
+  if (by_filters && filters % 8 != 0) return join_text(filters, " filters in a group, not a multiple of 8");
+  return portable_declines(problem);
+}
+
+/// f32 filters beside 16-bit images are rounded to their type, as the CPU's library does.
+void run_mma(const Conv2dProblem& problem, const Conv2dOperands& o) {
+  cuda::Stream& stream = cuda::stream_of(o.x.device());
+  const DType dtype = problem.conv.activations;
+  const bool reads_x = problem.pass != Pass::backward_data;
+  const bool reads_w = problem.pass != Pass::backward_weights;
+  const bool reads_y = problem.pass != Pass::forward;
+  const Tensor x = reads_x ? aligned(o.x, dtype) : o.x, w = reads_w ? aligned(o.w, dtype) : o.w,
+               y = reads_y ? aligned(o.y, dtype) : o.y;
+  conv2d_mma(stream, problem, {x, w, o.b, y});
+}
+
 void run_portable(const Conv2dProblem& problem, const Conv2dOperands& operands) {
   conv2d_tiles(cuda::stream_of(operands.x.device()), problem, operands);
 }
@@ -27,7 +96,11 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& operands) 
 }  // namespace
 
 void conv2d(cuda::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands) {
-  static Conv2dCandidates candidates("conv2d", {{"portable", portable_declines, run_portable}}, {"onednn"});
+  static Conv2dCandidates candidates("conv2d",
+                                     {{"cudnn", library_declines, run_library},
+                                      {"mma", mma_declines, run_mma},
+                                      {"portable", portable_declines, run_portable}},
+                                     {"onednn"});
   run_conv2d(candidates, shape, pass, operands);
 }
 

@@ -41,6 +41,10 @@ void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn
 /// The portable implementation of the device: implicit GEMM in ordinary arithmetic, for fewer than 2^31 pixels.
 void conv2d_tiles(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOperands& operands);
 
+/// The tensor-core implementation of the device: all tensors f16 or all bf16, at addresses that are multiples of 16,
+/// with channels and filters of a group multiples of 8; in backward_weights w may be f32, and b of any type.
+void conv2d_mma(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOperands& operands);
+
 /// The portable implementation of the CPU: im2col in tiles and the own GEMM for f32 and f64, 16-bit types through f32.
 /// Bits do not depend on the number of threads.
 void conv2d_portable(const Conv2dProblem& problem, const Conv2dOperands& operands);

@@ -1,9 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a matrix product on the device.
+#include "hearth/core/cuda/blas.h"
 #include "hearth/ops/matmul/product.h"
 
 namespace hearth::kernels {
 namespace {
+
+/// `tensor` in this type at an address that is a multiple of 16.
+Tensor aligned(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() != dtype) return tensor.to(dtype);
+  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : tensor.clone();
+}
+
+/// The problem with an f32 b beside a 16-bit a rounded to its type, as the CPU's library does.
+ProductProblem in_type_of_a(ProductProblem problem) {
+  if (size_of(problem.a) == 2 && problem.b == DType::f32) problem.b = problem.a;
+  return problem;
+}
+
+std::string library_declines(const ProductProblem& problem) {
+  return cuda::blas::declines(Device{DeviceType::cuda}, in_type_of_a(problem));
+}
+
+void run_library(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c) {
+  const ProductProblem p = in_type_of_a(problem);
+  const Tensor left = a.dtype() == p.a ? a : a.to(p.a), right = b.dtype() == p.b ? b : b.to(p.b);
+  const Tensor row = bias.defined() && bias.dtype() != p.c ? bias.to(p.c) : bias;
+  cuda::blas::matmul(cuda::stream_of(c.device()), p, left.bytes(), right.bytes(), row.defined() ? row.bytes() : nullptr,
+                     c.bytes());
+}
 
 std::string mma_declines(const ProductProblem& p) {
   if (size_of(p.a) != 2) return join_text("a is ", p.a, "; tensor cores take f16 and bf16 here");
@@ -13,12 +38,6 @@ std::string mma_declines(const ProductProblem& p) {
   if (row_a % 8 != 0) return join_text("stored rows of a have ", row_a, " elements, not a multiple of 8");
   if (row_b % 8 != 0) return join_text("stored rows of b have ", row_b, " elements, not a multiple of 8");
   return "";
-}
-
-/// `tensor` in this type at an address that is a multiple of 16.
-Tensor aligned(const Tensor& tensor, DType dtype) {
-  if (tensor.dtype() != dtype) return tensor.to(dtype);
-  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : tensor.clone();
 }
 
 /// f32 operands beside 16-bit ones are rounded to their type, as the CPU's library does.
@@ -50,7 +69,11 @@ void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& 
 }  // namespace
 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
-  return {op, {{"mma", mma_declines, run_mma}, {"portable", portable_declines, run_portable}}, {"onednn"}};
+  return {op,
+          {{"cublaslt", library_declines, run_library},
+           {"mma", mma_declines, run_mma},
+           {"portable", portable_declines, run_portable}},
+          {"onednn"}};
 }
 
 }  // namespace hearth::kernels

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions by cuDNN 9, opened when first asked for, through its backend API
+// (docs/decisions/0012-cudnn-backend-api.md). Images are NHWC, filters [K,R,S,C/groups], both plain. Plans are made
+// once per problem and kept. Only engines whose results are repeatable are taken, and for f32 only those that multiply
+// f32 as f32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cuda/stream.h"
+
+namespace hearth::cuda::dnn {
+
+/// The problem as the CPU's library takes it.
+using Conv2d = cpu::dnn::Conv2d;
+using Pass = cpu::dnn::Pass;
+
+/// "cuDNN 9.19.0" or why it is absent.
+std::string library();
+/// Empty if cuDNN does this pass on this device; else the reason why not. The first question for a problem makes its
+/// plan, which must not happen while a graph is captured.
+std::string declines(Device device, const Conv2d& problem, Pass pass);
+/// One pass on memory that is aligned to 16: forward writes y, backward_data writes x from w and y (dy),
+/// backward_weights writes w from x and y. All are of the activations' type; 16-bit types are summed in f32 and rounded
+/// once. UsageError where `declines` gives a reason; DeviceError with the library's own words.
+void conv2d(Stream& stream, const Conv2d& problem, Pass pass, void* x, void* w, void* y);
+
+/// What the library would do on a device.
+struct Probe {
+  std::string declines;       ///< empty if there is a plan
+  std::int64_t engine = -1;   ///< the library's number of the engine
+  std::size_t workspace = 0;  ///< bytes
+};
+/// The same question for a device that need not be here, described in the library's JSON form
+/// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json);
+
+}  // namespace hearth::cuda::dnn

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The convolution of 16-bit types on tensor cores: implicit GEMM in tiles of 128 x 128, f32 sums.
+#include "hearth/core/cuda/kernel.h"
+#include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/conv/operands.cuh"
+#include "hearth/ops/epilogue/epilogue.h"
+#include "hearth/ops/matmul/mma_tile.cuh"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace conv_operands;
+using cpu::dnn::Pass;
+
+/// Makes one pass. A block makes a tile and goes on with the grid's stride. `left` is x, dy, dy; `right` is w, w, x.
+/// Each element of an image is read once for each tap and tile of 128 columns, mostly from the caches. With several
+/// parts `store` goes to their own memory, [parts, elements].
+template <Pass pass, class T, class TC>
+__global__ void __launch_bounds__(mma_tile::threads)
+    conv2d_mma_kernel(HEARTH_GRID_CONSTANT(Geometry) g, HEARTH_GRID_CONSTANT(Tiles) t, const T* left, const T* right,
+                      std::int64_t elements, tile::Store<TC> store) {
+  T* const memory = cuda::dynamic_shared<T>();
+  for (std::int64_t at = blockIdx.x; at < t.count; at += gridDim.x) {
+    const Tile z(t, g, at);
+    const std::int64_t taps = static_cast<std::int64_t>(g.r) * g.s, first_filter = z.group * g.filters;
+    const std::int64_t first_channel = z.group * g.channels, width = taps * g.channels;
+    float sum[mma_tile::row_fragments][mma_tile::column_fragments][4] = {};
+    std::int64_t origin = z.part * elements, row_step = 0;
+    if constexpr (pass == Pass::forward) {
+      const Patches<T> a{g, left + first_channel, t.rows};
+      const mma_tile::Stored<T> b{right + first_filter * width, g.filters, width, 1};
+      mma_tile::multiply(a, b, z.row, z.column, z.begin, z.end, memory, sum);
+      origin += first_filter;
+      row_step = g.k;
+    } else if constexpr (pass == Pass::backward_data) {
+      const Windows<T> a{g, left + first_filter, t.rows};
+      const FilterTaps<T> b{g, right + first_filter * width};
+      mma_tile::multiply(a, b, z.row, z.column, z.begin, z.end, memory, sum);
+      origin += first_channel;
+      row_step = g.c;
+    } else {
+      const mma_tile::Stored<T> a{left + first_filter, g.filters, 1, g.k};
+      const PatchColumns<T> b{g, right + first_channel, width};
+      mma_tile::multiply(a, b, z.row, z.column, z.begin, z.end, memory, sum);
+      origin += first_filter * width;
+      row_step = width;
+    }
+    mma_tile::visit_own(sum, z.row, z.column, t.rows, t.columns,
+                        [&](std::int64_t r, std::int64_t c, float first, float second, bool both) {
+                          store.pair(origin + r * row_step + c, first_filter + c, first, second, both);
+                        });
+  }
+}
+
+template <Pass pass, class T, class TC>
+void run_pass(cuda::Stream& stream, const Conv2dShape& shape, const Tensor& left, const Tensor& right,
+              const Tensor& bias, const Tensor& result) {
+  const Geometry g = geometry_of(shape);
+  const Tiles t = tiles_of(shape, pass, mma_tile::side, mma_tile::depth);
+  const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), mma_tile::threads, mma_tile::shared_bytes};
+  const bool bias_as_result = bias.defined() && bias.dtype() == result.dtype();
+  const Tensor row = bias.defined() && !bias_as_result ? bias.to(DType::f32) : bias;
+  const tile::Store<TC> store{result.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_result, false};
+  const T* const a = left.data<T>();
+  const T* const b = right.data<T>();
+  if (t.split.count == 1)
+    return cuda::launch(stream, "conv2d mma", launch, conv2d_mma_kernel<pass, T, TC>, g, t, a, b, std::int64_t{0},
+                        store);
+  const std::int64_t elements = result.size();
+  const Tensor parts = Tensor::empty({t.split.count, elements}, DType::f32, result.device());
+  cuda::launch(stream, "conv2d mma parts", launch, conv2d_mma_kernel<pass, T, float>, g, t, a, b, elements,
+               tile::Store<float>{parts.data<float>(), nullptr, false, false});
+  cuda::launch(stream, "conv2d sum", {cuda::blocks_for(elements, 256, 1 << 16), 256}, tile::sum_parts<TC>,
+               static_cast<const float*>(parts.data<float>()), t.split.count, elements,
+               pass == Pass::forward ? shape.k : elements, store);
+}
+
+template <class T>
+void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
+  const Conv2dShape& shape = problem.conv.shape;
+  switch (problem.pass) {
+    case Pass::forward:
+      return run_pass<Pass::forward, T, T>(stream, shape, o.x, o.w, o.b, o.y);
+    case Pass::backward_data:
+      return run_pass<Pass::backward_data, T, T>(stream, shape, o.y, o.w, Tensor(), o.x);
+    case Pass::backward_weights:
+      if (o.w.dtype() == DType::f32)
+        run_pass<Pass::backward_weights, T, float>(stream, shape, o.y, o.x, Tensor(), o.w);
+      else
+        run_pass<Pass::backward_weights, T, T>(stream, shape, o.y, o.x, Tensor(), o.w);
+      if (o.b.defined()) sum_rows(stream, o.y, o.b);
+  }
+}
+
+}  // namespace
+
+void conv2d_mma(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
+  if (o.x.dtype() == DType::bf16) return run<bf16>(stream, problem, o);
+  run<f16>(stream, problem, o);
+}
+
+}  // namespace hearth::kernels
