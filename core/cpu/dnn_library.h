@@ -39,16 +39,23 @@ dnnl::memory::data_type library_type(DType dtype);
 bool is_reference(std::string_view implementation);
 
 /// Sets the number of threads that library calls of this thread use, for the life of the object: the library and
-/// its plans read it from OpenMP.
+/// its plans read it from OpenMP. Nor may OpenMP give fewer when the machine is busy: plans that count on a team of
+/// this size would wait for ever for the rest of it.
 class TeamScope {
  public:
-  explicit TeamScope(int team) : previous_(omp_get_max_threads()) { omp_set_num_threads(team); }
-  ~TeamScope() { omp_set_num_threads(previous_); }
+  explicit TeamScope(int team) : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
+    omp_set_num_threads(team);
+    omp_set_dynamic(0);
+  }
+  ~TeamScope() {
+    omp_set_num_threads(threads_);
+    omp_set_dynamic(dynamic_);
+  }
   TeamScope(const TeamScope&) = delete;
   TeamScope& operator=(const TeamScope&) = delete;
 
  private:
-  int previous_;
+  int threads_, dynamic_;
 };
 
 /// The team that a call made here and now would use.
