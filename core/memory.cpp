@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "hearth/core/build.h"
 #include "hearth/core/cuda/memory.h"
@@ -191,6 +192,10 @@ std::atomic<MemoryResource*>& cpu_memory() {
   return resource;
 }
 
+// What a DeviceMemoryScope of this thread put in place.
+thread_local Device replaced_device;
+thread_local MemoryResource* replacement = nullptr;
+
 }  // namespace
 
 std::unique_ptr<MemoryResource> make_system_memory() { return std::make_unique<SystemMemory>(); }
@@ -205,11 +210,19 @@ std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below) {
 }
 
 MemoryResource& memory_of(Device device) {
+  if (replacement != nullptr && device == replaced_device) return *replacement;
   if (device.is_cpu()) return *cpu_memory().load(std::memory_order_relaxed);
   static std::mutex mutex;
   static auto* const stacks = new std::map<int, Stack>;  // leaked, like the CPU's
   const std::lock_guard lock(mutex);
   return *stacks->try_emplace(device.index, device).first->second.top;
+}
+
+DeviceMemoryScope::DeviceMemoryScope(Device device, MemoryResource& resource)
+    : previous_device_(std::exchange(replaced_device, device)), previous_(std::exchange(replacement, &resource)) {}
+DeviceMemoryScope::~DeviceMemoryScope() {
+  replaced_device = previous_device_;
+  replacement = previous_;
 }
 
 MemoryScope::MemoryScope(MemoryResource& resource) : previous_(cpu_memory().exchange(&resource)) {}

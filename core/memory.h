@@ -67,6 +67,20 @@ std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below);
 /// CUDA device both mean: each block from the driver), HEARTH_MEMORY_LIMIT_MB adds a limit.
 MemoryResource& memory_of(Device device);
 
+/// Replaces a CUDA device's resource on the calling thread for the life of this object. Storages remember where they
+/// came from.
+class DeviceMemoryScope {
+ public:
+  DeviceMemoryScope(Device device, MemoryResource& resource);
+  ~DeviceMemoryScope();
+  DeviceMemoryScope(const DeviceMemoryScope&) = delete;
+  DeviceMemoryScope& operator=(const DeviceMemoryScope&) = delete;
+
+ private:
+  Device previous_device_;
+  MemoryResource* previous_;
+};
+
 /// Replaces the CPU's resource for the life of this object (tests). Storages remember where they came from.
 class MemoryScope {
  public:

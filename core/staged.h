@@ -38,8 +38,8 @@ class Staged {
   const T* at(cpu::Stream&) const { return &value_; }
   const T* at(cuda::Stream&) const { return reinterpret_cast<const T*>(cell_.bytes()); }
   /// Where a kernel may overwrite one field of it until the next set().
-  template <class Field>
-  Field* at(cuda::Stream&, Field T::*field) {
+  template <class Field, class Owner>
+  Field* at(cuda::Stream&, Field Owner::*field) {
     return &(reinterpret_cast<T*>(cell_.bytes())->*field);
   }
 

@@ -8,6 +8,7 @@
 #include "hearth/ops/index/index.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/loss/cross_entropy.h"
+#include "hearth/ops/loss/loss_sum.h"
 #include "hearth/ops/loss/mse.h"
 #include "hearth/ops/matmul/matmul.h"
 #include "hearth/ops/norm/batch_norm.h"

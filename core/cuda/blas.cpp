@@ -107,6 +107,7 @@ struct Key {
 };
 
 struct Plan {
+  cublasLtHandle_t handle = nullptr;
   Owned<cublasLtMatmulDesc_t> desc{nullptr, nullptr};
   Owned<cublasLtMatrixLayout_t> left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
   cublasLtMatmulAlgo_t algorithm{};
@@ -114,6 +115,7 @@ struct Plan {
   std::string declines;
 };
 
+/// Under the mutex of the plans.
 cublasLtHandle_t handle_of(int device) {
   static std::map<int, cublasLtHandle_t>& handles = *new std::map<int, cublasLtHandle_t>;
   cublasLtHandle_t& handle = handles[device];
@@ -146,6 +148,7 @@ Owned<cublasLtMatmulDesc_t> desc_of(const Matmul& p, bool bias) {
 Plan make_plan(const Key& key) {
   const Matmul& p = key.problem;
   Plan plan;
+  plan.handle = handle_of(key.device);
   plan.desc = desc_of(p, key.bias);
   plan.left = layout_of(p.b, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.batch, p.batch_stride_b);
   plan.right = layout_of(p.a, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.lda, p.batch, p.batch_stride_a);
@@ -166,9 +169,8 @@ Plan make_plan(const Key& key) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment[2]);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t status =
-      lt().heuristic(handle_of(key.device), plan.desc.get(), plan.left.get(), plan.right.get(), plan.result.get(),
-                     plan.result.get(), raw, 1, &found, &count);
+  const cublasStatus_t status = lt().heuristic(plan.handle, plan.desc.get(), plan.left.get(), plan.right.get(),
+                                               plan.result.get(), plan.result.get(), raw, 1, &found, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
     plan.declines = join_text("cuBLASLt has no algorithm: ", lt().text(status));
     return plan;
@@ -226,10 +228,9 @@ void matmul(Stream& stream, const Matmul& p, const void* a, const void* b, const
   // The stream's own order keeps the workspace until the product is done.
   MemoryResource& memory = memory_of(stream.device());
   void* const workspace = plan.workspace == 0 ? nullptr : memory.allocate(plan.workspace);
-  const cublasStatus_t status =
-      lt().matmul(handle_of(key.device), plan.desc.get(), alpha, b, plan.left.get(), a, plan.right.get(),
-                  p.accumulate ? keep : drop, c, plan.result.get(), c, plan.result.get(), &plan.algorithm, workspace,
-                  plan.workspace, stream.raw());
+  const cublasStatus_t status = lt().matmul(
+      plan.handle, plan.desc.get(), alpha, b, plan.left.get(), a, plan.right.get(), p.accumulate ? keep : drop, c,
+      plan.result.get(), c, plan.result.get(), &plan.algorithm, workspace, plan.workspace, stream.raw());
   if (workspace != nullptr) memory.deallocate(workspace, plan.workspace);
   check(status, "cublasLtMatmul");
   ++live_counters().library_calls;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel source (.cu) is written in. Under nvcc these are CUDA's own words; in the emulated build
 // (HEARTH_CUDA=EMULATE) the same sources are ordinary C++ on core/cuda/emulate. This is the only CUDA header a kernel
-// source includes. No `<<<>>>`, no `__shared__` by hand, no `__CUDA_ARCH__`, no inline PTX outside mma.h.
+// source includes. No `<<<>>>`, no `__shared__` by hand, no `__CUDA_ARCH__`, no inline PTX outside this file and
+// mma.h.
 #pragma once
 
 #include <cstddef>
@@ -89,9 +90,28 @@ __device__ __forceinline__ std::int64_t global_threads() { return static_cast<st
 __device__ __forceinline__ float widen(float value) { return value; }
 __device__ __forceinline__ double widen(double value) { return value; }
 __device__ __forceinline__ float widen(bf16 value) { return static_cast<float>(value); }
-__device__ __forceinline__ float widen(f16 value) { return static_cast<float>(value); }
+__device__ __forceinline__ float widen(f16 value) {
+#if defined(__CUDACC__)
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+  return wide;
+#else
+  return static_cast<float>(value);
+#endif
+}
+/// Rounded to nearest even. On a device one instruction with the bits of half.h, except in what a not-a-number carries.
 template <class T>
 __device__ __forceinline__ T narrow(acc_t<T> value) {
+#if defined(__CUDACC__)
+  if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) {
+    std::uint16_t bits;
+    if constexpr (std::is_same_v<T, bf16>)
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    else
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return T::from_bits(bits);
+  }
+#endif
   return T(value);
 }
 

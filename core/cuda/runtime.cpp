@@ -7,6 +7,7 @@
 #include "hearth/core/build.h"
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/error.h"
+#include "hearth/core/cuda/graph.h"
 #if HEARTH_CUDA_EMULATED
 #include "hearth/core/cuda/emulate/runtime.h"
 #endif
@@ -48,9 +49,12 @@ DeviceState* make_state(Device device) {
   cudaStream_t raw = nullptr;
   // Not ordered with the default stream, which nothing here uses.
   HEARTH_TRY(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+  void* step = nullptr;
+  HEARTH_TRY(cudaMalloc(&step, sizeof(std::uint64_t)));
   void* slot = nullptr;
   HEARTH_TRY(cudaHostAlloc(&slot, sizeof(FaultSlot), cudaHostAllocDefault));
-  return new DeviceState{device, properties, Stream(device, raw), new (slot) FaultSlot, StagingRing()};
+  return new DeviceState{
+      device, properties, Stream(device, raw), new (slot) FaultSlot, StagingRing(), static_cast<std::uint64_t*>(step)};
 }
 
 }  // namespace
@@ -85,6 +89,7 @@ DeviceState& state_of(Device device) {
 Stream& stream_of(Device device) { return state_of(device).compute; }
 
 void Stream::wait() const {
+  refuse_while_recording(device_, "a wait for the device");
   ++live_counters().waits;
   HEARTH_TRY(cudaStreamSynchronize(raw_));
   throw_fault(*state_of(device_).faults);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "hearth/core/cuda/fault.h"
 #include "hearth/core/cuda/stream.h"
@@ -35,6 +36,7 @@ struct DeviceState {
   Stream compute;  ///< every tensor of the device is made, used and freed on it
   FaultSlot* faults = nullptr;
   StagingRing staging;
+  std::uint64_t* random_step = nullptr;  ///< in device memory; see graph.h
 };
 
 /// Makes `device` the calling thread's current one. DeviceError if there is no such device.

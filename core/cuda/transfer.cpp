@@ -5,14 +5,18 @@
 
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/error.h"
+#include "hearth/core/cuda/graph.h"
 
 namespace hearth::cuda {
 namespace {
 
-void count_host_memory(const void* host) {
+void count_host_memory(const Stream& stream, const void* host) {
   cudaPointerAttributes attributes{};
   HEARTH_TRY(cudaPointerGetAttributes(&attributes, host));
-  if (attributes.type == cudaMemoryTypeUnregistered) ++live_counters().pageable_copies;
+  if (attributes.type != cudaMemoryTypeUnregistered) return;
+  // A replay would read the address again, when something else may lie there.
+  refuse_while_recording(stream.device(), "a copy between the device and pageable memory");
+  ++live_counters().pageable_copies;
 }
 
 }  // namespace
@@ -22,7 +26,7 @@ void copy_in(Stream& stream, void* device, const void* host, std::size_t bytes) 
   Counters& counted = live_counters();
   ++counted.copies_in;
   counted.bytes_copied += static_cast<std::int64_t>(bytes);
-  count_host_memory(host);
+  count_host_memory(stream, host);
   HEARTH_TRY(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream.raw()));
 }
 
@@ -31,7 +35,7 @@ void copy_out_and_wait(Stream& stream, void* host, const void* device, std::size
   Counters& counted = live_counters();
   ++counted.copies_out;
   counted.bytes_copied += static_cast<std::int64_t>(bytes);
-  count_host_memory(host);
+  count_host_memory(stream, host);
   HEARTH_TRY(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream.raw()));
   stream.wait();
 }

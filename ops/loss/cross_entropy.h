@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -29,30 +30,51 @@ struct CrossEntropyOptions {
 /// logits [..., C], any floating type, read as they are. labels: i32 or i64 [...], classes in [0, C) or ignore_index;
 /// or floating [..., C], the target of every class (mixed labels). The result is f32, f64 for f64 logits: a scalar, or
 /// [...] for Reduction::none. Sums in f32 or wider. Labels get no gradient.
-/// IndexError for a label outside the classes, naming it and its position; ShapeError, DTypeError, UsageError for
-/// arguments that do not fit.
+/// IndexError for a label outside the classes, naming it and its position (on a CUDA device when the host next waits
+/// for it; loss and gradient of its row are 0); ShapeError, DTypeError, UsageError for arguments that do not fit.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
 
-/// How many rows have their label among the k largest logits; of equal logits the first counts as larger.
-/// logits [..., C] floating, labels i32 or i64 [...]; rows labelled ignore_index are not counted. 1 <= k <= C.
-/// Not differentiable; waits for the device.
-std::int64_t count_correct(const Tensor& logits, const Tensor& labels, std::int64_t k = 1,
-                           std::int64_t ignore_index = -100);
+/// How many rows have their label among the k largest logits, an i64 scalar on their device; of equal logits the first
+/// counts as larger. logits [..., C] floating, labels i32 or i64 [...]; rows labelled ignore_index are not counted.
+/// 1 <= k <= C. Not differentiable. Errors as for cross_entropy.
+Tensor count_correct(const Tensor& logits, const Tensor& labels, std::int64_t k = 1, std::int64_t ignore_index = -100);
 
 namespace kernels {
+
+/// IndexError, naming `op`, unless every one of `labels`, i64, is a class or `ignore_index`. On a CUDA device nothing:
+/// there the kernels below note what they find.
+void require_class_labels(cpu::Stream&, const char* op, const Tensor& labels, std::int64_t classes,
+                          std::int64_t ignore_index);
+inline void require_class_labels(cuda::Stream&, const char*, const Tensor&, std::int64_t, std::int64_t) {}
 
 /// Where a row's probabilities are found again: p = exp((x - most) - log_sum). Both [rows], as are the losses, in the
 /// type of the result. `labels` is i64 [rows] or of the result's type [rows, C].
 void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
                    const Tensor& most, const Tensor& log_sum, const Tensor& losses);
+void cross_entropy(cuda::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
+                   const Tensor& most, const Tensor& log_sum, const Tensor& losses);
 
-/// dx = scale (p sum(target) - target), 0 in ignored rows. `scale` is [rows] or [1]. dx may be the logits.
+/// For Reduction::sum and mean: `result`, one element of the losses' type, and `share`, f64 [1], what a row's loss is
+/// multiplied by in it.
+void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& labels, const CrossEntropyOptions& options,
+                         const Tensor& result, const Tensor& share);
+void cross_entropy_total(cuda::Stream&, const Tensor& losses, const Tensor& labels, const CrossEntropyOptions& options,
+                         const Tensor& result, const Tensor& share);
+
+/// dx = scale share (p sum(target) - target), 0 in ignored rows. `scale` is [rows] or one element; an absent share
+/// is 1. dx may be the logits.
 void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
-                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& dx);
+                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& share,
+                        const Tensor& dx);
+void cross_entropy_grad(cuda::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
+                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& share,
+                        const Tensor& dx);
 
-/// See hearth::count_correct; labels i64.
-std::int64_t count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std::int64_t k,
-                           std::int64_t ignore_index);
+/// Adds to `count`, one i64: see hearth::count_correct; labels i64.
+void count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std::int64_t k, std::int64_t ignore_index,
+                   const Tensor& count);
+void count_correct(cuda::Stream&, const Tensor& logits, const Tensor& labels, std::int64_t k, std::int64_t ignore_index,
+                   const Tensor& count);
 
 }  // namespace kernels
 }  // namespace hearth

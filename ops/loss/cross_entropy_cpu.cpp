@@ -55,7 +55,7 @@ void class_losses(const T* x, const std::int64_t* labels, std::int64_t rows, std
 template <class T, class P>
 void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
                      std::int64_t ignored, const P* most, const P* log_sum, const P* scale, std::int64_t scale_step,
-                     T* dx) {
+                     double share, T* dx) {
   const P even = smoothing / static_cast<P>(cols);
   for (std::int64_t r = 0; r < rows; ++r, x += cols, dx += cols, scale += scale_step) {
     if (labels[r] == ignored) {
@@ -63,7 +63,7 @@ void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, 
       for (std::int64_t c = 0; c < cols; ++c) cpu::store(dx + c, P(0));
       continue;
     }
-    const P top = most[r], log_total = log_sum[r], factor = *scale;
+    const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * share);
     const P at_label = cpu::math::exp((cpu::load(x + labels[r]) - top) - log_total);
 #pragma omp simd
     for (std::int64_t c = 0; c < cols; ++c)
@@ -93,10 +93,10 @@ void target_losses(const T* x, const P* targets, std::int64_t rows, std::int64_t
 
 template <class T, class P>
 void target_gradients(const T* x, const P* targets, std::int64_t rows, std::int64_t cols, P smoothing, const P* most,
-                      const P* log_sum, const P* scale, std::int64_t scale_step, T* dx) {
+                      const P* log_sum, const P* scale, std::int64_t scale_step, double share, T* dx) {
   const P even = smoothing / static_cast<P>(cols), kept = P(1) - smoothing;
   for (std::int64_t r = 0; r < rows; ++r, x += cols, dx += cols, targets += cols, scale += scale_step) {
-    const P top = most[r], log_total = log_sum[r], factor = *scale;
+    const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * share);
     P total = 0;
 #pragma omp simd reduction(+ : total)
     for (std::int64_t c = 0; c < cols; ++c) total += kept * targets[c] + even;
@@ -135,6 +135,15 @@ void over_rows(const Tensor& logits, const F& f) {
 
 }  // namespace
 
+void require_class_labels(cpu::Stream&, const char* op, const Tensor& labels, std::int64_t classes,
+                          std::int64_t ignore_index) {
+  const std::int64_t* const values = labels.data<std::int64_t>();
+  for (std::int64_t i = 0; i < labels.size(); ++i)
+    HEARTH_CHECK(IndexError, (values[i] >= 0 && values[i] < classes) || values[i] == ignore_index, op, ": label ",
+                 values[i], " at position ", i, " of ", labels.shape(), " is outside [0, ", classes,
+                 ") and is not the ignored label ", ignore_index);
+}
+
 void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
                    const Tensor& most, const Tensor& log_sum, const Tensor& losses) {
   const std::int64_t cols = logits.dim(-1);
@@ -159,8 +168,30 @@ void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, con
   });
 }
 
+void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& labels, const CrossEntropyOptions& options,
+                         const Tensor& result, const Tensor& share) {
+  const std::int64_t rows = losses.size();
+  double part = 1.0;
+  if (options.reduction == Reduction::mean) {
+    std::int64_t count = rows;
+    if (!is_floating(labels.dtype())) {
+      const std::int64_t* const values = labels.data<std::int64_t>();
+      count = rows - std::count(values, values + rows, options.ignore_index);
+    }
+    part = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
+  }
+  *share.data<double>() = part;
+  visit_dtype("cross_entropy", losses.dtype(), WideFloats{}, [&]<class P>() {
+    double total = 0.0;
+    for (std::int64_t row = 0; row < rows; ++row) total += static_cast<double>(losses.data<P>()[row]);
+    *result.data<P>() = static_cast<P>(total * part);
+  });
+}
+
 void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
-                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& dx) {
+                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& share,
+                        const Tensor& dx) {
+  const double part = share.defined() ? *share.data<double>() : 1.0;
   const std::int64_t cols = logits.dim(-1);
   const std::int64_t step = options.reduction == Reduction::none ? 1 : 0;
   visit_dtype("cross_entropy", logits.dtype(), Floats{}, [&]<class T>() {
@@ -173,33 +204,33 @@ void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels
       const P* const targets = labels.data<P>();
       over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
         HEARTH_ISA_CALL(target_gradients, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
-                        log_total + row, factor + row * step, step, out + row * cols);
+                        log_total + row, factor + row * step, step, part, out + row * cols);
       });
       return;
     }
     const std::int64_t* const classes = labels.data<std::int64_t>();
     over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
       HEARTH_ISA_CALL(class_gradients, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
-                      top + row, log_total + row, factor + row * step, step, out + row * cols);
+                      top + row, log_total + row, factor + row * step, step, part, out + row * cols);
     });
   });
 }
 
-std::int64_t count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std::int64_t k,
-                           std::int64_t ignore_index) {
+void count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std::int64_t k, std::int64_t ignore_index,
+                   const Tensor& count) {
   const std::int64_t cols = logits.dim(-1), rows = logits.size() / cols;
   const std::int64_t* const classes = labels.data<std::int64_t>();
   std::vector<std::uint8_t> hits(static_cast<std::size_t>(rows), 0);
   visit_dtype("count_correct", logits.dtype(), Floats{}, [&]<class T>() {
     const T* const x = logits.data<T>();
-    over_rows(logits, [&](std::int64_t first, std::int64_t count) {
-      for (std::int64_t row = first; row < first + count; ++row) {
+    over_rows(logits, [&](std::int64_t first, std::int64_t rows_here) {
+      for (std::int64_t row = first; row < first + rows_here; ++row) {
         if (classes[row] == ignore_index) continue;
         hits[static_cast<std::size_t>(row)] = HEARTH_ISA_CALL(rank_of, x + row * cols, classes[row], cols) < k;
       }
     });
   });
-  return std::count(hits.begin(), hits.end(), std::uint8_t{1});
+  *count.data<std::int64_t>() += std::count(hits.begin(), hits.end(), std::uint8_t{1});
 }
 
 }  // namespace hearth::kernels

@@ -17,23 +17,24 @@ struct MeanSquaredError {
 
   Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& target_view) const {
     const Tensor x = x_view.contiguous(), target = target_view.contiguous();
-    const double sum = run_on(x.device(), [&](auto& stream) { return kernels::squared_error(stream, x, target); });
+    const Tensor y = Tensor::empty({}, x.dtype() == DType::f64 ? DType::f64 : DType::f32, x.device());
+    run_on(x.device(), [&](auto& stream) { kernels::squared_error(stream, x, target, y); });
     if (is_recording()) {
       kept.x = x;
       kept.target = target;
     }
-    return Tensor::full({}, sum / static_cast<double>(x.size()), x.dtype() == DType::f64 ? DType::f64 : DType::f32);
+    return y;
   }
 
   std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
     const Tensor &x = kept.x.get(), &target = kept.target.get();
-    const double factor = 2.0 * dy.item() / static_cast<double>(x.size());
+    const double factor = 2.0 / static_cast<double>(x.size());
     std::array<Tensor, 2> gradients;
     for (const std::size_t input : {std::size_t{0}, std::size_t{1}}) {
       if (!wants[input]) continue;
       gradients[input] = wants.make(input, x.shape(), x.dtype());
       run_on(x.device(), [&](auto& stream) {
-        kernels::squared_error_grad(stream, x, target, input == 0 ? factor : -factor, gradients[input]);
+        kernels::squared_error_grad(stream, x, target, dy, input == 0 ? factor : -factor, gradients[input]);
       });
     }
     return gradients;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -15,10 +16,14 @@ Tensor mse(const Tensor& x, const Tensor& target);
 
 namespace kernels {
 
-/// The sum of (x - target)^2.
-double squared_error(cpu::Stream&, const Tensor& x, const Tensor& target);
-/// dx = factor (x - target).
-void squared_error_grad(cpu::Stream&, const Tensor& x, const Tensor& target, double factor, const Tensor& dx);
+/// y, one element of the result's type: the mean of (x - target)^2.
+void squared_error(cpu::Stream&, const Tensor& x, const Tensor& target, const Tensor& y);
+void squared_error(cuda::Stream&, const Tensor& x, const Tensor& target, const Tensor& y);
+/// dx = factor dy (x - target); dy is one element of the result's type.
+void squared_error_grad(cpu::Stream&, const Tensor& x, const Tensor& target, const Tensor& dy, double factor,
+                        const Tensor& dx);
+void squared_error_grad(cuda::Stream&, const Tensor& x, const Tensor& target, const Tensor& dy, double factor,
+                        const Tensor& dx);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -38,7 +38,7 @@ constexpr std::int64_t grain = 1 << 15;
 
 }  // namespace
 
-double squared_error(cpu::Stream&, const Tensor& x, const Tensor& target) {
+void squared_error(cpu::Stream&, const Tensor& x, const Tensor& target, const Tensor& y) {
   const std::int64_t n = x.size(), pieces = (n + grain - 1) / grain;
   cpu::Scratch scratch;
   double* const partial = scratch.take<double>(pieces);
@@ -51,14 +51,16 @@ double squared_error(cpu::Stream&, const Tensor& x, const Tensor& target) {
   });
   double sum = 0;
   for (std::int64_t i = 0; i < pieces; ++i) sum += partial[i];
-  return sum;
+  const double mean = sum / static_cast<double>(n);
+  visit_dtype("mse", y.dtype(), WideFloats{}, [&]<class P>() { *y.data<P>() = static_cast<P>(mean); });
 }
 
-void squared_error_grad(cpu::Stream&, const Tensor& x, const Tensor& target, double factor, const Tensor& dx) {
+void squared_error_grad(cpu::Stream&, const Tensor& x, const Tensor& target, const Tensor& dy, double factor,
+                        const Tensor& dx) {
   visit_dtype("mse", x.dtype(), Floats{}, [&]<class T>() {
     const T *a = x.data<T>(), *b = target.data<T>();
     T* const out = dx.data<T>();
-    const acc_t<T> scale = static_cast<acc_t<T> >(factor);
+    const acc_t<T> scale = static_cast<acc_t<T> >(factor * static_cast<double>(*dy.data<acc_t<T> >()));
     cpu::parallel_for(x.size(), grain, [&](std::int64_t begin, std::int64_t end) {
       HEARTH_ISA_CALL(scaled_difference, a + begin, b + begin, scale, out + begin, end - begin);
     });

@@ -3,32 +3,16 @@
 
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include "hearth/autograd/record.h"
 #include "hearth/core/run_on.h"
+#include "hearth/ops/norm/folded_rows.h"
 #include "hearth/ops/norm/parameter.h"
 
 namespace hearth {
 namespace {
 
 using kernels::ReluGate;
-
-Tensor of_doubles(const std::vector<double>& values, const Shape& shape, DType dtype) {
-  return Tensor::of(shape, values).to(dtype);
-}
-
-void blend_into(const Tensor& running, const std::vector<double>& batch, double momentum) {
-  const auto blend = [&]<class T>(T* values) {
-    for (std::size_t c = 0; c < batch.size(); ++c)
-      values[c] = static_cast<T>((1.0 - momentum) * static_cast<double>(values[c]) + momentum * batch[c]);
-  };
-  if (running.dtype() == DType::f64)
-    blend(running.data<double>());
-  else
-    blend(running.data<float>());
-  running.storage()->bump_version();
-}
 
 struct BatchNorm {
   static constexpr OpInfo info{.name = "batch_norm", .autocast = Autocast::as_is};
@@ -39,7 +23,7 @@ struct BatchNorm {
   struct Kept {
     KeptTensor x;
     Tensor coefficients;  // [3, C]: mean, scale, shift
-    std::vector<double> rstd;
+    Tensor rstd;
     Tensor mask;
     ReluGate gate = ReluGate::none;
   };
@@ -49,19 +33,29 @@ struct BatchNorm {
     const Tensor x = x_view.contiguous();
     const Tensor residual = residual_view.defined() ? residual_view.contiguous() : residual_view;
     const bool relu = options.activation == Activation::relu;
-    std::vector<double> rstd;
-    const Tensor coefficients = make_coefficients(x, gamma, beta, rstd);
+    const std::int64_t channels = x.dim(-1);
+    const Tensor coefficients = Tensor::empty({3, channels}, gamma.dtype(), x.device());
+    const Tensor rstd = Tensor::empty({channels}, DType::f64, x.device());
     const Tensor y = Tensor::empty_like(x);
     Tensor mask;
-    run_on(x.device(), [&](auto& stream) {
+    if (relu && residual.defined() && is_recording()) {
       // Without a residual the sign follows from x, which is read anyway.
-      if (relu && residual.defined() && is_recording()) mask = kernels::make_batch_norm_mask(stream, x);
+      const kernels::FoldedRows folded(x);
+      mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, x.device());
+    }
+    run_on(x.device(), [&](auto& stream) {
+      kernels::batch_norm_coefficients(stream, x, gamma.contiguous(), beta.contiguous(), options, running_mean,
+                                       running_var, coefficients, rstd);
       kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
     });
+    if (options.training && running_mean.defined()) {
+      running_mean.storage()->bump_version();
+      running_var.storage()->bump_version();
+    }
     if (is_recording()) {
       kept.x = x;
       kept.coefficients = coefficients;
-      kept.rstd = std::move(rstd);
+      kept.rstd = rstd;
       kept.mask = mask;
       kept.gate = !relu ? ReluGate::none : residual.defined() ? ReluGate::from_mask : ReluGate::from_input;
     }
@@ -74,14 +68,15 @@ struct BatchNorm {
     const std::int64_t channels = x.dim(-1);
     const DType wide = norm_parameter_dtype(x.dtype());
     std::array<Tensor, 4> gradients;
-    std::vector<double> corrections(static_cast<std::size_t>(2 * channels), 0.0);
-    if (wants[1] || wants[2] || (wants[0] && options.training)) {
-      const Tensor sums = Tensor::empty({2, channels}, DType::f64);
+    for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
+      if (wants[input]) gradients[input] = wants.make(input, {channels}, wide);
+    Tensor corrections;
+    if (wants[0] && options.training) corrections = Tensor::empty({2, channels}, wide, x.device());
+    if (wants[1] || wants[2] || corrections.defined()) {
       run_on(x.device(), [&](auto& stream) {
-        kernels::batch_norm_grad_sums(stream, x, dy, kept.coefficients, kept.gate, kept.mask, sums);
+        kernels::batch_norm_grad_sums(stream, x, dy, kept.coefficients, kept.rstd, kept.gate, kept.mask, gradients[1],
+                                      gradients[2], corrections);
       });
-      parameter_gradients(sums.data<double>(), kept.rstd, wide, wants, gradients);
-      if (options.training && channels > 0) fill_corrections(sums.data<double>(), kept.rstd, x, corrections);
     }
     if (!wants[0] && !wants[3]) return gradients;
     // dy becomes one of the results where nobody else reads it.
@@ -95,68 +90,16 @@ struct BatchNorm {
     }
     if (!wants[0] && !d_residual.defined()) return gradients;
     const bool write_over = reuse && !gradients[3].defined();
-    const Tensor dx = !wants[0] ? Tensor::empty_like(x) : write_over ? dy : wants.make(0, x.shape(), x.dtype());
+    // Nobody reads x after this either.
+    const Tensor dx = write_over       ? dy
+                      : x.sole_owner() ? x
+                      : wants[0]       ? wants.make(0, x.shape(), x.dtype())
+                                       : Tensor::empty_like(x);
     run_on(x.device(), [&](auto& stream) {
-      kernels::batch_norm_grad(stream, x, dy, kept.coefficients, of_doubles(corrections, {2, channels}, wide),
-                               kept.gate, kept.mask, dx, d_residual);
+      kernels::batch_norm_grad(stream, x, dy, kept.coefficients, corrections, kept.gate, kept.mask, dx, d_residual);
     });
     if (wants[0]) gradients[0] = dx;
     return gradients;
-  }
-
- private:
-  // Normalises by the batch or by the running statistics, which training also updates.
-  Tensor make_coefficients(const Tensor& x, const Tensor& gamma, const Tensor& beta, std::vector<double>& rstd) const {
-    const std::int64_t channels = x.dim(-1);
-    const auto count = static_cast<std::size_t>(channels);
-    std::vector<double> mean, variance;
-    if (options.training && channels > 0) {
-      const double values = static_cast<double>(x.size() / channels);
-      const Tensor means = Tensor::empty({channels}, DType::f64), variances = Tensor::empty({channels}, DType::f64);
-      run_on(x.device(), [&](auto& stream) { kernels::batch_norm_statistics(stream, x, means, variances); });
-      mean = means.to_doubles();
-      variance = variances.to_doubles();
-      if (running_mean.defined()) {
-        std::vector<double> unbiased = variance;
-        for (double& value : unbiased) value *= values / (values - 1.0);
-        blend_into(running_mean, mean, options.momentum);
-        blend_into(running_var, unbiased, options.momentum);
-      }
-    } else if (channels > 0) {
-      mean = running_mean.to_doubles();
-      variance = running_var.to_doubles();
-    }
-    const std::vector<double> scale = gamma.to_doubles(), shift = beta.to_doubles();
-    rstd.resize(count);
-    std::vector<double> coefficients(3 * count);
-    for (std::size_t c = 0; c < count; ++c) {
-      rstd[c] = 1.0 / std::sqrt(variance[c] + options.eps);
-      coefficients[c] = mean[c];
-      coefficients[count + c] = scale[c] * rstd[c];
-      coefficients[2 * count + c] = shift[c];
-    }
-    return of_doubles(coefficients, {3, channels}, norm_parameter_dtype(x.dtype()));
-  }
-
-  static void parameter_gradients(const double* sums, const std::vector<double>& rstd, DType wide,
-                                  const GradWants& wants, std::array<Tensor, 4>& gradients) {
-    const auto channels = static_cast<std::int64_t>(rstd.size());
-    std::vector<double> values(rstd.size());
-    for (const std::size_t input : {std::size_t{1}, std::size_t{2}}) {
-      if (!wants[input]) continue;
-      for (std::size_t c = 0; c < rstd.size(); ++c) values[c] = input == 1 ? sums[rstd.size() + c] * rstd[c] : sums[c];
-      gradients[input] = wants.make(input, {channels}, wide);
-      gradients[input].copy_from(Tensor::of({channels}, values));
-    }
-  }
-
-  static void fill_corrections(const double* sums, const std::vector<double>& rstd, const Tensor& x,
-                               std::vector<double>& corrections) {
-    const double values = static_cast<double>(x.size()) / static_cast<double>(rstd.size());
-    for (std::size_t c = 0; c < rstd.size(); ++c) {
-      corrections[c] = sums[c] / values;
-      corrections[rstd.size() + c] = sums[rstd.size() + c] * rstd[c] * rstd[c] / values;
-    }
   }
 };
 

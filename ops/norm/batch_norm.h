@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 #include "hearth/ops/activation.h"
 
@@ -40,24 +41,37 @@ enum class ReluGate : std::uint8_t {
   from_mask,   ///< read from the bits that the forward pass stored
 };
 
-/// Statistics of every channel: `mean` and biased `variance`, f64 [C].
-void batch_norm_statistics(cpu::Stream&, const Tensor& x, const Tensor& mean, const Tensor& variance);
+/// `coefficients` [3, C], mean, scale = gamma rstd and shift = beta in the type of gamma, and `rstd`, f64 [C].
+/// Training: from the statistics of x, which also move the running ones (may be absent). Else from the running ones.
+void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                             const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                             const Tensor& coefficients, const Tensor& rstd);
+void batch_norm_coefficients(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                             const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                             const Tensor& coefficients, const Tensor& rstd);
 
-/// The mask for x [..., C], uninitialised: one bit an element.
-Tensor make_batch_norm_mask(cpu::Stream&, const Tensor& x);
-
-/// y = relu?((x - mean) scale + shift + residual). `coefficients` is [3, C]: mean, scale, shift. `residual` and `mask`
-/// may be absent.
+/// y = relu?((x - mean) scale + shift + residual). `residual` may be absent. `mask` (may be absent), u8, receives the
+/// bits of y > 0 in the layout of FoldedRows.
 void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const Tensor& residual, bool relu,
                 const Tensor& y, const Tensor& mask);
+void batch_norm(cuda::Stream&, const Tensor& x, const Tensor& coefficients, const Tensor& residual, bool relu,
+                const Tensor& y, const Tensor& mask);
 
-/// `sums`, f64 [2, C]: the sum of g and of g (x - mean) per channel, where g is dy behind the ReLU.
-void batch_norm_grad_sums(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients, ReluGate gate,
-                          const Tensor& mask, const Tensor& sums);
+/// From the sums of g and of g (x - mean) per channel, where g is dy behind the ReLU: the gradients of gamma and beta,
+/// [C], and `corrections` [2, C] for batch_norm_grad; each may be absent.
+void batch_norm_grad_sums(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
+                          const Tensor& rstd, ReluGate gate, const Tensor& mask, const Tensor& d_gamma,
+                          const Tensor& d_beta, const Tensor& corrections);
+void batch_norm_grad_sums(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
+                          const Tensor& rstd, ReluGate gate, const Tensor& mask, const Tensor& d_gamma,
+                          const Tensor& d_beta, const Tensor& corrections);
 
-/// dx = scale (g - a - b (x - mean)); `corrections` is [2, C]: a, b. `d_residual` (may be absent) receives g. dx or
-/// d_residual may be dy itself.
+/// dx = scale (g - a - b (x - mean)); `corrections` is [2, C]: a, b; absent means 0. `d_residual` (may be absent)
+/// receives g. dx or d_residual may be dy itself, and dx may be x.
 void batch_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
+                     const Tensor& corrections, ReluGate gate, const Tensor& mask, const Tensor& dx,
+                     const Tensor& d_residual);
+void batch_norm_grad(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
                      const Tensor& corrections, ReluGate gate, const Tensor& mask, const Tensor& dx,
                      const Tensor& d_residual);
 

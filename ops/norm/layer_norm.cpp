@@ -24,7 +24,7 @@ struct LayerNorm {
     const Tensor x = x_view.contiguous(), gamma = gamma_view.contiguous();
     const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
     const Tensor y = Tensor::empty_like(x);
-    const Tensor mean = Tensor::empty({rows}, gamma.dtype()), rstd = Tensor::empty({rows}, gamma.dtype());
+    const Tensor mean = Tensor::empty({rows}, gamma.dtype(), x.device()), rstd = Tensor::empty_like(mean);
     run_on(x.device(),
            [&](auto& stream) { kernels::layer_norm(stream, x, gamma, beta.contiguous(), eps, y, mean, rstd); });
     if (is_recording()) {
@@ -41,19 +41,13 @@ struct LayerNorm {
     const Tensor& gamma = kept.gamma.get();
     dy = dy.contiguous();
     const Tensor dx = dy.sole_owner() ? dy : wants[0] ? wants.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
-    const Tensor sums = Tensor::empty({2, x.dim(-1)}, DType::f64);
-    run_on(x.device(),
-           [&](auto& stream) { kernels::layer_norm_grad(stream, x, dy, gamma, kept.mean, kept.rstd, dx, sums); });
     std::array<Tensor, 3> gradients;
     if (wants[0]) gradients[0] = dx;
-    for (const std::size_t input : {std::size_t{1}, std::size_t{2}}) {
-      if (!wants[input]) continue;
-      gradients[input] = wants.make(input, gamma.shape(), gamma.dtype());
-      const std::int64_t channels = gamma.size();
-      const Strides strides = contiguous_strides(gamma.shape());
-      gradients[input].copy_from(Tensor::view(sums.storage(), gamma.shape(), strides,
-                                              static_cast<std::int64_t>(input - 1) * channels, DType::f64, x.device()));
-    }
+    for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
+      if (wants[input]) gradients[input] = wants.make(input, gamma.shape(), gamma.dtype());
+    run_on(x.device(), [&](auto& stream) {
+      kernels::layer_norm_grad(stream, x, dy, gamma, kept.mean, kept.rstd, dx, gradients[1], gradients[2]);
+    });
     return gradients;
   }
 };

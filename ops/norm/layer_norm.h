@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -20,10 +21,14 @@ namespace kernels {
 /// `mean` and `rstd`, [rows] in the type of gamma, receive the statistics.
 void layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
                 const Tensor& mean, const Tensor& rstd);
+void layer_norm(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
+                const Tensor& mean, const Tensor& rstd);
 
-/// dx, which may be dy, and `sums`, f64 [2, C]: the gradients of gamma and beta.
+/// dx, which may be dy, and the gradients of gamma and beta, [C] in the type of gamma; either may be absent.
 void layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& rstd, const Tensor& dx, const Tensor& sums);
+                     const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
+void layer_norm_grad(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
+                     const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -102,11 +102,9 @@ void layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor
 }
 
 void layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& rstd, const Tensor& dx, const Tensor& sums) {
+                     const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta) {
   const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
-  double* const total = sums.data<double>();
-  std::fill_n(total, 2 * cols, 0.0);
-  if (rows == 0) return;
+  if (cols == 0) return;
   // At most 64 pieces, each with its own sums, of about 16 thousand elements or more.
   const std::int64_t grain = std::max({(rows + 63) / 64, (1 << 14) / cols, std::int64_t{1}});
   const std::int64_t pieces = (rows + grain - 1) / grain;
@@ -125,8 +123,16 @@ void layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tens
                       rstds + begin, out + begin * cols, narrow, partial + i * 2 * cols, count, cols);
     });
   });
+  double* const total = scratch.take<double>(2 * cols);
+  std::fill_n(total, 2 * cols, 0.0);
   for (std::int64_t i = 0; i < pieces; ++i)
     for (std::int64_t c = 0; c < 2 * cols; ++c) total[c] += partial[i * 2 * cols + c];
+  visit_dtype("layer_norm", gamma.dtype(), WideFloats{}, [&]<class P>() {
+    for (std::int64_t c = 0; c < cols; ++c) {
+      if (d_gamma.defined()) d_gamma.data<P>()[c] = static_cast<P>(total[c]);
+      if (d_beta.defined()) d_beta.data<P>()[c] = static_cast<P>(total[cols + c]);
+    }
+  });
 }
 
 }  // namespace hearth::kernels

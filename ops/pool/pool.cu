@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on the device: one thread a result, channels fastest, so that the threads of a warp read neighbouring memory.
-// Gradients are gathered: each pixel of dx looks up the windows that hold it and is written once. Sums are f32 (f64 for
-// f64) in the order of the CPU's.
+// Pooling on the device: one thread a result of as many channels as 16 bytes hold (of one channel where they do not
+// divide), channels fastest, so that the threads of a warp read neighbouring memory. Gradients are gathered: each pixel
+// of dx looks up the windows that hold it and is written once. Sums are f32 (f64 for f64) in the order of the CPU's.
 #include "hearth/core/cuda/kernel.h"
 #include "hearth/core/dtype.h"
 #include "hearth/ops/pool/kernels.h"
@@ -53,48 +53,77 @@ struct Place {
 };
 
 /// Reads each pixel once for every window over it, mostly from the cache; writes y and, unless null, its tap.
-template <class T, class Tap>
+template <int width, class T, class Tap>
 __global__ void max_windows(PoolShape s, const T* x, T* y, Tap* taps) {
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * s.c; at += cuda::global_threads()) {
-    const Place o(at, s.p, s.q, s.c);
+  const std::int64_t groups = s.c / width;
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * groups; at += cuda::global_threads()) {
+    const Place o(at, s.p, s.q, groups);
     const Range rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
     const Range columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
     const std::int64_t top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
-    const T* const image = x + o.n * s.h * s.w * s.c + o.channel;
-    acc_t<T> best = 0;
-    std::int64_t tap = -1;
+    const T* const image = x + o.n * s.h * s.w * s.c + o.channel * width;
+    acc_t<T> best[width] = {};
+    std::int64_t tap[width];
+    bool first = true;
     for (std::int64_t r = rows.first; r < rows.last; ++r)
       for (std::int64_t t = columns.first; t < columns.last; ++t) {
-        const acc_t<T> value = widen(image[((top + r) * s.w + left + t) * s.c]);
-        if (tap >= 0 && !(value > best) && value == value) continue;
-        best = value;
-        tap = r * s.kernel_w + t;
+        const auto pixel = cuda::load_pack<width>(image + ((top + r) * s.w + left + t) * s.c);
+        HEARTH_UNROLL
+        for (int i = 0; i < width; ++i) {
+          const acc_t<T> value = widen(pixel.at[i]);
+          if (!first && !(value > best[i]) && value == value) continue;
+          best[i] = value;
+          tap[i] = r * s.kernel_w + t;
+        }
+        first = false;
       }
-    y[at] = narrow<T>(best);
-    if (taps != nullptr) taps[at] = static_cast<Tap>(tap);
+    cuda::Pack<T, width> result;
+    cuda::Pack<Tap, width> chosen;
+    HEARTH_UNROLL
+    for (int i = 0; i < width; ++i) {
+      result.at[i] = narrow<T>(best[i]);
+      chosen.at[i] = static_cast<Tap>(tap[i]);
+    }
+    cuda::store_pack(y + at * width, result);
+    if (taps != nullptr) cuda::store_pack(taps + at * width, chosen);
   }
 }
 
-/// f(offset of a window in an image of results, its tap) for the windows over pixel (row, column).
-template <class F>
+/// f(p, q, offset in y) for the windows over a pixel; its channel counts groups of `width`.
+template <int width, class F>
 __device__ __forceinline__ void visit_windows(const PoolShape& s, const Place& pixel, F&& f) {
   const Range ps = windows_over(pixel.row, s.stride_h, s.pad_h, s.kernel_h, s.p);
   const Range qs = windows_over(pixel.column, s.stride_w, s.pad_w, s.kernel_w, s.q);
   for (std::int64_t p = ps.first; p < ps.last; ++p)
-    for (std::int64_t q = qs.first; q < qs.last; ++q) f(p, q, (((pixel.n * s.p + p) * s.q + q) * s.c) + pixel.channel);
+    for (std::int64_t q = qs.first; q < qs.last; ++q)
+      f(p, q, ((pixel.n * s.p + p) * s.q + q) * s.c + pixel.channel * width);
+}
+
+/// dx = sums, in the type of dx.
+template <int width, class T>
+__device__ __forceinline__ void store_sums(const acc_t<T> (&sums)[width], T* to) {
+  cuda::Pack<T, width> result;
+  HEARTH_UNROLL
+  for (int i = 0; i < width; ++i) result.at[i] = narrow<T>(sums[i]);
+  cuda::store_pack(to, result);
 }
 
 /// Reads dy and taps once for every pixel of their windows, writes dx.
-template <class T, class Tap>
+template <int width, class T, class Tap>
 __global__ void max_windows_grad(PoolShape s, const Tap* taps, const T* dy, T* dx) {
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * s.c; at += cuda::global_threads()) {
-    const Place pixel(at, s.h, s.w, s.c);
-    acc_t<T> sum = 0;
-    visit_windows(s, pixel, [&](std::int64_t p, std::int64_t q, std::int64_t window) {
+  const std::int64_t groups = s.c / width;
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * groups; at += cuda::global_threads()) {
+    const Place pixel(at, s.h, s.w, groups);
+    acc_t<T> sum[width] = {};
+    visit_windows<width>(s, pixel, [&](std::int64_t p, std::int64_t q, std::int64_t window) {
       const std::int64_t r = pixel.row + s.pad_h - p * s.stride_h, t = pixel.column + s.pad_w - q * s.stride_w;
-      if (taps[window] == static_cast<Tap>(r * s.kernel_w + t)) sum += widen(dy[window]);
+      const Tap tap = static_cast<Tap>(r * s.kernel_w + t);
+      const auto chosen = cuda::load_pack<width>(taps + window);
+      const auto gradient = cuda::load_pack<width>(dy + window);
+      HEARTH_UNROLL
+      for (int i = 0; i < width; ++i) sum[i] += chosen.at[i] == tap ? widen(gradient.at[i]) : acc_t<T>(0);
     });
-    dx[at] = narrow<T>(sum);
+    store_sums<width>(sum, dx + at * width);
   }
 }
 
@@ -105,37 +134,49 @@ __device__ A scale_of(const PoolShape& s, const Range& rows, const Range& column
 }
 
 /// As max_windows. Sums of the filter's rows are summed, so that windows of many pixels are sums of short sums.
-template <class T>
+template <int width, class T>
 __global__ void mean_windows(PoolShape s, const T* x, T* y) {
   using A = acc_t<T>;
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * s.c; at += cuda::global_threads()) {
-    const Place o(at, s.p, s.q, s.c);
+  const std::int64_t groups = s.c / width;
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * groups; at += cuda::global_threads()) {
+    const Place o(at, s.p, s.q, groups);
     const Range rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
     const Range columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
     const std::int64_t top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
-    const T* const image = x + o.n * s.h * s.w * s.c + o.channel;
-    A sum = 0;
+    const T* const image = x + o.n * s.h * s.w * s.c + o.channel * width;
+    A sum[width] = {};
     for (std::int64_t r = rows.first; r < rows.last; ++r) {
-      A line = 0;
-      for (std::int64_t t = columns.first; t < columns.last; ++t)
-        line += widen(image[((top + r) * s.w + left + t) * s.c]);
-      sum += line;
+      A line[width] = {};
+      for (std::int64_t t = columns.first; t < columns.last; ++t) {
+        const auto pixel = cuda::load_pack<width>(image + ((top + r) * s.w + left + t) * s.c);
+        HEARTH_UNROLL
+        for (int i = 0; i < width; ++i) line[i] += widen(pixel.at[i]);
+      }
+      HEARTH_UNROLL
+      for (int i = 0; i < width; ++i) sum[i] += line[i];
     }
-    y[at] = narrow<T>(sum * scale_of<A>(s, rows, columns));
+    const A scale = scale_of<A>(s, rows, columns);
+    HEARTH_UNROLL
+    for (int i = 0; i < width; ++i) sum[i] *= scale;
+    store_sums<width>(sum, y + at * width);
   }
 }
 
-template <class T>
+template <int width, class T>
 __global__ void mean_windows_grad(PoolShape s, const T* dy, T* dx) {
   using A = acc_t<T>;
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * s.c; at += cuda::global_threads()) {
-    A sum = 0;
-    visit_windows(s, Place(at, s.h, s.w, s.c), [&](std::int64_t p, std::int64_t q, std::int64_t window) {
+  const std::int64_t groups = s.c / width;
+  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * groups; at += cuda::global_threads()) {
+    A sum[width] = {};
+    visit_windows<width>(s, Place(at, s.h, s.w, groups), [&](std::int64_t p, std::int64_t q, std::int64_t window) {
       const Range rows = taps_inside(p, s.stride_h, s.pad_h, s.kernel_h, s.h);
       const Range columns = taps_inside(q, s.stride_w, s.pad_w, s.kernel_w, s.w);
-      sum += widen(dy[window]) * scale_of<A>(s, rows, columns);
+      const A scale = scale_of<A>(s, rows, columns);
+      const auto gradient = cuda::load_pack<width>(dy + window);
+      HEARTH_UNROLL
+      for (int i = 0; i < width; ++i) sum[i] += widen(gradient.at[i]) * scale;
     });
-    dx[at] = narrow<T>(sum);
+    store_sums<width>(sum, dx + at * width);
   }
 }
 
@@ -189,13 +230,25 @@ void visit_taps(const Tensor& taps, F&& f) {
   visit_dtype("max_pool2d", taps.dtype(), Types<std::uint8_t, std::int32_t>{}, std::forward<F>(f));
 }
 
+/// f.operator()<T, channels of a thread>() for images of these tensors' type.
+template <class F>
+void visit_packs(const char* op, const PoolShape& s, const Tensor& a, const Tensor& b, F&& f) {
+  visit_dtype(op, a.dtype(), Floats{}, [&]<class T>() {
+    if (cuda::packs_fit(a.data<T>(), s.c) && cuda::packs_fit(b.data<T>(), s.c))
+      f.template operator()<T, cuda::pack_size<T>>();
+    else
+      f.template operator()<T, 1>();
+  });
+}
+
 }  // namespace
 
 void max_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const Tensor& y, const Tensor& taps) {
   if (y.size() == 0) return;
-  visit_dtype("max_pool2d", x.dtype(), Floats{}, [&]<class T>() {
+  visit_packs("max_pool2d", s, x, y, [&]<class T, int width>() {
     const auto run = [&]<class Tap>(Tap* kept) {
-      cuda::launch(stream, "max_pool2d", shape_for(y.size()), max_windows<T, Tap>, s, x.data<T>(), y.data<T>(), kept);
+      cuda::launch(stream, "max_pool2d", shape_for(y.size() / width), max_windows<width, T, Tap>, s, x.data<T>(),
+                   y.data<T>(), kept);
     };
     if (!taps.defined()) return run(static_cast<std::uint8_t*>(nullptr));
     visit_taps(taps, [&]<class Tap>() { run(taps.data<Tap>()); });
@@ -204,25 +257,27 @@ void max_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const
 
 void max_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& taps, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
-  visit_dtype("max_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
+  visit_packs("max_pool2d", s, dy, dx, [&]<class T, int width>() {
     visit_taps(taps, [&]<class Tap>() {
-      cuda::launch(stream, "max_pool2d_grad", shape_for(dx.size()), max_windows_grad<T, Tap>, s, taps.data<Tap>(),
-                   dy.data<T>(), dx.data<T>());
+      cuda::launch(stream, "max_pool2d_grad", shape_for(dx.size() / width), max_windows_grad<width, T, Tap>, s,
+                   taps.data<Tap>(), dy.data<T>(), dx.data<T>());
     });
   });
 }
 
 void avg_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const Tensor& y) {
   if (y.size() == 0) return;
-  visit_dtype("avg_pool2d", x.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "avg_pool2d", shape_for(y.size()), mean_windows<T>, s, x.data<T>(), y.data<T>());
+  visit_packs("avg_pool2d", s, x, y, [&]<class T, int width>() {
+    cuda::launch(stream, "avg_pool2d", shape_for(y.size() / width), mean_windows<width, T>, s, x.data<T>(),
+                 y.data<T>());
   });
 }
 
 void avg_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
-  visit_dtype("avg_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "avg_pool2d_grad", shape_for(dx.size()), mean_windows_grad<T>, s, dy.data<T>(), dx.data<T>());
+  visit_packs("avg_pool2d", s, dy, dx, [&]<class T, int width>() {
+    cuda::launch(stream, "avg_pool2d_grad", shape_for(dx.size() / width), mean_windows_grad<width, T>, s, dy.data<T>(),
+                 dx.data<T>());
   });
 }
 

@@ -99,7 +99,7 @@ Tensor sum_over(const Tensor& x, AxisSet axes, bool keep_dims, double scale) {
 void spread(const Tensor& dy, const Shape& shape, AxisSet axes, double scale, const Tensor& dx) {
   const Tensor kept = dy.contiguous().as_shape(reduced_shape(shape, axes, true));
   const bool narrow = size_of(dx.dtype()) == 2;
-  const Tensor factor = Tensor::full({}, scale, narrow ? DType::f32 : dx.dtype(), dx.device());
+  const Tensor factor = Tensor::full({}, scale, narrow ? DType::f32 : dx.dtype());
   run_on(dx.device(), [&](auto& stream) { kernels::binary(stream, kernels::Binary::mul, kept, factor, dx); });
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -32,13 +33,19 @@ namespace kernels {
 /// y[o, i] = scale * sum over r of x[o, r, i]; both contiguous. y has x's type, or one of both is f64.
 void sum(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner, double scale,
          const Tensor& y);
+void sum(cuda::Stream&, const Tensor& x, std::int64_t outer, std::int64_t reduced, std::int64_t inner, double scale,
+         const Tensor& y);
 
 enum class Extreme { largest, smallest };
 /// Per row of x [rows, cols >= 1]: the extreme element and its column (i64). `y` may be undefined.
 void extreme(cpu::Stream&, Extreme kind, const Tensor& x, std::int64_t rows, std::int64_t cols, const Tensor& y,
              const Tensor& column);
+void extreme(cuda::Stream&, Extreme kind, const Tensor& x, std::int64_t rows, std::int64_t cols, const Tensor& y,
+             const Tensor& column);
 /// dx [rows, cols] = 0 except dx[r, column[r]] = dy[r].
 void extreme_grad(cpu::Stream&, const Tensor& dy, const Tensor& column, std::int64_t rows, std::int64_t cols,
+                  const Tensor& dx);
+void extreme_grad(cuda::Stream&, const Tensor& dy, const Tensor& column, std::int64_t rows, std::int64_t cols,
                   const Tensor& dx);
 
 }  // namespace kernels

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth {
@@ -21,11 +22,15 @@ Tensor log_softmax(const Tensor& x);
 namespace kernels {
 
 void softmax(cpu::Stream&, const Tensor& x, const Tensor& y);
+void softmax(cuda::Stream&, const Tensor& x, const Tensor& y);
 /// dx = y (dy - sum(y dy)). dx may be dy.
 void softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void softmax_grad(cuda::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
 void log_softmax(cpu::Stream&, const Tensor& x, const Tensor& y);
+void log_softmax(cuda::Stream&, const Tensor& x, const Tensor& y);
 /// dx = dy - exp(y) sum(dy). dx may be dy.
 void log_softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void log_softmax_grad(cuda::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -135,6 +135,40 @@ OP_TEST(Conv2dTiles) {
     });
 }
 
+// Whole and ragged tiles of the tensor-core kernel, with every option, and filter gradients summed over many pixels.
+OP_TEST(Conv2dTensorCores) {
+  if (current_site().device.is_cuda() && size_of(site_dtype()) != 2) return;
+  const PinCandidate pin("conv2d", "mma");
+  for (const Width width : {Width::site, Width::wide})
+    for (const Case& c :
+         {Case{"block", {2, 8, 8, 16}, {24, 3, 3, 16}, {.padding = 1}}, Case{"1x1", {3, 7, 7, 24}, {136, 1, 1, 24}},
+          Case{"stride", {2, 9, 9, 8}, {16, 3, 3, 8}, {.stride = 2, .padding = 1}},
+          Case{"unequal options",
+               {1, 9, 12, 8},
+               {16, 3, 2, 8},
+               {.stride = {1, 3}, .padding = {2, 0}, .dilation = {2, 3}}},
+          Case{"groups", {2, 6, 6, 16}, {32, 3, 3, 8}, {.padding = 1, .groups = 2}},
+          Case{"many pixels", {2, 24, 25, 8}, {8, 1, 1, 8}}}) {
+      SCOPED_TRACE(c.what);
+      check(
+          [&](Draw& draw) {
+            const Inputs in = draw_inputs(draw, c, width);
+            return conv2d(in.x, in.w, in.b, c.options);
+          },
+          // f32 filters beside 16-bit images are rounded to their type.
+          {.tolerance_scale = width == Width::wide ? 2.0 : 1.0});
+    }
+}
+
+OP_TEST(Conv2dManyPixels) {
+  const PinCandidate pin("conv2d", "portable");
+  const Case c{"many pixels", {2, 24, 25, 3}, {5, 2, 2, 3}};
+  check([&](Draw& draw) {
+    const Inputs in = draw_inputs(draw, c, Width::site);
+    return conv2d(in.x, in.w, in.b, c.options);
+  });
+}
+
 OP_TEST(Conv2dActivation) {
   for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::silu})
     check(

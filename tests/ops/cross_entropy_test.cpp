@@ -76,7 +76,8 @@ std::vector<double> naive(Draw& draw, const Case& c) {
 }
 
 OP_TEST(CrossEntropy) {
-  for (const Shape& shape : {Shape{1, 1}, {3, 10}, {7, 37}, {2, 5, 129}, {2, 3, 4, 19}, {2, 20011}})
+  for (const Shape& shape :
+       {Shape{1, 1}, {3, 10}, {7, 37}, {2, 5, 129}, {2, 3, 4, 19}, {2, 1000}, {2, 1536}, {2, 20011}})
     for (const double smoothing : {0.0, 0.1})
       for (const DType labels : {DType::i32, DType::i64, DType::f32}) {
         const Case c{shape, {.label_smoothing = smoothing}, labels};
@@ -169,17 +170,49 @@ TEST(CrossEntropyEdges, RefusesBadArguments) {
 
 TEST(CountCorrect, CountsTheLargestAndBreaksTiesByOrder) {
   const Tensor x = Tensor::of<float>({4, 3}, {1, 2, 3, 3, 2, 1, 5, 5, 0, 0, 0, 0});
-  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {2, 0, 0, 0})), 4);
-  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {2, 1, 1, 1})), 1);
-  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {1, 1, 1, 1}), 2), 4);
-  EXPECT_EQ(count_correct(x, Tensor::of<std::int32_t>({4}, {0, 2, 2, 2}), 2), 0);
-  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {0, 2, 2, 2}), 3), 4);
-  EXPECT_EQ(count_correct(x.to(DType::bf16), Tensor::of<std::int64_t>({4}, {2, -100, 0, -100})), 2);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {2, 0, 0, 0})).item(), 4);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {2, 1, 1, 1})).item(), 1);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {1, 1, 1, 1}), 2).item(), 4);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int32_t>({4}, {0, 2, 2, 2}), 2).item(), 0);
+  EXPECT_EQ(count_correct(x, Tensor::of<std::int64_t>({4}, {0, 2, 2, 2}), 3).item(), 4);
+  EXPECT_EQ(count_correct(x.to(DType::bf16), Tensor::of<std::int64_t>({4}, {2, -100, 0, -100})).item(), 2);
+}
+
+OP_TEST(CountCorrectOfTheBestThree) {
+  for (const Shape& shape : {Shape{7, 3}, {70, 37}, {3, 1100}})
+    check(
+        [&](Draw& draw) {
+          const Tensor x = draw.distinct(shape);
+          return count_correct(x, draw.integers({shape[0]}, shape[1]), 3);
+        },
+        [&](Draw& draw) {
+          const std::vector<double> x = draw.distinct(shape).to_doubles();
+          const std::vector<double> labels = draw.integers({shape[0]}, shape[1]).to_doubles();
+          double hits = 0;
+          for (std::int64_t row = 0; row < shape[0]; ++row) {
+            const auto from = x.begin() + row * shape[1];
+            const double value = from[static_cast<std::ptrdiff_t>(labels[static_cast<std::size_t>(row)])];
+            hits += std::count_if(from, from + shape[1], [&](double other) { return other > value; }) < 3 ? 1 : 0;
+          }
+          return std::vector<double>{hits};
+        },
+        {.no_gradient = true});
+}
+
+TEST(CrossEntropy, NotesABadLabelOnADevice) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const Device device{DeviceType::cuda, 0};
+  const Tensor x = Tensor::zeros({2, 3}, DType::f32, device);
+  const Tensor labels = Tensor::zeros({2}, DType::i64, device);
+  labels.copy_from(Tensor::of<std::int64_t>({2}, {0, 7}));
+  const Tensor loss = cross_entropy(x, labels);
+  EXPECT_THROW((void)loss.item(), IndexError);
+  EXPECT_DOUBLE_EQ(loss.item(), static_cast<double>(static_cast<float>(std::log(3.0) / 2)));
 }
 
 TEST(CountCorrect, NotANumberIsNeverRight) {
   const Tensor x = Tensor::full({2, 3}, std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(count_correct(x, Tensor::zeros({2}, DType::i64), 3), 0);
+  EXPECT_EQ(count_correct(x, Tensor::zeros({2}, DType::i64), 3).item(), 0);
 }
 
 TEST(CountCorrect, RefusesBadArguments) {

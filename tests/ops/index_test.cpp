@@ -34,6 +34,21 @@ OP_TEST(Embedding) {
   });
 }
 
+// More places than a chunk of the device's sort, and more rows than one digit counts.
+OP_TEST(EmbeddingManyPlaces) {
+  check([](Draw& draw) {
+    const Tensor w = draw.normal({700, 3});
+    return embedding(w, draw.integers({5000}, 700));
+  });
+}
+
+OP_TEST(GatherManyPlaces) {
+  check([](Draw& draw) {
+    const Tensor x = draw.normal({2, 40, 9});
+    return gather(x, 1, draw.integers({2, 300, 9}, 40));
+  });
+}
+
 OP_TEST(IndexSelect) {
   for (const int axis : {0, 1, -1}) {
     check(
@@ -122,6 +137,22 @@ TEST(Index, SelectionTakesAnyElementType) {
   const Tensor x = Tensor::of<std::uint8_t>({2, 2}, {1, 2, 3, 4});
   EXPECT_EQ(index_select(x, 0, Tensor::of<std::int64_t>({1}, {1})).to_doubles(), (std::vector<double>{3, 4}));
   EXPECT_EQ(gather(x, 1, Tensor::of<std::int64_t>({2, 1}, {1, 0})).to_doubles(), (std::vector<double>{2, 3}));
+}
+
+TEST(Index, OutsideOnADeviceIsReportedWhenTheHostWaits) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const Device device{DeviceType::cuda};
+  const Tensor w = Tensor::full({4, 3}, 1).to(device);
+  for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40}) {
+    const Tensor ids = Tensor::of<std::int64_t>({2}, {0, id}).to(device);
+    refuses<IndexError>(std::to_string(id), [&] { return embedding(w, ids).to_doubles(); });
+    refuses<IndexError>(std::to_string(id), [&] {
+      return gather(Tensor::full({2, 4}, 1).to(device), 1, ids.as_shape({2, 1})).to_doubles();
+    });
+  }
+  EXPECT_EQ(embedding(w, Tensor::of<std::int64_t>({1}, {3}).to(device)).to_doubles(), std::vector<double>(3, 1.0));
+  EXPECT_THROW(index_select(Tensor::empty({2, 0}, DType::f32, device), 1, Tensor::zeros({1}, DType::i64, device)),
+               IndexError);
 }
 
 TEST(IndexRefusal, Embedding) {

@@ -79,6 +79,54 @@ OP_TEST(MatmulPortable) {
   EXPECT_EQ(last_choice("matmul"), "portable");
 }
 
+// Several tiles with ragged edges, and sums long enough to be shared.
+void check_tiles(const char* candidate) {
+  const PinCandidate pin("matmul", candidate);
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true}) {
+      const Case c{transpose_a ? Shape{40, 152} : Shape{152, 40},
+                   transpose_b ? Shape{136, 40} : Shape{40, 136},
+                   {.transpose_a = transpose_a, .transpose_b = transpose_b}};
+      SCOPED_TRACE(testing::Message() << candidate << " a " << c.a << " b " << c.b);
+      check([&](Draw& draw) {
+        const Tensor a = draw.normal(c.a);
+        return matmul(a, draw.normal(c.b, 0.2), c.options);
+      });
+    }
+  check([](Draw& draw) {
+    const Tensor a = draw.normal({16, 1304});
+    return matmul(a, draw.normal({1304, 24}, 0.03));
+  });
+  check([](Draw& draw) {
+    const Tensor a = draw.normal({3, 16, 48});
+    return matmul(a, draw.normal({3, 8, 48}, 0.2), {.transpose_b = true});
+  });
+}
+
+OP_TEST(MatmulTiles) { check_tiles("portable"); }
+
+OP_TEST(MatmulTensorCores) {
+  if (current_site().device.is_cuda() && size_of(site_dtype()) != 2) return;
+  check_tiles("mma");
+}
+
+TEST(MatmulTensorCoresChoice, DeclinesWithReasons) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const Device device{DeviceType::cuda};
+  const PinCandidate pin("matmul", "mma");
+  const auto refused = [&](const Shape& a, const Shape& b, DType dtype, const char* reason) {
+    try {
+      (void)matmul(Tensor::zeros(a, dtype, device), Tensor::zeros(b, dtype, device));
+      ADD_FAILURE() << "mma took " << a << " by " << b;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+  };
+  refused({8, 8}, {8, 8}, DType::f32, "tensor cores take f16 and bf16");
+  refused({8, 9}, {9, 8}, DType::bf16, "rows of a have 9 elements");
+  refused({8, 8}, {8, 12}, DType::f16, "rows of b have 12 elements");
+}
+
 TEST(MatmulSizes, EmptyInnerSizeGivesZeros) {
   const Tensor y = matmul(Tensor::empty({2, 0}), Tensor::empty({0, 3}));
   EXPECT_EQ(y.shape(), (Shape{2, 3}));

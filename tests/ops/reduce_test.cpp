@@ -39,6 +39,13 @@ const Case cases[] = {
     {{5, 300}, {0}},
     {{4, 200, 2}, {1}},
     {{2, 3, 2, 3, 2}, {0, 2, 4}},
+    // Long enough to be cut into segments on a device; many short rows and columns.
+    {{2, 20011}, {1}},
+    {{3, 16384}, {1}},
+    {{2, 1500, 24}, {1}},
+    {{1030, 5}, {0}},
+    {{2100, 4}, {1}},
+    {{900, 3, 10}, {1}},
 };
 
 /// f over the elements that fall together, in row-major order of their places.

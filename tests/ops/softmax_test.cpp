@@ -15,7 +15,9 @@ namespace hearth::test {
 namespace {
 
 // Degenerate, odd, aligned, longer than a piece of work, and attention scores.
-const Shape shapes[] = {{1}, {1, 1}, {3, 37}, {2, 5, 129}, {4, 64}, {2, 4099}, {2, 2, 16, 16}, {300, 70}};
+// On a device rows of up to 256 or 1024 elements belong to a warp, longer ones to a block, from 8192 on a larger one.
+const Shape shapes[] = {{1},       {1, 1},    {3, 37},   {2, 5, 129}, {4, 64}, {2, 4099}, {2, 2, 16, 16},
+                        {300, 70}, {3, 1000}, {2, 2048}, {2, 8200}};
 
 std::vector<double> naive_log(const std::vector<double>& x, std::int64_t cols) {
   std::vector<double> y(x.size());

@@ -161,10 +161,10 @@ __global__ void unwritten(float* y, int fault) {
   cache[threadIdx.x] = 0;
   if (threadIdx.x == 0 && fault == 0) cache[32] = 0;
   __syncthreads();
-  y[threadIdx.x] = cache[threadIdx.x + 1];
+  y[global_thread()] = cache[threadIdx.x + 1];
 }
 TEST(EmulateChecker, UnwrittenSharedMemory) {
-  const DeviceBytes y(128);
+  const DeviceBytes y(256);
   check("reads shared memory that this block has not written", [&](int fault) {
     run({2, 32}, unwritten, y.as<float>(), fault);
   });
@@ -211,7 +211,8 @@ TEST(EmulateChecker, ManyWritersOfOneValue) {
   check("race: ", [&](int fault) { run({2, 64}, same_value, flag.as<int>(), fault); });
 }
 
-// Right, and close to what would be wrong: neighbours of one and two bytes, a broadcast, and sums one after the other.
+// With one block right, and close to what would be wrong: neighbours of one and two bytes, a broadcast, and sums one
+// after the other. A second block writes what the first has written.
 __global__ void small_neighbours(unsigned char* bytes, std::uint16_t* halves, float* sums, const float* one) {
   HEARTH_SHARED(unsigned char, cache, [64]);
   cache[threadIdx.x] = bytes[threadIdx.x];
@@ -222,9 +223,9 @@ __global__ void small_neighbours(unsigned char* bytes, std::uint16_t* halves, fl
   sum += block_reduce<Largest>(sum, 0.0f);
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
-TEST(EmulateChecker, SmallNeighboursAreQuiet) {
+TEST(EmulateChecker, SmallNeighbours) {
   const DeviceBytes bytes(64), halves(128), sums(4), one(4);
-  check("", [&](int fault) {
+  check("of another block", [&](int fault) {
     run({1u + static_cast<unsigned>(fault), 64}, small_neighbours, bytes.as<unsigned char>(),
         halves.as<std::uint16_t>(), sums.as<float>(), one.as<float>());
   });

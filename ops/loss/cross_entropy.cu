@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes of a warp share a row of up to a thousand classes, a block shares a longer one. The loss reads the logits once,
+// whatever their number: largest element, sum of exponentials and what smoothing or targets add are found together. The
+// gradient reads them once more and writes once, in place where it may. Narrow logits are read as they are.
+#include "hearth/ops/loss/cross_entropy.h"
+
+#include "hearth/ops/softmax/online_sum.cuh"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+
+constexpr std::int64_t short_row = 1024;
+constexpr std::int64_t count_blocks = 528;  // each adds to the count once a warp
+
+// The rows, and what every kernel needs of them.
+template <class T>
+struct Rows {
+  const T* x;
+  std::int64_t rows, cols;
+  acc_t<T> smoothing;
+  std::int64_t ignored;
+  FaultSlot* faults;
+
+  // Whether this row counts; notes a label that is neither a class nor the ignored one.
+  __device__ bool counts(std::int64_t label, bool report) const {
+    if (label == ignored) return false;
+    if (label >= 0 && label < cols) return true;
+    if (report) report_fault(faults, FaultKind::label, label, cols);
+    return false;
+  }
+};
+
+// Where sums of x - shift are taken from: the row's first element, so that a large common offset costs no precision.
+template <class T>
+__device__ __forceinline__ acc_t<T> shift_of(const T* row) {
+  const acc_t<T> first = widen(*row);
+  return first - first == acc_t<T>(0) ? first : acc_t<T>(0);  // infinite or not a number: 0
+}
+
+template <class T, int width, class Group>
+__global__ void __launch_bounds__(group_block<Group>)
+    class_losses(Rows<T> in, const std::int64_t* labels, acc_t<T>* most, acc_t<T>* log_sum, acc_t<T>* losses,
+                 Group group) {
+  using P = acc_t<T>;
+  const bool smooth = in.smoothing != P(0);
+  each_row(group, in.rows, [&](std::int64_t row, bool inside) {
+    const T* const from = in.x + row * in.cols;
+    const P shift = shift_of(from);
+    OnlineSum<P> state;
+    P sum = 0;
+    each_column<width>(group.index(), group.threads(), inside ? in.cols : 0, [&](std::int64_t c) {
+      P value[width];
+      load_unit(from + c, value);
+      state.add(value);
+      if (!smooth) return;
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) sum += value[k] - shift;
+    });
+    state.join(group);
+    if (smooth) sum = group.template reduce<Sum>(sum, P(0));
+    if (!inside || group.index() != 0) return;
+    const P log_total = std::log(state.sum);
+    most[row] = state.most;
+    log_sum[row] = log_total;
+    P loss = 0;
+    if (in.counts(labels[row], true)) {
+      loss = log_total - (widen(from[labels[row]]) - state.most);
+      if (smooth) {
+        const P mean = sum / static_cast<P>(in.cols) - (state.most - shift);  // of x - most
+        loss = (P(1) - in.smoothing) * loss + in.smoothing * (log_total - mean);
+      }
+    }
+    losses[row] = loss;
+  });
+}
+
+// dx = scale (p - target); dx may be the logits.
+template <class T, int width, class Group>
+__global__ void __launch_bounds__(group_block<Group>)
+    class_gradients(Rows<T> in, const std::int64_t* labels, const acc_t<T>* most, const acc_t<T>* log_sum,
+                    const acc_t<T>* scale, std::int64_t scale_step, const double* share, T* dx, Group group) {
+  using P = acc_t<T>;
+  const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
+  each_row(group, in.rows, [&](std::int64_t row, bool inside) {
+    const std::int64_t label = labels[row];
+    const bool counts = in.counts(label, false);
+    const P top = most[row], log_total = log_sum[row];
+    const double whole = static_cast<double>(scale[row * scale_step]);
+    const P factor = static_cast<P>(share == nullptr ? whole : whole * *share);
+    each_column<width>(group.index(), group.threads(), inside ? in.cols : 0, [&](std::int64_t c) {
+      P value[width];
+      load_unit(in.x + row * in.cols + c, value);
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) {
+        const P p = std::exp((value[k] - top) - log_total) - even;
+        value[k] = counts ? (c + k == label ? p - kept : p) * factor : P(0);
+      }
+      store_unit(dx + row * in.cols + c, value);
+    });
+  });
+}
+
+// Targets t become (1 - smoothing) t + smoothing / cols.
+template <class T, int width, class Group>
+__global__ void __launch_bounds__(group_block<Group>) target_losses(Rows<T> in, const acc_t<T>* targets, acc_t<T>* most,
+                                                                    acc_t<T>* log_sum, acc_t<T>* losses, Group group) {
+  using P = acc_t<T>;
+  const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
+  each_row(group, in.rows, [&](std::int64_t row, bool inside) {
+    const T* const from = in.x + row * in.cols;
+    const P shift = shift_of(from);
+    OnlineSum<P> state;
+    P total = 0, sum = 0;
+    each_column<width>(group.index(), group.threads(), inside ? in.cols : 0, [&](std::int64_t c) {
+      P value[width], target[width];
+      load_unit(from + c, value);
+      load_unit(targets + row * in.cols + c, target);
+      state.add(value);
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) {
+        const P t = kept * target[k] + even;
+        total += t;
+        // A class without target does not count, even where its logit is -infinity.
+        sum += t == P(0) ? P(0) : t * (value[k] - shift);
+      }
+    });
+    state.join(group);
+    total = group.template reduce<Sum>(total, P(0));
+    sum = group.template reduce<Sum>(sum, P(0));
+    if (!inside || group.index() != 0) return;
+    const P log_total = std::log(state.sum);
+    most[row] = state.most;
+    log_sum[row] = log_total;
+    losses[row] = total * (log_total + (state.most - shift)) - sum;
+  });
+}
+
+// dx = scale (p sum(target) - target); dx may be the logits. The targets are read twice, then from the cache.
+template <class T, int width, class Group>
+__global__ void __launch_bounds__(group_block<Group>)
+    target_gradients(Rows<T> in, const acc_t<T>* targets, const acc_t<T>* most, const acc_t<T>* log_sum,
+                     const acc_t<T>* scale, std::int64_t scale_step, const double* share, T* dx, Group group) {
+  using P = acc_t<T>;
+  const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
+  each_row(group, in.rows, [&](std::int64_t row, bool inside) {
+    const std::int64_t cols = inside ? in.cols : 0;
+    const P* const wanted = targets + row * in.cols;
+    P total = 0;
+    each_column<width>(group.index(), group.threads(), cols, [&](std::int64_t c) {
+      P target[width];
+      load_unit(wanted + c, target);
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) total += kept * target[k] + even;
+    });
+    total = group.template reduce<Sum>(total, P(0));
+    const P top = most[row], log_total = log_sum[row];
+    const double whole = static_cast<double>(scale[row * scale_step]);
+    const P factor = static_cast<P>(share == nullptr ? whole : whole * *share);
+    each_column<width>(group.index(), group.threads(), cols, [&](std::int64_t c) {
+      P value[width], target[width];
+      load_unit(in.x + row * in.cols + c, value);
+      load_unit(wanted + c, target);
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) {
+        const P p = std::exp((value[k] - top) - log_total);
+        value[k] = (p * total - (kept * target[k] + even)) * factor;
+      }
+      store_unit(dx + row * in.cols + c, value);
+    });
+  });
+}
+
+// One block: the sum of all losses in f64 and the number of rows that count, a few microseconds for 64 thousand rows.
+constexpr int total_block = 1024;
+
+template <class P>
+__global__ void __launch_bounds__(total_block)
+    total_loss(const P* losses, const std::int64_t* labels, std::int64_t rows, std::int64_t ignored, bool mean,
+               P* result, double* share) {
+  double sum = 0, count = 0;
+  for (std::int64_t row = threadIdx.x; row < rows; row += total_block) {
+    sum += static_cast<double>(losses[row]);
+    count += labels == nullptr || labels[row] != ignored ? 1 : 0;
+  }
+  sum = block_reduce<Sum>(sum, 0.0);
+  count = block_reduce<Sum>(count, 0.0);
+  if (threadIdx.x != 0) return;
+  const double part = !mean ? 1.0 : count == 0 ? 0.0 : 1.0 / count;
+  *share = part;
+  *result = static_cast<P>(sum * part);
+}
+
+// Adds to `count` the rows whose label has fewer than k elements before it in descending order. Each warp adds a whole
+// number once, so the order does not show.
+template <class T, class Group>
+__global__ void __launch_bounds__(group_block<Group>)
+    count_hits(Rows<T> in, const std::int64_t* labels, std::int64_t k, unsigned long long* count, Group group) {
+  using P = acc_t<T>;
+  long long hits = 0;
+  each_row(group, in.rows, [&](std::int64_t row, bool inside) {
+    const std::int64_t label = labels[row];
+    const bool counts = in.counts(label, inside && group.index() == 0);
+    const T* const from = in.x + row * in.cols;
+    const P value = counts ? widen(from[label]) : P(0);
+    long long before = 0;
+    each_column<1>(group.index(), group.threads(), counts && inside ? in.cols : 0, [&](std::int64_t c) {
+      const P other = widen(from[c]);
+      before += other > value || (other == value && c < label) ? 1 : 0;
+    });
+    before = group.template reduce<Sum>(before, 0ll);
+    hits += inside && group.index() == 0 && counts && value == value && before < k ? 1 : 0;
+  });
+  hits = warp_reduce<Sum>(hits);
+  if (lane_id() == 0 && hits != 0) atomicAdd(count, static_cast<unsigned long long>(hits));
+}
+
+template <class T>
+Rows<T> rows_of(cuda::Stream& stream, const Tensor& logits, const CrossEntropyOptions& options) {
+  const std::int64_t cols = logits.dim(-1);
+  return {logits.data<T>(),     logits.size() / cols,    cols, static_cast<acc_t<T>>(options.label_smoothing),
+          options.ignore_index, cuda::fault_slot(stream)};
+}
+
+const void* address_of(const Tensor& tensor) { return tensor.bytes(); }
+// Class labels are read one by one, so their alignment does not matter.
+const void* targets_of(const Tensor& labels) { return is_floating(labels.dtype()) ? labels.bytes() : nullptr; }
+
+// f(group, launch shape) with the threads that share a row of `cols` elements in units of `width`.
+template <class F>
+void with_group(std::int64_t rows, std::int64_t cols, int width, F&& f) {
+  if (cols <= short_row) {
+    const LaneGroup group{lanes_for(cols, width, 4)};
+    f(group, LaunchShape{lane_group_blocks(rows, group.lanes), row_block});
+  } else {
+    f(BlockGroup{}, LaunchShape{blocks_for(rows, 1), long_row_block(cols)});
+  }
+}
+
+}  // namespace
+
+void cross_entropy(cuda::Stream& stream, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
+                   const Tensor& most, const Tensor& log_sum, const Tensor& losses) {
+  if (logits.size() == 0) return;
+  const std::int64_t cols = logits.dim(-1);
+  const auto arrays = {address_of(logits), targets_of(labels)};
+  visit_rows("cross_entropy", logits.dtype(), cols, arrays, [&]<class T, int width>() {
+    using P = acc_t<T>;
+    const Rows<T> in = rows_of<T>(stream, logits, options);
+    with_group(in.rows, cols, width, [&]<class Group>(Group group, const LaunchShape& shape) {
+      if (is_floating(labels.dtype()))
+        launch(stream, "cross_entropy", shape, target_losses<T, width, Group>, in, labels.data<P>(), most.data<P>(),
+               log_sum.data<P>(), losses.data<P>(), group);
+      else
+        launch(stream, "cross_entropy", shape, class_losses<T, width, Group>, in, labels.data<std::int64_t>(),
+               most.data<P>(), log_sum.data<P>(), losses.data<P>(), group);
+    });
+  });
+}
+
+void cross_entropy_total(cuda::Stream& stream, const Tensor& losses, const Tensor& labels,
+                         const CrossEntropyOptions& options, const Tensor& result, const Tensor& share) {
+  visit_dtype("cross_entropy", losses.dtype(), WideFloats{}, [&]<class P>() {
+    launch(stream, "cross_entropy_total", {1, total_block}, total_loss<P>, losses.data<P>(),
+           is_floating(labels.dtype()) ? nullptr : labels.data<std::int64_t>(), losses.size(), options.ignore_index,
+           options.reduction == Reduction::mean, result.data<P>(), share.data<double>());
+  });
+}
+
+void cross_entropy_grad(cuda::Stream& stream, const Tensor& logits, const Tensor& labels,
+                        const CrossEntropyOptions& options, const Tensor& most, const Tensor& log_sum,
+                        const Tensor& scale, const Tensor& share, const Tensor& dx) {
+  if (logits.size() == 0) return;
+  const std::int64_t cols = logits.dim(-1), step = options.reduction == Reduction::none ? 1 : 0;
+  const auto arrays = {address_of(logits), targets_of(labels), address_of(dx)};
+  visit_rows("cross_entropy", logits.dtype(), cols, arrays, [&]<class T, int width>() {
+    using P = acc_t<T>;
+    const Rows<T> in = rows_of<T>(stream, logits, options);
+    const double* const part = share.defined() ? share.data<double>() : nullptr;
+    with_group(in.rows, cols, width, [&]<class Group>(Group group, const LaunchShape& shape) {
+      if (is_floating(labels.dtype()))
+        launch(stream, "cross_entropy_grad", shape, target_gradients<T, width, Group>, in, labels.data<P>(),
+               most.data<P>(), log_sum.data<P>(), scale.data<P>(), step, part, dx.data<T>(), group);
+      else
+        launch(stream, "cross_entropy_grad", shape, class_gradients<T, width, Group>, in, labels.data<std::int64_t>(),
+               most.data<P>(), log_sum.data<P>(), scale.data<P>(), step, part, dx.data<T>(), group);
+    });
+  });
+}
+
+void count_correct(cuda::Stream& stream, const Tensor& logits, const Tensor& labels, std::int64_t k,
+                   std::int64_t ignore_index, const Tensor& count) {
+  if (logits.size() == 0) return;
+  visit_dtype("count_correct", logits.dtype(), Floats{}, [&]<class T>() {
+    const Rows<T> in = rows_of<T>(stream, logits, {.ignore_index = ignore_index});
+    with_group(in.rows, in.cols, 1, [&]<class Group>(Group group, LaunchShape shape) {
+      shape.grid.x = blocks_for(shape.grid.x, 1, count_blocks);
+      launch(stream, "count_correct", shape, count_hits<T, Group>, in, labels.data<std::int64_t>(), k,
+             reinterpret_cast<unsigned long long*>(count.data<std::int64_t>()), group);
+    });
+  });
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CPU kernels of batch_norm share: how they cut x into pieces of work, by its shape only, and the sums over
+// its rows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hearth/core/cpu/scratch.h"
+#include "hearth/ops/norm/batch_norm.h"
+#include "hearth/ops/norm/folded_rows.h"
+
+namespace hearth::kernels {
+
+struct BatchNormPieces : FoldedRows {
+  std::int64_t block_rows;  ///< whose sums are kept in the narrow type
+  std::int64_t chunk_rows;  ///< of one piece of parallel work of a sum
+  std::int64_t grain;       ///< rows of one piece of parallel work of an elementwise pass
+
+  explicit BatchNormPieces(const Tensor& x) : FoldedRows(x) {
+    constexpr std::int64_t block_bytes = 32 * 1024, chunk_bytes = 128 * 1024, most_chunks = 64;
+    constexpr std::int64_t fewest_block_rows = 32;  // over which the sums in f64 are spread
+    const std::int64_t row_bytes = std::max<std::int64_t>(1, lanes * static_cast<std::int64_t>(size_of(x.dtype())));
+    block_rows = std::max(fewest_block_rows, block_bytes / row_bytes / 8 * 8);
+    const std::int64_t chunks = std::clamp(rows * row_bytes / chunk_bytes, std::int64_t{1}, most_chunks);
+    const std::int64_t blocks = count_of(rows, block_rows);
+    chunk_rows = std::max<std::int64_t>(1, count_of(blocks, chunks)) * block_rows;
+    grain = std::max<std::int64_t>(1, chunk_bytes / row_bytes);
+  }
+
+  static std::int64_t count_of(std::int64_t all, std::int64_t piece) { return (all + piece - 1) / piece; }
+  std::int64_t chunks() const { return count_of(rows, chunk_rows); }
+
+  /// A [count, channels] table with every row repeated `fold` times.
+  template <class P>
+  const P* folded(cpu::Scratch& scratch, const Tensor& table) const {
+    const std::int64_t count = table.dim(0);
+    P* const result = scratch.take<P>(count * lanes);
+    const P* const source = table.data<P>();
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t f = 0; f < fold; ++f)
+        std::copy_n(source + i * channels, channels, result + (i * fold + f) * channels);
+    return result;
+  }
+};
+
+/// f.operator()<gate>(), for a gate known at run time.
+template <class F>
+void with_gate(ReluGate gate, const F& f) {
+  switch (gate) {
+    case ReluGate::none:
+      return f.template operator()<ReluGate::none>();
+    case ReluGate::from_input:
+      return f.template operator()<ReluGate::from_input>();
+    case ReluGate::from_mask:
+      return f.template operator()<ReluGate::from_mask>();
+  }
+}
+
+/// Mean and biased variance of every channel, C values each.
+void channel_statistics(const Tensor& x, double* mean, double* variance);
+
+/// The sums per channel of g and of g (x - mean), C values each, where g is dy behind the ReLU.
+void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& coefficients, ReluGate gate,
+                           const Tensor& mask, double* sum, double* product);
+
+}  // namespace hearth::kernels

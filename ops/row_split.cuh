@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// How kernels that treat each row on its own (softmax, layer_norm, cross_entropy) share a row among threads: a short
+// row among neighbouring lanes of a warp, a long one among the threads of a block. Either way thread `index` of
+// `threads` takes the units index, index + threads, ... of `width` neighbouring columns, so that neighbours read
+// neighbouring memory, 16 bytes at a time where rows are aligned.
+#pragma once
+
+#include "hearth/core/cuda/kernel.h"
+
+namespace hearth::cuda {
+
+/// Units of a row that a lane holds in registers at most: 32 elements where they come in packs of 16 bytes, else 8.
+template <class T, int width>
+inline constexpr int lane_units = width == 1 || sizeof(T) == 8 ? 8 / width : 32 / width;
+
+/// The longest row that one warp holds in registers.
+template <class T, int width>
+inline constexpr std::int64_t warp_cols = warp_size* lane_units<T, width>* width;
+
+/// How many lanes of a warp share a row of `cols` <= 32 * most_units * width elements: a power of two. As few as divide
+/// the row's units evenly, because idle lanes cost more than a few steps.
+inline int lanes_for(std::int64_t cols, int width, int most_units) {
+  const std::int64_t units = (cols + width - 1) / width;
+  int lanes = 1;
+  while (lanes < warp_size && (units % (2 * lanes) == 0 || static_cast<std::int64_t>(lanes) * most_units < units))
+    lanes *= 2;
+  // Units of single elements are dealt out as widely as possible: then neighbours read neighbours.
+  while (width == 1 && lanes < warp_size && lanes < units) lanes *= 2;
+  return lanes;
+}
+
+/// `lanes` neighbouring lanes share a row, so a warp works on 32 / lanes rows at once. All lanes of the warp must call
+/// everything together.
+struct LaneGroup {
+  int lanes;
+
+  __device__ int threads() const { return lanes; }
+  __device__ int index() const { return lane_id() & (lanes - 1); }
+  __device__ std::int64_t first_row() const { return global_thread() / warp_size * (warp_size / lanes); }
+  __device__ std::int64_t row_step() const { return global_threads() / warp_size * (warp_size / lanes); }
+  __device__ int row_in_step() const { return lane_id() / lanes; }
+
+  template <class Join, class T>
+  __device__ T reduce(T value, T) const {
+    for (int step = lanes / 2; step > 0; step /= 2) value = Join::join(value, __shfl_xor_sync(all_lanes, value, step));
+    return value;
+  }
+};
+
+/// A block shares a row.
+struct BlockGroup {
+  int unused = 0;
+
+  __device__ int threads() const { return static_cast<int>(blockDim.x); }
+  __device__ int index() const { return static_cast<int>(threadIdx.x); }
+  __device__ std::int64_t first_row() const { return blockIdx.x; }
+  __device__ std::int64_t row_step() const { return gridDim.x; }
+  __device__ int row_in_step() const { return 0; }
+
+  template <class Join, class T>
+  __device__ T reduce(T value, T neutral) const {
+    return block_reduce<Join>(value, neutral);
+  }
+};
+
+/// f(row, inside) for the rows of this thread's group. Where `inside` is false the row only repeats the last one: the
+/// thread must go through the same reductions, but has no columns (each_unit with cols = 0).
+template <class Group, class F>
+__device__ __forceinline__ void each_row(const Group& group, std::int64_t rows, F&& f) {
+  for (std::int64_t first = group.first_row(); first < rows; first += group.row_step()) {
+    const std::int64_t row = first + group.row_in_step();
+    f(row < rows ? row : rows - 1, row < rows);
+  }
+}
+
+/// f(unit, column) for the units that thread `index` of `threads` holds of a row; the loop unrolls, so that arrays
+/// indexed by `unit` stay in registers.
+template <int most_units, int width, class F>
+__device__ __forceinline__ void each_unit(int index, int threads, int cols, F&& f) {
+  HEARTH_UNROLL
+  for (int unit = 0; unit < most_units; ++unit) {
+    const int column = (unit * threads + index) * width;
+    if (column >= cols) break;
+    f(unit, column);
+  }
+}
+
+/// The same for a row of any length, which is not held.
+template <int width, class F>
+__device__ __forceinline__ void each_column(int index, int threads, std::int64_t cols, F&& f) {
+  for (std::int64_t column = static_cast<std::int64_t>(index) * width; column < cols;
+       column += static_cast<std::int64_t>(threads) * width)
+    f(column);
+}
+
+/// `width` neighbouring elements, widened; with width > 1 the address is a multiple of 16 bytes.
+template <int width, class T>
+__device__ __forceinline__ void load_unit(const T* p, acc_t<T> (&value)[width]) {
+  if constexpr (width == 1) {
+    value[0] = widen(*p);
+  } else {
+    constexpr int piece = width < pack_size<T> ? width : pack_size<T>;
+    HEARTH_UNROLL
+    for (int begin = 0; begin < width; begin += piece) {
+      const Pack<T, piece> pack = load_pack<piece>(p + begin);
+      HEARTH_UNROLL
+      for (int k = 0; k < piece; ++k) value[begin + k] = widen(pack.at[k]);
+    }
+  }
+}
+
+template <int width, class T>
+__device__ __forceinline__ void store_unit(T* p, const acc_t<T> (&value)[width]) {
+  if constexpr (width == 1) {
+    *p = narrow<T>(value[0]);
+  } else {
+    constexpr int piece = width < pack_size<T> ? width : pack_size<T>;
+    HEARTH_UNROLL
+    for (int begin = 0; begin < width; begin += piece) {
+      Pack<T, piece> pack;
+      HEARTH_UNROLL
+      for (int k = 0; k < piece; ++k) pack.at[k] = narrow<T>(value[begin + k]);
+      store_pack(p + begin, pack);
+    }
+  }
+}
+
+/// Whether every array may be read in 16-byte pieces, rows being `cols` elements of T long. Absent ones are null.
+template <class T>
+bool rows_fit(std::int64_t cols, std::initializer_list<const void*> arrays) {
+  if (cols % pack_size<T> != 0) return false;
+  for (const void* const array : arrays)
+    if (reinterpret_cast<std::uintptr_t>(array) % 16 != 0) return false;
+  return true;
+}
+
+/// f.operator()<width>(): 16 bytes of T where `packed`, else 1.
+template <class T, class F>
+void with_width(bool packed, F&& f) {
+  if (packed)
+    f.template operator()<pack_size<T>>();
+  else
+    f.template operator()<1>();
+}
+
+/// f.operator()<T, width>() for the floating type.
+template <class F>
+void visit_rows(const char* op, DType dtype, std::int64_t cols, std::initializer_list<const void*> arrays, F&& f) {
+  visit_dtype(op, dtype, Floats{}, [&]<class T>() {
+    with_width<T>(rows_fit<T>(cols, arrays), [&]<int width>() { f.template operator()<T, width>(); });
+  });
+}
+
+inline constexpr int row_block = 128;       ///< threads of a block, unless a kernel says otherwise
+inline constexpr int most_row_block = 512;  ///< of one that shares a very long row
+
+/// The most threads of a block that works in such groups.
+template <class Group>
+inline constexpr int group_block = std::is_same_v<Group, LaneGroup> ? row_block : most_row_block;
+
+/// Blocks for `rows` rows of `lanes` lanes each.
+inline unsigned lane_group_blocks(std::int64_t rows, int lanes, int block = row_block) {
+  return blocks_for(rows, block / lanes);
+}
+
+/// Threads of the block that shares a row too long for a warp.
+inline unsigned long_row_block(std::int64_t cols) { return cols >= 8192 ? most_row_block : 256; }
+
+}  // namespace hearth::cuda
