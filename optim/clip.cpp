@@ -25,6 +25,24 @@ double grad_norm(FlatParameters& parameters) {
   });
 }
 
+void clip_on_device(FlatParameters& parameters, Optimizer& optimizer, double max_norm, const Tensor& norm) {
+  HEARTH_CHECK(ConfigError, max_norm > 0, "clipping: largest norm ", max_norm, "; it is above 0");
+  const Tensor& grads = parameters.grads();
+  HEARTH_CHECK(DeviceError, grads.device().is_cuda(), "clip_on_device: the gradients are on ", grads.device(),
+               "; use grad_norm and clip_scale there");
+  HEARTH_CHECK(DTypeError, grads.dtype() == DType::f32, "clip_on_device: the gradients are ", grads.dtype(),
+               "; they must be f32");
+#if HEARTH_HAS_CUDA
+  parameters.finish_grads();
+  cuda::Stream& stream = cuda::stream_of(grads.device());
+  const Tensor sum = Tensor::empty({}, DType::f64, grads.device());
+  kernels::sum_of_squares(stream, grads, 1.0, sum);
+  kernels::clip_by_sum(stream, sum, max_norm, norm, optimizer.grad_scale_at(stream));
+#else
+  (void)optimizer, (void)norm;
+#endif
+}
+
 double clip_scale(double norm, double max_norm) {
   HEARTH_CHECK(ConfigError, max_norm > 0, "clipping: largest norm ", max_norm, "; it is above 0");
   HEARTH_CHECK(DivergedError, std::isfinite(norm), "clipping: the norm of the gradients is ", norm,

@@ -71,7 +71,19 @@ void reduce(cuda::Stream& stream, const char* name, F f, const Tensor& x, const 
          result.data<double>());
 }
 
+__global__ void clip_one(const double* sum, double max_norm, double* norm, double* grad_scale) {
+  const double length = std::sqrt(*sum);
+  *norm = length;
+  const double scale = max_norm / (length + 1e-6);
+  // Not-a-number passes through.
+  *grad_scale *= scale > 1.0 ? 1.0 : scale;
+}
+
 }  // namespace
+
+void clip_by_sum(cuda::Stream& stream, const Tensor& sum, double max_norm, const Tensor& norm, double* grad_scale) {
+  launch(stream, "clip", {1, 1}, clip_one, sum.data<double>(), max_norm, norm.data<double>(), grad_scale);
+}
 
 void sum_of_squares(cuda::Stream& stream, const Tensor& x, double scale, const Tensor& sum) {
   reduce(stream, "sum_of_squares", SquareOf{scale}, x, sum);

@@ -5,6 +5,7 @@
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
+#include "hearth/optim/optimizer.h"
 
 namespace hearth::optim {
 
@@ -17,9 +18,17 @@ double grad_norm(FlatParameters& parameters);
 /// 0.
 double clip_scale(double norm, double max_norm);
 
+/// Clips on the gradients' CUDA device, between begin_step() and apply() of the optimizer: its gradient scale there is
+/// multiplied by clip_scale. `norm`, f64 [1] there, becomes the norm. Nothing waits; a norm that is not finite makes
+/// the update not-a-number. The parameters are f32 (f64 squares may overflow).
+void clip_on_device(FlatParameters& parameters, Optimizer& optimizer, double max_norm, const Tensor& norm);
+
 }  // namespace hearth::optim
 
 namespace hearth::kernels {
+
+/// norm = sqrt(sum), grad_scale *= clip_scale(norm, max_norm). `sum` and `norm` f64 [1].
+void clip_by_sum(cuda::Stream& stream, const Tensor& sum, double max_norm, const Tensor& norm, double* grad_scale);
 
 /// Sum of (x * scale)^2 over n elements, on the calling thread; T is float or double.
 template <class T>

@@ -20,7 +20,7 @@ void exchange_values(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
-    : parameters_(parameters), average_(parameters.values().clone()), options_(options) {
+    : parameters_(parameters), average_(parameters.values().clone()), options_(options), share_(average_.device()) {
   HEARTH_CHECK(ConfigError, options.decay >= 0 && options.decay < 1, "ema: decay ", options.decay,
                " is outside [0, 1)");
   for (NamedTensor& buffer : buffers) {
@@ -30,18 +30,22 @@ Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const Ema
   }
 }
 
-void Ema::update() {
+void Ema::begin_update() {
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
   double decay = options_.decay;
   const double t = static_cast<double>(updates_);
   if (options_.warmup) decay = std::min(decay, (1.0 + t) / (10.0 + t));
-  const auto take_in = [decay](const Tensor& average, const Tensor& values) {
-    run_on(values.device(), [&](auto& stream) { kernels::blend(stream, average, values, decay); });
+  share_.set(1.0 - decay);
+  ++updates_;
+}
+
+void Ema::apply() {
+  const auto take_in = [this](const Tensor& average, const Tensor& values) {
+    run_on(values.device(), [&](auto& stream) { kernels::blend(stream, average, values, share_); });
     average.storage()->bump_version();
   };
   take_in(average_, parameters_.values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) take_in(buffer_averages_[i], *buffers_[i].tensor);
-  ++updates_;
 }
 
 void Ema::swap() {

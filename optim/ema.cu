@@ -11,8 +11,8 @@ using namespace cuda;
 
 template <class T>
 struct Blend {
-  T share;
-  __device__ T operator()(T average, T value) const { return average + share * (value - average); }
+  const double* share;
+  __device__ T operator()(T average, T value) const { return average + static_cast<T>(*share) * (value - average); }
 };
 
 template <class T>
@@ -32,11 +32,11 @@ __global__ void exchange_elements(T* a, T* b, std::int64_t n, std::int64_t packs
 
 }  // namespace
 
-void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, double decay) {
+void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share) {
   visit_dtype("ema", values.dtype(), WideFloats{}, [&]<class T>() {
     T* const into = average.data<T>();
-    cuda::map(stream, "ema_blend", Blend<T>{static_cast<T>(1.0 - decay)}, values.size(), into,
-              static_cast<const T*>(into), static_cast<const T*>(values.data<T>()));
+    cuda::map(stream, "ema_blend", Blend<T>{share.at(stream)}, values.size(), into, static_cast<const T*>(into),
+              static_cast<const T*>(values.data<T>()));
   });
 }
 

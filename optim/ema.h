@@ -8,6 +8,7 @@
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
+#include "hearth/core/staged.h"
 #include "hearth/core/state.h"
 
 namespace hearth::optim {
@@ -28,7 +29,14 @@ class Ema {
   Ema& operator=(const Ema&) = delete;
 
   /// Takes in the present values. UsageError while the averages are in use.
-  void update();
+  void update() {
+    begin_update();
+    apply();
+  }
+  /// The two halves of update(), as of Optimizer::step(): counts and sets the weight of the present values; computes,
+  /// which a CUDA graph may hold.
+  void begin_update();
+  void apply();
   /// Exchanges averages and values: the model computes with the averages until the next call.
   void swap();
   bool in_use() const { return in_use_; }
@@ -45,6 +53,7 @@ class Ema {
   std::vector<Tensor> buffer_averages_;
   Tensor average_;
   EmaOptions options_;
+  Staged<double> share_;
   std::int64_t updates_ = 0;
   bool in_use_ = false;
 };
@@ -65,9 +74,9 @@ class EmaScope {
 
 namespace hearth::kernels {
 
-/// average += (1 - decay) * (values - average). Both contiguous, of one shape, f32 or f64.
-void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, double decay);
-void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, double decay);
+/// average += share * (values - average). Both contiguous, of one shape, f32 or f64.
+void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share);
+void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share);
 /// Exchanges the bytes of two contiguous tensors of one shape and type.
 void exchange(cpu::Stream& stream, const Tensor& a, const Tensor& b);
 void exchange(cuda::Stream& stream, const Tensor& a, const Tensor& b);

@@ -35,11 +35,11 @@ namespace {
 constexpr std::int64_t piece_elements = 65536;
 }
 
-void blend(cpu::Stream&, const Tensor& average, const Tensor& values, double decay) {
+void blend(cpu::Stream&, const Tensor& average, const Tensor& values, const Staged<double>& staged) {
   visit_dtype("ema", values.dtype(), WideFloats{}, [&]<class T>() {
     T* target = average.data<T>();
     const T* source = values.data<T>();
-    const T share = static_cast<T>(1.0 - decay);
+    const T share = static_cast<T>(staged.value());
     cpu::parallel_for(values.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
       HEARTH_ISA_CALL(blend_piece<T>, target + begin, source + begin, end - begin, share);
     });

@@ -138,7 +138,9 @@ TEST_P(OptimOnDevice, TakesFewLaunchesAndNoWait) {
   const cuda::Counters spent = cuda::counters() - before;
   EXPECT_EQ(spent.launches, GetParam().launches);
   EXPECT_EQ(spent.waits, 0);
-  EXPECT_EQ(spent.copies_in + spent.copies_out + spent.copies_within, 0);
+  // The coefficients go to the device, from pinned memory.
+  EXPECT_LE(spent.bytes_copied, 512);
+  EXPECT_EQ(spent.copies_out + spent.copies_within + spent.pageable_copies, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, OptimOnDevice, testing::ValuesIn(optimizer_cases),
