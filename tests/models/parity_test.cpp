@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ class Case {
     return result;
   }
   Json options(const char* key) const { return parse_json(file_.metadata().at(key), key); }
+  double number(const char* key) const { return options(key).as_number(); }
 
  private:
   SafetensorsFile file_;
@@ -58,19 +60,29 @@ void load(const Case& parity, const std::vector<NamedTensor>& tensors, const std
   }
 }
 
-void expect_gradients(const Case& parity, const FlatParameters& flat) {
+/// How far gradients lie from PyTorch's of f64: the largest difference in a tensor as part of the tensor's largest
+/// gradient, of the worst tensor.
+struct Distance {
+  double worst = 0;
+  std::string tensor;
+};
+
+Distance gradient_distance(const Case& parity, const FlatParameters& flat) {
+  Distance result;
   for (const auto& entry : flat.entries()) {
     const Tensor expected = models::from_torch_layout(entry.name, parity.tensor("grads." + entry.name));
     const std::vector<double> wanted = expected.to_doubles(), found = grad_of(entry.value).to_doubles();
-    ASSERT_EQ(wanted.size(), found.size());
+    HEARTH_CHECK(DataError, wanted.size() == found.size(), "parity: ", entry.name, " has ", found.size(),
+                 " gradients, the case ", wanted.size());
     double largest = 0, difference = 0;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       largest = std::max(largest, std::abs(wanted[i]));
       difference = std::max(difference, std::abs(wanted[i] - found[i]));
     }
     EXPECT_GT(largest, 0.0) << entry.name;
-    EXPECT_LE(difference, 1e-5 * largest) << entry.name;
+    if (!(difference <= result.worst * largest)) result = {difference / largest, entry.name};
   }
+  return result;
 }
 
 /// Losses of all steps; `first_step` runs after the first backward pass.
@@ -97,27 +109,42 @@ std::vector<double> train(const Case& parity, DType dtype, std::size_t steps, co
   return losses;
 }
 
-void expect_parity(const std::string& path) {
+/// What a case showed, for the reader of the test's output.
+struct Findings {
+  double worst_f64 = 0;                       // over all steps, relative
+  double last_f32 = 0, torch_last_f32 = 0;    // relative distance of the last loss from PyTorch's of f64
+  double grads_f32 = 0, torch_grads_f32 = 0;  // of the first step
+};
+
+double relative(double found, double expected) { return std::abs(found - expected) / std::abs(expected); }
+
+Findings expect_parity(const std::string& path) {
   const Case parity(path);
+  Findings findings;
   const std::vector<double> exact = parity.tensor("losses.f64").to_doubles();
-  const std::vector<double> found =
-      train(parity, DType::f64, exact.size(), [&](const FlatParameters& flat) { expect_gradients(parity, flat); });
-  double worst = 0;
+  const std::vector<double> found = train(parity, DType::f64, exact.size(), [&](const FlatParameters& flat) {
+    const Distance distance = gradient_distance(parity, flat);
+    EXPECT_LE(distance.worst, 1e-6) << "f64, gradients of " << distance.tensor;
+  });
   for (std::size_t step = 0; step < exact.size(); ++step) {
-    worst = std::max(worst, std::abs(found[step] - exact[step]) / std::abs(exact[step]));
-    EXPECT_NEAR(found[step] / exact[step], 1.0, 1e-9) << "f64, step " << step;
+    findings.worst_f64 = std::max(findings.worst_f64, relative(found[step], exact[step]));
+    EXPECT_LE(relative(found[step], exact[step]), 1e-9) << "f64, step " << step;
   }
-  const std::vector<double> single = parity.tensor("losses.f32").to_doubles();
-  const std::vector<double> found_single =
-      train(parity, DType::f32, single.size(), [&](const FlatParameters& flat) { expect_gradients(parity, flat); });
-  // Rounding grows from step to step. Where it alone takes PyTorch's f32 further than 1e-4 from its f64, that distance
-  // is the measure.
-  const double last = exact.back();
-  const double own_distance = std::abs(single.back() - last);
-  EXPECT_LE(std::abs(found_single.back() - last), std::max(1e-4 * std::abs(last), 4 * own_distance))
-      << "f32, last step: " << found_single.back() << ", PyTorch " << single.back() << ", in f64 " << last;
-  testing::Test::RecordProperty("worst_f64", std::to_string(worst));
-  testing::Test::RecordProperty("f32_last", std::to_string(found_single.back()));
+  EXPECT_LT(exact.back(), exact.front() - 0.1) << "the case trains nothing";
+
+  // The cases are so chosen that rounding alone keeps PyTorch's f32 well within these bounds of its f64.
+  findings.torch_last_f32 = relative(parity.tensor("losses.f32").to_doubles().back(), exact.back());
+  findings.torch_grads_f32 = parity.number("grads_f32_distance");
+  const std::vector<double> single = train(parity, DType::f32, exact.size(), [&](const FlatParameters& flat) {
+    const Distance distance = gradient_distance(parity, flat);
+    findings.grads_f32 = distance.worst;
+    EXPECT_LE(distance.worst, 1e-5) << "f32, gradients of " << distance.tensor;
+    EXPECT_LE(distance.worst, 2 * findings.torch_grads_f32)
+        << "f32, gradients of " << distance.tensor << " are less exact than PyTorch's";
+  });
+  findings.last_f32 = relative(single.back(), exact.back());
+  EXPECT_LE(findings.last_f32, 1e-4) << "f32, last step: " << single.back() << ", PyTorch in f64 " << exact.back();
+  return findings;
 }
 
 class Parity : public testing::TestWithParam<const char*> {};
@@ -136,7 +163,11 @@ TEST(ParityLive, EveryCaseOfTheFolder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
     SCOPED_TRACE(entry.path().string());
-    expect_parity(entry.path().string());
+    const Findings found = expect_parity(entry.path().string());
+    std::cout << entry.path().stem().string() << ", relative distances from PyTorch in f64:\n  loss in f64, worst step "
+              << found.worst_f64 << "\n  loss in f32, last step " << found.last_f32 << "  (PyTorch in f32 "
+              << found.torch_last_f32 << ")\n  gradients in f32, first step " << found.grads_f32 << "  (PyTorch in f32 "
+              << found.torch_grads_f32 << ")\n";
     ++count;
   }
   EXPECT_GT(count, 0) << "no cases in " << folder;
