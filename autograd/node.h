@@ -39,8 +39,8 @@ class GradWants {
   GradWants(std::span<const std::shared_ptr<GradState>> inputs, Device device) : inputs_(inputs), device_(device) {}
   bool operator[](std::size_t i) const { return inputs_[i] != nullptr; }
   std::size_t size() const { return inputs_.size(); }
-  /// Memory for the gradient of input i on the device of dy, uninitialised: the leaf's own gradient when this is its first contribution
-  /// (the tape then has nothing to add), else a new tensor. The op must write every element.
+  /// Memory for the gradient of input i on the device of dy, uninitialised: the leaf's own gradient when this is its
+  /// first contribution (the tape then has nothing to add), else a new tensor. The op must write every element.
   Tensor make(std::size_t i, const Shape& shape, DType dtype) const;
 
  private:

@@ -21,12 +21,14 @@ void load_set(Session& session, const std::string& set) {
   const auto bytes = metadata.find(metrics_key);
   HEARTH_CHECK(FileError, bytes != metadata.end(), set, "/", state_file, ": \"", metrics_key, "\" is missing");
   session.position.metrics_bytes = std::stoll(bytes->second);
+  session.write_interval();
 }
 
 }  // namespace
 
 void save_session(Session& session, const std::string& checkpoint_folder) {
   const CheckpointOptions& options = session.config().checkpoint;
+  session.read_interval();
   CheckpointWriter writer(checkpoint_folder, session.position.step);
   session.model_state.save(writer.file(model_file), {{"format", "pt"}});
   session.training_state.save(writer.file(state_file), {{metrics_key, std::to_string(session.position.metrics_bytes)}});

@@ -59,11 +59,11 @@ void Progress::erase() {
   drawn_ = false;
 }
 
+bool Progress::wants_step() const { return live_ && now_seconds() - last_draw_ >= 0.1; }
+
 void Progress::step(const Step& now) {
-  if (!live_) return;
-  const double time = now_seconds();
-  if (time - last_draw_ < 0.1 && now.step != total_steps_) return;
-  last_draw_ = time;
+  if (!wants_step() && !(live_ && now.step == total_steps_)) return;
+  last_draw_ = now_seconds();
   const double share = static_cast<double>(now.step) / static_cast<double>(std::max<std::int64_t>(1, total_steps_));
   constexpr int width = 20;
   const int filled = static_cast<int>(std::lround(share * width));

@@ -24,6 +24,8 @@ class Progress {
     double images_per_second = 0;
     double wait_share = 0;  ///< part of the time spent waiting for data, 0 to 1
   };
+  /// Whether step() would draw now, so that nothing need be collected for it otherwise.
+  bool wants_step() const;
   /// After each step; redraws the live line at most ten times a second.
   void step(const Step& now);
   /// At a log interval; a line where the stream is no terminal.

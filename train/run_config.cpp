@@ -37,6 +37,8 @@ void describe(Fields<TrainOptions>& f) {
            "Largest norm of all gradients together; larger ones are scaled down. null: no limit.");
   f.boolean("deterministic", &TrainOptions::deterministic,
             "Exact mode: the same bits for any number of threads. Costs some speed.");
+  f.boolean("graph", &TrainOptions::graph,
+            "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without.");
   f.number("ema", &TrainOptions::ema, {.above = 0, .below = 1},
            "Decay of an exponential moving average of the weights, used for evaluation. null: none.");
   f.rule([](const TrainOptions& o) -> std::string {
@@ -147,7 +149,7 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
   for (const std::string& difference : all) {
     bool free = false;
     for (const char* prefix : {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps",
-                               "/data/workers", "/data/prefetch", "/comment", "/$schema"})
+                               "/train/graph", "/data/workers", "/data/prefetch", "/comment", "/$schema"})
       free = free || difference.starts_with(prefix);
     if (!free) result.push_back(difference);
   }

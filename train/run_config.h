@@ -24,6 +24,7 @@ struct TrainOptions {
   std::int64_t accumulate = 1;
   std::optional<double> clip_norm;
   bool deterministic = false;
+  bool graph = false;
   std::optional<double> ema;
 };
 

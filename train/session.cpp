@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/train/session.h"
 
+#include <cmath>
+
+#include "hearth/autograd/grad_state.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/models/registry.h"
 
@@ -41,6 +44,8 @@ Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)
   nn::initialize(*model, config.seed);
   device_ = device_of_run(config.device);
   model->to(device_);
+  sums = Sums(device_);
+  if (config.train.clip_norm && device_.is_cuda()) device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
   parameters = std::make_unique<FlatParameters>(model->parameters());
   optimizer = optim::optimizers().make(config.optimizer, *parameters);
   base_lr_ = base_lr(loaded_.resolved.at("optimizer"));
@@ -65,6 +70,38 @@ void Session::register_state() {
   training_state.add("position.best_loss", &position.best_loss);
   training_state.add("position.last_accuracy", &position.last_accuracy);
   training_state.add("position.last_loss", &position.last_loss);
+}
+
+void Sums::read(Meter& meter) const {
+  meter.loss_sum = loss.item();
+  meter.correct = correct.to(Device{}).data<std::int64_t>()[0];
+}
+
+void Sums::write(const Meter& meter) const {
+  loss.copy_from(Tensor::of<double>({1}, {meter.loss_sum}));
+  correct.copy_from(Tensor::of<std::int64_t>({1}, {meter.correct}));
+}
+
+void Session::read_interval() {
+  sums.read(position.interval);
+  if (device_grad_norm.defined() && device_grad_norm.device().is_cuda()) grad_norm = device_grad_norm.item();
+  if (!std::isfinite(position.interval.loss_sum))
+    throw_diverged(*this,
+                   join_text("the loss became ", position.interval.loss_sum, " at or before step ", position.step));
+}
+
+void Session::clear_interval() {
+  position.interval.clear();
+  write_interval();
+}
+
+void throw_diverged(const Session& session, const std::string& what) {
+  for (const FlatParameters::Entry& entry : session.parameters->entries())
+    for (const double value : grad_of(entry.value).to_doubles())
+      if (!std::isfinite(value))
+        throw DivergedError(join_text(what, "; the first gradient that is not finite is that of \"", entry.name,
+                                      "\"; lower the learning rate, warm up longer, or clip the gradients"));
+  throw DivergedError(join_text(what, "; all gradients are finite; lower the learning rate, or look at the data"));
 }
 
 std::optional<DType> Session::autocast() const {

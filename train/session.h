@@ -36,10 +36,22 @@ struct Meter {
   double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
 };
 
+/// A meter's sums where the run computes, so that a step need not wait for its device.
+struct Sums {
+  explicit Sums(Device device)
+      : loss(Tensor::zeros({1}, DType::f64, device)), correct(Tensor::zeros({1}, DType::i64, device)) {}
+  /// Waits for the device.
+  void read(Meter& meter) const;
+  void write(const Meter& meter) const;
+
+  Tensor loss;     ///< f64 [1]
+  Tensor correct;  ///< i64 [1]
+};
+
 /// Where a run stands. All but metrics_bytes, which depends on timings, is registered state.
 struct Position {
   std::int64_t step = 0;
-  Meter interval;  ///< since the last line of training metrics
+  Meter interval;  ///< since the last line of training metrics, as of the last read_interval()
   std::int64_t best_step = -1;
   double best_accuracy = -1;
   double best_loss = 0;
@@ -70,6 +82,13 @@ class Session {
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
   /// From here on the model computes with the averaged weights, if the run has them.
   void use_averaged_weights();
+  /// Brings position.interval, and grad_norm on a CUDA device, up to date. DivergedError, naming the first parameter
+  /// whose gradient is not finite, if the loss became not finite.
+  void read_interval();
+  /// Starts a new interval.
+  void clear_interval();
+  /// After position.interval was loaded.
+  void write_interval() { sums.write(position.interval); }
 
   data::DataSplits data;
   std::unique_ptr<nn::Module> model;
@@ -80,6 +99,9 @@ class Session {
   Loss loss;
   Plan plan;
   Position position;
+  Sums sums{Device{}};      ///< of the interval
+  double grad_norm = -1;    ///< of the last step, before clipping; -1 when nothing asked for it
+  Tensor device_grad_norm;  ///< the same on a CUDA device, f64 [1]
   /// Parameters and buffers under the module tree's names: model.safetensors.
   State model_state;
   /// All the rest that affects the next step.
@@ -93,5 +115,8 @@ class Session {
   double base_lr_ = 0;
   std::vector<NamedTensor> buffers_;
 };
+
+/// Throws DivergedError: `what`, and the first parameter whose gradient is not finite.
+[[noreturn]] void throw_diverged(const Session& session, const std::string& what);
 
 }  // namespace hearth::train

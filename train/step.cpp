@@ -3,72 +3,112 @@
 
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
+#include "hearth/core/build.h"
+#include "hearth/core/cuda/graph.h"
 #include "hearth/core/random.h"
+#include "hearth/core/run_on.h"
 #include "hearth/ops/ops.h"
 #include "hearth/optim/clip.h"
 
 namespace hearth::train {
 namespace {
 
-// Soft labels (mixup) count as right where the heaviest class is predicted.
-std::int64_t correct_in(const Tensor& outputs, const Tensor& labels) {
-  return count_correct(outputs, is_floating(labels.dtype()) ? argmax(labels, -1) : labels);
+// Rows of this label are in no class.
+constexpr std::int64_t no_class = -100;
+
+// Adds a batch to sums of losses and hits that lie where the run computes. Soft labels (mixup) count as right where the
+// heaviest class is predicted.
+void count(const Sums& sums, const Tensor& loss, const Tensor& outputs, const Tensor& labels) {
+  const NoGrad no_grad;
+  add_loss(sums.loss, loss, static_cast<double>(outputs.dim(0)));
+  const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
+  run_on(outputs.device(), [&](auto& stream) {
+    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, no_class, sums.correct);
+  });
 }
 
-[[noreturn]] void throw_diverged(const Session& session, const std::string& what) {
-  for (const FlatParameters::Entry& entry : session.parameters->entries())
-    for (const double value : grad_of(entry.value).to_doubles())
-      if (!std::isfinite(value))
-        throw DivergedError(join_text(what, " at step ", session.position.step + 1,
-                                      "; the first gradient that is not finite is that of \"", entry.name,
-                                      "\"; lower the learning rate, warm up longer, or clip the gradients"));
-  throw DivergedError(join_text(what, " at step ", session.position.step + 1,
-                                "; all gradients are finite; lower the learning rate, or look at the data"));
+StepInput moved(const Session& session, const data::Batch& batch) {
+  return {batch.images.to(session.device()), batch.labels.to(session.device())};
+}
+
+// Gradients of the mean over all samples. after_backward(loss) runs for each batch.
+template <class F>
+void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F&& after_backward) {
+  const RandomScope random(session.config().seed, static_cast<std::uint64_t>(session.position.step));
+  const AutocastScope autocast(session.autocast());
+  std::int64_t samples = 0;
+  for (const StepInput& input : inputs) samples += input.images.dim(0);
+  session.parameters->zero_grads();
+  for (const StepInput& input : inputs) {
+    const Tensor outputs = (*session.model)(input.images);
+    const Tensor loss = session.loss(outputs, input.labels);
+    backward(loss, static_cast<double>(input.images.dim(0)) / static_cast<double>(samples));
+    after_backward(loss);
+    count(session.sums, loss, outputs, input.labels);
+  }
+  session.parameters->finish_grads();
+}
+
+void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
+  session.model->train(true);
+  accumulate_gradients(session, inputs, [&](const Tensor& loss) {
+    if (const double value = loss.item(); !std::isfinite(value)) {
+      session.parameters->finish_grads();
+      throw_diverged(session, join_text("the loss is ", value, " at step ", session.position.step + 1));
+    }
+  });
+  double scale = 1;
+  if (const auto limit = session.config().train.clip_norm) {
+    session.grad_norm = optim::grad_norm(*session.parameters);
+    if (!std::isfinite(session.grad_norm))
+      throw_diverged(session, join_text("the norm of the gradients is not finite at step ", session.position.step + 1));
+    scale = optim::clip_scale(session.grad_norm, *limit);
+  }
+  session.optimizer->step(lr, scale);
+  if (session.ema) session.ema->update();
 }
 
 }  // namespace
 
-StepResult training_step(Session& session, std::span<const data::Batch> batches) {
-  StepResult result;
-  const std::int64_t step = session.position.step;
-  result.lr = session.lr(step);
-  const RandomScope random(session.config().seed, static_cast<std::uint64_t>(step));
-  const AutocastScope autocast(session.autocast());
-  std::int64_t samples = 0;
-  for (const data::Batch& batch : batches) samples += batch.images.dim(0);
-
+StepResult begin_device_step(Session& session, std::int64_t samples) {
+  const double lr = session.lr(session.position.step);
   session.model->train(true);
-  session.parameters->zero_grads();
-  for (const data::Batch& batch : batches) {
-    const Tensor images = batch.images.to(session.device()), labels = batch.labels.to(session.device());
-    const Tensor outputs = (*session.model)(images);
-    const Tensor loss = session.loss(outputs, labels);
-    const std::int64_t n = images.dim(0);
-    const double value = loss.item();
-    backward(loss, static_cast<double>(n) / static_cast<double>(samples));
-    if (!std::isfinite(value)) {
-      session.parameters->finish_grads();
-      throw_diverged(session, join_text("the loss is ", value));
-    }
-    result.loss_sum += value * static_cast<double>(n);
-    result.correct += correct_in(outputs, labels);
-    result.samples += n;
-  }
-  session.parameters->finish_grads();
+  session.optimizer->begin_step(lr);
+  if (session.ema) session.ema->begin_update();
+#if HEARTH_HAS_CUDA
+  cuda::set_random_step(cuda::stream_of(session.device()), static_cast<std::uint64_t>(session.position.step));
+#endif
+  return {samples, lr};
+}
 
-  double scale = 1;
-  if (const auto limit = session.config().train.clip_norm) {
-    result.grad_norm = optim::grad_norm(*session.parameters);
-    if (!std::isfinite(result.grad_norm)) throw_diverged(session, "the norm of the gradients is not finite");
-    scale = optim::clip_scale(result.grad_norm, *limit);
+void run_device_step(Session& session, std::span<const StepInput> inputs) {
+  accumulate_gradients(session, inputs, [](const Tensor&) {});
+  if (const auto limit = session.config().train.clip_norm)
+    optim::clip_on_device(*session.parameters, *session.optimizer, *limit, session.device_grad_norm);
+  session.optimizer->apply();
+  if (session.ema) session.ema->apply();
+}
+
+StepResult training_step(Session& session, std::span<const data::Batch> batches) {
+  std::vector<StepInput> inputs;
+  std::int64_t samples = 0;
+  for (const data::Batch& batch : batches) {
+    inputs.push_back(moved(session, batch));
+    samples += batch.images.dim(0);
   }
-  session.optimizer->step(result.lr, scale);
-  if (session.ema) session.ema->update();
-  return result;
+  if (session.device().is_cuda()) {
+    const StepResult result = begin_device_step(session, samples);
+    run_device_step(session, inputs);
+    return result;
+  }
+  const double lr = session.lr(session.position.step);
+  host_step(session, inputs, lr);
+  return {samples, lr};
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {
@@ -79,16 +119,16 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   session.model->train(false);
   const std::int64_t batch_size = session.config().eval.batch_size.value_or(session.config().train.batch_size);
   data::Loader loader = session.data.eval_loader(part, batch_size);
+  // Summed where the run computes; read once at the end.
+  const Sums sums(session.device());
   Meter meter;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    const data::Batch batch = loader.next();
-    const Tensor images = batch.images.to(session.device()), labels = batch.labels.to(session.device());
-    const Tensor outputs = (*session.model)(images);
-    const auto n = images.dim(0);
-    meter.loss_sum += session.loss(outputs, labels).item() * static_cast<double>(n);
-    meter.correct += correct_in(outputs, labels);
-    meter.samples += n;
+    const StepInput input = moved(session, loader.next());
+    const Tensor outputs = (*session.model)(input.images);
+    count(sums, session.loss(outputs, input.labels), outputs, input.labels);
+    meter.samples += input.images.dim(0);
   }
+  sums.read(meter);
   session.model->train(true);
   return meter;
 }

@@ -10,17 +10,27 @@
 namespace hearth::train {
 
 struct StepResult {
-  double loss_sum = 0;  ///< loss times samples, summed over the batches
-  std::int64_t correct = 0;
   std::int64_t samples = 0;
   double lr = 0;
-  double grad_norm = -1;  ///< before clipping; -1 when nothing asked for it
+};
+
+/// What one batch gives the network, where the run computes.
+struct StepInput {
+  Tensor images;
+  Tensor labels;
 };
 
 /// Forward, loss, backward for each batch, then clipping, the optimizer and the moving average. The gradient is the
-/// mean over all samples of all batches. DivergedError, before the weights are touched, if the loss or a gradient is
-/// not finite: names the first parameter with such a gradient.
+/// mean over all samples of all batches. Losses and hits are added to the session's interval.
+///
+/// On the CPU: DivergedError, before the weights are touched, if the loss or a gradient is not finite; it names the
+/// first parameter with such a gradient. On a CUDA device nothing waits, and Session::read_interval() reports it.
 StepResult training_step(Session& session, std::span<const data::Batch> batches);
+
+/// The two halves of a step on a CUDA device, for steps that are recorded once and replayed: what the host does each
+/// time, and what the device does.
+StepResult begin_device_step(Session& session, std::int64_t samples);
+void run_device_step(Session& session, std::span<const StepInput> inputs);
 
 /// Loss and accuracy over a data set, in evaluation mode with the averaged weights if there are any.
 Meter evaluate(Session& session, const data::DatasetPointer& part);

@@ -51,6 +51,13 @@ TrainResult Trainer::run(const std::string& command_line) {
   data::Loader loader = session_.make_train_loader();
   loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
 
+  if (config.train.graph) {
+    if (session_.device().is_cuda())
+      captured_ = std::make_unique<CapturedStep>(session_);
+    else
+      progress_.line("graph: steps run one by one on the cpu");
+  }
+
   const SignalScope signals;
   try {
     while (position.step < plan.total_steps && SignalScope::requested() == 0) advance(loader);
@@ -70,6 +77,16 @@ TrainResult Trainer::run(const std::string& command_line) {
   return result;
 }
 
+StepResult Trainer::run_step(std::span<const data::Batch> batches) {
+  if (captured_ == nullptr) return training_step(session_, batches);
+  const StepResult step = captured_->run(batches);
+  if (!captured_->declined().empty()) {
+    progress_.line("graph: steps are not replayed: " + captured_->declined());
+    captured_.reset();
+  }
+  return step;
+}
+
 void Trainer::advance(data::Loader& loader) {
   const RunConfig& config = session_.config();
   Position& position = session_.position;
@@ -78,14 +95,15 @@ void Trainer::advance(data::Loader& loader) {
   std::vector<data::Batch> batches;
   for (std::int64_t i = 0; i < config.train.accumulate; ++i) batches.push_back(loader.next());
   interval_wait_seconds_ += seconds_since(started);
-  const StepResult step = training_step(session_, batches);
+  const StepResult step = run_step(batches);
   ++position.step;
-  position.interval.loss_sum += step.loss_sum;
-  position.interval.correct += step.correct;
   position.interval.samples += step.samples;
   interval_seconds_ += seconds_since(started);
   interval_samples_ += step.samples;
-  progress_.step(progress_step(step));
+  if (progress_.wants_step() || position.step == total_steps) {
+    session_.read_interval();
+    progress_.step(progress_step(step));
+  }
 
   if (position.step % config.log.every_steps == 0 || position.step == total_steps) log_interval(step);
   if (at_epoch_end(config.eval.every_epochs)) evaluate_and_log();
@@ -107,7 +125,8 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
 }
 
 void Trainer::log_interval(const StepResult& last) {
-  Meter& meter = session_.position.interval;
+  session_.read_interval();
+  const Meter& meter = session_.position.interval;
   const Progress::Step now = progress_step(last);
   Json record = Json::object();
   record.set("step", session_.position.step)
@@ -116,11 +135,11 @@ void Trainer::log_interval(const StepResult& last) {
       .set("loss", meter.loss())
       .set("accuracy", meter.accuracy())
       .set("lr", last.lr);
-  if (last.grad_norm >= 0) record.set("grad_norm", last.grad_norm);
+  if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
   record.set("throughput", now.images_per_second).set("unit", "images/s").set("data_wait", now.wait_share);
   folder_.add(record);
   progress_.interval(now);
-  meter.clear();
+  session_.clear_interval();
   interval_seconds_ = interval_wait_seconds_ = 0;
   interval_samples_ = 0;
 }

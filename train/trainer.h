@@ -2,12 +2,14 @@
 // The training loop: steps, evaluations, checkpoints, metrics; stops cleanly on a signal and resumes bit for bit.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 
+#include "hearth/train/captured_step.h"
 #include "hearth/train/progress.h"
 #include "hearth/train/run_folder.h"
 #include "hearth/train/session.h"
-#include "hearth/train/step.h"
 
 namespace hearth::train {
 
@@ -37,7 +39,10 @@ class Trainer {
   bool at_epoch_end(std::int64_t every) const;
   Json final_metrics() const;
 
+  StepResult run_step(std::span<const data::Batch> batches);
+
   Session& session_;
+  std::unique_ptr<CapturedStep> captured_;  ///< null where steps run one by one
   RunFolder& folder_;
   Progress& progress_;
   std::int64_t saved_step_ = -1;

@@ -45,7 +45,7 @@ double accuracy(Tiny& model, data::Loader& loader) {
   std::int64_t correct = 0;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const data::Batch batch = loader.next();
-    correct += count_correct(model(batch.images), batch.labels);
+    correct += static_cast<std::int64_t>(count_correct(model(batch.images), batch.labels).item());
   }
   model.train();
   return static_cast<double>(correct) / static_cast<double>(loader.samples_per_epoch());

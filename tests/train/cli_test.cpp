@@ -156,7 +156,7 @@ TEST_F(Cli, files_and_data_that_are_missing_have_their_own_code) {
 
 TEST_F(Cli, a_device_that_is_not_here_is_refused) {
   write("run.json", good_config);
-  expect_failure(hearth({"train", "run.json", "--dry-run", "--device", "cuda:0"}), 2, "config", {"/device", "cuda:0"});
+  expect_failure(hearth({"train", "run.json", "--dry-run", "--device", "cuda:99"}), 4, "device", {"cuda:99"});
 }
 
 TEST_F(Cli, schema_describes_every_key) {

@@ -10,8 +10,8 @@
 #include "hearth/core/memory.h"
 #include "hearth/core/profiler.h"
 #include "hearth/train/bench.h"
+#include "hearth/train/captured_step.h"
 #include "hearth/train/cli/cli.h"
-#include "hearth/train/step.h"
 
 namespace hearth::train {
 namespace {
@@ -54,33 +54,50 @@ void print_profile() {
               << (row.entry.flops > 0 ? row.entry.flops / row.entry.milliseconds / 1e6 : 0) << " GFLOP/s\n";
 }
 
-double step_ms(Session& session, const data::Batch& batch) {
+// Steps as the config asks for them: one by one, or replayed.
+struct Bench {
+  explicit Bench(LoadedConfig config) : session(std::move(config)) {
+    if (session.config().train.graph && session.device().is_cuda()) captured = std::make_unique<CapturedStep>(session);
+  }
+  Session session;
+  std::unique_ptr<CapturedStep> captured;
+};
+
+// Waits for the device, so that the time is that of the whole step.
+double step_ms(Bench& bench, const data::Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
-  (void)training_step(session, std::span(&batch, 1));
+  Session& session = bench.session;
+  if (bench.captured)
+    (void)bench.captured->run(std::span(&batch, 1));
+  else
+    (void)training_step(session, std::span(&batch, 1));
   ++session.position.step;
+  if (session.device().is_cuda()) session.read_interval();
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
 // A peer process times its own steps in turn with these; see scripts/bench_cpu.
-int serve(Session& session, const data::Batch& batch) {
-  for (std::string line; std::getline(std::cin, line);) std::cout << step_ms(session, batch) << std::endl;
+int serve(Bench& bench, const data::Batch& batch) {
+  for (std::string line; std::getline(std::cin, line);) std::cout << step_ms(bench, batch) << std::endl;
   return 0;
 }
 
 int bench_step(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
                "bench step: give a config; usage: hearth bench step CONFIG.json");
-  Session session(bench_config(arguments));
+  Bench bench(bench_config(arguments));
+  Session& session = bench.session;
+  MemoryResource& memory = memory_of(session.device());
   const std::int64_t steps = positive(arguments, "--steps", "20");
   const data::Batch batch = session.make_train_loader().next();
-  for (int i = 0; i < 3; ++i) (void)step_ms(session, batch);
-  if (arguments.has("--serve")) return serve(session, batch);
+  for (int i = 0; i < 3; ++i) (void)step_ms(bench, batch);
+  if (arguments.has("--serve")) return serve(bench, batch);
 
-  memory_of({}).reset_peak();
+  memory.reset_peak();
   const double flops_before = profiler::total_flops();
-  const std::int64_t system_calls = memory_of({}).statistics().system_calls;
+  const std::int64_t system_calls = memory.statistics().system_calls;
   std::vector<double> all;
-  for (std::int64_t i = 0; i < steps; ++i) all.push_back(step_ms(session, batch));
+  for (std::int64_t i = 0; i < steps; ++i) all.push_back(step_ms(bench, batch));
   BenchCase result;
   const RunConfig& config = session.config();
   result.name = "step/" + config.name;
@@ -90,13 +107,13 @@ int bench_step(const Arguments& arguments) {
   result.timing = timing_of(all);
   result.items = static_cast<double>(batch.size());
   result.flops = (profiler::total_flops() - flops_before) / static_cast<double>(steps);
-  result.peak_bytes = static_cast<double>(memory_of({}).statistics().peak);
-  result.implementation = "eager";
-  const std::int64_t grown = memory_of({}).statistics().system_calls - system_calls;
+  result.peak_bytes = static_cast<double>(memory.statistics().peak);
+  result.implementation = bench.captured && bench.captured->nodes() > 0 ? "graph" : "eager";
+  const std::int64_t grown = memory.statistics().system_calls - system_calls;
 
   if (arguments.has("--profile") || arguments.has("--trace")) {
     profiler::start();
-    for (int i = 0; i < 3; ++i) (void)step_ms(session, batch);
+    for (int i = 0; i < 3; ++i) (void)step_ms(bench, batch);
     profiler::stop();
     if (const auto path = arguments.value("--trace")) write_file_synced(*path, profiler::chrome_trace());
     if (arguments.has("--profile")) print_profile();

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on a CUDA device, real or emulated: eager and replayed steps give the same bits, runs go on across devices,
+// and a replayed step costs the host one launch.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "hearth/core/cuda/counters.h"
+#include "hearth/train/captured_step.h"
+#include "hearth/train/checkpoint.h"
+#include "support/temp_dir.h"
+
+namespace hearth::train {
+namespace {
+
+const std::string convolutional = R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 8})";
+const std::string with_dropout = R"({"type": "mlp", "hidden": [32, 32], "dropout": 0.3})";
+
+class CudaTraining : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+
+  // A session on digits; `more` are further members of the config.
+  std::unique_ptr<Session> session(const std::string& device, const std::string& model, const std::string& train = "") {
+    const std::string path = folder_ / "run.json";
+    std::ofstream(path) << R"({"seed": 3, "device": ")" << device << R"(", "model": )" << model
+                        << R"(, "data": {"type": "digits", "augment": {"padded_crop": 1}},
+      "optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": true, "weight_decay": 0.0005},
+      "schedule": {"type": "cosine"}, "train": {"batch_size": 16, "steps": 12)"
+                        << train << "}}";
+    return std::make_unique<Session>(load_config(path, {}));
+  }
+
+  test::TempDir folder_;
+};
+
+// Runs `steps` steps and returns the SHA-256 of weights, of the rest of the state, and the loss sum.
+struct Outcome {
+  std::string weights, state;
+  double loss = 0;
+  bool operator==(const Outcome&) const = default;
+};
+
+template <class Step>
+Outcome outcome_of(Session& session, int steps, Step&& step) {
+  data::Loader loader = session.make_train_loader();
+  const std::int64_t accumulate = session.config().train.accumulate;
+  loader.seek(0, session.position.step * accumulate);
+  for (int i = 0; i < steps; ++i) {
+    std::vector<data::Batch> batches;
+    for (std::int64_t k = 0; k < accumulate; ++k) batches.push_back(loader.next());
+    session.position.interval.samples += step(batches).samples;
+    ++session.position.step;
+  }
+  session.read_interval();
+  return {session.model_state.hash(), session.training_state.hash(), session.position.interval.loss_sum};
+}
+
+Outcome eager(Session& session, int steps) {
+  return outcome_of(session, steps, [&](std::span<const data::Batch> b) { return training_step(session, b); });
+}
+
+Outcome replayed(Session& session, int steps) {
+  CapturedStep captured(session);
+  const Outcome outcome = outcome_of(session, steps, [&](std::span<const data::Batch> b) { return captured.run(b); });
+  EXPECT_EQ(captured.declined(), "");
+  EXPECT_GT(captured.nodes(), 0);
+  return outcome;
+}
+
+TEST_F(CudaTraining, ReplayedStepsGiveTheBitsOfEagerOnes) {
+  for (const std::string& model : {convolutional, with_dropout})
+    for (const std::string& options :
+         {std::string(), std::string(R"(, "clip_norm": 0.5, "ema": 0.9)"), std::string(R"(, "accumulate": 3)")}) {
+      const Outcome a = eager(*session("cuda", model, options), 8);
+      const Outcome b = replayed(*session("cuda", model, options), 8);
+      EXPECT_EQ(a, b) << model << options;
+    }
+}
+
+TEST_F(CudaTraining, FollowsTheCpuWithinRounding) {
+  const Outcome here = eager(*session("cpu", convolutional), 12);
+  const Outcome there = eager(*session("cuda", convolutional), 12);
+  EXPECT_NEAR(there.loss, here.loss, 1e-4 * here.loss);
+  EXPECT_NE(there.loss, 0.0);
+}
+
+TEST_F(CudaTraining, AReplayedStepIsOneLaunchAndNoWait) {
+  const auto run = session("cuda", convolutional);
+  CapturedStep captured(*run);
+  data::Loader loader = run->make_train_loader();
+  const auto step = [&] {
+    const data::Batch batch = loader.next();
+    (void)captured.run(std::span(&batch, 1));
+    ++run->position.step;
+  };
+  for (int i = 0; i < 4; ++i) step();
+  ASSERT_EQ(captured.declined(), "");
+  const cuda::Counters before = cuda::counters();
+  constexpr int steps = 5;
+  for (int i = 0; i < steps; ++i) step();
+  const cuda::Counters spent = cuda::counters() - before;
+  EXPECT_EQ(spent.graph_launches, steps);
+  EXPECT_EQ(spent.launches, 0);
+  EXPECT_EQ(spent.waits, 0);
+  EXPECT_EQ(spent.allocations, 0);
+  EXPECT_EQ(spent.pageable_copies, 0);
+  EXPECT_EQ(spent.copies_out, 0);
+  EXPECT_EQ(spent.layout_changes, 0);
+}
+
+TEST_F(CudaTraining, AnEagerStepWaitsForNothing) {
+  const auto run = session("cuda", convolutional);
+  data::Loader loader = run->make_train_loader();
+  const auto step = [&] {
+    const data::Batch batch = loader.next();
+    (void)training_step(*run, std::span(&batch, 1));
+    ++run->position.step;
+  };
+  step();
+  const cuda::Counters before = cuda::counters();
+  step();
+  const cuda::Counters spent = cuda::counters() - before;
+  EXPECT_EQ(spent.waits, 0);
+  EXPECT_EQ(spent.layout_changes, 0);
+  EXPECT_GT(spent.launches, 0);
+}
+
+TEST_F(CudaTraining, GoesOnOnTheOtherDevice) {
+  const std::string checkpoints = folder_ / "run";
+  const auto first = session("cuda", convolutional);
+  (void)eager(*first, 5);
+  save_session(*first, checkpoints + "/checkpoints");
+  const auto second = session("cpu", convolutional);
+  EXPECT_EQ(restore_newest(*second, checkpoints).damaged.size(), 0u);
+  EXPECT_EQ(second->position.step, 5);
+  EXPECT_EQ(second->model_state.hash(), first->model_state.hash());
+  EXPECT_EQ(second->training_state.hash(), first->training_state.hash());
+  const Outcome there = eager(*first, 3), here = eager(*second, 3);
+  EXPECT_NEAR(there.loss, here.loss, 1e-5 * here.loss);
+}
+
+TEST_F(CudaTraining, SaysWhichOperationKeepsAStepFromBeingRecorded) {
+  const auto run = session("cuda", convolutional);
+  run->loss = [loss = run->loss](const Tensor& outputs, const Tensor& labels) {
+    const Tensor value = loss(outputs, labels);
+    (void)value.item();
+    return value;
+  };
+  CapturedStep captured(*run);
+  const Outcome outcome = outcome_of(*run, 6, [&](std::span<const data::Batch> b) { return captured.run(b); });
+  EXPECT_NE(captured.declined().find("cannot be part of a recorded step"), std::string::npos) << captured.declined();
+  EXPECT_EQ(outcome, eager(*session("cuda", convolutional), 6));
+}
+
+TEST_F(CudaTraining, ADivergedLossIsReportedWhenItIsRead) {
+  const auto run = session("cuda", convolutional);
+  run->model->parameters().front().tensor->fill_(std::numeric_limits<double>::infinity());
+  EXPECT_THROW((void)eager(*run, 2), DivergedError);
+}
+
+}  // namespace
+}  // namespace hearth::train

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/captured_step.h"
+
+#include "hearth/core/build.h"
+#if HEARTH_HAS_CUDA
+#include "hearth/core/cuda/feed.h"
+#include "hearth/core/cuda/graph.h"
+#endif
+
+namespace hearth::train {
+
+#if HEARTH_HAS_CUDA
+namespace {
+
+// Enough for every plan and every buffer that is made at first use to be there.
+constexpr int steps_before_recording = 2;
+
+std::vector<Tensor> tensors_of(std::span<const data::Batch> batches) {
+  std::vector<Tensor> parts;
+  for (const data::Batch& batch : batches) {
+    parts.push_back(batch.images.contiguous());
+    parts.push_back(batch.labels.contiguous());
+  }
+  return parts;
+}
+
+std::vector<Tensor> places_for(const std::vector<Tensor>& parts, Device device) {
+  std::vector<Tensor> places;
+  for (const Tensor& part : parts) places.push_back(Tensor::empty(part.shape(), part.dtype(), device));
+  return places;
+}
+
+}  // namespace
+
+/// What the recorded work refers to. The arena goes last: the graph holds its addresses.
+struct CapturedStep::Recorded {
+  Recorded(Device device, std::vector<Tensor> where) : arena(device), places(std::move(where)), feed(places) {
+    for (std::size_t i = 0; i < places.size(); i += 2) inputs.push_back({places[i], places[i + 1]});
+  }
+
+  bool fits(const std::vector<Tensor>& parts) const {
+    bool same = parts.size() == places.size();
+    for (std::size_t i = 0; same && i < parts.size(); ++i)
+      same = parts[i].shape() == places[i].shape() && parts[i].dtype() == places[i].dtype();
+    return same;
+  }
+
+  cuda::Arena arena;
+  std::vector<Tensor> places;
+  cuda::Feed feed;
+  std::vector<StepInput> inputs;
+  std::unique_ptr<cuda::Graph> graph;
+};
+
+CapturedStep::CapturedStep(Session& session) : session_(session) {
+  HEARTH_CHECK(UsageError, session.device().is_cuda(), "captured step: the run computes on ", session.device(),
+               "; only CUDA devices replay steps");
+}
+
+StepResult CapturedStep::run(std::span<const data::Batch> batches) {
+  const std::vector<Tensor> parts = tensors_of(batches);
+  if (recorded_ == nullptr)
+    recorded_ = std::make_unique<Recorded>(session_.device(), places_for(parts, session_.device()));
+  Recorded& recorded = *recorded_;
+  if (!declined_.empty() || !recorded.fits(parts)) return training_step(session_, batches);
+
+  std::int64_t samples = 0;
+  for (const data::Batch& batch : batches) samples += batch.images.dim(0);
+  recorded.feed.send(parts);
+  const StepResult result = begin_device_step(session_, samples);
+  const auto work = [&] { run_device_step(session_, recorded.inputs); };
+  cuda::Stream& stream = cuda::stream_of(session_.device());
+  if (recorded.graph == nullptr && eager_steps_ == steps_before_recording) {
+    try {
+      recorded.graph = std::make_unique<cuda::Graph>(cuda::Graph::record(stream, recorded.arena, work));
+    } catch (const Error& error) {
+      // Nothing of the step has run yet.
+      declined_ = error.what();
+    }
+  }
+  if (recorded.graph != nullptr) {
+    recorded.graph->launch(stream);
+  } else {
+    recorded.arena.run(work);
+    ++eager_steps_;
+  }
+  return result;
+}
+
+std::int64_t CapturedStep::nodes() const {
+  return recorded_ != nullptr && recorded_->graph != nullptr ? recorded_->graph->nodes() : 0;
+}
+
+#else
+
+struct CapturedStep::Recorded {};
+
+CapturedStep::CapturedStep(Session& session) : session_(session) {
+  throw UsageError("captured step: this build of Hearth has no CUDA backend");
+}
+StepResult CapturedStep::run(std::span<const data::Batch> batches) { return training_step(session_, batches); }
+std::int64_t CapturedStep::nodes() const { return eager_steps_; }
+
+#endif
+
+CapturedStep::~CapturedStep() = default;
+
+}  // namespace hearth::train
