@@ -47,6 +47,14 @@ inline void pack_flags(const std::uint8_t* flags, std::int64_t bytes, std::uint8
   }
 }
 
+// The inverse, up to scale: a set bit becomes a flag that is not 0.
+inline void unpack_flags(const std::uint8_t* bits, std::int64_t bytes, std::uint8_t* flags) {
+  for (std::int64_t i = 0; i < bytes; ++i) {
+    const std::uint64_t eight = (bits[i] * 0x0101010101010101ull) & 0x8040201008040201ull;
+    std::memcpy(flags + 8 * i, &eight, 8);
+  }
+}
+
 // `flags` is working memory for one row's flags; unused without a mask.
 template <class Variant, class T, class P>
 void apply_rows(const T* x, const T* residual, const P* coefficients, T* y, std::uint8_t* mask, std::uint8_t* flags,
@@ -72,6 +80,16 @@ void apply_rows(const T* x, const T* residual, const P* coefficients, T* y, std:
       mask += mask_bytes;
     }
   }
+}
+
+template <ReluGate gate, class P>
+[[gnu::always_inline]] inline P gated(P dy, P centred, P scale, P shift, const std::uint8_t* flag) {
+  if constexpr (gate == ReluGate::from_input)
+    return centred * scale + shift > P(0) ? dy : P(0);
+  else if constexpr (gate == ReluGate::from_mask)
+    return *flag != 0 ? dy : P(0);
+  else
+    return dy;
 }
 
 template <class Variant, class T, class P>

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "hearth/core/cpu/scratch.h"
 #include "hearth/ops/norm/batch_norm.h"
@@ -56,26 +55,6 @@ void with_gate(ReluGate gate, const F& f) {
     case ReluGate::from_mask:
       return f.template operator()<ReluGate::from_mask>();
   }
-}
-
-/// Bits to flags of a byte each: a set bit becomes one that is not 0. Compiled for each instruction set with its
-/// caller.
-[[gnu::always_inline]] inline void unpack_flags(const std::uint8_t* bits, std::int64_t bytes, std::uint8_t* flags) {
-  for (std::int64_t i = 0; i < bytes; ++i) {
-    const std::uint64_t eight = (bits[i] * 0x0101010101010101ull) & 0x8040201008040201ull;
-    std::memcpy(flags + 8 * i, &eight, 8);
-  }
-}
-
-/// dy behind the ReLU.
-template <ReluGate gate, class P>
-[[gnu::always_inline]] inline P gated(P dy, P centred, P scale, P shift, const std::uint8_t* flag) {
-  if constexpr (gate == ReluGate::from_input)
-    return centred * scale + shift > P(0) ? dy : P(0);
-  else if constexpr (gate == ReluGate::from_mask)
-    return *flag != 0 ? dy : P(0);
-  else
-    return dy;
 }
 
 /// Mean and biased variance of every channel, C values each.

@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of batch_norm over the rows: statistics and those of the gradient. A block of rows is summed in the narrow
-// type, blocks and chunks are joined in f64.
+// The sums of batch_norm over the rows: statistics and those of the gradient. Each reads its tensors once, four rows at
+// a time; a block of rows is summed in the narrow type, blocks and chunks are joined in f64.
 #include <algorithm>
+#include <cstring>
 
 #include "hearth/core/cpu/element.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/ops/norm/batch_norm_cpu.h"
+
+#ifndef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels {
+namespace {
+
+// How far on the next lines are asked for. The processor alone follows too few of the rows that are read at a time.
+constexpr std::int64_t bytes_ahead = 4096;
+
+}  // namespace
+}  // namespace hearth::kernels
+#endif
 
 #define HEARTH_ISA_SOURCE "hearth/ops/norm/batch_norm_sums_cpu.cpp"
 #include "hearth/core/cpu/foreach_isa.h"
@@ -13,44 +25,186 @@
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-// Adds the sum of `rows` rows to `sum`.
+// What a vector of P is read from and selected by.
+template <class P>
+struct Vectors {
+  using Bits = std::conditional_t<sizeof(P) == 8, std::uint64_t, std::uint32_t>;
+  using Value [[gnu::vector_size(HEARTH_ISA_VECTOR_BYTES)]] = P;
+  using Mask [[gnu::vector_size(HEARTH_ISA_VECTOR_BYTES)]] = Bits;
+  static constexpr std::int64_t lanes = HEARTH_ISA_VECTOR_BYTES / sizeof(P);
+};
+
+// Two vectors hold 2 * lanes neighbours: in order, but of 16-bit types the even ones and the odd ones, which are the
+// halves of 32-bit words and so need no shuffling. Tables of values per channel are brought into the same order.
+template <class P>
+struct Pair {
+  typename Vectors<P>::Value part[2];
+};
+
+template <class V, class T>
+HEARTH_ALWAYS_INLINE V read_bits(const T* from) {
+  V v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+
+template <class P>
+HEARTH_ALWAYS_INLINE Pair<P> read(const P* from) {
+  using V = typename Vectors<P>::Value;
+  return {{read_bits<V>(from), read_bits<V>(from + Vectors<P>::lanes)}};
+}
+
+HEARTH_ALWAYS_INLINE Pair<float> read(const bf16* from) {
+  using V = Vectors<float>::Value;
+  const auto words = read_bits<Vectors<float>::Mask>(from);
+  return {{reinterpret_cast<V>(words << 16), reinterpret_cast<V>(words & 0xffff0000u)}};
+}
+
+HEARTH_ALWAYS_INLINE Vectors<float>::Value from_f16(Vectors<float>::Mask bits) {
+  // As f16::to_float.
+  using V = Vectors<float>::Value;
+  using Signed [[gnu::vector_size(HEARTH_ISA_VECTOR_BYTES)]] = std::int32_t;
+  const Vectors<float>::Mask sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+  const V subnormal = __builtin_convertvector(reinterpret_cast<Signed>(magnitude), V) * 0x1p-24f;
+  Vectors<float>::Mask u = (magnitude << 13) + (magnitude >= 0x7c00u ? 0x70000000u : 0x38000000u);
+  u = magnitude < 0x400u ? reinterpret_cast<Vectors<float>::Mask>(subnormal) : u;
+  return reinterpret_cast<V>(u | sign);
+}
+
+HEARTH_ALWAYS_INLINE Pair<float> read(const f16* from) {
+  const auto words = read_bits<Vectors<float>::Mask>(from);
+  return {{from_f16(words & 0xffffu), from_f16(words >> 16)}};
+}
+
+template <class P>
+HEARTH_ALWAYS_INLINE void write(const Pair<P>& pair, P* into) {
+  std::memcpy(into, &pair, sizeof(pair));
+}
+
+// Lanes that the pairs of T cover.
+template <class T>
+constexpr std::int64_t paired(std::int64_t lanes) {
+  return lanes - lanes % (2 * Vectors<acc_t<T>>::lanes);
+}
+
+// Where the value of lane `i` stands within its pair.
+template <class T>
+constexpr std::int64_t place_of(std::int64_t i) {
+  constexpr std::int64_t half = Vectors<acc_t<T>>::lanes;
+  return sizeof(T) > 2 ? i : i / 2 + i % 2 * half;
+}
+
+// `values` of `lanes` lanes each in the order of the pairs of T.
 template <class T, class P>
-void add_rows(const T* x, std::int64_t rows, std::int64_t lanes, P* sum) {
-  std::int64_t row = 0;
-  for (; row + 4 <= rows; row += 4, x += 4 * lanes) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < lanes; ++c)
-      sum[c] +=
-          (cpu::load(x + c) + cpu::load(x + lanes + c)) + (cpu::load(x + 2 * lanes + c) + cpu::load(x + 3 * lanes + c));
-  }
-  for (; row < rows; ++row, x += lanes) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < lanes; ++c) sum[c] += cpu::load(x + c);
+void arrange(const P* values, std::int64_t count, std::int64_t lanes, P* into) {
+  constexpr std::int64_t run = 2 * Vectors<acc_t<T>>::lanes;
+  for (; count > 0; --count, values += lanes, into += lanes) {
+    std::int64_t c = 0;
+    for (; c < paired<T>(lanes); c += run)
+      for (std::int64_t i = 0; i < run; ++i) into[c + place_of<T>(i)] = values[c + i];
+    std::copy(values + c, values + lanes, into + c);
   }
 }
 
-// Adds the sums of x - centre and of its square.
+// The inverse, in place.
 template <class T, class P>
-void add_rows_about(const T* x, std::int64_t rows, std::int64_t lanes, const P* centre, P* sum, P* squares) {
+void restore(P* values, std::int64_t count, std::int64_t lanes) {
+  constexpr std::int64_t run = 2 * Vectors<acc_t<T>>::lanes;
+  if (sizeof(T) > 2) return;
+  for (; count > 0; --count, values += lanes) {
+    for (std::int64_t c = 0; c < paired<T>(lanes); c += run) {
+      P ordered[run];
+      for (std::int64_t i = 0; i < run; ++i) ordered[i] = values[c + place_of<T>(i)];
+      std::copy_n(ordered, run, values + c);
+    }
+  }
+}
+
+// The bit of every lane of a pair of T, in the order of the pair.
+template <class T, class P>
+struct LaneBits {
+  static constexpr std::int64_t lanes = Vectors<P>::lanes;
+  alignas(HEARTH_ISA_VECTOR_BYTES) typename Vectors<P>::Bits bit[2 * lanes];
+  constexpr LaneBits() : bit() {
+    for (std::int64_t i = 0; i < 2 * lanes; ++i) bit[place_of<T>(i)] = typename Vectors<P>::Bits{1} << i;
+  }
+};
+
+// `pair` where the bit of the lane is set, else 0; the pair's first lane has bit `at`.
+template <class T, class P>
+HEARTH_ALWAYS_INLINE Pair<P> where_set(const std::uint8_t* bits, std::int64_t at, const Pair<P>& pair) {
+  using V = Vectors<P>;
+  constexpr std::int64_t run = 2 * V::lanes;
+  std::uint32_t word = 0;
+  if constexpr (run >= 8) {
+    std::memcpy(&word, bits + at / 8, run / 8);
+  } else {
+    word = bits[at / 8] >> (at % 8);
+  }
+  static constexpr LaneBits<T, P> table{};
+  const typename V::Mask all = typename V::Mask{} + static_cast<typename V::Bits>(word);
+  Pair<P> result;
+  for (int half = 0; half < 2; ++half) {
+    const auto bit = read_bits<typename V::Mask>(table.bit + half * V::lanes);
+    result.part[half] = (all & bit) != 0 ? pair.part[half] : typename V::Value{};
+  }
+  return result;
+}
+
+// Asks for the lines of a pair.
+template <class P, class T>
+HEARTH_ALWAYS_INLINE void ask_for(const T* from) {
+  constexpr std::int64_t line = 64 / sizeof(T), run = 2 * Vectors<P>::lanes;
+#pragma GCC unroll 4
+  for (std::int64_t i = 0; i < run; i += line) __builtin_prefetch(from + i);
+}
+
+// Whole groups of rows that make up `bytes_ahead`.
+template <class T>
+constexpr std::int64_t rows_ahead(std::int64_t lanes) {
+  const std::int64_t group_bytes = 4 * lanes * static_cast<std::int64_t>(sizeof(T));
+  return 4 * ((bytes_ahead + group_bytes - 1) / group_bytes);
+}
+
+// Adds the sums over `count` rows of x - centre and of its square. `ahead` elements on lies what is read later.
+template <int count, class T, class P>
+void add_deviations(const T* x, std::int64_t lanes, std::int64_t ahead, const P* centre, P* sum, P* squares) {
+  constexpr std::int64_t run = 2 * Vectors<P>::lanes;
+  std::int64_t c = 0;
+  for (; c < paired<T>(lanes); c += run) {
+    const Pair<P> m = read(centre + c);
+    Pair<P> s = read(sum + c), q = read(squares + c);
+#pragma GCC unroll 4
+    for (int row = 0; row < count; ++row) {
+      ask_for<P>(x + row * lanes + c + ahead);
+      const Pair<P> value = read(x + row * lanes + c);
+      for (int half = 0; half < 2; ++half) {
+        const auto d = value.part[half] - m.part[half];
+        s.part[half] += d;
+        q.part[half] += d * d;
+      }
+    }
+    write(s, sum + c);
+    write(q, squares + c);
+  }
+#pragma omp simd
+  for (std::int64_t i = c; i < lanes; ++i) {
+    for (int row = 0; row < count; ++row) {
+      const P d = cpu::load(x + row * lanes + i) - centre[i];
+      sum[i] += d;
+      squares[i] += d * d;
+    }
+  }
+}
+
+template <class T, class P>
+void block_deviations(const T* x, std::int64_t rows, std::int64_t lanes, std::int64_t ahead, const P* centre, P* sum,
+                      P* squares) {
+  std::fill_n(sum, lanes, P(0));
+  std::fill_n(squares, lanes, P(0));
   std::int64_t row = 0;
-  for (; row + 4 <= rows; row += 4, x += 4 * lanes) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < lanes; ++c) {
-      const P m = centre[c];
-      const P d0 = cpu::load(x + c) - m, d1 = cpu::load(x + lanes + c) - m;
-      const P d2 = cpu::load(x + 2 * lanes + c) - m, d3 = cpu::load(x + 3 * lanes + c) - m;
-      sum[c] += (d0 + d1) + (d2 + d3);
-      squares[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
-    }
-  }
-  for (; row < rows; ++row, x += lanes) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < lanes; ++c) {
-      const P d = cpu::load(x + c) - centre[c];
-      sum[c] += d;
-      squares[c] += d * d;
-    }
-  }
+  for (; row + 4 <= rows; row += 4) add_deviations<4>(x + row * lanes, lanes, ahead, centre, sum, squares);
+  for (; row < rows; ++row) add_deviations<1>(x + row * lanes, lanes, ahead, centre, sum, squares);
 }
 
 // Joins the mean and the sum of squared deviations of n_b values to those of n_a values (Chan, Golub, LeVeque, 1979).
@@ -65,28 +219,29 @@ inline void join_statistics(double n_a, double* mean_a, double* squares_a, doubl
   }
 }
 
-// Mean and sum of squared deviations of a chunk, block by block: a block stays in the nearest cache, so its mean can be
-// found first and the deviations taken from it. `narrow` holds 3 * lanes, `wide` 2 * lanes values.
+// Mean and sum of squared deviations of a chunk, in one pass. A block's deviations are taken from the mean of the block
+// before, the first one's from that of its first rows: where the two differ much, that is part of the variance, so that
+// what the rounding of larger squares costs stays small beside it. `narrow` holds 3 * lanes, `wide` 2 * lanes values.
 template <class T, class P>
 void chunk_statistics(const T* x, std::int64_t rows, std::int64_t lanes, std::int64_t block_rows, P* narrow,
                       double* wide, double* mean, double* squares) {
   P *centre = narrow, *sum = narrow + lanes, *sum_of_squares = narrow + 2 * lanes;
   double *block_mean = wide, *block_squares = wide + lanes;
+  const std::int64_t ahead = rows_ahead<T>(lanes) * lanes;
+  const std::int64_t first_rows = std::min<std::int64_t>(8, rows);
+  std::fill_n(centre, lanes, P(0));
+  block_deviations(x, first_rows, lanes, ahead, centre, sum, sum_of_squares);
+  for (std::int64_t c = 0; c < lanes; ++c) centre[c] = sum[c] / static_cast<P>(first_rows);
   for (std::int64_t begin = 0; begin < rows; begin += block_rows) {
     const std::int64_t count = std::min(block_rows, rows - begin);
-    const T* block = x + begin * lanes;
-    std::fill_n(narrow, 3 * lanes, P(0));
-    add_rows(block, count, lanes, centre);
-    const P inverse = P(1) / static_cast<P>(count);
-    for (std::int64_t c = 0; c < lanes; ++c) centre[c] *= inverse;
-    add_rows_about(block, count, lanes, centre, sum, sum_of_squares);
+    block_deviations(x + begin * lanes, count, lanes, ahead, centre, sum, sum_of_squares);
     const double n = static_cast<double>(count), share = 1.0 / n;
 #pragma omp simd
     for (std::int64_t c = 0; c < lanes; ++c) {
       const double s = static_cast<double>(sum[c]);
       block_mean[c] = static_cast<double>(centre[c]) + s * share;
-      // The rounding of the centre is taken out again.
       block_squares[c] = static_cast<double>(sum_of_squares[c]) - s * s * share;
+      centre[c] = static_cast<P>(block_mean[c]);
     }
     if (begin == 0) {
       std::copy_n(block_mean, lanes, mean);
@@ -95,52 +250,112 @@ void chunk_statistics(const T* x, std::int64_t rows, std::int64_t lanes, std::in
       join_statistics(static_cast<double>(begin), mean, squares, n, block_mean, block_squares, lanes);
     }
   }
+  restore<T>(mean, 1, lanes);
+  restore<T>(squares, 1, lanes);
+}
+
+// The mask `bytes` on, where there is one.
+template <ReluGate gate>
+HEARTH_ALWAYS_INLINE const std::uint8_t* mask_from(const std::uint8_t* mask, std::int64_t bytes) {
+  return gate == ReluGate::from_mask ? mask + bytes : nullptr;
+}
+
+// Per channel: mean, scale, shift; what the ReLU's gate is found from.
+template <class P>
+struct Table {
+  const P *mean, *scale, *shift;
+};
+
+// Adds the sums over `count` rows of g and of g (x - mean).
+template <ReluGate gate, int count, class T, class P>
+void add_gradients(const T* x, const T* dy, const Table<P>& table, const std::uint8_t* mask, std::int64_t lanes,
+                   std::int64_t ahead, P* sum, P* product) {
+  using Value = typename Vectors<P>::Value;
+  constexpr std::int64_t run = 2 * Vectors<P>::lanes;
+  const std::int64_t mask_bytes = (lanes + 7) / 8;
+  std::int64_t c = 0;
+  for (; c < paired<T>(lanes); c += run) {
+    const Pair<P> mean = read(table.mean + c), scale = read(table.scale + c), shift = read(table.shift + c);
+    Pair<P> s = read(sum + c), p = read(product + c);
+#pragma GCC unroll 4
+    for (int row = 0; row < count; ++row) {
+      ask_for<P>(x + row * lanes + c + ahead);
+      ask_for<P>(dy + row * lanes + c + ahead);
+      const Pair<P> value = read(x + row * lanes + c);
+      Pair<P> g = read(dy + row * lanes + c);
+      if constexpr (gate == ReluGate::from_mask) g = where_set<T>(mask + row * mask_bytes, c, g);
+      for (int half = 0; half < 2; ++half) {
+        const Value d = value.part[half] - mean.part[half];
+        Value behind = g.part[half];
+        if constexpr (gate == ReluGate::from_input)
+          behind = d * scale.part[half] + shift.part[half] > 0 ? behind : Value{};
+        s.part[half] += behind;
+        p.part[half] += behind * d;
+      }
+    }
+    write(s, sum + c);
+    write(p, product + c);
+  }
+  for (std::int64_t i = c; i < lanes; ++i) {
+    for (int row = 0; row < count; ++row) {
+      const P d = cpu::load(x + row * lanes + i) - table.mean[i];
+      bool open = true;
+      if constexpr (gate == ReluGate::from_input) open = d * table.scale[i] + table.shift[i] > P(0);
+      if constexpr (gate == ReluGate::from_mask) open = (mask[row * mask_bytes + i / 8] >> (i % 8) & 1) != 0;
+      const P g = open ? cpu::load(dy + row * lanes + i) : P(0);
+      sum[i] += g;
+      product[i] += g * d;
+    }
+  }
+}
+
+template <ReluGate gate, class T, class P>
+void block_gradients(const T* x, const T* dy, const Table<P>& table, const std::uint8_t* mask, std::int64_t rows,
+                     std::int64_t lanes, std::int64_t ahead, P* sum, P* product) {
+  const std::int64_t mask_bytes = (lanes + 7) / 8;
+  std::fill_n(sum, lanes, P(0));
+  std::fill_n(product, lanes, P(0));
+  std::int64_t row = 0;
+  const auto add = [&]<int count>() {
+    add_gradients<gate, count>(x + row * lanes, dy + row * lanes, table, mask_from<gate>(mask, row * mask_bytes), lanes,
+                               ahead, sum, product);
+  };
+  for (; row + 4 <= rows; row += 4) add.template operator()<4>();
+  for (; row < rows; ++row) add.template operator()<1>();
 }
 
 // Adds a block's sums of g and g (x - mean) in P, then to `sums` in f64. `narrow` holds 2 * lanes values.
 template <ReluGate gate, class T, class P>
-void chunk_grad_sums(const T* x, const T* dy, const P* coefficients, const std::uint8_t* mask, std::uint8_t* flags,
-                     std::int64_t rows, std::int64_t lanes, std::int64_t block_rows, P* narrow, double* sums) {
-  const P *mean = coefficients, *scale = coefficients + lanes, *shift = coefficients + 2 * lanes;
-  P *sum = narrow, *product = narrow + lanes;
-  const std::int64_t mask_bytes = (lanes + 7) / 8, flag_lanes = mask_bytes * 8;
+void chunk_gradients(const T* x, const T* dy, const P* coefficients, const std::uint8_t* mask, std::int64_t rows,
+                     std::int64_t lanes, std::int64_t block_rows, P* narrow, double* sums) {
+  const Table<P> table{coefficients, coefficients + lanes, coefficients + 2 * lanes};
+  const std::int64_t mask_bytes = (lanes + 7) / 8;
+  const std::int64_t ahead = rows_ahead<T>(lanes) * lanes;
   std::fill_n(sums, 2 * lanes, 0.0);
   for (std::int64_t begin = 0; begin < rows; begin += block_rows) {
-    const std::int64_t end = std::min(begin + block_rows, rows);
-    std::fill_n(narrow, 2 * lanes, P(0));
-    std::int64_t row = begin;
-    for (; row + 2 <= end; row += 2, x += 2 * lanes, dy += 2 * lanes) {
-      if constexpr (gate == ReluGate::from_mask) {
-        unpack_flags(mask + row * mask_bytes, mask_bytes, flags);
-        unpack_flags(mask + (row + 1) * mask_bytes, mask_bytes, flags + flag_lanes);
-      }
-#pragma omp simd
-      for (std::int64_t c = 0; c < lanes; ++c) {
-        const P d0 = cpu::load(x + c) - mean[c], d1 = cpu::load(x + lanes + c) - mean[c];
-        const P g0 = gated<gate>(cpu::load(dy + c), d0, scale[c], shift[c], flags + c);
-        const P g1 = gated<gate>(cpu::load(dy + lanes + c), d1, scale[c], shift[c], flags + flag_lanes + c);
-        sum[c] += g0 + g1;
-        product[c] += g0 * d0 + g1 * d1;
-      }
-    }
-    for (; row < end; ++row, x += lanes, dy += lanes) {
-      if constexpr (gate == ReluGate::from_mask) unpack_flags(mask + row * mask_bytes, mask_bytes, flags);
-#pragma omp simd
-      for (std::int64_t c = 0; c < lanes; ++c) {
-        const P d = cpu::load(x + c) - mean[c];
-        const P g = gated<gate>(cpu::load(dy + c), d, scale[c], shift[c], flags + c);
-        sum[c] += g;
-        product[c] += g * d;
-      }
-    }
+    const std::int64_t count = std::min(block_rows, rows - begin);
+    block_gradients<gate>(x + begin * lanes, dy + begin * lanes, table, mask_from<gate>(mask, begin * mask_bytes),
+                          count, lanes, ahead, narrow, narrow + lanes);
 #pragma omp simd
     for (std::int64_t c = 0; c < 2 * lanes; ++c) sums[c] += static_cast<double>(narrow[c]);
   }
+  restore<T>(sums, 2, lanes);
+}
+
+inline void add_chunk(const double* term, std::int64_t count, double* sum) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < count; ++c) sum[c] += term[c];
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
 #else
 namespace hearth::kernels {
+namespace {
+
+constexpr std::int64_t lanes_a_piece = 256;  // of what joins the chunks' results
+
+}  // namespace
+
 void channel_statistics(const Tensor& x, double* mean, double* variance) {
   const BatchNormPieces layout(x);
   const std::int64_t lanes = layout.lanes, channels = layout.channels;
@@ -160,14 +375,18 @@ void channel_statistics(const Tensor& x, double* mean, double* variance) {
                       out + lanes);
     });
   });
-  double n = static_cast<double>(std::min(layout.chunk_rows, layout.rows));
-  for (std::int64_t i = 1; i < chunks; ++i) {
-    const double count = static_cast<double>(std::min(layout.chunk_rows, layout.rows - i * layout.chunk_rows));
-    const double* const other = partial + i * 2 * lanes;
-    HEARTH_ISA_CALL(join_statistics, n, partial, partial + lanes, count, other, other + lanes, lanes);
-    n += count;
-  }
-  const double rows = n;
+  cpu::parallel_for(lanes, lanes_a_piece, [&](std::int64_t first, std::int64_t last) {
+    double n = static_cast<double>(std::min(layout.chunk_rows, layout.rows));
+    for (std::int64_t i = 1; i < chunks; ++i) {
+      const double count = static_cast<double>(std::min(layout.chunk_rows, layout.rows - i * layout.chunk_rows));
+      const double* const other = partial + i * 2 * lanes;
+      HEARTH_ISA_CALL(join_statistics, n, partial + first, partial + lanes + first, count, other + first,
+                      other + lanes + first, last - first);
+      n += count;
+    }
+  });
+  const double rows = static_cast<double>(layout.rows);
+  double n = rows;
   for (std::int64_t f = 1; f < layout.fold; ++f, n += rows) {
     HEARTH_ISA_CALL(join_statistics, n, partial, partial + lanes, rows, partial + f * channels,
                     partial + lanes + f * channels, channels);
@@ -185,31 +404,32 @@ void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& coef
   double* const partial = scratch.take<double>(chunks * 2 * lanes);
   visit_dtype("batch_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    const P* const table = layout.folded<P>(scratch, coefficients);
+    const P* const unordered = layout.folded<P>(scratch, coefficients);
+    P* const table = scratch.take<P>(3 * lanes);
+    HEARTH_ISA_CALL(arrange<T>, unordered, 3, lanes, table);
     const T *values = x.data<T>(), *gradient = dy.data<T>();
     const std::uint8_t* const bits = mask.defined() ? mask.data<std::uint8_t>() : nullptr;
     cpu::parallel_chunks(chunks, [&](std::int64_t i) {
       cpu::Scratch local;
       P* const narrow = local.take<P>(2 * lanes);
-      auto* const flags = local.take<std::uint8_t>(2 * mask_bytes * 8);
       const std::int64_t begin = i * layout.chunk_rows, rows = std::min(layout.chunk_rows, layout.rows - begin);
       with_gate(gate, [&]<ReluGate g>() {
-        HEARTH_ISA_CALL(chunk_grad_sums<g>, values + begin * lanes, gradient + begin * lanes, table,
-                        bits == nullptr ? nullptr : bits + begin * mask_bytes, flags, rows, lanes, layout.block_rows,
-                        narrow, partial + i * 2 * lanes);
+        const std::uint8_t* const row_bits = g == ReluGate::from_mask ? bits + begin * mask_bytes : nullptr;
+        HEARTH_ISA_CALL(chunk_gradients<g>, values + begin * lanes, gradient + begin * lanes, table, row_bits, rows,
+                        lanes, layout.block_rows, narrow, partial + i * 2 * lanes);
       });
     });
   });
   std::fill_n(sum, channels, 0.0);
   std::fill_n(product, channels, 0.0);
-  for (std::int64_t i = 0; i < chunks; ++i) {
-    for (std::int64_t f = 0; f < layout.fold; ++f) {
-      const double* const part = partial + 2 * i * lanes + f * channels;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        sum[c] += part[c];
-        product[c] += part[lanes + c];
-      }
-    }
+  if (chunks == 0) return;
+  cpu::parallel_for(2 * lanes, lanes_a_piece, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = 1; i < chunks; ++i)
+      HEARTH_ISA_CALL(add_chunk, partial + i * 2 * lanes + first, last - first, partial + first);
+  });
+  for (std::int64_t f = 0; f < layout.fold; ++f) {
+    HEARTH_ISA_CALL(add_chunk, partial + f * channels, channels, sum);
+    HEARTH_ISA_CALL(add_chunk, partial + lanes + f * channels, channels, product);
   }
 }
 
