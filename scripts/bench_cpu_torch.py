@@ -92,7 +92,8 @@ class Peer:
         if mode.endswith("_tuned") and IS_CHILD not in os.environ:
             return self.run_in_child(case, mode)
         if (case, mode) not in self.steps:
-            self.steps = {}  # one model at a time: old ones would only hold memory
+            # The models of one case at a time: others would only hold memory.
+            self.steps = {key: value for key, value in self.steps.items() if key[0] == case}
             step = make_step(case, mode)
             for _ in range(self.warmup):
                 step()
