@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CUDA backend. ON: kernel sources (.cu) go through nvcc. EMULATE: the same sources are compiled as C++ against
 # core/cuda/emulate, which needs the toolkit's headers and nothing else of it. OFF: they are left out.
+include(${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake)
 set(HEARTH_HAS_CUDA 0)
 set(HEARTH_CUDA_EMULATED 0)
 # What sources of the CUDA backend compile and link with; empty without it.
@@ -59,13 +60,8 @@ function(hearth_cuda_sources module list)
       list(FILTER sources EXCLUDE REGEX "/cuda/emulate/")
       list(FILTER kernels EXCLUDE REGEX "/cuda/emulate/")
     endif()
-    if(HEARTH_CUDA_EMULATED)
-      # Kernels reinterpret memory, as CUDA allows. Their attributes mean nothing to the host compiler.
-      set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
-        "-fno-strict-aliasing;-Wno-attributes;$<$<BOOL:${HEARTH_EMULATE_CHECK}>:-fsanitize=thread;-g1>")
-    else()
-      set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS
-        "--expt-relaxed-constexpr;--extended-lambda;-Wno-deprecated-gpu-targets")
+    if(kernels)
+      hearth_kernel_properties(${kernels})
     endif()
     list(APPEND sources ${kernels})
   endif()

@@ -33,9 +33,7 @@ std::vector<Tensor> batch(int number) {
   return {Tensor::full({3, 50}, 1.0 + number), Tensor::full({7}, 100.0 + number, DType::i64)};
 }
 
-std::vector<Tensor> targets() {
-  return {Tensor::zeros({3, 50}, DType::f32, gpu), Tensor::zeros({7}, DType::i64, gpu)};
-}
+std::vector<Tensor> targets() { return {Tensor::zeros({3, 50}, DType::f32, gpu), Tensor::zeros({7}, DType::i64, gpu)}; }
 
 TEST_F(CudaFeed, BringsEachBatchToTheTargets) {
   const std::vector<Tensor> places = targets();
@@ -55,7 +53,10 @@ TEST_F(CudaFeed, BringsEachBatchToTheTargets) {
 TEST_F(CudaFeed, RefusesWhatDoesNotFit) {
   EXPECT_THROW(cuda::Feed({}), UsageError);
   EXPECT_THROW(cuda::Feed({Tensor::zeros({3})}), DeviceError);
-  EXPECT_THROW(cuda::Feed({targets()[0].transpose(0, 1)}), ShapeError);
+  Strides down{};
+  down[0] = 50;
+  const Tensor column = Tensor::view(targets()[0].storage(), {3}, down, 0, DType::f32, gpu);
+  EXPECT_THROW(cuda::Feed({column}), ShapeError);
   cuda::Feed feed(targets());
   std::vector<Tensor> parts = batch(0);
   EXPECT_THROW(feed.send(std::span(parts).first(1)), UsageError);

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# Kernel sources (.cu) of Hearth and of projects that use it, compiled as the library's HEARTH_CUDA asks: by nvcc (ON), by
+# the host compiler for the emulated GPU (EMULATE), not at all (OFF).
+
+# How these files are compiled.
+function(hearth_kernel_properties)
+  if(HEARTH_CUDA STREQUAL "EMULATE")
+    # Kernels reinterpret memory, as CUDA allows. Their attributes mean nothing to the host compiler.
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+      "-fno-strict-aliasing;-Wno-attributes;$<$<BOOL:${HEARTH_EMULATE_CHECK}>:-fsanitize=thread;-g1>")
+  else()
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS
+      "--expt-relaxed-constexpr;--extended-lambda;-Wno-deprecated-gpu-targets")
+  endif()
+endfunction()
+
+# hearth_target_kernels(TARGET SOURCES...): adds kernel sources to a target that links hearth::hearth.
+function(hearth_target_kernels target)
+  if(HEARTH_CUDA STREQUAL "OFF")
+    return()
+  endif()
+  hearth_kernel_properties(${ARGN})
+  target_sources(${target} PRIVATE ${ARGN})
+  target_include_directories(${target} SYSTEM PRIVATE ${HEARTH_CUDA_INCLUDE})
+endfunction()

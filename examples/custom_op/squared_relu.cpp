@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "squared_relu.h"
+
+#include <hearth/hearth.h>
+
+#include <array>
+
+namespace {
+
+using namespace hearth;
+
+struct SquaredRelu {
+  static constexpr OpInfo info{.name = "squared_relu"};
+  struct Kept {
+    KeptTensor x;
+  };
+
+  Tensor forward(Kept& kept, const Tensor& given) const {
+    const Tensor x = given.contiguous();
+    if (is_recording()) kept.x = x;
+    const Tensor y = Tensor::empty_like(x);
+    run_on(x.device(), [&](auto& stream) { own_kernels::squared_relu(stream, x, y); });
+    return y;
+  }
+
+  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    const Tensor& x = kept.x.get();
+    const Tensor dx = wants.make(0, x.shape(), x.dtype());
+    run_on(x.device(), [&](auto& stream) { own_kernels::squared_relu_grad(stream, x, dy.contiguous(), dx); });
+    return {dx};
+  }
+};
+
+}  // namespace
+
+Tensor squared_relu(const Tensor& x) {
+  HEARTH_CHECK(DTypeError, x.dtype() == DType::f32 || x.dtype() == DType::f64, "squared_relu: x is ", describe(x),
+               "; convert it to f32 or f64");
+  return record(SquaredRelu{}, x);
+}
