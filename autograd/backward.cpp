@@ -122,6 +122,8 @@ void backward(const Tensor& y, const Tensor& dy) {
                "); does any parameter want a gradient, and is NoGrad off?");
   HEARTH_CHECK(ShapeError, dy.shape() == y.shape(), "backward: dy has shape ", dy.shape(), ", y has ", y.shape());
   HEARTH_CHECK(DTypeError, dy.dtype() == y.dtype(), "backward: dy is ", dy.dtype(), ", y is ", y.dtype());
+  HEARTH_CHECK(DeviceError, dy.device() == y.device(), "backward: dy is on ", dy.device(), ", y on ", y.device(),
+               "; move one with to(device)");
   Sweep(y.grad_state()).run(y.grad_state(), dy);
 }
 

@@ -11,7 +11,7 @@ namespace hearth {
 /// swept once. Throws UsageError if nothing on the tape leads to `loss`, ShapeError if it has more than one element.
 void backward(const Tensor& loss, double seed = 1.0);
 
-/// The same for any result: `dy` has the shape and type of `y`.
+/// The same for any result: `dy` has the shape and type of `y` and is on its device.
 void backward(const Tensor& y, const Tensor& dy);
 
 }  // namespace hearth

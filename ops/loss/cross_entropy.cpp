@@ -113,6 +113,7 @@ Tensor count_correct(const Tensor& logits, const Tensor& labels, std::int64_t k,
   HEARTH_CHECK(UsageError, k >= 1 && k <= logits.dim(-1), op, ": k is ", k, " for ", logits.dim(-1),
                " classes; it must lie in [1, ", logits.dim(-1), "]");
   check_class_labels(op, logits, labels);
+  detail::check_devices(op, std::array{logits, labels});
   const profiler::Scope scope(op);
   const Tensor classes = prepared_labels(labels, DType::f32);
   const Tensor count = Tensor::zeros({}, DType::i64, logits.device());

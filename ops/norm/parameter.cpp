@@ -12,8 +12,8 @@ void check_norm_parameter(const char* op, const char* name, const Tensor& parame
   HEARTH_CHECK(DTypeError, parameter.dtype() == wide, op, ": ", name, " is ", parameter.dtype(), "; for x of ",
                x.dtype(), " it must be ", wide);
   // Statistics are no inputs of the op, so nothing else looks at them.
-  HEARTH_CHECK(DeviceError, parameter.device() == x.device(), op, ": ", name, " is on ", parameter.device(), " but x on ",
-               x.device(), "; move one with to(device)");
+  HEARTH_CHECK(DeviceError, parameter.device() == x.device(), op, ": ", name, " is on ", parameter.device(),
+               " but x on ", x.device(), "; move one with to(device)");
 }
 
 }  // namespace hearth

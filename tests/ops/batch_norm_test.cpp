@@ -30,7 +30,8 @@ Tensor run(Draw& draw, const Case& c) {
   const Tensor beta = draw.normal({channels}, 1.0, Width::wide);
   const Tensor residual = c.residual ? draw.normal(c.x) : Tensor{};
   const DType wide = wide_of(draw.dtype());
-  const Tensor mean = Tensor::full({channels}, 0.25, wide), variance = Tensor::full({channels}, 1.5, wide);
+  const Tensor mean = Tensor::full({channels}, 0.25, wide, x.device());
+  const Tensor variance = Tensor::full({channels}, 1.5, wide, x.device());
   return batch_norm(x, gamma, beta, c.options, mean, variance, residual);
 }
 
@@ -124,7 +125,7 @@ struct Leaves {
   Tensor x, gamma, beta, residual;
 };
 
-Leaves make_leaves(const Shape& shape, DType dtype) {
+Leaves make_leaves(const Shape& shape, DType dtype, Device device = {}) {
   std::vector<double> x, residual, gamma, beta;
   std::uint64_t state = 7;
   const auto next = [&] {
@@ -134,7 +135,7 @@ Leaves make_leaves(const Shape& shape, DType dtype) {
   for (std::int64_t i = 0; i < shape.size(); ++i) x.push_back(next()), residual.push_back(next());
   for (std::int64_t i = 0; i < shape.dim(-1); ++i) gamma.push_back(next()), beta.push_back(next());
   const auto leaf = [&](const Shape& s, const std::vector<double>& v, DType d) {
-    return as_leaf(Tensor::of(s, v).to(d));
+    return as_leaf(Tensor::of(s, v).to(d).to(device));
   };
   const Shape channels{shape.dim(-1)};
   return {leaf(shape, x, dtype), leaf(channels, gamma, wide_of(dtype)), leaf(channels, beta, wide_of(dtype)),
@@ -147,9 +148,10 @@ OP_TEST(BatchNormReluGradient) {
     for (const bool training : {true, false})
       for (const bool with_residual : {false, true}) {
         const DType dtype = site_dtype();
-        const Leaves fused = make_leaves(shape, dtype), plain = make_leaves(shape, dtype);
-        const Tensor mean = Tensor::full({shape.dim(-1)}, 0.1, wide_of(dtype));
-        const Tensor variance = Tensor::full({shape.dim(-1)}, 0.5, wide_of(dtype));
+        const Device device = current_site().device;
+        const Leaves fused = make_leaves(shape, dtype, device), plain = make_leaves(shape, dtype, device);
+        const Tensor mean = Tensor::full({shape.dim(-1)}, 0.1, wide_of(dtype), device);
+        const Tensor variance = Tensor::full({shape.dim(-1)}, 0.5, wide_of(dtype), device);
         const auto apply = [&](const Leaves& leaves, Activation activation) {
           return batch_norm(leaves.x, leaves.gamma, leaves.beta,
                             {.training = training, .momentum = 0.0, .activation = activation}, mean, variance,
@@ -167,13 +169,59 @@ OP_TEST(BatchNormReluGradient) {
         if (shape.size() > 100) {
           EXPECT_TRUE(open > shape.size() / 5 && open < shape.size() * 4 / 5) << open;
         }
-        backward(y, Tensor::of(shape, seed).to(dtype));
-        backward(z, Tensor::of(shape, gated).to(dtype));
+        backward(y, Tensor::of(shape, seed).to(dtype).to(device));
+        backward(z, Tensor::of(shape, gated).to(dtype).to(device));
         expect_close(grad_of(fused.x), grad_of(plain.x), 1e-12);
         expect_close(grad_of(fused.gamma), grad_of(plain.gamma), 1e-12);
         expect_close(grad_of(fused.beta), grad_of(plain.beta), 1e-12);
         if (with_residual) expect_close(grad_of(fused.residual), grad_of(plain.residual), 0.0);
       }
+}
+
+// The statistics of a batch that a training step leaves behind, over rows of one run and of several.
+OP_TEST(BatchNormRunningStatistics) {
+  for (const Shape& shape : shapes) {
+    const std::int64_t channels = shape.dim(-1), rows = shape.size() / channels;
+    for (const bool of_variance : {false, true})
+      check(
+          [&](Draw& draw) {
+            const Tensor x = draw.normal(shape);
+            const DType wide = wide_of(draw.dtype());
+            const auto constant = [&](double value) { return Tensor::full({channels}, value, wide, x.device()); };
+            const Tensor mean = constant(0.5), variance = constant(2.0);
+            (void)batch_norm(x, constant(1.0), constant(0.0), {.momentum = 0.75}, mean, variance);
+            return of_variance ? variance : mean;
+          },
+          [&](Draw& draw) {
+            const std::vector<double> x = draw.normal(shape).to_doubles();
+            std::vector<double> result;
+            for (std::int64_t c = 0; c < channels; ++c) {
+              const auto at = [&](std::int64_t row) { return x[static_cast<std::size_t>(row * channels + c)]; };
+              double mean = 0, squares = 0;
+              for (std::int64_t row = 0; row < rows; ++row) mean += at(row) / static_cast<double>(rows);
+              for (std::int64_t row = 0; row < rows; ++row) squares += (at(row) - mean) * (at(row) - mean);
+              result.push_back(of_variance ? 0.25 * 2.0 + 0.75 * squares / static_cast<double>(rows - 1)
+                                           : 0.25 * 0.5 + 0.75 * mean);
+            }
+            return result;
+          },
+          // The f32 statistics of a 16-bit batch are held to the tolerance of the batch's type.
+          {.no_gradient = true});
+  }
+}
+
+TEST(BatchNorm, RefusesStatisticsOnAnotherDevice) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const Device device{DeviceType::cuda, 0};
+  const Tensor x = Tensor::zeros({4, 3}, DType::f32, device), one = Tensor::full({3}, 1.0, DType::f32, device);
+  const Tensor here = Tensor::full({3}, 1.0);
+  for (const bool training : {true, false}) {
+    refuses<DeviceError>("batch_norm: running_mean is on cpu",
+                         [&] { return batch_norm(x, one, one, {.training = training}, here, one); });
+    refuses<DeviceError>("batch_norm: running_var is on cpu",
+                         [&] { return batch_norm(x, one, one, {.training = training}, one, here); });
+  }
+  refuses<DeviceError>("batch_norm", [&] { return batch_norm(x, here, one, {}, {}, {}); });
 }
 
 // The gradient is written over x and dy where nobody else holds them; here somebody does.

@@ -210,6 +210,15 @@ TEST(CrossEntropy, NotesABadLabelOnADevice) {
   EXPECT_DOUBLE_EQ(loss.item(), static_cast<double>(static_cast<float>(std::log(3.0) / 2)));
 }
 
+TEST(CrossEntropy, RefusesLabelsOnAnotherDevice) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const Tensor x = Tensor::zeros({2, 3}, DType::f32, {DeviceType::cuda, 0}), labels = Tensor::zeros({2}, DType::i64);
+  refuses<DeviceError>("cross_entropy", [&] { return cross_entropy(x, labels); });
+  refuses<DeviceError>("count_correct", [&] { return count_correct(x, labels); });
+  const Tensor loss = cross_entropy(as_leaf(x), labels.to(x.device()));
+  refuses<DeviceError>("backward: dy is on cpu", [&] { return backward(loss, Tensor::full({}, 1.0)), 0; });
+}
+
 TEST(CountCorrect, NotANumberIsNeverRight) {
   const Tensor x = Tensor::full({2, 3}, std::numeric_limits<double>::quiet_NaN());
   EXPECT_EQ(count_correct(x, Tensor::zeros({2}, DType::i64), 3).item(), 0);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensor-core kernels element by element. The op tests allow a 16-bit result an error relative to the largest one,
+// which hides a fault of a thousandth; here sums are read in f32 where the kernel can leave them so, and 16-bit results
+// must be within one rounding of their own value.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "hearth/core/random.h"
+#include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/matmul/product.h"
+
+namespace hearth {
+namespace {
+
+constexpr Device gpu{DeviceType::cuda, 0};
+constexpr DType narrow_types[] = {DType::f16, DType::bf16};
+
+class CudaTensorCores : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+  cuda::Stream& stream() { return cuda::stream_of(gpu); }
+};
+
+/// Random numbers in the values of a type, on the CPU in f64.
+Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype) {
+  Random random(13, stream);
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (double& value : values) value = random.normal();
+  return Tensor::of<double>(shape, values).to(dtype).to(DType::f64);
+}
+
+/// Each element within its own rounding, beside what f32 sums of `terms` numbers of order 1 may be off.
+void expect_rounded(const Tensor& found, const Tensor& expected, std::int64_t terms) {
+  const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
+  ASSERT_EQ(a.size(), b.size());
+  const double rounding = found.dtype() == DType::f32 ? 0x1p-24 : found.dtype() == DType::f16 ? 0x1p-11 : 0x1p-8;
+  const double sums = 0x1p-23 * static_cast<double>(terms);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < a.size() && wrong < 3; ++i) {
+    if (std::abs(a[i] - b[i]) <= rounding * std::abs(b[i]) + sums) continue;
+    ADD_FAILURE() << "element " << i << " of " << found.dtype() << " is " << a[i] << ", expected " << b[i];
+    ++wrong;
+  }
+}
+
+TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
+  for (const DType dtype : narrow_types)
+    for (const DType result : {dtype, DType::f32})
+      for (const bool transpose_a : {false, true})
+        for (const bool transpose_b : {false, true}) {
+          // Stored rows are multiples of 8 long; the other sizes are odd.
+          const std::int64_t m = transpose_a ? 136 : 133, n = transpose_b ? 141 : 144, k = 72;
+          const Tensor a = numbers(transpose_a ? Shape{k, m} : Shape{m, k}, 1, dtype);
+          const Tensor b = numbers(transpose_b ? Shape{n, k} : Shape{k, n}, 2, dtype);
+          kernels::ProductProblem problem{};
+          problem.batch = 1;
+          problem.m = m;
+          problem.n = n;
+          problem.k = k;
+          problem.transpose_a = transpose_a;
+          problem.transpose_b = transpose_b;
+          problem.a = problem.b = dtype;
+          problem.c = result;
+          const Tensor c = Tensor::empty({m, n}, result, gpu);
+          kernels::product_mma(stream(), problem, a.to(dtype).to(gpu), b.to(dtype).to(gpu), Tensor(), c);
+          const std::vector<double> av = a.to_doubles(), bv = b.to_doubles();
+          std::vector<double> expected;
+          for (std::int64_t row = 0; row < m; ++row)
+            for (std::int64_t column = 0; column < n; ++column) {
+              double sum = 0;
+              for (std::int64_t i = 0; i < k; ++i)
+                sum += av[static_cast<std::size_t>(transpose_a ? i * m + row : row * k + i)] *
+                       bv[static_cast<std::size_t>(transpose_b ? column * k + i : i * n + column)];
+              expected.push_back(sum);
+            }
+          expect_rounded(c, Tensor::of<double>({m, n}, expected), k);
+        }
+}
+
+TEST_F(CudaTensorCores, ConvolutionsAreRoundedOnce) {
+  using cpu::dnn::Pass;
+  const kernels::Conv2dShape shape{.n = 2,
+                                   .h = 9,
+                                   .w = 8,
+                                   .c = 16,
+                                   .k = 24,
+                                   .r = 3,
+                                   .s = 3,
+                                   .p = 5,
+                                   .q = 4,
+                                   .stride_h = 2,
+                                   .stride_w = 2,
+                                   .pad_h = 1,
+                                   .pad_w = 1};
+  const Shape of_x{shape.n, shape.h, shape.w, shape.c}, of_w{shape.k, shape.r, shape.s, shape.c};
+  const Shape of_y{shape.n, shape.p, shape.q, shape.k};
+  for (const DType dtype : narrow_types) {
+    const Tensor x = numbers(of_x, 1, dtype), w = numbers(of_w, 2, dtype), y = numbers(of_y, 3, dtype);
+    for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
+      kernels::Conv2dProblem problem{};
+      problem.conv.shape = shape;
+      problem.pass = pass;
+      const auto run = [&](auto& where, const Device& device, const Shape& result, DType type, auto&& kernel) {
+        const DType in = device.is_cpu() ? DType::f64 : dtype;
+        const Tensor made = Tensor::empty(result, type, device);
+        const auto operand = [&](const Tensor& t, Pass is_result) {
+          return pass == is_result ? made : t.to(in).to(device);
+        };
+        const Tensor of_pass[] = {operand(x, Pass::backward_data), operand(w, Pass::backward_weights),
+                                  operand(y, Pass::forward)};
+        kernel(where, problem, kernels::Conv2dOperands{of_pass[0], of_pass[1], Tensor(), of_pass[2]});
+        return made;
+      };
+      const Shape result = pass == Pass::forward ? of_y : pass == Pass::backward_data ? of_x : of_w;
+      const Tensor expected =
+          run(cpu::stream_of({}), {}, result, DType::f64,
+              [](auto&, const auto& p, const auto& operands) { kernels::conv2d_portable(p, operands); });
+      const std::int64_t terms = pass == Pass::forward         ? of_w.size() / shape.k
+                                 : pass == Pass::backward_data ? of_w.size() / shape.c
+                                                               : shape.n * shape.p * shape.q;
+      for (const DType type : {dtype, DType::f32}) {
+        if (type == DType::f32 && pass != Pass::backward_weights) continue;
+        expect_rounded(run(stream(), gpu, result, type,
+                           [](auto& s, const auto& p, const auto& operands) { kernels::conv2d_mma(s, p, operands); }),
+                       expected, terms);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth
