@@ -3,25 +3,46 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <iomanip>
+#include <map>
 
 #include "hearth/autograd/grad_mode.h"
+#include "hearth/core/build.h"
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/core/cuda/stream.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::train {
 namespace {
 
-double run_ms(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+void wait_for(Device device) {
+#if HEARTH_HAS_CUDA
+  if (device.is_cuda()) cuda::stream_of(device).wait();
+#endif
+  (void)device;
 }
 
-double measured_copy_gbs() {
+// Milliseconds of one of `runs` runs.
+double run_ms(const std::function<void()>& f, Device device, int runs) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < runs; ++i) f();
+  wait_for(device);
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / runs;
+}
+
+// An emulated device is as large and as fast as the machine below it.
+constexpr bool large_device = HEARTH_HAS_CUDA && !HEARTH_CUDA_EMULATED;
+
+double measured_copy_gbs(Device device) {
   constexpr std::int64_t bytes = std::int64_t{128} << 20;
+  if (device.is_cuda()) {
+    const std::int64_t size = large_device ? 8 * bytes : bytes / 16;
+    const Tensor from = Tensor::zeros({size}, DType::u8, device), to = Tensor::zeros({size}, DType::u8, device);
+    return 2.0 * static_cast<double>(size) / time_repeated([&] { to.copy_from(from); }, device).min_ms / 1e6;
+  }
   const Tensor from = Tensor::zeros({bytes}, DType::u8), to = Tensor::zeros({bytes}, DType::u8);
   const Timing timing = time_repeated([&] {
     cpu::parallel_for(bytes, std::int64_t{1} << 20, [&](std::int64_t begin, std::int64_t end) {
@@ -31,12 +52,12 @@ double measured_copy_gbs() {
   return 2.0 * static_cast<double>(bytes) / timing.min_ms / 1e6;
 }
 
-double measured_matmul_tflops(DType dtype) {
-  constexpr std::int64_t n = 1536;
+double measured_matmul_tflops(DType dtype, Device device) {
+  const std::int64_t n = device.is_cpu() ? 1536 : large_device ? 8192 : 128;
   const NoGrad no_grad;
-  const Tensor a = Tensor::full({n, n}, 0.5, dtype), b = Tensor::full({n, n}, 0.25, dtype);
-  const Timing timing = time_repeated([&] { (void)matmul(a, b); });
-  return 2.0 * n * n * n / timing.min_ms / 1e9;
+  const Tensor a = Tensor::full({n, n}, 0.5, dtype, device), b = Tensor::full({n, n}, 0.25, dtype, device);
+  const Timing timing = time_repeated([&] { (void)matmul(a, b); }, device);
+  return 2.0 * std::pow(static_cast<double>(n), 3) / timing.min_ms / 1e9;
 }
 
 }  // namespace
@@ -48,21 +69,28 @@ Timing timing_of(std::vector<double> milliseconds) {
   return {milliseconds[n / 2], milliseconds[0], milliseconds[std::min(n - 1, n * 9 / 10)]};
 }
 
-Timing time_repeated(const std::function<void()>& f, double budget_ms) {
+Timing time_repeated(const std::function<void()>& f, Device device, double budget_ms) {
   f();
+  wait_for(device);
+  const int runs = device.is_cpu() ? 1 : std::clamp(static_cast<int>(5 / run_ms(f, device, 1)), 1, 100);
   std::vector<double> all;
   double used = 0;
   while (all.size() < 5 || used < budget_ms) {
-    all.push_back(run_ms(f));
-    used += all.back();
+    all.push_back(run_ms(f, device, runs));
+    used += all.back() * runs;
   }
   return timing_of(std::move(all));
 }
 
-const Ceilings& ceilings() {
-  static const Ceilings measured{measured_copy_gbs(), measured_matmul_tflops(DType::f32),
-                                 cpu::dnn::has_hardware_bf16() ? measured_matmul_tflops(DType::bf16) : 0};
-  return measured;
+const Ceilings& ceilings(Device device) {
+  static std::map<std::string, Ceilings> known;
+  const auto [place, missing] = known.try_emplace(name_of(device));
+  if (missing) {
+    const bool bf16 = device.is_cuda() || cpu::dnn::has_hardware_bf16();
+    place->second = {measured_copy_gbs(device), measured_matmul_tflops(DType::f32, device),
+                     bf16 ? measured_matmul_tflops(DType::bf16, device) : 0};
+  }
+  return place->second;
 }
 
 namespace {
@@ -71,7 +99,7 @@ double gbs(const BenchCase& c) { return c.bytes / c.timing.median_ms / 1e6; }
 double tflops(const BenchCase& c) { return c.flops / c.timing.median_ms / 1e9; }
 
 double percent_of_limit(const BenchCase& c) {
-  const Ceilings& limit = ceilings();
+  const Ceilings& limit = ceilings(c.device);
   const double peak =
       c.dtype == DType::bf16 && limit.matmul_bf16_tflops > 0 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops;
   return 100 * std::max(c.bytes > 0 ? gbs(c) / limit.copy_gbs : 0, c.flops > 0 ? tflops(c) / peak : 0);
@@ -80,13 +108,13 @@ double percent_of_limit(const BenchCase& c) {
 }  // namespace
 
 Json to_json(const BenchCase& c) {
-  const Ceilings& limit = ceilings();
+  const Ceilings& limit = ceilings(c.device);
   Json what = Json::object();
   what.set("name", c.name)
       .set("shape", c.shape)
       .set("dtype", name_of(c.dtype))
       .set("batch", c.batch)
-      .set("device", "cpu");
+      .set("device", name_of(c.device));
   Json own = Json::object();
   own.set("ms", c.timing.median_ms)
       .set("ms_min", c.timing.min_ms)

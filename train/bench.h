@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hearth/core/device.h"
 #include "hearth/core/dtype.h"
 #include "hearth/core/json_text.h"
 
@@ -19,23 +20,25 @@ struct Timing {
 
 /// Median, minimum and 90th percentile. UsageError for an empty list.
 Timing timing_of(std::vector<double> milliseconds);
-/// Runs f until `budget_ms` is used up, at least five times after one warm-up.
-Timing time_repeated(const std::function<void()>& f, double budget_ms = 300);
+/// Runs f until `budget_ms` is used up, at least five times after one warm-up. On a CUDA device several runs are queued
+/// for each time taken, so that the wait at the end does not count.
+Timing time_repeated(const std::function<void()>& f, Device device = {}, double budget_ms = 300);
 
-/// What this machine reaches, measured at the first call: memory copy (read and write counted) and large matrix
-/// products in f32 and bf16.
+/// What a device reaches, measured at the first call: memory copy (read and write counted) and large matrix products in
+/// f32 and bf16.
 struct Ceilings {
   double copy_gbs = 0;
   double matmul_f32_tflops = 0;
   double matmul_bf16_tflops = 0;  ///< 0 where no fast bf16 product is present
 };
-const Ceilings& ceilings();
+const Ceilings& ceilings(Device device = {});
 
 /// One measured case, as published in the bench JSON.
 struct BenchCase {
   std::string name;
   std::string shape;
   DType dtype = DType::f32;
+  Device device;
   std::int64_t batch = 1;
   Timing timing;
   double items = 0;  ///< processed in one run
@@ -50,11 +53,11 @@ Json to_json(const BenchCase& measured);
 /// A line for people.
 std::string to_line(const BenchCase& measured);
 
-/// The single operations that `hearth bench ops` measures.
+/// The single operations that `hearth bench ops` measures. Batches and rows are `scale` times those of the CPU.
 struct OpBench {
   std::string name;
   std::function<BenchCase()> run;
 };
-std::vector<OpBench> op_benches();
+std::vector<OpBench> op_benches(Device device, std::int64_t scale);
 
 }  // namespace hearth::train

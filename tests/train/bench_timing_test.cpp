@@ -26,7 +26,7 @@ TEST(TimingOf, takes_one_value_and_refuses_none) {
 
 TEST(TimeRepeated, runs_at_least_five_times_after_a_warm_up) {
   int calls = 0;
-  const Timing timing = time_repeated([&] { ++calls; }, 0);
+  const Timing timing = time_repeated([&] { ++calls; }, {}, 0);
   EXPECT_EQ(calls, 6);
   EXPECT_LE(timing.min_ms, timing.median_ms);
   EXPECT_LE(timing.median_ms, timing.p90_ms);

@@ -103,6 +103,7 @@ int bench_step(const Arguments& arguments) {
   result.name = "step/" + config.name;
   result.shape = join_text(batch.images.shape());
   result.dtype = dtype_named(config.precision.dtype);
+  result.device = session.device();
   result.batch = batch.size();
   result.timing = timing_of(all);
   result.items = static_cast<double>(batch.size());
@@ -122,13 +123,13 @@ int bench_step(const Arguments& arguments) {
     std::cout << to_text(to_json(result)) << "\n";
     return 0;
   }
+  const Ceilings& limits = ceilings(session.device());
   std::cout << to_line(result) << "\n"
             << std::fixed << std::setprecision(1) << result.items / result.timing.median_ms * 1e3
             << " images/s, peak memory " << result.peak_bytes / 1e6
             << " MB, memory asked from the system during the timed steps: " << grown
-            << " times\nlimits of this machine: copy " << ceilings().copy_gbs << " GB/s, matrix product f32 "
-            << 1e3 * ceilings().matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * ceilings().matmul_bf16_tflops
-            << " GFLOP/s\n";
+            << " times\nlimits of this machine: copy " << limits.copy_gbs << " GB/s, matrix product f32 "
+            << 1e3 * limits.matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * limits.matmul_bf16_tflops << " GFLOP/s\n";
   return 0;
 }
 
@@ -139,7 +140,9 @@ int bench_ops(const Arguments& arguments) {
   } catch (const std::regex_error& error) {
     throw UsageError(join_text("bench ops: --filter is not a regular expression: ", error.what()));
   }
-  for (const OpBench& bench : op_benches()) {
+  const Device device = device_named(arguments.value("--device").value_or("cpu"));
+  const std::int64_t scale = positive(arguments, "--scale", device.is_cpu() ? "1" : "16");
+  for (const OpBench& bench : op_benches(device, scale)) {
     if (!std::regex_search(bench.name, filter)) continue;
     const BenchCase measured = bench.run();
     std::cout << (arguments.has("--json") ? to_text(to_json(measured)) : to_line(measured)) << std::endl;
