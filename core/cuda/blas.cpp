@@ -196,15 +196,15 @@ std::uint32_t alignment_of(const void* p) {
 
 }  // namespace
 
-std::string library() {
-  Functions& f = lt();
-  if (!f.file.is_open()) return f.file.why_absent();
-  const std::size_t v = f.version();
-  return join_text("cuBLASLt ", v / 10000, '.', v / 100 % 100, '.', v % 100);
+LibraryInfo about() {
+  const Functions& f = lt();
+  return f.file.about(f.file.is_open() ? f.version() : 0);
 }
 
+std::string why_absent() { return *why_no_library_runs() != '\0' ? why_no_library_runs() : lt().file.why_absent(); }
+
 std::string declines(Device device, const Matmul& p) {
-  if (!lt().file.is_open()) return lt().file.why_absent();
+  if (std::string reason = why_absent(); !reason.empty()) return reason;
   if (p.a != p.b) return join_text("a is ", p.a, " and b ", p.b, "; cuBLASLt takes one type");
   if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside operands of ", p.a);
   if (p.batch > 65535) return "a batch of more than 65535";
@@ -213,7 +213,7 @@ std::string declines(Device device, const Matmul& p) {
 }
 
 void matmul(Stream& stream, const Matmul& p, const void* a, const void* b, const void* bias, void* c) {
-  HEARTH_CHECK(UsageError, lt().file.is_open(), "matmul: ", lt().file.why_absent());
+  if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("matmul: " + reason);
   const Key key{stream.device().index, p, bias != nullptr, {alignment_of(a), alignment_of(b), alignment_of(c)}};
   const Plan& plan = plan_of(key);
   HEARTH_CHECK(UsageError, plan.declines.empty(), "matmul: ", plan.declines);
@@ -242,10 +242,13 @@ void matmul(Stream& stream, const Matmul& p, const void* a, const void* b, const
 
 namespace hearth::cuda::blas {
 
-std::string library() { return "this build was made without cuBLASLt's header"; }
-std::string declines(Device, const Matmul&) { return library(); }
+LibraryInfo about() { return {"", "", why_absent()}; }
+std::string why_absent() {
+  return "this build was made without the header cublasLt.h; install cuBLAS's development files and build again";
+}
+std::string declines(Device, const Matmul&) { return why_absent(); }
 void matmul(Stream&, const Matmul&, const void*, const void*, const void*, void*) {
-  throw UsageError("matmul: " + library());
+  throw DeviceError("matmul: " + why_absent());
 }
 
 }  // namespace hearth::cuda::blas

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cuda/library.h"
 #include "hearth/core/cuda/stream.h"
 
 namespace hearth::cuda::dnn {
@@ -18,14 +19,16 @@ namespace hearth::cuda::dnn {
 using Conv2d = cpu::dnn::Conv2d;
 using Pass = cpu::dnn::Pass;
 
-/// "cuDNN 9.19.0" or why it is absent.
-std::string library();
+/// The library's version and file, also where no device can run it.
+LibraryInfo about();
+/// Why no convolution can be done by it here, with the remedy; empty if it is there.
+std::string why_absent();
 /// Empty if cuDNN does this pass on this device; else the reason why not. The first question for a problem makes its
 /// plan, which must not happen while a graph is captured.
 std::string declines(Device device, const Conv2d& problem, Pass pass);
 /// One pass on memory that is aligned to 16: forward writes y, backward_data writes x from w and y (dy),
 /// backward_weights writes w from x and y. All are of the activations' type; 16-bit types are summed in f32 and rounded
-/// once. UsageError where `declines` gives a reason; DeviceError with the library's own words.
+/// once. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
 void conv2d(Stream& stream, const Conv2d& problem, Pass pass, void* x, void* w, void* y);
 
 /// What the library would do on a device.
@@ -35,7 +38,8 @@ struct Probe {
   std::size_t workspace = 0;  ///< bytes
 };
 /// The same question for a device that need not be here, described in the library's JSON form
-/// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+/// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Engines that the library compiles when they are used are left out, as
+/// that needs a driver.
 Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json);
 
 }  // namespace hearth::cuda::dnn

@@ -2,6 +2,7 @@
 #include "hearth/core/cuda/library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -48,10 +49,6 @@ std::vector<fs::path> library_folders() {
 }  // namespace
 
 Library::Library(const char* title, std::initializer_list<const char*> names) : title_(title) {
-  if (HEARTH_CUDA_EMULATED) {
-    why_absent_ = "the emulated GPU has no libraries";
-    return;
-  }
   std::string reason;
   std::error_code ignored;
   for (const fs::path& folder : library_folders())
@@ -67,7 +64,8 @@ Library::Library(const char* title, std::initializer_list<const char*> names) : 
 void Library::open(const std::string& path, std::string& last_reason) {
   handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ != nullptr) {
-    path_ = path;
+    link_map* map = nullptr;
+    path_ = dlinfo(handle_, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr ? map->l_name : path;
     return;
   }
   const char* reason = dlerror();
@@ -82,6 +80,15 @@ void* Library::address_of(const char* symbol) {
     handle_ = nullptr;
   }
   return address;
+}
+
+LibraryInfo Library::about(std::size_t version) const {
+  if (!is_open()) return {"", "", why_absent_};
+  return {join_text(version / 10000, '.', version / 100 % 100, '.', version % 100), path_, ""};
+}
+
+const char* why_no_library_runs() {
+  return HEARTH_CUDA_EMULATED ? "the emulated GPU runs Hearth's own kernels only" : "";
 }
 
 }  // namespace hearth::cuda

@@ -3,10 +3,21 @@
 // them.
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
 #include <string>
 
 namespace hearth::cuda {
+
+/// What was found of a library, for reports.
+struct LibraryInfo {
+  std::string version;     ///< "9.19.0"; empty if it is absent
+  std::string path;        ///< of the file
+  std::string why_absent;  ///< with the remedy; empty if it is there
+};
+
+/// Why a library that is there cannot be run in this build; empty if it can. It can be asked what it would do.
+const char* why_no_library_runs();
 
 /// A shared library, or the reason why there is none. Never closed.
 class Library {
@@ -19,8 +30,10 @@ class Library {
   bool is_open() const { return handle_ != nullptr; }
   /// Why it is not open; empty if it is.
   const std::string& why_absent() const { return why_absent_; }
-  /// The path or name it was opened by.
+  /// Of the file that the loader found.
   const std::string& path() const { return path_; }
+  /// `version` is the library's own number, as in 91900 for 9.19.0; of no meaning where it is absent.
+  LibraryInfo about(std::size_t version) const;
   /// Sets `function` to the symbol's address. Without it the library counts as absent.
   template <class F>
   void find(const char* symbol, F*& function) {

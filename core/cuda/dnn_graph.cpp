@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/cuda/dnn_graph.h"
+
+#include <array>
+
+#include "hearth/core/error.h"
+
+#if __has_include(<cudnn.h>)
+
+namespace hearth::cuda::dnn {
+namespace {
+
+/// The names that the library has for the parts of one pass.
+struct PassNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t alpha, beta, conv, x, w, y;
+};
+
+PassNames names_of(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y};
+    case Pass::backward_data:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY};
+    default:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY};
+  }
+}
+
+#pragma GCC diagnostic push
+// The handle attributes are marked as superseded by 9.19's header, but libraries before it know no others.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+void set_graph_target(Descriptor& graph, const Target& target) {
+  if (target.handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+}
+void set_plan_target(Descriptor& plan, const Target& target) {
+  if (target.handle != nullptr)
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+  else
+    plan.set_descriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.description);
+}
+#pragma GCC diagnostic pop
+
+/// Whether results are the same each time and, for f32, no operand is rounded to fewer bits.
+bool is_exact(const Descriptor& engine, bool f32) {
+  for (const auto note : engine.get<cudnnBackendNumericalNote_t>(
+           CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT)) {
+    if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
+      return false;
+    if (f32 && (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
+      return false;
+  }
+  return true;
+}
+
+/// Whether the library compiles the engine when it is used, for which it needs a driver.
+bool is_compiled_late(const Descriptor& engine) {
+  for (const auto note : engine.get<cudnnBackendBehaviorNote_t>(
+           CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT))
+    if (note == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) return true;
+  return false;
+}
+
+/// Turns the first fitting suggestion into a plan.
+bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, const Descriptor& graph, Plan& into) {
+  constexpr std::int64_t most_workspace = std::int64_t{256} << 20;
+  for (Suggestion& suggestion : suggestions(mode, target, graph)) {
+    const Descriptor& engine = suggestion.engine;
+    if (!is_exact(engine, exact_f32) || (target.handle == nullptr && is_compiled_late(engine))) continue;
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set_descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, suggestion.configuration);
+    set_plan_target(plan, target);
+    if (plan.try_finalize() != CUDNN_STATUS_SUCCESS) continue;
+    const auto size = plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
+    if (size.empty() || size[0] > most_workspace) continue;
+    const auto number = engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1);
+    into.info = {"", number.empty() ? -1 : number[0], static_cast<std::size_t>(size[0])};
+    into.parts.push_back(std::move(suggestion.configuration));
+    into.executable = plan.raw();
+    into.parts.push_back(std::move(plan));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Functions::Functions() {
+  file.find("cudnnCreate", create);
+  file.find("cudnnSetStream", set_stream);
+  file.find("cudnnGetVersion", version);
+  file.find("cudnnGetErrorString", text);
+  file.find("cudnnBackendCreateDescriptor", make);
+  file.find("cudnnBackendDestroyDescriptor", destroy);
+  file.find("cudnnBackendSetAttribute", set);
+  file.find("cudnnBackendGetAttribute", get);
+  file.find("cudnnBackendFinalize", finalize);
+  file.find("cudnnBackendExecute", execute);
+}
+
+// Leaked, as the library's own state outlives static objects.
+Functions& api() {
+  static Functions& loaded = *new Functions;
+  return loaded;
+}
+
+void check(cudnnStatus_t status, const char* call) {
+  HEARTH_CHECK(DeviceError, status == CUDNN_STATUS_SUCCESS, "cuDNN: ", call, ": ", api().text(status));
+}
+
+Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::span<const std::int64_t> extents,
+                  std::span<const std::int64_t> strides, Stored stored) {
+  Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
+  made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, extents);
+  made.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides);
+  made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+  made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::int64_t{16});
+  if (stored == Stored::no) made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true);
+  made.finalize("tensor");
+  return made;
+}
+
+Descriptor images(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+                  Stored stored) {
+  const std::array<std::int64_t, 4> extents{n, c, h, w}, strides{h * w * c, 1, w * c, c};
+  return tensor(id, type, extents, strides, stored);
+}
+
+Descriptor convolution(const cpu::dnn::Conv2dShape& s) {
+  Descriptor conv(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const auto set = [&](cudnnBackendAttributeName_t name, std::int64_t h, std::int64_t w) {
+    const std::array<std::int64_t, 2> values{h, w};
+    conv.set(name, CUDNN_TYPE_INT64, std::span<const std::int64_t>(values));
+  };
+  conv.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  conv.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
+  conv.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
+  set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, s.pad_h, s.pad_w);
+  set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, s.pad_h, s.pad_w);
+  set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, s.stride_h, s.stride_w);
+  set(CUDNN_ATTR_CONVOLUTION_DILATIONS, s.dilation_h, s.dilation_w);
+  conv.finalize("convolution");
+  return conv;
+}
+
+Descriptor convolution_pass(Pass pass, const Descriptor& options, const Descriptor& x, const Descriptor& w,
+                            const Descriptor& y) {
+  const PassNames names = names_of(pass);
+  Descriptor operation(names.type);
+  operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f);
+  operation.set(names.beta, CUDNN_TYPE_FLOAT, 0.0f);
+  operation.set_descriptor(names.x, x);
+  operation.set_descriptor(names.w, w);
+  operation.set_descriptor(names.y, y);
+  operation.set_descriptor(names.conv, options);
+  operation.finalize("convolution's pass");
+  return operation;
+}
+
+cudnnDataType_t type_of(DType dtype) {
+  return dtype == DType::f32 ? CUDNN_DATA_FLOAT : dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+}
+
+Descriptor described_device(const std::string& json) {
+  Descriptor description(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  description.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::span<const char>(json));
+  description.finalize("description of the device");
+  return description;
+}
+
+Descriptor graph_of(const Target& target, const std::vector<Descriptor>& operations) {
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const Descriptor& operation : operations) raw.push_back(operation.raw());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+            std::span<const cudnnBackendDescriptor_t>(raw));
+  set_graph_target(graph, target);
+  graph.finalize("operation graph");
+  return graph;
+}
+
+std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& target, const Descriptor& graph) {
+  constexpr std::int64_t most = 64;
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set_descriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+  if (target.handle == nullptr) heuristic.set_descriptor(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.description);
+  if (heuristic.try_finalize() != CUDNN_STATUS_SUCCESS) return {};
+  std::vector<Descriptor> configurations;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < most; ++i)
+    raw.push_back(configurations.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw());
+  std::int64_t count = 0;
+  check(api().get(heuristic.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
+                  raw.data()),
+        "asking the heuristics");
+  std::vector<Suggestion> list;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(std::min(count, most)); ++i) {
+    Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendDescriptor_t engine_raw = engine.raw();
+    std::int64_t engines = 0;
+    if (api().get(raw[i], CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engines, &engine_raw) ==
+        CUDNN_STATUS_SUCCESS)
+      list.push_back({std::move(configurations[i]), std::move(engine)});
+  }
+  return list;
+}
+
+Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations) {
+  Plan plan;
+  plan.parts = std::move(parts);
+  Descriptor graph = graph_of(target, operations);
+  if (!plan_by(CUDNN_HEUR_MODE_A, target, exact_f32, graph, plan) &&
+      !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, exact_f32, graph, plan))
+    plan.info.declines = "cuDNN has no repeatable engine of enough precision for it";
+  for (Descriptor& operation : operations) plan.parts.push_back(std::move(operation));
+  plan.parts.push_back(std::move(graph));
+  return plan;
+}
+
+}  // namespace hearth::cuda::dnn
+
+#endif

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cuDNN can do of what ResNet-50 and transformers ask for, on devices that need not be here, against a table in
+// the tree, so that a change of the library is seen. Each line of the table is a device, a pattern, a type, a problem,
+// and the number and workspace of the engine taken, or why there is none.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "hearth/core/build.h"
+#include "hearth/core/cuda/dnn.h"
+#include "hearth/core/cuda/stream.h"
+#include "hearth/core/error.h"
+#include "hearth/core/file.h"
+#include "ops/cuda/cudnn_patterns.h"
+
+#if __has_include(<cudnn.h>)
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace hearth {
+namespace {
+
+using cpu::dnn::Conv2dShape;
+using cuda::dnn::Conv2d;
+using cuda::dnn::Pass;
+using cuda::dnn::Probe;
+
+const std::string folder = HEARTH_SOURCE_DIR "/tests/ops/cuda";
+const std::string table_path = folder + "/cudnn_matrix.tsv";
+const char* const rewrite_variable = "HEARTH_REWRITE_CUDNN_MATRIX";
+constexpr std::int64_t batch = 256;
+
+/// Answers by what was asked: "device\tpattern\ttype\tproblem".
+using Rows = std::map<std::string, std::string>;
+
+struct Table {
+  std::string version;  ///< of cuDNN
+  Rows rows;
+};
+
+Table read_table() {
+  Table table;
+  std::istringstream lines(read_text(table_path));
+  for (std::string line; std::getline(lines, line);) {
+    constexpr std::string_view version = "# cuDNN ";
+    if (line.starts_with(version)) table.version = line.substr(version.size());
+    if (line.empty() || line[0] == '#') continue;
+    std::size_t end = 0;
+    for (int column = 0; column < 4; ++column) end = line.find('\t', end) + 1;
+    table.rows[line.substr(0, end - 1)] = line.substr(end);
+  }
+  return table;
+}
+
+void write_table(const Table& table) {
+  std::string text = "# cuDNN " + table.version + "\n# Written by: " + rewrite_variable +
+                     "=1 hearth_test_ops --gtest_filter='*CudaDnnMatrix*'\n"
+                     "# device\tpattern\ttype\tproblem\tengine\tworkspace bytes, or why not\n";
+  for (const auto& [asked, answer] : table.rows) text += asked + "\t" + answer + "\n";
+  write_file_synced(table_path, text);
+}
+
+/// Every convolution of ResNet-50 (stride in the 3x3 ones) at 224 pixels, on images of this many channels.
+std::vector<Conv2dShape> resnet50_convolutions(std::int64_t channels) {
+  std::vector<Conv2dShape> all;
+  const auto add = [&](std::int64_t size, std::int64_t c, std::int64_t k, std::int64_t taps, std::int64_t stride) {
+    Conv2dShape s{.n = batch, .h = size, .w = size, .c = c, .k = k, .r = taps, .s = taps};
+    s.stride_h = s.stride_w = stride;
+    s.pad_h = s.pad_w = taps / 2;
+    s.p = s.q = (size + 2 * s.pad_h - taps) / stride + 1;
+    all.push_back(s);
+  };
+  add(224, channels, 64, 7, 2);
+  struct Stage {
+    std::int64_t blocks, size, width, stride;
+  };
+  std::int64_t c = 64;
+  for (const Stage& stage : {Stage{3, 56, 64, 1}, Stage{4, 56, 128, 2}, Stage{6, 28, 256, 2}, Stage{3, 14, 512, 2}}) {
+    for (std::int64_t block = 0; block < stage.blocks; ++block) {
+      const std::int64_t stride = block == 0 ? stage.stride : 1;
+      const std::int64_t size = block == 0 ? stage.size : stage.size / stage.stride, out = size / stride;
+      if (block == 0) add(size, c, 4 * stage.width, 1, stride);
+      add(size, c, stage.width, 1, 1);
+      add(size, stage.width, stage.width, 3, stride);
+      add(out, stage.width, 4 * stage.width, 1, 1);
+      c = 4 * stage.width;
+    }
+  }
+  return all;
+}
+
+/// Each once; the first also for images padded to the channels that tensor cores take.
+std::set<Conv2dShape> resnet50_shapes() {
+  std::set<Conv2dShape> shapes;
+  for (const std::int64_t channels : {3, 4, 8})
+    for (const Conv2dShape& shape : resnet50_convolutions(channels)) shapes.insert(shape);
+  return shapes;
+}
+
+std::string text_of(const Conv2dShape& s) {
+  return join_text('n', s.n, ' ', s.h, 'x', s.w, 'x', s.c, " k", s.k, ' ', s.r, 'x', s.s, " s", s.stride_h);
+}
+
+std::string text_of(const Probe& probe) {
+  return probe.declines.empty() ? join_text(probe.engine, '\t', probe.workspace) : "-\t" + probe.declines;
+}
+
+/// The answer of f, also where the library refuses the graph itself.
+template <class F>
+std::string answer(F&& f) {
+  try {
+    return text_of(f());
+  } catch (const Error& error) {
+    return std::string("-\t") + error.what();
+  }
+}
+
+struct Case {
+  const char* device;
+  DType dtype;
+};
+
+void PrintTo(const Case& of, std::ostream* out) { *out << of.device << ' ' << of.dtype; }
+
+/// Keeps the sanitizer from reporting what cuDNN itself never frees.
+struct LeaksOfOthers {
+#ifdef __SANITIZE_ADDRESS__
+  __lsan::ScopedDisabler disabled;
+#endif
+};
+
+class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const cuda::LibraryInfo library = cuda::dnn::about();
+    if (!library.why_absent.empty()) GTEST_SKIP() << library.why_absent;
+    version_ = library.version;
+  }
+
+  std::string device_json() const { return read_text(folder + "/" + GetParam().device + ".json"); }
+  void add(const std::string& pattern, const std::string& problem, const std::string& found) {
+    rows_[join_text(GetParam().device, '\t', pattern, '\t', GetParam().dtype, '\t', problem)] = found;
+  }
+
+  /// The table's rows that begin as ours do must be ours.
+  void compare(const std::string& patterns) {
+    Table table = read_table();
+    const auto is_ours = [&](const std::string& asked) {
+      std::istringstream columns(asked);
+      std::string device, pattern, dtype;
+      std::getline(columns, device, '\t');
+      std::getline(columns, pattern, '\t');
+      std::getline(columns, dtype, '\t');
+      return device == GetParam().device && pattern.starts_with(patterns) && dtype == join_text(GetParam().dtype);
+    };
+    Rows expected;
+    for (const auto& row : table.rows)
+      if (is_ours(row.first)) expected.insert(row);
+    if (std::getenv(rewrite_variable) != nullptr) {
+      for (const auto& row : expected) table.rows.erase(row.first);
+      table.rows.insert(rows_.begin(), rows_.end());
+      table.version = version_;
+      write_table(table);
+      return;
+    }
+    const std::string difference = difference_of(expected);
+    if (table.version != version_)
+      GTEST_SKIP() << "the table is of cuDNN " << table.version << ", here is " << version_ << "; "
+                   << (difference.empty() ? "all rows agree" : "what differs:\n" + difference);
+    EXPECT_EQ(difference, "")
+        << "If this change is meant, rewrite the table, with " << rewrite_variable
+        << "=1 in the environment of hearth_test_ops --gtest_filter='*CudaDnnMatrix*', and look at it with git diff";
+  }
+
+ private:
+  std::string difference_of(const Rows& expected) const {
+    std::string text;
+    for (const auto& [asked, found] : rows_) {
+      const auto row = expected.find(asked);
+      if (row == expected.end())
+        text += asked + ": not in the table, found " + found + "\n";
+      else if (row->second != found)
+        text += asked + ": in the table " + row->second + ", found " + found + "\n";
+    }
+    for (const auto& [asked, found] : expected)
+      if (rows_.count(asked) == 0) text += asked + ": in the table " + found + ", but not asked any more\n";
+    return text;
+  }
+
+  LeaksOfOthers not_ours_;
+  std::string version_;
+  Rows rows_;
+};
+
+TEST(CudaDnnShapes, AreThoseOfResNet50) {
+  std::int64_t weights = 0;
+  const std::vector<Conv2dShape> all = resnet50_convolutions(3);
+  for (const Conv2dShape& s : all) weights += s.k * s.r * s.s * s.c;
+  EXPECT_EQ(all.size(), 53u);
+  // The published 25,557,032 parameters without the classifier's and the normalisations'.
+  EXPECT_EQ(weights, 25557032 - 2049000 - 53120);
+  EXPECT_EQ(resnet50_shapes().size(), 25u) << "23 distinct ones, and the first with padded channels";
+}
+
+TEST_P(CudaDnnMatrix, ConvolutionsOfResNet50) {
+  const std::string device = device_json();
+  for (const Conv2dShape& shape : resnet50_shapes()) {
+    const Conv2d problem{shape, GetParam().dtype, GetParam().dtype};
+    for (const auto& [pass, name] : {std::pair(Pass::forward, "conv forward"),
+                                     {Pass::backward_data, "conv data"},
+                                     {Pass::backward_weights, "conv weights"}})
+      add(name, text_of(shape), answer([&] { return cuda::dnn::probe(problem, pass, device); }));
+  }
+  compare("conv ");
+}
+
+TEST_P(CudaDnnMatrix, FusedConvolutionsOfResNet50) {
+  const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
+  const cuda::dnn::Target target{nullptr, &device};
+  for (const Conv2dShape& shape : resnet50_shapes()) {
+    const Conv2d problem{shape, GetParam().dtype, GetParam().dtype};
+    add("conv+bias+relu", text_of(shape), answer([&] { return conv_bias_relu(target, problem); }));
+    add("conv+statistics", text_of(shape), answer([&] { return conv_statistics(target, problem); }));
+  }
+  compare("conv+");
+}
+
+TEST_P(CudaDnnMatrix, AttentionOfTransformers) {
+  if (GetParam().dtype == DType::f32) GTEST_SKIP() << "cuDNN's attention takes f16 and bf16";
+  if (cuda::device_count() > 0 && !HEARTH_CUDA_EMULATED)
+    GTEST_SKIP() << "the table was made without a driver, which decides what can be compiled";
+  // Under the name that the library asks for; engines are listed if it is there.
+  const char* const stub = "/usr/local/cuda/lib64/stubs/libcuda.so";
+  if (dlopen(stub, RTLD_NOW | RTLD_GLOBAL) == nullptr) GTEST_SKIP() << "no stub of the driver: " << dlerror();
+  const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
+  const cuda::dnn::Target target{nullptr, &device};
+  struct Model {
+    const char* name;
+    std::int64_t heads;
+  };
+  for (const Model& model : {Model{"bert-base/gpt2", 12}, Model{"bert-large", 16}})
+    for (const std::int64_t tokens : {128, 512, 1024}) {
+      const cuda::dnn::Attention problem{16, tokens, model.heads, 64, GetParam().dtype};
+      const std::string text = join_text(model.name, " b16 ", tokens, " tokens, ", model.heads, " heads of 64");
+      add("attention forward", text, answer([&] { return attention_forward(target, problem); }));
+      add("attention backward", text, answer([&] { return attention_backward(target, problem); }));
+    }
+  compare("attention");
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, CudaDnnMatrix,
+                         ::testing::Values(Case{"nvidia_h200", DType::f16}, Case{"nvidia_h200", DType::bf16},
+                                           Case{"nvidia_h200", DType::f32}, Case{"nvidia_a100", DType::f16},
+                                           Case{"nvidia_a100", DType::bf16}, Case{"nvidia_a100", DType::f32}),
+                         [](const auto& of) { return join_text(of.param.device, '_', of.param.dtype); });
+
+}  // namespace
+}  // namespace hearth
+
+#endif
