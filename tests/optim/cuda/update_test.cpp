@@ -201,6 +201,21 @@ TEST_F(NormsOnDevice, AScalarOnTheDeviceNeedsNoWait) {
   EXPECT_EQ(sum.item(), squares_of(x, 1.0));
 }
 
+TEST_F(NormsOnDevice, ClipsAsTheHostWould) {
+  for (const double squares : {0.0, 0.25, 9.0, std::nan("")}) {
+    const Tensor sum = Tensor::full({}, squares, DType::f64, gpu), norm = Tensor::zeros({}, DType::f64, gpu);
+    const Tensor scale = Tensor::full({}, 0.5, DType::f64, gpu);
+    kernels::clip_by_sum(cuda::stream_of(gpu), sum, 1.5, norm, scale.data<double>());
+    const double length = std::sqrt(squares);
+    if (std::isnan(squares)) {
+      EXPECT_TRUE(std::isnan(norm.item()) && std::isnan(scale.item()));
+      continue;
+    }
+    EXPECT_DOUBLE_EQ(norm.item(), length);
+    EXPECT_DOUBLE_EQ(scale.item(), 0.5 * std::min(1.0, 1.5 / (length + 1e-6)));
+  }
+}
+
 class EmaOnDevice : public OnDevice {};
 
 TEST_F(EmaOnDevice, AgreesWithTheCpu) {

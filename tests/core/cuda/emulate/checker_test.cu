@@ -224,7 +224,7 @@ __global__ void small_neighbours(unsigned char* bytes, std::uint16_t* halves, fl
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 TEST(EmulateChecker, SmallNeighbours) {
-  const DeviceBytes bytes(64), halves(128), sums(4), one(4);
+  const DeviceBytes bytes(64), halves(128), sums(8), one(4);
   check("of another block", [&](int fault) {
     run({1u + static_cast<unsigned>(fault), 64}, small_neighbours, bytes.as<unsigned char>(),
         halves.as<std::uint16_t>(), sums.as<float>(), one.as<float>());
