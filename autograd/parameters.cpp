@@ -15,7 +15,8 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters) {
     HEARTH_CHECK(DTypeError, parameter.tensor->dtype() == dtype, "flat parameters: \"", parameter.name, "\" is ",
                  parameter.tensor->dtype(), ", the others are ", dtype);
     HEARTH_CHECK(DeviceError, parameter.tensor->device() == device, "flat parameters: \"", parameter.name, "\" is on ",
-                 parameter.tensor->device(), ", the others are on ", device);
+                 parameter.tensor->device(), ", the others are on ", device,
+                 "; move the whole model with to(device) first");
     entries_.push_back({parameter.name, {}, total, parameter.tensor->size()});
     total = checked_add(total, (parameter.tensor->size() + line - 1) / line * line, "flat parameters: size");
   }

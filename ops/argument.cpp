@@ -25,7 +25,7 @@ void require_same_kind(const char* op, const char* name_a, const Tensor& a, cons
   HEARTH_CHECK(DTypeError, a.dtype() == b.dtype(), op, ": ", name_a, " is ", describe(a), " but ", name_b, " is ",
                describe(b), "; convert one with cast");
   HEARTH_CHECK(DeviceError, a.device() == b.device(), op, ": ", name_a, " is on ", name_of(a.device()), " but ", name_b,
-               " is on ", name_of(b.device()));
+               " is on ", name_of(b.device()), "; move one with to(device)");
 }
 
 int require_axis(const char* op, int axis, const Shape& shape) {

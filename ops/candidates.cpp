@@ -135,5 +135,10 @@ void throw_declined(const CandidateRecord& record, const std::string& pinned, co
                              listed(reasons, "; "), "; remove the pin (HEARTH_PICK)"));
 }
 
+void throw_absent(const CandidateRecord& record, const std::string& pinned, const std::string& reason) {
+  throw DeviceError(join_text(record.op, ": pinned to ", pinned, ", which is not here: ", reason,
+                              "; or remove the pin (HEARTH_PICK)"));
+}
+
 }  // namespace detail
 }  // namespace hearth

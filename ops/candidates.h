@@ -23,8 +23,8 @@ std::string last_choice(std::string_view op);
 std::vector<std::string> candidate_names(std::string_view op);
 
 /// While it lives, `op` is run by the implementation of this name, in all threads. The op throws UsageError, with the
-/// reason, for problems which that implementation declines, and ConfigError for a name it does not have. A name that
-/// only another device type has leaves the op alone on this one.
+/// reason, for problems which that implementation declines, DeviceError if the library that it needs is absent, and
+/// ConfigError for a name it does not have. A name that only another device type has leaves the op alone on this one.
 /// Pins of one op must end in the reverse order of their beginning.
 class PinCandidate {
  public:
@@ -45,6 +45,8 @@ struct Candidate {
   /// Empty if it takes the problem, else the reason why not.
   std::string (*declines)(const Problem& problem);
   Run* run;
+  /// Empty if the library it needs is there, else the reason why not and the remedy. Null: it needs none.
+  std::string (*why_absent)() = nullptr;
 };
 
 namespace detail {
@@ -66,6 +68,7 @@ std::string pinned_candidate(const CandidateRecord& record);
 std::uint64_t pin_generation();
 [[noreturn]] void throw_declined(const CandidateRecord& record, const std::string& pinned,
                                  const std::vector<std::string>& reasons);
+[[noreturn]] void throw_absent(const CandidateRecord& record, const std::string& pinned, const std::string& reason);
 
 }  // namespace detail
 
@@ -113,6 +116,9 @@ class Candidates {
     std::vector<std::string> reasons;
     for (std::size_t i = 0; i < list_.size(); ++i) {
       if (!pinned.empty() && pinned != list_[i].name) continue;
+      if (!pinned.empty() && list_[i].why_absent != nullptr)
+        if (const std::string reason = list_[i].why_absent(); !reason.empty())
+          detail::throw_absent(record_, pinned, reason);
       std::string reason = list_[i].declines(problem);
       if (reason.empty()) return i;
       reasons.push_back(list_[i].name + (": " + std::move(reason)));

@@ -97,7 +97,7 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& operands) 
 
 void conv2d(cuda::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates("conv2d",
-                                     {{"cudnn", library_declines, run_library},
+                                     {{"cudnn", library_declines, run_library, cuda::dnn::why_absent},
                                       {"mma", mma_declines, run_mma},
                                       {"portable", portable_declines, run_portable}},
                                      {"onednn"});

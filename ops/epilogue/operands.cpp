@@ -17,8 +17,10 @@ void check_operand_types(const char* op, const Tensor& x, const Tensor& w, const
                w.dtype(), "; w must be ", type, narrow ? " or f32" : "", ", cast one of them");
   HEARTH_CHECK(DTypeError, !b.defined() || b.dtype() == type || b.dtype() == w.dtype(), op, ": x is ", type, ", w is ",
                w.dtype(), " and b is ", b.defined() ? b.dtype() : type, "; b must have the type of either");
-  HEARTH_CHECK(DeviceError, x.device() == w.device() && (!b.defined() || b.device() == x.device()), op, ": x is on ",
-               name_of(x.device()), " but w or b is not; move them together");
+  HEARTH_CHECK(DeviceError, x.device() == w.device(), op, ": x is on ", x.device(), " but w on ", w.device(),
+               "; move one with to(device)");
+  HEARTH_CHECK(DeviceError, !b.defined() || b.device() == x.device(), op, ": x is on ", x.device(), " but b on ",
+               b.defined() ? b.device() : x.device(), "; move one with to(device)");
 }
 
 std::int64_t rows_of(const Shape& shape) {

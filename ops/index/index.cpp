@@ -11,7 +11,7 @@ namespace {
 /// `ids` as contiguous i64, every one of them in [0, size).
 Tensor checked_indices(const char* op, const Tensor& x, const Tensor& ids, std::int64_t size) {
   HEARTH_CHECK(DeviceError, x.device() == ids.device(), op, ": ids are on ", name_of(ids.device()),
-               " but the values on ", name_of(x.device()), "; move one of them");
+               " but the values on ", name_of(x.device()), "; move one with to(device)");
   const Tensor wide = ids.dtype() == DType::i64 ? ids.contiguous() : ids.to(DType::i64);
   run_on(wide.device(), [&](auto& stream) { kernels::check_indices(stream, op, wide, size); });
   return wide;

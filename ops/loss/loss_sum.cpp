@@ -12,7 +12,7 @@ void add_loss(const Tensor& sum, const Tensor& loss, double weight) {
   HEARTH_CHECK(ShapeError, sum.size() == 1 && loss.size() == 1, "add_loss: the sum is ", describe(sum), ", the loss ",
                describe(loss), "; both have one element");
   HEARTH_CHECK(DeviceError, sum.device() == loss.device(), "add_loss: the sum is on ", sum.device(), ", the loss on ",
-               loss.device());
+               loss.device(), "; move one with to(device)");
   run_on(sum.device(), [&](auto& stream) { kernels::add_loss(stream, sum, loss, weight); });
 }
 

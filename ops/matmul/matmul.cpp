@@ -62,7 +62,7 @@ struct Matmul {
     HEARTH_CHECK(DTypeError, a_in.dtype() == b_in.dtype(), "matmul: a is ", a_in.dtype(), " and b is ", b_in.dtype(),
                  "; cast one of them so that they agree");
     HEARTH_CHECK(DeviceError, a_in.device() == b_in.device(), "matmul: a is on ", name_of(a_in.device()), " and b on ",
-                 name_of(b_in.device()), "; move one of them");
+                 name_of(b_in.device()), "; move one with to(device)");
     const Tensor a = a_in.contiguous(), b = b_in.contiguous();
     checked_mul(checked_mul(e.batch, e.m, "matmul: rows of the result"), e.n, "matmul: elements of the result");
     const Shape shape = a.shape().with(-2, e.m).with(-1, e.n);

@@ -70,7 +70,7 @@ void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& 
 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
   return {op,
-          {{"cublaslt", library_declines, run_library},
+          {{"cublaslt", library_declines, run_library, cuda::blas::why_absent},
            {"mma", mma_declines, run_mma},
            {"portable", portable_declines, run_portable}},
           {"onednn"}};

@@ -6,6 +6,7 @@
 #include "hearth/core/tensor.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/matmul/matmul.h"
+#include "support/error_message.h"
 
 namespace hearth::test {
 namespace {
@@ -49,6 +50,18 @@ TEST(CandidatesChoice, NoneLeftGivesEveryReason) {
     for (const char* part : {"test_numbers", "half: odd", "same: numbers from 100"})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
+}
+
+TEST(CandidatesPin, OnALibraryThatIsAbsentIsADeviceError) {
+  static Candidates<int, int(int)> list(
+      "test_libraries", {{"vendor", [](const int&) { return std::string("no library"); }, [](int x) { return -x; },
+                          [] { return std::string("libvendor.so is not to be found; install it"); }},
+                         {"own", only_small, [](int x) { return x; }}});
+  EXPECT_EQ(list.choose(8).run(8), 8) << "without a pin the next one runs";
+  const PinCandidate pin("test_libraries", "vendor");
+  const std::string text = error_message<DeviceError>([&] { (void)list.choose(8); });
+  for (const char* part : {"test_libraries: pinned to vendor", "libvendor.so", "install it", "HEARTH_PICK"})
+    EXPECT_PRED2(contains, text, part);
 }
 
 TEST(CandidatesPin, HoldsForItsLifetime) {

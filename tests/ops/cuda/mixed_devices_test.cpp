@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors on different devices: every op that takes several refuses them, naming itself, both devices and the remedy,
+// whichever of its tensors is the one that is elsewhere.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/autograd/parameters.h"
+#include "hearth/ops/conv/conv2d.h"
+#include "hearth/ops/index/index.h"
+#include "hearth/ops/linear/linear.h"
+#include "hearth/ops/loss/cross_entropy.h"
+#include "hearth/ops/loss/loss_sum.h"
+#include "hearth/ops/loss/mse.h"
+#include "hearth/ops/matmul/matmul.h"
+#include "hearth/ops/norm/batch_norm.h"
+#include "hearth/ops/norm/layer_norm.h"
+#include "hearth/ops/pointwise/binary.h"
+#include "hearth/ops/shape/concat.h"
+#include "support/error_message.h"
+
+namespace hearth::test {
+namespace {
+
+constexpr Device gpu{DeviceType::cuda, 0};
+
+/// A call of an op, and the shapes of its tensors; integers are labels or indices.
+struct OpCase {
+  const char* op;
+  std::vector<Shape> shapes;
+  std::vector<bool> integers;
+  std::function<void(const std::vector<Tensor>&)> call;
+};
+
+void PrintTo(const OpCase& of, std::ostream* out) { *out << of.op; }
+
+std::vector<OpCase> op_cases() {
+  using Tensors = const std::vector<Tensor>&;
+  const Shape square{4, 4};
+  const auto binary = [&](const char* op, Tensor (*f)(const Tensor&, const Tensor&)) {
+    return OpCase{op, {square, square}, {}, [f](Tensors t) { (void)f(t[0], t[1]); }};
+  };
+  return {
+      binary("add", add),
+      binary("sub", sub),
+      binary("mul", mul),
+      binary("div", div),
+      binary("maximum", maximum),
+      binary("minimum", minimum),
+      binary("mse", mse),
+      {"matmul", {square, square}, {}, [](Tensors t) { (void)matmul(t[0], t[1]); }},
+      {"linear", {square, square, {4}}, {}, [](Tensors t) { (void)linear(t[0], t[1], t[2]); }},
+      {"conv2d", {{1, 5, 5, 2}, {3, 3, 3, 2}, {3}}, {}, [](Tensors t) { (void)conv2d(t[0], t[1], t[2]); }},
+      {"batch_norm",
+       {square, {4}, {4}, {4}, {4}, square},
+       {},
+       [](Tensors t) { (void)batch_norm(t[0], t[1], t[2], BatchNormOptions{}, t[3], t[4], t[5]); }},
+      {"layer_norm", {square, {4}, {4}}, {}, [](Tensors t) { (void)layer_norm(t[0], t[1], t[2]); }},
+      {"cross_entropy", {square, {4}}, {false, true}, [](Tensors t) { (void)cross_entropy(t[0], t[1]); }},
+      {"cross_entropy", {square, square}, {}, [](Tensors t) { (void)cross_entropy(t[0], t[1]); }},
+      {"count_correct", {square, {4}}, {false, true}, [](Tensors t) { (void)count_correct(t[0], t[1]); }},
+      {"embedding", {square, {3}}, {false, true}, [](Tensors t) { (void)embedding(t[0], t[1]); }},
+      {"index_select", {square, {3}}, {false, true}, [](Tensors t) { (void)index_select(t[0], 1, t[1]); }},
+      {"gather", {square, square}, {false, true}, [](Tensors t) { (void)gather(t[0], 1, t[1]); }},
+      {"concat", {square, square, square}, {}, [](Tensors t) { (void)concat(t, 0); }},
+  };
+}
+
+class CudaMixedDevices : public testing::TestWithParam<OpCase> {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+};
+
+void expect_refusal(const std::string& message, const std::string& op) {
+  EXPECT_EQ(message.find(op + ": "), 0u) << message;
+  for (const char* part : {"cpu", "cuda:0", "to(device)"}) EXPECT_PRED2(contains, message, part);
+}
+
+TEST_P(CudaMixedDevices, AreRefusedByOp) {
+  const OpCase& of = GetParam();
+  const auto tensors = [&](Device others, std::size_t elsewhere, Device there) {
+    std::vector<Tensor> made;
+    for (std::size_t i = 0; i < of.shapes.size(); ++i) {
+      const bool integer = i < of.integers.size() && of.integers[i];
+      made.push_back(Tensor::full(of.shapes[i], 1, integer ? DType::i64 : DType::f32, i == elsewhere ? there : others));
+    }
+    return made;
+  };
+  EXPECT_NO_THROW(of.call(tensors(gpu, 0, gpu)));
+  for (std::size_t odd = 0; odd < of.shapes.size(); ++odd) {
+    SCOPED_TRACE(testing::Message() << "tensor " << odd << " of " << of.shapes.size());
+    expect_refusal(error_message<DeviceError>([&] { of.call(tensors(gpu, odd, Device{})); }), of.op);
+    expect_refusal(error_message<DeviceError>([&] { of.call(tensors(Device{}, odd, gpu)); }), of.op);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, CudaMixedDevices, testing::ValuesIn(op_cases()),
+                         [](const auto& of) { return std::string(of.param.op) + "_" + std::to_string(of.index); });
+
+class CudaMixedParts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+};
+
+TEST_F(CudaMixedParts, AreRefusedByTheTapeAndTheSumOfLosses) {
+  const Tensor x = Tensor::full({2}, 1, DType::f32, gpu);
+  const Tensor w = as_leaf(Tensor::full({2}, 1, DType::f32, gpu));
+  const Tensor y = mul(x, w);
+  expect_refusal(error_message<DeviceError>([&] { backward(y, Tensor::full({2}, 1)); }), "backward");
+  const Tensor sum = Tensor::zeros({}, DType::f64), loss = Tensor::zeros({}, DType::f32, gpu);
+  expect_refusal(error_message<DeviceError>([&] { add_loss(sum, loss, 1); }), "add_loss");
+}
+
+TEST_F(CudaMixedParts, AreRefusedByTheOptimizersBuffers) {
+  Tensor a = Tensor::zeros({2}, DType::f32, gpu), b = Tensor::zeros({2});
+  const std::string message = error_message<DeviceError>([&] {
+    FlatParameters({{"first.weight", &a}, {"second.weight", &b}});
+  });
+  expect_refusal(message, "flat parameters");
+  EXPECT_PRED2(contains, message, "second.weight");
+}
+
+}  // namespace
+}  // namespace hearth::test
