@@ -12,6 +12,7 @@
 #include "hearth/autograd/accumulate.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/node.h"
+#include "hearth/core/origin.h"
 #include "hearth/core/profiler.h"
 #include "hearth/core/run_on.h"
 
@@ -36,6 +37,7 @@ class Sweep {
       const std::shared_ptr<Node> node = state->node;
       Tensor dy_of_node = std::exchange(state->pending, {});
       const profiler::Scope scope(node->name());
+      const OriginScope origin({node->name(), node->layer(), true});
       std::vector<Tensor> gradients = node->run(std::move(dy_of_node));
       const std::vector<std::shared_ptr<GradState>> inputs = std::exchange(node->inputs, {});
       HEARTH_CHECK(InternalError, gradients.size() == inputs.size(), node->name(), ": backward returned ",

@@ -19,6 +19,8 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   const char* name() const { return name_; }
+  /// The layer that the op was called in; null outside of modules.
+  const char* layer() const { return layer_; }
   std::uint64_t number() const { return number_; }
 
   /// The gradients of the inputs for the gradient `dy` of the output; undefined where none is wanted.
@@ -30,6 +32,7 @@ class Node {
 
  private:
   const char* name_;
+  const char* layer_;
   std::uint64_t number_;
 };
 

@@ -22,6 +22,7 @@
 
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/node.h"
+#include "hearth/core/origin.h"
 #include "hearth/core/profiler.h"
 
 namespace hearth {
@@ -76,6 +77,7 @@ class NodeOf final : public Node {
 template <class Op, class Forward>
 Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
   const profiler::Scope scope(Op::info.name);
+  const OriginScope origin = OriginScope::of_op(Op::info.name);
   check_devices(Op::info.name, inputs);
   apply_autocast(Op::info, inputs);
   const bool wanted = grad_enabled() && any_wants_grad(inputs);

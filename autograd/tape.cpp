@@ -20,7 +20,8 @@ thread_local std::vector<std::shared_ptr<Node>>* doomed = nullptr;
 
 }  // namespace
 
-Node::Node(const char* name) : name_(name), number_(next_number.fetch_add(1, std::memory_order_relaxed)) {}
+Node::Node(const char* name)
+    : name_(name), layer_(current_origin().layer), number_(next_number.fetch_add(1, std::memory_order_relaxed)) {}
 Node::~Node() = default;
 
 GradState::~GradState() {

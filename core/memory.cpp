@@ -62,8 +62,9 @@ class LimitedMemory final : public MemoryResource {
     const std::int64_t after = in_use_ += signed_bytes;
     if (after > limit_ || number == fail_at_) {
       in_use_ -= signed_bytes;
-      throw_out_of_memory(bytes, statistics(),
-                          number == fail_at_ ? "the limit adaptor was told to fail here" : "the limit is reached");
+      const std::string reason = number == fail_at_ ? std::string("the limit adaptor was told to fail here")
+                                                    : join_text("the limit of ", limit_, " bytes is reached");
+      throw_out_of_memory(bytes, statistics(), reason.c_str());
     }
     try {
       return below_.allocate(bytes);
@@ -76,7 +77,12 @@ class LimitedMemory final : public MemoryResource {
     in_use_ -= static_cast<std::int64_t>(bytes);
     below_.deallocate(pointer, bytes);
   }
-  MemoryStatistics statistics() const override { return below_.statistics(); }
+  MemoryStatistics statistics() const override {
+    MemoryStatistics result = below_.statistics();
+    result.in_use = in_use_;
+    result.limit = limit_;
+    return result;
+  }
   void reset_peak() override { below_.reset_peak(); }
 
  private:
@@ -106,7 +112,7 @@ class CountingMemory final : public MemoryResource {
   }
   MemoryStatistics statistics() const override {
     const MemoryStatistics lower = below_.statistics();
-    return {in_use_, peak_, lower.reserved, allocations_, lower.system_calls};
+    return {in_use_, peak_, lower.reserved, allocations_, lower.system_calls, lower.limit};
   }
   void reset_peak() override { peak_ = in_use_.load(); }
 
@@ -153,6 +159,7 @@ struct Stack {
   std::unique_ptr<MemoryResource> limit;
   std::unique_ptr<MemoryResource> counting;
   std::unique_ptr<MemoryResource> poison;
+  std::unique_ptr<MemoryResource> reporting;
   MemoryResource* top;
 
   explicit Stack(Device device) {
@@ -174,6 +181,8 @@ struct Stack {
       poison = make_poisoned_memory(*top);
       top = poison.get();
     }
+    reporting = make_reporting_memory(*top, device);
+    top = reporting.get();
   }
 
   static std::unique_ptr<MemoryResource> make_bottom(Device device, bool pool) {

@@ -24,8 +24,7 @@ std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1
 class SystemRegions final : public RegionSource {
  public:
   std::byte* map(std::size_t& bytes) override {
-    constexpr std::size_t least = std::size_t{64} << 20;
-    bytes = round_up(bytes > least ? bytes : least, huge_page);
+    bytes = round_up(bytes > least_cpu_region ? bytes : least_cpu_region, huge_page);
     const std::size_t mapped = bytes + 2 * huge_page;  // room to align, and a guard behind
     void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) return nullptr;
@@ -47,6 +46,37 @@ class SystemRegions final : public RegionSource {
     std::size_t bytes;
   };
   std::map<std::byte*, Mapping> mapped_;
+};
+
+// Blocks of another resource. What it refuses is its own to explain.
+class BlockRegions final : public RegionSource {
+ public:
+  BlockRegions(MemoryResource& below, std::size_t least) : below_(below), least_(least) {}
+
+  std::byte* map(std::size_t& bytes) override {
+    // Two blocks may lie side by side; what is left unused keeps the regions apart.
+    const std::size_t comfortable = bytes > least_ - granule ? bytes : least_ - granule;
+    std::byte* base = nullptr;
+    try {
+      base = static_cast<std::byte*>(below_.allocate(comfortable + granule));
+      bytes = comfortable;
+    } catch (const OutOfMemory&) {
+      if (comfortable == bytes) throw;
+      base = static_cast<std::byte*>(below_.allocate(bytes + granule));
+    }
+    sizes_.emplace(base, bytes + granule);
+    return base;
+  }
+  void unmap(std::byte* base) noexcept override {
+    const auto found = sizes_.find(base);
+    below_.deallocate(base, found->second);
+    sizes_.erase(found);
+  }
+
+ private:
+  MemoryResource& below_;
+  std::size_t least_;
+  std::map<std::byte*, std::size_t> sizes_;
 };
 
 class PoolMemory final : public MemoryResource {
@@ -151,6 +181,9 @@ class PoolMemory final : public MemoryResource {
 
 std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<RegionSource> source) {
   return std::make_unique<PoolMemory>(std::move(source));
+}
+std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t least_region) {
+  return make_pool_memory(std::make_unique<BlockRegions>(below, least_region));
 }
 std::unique_ptr<MemoryResource> make_pool_memory() { return make_pool_memory(std::make_unique<SystemRegions>()); }
 

@@ -37,11 +37,6 @@ Tensor gathered(const Tensor& source, DType dtype) {
 
 }  // namespace
 
-Storage::Storage(std::size_t bytes, Device device)
-    : resource_(&memory_of(device)), bytes_(static_cast<std::byte*>(resource_->allocate(bytes))), size_(bytes) {}
-
-Storage::~Storage() { resource_->deallocate(bytes_, size_); }
-
 void Tensor::throw_undefined() {
   throw UsageError("an undefined tensor was used where a value is needed; was an optional input left out?");
 }
@@ -55,7 +50,7 @@ Tensor Tensor::make(Body body) { return Tensor(std::make_shared<const Body>(std:
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   Body body;
   try {
-    body.storage = std::make_shared<Storage>(static_cast<std::size_t>(shape.size()) * hearth::size_of(dtype), device);
+    body.storage = std::make_shared<Storage>(shape, dtype, device);
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(join_text("tensor ", dtype, " ", shape, ": ", error.what()));
   }

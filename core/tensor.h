@@ -14,6 +14,7 @@
 #include "hearth/core/device.h"
 #include "hearth/core/dtype.h"
 #include "hearth/core/memory.h"
+#include "hearth/core/origin.h"
 #include "hearth/core/shape.h"
 
 namespace hearth {
@@ -21,25 +22,43 @@ namespace hearth {
 /// Completed by autograd: what the tape keeps beside a tensor.
 struct GradState;
 
-/// Owned bytes. `version` counts in-place writes, so that a gradient can tell that what it kept was changed.
+/// What reports say of a storage.
+struct StorageRecord {
+  Device device;
+  std::size_t bytes = 0;
+  Shape shape;  ///< of the tensor it was made for
+  DType dtype = DType::f32;
+  Origin origin;  ///< who made it
+};
+
+/// Owned bytes. `version` counts in-place writes, so that a gradient can tell that what it kept was changed. All
+/// storages alive are chained, for reports.
 class Storage {
  public:
-  Storage(std::size_t bytes, Device device);
+  /// For a contiguous tensor.
+  Storage(const Shape& shape, DType dtype, Device device);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   std::byte* bytes() const { return bytes_; }
-  std::size_t size() const { return size_; }
+  std::size_t size() const { return record_.bytes; }
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  friend struct StorageChain;
+
   MemoryResource* resource_;
   std::byte* bytes_;
-  std::size_t size_;
   std::atomic<std::uint64_t> version_{0};
+  StorageRecord record_;
+  Storage* previous_ = nullptr;
+  Storage* next_ = nullptr;
 };
+
+/// The largest storages that are alive on a device, largest first, at most `count`.
+std::vector<StorageRecord> largest_storages(Device device, std::size_t count);
 
 class Tensor {
  public:

@@ -12,9 +12,6 @@
 namespace hearth::cuda {
 namespace {
 
-// Regions of at least this size, so that a model's first step asks the driver a few times only.
-constexpr std::size_t least_region = std::size_t{32} << 20;
-
 class DeviceRegions final : public RegionSource {
  public:
   explicit DeviceRegions(Device device) : device_(device), stream_(state_of(device).compute.raw()) {}
@@ -22,7 +19,7 @@ class DeviceRegions final : public RegionSource {
   std::byte* map(std::size_t& bytes) override {
     state_of(device_);
     // The driver may put two regions side by side; what is left unused keeps their blocks apart.
-    bytes = bytes > least_region - pool_granule ? bytes : least_region - pool_granule;
+    bytes = bytes > least_cuda_region - pool_granule ? bytes : least_cuda_region - pool_granule;
     void* base = nullptr;
     if (cudaMalloc(&base, bytes + pool_granule) != cudaSuccess) {
       (void)cudaGetLastError();
@@ -79,6 +76,13 @@ class DriverMemory final : public MemoryResource {
 std::unique_ptr<MemoryResource> make_memory(Device device, bool pool) {
   if (pool) return make_pool_memory(std::make_unique<DeviceRegions>(device));
   return std::make_unique<DriverMemory>(device);
+}
+
+std::int64_t free_memory(Device device) {
+  state_of(device);
+  std::size_t available = 0, total = 0;
+  HEARTH_TRY(cudaMemGetInfo(&available, &total));
+  return static_cast<std::int64_t>(available);
 }
 
 }  // namespace hearth::cuda

@@ -13,4 +13,7 @@ namespace hearth::cuda {
 /// compute-sanitizer and the emulated GPU see each tensor's bounds. DeviceError if there is no such device.
 std::unique_ptr<MemoryResource> make_memory(Device device, bool pool);
 
+/// Bytes that the driver would still give.
+std::int64_t free_memory(Device device);
+
 }  // namespace hearth::cuda

@@ -45,6 +45,7 @@ void Module::adopt(const std::string& name, Module& child) {
                "\" already belongs to a module; adopt each child once");
   child.name_ = name;
   child.parent_ = this;
+  child.for_each_module([](Module& module) { module.lasting_path_ = nullptr; });
   children_.push_back(&child);
 }
 
@@ -122,6 +123,13 @@ void Module::for_each_module(const std::function<void(Module&)>& f) {
 std::string Module::path() const {
   if (!parent_) return name_;
   return joined(parent_->path(), name_);
+}
+
+const char* Module::lasting_path() const {
+  if (const char* known = lasting_path_.load(std::memory_order_relaxed)) return known;
+  const char* text = lasting_text(parent_ ? path() : "(network)");
+  lasting_path_.store(text, std::memory_order_relaxed);
+  return text;
 }
 
 int Module::depth() const { return parent_ ? parent_->depth() + 1 : 0; }

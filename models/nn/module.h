@@ -9,12 +9,14 @@
 //   };
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "hearth/autograd/parameters.h"
+#include "hearth/core/origin.h"
 #include "hearth/core/tensor.h"
 #include "hearth/models/nn/init.h"
 
@@ -99,6 +101,7 @@ class Module {
   /// For calls with other arguments than forward's: runs f, which returns a Tensor, seen by observers.
   template <class F>
   Tensor observed(F&& f) {
+    const OriginScope origin = OriginScope::of_layer(lasting_path());
     CallObserver* observer = current_observer();
     if (!observer) return f();
     observer->before(*this);
@@ -115,6 +118,8 @@ class Module {
     Init init;
   };
   static CallObserver* current_observer();
+  /// path(), kept until the process ends; "(network)" at the top.
+  const char* lasting_path() const;
   void check_new_name(const std::string& name) const;
   void collect(const std::string& prefix, std::vector<OwnTensor> Module::*list, std::vector<NamedTensor>& out) const;
 
@@ -124,6 +129,7 @@ class Module {
   std::vector<OwnTensor> parameters_;
   std::vector<OwnTensor> buffers_;
   bool training_ = true;
+  mutable std::atomic<const char*> lasting_path_{nullptr};
 };
 
 /// Gives every parameter its start values. They are a function of (seed, the parameter's dotted name) only: not of

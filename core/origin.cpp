@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/origin.h"
+
+#include <cstring>
+#include <mutex>
+#include <ostream>
+#include <set>
+
+namespace hearth {
+namespace {
+
+thread_local Origin origin_of_thread;
+
+bool same_text(const char* a, const char* b) {
+  return a == b || (a != nullptr && b != nullptr && std::strcmp(a, b) == 0);
+}
+
+}  // namespace
+
+bool Origin::operator==(const Origin& other) const {
+  return backward == other.backward && same_text(op, other.op) && same_text(layer, other.layer);
+}
+
+std::ostream& operator<<(std::ostream& out, const Origin& origin) {
+  out << (origin.op == nullptr ? "no op" : origin.op);
+  if (origin.backward) out << " (backward)";
+  if (origin.layer != nullptr) out << " of " << origin.layer;
+  return out;
+}
+
+const Origin& current_origin() noexcept { return origin_of_thread; }
+
+OriginScope::OriginScope(const Origin& origin) noexcept : previous_(origin_of_thread) { origin_of_thread = origin; }
+OriginScope::~OriginScope() { origin_of_thread = previous_; }
+
+OriginScope OriginScope::of_op(const char* op) noexcept {
+  return OriginScope({op, origin_of_thread.layer, origin_of_thread.backward});
+}
+OriginScope OriginScope::of_layer(const char* layer) noexcept {
+  return OriginScope({origin_of_thread.op, layer, origin_of_thread.backward});
+}
+
+const char* lasting_text(const std::string& text) {
+  static std::mutex mutex;
+  static auto* const texts = new std::set<std::string>;  // leaked: storages in static objects may refer to it
+  const std::lock_guard lock(mutex);
+  return texts->insert(text).first->c_str();
+}
+
+}  // namespace hearth
