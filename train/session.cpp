@@ -5,6 +5,7 @@
 
 #include "hearth/autograd/grad_state.h"
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/core/origin.h"
 #include "hearth/models/registry.h"
 
 namespace hearth::train {
@@ -36,7 +37,20 @@ double base_lr(const Json& optimizer) {
 }  // namespace
 
 Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)) {
+  try {
+    build();
+  } catch (const OutOfMemory& error) {
+    // Further lines list what holds the memory.
+    const std::string text = error.what();
+    const std::size_t line = text.find('\n');
+    throw OutOfMemory(join_text(text.substr(0, line), "; what the network itself needs does not fit at any batch size",
+                                line == std::string::npos ? "" : text.substr(line)));
+  }
+}
+
+void Session::build() {
   const RunConfig& config = loaded_.config;
+  const OriginScope of_parameters = OriginScope::of_op("parameters");
   cpu::set_deterministic(config.train.deterministic);
   plan = make_plan(config.train, data);
   model = models::make(config.model, input_info(data));
@@ -47,9 +61,11 @@ Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)
   sums = Sums(device_);
   if (config.train.clip_norm && device_.is_cuda()) device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
   parameters = std::make_unique<FlatParameters>(model->parameters());
+  const OriginScope of_optimizer = OriginScope::of_op("optimizer");
   optimizer = optim::optimizers().make(config.optimizer, *parameters);
   base_lr_ = base_lr(loaded_.resolved.at("optimizer"));
   schedule = optim::schedules().make(config.schedule, {plan.total_steps, plan.steps_per_epoch});
+  const OriginScope of_average = OriginScope::of_op("average");
   if (config.train.ema)
     ema = std::make_unique<optim::Ema>(*parameters, model->buffers(), optim::EmaOptions{.decay = *config.train.ema});
   loss = losses().make(config.loss);

@@ -108,6 +108,7 @@ class Session {
   State training_state;
 
  private:
+  void build();
   void register_state();
 
   LoadedConfig loaded_;

@@ -10,6 +10,7 @@
 #include "hearth/autograd/grad_state.h"
 #include "hearth/core/build.h"
 #include "hearth/core/cuda/graph.h"
+#include "hearth/core/origin.h"
 #include "hearth/core/random.h"
 #include "hearth/core/run_on.h"
 #include "hearth/ops/ops.h"
@@ -69,6 +70,7 @@ void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
       throw_diverged(session, join_text("the norm of the gradients is not finite at step ", session.position.step + 1));
     scale = optim::clip_scale(session.grad_norm, *limit);
   }
+  const OriginScope origin = OriginScope::of_op("optimizer");
   session.optimizer->step(lr, scale);
   if (session.ema) session.ema->update();
 }
@@ -88,6 +90,7 @@ StepResult begin_device_step(Session& session, std::int64_t samples) {
 
 void run_device_step(Session& session, std::span<const StepInput> inputs) {
   accumulate_gradients(session, inputs, [](const Tensor&) {});
+  const OriginScope origin = OriginScope::of_op("optimizer");
   if (const auto limit = session.config().train.clip_norm)
     optim::clip_on_device(*session.parameters, *session.optimizer, *limit, session.device_grad_norm);
   session.optimizer->apply();
@@ -111,9 +114,14 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
   return {samples, lr};
 }
 
-Meter evaluate(Session& session, const data::DatasetPointer& part) {
+void evaluation_step(Session& session, const StepInput& input, const Sums& sums) {
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
+  const Tensor outputs = (*session.model)(input.images);
+  count(sums, session.loss(outputs, input.labels), outputs, input.labels);
+}
+
+Meter evaluate(Session& session, const data::DatasetPointer& part) {
   std::optional<optim::EmaScope> averaged;
   if (session.ema && !session.ema->in_use()) averaged.emplace(*session.ema);
   session.model->train(false);
@@ -124,8 +132,7 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   Meter meter;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const StepInput input = moved(session, loader.next());
-    const Tensor outputs = (*session.model)(input.images);
-    count(sums, session.loss(outputs, input.labels), outputs, input.labels);
+    evaluation_step(session, input, sums);
     meter.samples += input.images.dim(0);
   }
   sums.read(meter);

@@ -32,6 +32,9 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 StepResult begin_device_step(Session& session, std::int64_t samples);
 void run_device_step(Session& session, std::span<const StepInput> inputs);
 
+/// One batch of an evaluation: adds its loss and hits to `sums`. No gradients; the caller sets the model's mode.
+void evaluation_step(Session& session, const StepInput& input, const Sums& sums);
+
 /// Loss and accuracy over a data set, in evaluation mode with the averaged weights if there are any.
 Meter evaluate(Session& session, const data::DatasetPointer& part);
 

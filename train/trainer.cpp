@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iomanip>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include "hearth/train/run_info.h"
 #include "hearth/train/signals.h"
 #include "hearth/train/step.h"
+#include "hearth/train/step_memory.h"
 
 namespace hearth::train {
 namespace {
@@ -37,6 +39,20 @@ bool Trainer::at_epoch_end(std::int64_t every) const {
 }
 
 TrainResult Trainer::run(const std::string& command_line) {
+  std::string text;
+  try {
+    return run_plan(command_line);
+  } catch (const OutOfMemory& error) {
+    text = error.what();
+  }
+  // All that a step held is free by now.
+  captured_.reset();
+  const std::string advice = advice_on_batch(session_);
+  if (!advice.empty()) text.insert(std::min(text.find('\n'), text.size()), "; " + advice);
+  throw OutOfMemory(text);
+}
+
+TrainResult Trainer::run_plan(const std::string& command_line) {
   const RunConfig& config = session_.config();
   Position& position = session_.position;
   const Plan& plan = session_.plan;

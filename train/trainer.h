@@ -26,10 +26,12 @@ class Trainer {
   /// Continues from the newest good checkpoint of `directory`, if there is one; returns whether. ConfigError if that
   /// run was another one (see differences_that_matter). Damaged checkpoints are reported to progress and passed over.
   bool resume(const std::string& directory);
-  /// Runs to the end of the plan, or until a signal asks to stop.
+  /// Runs to the end of the plan, or until a signal asks to stop. OutOfMemory says what batch size would fit; the
+  /// session is of no use for training then.
   TrainResult run(const std::string& command_line);
 
  private:
+  TrainResult run_plan(const std::string& command_line);
   /// One step, and the evaluation, log line and checkpoint due after it.
   void advance(data::Loader& loader);
   Progress::Step progress_step(const StepResult& last) const;

@@ -1,33 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 
-#include "hearth/core/memory.h"
 #include "hearth/models/nn/summary.h"
 #include "hearth/train/cli/cli.h"
-#include "hearth/train/step.h"
+#include "hearth/train/step_memory.h"
 
 namespace hearth::train {
 namespace {
-
-data::Batch random_batch(const Session& session, std::int64_t n) {
-  data::Batch batch;
-  const data::ImageShape input = session.data.input_shape();
-  batch.images = Tensor::zeros({n, input.height, input.width, input.channels});
-  batch.labels = Tensor::zeros({n}, DType::i64);
-  batch.samples.resize(static_cast<std::size_t>(n));
-  return batch;
-}
-
-// Bytes a training step needs beyond weights and optimizer state, at a small batch.
-double activation_bytes(Session& session, std::int64_t n) {
-  MemoryResource& memory = memory_of({});
-  const data::Batch batch = random_batch(session, n);
-  const std::int64_t before = memory.statistics().in_use;
-  memory.reset_peak();
-  (void)training_step(session, std::span(&batch, 1));
-  return static_cast<double>(memory.statistics().peak - before);
-}
 
 std::string count_text(double value) {
   std::ostringstream out;
@@ -39,56 +20,162 @@ std::string count_text(double value) {
   else if (value >= 1e3)
     out << value / 1e3 << " k";
   else
-    out << std::setprecision(0) << value;
+    out << std::setprecision(0) << value << " ";
   return out.str();
+}
+
+/// What a summary consists of.
+struct Summary {
+  std::vector<nn::ModuleReport> layers;
+  std::map<std::string, std::int64_t> kept;  ///< bytes for backward, by path
+  std::int64_t parameters = 0;
+  std::string device;
+  MemoryNeed need;
+  std::string method;
+  MemoryBudget budget;
+  std::optional<std::int64_t> largest_batch;
+
+  double flops() const { return layers.empty() ? 0 : layers[0].flops; }
+  std::int64_t kept_by(const nn::ModuleReport& row) const {
+    const auto found = kept.find(row.path.empty() ? "(network)" : row.path);
+    return found == kept.end() ? 0 : found->second;
+  }
+};
+
+/// The config, on the CPU if it names a GPU that is not here: memory can be foretold without one.
+LoadedConfig config_for_here(const Arguments& arguments, Device& wanted) {
+  std::vector<std::string> overrides = arguments.values("--set");
+  LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
+  if (loaded.config.device == "auto") {
+    wanted = device_of_run("auto");
+    return loaded;
+  }
+  wanted = device_named(loaded.config.device);
+  if (wanted.is_cpu() || device_count(DeviceType::cuda) > 0) return loaded;
+  overrides.emplace_back("device=\"cpu\"");
+  return load_config(arguments.positional()[0], overrides);
+}
+
+Summary summarize_run(const Arguments& arguments) {
+  Summary summary;
+  Device wanted;
+  Session session(config_for_here(arguments, wanted));
+  const data::ImageShape input = session.data.input_shape();
+  summary.device = name_of(wanted);
+  summary.parameters = session.model->parameter_count();
+  summary.layers = nn::summarize(
+      *session.model, Tensor::zeros({1, input.height, input.width, input.channels}, DType::f32, session.device()));
+  const std::int64_t batch = session.config().train.batch_size;
+  const StepMemory memory(session, batches_to_measure(session), wanted.type);
+  summary.need = memory.at(batch);
+  summary.kept = memory.kept_by_layer(batch);
+  summary.method = memory.method();
+  if (wanted == session.device()) {
+    summary.budget = memory_budget(wanted);
+    summary.largest_batch = memory.largest_batch(summary.budget, session.data.train->size());
+  }
+  return summary;
+}
+
+Json to_json(const MemoryNeed& need) {
+  return Json::object()
+      .set("parameter_bytes", need.parameters)
+      .set("gradient_bytes", need.gradients)
+      .set("optimizer_bytes", need.optimizer)
+      .set("average_bytes", need.averages)
+      .set("buffer_bytes", need.buffers)
+      .set("other_bytes", need.other)
+      .set("input_bytes", need.inputs)
+      .set("kept_bytes", need.kept)
+      .set("working_bytes", need.working)
+      .set("evaluation_bytes", need.evaluation)
+      .set("peak_bytes", need.peak)
+      .set("reserved_bytes", need.reserved)
+      .set("peak_at", join_text(need.peak_origin));
+}
+
+void print_json(const Summary& summary) {
+  Json list = Json::array();
+  for (const nn::ModuleReport& row : summary.layers)
+    list.push_back(Json::object()
+                       .set("path", row.path)
+                       .set("type", row.type)
+                       .set("output", Json::array_of(std::vector<std::int64_t>(row.output.begin(), row.output.end())))
+                       .set("parameters", row.parameters)
+                       .set("flops", row.flops)
+                       .set("kept_bytes", summary.kept_by(row)));
+  Json memory = to_json(summary.need);
+  memory.set("device", summary.device).set("method", summary.method);
+  if (summary.budget.bytes() >= 0)
+    memory.set("available_bytes", summary.budget.bytes())
+        .set("largest_batch_size", summary.largest_batch ? Json(*summary.largest_batch) : Json());
+  std::cout << to_text(Json::object()
+                           .set("layers", list)
+                           .set("parameters", summary.parameters)
+                           .set("forward_flops_per_image", summary.flops())
+                           .set("batch_size", summary.need.batch)
+                           .set("memory", memory),
+                       2)
+            << "\n";
+}
+
+void print_layers(const Summary& summary) {
+  std::cout << std::left << std::setw(28) << "layer"
+            << " " << std::setw(14) << "type"
+            << " " << std::setw(22) << "output" << std::right << std::setw(12) << "parameters" << std::setw(12)
+            << "FLOP" << std::setw(13) << "kept"
+            << "\n";
+  for (const nn::ModuleReport& row : summary.layers) {
+    const std::string name = std::string(static_cast<std::size_t>(2 * row.depth), ' ') +
+                             (row.path.empty() ? "(model)" : row.path.substr(row.path.rfind('.') + 1));
+    std::cout << std::left << std::setw(28) << name << " " << std::setw(14) << row.type << " " << std::setw(22)
+              << join_text(row.output) << std::right << std::setw(12) << row.parameters << std::setw(12)
+              << count_text(row.flops) << std::setw(12) << count_text(static_cast<double>(summary.kept_by(row)))
+              << "B\n";
+  }
+  std::cout << "\nparameters                " << summary.parameters << "\nforward FLOP per image    "
+            << count_text(summary.flops()) << "\n";
+}
+
+void print_memory(const Summary& summary) {
+  const MemoryNeed& need = summary.need;
+  std::cout << "\nmemory on " << summary.device << " at batch " << need.batch << ", foretold\n";
+  const auto line = [](const char* what, std::int64_t bytes) {
+    if (bytes != 0)
+      std::cout << "  " << std::left << std::setw(24) << what << std::right << std::setw(10)
+                << count_text(static_cast<double>(bytes)) << "B\n";
+  };
+  line("parameters", need.parameters);
+  line("gradients", need.gradients);
+  line("optimizer state", need.optimizer);
+  line("averaged weights", need.averages);
+  line("buffers", need.buffers);
+  line("other, fixed", need.other);
+  line("input batches", need.inputs);
+  line("kept for backward", need.kept);
+  line("working memory", need.working);
+  line("an evaluation's own", need.evaluation);
+  line("peak in use", need.peak);
+  line("held from the system", need.reserved);
+  std::cout << "  a step is largest at " << need.peak_origin << "\n  from " << summary.method << "\n";
+  if (summary.budget.bytes() < 0) return;
+  std::cout << "  " << summary.device << " grants " << count_text(static_cast<double>(summary.budget.bytes())) << "B: ";
+  if (summary.largest_batch)
+    std::cout << "batches of up to " << *summary.largest_batch << " fit\n";
+  else
+    std::cout << "not even a batch of 1 fits\n";
 }
 
 }  // namespace
 
 int summary_command(const Arguments& arguments) {
-  Session session(load_config(arguments.positional()[0], arguments.values("--set")));
-  const data::ImageShape input = session.data.input_shape();
-  const auto rows = nn::summarize(*session.model, Tensor::zeros({1, input.height, input.width, input.channels}));
-  // A step's memory grows by the same amount with each image, so two small steps give it for any batch.
-  (void)activation_bytes(session, 2);
-  const double two = activation_bytes(session, 2);
-  const double three = activation_bytes(session, 3);
-  const std::int64_t batch_size = session.config().train.batch_size;
-  const double activations = two + (three - two) * static_cast<double>(batch_size - 2);
-  const double weights = static_cast<double>(memory_of({}).statistics().in_use);
-  const double flops = rows.empty() ? 0 : rows[0].flops;
-
+  const Summary summary = summarize_run(arguments);
   if (arguments.has("--json")) {
-    Json list = Json::array();
-    for (const nn::ModuleReport& row : rows)
-      list.push_back(Json::object()
-                         .set("path", row.path)
-                         .set("type", row.type)
-                         .set("output", Json::array_of(std::vector<std::int64_t>(row.output.begin(), row.output.end())))
-                         .set("parameters", row.parameters)
-                         .set("flops", row.flops));
-    std::cout << to_text(Json::object()
-                             .set("layers", list)
-                             .set("parameters", session.model->parameter_count())
-                             .set("forward_flops_per_image", flops)
-                             .set("batch_size", batch_size)
-                             .set("activation_bytes_per_step", activations)
-                             .set("weight_and_state_bytes", weights),
-                         2)
-              << "\n";
+    print_json(summary);
     return 0;
   }
-  for (const nn::ModuleReport& row : rows) {
-    const std::string name = std::string(static_cast<std::size_t>(2 * row.depth), ' ') +
-                             (row.path.empty() ? "(model)" : row.path.substr(row.path.rfind('.') + 1));
-    std::cout << std::left << std::setw(28) << name << " " << std::setw(14) << row.type << " " << std::setw(22)
-              << join_text(row.output) << std::right << std::setw(12) << row.parameters << std::setw(12)
-              << count_text(row.flops) << "\n";
-  }
-  std::cout << "\nparameters                " << session.model->parameter_count() << "\nforward FLOP per image    "
-            << count_text(flops) << "\nmemory of a step          " << count_text(activations)
-            << "B activations at batch " << batch_size << " + " << count_text(weights)
-            << "B weights, gradients and optimizer state\n";
+  print_layers(summary);
+  print_memory(summary);
   return 0;
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a run on a CUDA device, real or emulated: foretold from small batches, against what the allocator then
+// reports at larger ones.
+#include <gtest/gtest.h>
+
+#include "train/foretold_memory.h"
+
+namespace hearth::train {
+namespace {
+
+using test::MemoryRun;
+
+class CudaStepMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+};
+
+TEST_F(CudaStepMemory, ForetellsADigitsResNetAtTwoBatches) {
+  const MemoryRun run{.device = "cuda", .model = test::digits_resnet};
+  for (const std::int64_t batch : {24, 64}) run.expect_foretold({4, 8}, batch, 0.05);
+}
+
+TEST_F(CudaStepMemory, ForetellsReplayedSteps) {
+  const MemoryRun run{.device = "cuda", .model = test::digits_resnet, .train = R"(, "graph": true)"};
+  run.expect_foretold({4, 8}, 128, 0.05);
+}
+
+TEST_F(CudaStepMemory, SlowForetellsResNet50AtTwoBatches) {
+  const MemoryRun run{.device = "cuda", .model = test::resnet50, .data = test::images_of_64};
+  for (const std::int64_t batch : {8, 12}) run.expect_foretold({2, 4}, batch, 0.05, 1);
+}
+
+}  // namespace
+}  // namespace hearth::train
