@@ -22,14 +22,27 @@ struct Found {
   std::string why_none;
 };
 
+std::string version_text(int number) { return join_text(number / 1000, '.', number / 10 % 100); }
+
+/// Why the runtime of this build cannot use the driver.
+std::string why_insufficient() {
+  int driver = 0;
+  (void)cudaDriverGetVersion(&driver);
+  const std::string needed = version_text(CUDART_VERSION);
+  if (driver == 0)
+    return "there is no NVIDIA driver; install one for CUDA " + needed +
+           " or newer (in a container: start it with the GPU)";
+  return join_text("the NVIDIA driver is too old: it can do CUDA ", version_text(driver), ", this build needs ", needed,
+                   "; install a newer driver, or build Hearth with the toolkit of CUDA ", version_text(driver));
+}
+
 Found find_devices() {
   int count = 0;
   switch (const cudaError_t status = cudaGetDeviceCount(&count)) {
     case cudaSuccess:
       return {count, count > 0 ? "" : "the driver knows no GPU"};
     case cudaErrorInsufficientDriver:
-      return {0, join_text("there is no NVIDIA driver, or it is too old for CUDA ", CUDART_VERSION / 1000, '.',
-                           CUDART_VERSION / 10 % 100, "; install a newer driver")};
+      return {0, why_insufficient()};
     case cudaErrorNoDevice:
       return {0, "the driver knows no GPU; is CUDA_VISIBLE_DEVICES set?"};
     default:
@@ -67,9 +80,10 @@ DeviceState& state_of(Device device) {
   const Found& devices = found();
   HEARTH_CHECK(DeviceError, devices.count > 0, "device ", device, ": ", devices.why_none, "; or use the device cpu");
   HEARTH_CHECK(DeviceError, device.index >= 0 && device.index < devices.count && device.index < most_devices, "device ",
-               device, ": this machine has ", devices.count, " CUDA device",
-               devices.count == 1 ? ", cuda:0" : "s, cuda:0 to cuda:",
-               devices.count == 1 ? "" : std::to_string(devices.count - 1));
+               device, ": this machine has ", devices.count, " CUDA device", devices.count == 1 ? "" : "s",
+               "; use cuda:0",
+               devices.count == 1 ? "" : " to cuda:", devices.count == 1 ? "" : std::to_string(devices.count - 1),
+               ", or the device cpu");
   static std::mutex mutex;
   static std::array<DeviceState*, most_devices> states{};
   thread_local int current = -1;
@@ -100,13 +114,12 @@ DeviceInfo device_info(Device device) {
   int driver = 0, runtime = 0;
   HEARTH_TRY(cudaDriverGetVersion(&driver));
   HEARTH_TRY(cudaRuntimeGetVersion(&runtime));
-  const auto version = [](int number) { return join_text(number / 1000, '.', number / 10 % 100); };
   return {found.name,
           join_text(found.major, '.', found.minor),
           found.multiProcessorCount,
           static_cast<std::int64_t>(found.totalGlobalMem),
-          version(driver),
-          version(runtime)};
+          version_text(driver),
+          version_text(runtime)};
 }
 
 FaultSlot* fault_slot(Stream& stream) { return state_of(stream.device()).faults; }

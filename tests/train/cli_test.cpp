@@ -63,7 +63,7 @@ TEST_F(Cli, version_and_help) {
   const ProgramResult help = hearth({"help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const char* command :
-       {"train", "eval", "predict", "schema", "config", "summary", "bench", "weights", "devices"}) {
+       {"train", "eval", "predict", "schema", "config", "summary", "bench", "weights", "devices", "doctor"}) {
     EXPECT_PRED2(contains, help.err, std::string("\n  ") + command + " ");
     const ProgramResult one = hearth({"help", command});
     EXPECT_EQ(one.exit_code, 0) << command;
@@ -83,8 +83,7 @@ TEST_F(Cli, unknown_words_are_usage_faults_with_the_nearest_known_one) {
 }
 
 TEST_F(Cli, planned_commands_say_that_they_are_not_here) {
-  for (const char* command : {"launch", "doctor"})
-    expect_failure(hearth({command}), 2, "usage", {command, "not in this build"});
+  expect_failure(hearth({"launch"}), 2, "usage", {"launch", "not in this build"});
 }
 
 TEST_F(Cli, the_good_config_is_good) {
@@ -189,6 +188,40 @@ TEST_F(Cli, devices_are_listed_as_json) {
   const ProgramResult result = hearth({"devices", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_PRED2(contains, to_text(parse_json(result.out, "stdout")), "cpu");
+}
+
+TEST_F(Cli, doctor_tells_what_was_found_and_what_replaces_the_rest) {
+  const ProgramResult result = hearth({"doctor", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const Json report = parse_json(result.out, "stdout");
+  EXPECT_GE(report.at("cpu").at("threads").as_number(), 1);
+  EXPECT_EQ(report.at("cuda_devices").items().empty(), !report.at("why_no_cuda").as_string().empty());
+  std::vector<std::string> names;
+  for (const Json& part : report.at("libraries").items()) {
+    const std::string name = part.at("name").as_string();
+    names.push_back(name);
+    EXPECT_EQ(part.at("used").as_boolean(), part.at("why_unused").as_string().empty()) << name;
+    EXPECT_EQ(part.at("found").as_boolean(), !part.at("version").as_string().empty()) << name;
+    EXPECT_TRUE(part.at("found").as_boolean() || !part.at("used").as_boolean()) << name;
+    EXPECT_NE(part.at("without").as_string(), "") << name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"oneDNN", "JPEG", "PNG", "zlib", "cuDNN", "cuBLASLt"}));
+
+  const ProgramResult text = hearth({"doctor"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  for (const std::string& name : names) EXPECT_PRED2(contains, text.out, "\n" + name + " ");
+}
+
+TEST_F(Cli, doctor_says_what_libraries_do_not_open) {
+  // A file of the library's name that is none.
+  write("libcudnn.so.9", "not a library");
+  ASSERT_EQ(setenv("HEARTH_CUDA_LIBRARIES", path("").c_str(), 1), 0);
+  const ProgramResult result = hearth({"doctor"});
+  unsetenv("HEARTH_CUDA_LIBRARIES");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(contains, result.out, "HEARTH_CUDA_LIBRARIES=" + path("").string());
+  EXPECT_PRED2(contains, result.out, "Hearth's own kernels");
 }
 
 TEST_F(Cli, dry_run_prints_the_plan_and_writes_nothing) {

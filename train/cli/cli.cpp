@@ -29,7 +29,7 @@ const std::vector<CommandSpec>& commands() {
          "auto (default): continue the folder's run if there is one; never: start afresh, deleting that run's files; "
          "DIR: "
          "continue from another run's folder"},
-        {"--device", "auto|cpu", "where to compute (default: what the config says)"},
+        {"--device", "auto|cpu|cuda[:N]", "where to compute (default: what the config says)"},
         {"--dry-run", "", "build everything, print the plan and stop"}},
        train_command},
       {"eval",
@@ -76,6 +76,8 @@ const std::vector<CommandSpec>& commands() {
        "Measures: `bench step CONFIG.json` a whole training step, `bench ops` single operations.",
        {set_option,
         {"--filter", "REGEX", "ops: only cases whose name matches"},
+        {"--device", "NAME", "ops: cpu or cuda[:N] (default: cpu)"},
+        {"--scale", "N", "ops: factor on batches and rows (default: 1; 16 on a CUDA device)"},
         {"--steps", "N", "step: how many steps to time (default: 20)"},
         {"--random-data", "", "step: random images instead of the config's data set"},
         {"--image-size", "N", "step: side of the random images (default: 224)"},
@@ -108,12 +110,19 @@ const std::vector<CommandSpec>& commands() {
        "Lists what this build can compute on.",
        {{"--json", "", "print as JSON on stdout"}},
        devices_command},
+      {"doctor",
+       "",
+       0,
+       0,
+       "Tells which devices and libraries were found, in which version, and what replaces those that are missing.",
+       {{"--json", "", "print as JSON on stdout"}},
+       doctor_command},
   };
   return table;
 }
 
 // Commands of the published interface that later versions bring.
-bool is_planned(const std::string& name) { return name == "launch" || name == "doctor"; }
+bool is_planned(const std::string& name) { return name == "launch"; }
 
 void print_help() {
   std::cerr << "hearth " << build::version << ": trains neural networks from one JSON file\n\n"

@@ -20,6 +20,7 @@ int config_command(const Arguments& arguments);
 int summary_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int devices_command(const Arguments& arguments);
+int doctor_command(const Arguments& arguments);
 int data_command(const Arguments& arguments);
 int weights_command(const Arguments& arguments);
 

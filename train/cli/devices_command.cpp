@@ -7,11 +7,10 @@
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/train/cli/cli.h"
+#include "hearth/train/cli/devices.h"
 #include "hearth/train/run_info.h"
 
 namespace hearth::train {
-
-namespace {
 
 std::string why_no_cuda() {
 #if HEARTH_HAS_CUDA
@@ -21,7 +20,7 @@ std::string why_no_cuda() {
 #endif
 }
 
-std::vector<Json> cuda_devices() {
+std::vector<Json> described_cuda_devices() {
   std::vector<Json> list;
 #if HEARTH_HAS_CUDA
   for (int i = 0; i < device_count(DeviceType::cuda); ++i) {
@@ -41,9 +40,7 @@ std::vector<Json> cuda_devices() {
   return list;
 }
 
-}  // namespace
-
-int devices_command(const Arguments& arguments) {
+Json described_cpu() {
   Json cpu = Json::object();
   cpu.set("device", "cpu")
       .set("processor", processor_name())
@@ -51,9 +48,13 @@ int devices_command(const Arguments& arguments) {
       .set("instructions", name_of(cpu::isa()))
       .set("library", cpu::dnn::library())
       .set("bf16_in_hardware", cpu::dnn::has_hardware_bf16());
+  return cpu;
+}
+
+int devices_command(const Arguments& arguments) {
   Json devices = Json::array();
-  devices.push_back(cpu);
-  for (const Json& gpu : cuda_devices()) devices.push_back(gpu);
+  devices.push_back(described_cpu());
+  for (const Json& gpu : described_cuda_devices()) devices.push_back(gpu);
   if (arguments.has("--json")) {
     std::cout << to_text(Json::object().set("devices", devices).set("why_no_cuda", why_no_cuda())) << "\n";
     return 0;

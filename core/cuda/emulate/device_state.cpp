@@ -13,8 +13,9 @@
 namespace hearth::cuda::emulate {
 namespace {
 
-// A real device also makes the host wait when very much is queued.
-constexpr std::size_t most_items = 1024;
+// A real device also makes the host wait when very much is queued. Here later than there, so that this does not stand in
+// for a wait that the host should have made.
+constexpr std::size_t most_items = 8192;
 
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise, std::uint64_t least,
                                       std::uint64_t most) {
@@ -49,6 +50,7 @@ Settings settings_from_environment() {
   if (const char* streams = std::getenv("HEARTH_EMULATE_STREAMS"); streams != nullptr && *streams != '\0')
     result.streams = stream_policy_named(streams);
   if (number_from_environment("HEARTH_EMULATE_PROTECT", 0, 0, 1) == 1) result.host_access = HostAccess::faults;
+  result.driver = static_cast<int>(number_from_environment("HEARTH_EMULATE_DRIVER", CUDART_VERSION, 0, 99990));
   return result;
 }
 

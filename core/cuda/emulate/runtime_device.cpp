@@ -130,6 +130,10 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   return entry(Reports::own_errors, [&](DeviceSide& side) {
+    // A driver does for every runtime of its own major version.
+    if (side.settings.driver / 1000 < CUDART_VERSION / 1000)
+      return side.refuse(cudaErrorInsufficientDriver, join_text("HEARTH_EMULATE_DRIVER is ", side.settings.driver,
+                                                                ", the runtime ", CUDART_VERSION));
     *count = side.settings.devices;
     return cudaSuccess;
   });
@@ -282,8 +286,10 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
+  return entry(Reports::own_errors, [&](DeviceSide& side) {
+    *version = side.settings.driver;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/libraries.h"
+
+#include <cstdio>
+
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+
+#if HEARTH_HAS_JPEG
+#include <jpeglib.h>
+#endif
+#if HEARTH_HAS_PNG
+#include <png.h>
+#endif
+#if HEARTH_HAS_ZLIB
+#include <zlib.h>
+#endif
+
+namespace hearth::data {
+namespace {
+
+std::string version_of_jpeg() {
+#if HEARTH_HAS_JPEG && defined(LIBJPEG_TURBO_VERSION_NUMBER)
+  constexpr int number = LIBJPEG_TURBO_VERSION_NUMBER;
+  return join_text("libjpeg-turbo ", number / 1000000, '.', number / 1000 % 1000, '.', number % 1000);
+#elif HEARTH_HAS_JPEG
+  return join_text("libjpeg ", JPEG_LIB_VERSION / 10);
+#else
+  return "";
+#endif
+}
+
+std::string version_of_png() {
+#if HEARTH_HAS_PNG
+  return join_text("libpng ", png_get_libpng_ver(nullptr));
+#else
+  return "";
+#endif
+}
+
+std::string version_of_zlib() {
+#if HEARTH_HAS_ZLIB
+  return join_text("zlib ", zlibVersion());
+#else
+  return "";
+#endif
+}
+
+}  // namespace
+
+std::vector<FileLibrary> file_libraries() {
+  return {{"JPEG", version_of_jpeg(), "JPEG files cannot be read"},
+          {"PNG", version_of_png(), "PNG files cannot be read"},
+          {"zlib", version_of_zlib(), "gzip-compressed data sets cannot be read"}};
+}
+
+}  // namespace hearth::data

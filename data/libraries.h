@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The libraries that read image and compressed files, as this build has them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hearth::data {
+
+struct FileLibrary {
+  std::string name;     ///< "JPEG", "PNG" or "zlib"
+  std::string version;  ///< in the library's own words; empty if the build lacks it
+  std::string without;  ///< what cannot be done without it
+};
+std::vector<FileLibrary> file_libraries();
+
+}  // namespace hearth::data

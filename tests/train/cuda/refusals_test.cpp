@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices, drivers and libraries that are not there: the program ends with code 4 and says what was asked, what was
+// found, and the remedy. Where the device would be a real one, only what needs no emulation is looked at.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "hearth/core/build.h"
+#include "hearth/core/device.h"
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "support/error_message.h"
+#include "support/run_program.h"
+
+namespace hearth::train {
+namespace {
+
+using test::contains;
+using test::ProgramResult;
+
+class CudaRefusals : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HEARTH_CUDA_EMULATED) GTEST_SKIP() << "what is missing here is emulated";
+    write_file_synced(folder_ / "run.json", R"({
+      "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 8}, "data": {"type": "digits"},
+      "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"batch_size": 8, "steps": 1}})");
+  }
+
+  /// The program under one more environment variable.
+  ProgramResult hearth(const char* variable, const char* value, std::vector<std::string> words) {
+    words.insert(words.begin(), HEARTH_PROGRAM);
+    setenv(variable, value, 1);
+    ProgramResult result = test::run_program(std::move(words), folder_.path());
+    unsetenv(variable);
+    return result;
+  }
+  ProgramResult train(const char* variable, const char* value, const std::string& device) {
+    return hearth(variable, value, {"train", "run.json", "--device", device});
+  }
+
+  test::TempDir folder_;
+};
+
+void expect_refusal(const ProgramResult& result, const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, 4) << result.err;
+  const std::string line = result.last_error_line();
+  EXPECT_EQ(line.find("hearth: error: device: "), 0u) << result.err;
+  for (const std::string& part : parts) EXPECT_PRED2(contains, line, part);
+  EXPECT_EQ(result.out, "");
+}
+
+TEST_F(CudaRefusals, AnIndexBeyondTheDevices) {
+  expect_refusal(train("HEARTH_EMULATE_DEVICES", "1", "cuda:7"), {"cuda:7", "1 CUDA device;", "use cuda:0, or"});
+  expect_refusal(train("HEARTH_EMULATE_DEVICES", "3", "cuda:7"), {"cuda:7", "3 CUDA devices", "cuda:0 to cuda:2"});
+}
+
+TEST_F(CudaRefusals, ADriverThatIsTooOldOrAbsent) {
+  const std::vector<std::string> old{"cuda:0", "too old", "CUDA 12.4", "newer driver", "device cpu"};
+  expect_refusal(train("HEARTH_EMULATE_DRIVER", "12040", "cuda"), old);
+  expect_refusal(train("HEARTH_EMULATE_DRIVER", "0", "cuda"), {"cuda:0", "no NVIDIA driver", "install", "device cpu"});
+}
+
+TEST_F(CudaRefusals, DoNotKeepTheProcessorFromTraining) {
+  for (const char* device : {"auto", "cpu"}) {
+    const ProgramResult result = train("HEARTH_EMULATE_DRIVER", "0", device);
+    EXPECT_EQ(result.exit_code, 0) << device << ": " << result.err;
+  }
+  const ProgramResult doctor = hearth("HEARTH_EMULATE_DRIVER", "12040", {"doctor", "--json"});
+  ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
+  const Json report = parse_json(doctor.out, "stdout");
+  EXPECT_TRUE(report.at("cuda_devices").items().empty());
+  EXPECT_PRED2(contains, report.at("why_no_cuda").as_string(), "too old");
+  EXPECT_EQ(report.at("device_auto").as_string(), "cpu");
+}
+
+TEST_F(CudaRefusals, ALibraryThatAPinAsksFor) {
+  expect_refusal(train("HEARTH_PICK", "conv2d:cudnn", "cuda"), {"conv2d", "pinned to cudnn", "HEARTH_PICK"});
+  expect_refusal(train("HEARTH_PICK", "linear:cublaslt", "cuda"), {"linear", "pinned to cublaslt", "HEARTH_PICK"});
+}
+
+}  // namespace
+}  // namespace hearth::train

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands `devices` and `doctor` tell of the processor and of CUDA devices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hearth/core/json_text.h"
+
+namespace hearth::train {
+
+Json described_cpu();
+/// One object a device; none where there is no device. DeviceError if a device does not start.
+std::vector<Json> described_cuda_devices();
+/// Why there is no CUDA device, with the remedy; empty if there is one.
+std::string why_no_cuda();
+
+}  // namespace hearth::train

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hearth doctor`: what this program found on this machine, and what takes the place of what is missing. It reports and
+// judges nothing: the exit code is 0.
+#include <cstdlib>
+#include <iostream>
+
+#include "hearth/core/build.h"
+#include "hearth/core/cpu/dnn.h"
+#include "hearth/core/cuda/blas.h"
+#include "hearth/core/cuda/dnn.h"
+#include "hearth/core/error.h"
+#include "hearth/data/libraries.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/cli/devices.h"
+#include "hearth/train/run_config.h"
+
+namespace hearth::train {
+namespace {
+
+/// A library, or a device's driver, as the report lists it.
+struct Part {
+  std::string name;
+  std::string version;     ///< empty if it was not found
+  std::string path;        ///< empty where it is part of the program
+  std::string why_unused;  ///< empty if it is used
+  std::string without;     ///< what happens without it
+};
+
+Json json_of(const Part& part) {
+  return Json::object()
+      .set("name", part.name)
+      .set("found", !part.version.empty())
+      .set("used", part.why_unused.empty())
+      .set("version", part.version)
+      .set("path", part.path)
+      .set("why_unused", part.why_unused)
+      .set("without", part.without);
+}
+
+const char* const no_header = "this build was made without it; install its development files and build again";
+
+Part cpu_library() {
+  const bool there = cpu::dnn::available();
+  return {"oneDNN", there ? cpu::dnn::library() : "", "", there ? "" : no_header,
+          "convolutions and matrix products by Hearth's own kernels, slower on the CPU"};
+}
+
+std::vector<Part> cuda_parts() {
+  Part dnn{"cuDNN", "", "", why_no_cuda(), "convolutions on CUDA devices by Hearth's own kernels"};
+  Part blas{"cuBLASLt", "", "", why_no_cuda(), "matrix products on CUDA devices by Hearth's own kernels"};
+#if HEARTH_HAS_CUDA
+  const auto fill = [](Part& part, const cuda::LibraryInfo& found) {
+    part.version = found.version;
+    part.path = found.path;
+    if (!found.why_absent.empty())
+      part.why_unused = found.why_absent;
+    else if (*cuda::why_no_library_runs() != '\0')
+      part.why_unused = cuda::why_no_library_runs();
+    else if (!part.why_unused.empty())
+      part.why_unused = "there is no CUDA device";
+  };
+  fill(dnn, cuda::dnn::about());
+  fill(blas, cuda::blas::about());
+#endif
+  return {dnn, blas};
+}
+
+std::vector<Part> parts() {
+  std::vector<Part> list{cpu_library()};
+  for (const data::FileLibrary& library : data::file_libraries())
+    list.push_back({library.name, library.version, "", library.version.empty() ? no_header : "", library.without});
+  for (Part& part : cuda_parts()) list.push_back(std::move(part));
+  return list;
+}
+
+/// The CUDA devices, and why there is none or one of them does not start.
+struct CudaDevices {
+  Json list = Json::array();
+  std::string why_none;
+};
+
+CudaDevices find_cuda_devices() {
+  CudaDevices found;
+  try {
+    found.why_none = why_no_cuda();
+    for (const Json& device : described_cuda_devices()) found.list.push_back(device);
+  } catch (const Error& error) {
+    found.why_none = error.what();
+  }
+  return found;
+}
+
+std::string chosen_device() {
+  try {
+    return name_of(device_of_run("auto"));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void print_line(const std::string& name, const std::string& text) {
+  constexpr std::size_t width = 14;
+  std::cout << name << std::string(name.size() < width ? width - name.size() : 1, ' ') << text << "\n";
+}
+
+void print_part(const Part& part) {
+  std::string text = part.version;
+  if (!part.path.empty()) text += ", " + part.path;
+  if (!part.why_unused.empty())
+    text += (text.empty() ? "absent: " : "; not used: ") + part.why_unused + "; so: " + part.without;
+  print_line(part.name, text);
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : to_text(value); }
+
+}  // namespace
+
+int doctor_command(const Arguments& arguments) {
+  const Json cpu = described_cpu();
+  const CudaDevices cuda = find_cuda_devices();
+  const std::vector<Part> list = parts();
+  const char* const folders = std::getenv("HEARTH_CUDA_LIBRARIES");
+  if (arguments.has("--json")) {
+    Json listed = Json::array();
+    for (const Part& part : list) listed.push_back(json_of(part));
+    std::cout << to_text(Json::object()
+                             .set("hearth", build::version)
+                             .set("compiler", build::compiler)
+                             .set("build", build::type)
+                             .set("cpu", cpu)
+                             .set("cuda_devices", cuda.list)
+                             .set("why_no_cuda", cuda.why_none)
+                             .set("libraries", listed)
+                             .set("cuda_library_folders", folders == nullptr ? "" : folders)
+                             .set("device_auto", chosen_device()))
+              << "\n";
+    return 0;
+  }
+  print_line("hearth", join_text(build::version, ", ", build::type, " build by ", build::compiler));
+  print_line("cpu", join_text(text_of(cpu.at("processor")), ", ", text_of(cpu.at("threads")), " threads, kernels for ",
+                              text_of(cpu.at("instructions"))));
+  for (const Json& device : cuda.list.items())
+    print_line(text_of(device.at("device")),
+               join_text(text_of(device.at("name")), ", ", text_of(device.at("memory_mb")), " MB, capability ",
+                         text_of(device.at("compute_capability")), ", driver for CUDA ", text_of(device.at("driver")),
+                         ", built with CUDA ", text_of(device.at("runtime"))));
+  if (!cuda.why_none.empty()) print_line("cuda", "none: " + cuda.why_none + "; so: all is done on the CPU");
+  for (const Part& part : list) print_part(part);
+  if (folders != nullptr) print_line("searched", join_text("first in HEARTH_CUDA_LIBRARIES=", folders));
+  print_line("device auto", "is " + chosen_device());
+  return 0;
+}
+
+}  // namespace hearth::train
