@@ -13,8 +13,8 @@
 namespace hearth::cuda::emulate {
 namespace {
 
-// A real device also makes the host wait when very much is queued. Here later than there, so that this does not stand in
-// for a wait that the host should have made.
+// A real device also makes the host wait when very much is queued. Here later than there, so that this does not stand
+// in for a wait that the host should have made.
 constexpr std::size_t most_items = 8192;
 
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise, std::uint64_t least,
