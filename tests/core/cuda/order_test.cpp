@@ -9,6 +9,7 @@
 
 #include "hearth/core/cuda/feed.h"
 #include "hearth/core/cuda/graph.h"
+#include "hearth/core/cuda/memory.h"
 #include "hearth/core/cuda/staging.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/core/cuda/transfer.h"
@@ -127,16 +128,18 @@ TEST_F(CudaOrder, ReplaysUseTheArenaAndTheFeed) {
     cuda::Feed feed({input});
     std::optional<cuda::Graph> graph = cuda::Graph::record(stream(), arena, work);
     EXPECT_EQ(graph->nodes(), 5);
+    // What recorded work allocates is handed out to nobody else.
+    const Tensor others[] = {Tensor::full({cols}, -1, DType::f64, gpu), Tensor::full({cols}, -2, DType::f32, gpu)};
     const Tensor all = Tensor::of<double>({steps, cols}, numbered(steps, cols)).to(DType::f32);
     for (std::int64_t step = 0; step < steps; ++step) {
       const Tensor part = row_of(all, step);
       feed.send({&part, 1});
       graph->launch(stream());
-      // Other tensors come and go beside it.
-      const Tensor other = Tensor::full({cols}, -1, DType::f64, gpu), more = Tensor::full({cols}, -2, DType::f32, gpu);
       row_of(seen, step).copy_from(output);
     }
     EXPECT_EQ(seen.to_doubles(), numbered(steps, cols));
+    EXPECT_EQ(others[0].to_doubles(), std::vector<double>(cols, -1));
+    EXPECT_EQ(others[1].to_doubles(), std::vector<double>(cols, -2));
   });
 }
 
@@ -159,13 +162,28 @@ TEST_F(CudaOrder, EachReplayReadsItsOwnRandomStep) {
   });
 }
 
-// An arena gives its memory back to the driver, which need not wait for what still uses it.
+// An arena gives its memory back, which nobody else may use before its work is done.
 TEST_F(CudaOrder, AnArenaMayGoWhileItsWorkIsQueued) {
   under_every_stream_policy([&] {
     const Tensor input = Tensor::full({64}, 3, DType::f32, gpu), output = Tensor::zeros({64}, DType::f32, gpu);
     {
       cuda::Arena arena(gpu);
       arena.run([&] { output.copy_from(input.to(DType::f64).to(DType::f32)); });
+    }
+    const Tensor next = Tensor::full({64}, 4, DType::f64, gpu);
+    EXPECT_EQ(output.to_doubles(), std::vector<double>(64, 3));
+    EXPECT_EQ(next.to_doubles(), std::vector<double>(64, 4));
+  });
+}
+
+// The driver need not wait for what still uses the memory that it gets back.
+TEST_F(CudaOrder, APoolMayGoWhileItsMemoryIsInUse) {
+  under_every_stream_policy([&] {
+    const Tensor input = Tensor::full({64}, 3, DType::f32, gpu), output = Tensor::zeros({64}, DType::f32, gpu);
+    {
+      const std::unique_ptr<MemoryResource> memory = cuda::make_memory(gpu, true);
+      const DeviceMemoryScope scope(gpu, *memory);
+      output.copy_from(input.to(DType::f64).to(DType::f32));
     }
     EXPECT_EQ(output.to_doubles(), std::vector<double>(64, 3));
   });

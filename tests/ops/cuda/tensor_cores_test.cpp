@@ -52,8 +52,9 @@ TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
     for (const DType result : {dtype, DType::f32})
       for (const bool transpose_a : {false, true})
         for (const bool transpose_b : {false, true}) {
-          // Stored rows are multiples of 8 long; the other sizes are odd.
-          const std::int64_t m = transpose_a ? 136 : 133, n = transpose_b ? 141 : 144, k = 72;
+          // Stored rows are multiples of 8 long; the other sizes are odd. Five steps, more than are on their way at
+          // once.
+          const std::int64_t m = transpose_a ? 136 : 133, n = transpose_b ? 141 : 144, k = 136;
           const Tensor a = numbers(transpose_a ? Shape{k, m} : Shape{m, k}, 1, dtype);
           const Tensor b = numbers(transpose_b ? Shape{n, k} : Shape{k, n}, 2, dtype);
           kernels::ProductProblem problem{};

@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The faults that scripts/mutate plants. One for each kernel that is wrong by a thousandth; one for each barrier that
+something depends on; indices that are off by one; orders between streams that are not made. Barriers that guard the next
+turn of a loop over tiles or rows which no launch of a test enters twice are left out."""
+
+from dataclasses import dataclass, field
+
+KINDS = {
+    "value": "a result off by a thousandth",
+    "barrier": "a barrier or a wait of a kernel left out",
+    "index": "an index or a bound off by one",
+    "fence": "an order between streams, or between host and stream, not made",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    kind: str
+    file: str
+    original: str  # a whole statement, with its ';', or an expression
+    faulty: str  # may be empty for a statement
+    program: str
+    tests: str  # as for --gtest_filter
+    within: str = ""  # surroundings that occur once in the file, where the original alone does not
+    environment: dict = field(default_factory=dict, hash=False)
+
+
+FAULTS = []
+
+
+def group(file, program, tests):
+    """Adders for the faults of a file; `tests` unless a fault names others."""
+
+    def add(kind, name, original, faulty, tests=tests, within="", **environment):
+        FAULTS.append(Fault(name, kind, file, original, faulty, f"hearth_test_{program}", tests, within, environment))
+
+    def value(name, original, faulty, *args, **named):
+        add("value", name, original, faulty, *args, **named)
+
+    def index(name, original, faulty, *args, **named):
+        # Each tensor is a block of its own, so that its bounds are exact.
+        add("index", name, original, faulty, *args, **{"HEARTH_MEMORY": "system", **named})
+
+    def barrier(name, before, after="", *args, original="__syncthreads();", **named):
+        add("barrier", name, original, "", *args, within=before + original + after, **named)
+
+    def fence(name, original, faulty="", *args, **named):
+        add("fence", name, original, faulty, *args, **named)
+
+    return value, index, barrier, fence
+
+
+# ---- core ----
+value, index, _, _ = group("core/convert.cu", "core", "CudaTensor.*")
+value("fill", "convert_element<T>(value)", "convert_element<T>(value * 1.001)")
+value("convert-elements", "convert_element<To>(source[i])",
+      "convert_element<To>(convert_element<double>(source[i]) * 1.001)")
+value("convert-packs", "convert_element<To>(from.at[k])",
+      "convert_element<To>(convert_element<double>(from.at[k]) * 1.001)")
+value("copy-strided", "destination[to] = source[from];", "destination[to] = planted_scale(source[from]);")
+index("copy-strided-axis", "from += index * nest.from[axis];", "from += (index > 0 ? index - 1 : 0) * nest.from[axis];")
+index("convert-rest", "n - 4 * packs", "n > 4 * packs ? n - 4 * packs - 1 : 0")
+
+value, index, barrier, _ = group("core/cuda/kernel.h", "ops", "Op.LayerNorm/cuda_f32")
+barrier("block-reduce-written", "parts[warp] = value;\n  ")
+barrier("block-reduce-read", "value = warp_reduce<Join>(value);\n  ", "\n  return value;")
+index("block-reduce-warps", "lane < static_cast<int>(blockDim.x) / warp_size",
+      "lane <= static_cast<int>(blockDim.x) / warp_size")
+value("warp-reduce-lost-step", "step > 0", "step > 1", within="int step = warp_size / 2; step > 0;")
+
+value, index, _, _ = group("core/cuda/elementwise.h", "ops", "CudaElementwise.MisalignedArraysGiveTheSameBits")
+index("map-rest-begins", "packs * count + global_thread()", "packs * count + global_thread() + 1")
+index("map-rest-ends", "i < n", "i <= n", within="i = packs * count + global_thread(); i < n;")
+index("walk-rows-units", "unit < units", "unit <= units", "Op.Add/cuda_f32")
+
+value, _, _, _ = group("autograd/accumulate.cu", "ops", "Op.ATensorUsedTwiceGetsBothGradients/cuda_f32")
+value("add-into", "sum + term", "(sum + term) * A(1.001)")
+
+# ---- order between streams ----
+_, _, _, fence = group("core/cuda/feed.cpp", "core", "CudaOrder.*")
+fence("feed-sent-not-waited-for", "HEARTH_TRY(cudaStreamWaitEvent(computing.raw(), set.sent, 0));")
+fence("feed-sent-not-recorded", "HEARTH_TRY(cudaEventRecord(set.sent, copying_));")
+fence("feed-consumed-not-recorded", "HEARTH_TRY(cudaEventRecord(set.consumed, computing.raw()));")
+fence("feed-consumed-not-waited-for", "HEARTH_TRY(cudaEventSynchronize(set.consumed));")
+fence("feed-memory-not-waited-for", "HEARTH_TRY(cudaEventRecord(set.consumed, stream_of(device).raw()));")
+fence("feed-gone-before-its-copies", "cudaStreamSynchronize(copying_);")
+_, index, _, fence = group("core/cuda/staging.cpp", "core", "CudaOrder.*")
+fence("staging-half-not-recorded", "HEARTH_TRY(cudaEventRecord(passed_[1 - entered], stream.raw()));")
+fence("staging-half-not-waited-for", "HEARTH_TRY(cudaEventSynchronize(passed_[entered]));")
+_, _, _, fence = group("core/cuda/memory.cpp", "core", "CudaOrder.*")
+fence("region-freed-in-use", "cudaStreamSynchronize(stream_);")
+_, _, _, fence = group("core/cuda/graph.cpp", "core", "CudaOrder.*")
+fence("recorded-outside-the-arena", "arena.run(work);", "work();")
+fence("random-step-frozen", "is_recording(stream.device()) ? state_of(stream.device()).random_step : nullptr",
+      "static_cast<const std::uint64_t*>(nullptr)", "CudaOrder.*")
+fence("random-step-not-sent", "stage(stream, state_of(stream.device()).random_step, &step, sizeof(step));")
+_, _, _, fence = group("core/cuda/runtime.cpp", "core", "CudaFeedOrder.*")
+fence("wait-does-not-wait", "HEARTH_TRY(cudaStreamSynchronize(raw_));")
+_, _, _, fence = group("core/cuda/transfer.cpp", "core", "CudaTensor.*")
+fence("copy-out-without-wait", "stream.wait();")
+
+# ---- ops: elementwise ----
+value, index, barrier, _ = group("ops/epilogue/epilogue.cu", "ops",
+                                 "CudaElementwise.BiasesAndTheirGradientsAgreeWithTheCpu")
+value("bias", "wide.at[k] += widen(bias[unit * size + k]);",
+      "wide.at[k] += widen(bias[unit * size + k]) * acc_t<T>(1.001);")
+value("activate", "F::value(x)", "F::value(x) * A(1.001)", "Op.LinearBlocks/cuda_f32")
+value("activate-grad", "dy * F::slope(reference)", "dy * F::slope(reference) * A(1.001)", "Op.Linear/cuda_f32")
+value("activate-grad-with-sums", "d.at[k] *= F::slope(of.at[k]);", "d.at[k] *= F::slope(of.at[k]) * A(1.001);")
+value("bias-grad-pieces", "parts[k][place] = sums[k];", "parts[k][place] = sums[k] * A(1.001);")
+value("bias-grad-join", "convert_element<D>(sum)", "convert_element<D>(sum * A(1.001))")
+index("bias-grad-rows", "row < end", "row <= end")
+index("bias-grad-last-row", "row < join_rows", "row < join_rows - 1")
+barrier("bias-grad-sums-written", "parts[k][place] = sums[k];\n  ")
+barrier("bias-grad-halved", "half * blockDim.x];\n    }\n    ")
+barrier("bias-grad-join-written", "parts[threadIdx.y][threadIdx.x] = sum;\n  ")
+
+value, index, _, _ = group("ops/shape/concat.cu", "ops", "CudaElementwise.RunsOfEveryWidthAreCopied")
+value("concat", "to[row * to_pitch + i] = from[row * from_pitch + i];",
+      "to[row * to_pitch + i] = planted_scale(from[row * from_pitch + i]);")
+index("concat-place", "to[row * to_pitch + i] = from[row * from_pitch + i];",
+      "to[row * to_pitch + i] = from[row * from_pitch + i + 1];")
+
+value, index, _, _ = group("ops/pointwise/pointwise.cu", "ops", "Op.Pointwise_*/cuda_f32")
+value("pointwise", "F::value(x)", "F::value(x) * A(1.001)")
+value("pointwise-grad", "dy * F::slope(kept)", "dy * F::slope(kept) * A(1.001)")
+
+value, index, _, _ = group("ops/pointwise/dropout.cu", "ops", "CudaElementwise.DropoutChoosesAsTheCpuDoes")
+value("dropout", "widen(x[i]) * scale", "widen(x[i]) * scale * acc_t<T>(1.001)")
+index("dropout-place", "first + 16 * j", "first + 16 * j + 1")
+index("dropout-end", "i < n", "i <= n", within="if (i < n)")
+
+value, index, _, _ = group("ops/pointwise/binary.cu", "ops", "Op.Mul/cuda_f32")
+value("binary", "evaluate<step>(of_a[k], of_b[k], slope)",
+      "static_cast<acc_t<T>>(evaluate<step>(of_a[k], of_b[k], slope) * 1.001)")
+index("binary-broadcast", "rest % walk.extents[axis]", "(rest + 1) % walk.extents[axis]")
+
+# ---- ops: reductions, rows and columns ----
+value, index, barrier, _ = group("ops/softmax/softmax.cu", "ops", "Op.Softmax/cuda_f32")
+value("softmax-short", "value[u][k] * inverse", "value[u][k] * inverse * P(1.001)")
+value("log-softmax-short", "value[u][k] - log_sum", "(value[u][k] - log_sum) * P(1.001)", "Op.LogSoftmax/cuda_f32")
+value("softmax-long", "softmax_value(logarithm, value[k], state.most, state.sum, log_sum)",
+      "softmax_value(logarithm, value[k], state.most, state.sum, log_sum) * P(1.001)")
+value("softmax-grad-short", "softmax_slope(logarithm, result[u][k], slope[u][k], sum)",
+      "softmax_slope(logarithm, result[u][k], slope[u][k], sum) * P(1.001)")
+value("softmax-grad-long", "softmax_slope(logarithm, result[k], slope[k], sum)",
+      "softmax_slope(logarithm, result[k], slope[k], sum) * P(1.001)")
+index("softmax-last-column", "inside ? cols : 0", "inside ? cols - 1 : 0",
+      within="const int held = inside ? cols : 0;\n    P value")
+value, _, _, _ = group("ops/softmax/online_sum.cuh", "ops", "Op.Softmax/cuda_f32")
+value("online-sum", "sum * std::exp(most - from) + part", "sum * std::exp(most - from) + part * P(1.001)",
+      "Op.LogSoftmax/cuda_f32:Op.CrossEntropy/cuda_f32")
+
+_, index, _, _ = group("ops/row_split.cuh", "ops", "Op.LayerNorm/cuda_f32")
+index("lane-group-last-step", "step > 0", "step > 1")
+index("column-end", "column < cols", "column <= cols", within="(index) * width; column < cols;")
+index("row-beyond-the-last", "row < rows ? row : rows - 1", "row < rows ? row : rows")
+
+_, index, barrier, _ = group("ops/column_tile.cuh", "ops", "Op.BatchNormTraining/cuda_f32:Op.Sum/cuda_f32")
+barrier("sum-down-written", "mine[k] = value[k];\n  ")
+barrier("sum-down-halved", "mine[half * width + k];\n    }\n    ")
+barrier("sum-down-read", "value[k] = total[k];\n  ")
+index("sum-down-last-half", "half >= across", "half > across")
+index("tile-last-row", "end < cut.rows ? end : cut.rows", "(end < cut.rows ? end : cut.rows) - 1")
+
+value, index, barrier, _ = group("ops/reduce/reduce.cu", "ops", "Op.Sum/cuda_f32")
+value("sum-rows", "store_scaled(y + piece, sum, scale)", "store_scaled(y + piece, sum * 1.001, scale)")
+value("sum-columns", "store_scaled(to + k, sum[k], scale)", "store_scaled(to + k, sum[k] * 1.001, scale)")
+value("sum-short-columns", "store_scaled(y + column, sum, scale)", "store_scaled(y + column, sum * 1.001, scale)")
+value("extreme", "from[best.place]", "planted_scale(from[best.place])", "Op.Max/cuda_f32")
+value("extreme-grad", "dy[row]", "planted_scale(dy[row])", "Op.Max/cuda_f32")
+index("sum-rows-piece", "rest < cut.segment_cols ? rest : cut.segment_cols",
+      "(rest < cut.segment_cols ? rest : cut.segment_cols) - 1")
+index("sum-columns-end", "at >= place.end_row", "at > place.end_row")
+index("extreme-end", "c < end", "c < end - 1", "Op.Max/cuda_f32")
+barrier("extreme-written", "spots[warp] = best.place;\n      }\n      ", "", "Op.Max/cuda_f32")
+
+value, index, barrier, _ = group("ops/norm/layer_norm.cu", "ops", "Op.LayerNorm/cuda_f32")
+value("layer-norm-variance", "squares / n - rest * rest", "squares / n * P(1.001) - rest * rest")
+value("layer-norm-held", "(value[u][k] - found.mean) * found.rstd * scale[k] + shift[k]",
+      "((value[u][k] - found.mean) * found.rstd * scale[k] + shift[k]) * P(1.001)")
+value("layer-norm-long", "(widen(from[c]) - found.mean) * found.rstd * gamma[c] + beta[c]",
+      "((widen(from[c]) - found.mean) * found.rstd * gamma[c] + beta[c]) * P(1.001)")
+value("layer-norm-grad-held", "rstd * (slope[u][k] - a - normal[u][k] * b)",
+      "rstd * (slope[u][k] - a - normal[u][k] * b) * P(1.001)")
+value("layer-norm-grad-gamma", "d_gamma[u][k] += d * centred;", "d_gamma[u][k] += d * centred * P(1.001);")
+value("layer-norm-grad-beta", "d_beta[u][k] += d;", "d_beta[u][k] += d * P(1.001);")
+value("layer-norm-grad-long", "rstd * (widen(dy[at]) * gamma[c] - a - (widen(x[at]) - mean) * rstd * b)",
+      "rstd * (widen(dy[at]) * gamma[c] - a - (widen(x[at]) - mean) * rstd * b) * P(1.001)")
+value("layer-norm-parameter-shares", "d_gamma += d * ((widen(x[row * cols + c]) - means[row]) * rstds[row]);",
+      "d_gamma += d * ((widen(x[row * cols + c]) - means[row]) * rstds[row]) * P(1.001);")
+value("layer-norm-add-shares", "static_cast<P>(sum)", "static_cast<P>(sum * 1.001)")
+index("layer-norm-second-warp", "turn == 0", "turn <= 1")
+index("layer-norm-last-share", "share < shares", "share < shares - 1")
+index("layer-norm-last-row-of-a-share", "row < begin + rows_each", "row < begin + rows_each - 1")
+barrier("layer-norm-merge-turn", "merged[c + k] + value[u][k];\n      });\n    }\n    ")
+barrier("layer-norm-merge-read", "total[c] = merged[c];\n  ")
+barrier("layer-norm-shares-written", "sums[warp][lane] = sum;\n  ")
+
+value, index, barrier, _ = group("ops/norm/batch_norm.cu", "ops", "Op.BatchNormTraining/cuda_f32")
+value("batch-norm-mean", "mean[k] /= rows;", "mean[k] /= rows * 1.001;")
+value("batch-norm-squares", "squares[k] += move * (n * move - 2 * sum[k]);",
+      "squares[k] += move * (n * move - 2 * sum[k]); squares[k] *= 1.001;")
+value("batch-norm-rstd", "1.0 / std::sqrt(variance + to.eps)", "1.001 / std::sqrt(variance + to.eps)")
+value("batch-norm-running-mean", "blend(to.running_mean, mean);", "blend(to.running_mean, mean * 1.001);",
+      "Op.BatchNormRunningStatistics/cuda_f32")
+value("batch-norm-running-variance", "blend(to.running_var, variance * (values / (values - 1.0)));",
+      "blend(to.running_var, variance * 1.001 * (values / (values - 1.0)));", "Op.BatchNormRunningStatistics/cuda_f32")
+value("batch-norm-evaluate", "static_cast<double>(to.running_var[c])", "static_cast<double>(to.running_var[c]) * 1.001",
+      "Op.BatchNormEvaluation/cuda_f32")
+value("batch-norm-apply", "(value[slot][k] - mean[k]) * scale[k] + shift[k]",
+      "((value[slot][k] - mean[k]) * scale[k] + shift[k]) * P(1.001)")
+value("batch-norm-grad-sum", "part[k] += g;", "part[k] += g * P(1.001);")
+value("batch-norm-grad-product", "part_product[k] += g * d;", "part_product[k] += g * d * P(1.001);")
+value("batch-norm-grad-gamma", "static_cast<P>(product * rstd[c])", "static_cast<P>(product * rstd[c] * 1.001)")
+value("batch-norm-grad-beta", "static_cast<P>(sum)", "static_cast<P>(sum * 1.001)")
+value("batch-norm-correction-of-mean", "static_cast<P>(sum / values)", "static_cast<P>(sum / values * 1.001)")
+value("batch-norm-correction-of-variance", "static_cast<P>(product * rstd[c] * rstd[c] / values)",
+      "static_cast<P>(product * rstd[c] * rstd[c] / values * 1.001)")
+value("batch-norm-grad-apply", "scale[k] * (slope[slot][k] - a[k] - d * b[k])",
+      "scale[k] * (slope[slot][k] - a[k] - d * b[k]) * P(1.001)")
+value("batch-norm-grad-residual",
+      "if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + first, count, slope[slot]);",
+      "for (P& g : slope[slot]) g *= P(1.001); "
+      "if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + first, count, slope[slot]);",
+      "Op.BatchNormReluGradient/cuda_f32")
+index("batch-norm-mask", "mask[row * units + index]", "mask[row * units + (index > 0 ? index - 1 : 0)]",
+      "Op.BatchNormReluGradient/cuda_f32")
+index("batch-norm-last-partial", "i < fold * cut.segments", "i < fold * cut.segments - 1")
+index("batch-norm-rows-ahead", "row + (ahead - 1) * place.down < place.end_row",
+      "row + (ahead - 1) * place.down <= place.end_row")
+
+# ---- ops: products ----
+value, index, barrier, _ = group("ops/matmul/tile.cuh", "ops", "Op.MatmulTiles/cuda_f32")
+value("sum-parts", "sum += parts[part * elements + i];", "sum += parts[part * elements + i] * acc_t<T>(1.001);")
+value("product-bias", "cuda::widen(static_cast<const T*>(bias)[column])",
+      "cuda::widen(static_cast<const T*>(bias)[column]) * A(1.001)", "Op.LinearPortable/cuda_f32")
+index("tile-depth", "k + i < end", "k + i <= end")
+index("tile-columns", "c < columns", "c <= columns")
+barrier("tile-written", "b.put(b_step);\n    ")
+barrier("tile-read", "x[i] * y[j];\n      }\n    }\n    ")
+
+value, _, _, _ = group("ops/matmul/product.cu", "ops", "Op.MatmulTiles/cuda_f32")
+value("product", "store((matrix * p.m + r) * p.n + c, c, value);",
+      "store((matrix * p.m + r) * p.n + c, c, value * A(1.001));")
+
+value, index, _, _ = group("ops/matmul/product_mma.cu", "ops", "CudaTensorCores.ProductsAreRoundedOnce")
+value("product-mma", "store.pair((matrix * p.m + r) * p.n + c, c, first, second, both);",
+      "store.pair((matrix * p.m + r) * p.n + c, c, first * 1.001f, second * 1.001f, both);")
+
+value, index, barrier, _ = group("ops/matmul/mma_tile.cuh", "ops", "CudaTensorCores.ProductsAreRoundedOnce")
+index("mma-last-column", "c + 1 < columns", "c + 1 <= columns")
+index("mma-stage", "stage == stages - 1 ? 0 : stage + 1", "stage == stages - 1 ? 1 : stage + 1")
+barrier("mma-copies-waited-for", "", "", original="cuda::cp_async_wait<stages - 2>();")
+barrier("mma-copies-seen", "cuda::cp_async_wait<stages - 2>();\n    ")
+
+value, _, _, _ = group("ops/conv/conv2d.cu", "ops", "Op.Conv2dPortable/cuda_f32")
+store = "store(origin + r * row_step + c, first_filter + c, value{});"
+for each in ("forward", "backward_data", "backward_weights"):
+    value(f"conv2d-{each.replace('_', '-')}", store.format(""),
+          store.format(f" * (pass == Pass::{each} ? A(1.001) : A(1))"))
+
+value, _, _, _ = group("ops/conv/conv2d_mma.cu", "ops", "CudaTensorCores.ConvolutionsAreRoundedOnce")
+store = "store.pair(origin + r * row_step + c, first_filter + c, first{0}, second{0}, both);"
+for each in ("forward", "backward_data", "backward_weights"):
+    value(f"conv2d-mma-{each.replace('_', '-')}", store.format(""),
+          store.format(f" * (pass == Pass::{each} ? 1.001f : 1.0f)"))
+
+_, index, _, _ = group("ops/conv/operands.cuh", "ops", "Op.Conv2dPortable/cuda_f32")
+index("conv2d-below-the-image", "y >= g.h", "y > g.h", within="image == nullptr || y < 0 || y >= g.h")
+index("conv2d-window-beyond", "p >= g.p", "p > g.p")
+index("conv2d-patch-beyond", "y >= g.h", "y > g.h", within="channel[i] < 0 || y < 0 || y >= g.h")
+
+# ---- ops: pool, index, losses ----
+value, index, barrier, _ = group("ops/pool/pool.cu", "ops", "Op.MaxPool2d/cuda_f32")
+value("max-pool", "narrow<T>(best[i])", "narrow<T>(best[i] * acc_t<T>(1.001))")
+value("max-pool-grad", "chosen.at[i] == tap ? widen(gradient.at[i]) : acc_t<T>(0)",
+      "chosen.at[i] == tap ? widen(gradient.at[i]) * acc_t<T>(1.001) : acc_t<T>(0)")
+value("avg-pool", "sum[i] *= scale;", "sum[i] *= scale * A(1.001);", "Op.AvgPool2d/cuda_f32")
+value("avg-pool-grad", "sum[i] += widen(gradient.at[i]) * scale;",
+      "sum[i] += widen(gradient.at[i]) * scale * A(1.001);", "Op.AvgPool2d/cuda_f32")
+value("global-avg-pool", "narrow<T>(sum / static_cast<A>(pixels))", "narrow<T>(sum / static_cast<A>(pixels) * A(1.001))",
+      "Op.GlobalAvgPool/cuda_f32")
+value("global-avg-pool-grad", "narrow<T>(widen(dy[from]) / static_cast<A>(pixels))",
+      "narrow<T>(widen(dy[from]) / static_cast<A>(pixels) * A(1.001))", "Op.GlobalAvgPool/cuda_f32")
+index("pool-first-tap", "start < 0 ? -start : 0", "start < 0 ? -start - 1 : 0", "Op.AvgPool2d/cuda_f32")
+index("pool-last-window", "last < count ? last : count", "(last < count ? last : count) - 1")
+index("max-pool-tap", "tap[i] = r * s.kernel_w + t;", "tap[i] = r * s.kernel_w + t + 1;")
+barrier("global-avg-pool-written", "lines[line][lane] = sum;\n    ", "", "Op.GlobalAvgPool/cuda_f32")
+
+value, index, _, _ = group("ops/index/index.cu", "ops", "Op.Embedding/cuda_f32:Op.IndexSelect/cuda_f32")
+value("take-rows", "y[at] = x[row * inner + column];", "y[at] = planted_scale(x[row * inner + column]);")
+value("take-along", "y[at] = x[(slab * rows + checked(ids[at], rows, faults)) * inner + at % inner];",
+      "y[at] = planted_scale(x[(slab * rows + checked(ids[at], rows, faults)) * inner + at % inner]);",
+      "Op.Gather/cuda_f32")
+value("index-grad", "static_cast<acc_t<T>>(sum)", "static_cast<acc_t<T>>(sum * 1.001)")
+index("index-grad-first-place", "keys[middle] < key", "keys[middle] <= key")
+index("index-grad-last-place", "i < count && keys[i] == row", "i < count - 1 && keys[i] == row")
+index("index-keys-of-rows", "keys[i] = ids[i] >= 0 && ids[i] < rows ? ids[i] : rows;",
+      "keys[i] = ids[i] >= 0 && ids[i] < rows - 1 ? ids[i] : rows;")
+index("index-keys-of-elements", "(slab * rows + id) * inner + at % inner", "(slab * rows + id) * inner + (at + 1) % inner",
+      "Op.Gather/cuda_f32")
+
+value, index, barrier, _ = group("ops/index/order.cu", "ops",
+                                 "Op.EmbeddingManyPlaces/cuda_f32:Op.GatherManyPlaces/cuda_f32")
+value("sort-numbers", "places[i] = i;", "places[i] = i - (i % 1000 == 999 ? 1 : 0);")
+value("sort-places", "places_out[to] = places[i];", "places_out[to] = places[i] > 0 && to % 1000 == 999 ? 0 : places[i];")
+index("sort-positions", "carry + before", "carry + before + (first + t > 0 ? 1 : 0)",
+      within="counts[first + t] = carry + before;")
+index("sort-chunk-end", "(part + 1) * chunk < n ? (part + 1) * chunk : n", "(part + 1) * chunk < n ? (part + 1) * chunk - 1 : n",
+      within="(part + 1) * chunk < n ? (part + 1) * chunk : n;\n    for (std::int64_t i = part")
+barrier("sort-count-cleared", "found[t] = 0;\n    ")
+barrier("sort-count-written", "shift)], 1u);\n    ")
+barrier("sort-sums-written", "warp_sums[warp] = before + value;\n    ")
+barrier("sort-sums-read", "carry += total;\n    ")
+barrier("sort-ranks-cleared", "found[w][t] = 0;\n      ")
+barrier("sort-ranks-written", "__popc(same));\n      ")
+barrier("sort-ranks-summed", "total += count;\n      }\n      ")
+barrier("sort-ranks-read", "places_out[to] = places[i];\n      }\n      ")
+
+value, index, _, _ = group("ops/loss/cross_entropy.cu", "ops", "Op.CrossEntropy/cuda_f32")
+value("cross-entropy", "losses[row] = loss;", "losses[row] = loss * P(1.001);")
+value("cross-entropy-grad", "(c + k == label ? p - kept : p) * factor",
+      "(c + k == label ? p - kept : p) * factor * P(1.001)")
+value("cross-entropy-targets", "total * (log_total + (state.most - shift)) - sum",
+      "(total * (log_total + (state.most - shift)) - sum) * P(1.001)")
+value("cross-entropy-targets-grad", "(p * total - (kept * target[k] + even)) * factor",
+      "(p * total - (kept * target[k] + even)) * factor * P(1.001)")
+value("cross-entropy-total", "static_cast<P>(sum * part)", "static_cast<P>(sum * part * 1.001)")
+value("cross-entropy-share", "*share = part;", "*share = part * 1.001;")
+value("count-correct", "static_cast<unsigned long long>(hits)", "static_cast<unsigned long long>(hits + 1)",
+      "Op.CountCorrectOfTheBestThree/cuda_f32")
+index("cross-entropy-label", "from[labels[row]]", "from[labels[row] + 1 < in.cols ? labels[row] + 1 : 0]")
+index("count-correct-rank", "before < k", "before <= k", "Op.CountCorrectOfTheBestThree/cuda_f32")
+
+value, index, _, _ = group("ops/loss/mse.cu", "ops", "Op.MeanSquaredError/cuda_f32")
+value("mse-parts", "partial[blockIdx.x] = sum;", "partial[blockIdx.x] = sum * 1.001;")
+value("mse-mean", "static_cast<P>(sum / n)", "static_cast<P>(sum / n * 1.001)")
+value("mse-grad", "(a[k] - b[k]) * scale", "(a[k] - b[k]) * scale * P(1.001)")
+index("mse-part-end", "n - begin < each ? n - begin : each", "(n - begin < each ? n - begin : each) - 1")
+
+value, _, _, _ = group("ops/loss/loss_sum.cu", "ops", "Op.LossSum/cuda_f32")
+value("loss-sum", "__dmul_rn(weight, static_cast<double>(cuda::widen(*loss)))",
+      "__dmul_rn(weight, static_cast<double>(cuda::widen(*loss))) * 1.001")
+
+# ---- optimizers ----
+agrees = "Optimizers/OptimOnDevice.AgreesWithTheCpu/*"
+value, _, _, _ = group("optim/sgd.cu", "optim", agrees)
+value("sgd", "weight.at[k] = sgd_step(weight.at[k], gradient.at[k], c);",
+      "weight.at[k] = sgd_step(weight.at[k], gradient.at[k], c) * T(1.001);")
+value("sgd-momentum", "weight.at[k] = next.w;", "weight.at[k] = next.w * T(1.001);")
+value("sgd-moment", "moment.at[k] = next.m;", "moment.at[k] = next.m * T(1.001);")
+value, _, _, _ = group("optim/adam.cu", "optim", agrees)
+value("adam", "weight.at[k] = next.w;", "weight.at[k] = next.w * T(1.001);")
+value("adam-first", "first.at[k] = next.m;", "first.at[k] = next.m * T(1.001);")
+value("adam-second", "second.at[k] = next.v;", "second.at[k] = next.v * T(1.001);")
+value, _, _, _ = group("optim/layerwise.cu", "optim", agrees)
+value("lars-norms", "grads += scaled * scaled;", "grads += scaled * scaled * 1.001;")
+value("lars-trust", "lars_trust_of(constants, options.weight_decay, options.is_matrix, norms.values, norms.others)",
+      "lars_trust_of(constants, options.weight_decay, options.is_matrix, norms.values, norms.others) * 1.001")
+value("lamb-moments", "second.at[k] = next.v;", "second.at[k] = next.v * T(1.001);")
+value("lamb-norms", "steps += step * step;", "steps += step * step * 1.001;")
+value("lamb-length",
+      "lamb_length(*coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others)",
+      "lamb_length(*coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others) * 1.001")
+value("lamb", "weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c);",
+      "weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c) * T(1.001);")
+value("norms-of-ranges", "others += partials[i].others;", "others += partials[i].others * 1.001;")
+_, index, _, _ = group("optim/shares.cuh", "optim", agrees)
+index("share-end", "begin + size < row[1] ? begin + size : row[1]", "(begin + size < row[1] ? begin + size : row[1]) - 1")
+index("share-packs", "i < packs", "i <= packs")
+value, index, _, _ = group("optim/clip.cu", "optim", "NormsOnDevice.*")
+value("sum-of-squares", "return scaled * scaled;", "return scaled * scaled * 1.001;")
+value("largest-magnitude", "x < 0 ? -x : x", "(x < 0 ? -x : x) * 1.001")
+value("join-of-norms", "*result = joined;", "*result = joined * 1.001;")
+value("clip-norm", "*norm = length;", "*norm = length * 1.001;")
+value("clip-scale", "*grad_scale *= scale > 1.0 ? 1.0 : scale;", "*grad_scale *= (scale > 1.0 ? 1.0 : scale) * 1.001;")
+index("norm-chunk-end", "n - begin < chunk_elements ? n - begin : chunk_elements",
+      "(n - begin < chunk_elements ? n - begin : chunk_elements) - 1")
+value, index, _, _ = group("optim/ema.cu", "optim", "EmaOnDevice.*")
+value("ema-blend", "average + static_cast<T>(*share) * (value - average)",
+      "(average + static_cast<T>(*share) * (value - average)) * T(1.001)")
+value("ema-exchange", "b[i] = kept;", "b[i] = kept * T(1.001);")
+index("ema-exchange-packs", "store_pack(b + i * count, of_a);", "store_pack(b + i * count, of_b);")
