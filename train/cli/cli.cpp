@@ -66,7 +66,7 @@ const std::vector<CommandSpec>& commands() {
        "CONFIG.json",
        1,
        1,
-       "Lists layers, output shapes, parameters, arithmetic, and the memory of a step.",
+       "Lists layers, output shapes, parameters, arithmetic, the memory of a run and the largest batch that fits.",
        {set_option, {"--json", "", "print as JSON on stdout"}},
        summary_command},
       {"bench",
