@@ -6,6 +6,12 @@
 #include <ostream>
 #include <set>
 
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+#if HEARTH_HAS_CUDA
+#include "hearth/core/cuda/ranges.h"
+#endif
+
 namespace hearth {
 namespace {
 
@@ -30,8 +36,19 @@ std::ostream& operator<<(std::ostream& out, const Origin& origin) {
 
 const Origin& current_origin() noexcept { return origin_of_thread; }
 
-OriginScope::OriginScope(const Origin& origin) noexcept : previous_(origin_of_thread) { origin_of_thread = origin; }
-OriginScope::~OriginScope() { origin_of_thread = previous_; }
+OriginScope::OriginScope(const Origin& origin) noexcept : previous_(origin_of_thread) {
+  origin_of_thread = origin;
+#if HEARTH_HAS_CUDA
+  marked_ = cuda::marks_ranges();
+  if (marked_) cuda::push_range(join_text(origin));
+#endif
+}
+OriginScope::~OriginScope() {
+  origin_of_thread = previous_;
+#if HEARTH_HAS_CUDA
+  if (marked_) cuda::pop_range();
+#endif
+}
 
 OriginScope OriginScope::of_op(const char* op) noexcept {
   return OriginScope({op, origin_of_thread.layer, origin_of_thread.backward});

@@ -21,7 +21,8 @@ std::ostream& operator<<(std::ostream& out, const Origin& origin);
 /// The calling thread's.
 const Origin& current_origin() noexcept;
 
-/// Sets the calling thread's origin for the life of this object.
+/// Sets the calling thread's origin for the life of this object, which is also a range in NVIDIA's profilers where they
+/// are asked for (core/cuda/ranges.h).
 class OriginScope {
  public:
   explicit OriginScope(const Origin& origin) noexcept;
@@ -35,6 +36,7 @@ class OriginScope {
 
  private:
   Origin previous_;
+  bool marked_ = false;
 };
 
 /// The same text, kept until the process ends; equal texts are kept once.
