@@ -67,7 +67,7 @@ struct MemoryRun {
 };
 
 inline const char* const digits_resnet = R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 32})";
-inline const char* const resnet50 = R"({"type": "resnet", "depth": 50})";
+inline const char* const resnet50 = R"({"type": "resnet", "depth": 50, "width": 32})";
 inline const char* const images_of_64 =
     R"({"type": "synthetic", "classes": 10, "height": 64, "width": 64, "channels": 3, "train_size": 64, "test_size": 8})";
 

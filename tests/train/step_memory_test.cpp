@@ -19,7 +19,7 @@ using test::MemoryRun;
 
 TEST(StepMemory, ForetellsTheCpuAtTwoBatches) {
   const MemoryRun run{.model = test::digits_resnet};
-  for (const std::int64_t batch : {48, 160}) run.expect_foretold({8, 16}, batch, 0.05);
+  for (const std::int64_t batch : {48, 160}) run.expect_foretold({8, 16}, batch, 0.01);
 }
 
 TEST(StepMemory, ForetellsAccumulationClippingAveragesAndNarrowTypes) {

@@ -24,10 +24,12 @@ TEST_F(CudaStepMemory, ForetellsADigitsResNetAtTwoBatches) {
 
 TEST_F(CudaStepMemory, ForetellsReplayedSteps) {
   const MemoryRun run{.device = "cuda", .model = test::digits_resnet, .train = R"(, "graph": true)"};
-  run.expect_foretold({4, 8}, 128, 0.05);
+  // Regions of the arena hide much, so the rest has to be exact.
+  run.expect_foretold({4, 8}, 128, 0.0005);
 }
 
-TEST_F(CudaStepMemory, SlowForetellsResNet50AtTwoBatches) {
+// Half as wide, for the time it takes; the whole one agrees as well (docs/architecture.md).
+TEST_F(CudaStepMemory, ForetellsResNet50AtTwoBatches) {
   const MemoryRun run{.device = "cuda", .model = test::resnet50, .data = test::images_of_64};
   for (const std::int64_t batch : {8, 12}) run.expect_foretold({2, 4}, batch, 0.05, 1);
 }
