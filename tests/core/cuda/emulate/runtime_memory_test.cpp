@@ -400,6 +400,21 @@ TEST_F(RuntimeDevices, SharedMemoryAbove48KiBIsAskedFor) {
   cudaGetLastError();
 }
 
+TEST_F(RuntimeDevices, ADriverOfAnOlderMajorVersionIsInsufficient) {
+  Settings wanted = settings();
+  wanted.driver = CUDART_VERSION - 1000;
+  apply(wanted);
+  int count = 0, driver = 0;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
+  EXPECT_OK(cudaDriverGetVersion(&driver));
+  EXPECT_EQ(driver, CUDART_VERSION - 1000);
+  cudaGetLastError();
+  wanted.driver = CUDART_VERSION / 1000 * 1000;
+  apply(wanted);
+  EXPECT_OK(cudaGetDeviceCount(&count));
+  EXPECT_GE(count, 1);
+}
+
 TEST_F(RuntimeDevices, TheEnvironmentIsChecked) {
   EXPECT_EQ(stream_policy_named("17").seed, 17u);
   for (const char* wrong : {"", "later", "-1", "7x"})

@@ -286,11 +286,11 @@ TEST_F(RuntimeTest, AFullQueueMakesTheHostWait) {
   use_streams(stream_policy_named("lazy"));
   const Queue queue;
   int ran = 0;
-  for (int i = 0; i < 5000; ++i) enqueue_work(queue.raw, "count", [&] { ++ran; });
+  for (int i = 0; i < 12000; ++i) enqueue_work(queue.raw, "count", [&] { ++ran; });
   EXPECT_GT(ran, 3000);
-  EXPECT_LT(ran, 5000);
+  EXPECT_LT(ran, 12000);
   EXPECT_OK(cudaStreamSynchronize(queue.raw));
-  EXPECT_EQ(ran, 5000);
+  EXPECT_EQ(ran, 12000);
 }
 
 TEST_F(RuntimeTest, SeedsRepeat) {
