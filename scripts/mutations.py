@@ -9,6 +9,7 @@ KINDS = {
     "value": "a result off by a thousandth",
     "barrier": "a barrier or a wait of a kernel left out",
     "index": "an index or a bound off by one",
+    "host": "the host touches what lies on the device",
     "fence": "an order between streams, or between host and stream, not made",
 }
 
@@ -121,6 +122,10 @@ value("concat", "to[row * to_pitch + i] = from[row * from_pitch + i];",
       "to[row * to_pitch + i] = planted_scale(from[row * from_pitch + i]);")
 index("concat-place", "to[row * to_pitch + i] = from[row * from_pitch + i];",
       "to[row * to_pitch + i] = from[row * from_pitch + i + 1];")
+
+FAULTS.append(Fault("slice-grad-filled-by-the-host", "host", "ops/shape/view.cpp", "dx.fill_(0);",
+                    "if (dx.size() > 0) __builtin_memset(dx.bytes(), 0, dx.byte_size());", "hearth_test_ops",
+                    "Op.Slice/cuda_f32", environment={"HEARTH_EMULATE_PROTECT": "1"}))
 
 value, index, _, _ = group("ops/pointwise/pointwise.cu", "ops", "Op.Pointwise_*/cuda_f32")
 value("pointwise", "F::value(x)", "F::value(x) * A(1.001)")

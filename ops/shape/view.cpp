@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/ops/shape/view.h"
 
-#include <cstring>
-
 #include "hearth/autograd/record.h"
 #include "hearth/ops/argument.h"
 #include "hearth/ops/reduce/broadcast_sum.h"
@@ -110,7 +108,7 @@ struct Slice {
   }
   std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
     const Tensor dx = wants.make(0, kept.shape, dy.dtype());
-    if (dx.size() > 0) std::memset(dx.bytes(), 0, dx.byte_size());
+    dx.fill_(0);
     part_of(dx).copy_from(dy);
     return {dx};
   }
