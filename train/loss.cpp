@@ -16,7 +16,17 @@ void describe(Fields<CrossEntropyFields>& f) {
   f.integer("ignore_index", &CrossEntropyFields::ignore_index, {}, "Samples with this label do not count.");
 }
 
+// Rows of the identity: the host does not see labels that lie on a device. A bad one is reported as index_select does.
+Tensor one_hot_on_device(const Tensor& labels, std::int64_t classes, DType dtype) {
+  const Tensor identity = Tensor::zeros({classes, classes}, dtype, labels.device());
+  Strides diagonal{};
+  diagonal[0] = classes + 1;
+  Tensor::view(identity.storage(), {classes}, diagonal, 0, dtype, labels.device()).fill_(1);
+  return index_select(identity, 0, labels);
+}
+
 Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype) {
+  if (!labels.device().is_cpu()) return one_hot_on_device(labels, classes, dtype);
   const Tensor result = Tensor::zeros({labels.size(), classes}, DType::f32);
   const auto* label = labels.data<std::int64_t>();
   float* row = result.data<float>();

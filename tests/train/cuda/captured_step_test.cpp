@@ -87,6 +87,14 @@ TEST_F(CudaTraining, FollowsTheCpuWithinRounding) {
   EXPECT_NE(there.loss, 0.0);
 }
 
+// Its targets are made from the labels where those lie.
+TEST_F(CudaTraining, SquaredErrorTakesLabelsOnTheDevice) {
+  const std::string mlp = R"({"type": "mlp", "hidden": [16]})", loss = R"(}, "loss": {"type": "mse")";
+  const Outcome here = eager(*session("cpu", mlp, loss), 6), there = eager(*session("cuda", mlp, loss), 6);
+  EXPECT_NEAR(there.loss, here.loss, 1e-4 * here.loss);
+  EXPECT_EQ(replayed(*session("cuda", mlp, loss), 6), there);
+}
+
 TEST_F(CudaTraining, AReplayedStepIsOneLaunchAndNoWait) {
   const auto run = session("cuda", convolutional);
   CapturedStep captured(*run);
