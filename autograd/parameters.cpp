@@ -2,6 +2,7 @@
 #include "hearth/autograd/parameters.h"
 
 #include "hearth/autograd/grad_state.h"
+#include "hearth/core/origin.h"
 
 namespace hearth {
 
@@ -21,7 +22,10 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters) {
     total = checked_add(total, (parameter.tensor->size() + line - 1) / line * line, "flat parameters: size");
   }
   values_ = Tensor::zeros({total}, dtype, device);
-  grads_ = Tensor::zeros({total}, dtype, device);
+  {
+    const OriginScope origin = OriginScope::of_op("gradients");
+    grads_ = Tensor::zeros({total}, dtype, device);
+  }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Tensor& handle = *parameters[i].tensor;
     const Strides strides = contiguous_strides(handle.shape());

@@ -76,8 +76,8 @@ std::unique_ptr<MemoryResource> make_reporting_memory(MemoryResource& below, Dev
 /// CUDA device both mean: each block from the driver), HEARTH_MEMORY_LIMIT_MB adds a limit.
 MemoryResource& memory_of(Device device);
 
-/// Bytes that this process could have on a device: what it holds and what is free there. On the CPU the machine's
-/// memory.
+/// Bytes that this process could have on a device: what it holds and what is free there. On the CPU,
+/// what the system could give without swapping counts as free.
 std::int64_t obtainable_memory(Device device);
 
 /// Hears of every block that the devices' own resources hand out and take back, on the thread that asks.

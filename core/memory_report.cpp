@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include "hearth/core/build.h"
@@ -31,6 +33,14 @@ std::string report(const OutOfMemory& error, Device device) {
     out << "\n  " << storage.bytes << " bytes, " << storage.dtype << " " << storage.shape << ", made by "
         << storage.origin;
   return out.str();
+}
+
+// What Linux would give without swapping; all of the machine's memory where it does not say.
+std::int64_t available_on_host() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;)
+    if (std::int64_t kilobytes = 0; word == "MemAvailable:" && file >> kilobytes) return kilobytes << 10;
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
 }
 
 class ReportingMemory final : public MemoryResource {
@@ -78,7 +88,7 @@ std::int64_t obtainable_memory(Device device) {
   if (device.is_cuda()) return cuda::free_memory(device) + memory_of(device).statistics().reserved;
 #endif
   HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", device, ": this build of Hearth has the CPU backend only");
-  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  return available_on_host() + memory_of(device).statistics().in_use;
 }
 
 }  // namespace hearth
