@@ -3,6 +3,9 @@
 // only reorders, a wait or an allocation shows here. The same on a real and on the emulated device.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/cuda/counters.h"
@@ -44,7 +47,10 @@ std::int64_t calls(const cuda::Counters& counters) { return counters.launches + 
 void expect_undisturbed(const cuda::Counters& counters) {
   EXPECT_EQ(counters.layout_changes, 0);
   EXPECT_EQ(counters.waits, 0);
-  EXPECT_EQ(counters.allocations, 0);
+  // Where tests of bounds want each tensor as a block of its own, there is no pool to take them from.
+  const char* const memory = std::getenv("HEARTH_MEMORY");
+  const bool pooled = memory == nullptr || std::string_view(memory) != "system";
+  EXPECT_TRUE(counters.allocations == 0 || !pooled) << counters.allocations << " allocations";
   EXPECT_EQ(counters.copies_in + counters.copies_out, 0);
 }
 
