@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "hearth/core/build.h"
 #include "hearth/core/json_text.h"
 #include "support/error_message.h"
@@ -93,6 +95,10 @@ TEST_F(SummaryCommand, PrintsTheMemoryOfTheConfiguredBatch) {
 void expect_advice_that_works(const char* variable, const char* megabytes, const std::string& device,
                               const std::string& batch, const char* reason) {
   const test::TempDir folder;
+  // The program uses its pool, also where this one is told to do without.
+  const char* const memory = std::getenv("HEARTH_MEMORY");
+  const std::string otherwise = memory == nullptr ? "" : memory;
+  unsetenv("HEARTH_MEMORY");
   setenv(variable, megabytes, 1);
   const std::string config = std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json";
   const auto train = [&](const std::string& batch_size) {
@@ -121,6 +127,7 @@ void expect_advice_that_works(const char* variable, const char* megabytes, const
     EXPECT_EQ(trained.exit_code, 0) << line << "\n" << trained.err;
   }
   unsetenv(variable);
+  if (!otherwise.empty()) setenv("HEARTH_MEMORY", otherwise.c_str(), 1);
 }
 
 TEST(OutOfMemoryRun, SaysWhatBatchWouldFitOnTheCpu) {
