@@ -53,10 +53,9 @@ Feed::Feed(std::vector<Tensor> targets) : targets_(std::move(targets)), sets_(ne
 }
 
 Feed::~Feed() {
+  // `arrived` goes back to the computing stream's memory: what is copied into it must have been.
   cudaStreamSynchronize(copying_);
   for (std::size_t i = 0; i < 2; ++i) {
-    // `arrived` goes back to the computing stream's memory: that stream must be past what was copied into it.
-    cudaStreamWaitEvent(stream_of(targets_.front().device()).raw(), sets_[i].sent, 0);
     cudaFreeHost(sets_[i].pinned);
     cudaEventDestroy(sets_[i].sent);
     cudaEventDestroy(sets_[i].consumed);
