@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training beside PyTorch: from the same weights and batches, the same losses at every step and the same gradients.
-// The cases are files of golden/make_models.py; HEARTH_PARITY_DIR names a folder of larger ones (scripts/parity_torch).
+// The cases are files of golden/make_models.py; HEARTH_PARITY_DIR names a folder of larger ones (scripts/parity_torch),
+// and HEARTH_PARITY_DEVICE where they are trained.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "hearth/autograd/backward.h"
@@ -87,20 +89,21 @@ Distance gradient_distance(const Case& parity, const FlatParameters& flat) {
 
 /// Losses of all steps; `first_step` runs after the first backward pass.
 template <class F>
-std::vector<double> train(const Case& parity, DType dtype, std::size_t steps, const F& first_step) {
+std::vector<double> train(const Case& parity, Device device, DType dtype, std::size_t steps, const F& first_step) {
   const Tensor x = parity.tensor("x").to(dtype), labels = parity.tensor("labels");
   const models::InputInfo input{.height = 1, .width = 1, .channels = x.dim(-1), .classes = 10};
   const auto model = models::make(parity.options("model"), input);
   model->to(dtype);
-  FlatParameters flat(model->parameters());
   load(parity, model->parameters(), "weights.");
   load(parity, model->buffers(), "buffers.");
+  model->to(device);
+  FlatParameters flat(model->parameters());
   const auto optimizer = optim::optimizers().make(parity.options("optimizer"), flat);
   std::vector<double> losses;
   for (std::size_t step = 0; step < steps; ++step) {
     const std::int64_t batch = static_cast<std::int64_t>(step) % x.dim(0);
     flat.zero_grads();
-    const Tensor loss = cross_entropy((*model)(batch_of(x, batch)), batch_of(labels, batch));
+    const Tensor loss = cross_entropy((*model)(batch_of(x, batch).to(device)), batch_of(labels, batch).to(device));
     backward(loss);
     if (step == 0) first_step(flat);
     optimizer->step(optimizer->base_lr());
@@ -118,11 +121,11 @@ struct Findings {
 
 double relative(double found, double expected) { return std::abs(found - expected) / std::abs(expected); }
 
-Findings expect_parity(const std::string& path) {
+Findings expect_parity(const std::string& path, Device device) {
   const Case parity(path);
   Findings findings;
   const std::vector<double> exact = parity.tensor("losses.f64").to_doubles();
-  const std::vector<double> found = train(parity, DType::f64, exact.size(), [&](const FlatParameters& flat) {
+  const std::vector<double> found = train(parity, device, DType::f64, exact.size(), [&](const FlatParameters& flat) {
     const Distance distance = gradient_distance(parity, flat);
     EXPECT_LE(distance.worst, 1e-6) << "f64, gradients of " << distance.tensor;
   });
@@ -135,7 +138,7 @@ Findings expect_parity(const std::string& path) {
   // The cases are so chosen that rounding alone keeps PyTorch's f32 well within these bounds of its f64.
   findings.torch_last_f32 = relative(parity.tensor("losses.f32").to_doubles().back(), exact.back());
   findings.torch_grads_f32 = parity.number("grads_f32_distance");
-  const std::vector<double> single = train(parity, DType::f32, exact.size(), [&](const FlatParameters& flat) {
+  const std::vector<double> single = train(parity, device, DType::f32, exact.size(), [&](const FlatParameters& flat) {
     const Distance distance = gradient_distance(parity, flat);
     findings.grads_f32 = distance.worst;
     EXPECT_LE(distance.worst, 1e-5) << "f32, gradients of " << distance.tensor;
@@ -147,23 +150,31 @@ Findings expect_parity(const std::string& path) {
   return findings;
 }
 
-class Parity : public testing::TestWithParam<const char*> {};
+class Parity : public testing::TestWithParam<std::tuple<const char*, DeviceType>> {};
 
 TEST_P(Parity, FiftyStepsMatchTorch) {
-  expect_parity(join_text(HEARTH_SOURCE_DIR, "/tests/golden/", GetParam(), ".safetensors"));
+  const auto [name, type] = GetParam();
+  if (device_count(type) == 0) GTEST_SKIP() << "no CUDA device here";
+  expect_parity(join_text(HEARTH_SOURCE_DIR, "/tests/golden/", name, ".safetensors"), Device{type});
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, Parity, testing::Values("mlp", "resnet_basic", "resnet_bottleneck"),
-                         [](const auto& tried) { return std::string(tried.param); });
+INSTANTIATE_TEST_SUITE_P(Golden, Parity,
+                         testing::Combine(testing::Values("mlp", "resnet_basic", "resnet_bottleneck"),
+                                          testing::Values(DeviceType::cpu, DeviceType::cuda)),
+                         [](const auto& tried) {
+                           const bool on_cuda = std::get<1>(tried.param) == DeviceType::cuda;
+                           return std::string(std::get<0>(tried.param)) + (on_cuda ? "_cuda" : "_cpu");
+                         });
 
 TEST(ParityLive, EveryCaseOfTheFolder) {
   const char* folder = std::getenv("HEARTH_PARITY_DIR");
+  const char* device = std::getenv("HEARTH_PARITY_DEVICE");
   if (!folder) GTEST_SKIP() << "HEARTH_PARITY_DIR is not set; scripts/parity_torch makes the cases";
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
     SCOPED_TRACE(entry.path().string());
-    const Findings found = expect_parity(entry.path().string());
+    const Findings found = expect_parity(entry.path().string(), device_named(device ? device : "cpu"));
     std::cout << entry.path().stem().string() << ", relative distances from PyTorch in f64:\n  loss in f64, worst step "
               << found.worst_f64 << "\n  loss in f32, last step " << found.last_f32 << "  (PyTorch in f32 "
               << found.torch_last_f32 << ")\n  gradients in f32, first step " << found.grads_f32 << "  (PyTorch in f32 "
