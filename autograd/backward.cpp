@@ -105,10 +105,11 @@ class Sweep {
     }
     check_match(state.grad, gradient, from);
     const bool written_in_place = gradient.bytes() == state.grad.bytes() && gradient.same_storage(state.grad);
-    if (state.fresh) {
-      if (!written_in_place) state.grad.copy_from(gradient);
-    } else {
-      add(state.grad, gradient);
+    if (!written_in_place) {
+      if (state.fresh)
+        state.grad.copy_from(gradient);
+      else
+        add(state.grad, gradient);
     }
     state.fresh = false;
   }

@@ -45,8 +45,16 @@ class GradWants {
   /// Memory for the gradient of input i on the device of dy, uninitialised: the leaf's own gradient when this is its
   /// first contribution (the tape then has nothing to add), else a new tensor. The op must write every element.
   Tensor make(std::size_t i, const Shape& shape, DType dtype) const;
+  /// The type to make the gradient of input i in: that of the leaf's gradient where it is f32 and `own` is narrower, so
+  /// that f32 sums need not be rounded on their way; else `own`.
+  DType type_for(std::size_t i, DType own) const;
+  /// The leaf's own gradient where earlier contributions are in it already, of this shape and type: an op may add its
+  /// contribution to it and return it, and the tape then has nothing to add. Undefined otherwise; then make().
+  Tensor sum_so_far(std::size_t i, const Shape& shape, DType dtype) const;
 
  private:
+  const GradState* leaf_of_single_use(std::size_t i, const Shape& shape, DType dtype) const;
+
   std::span<const std::shared_ptr<GradState>> inputs_;
   Device device_;
 };

@@ -130,14 +130,30 @@ void throw_consumed(const char* op) {
 
 }  // namespace detail
 
-Tensor GradWants::make(std::size_t i, const Shape& shape, DType dtype) const {
+/// The leaf whose gradient an op may write itself; null if there is none.
+const GradState* GradWants::leaf_of_single_use(std::size_t i, const Shape& shape, DType dtype) const {
   const GradState* state = inputs_[i].get();
   // An input used twice by one op gets two contributions, so neither may claim the final place.
-  if (std::count(inputs_.begin(), inputs_.end(), inputs_[i]) > 1) state = nullptr;
-  if (state != nullptr && state->node == nullptr && state->fresh && state->grad.defined() &&
-      state->grad.shape() == shape && state->grad.dtype() == dtype)
-    return state->grad;
-  return Tensor::empty(shape, dtype, device_);
+  if (state == nullptr || std::count(inputs_.begin(), inputs_.end(), inputs_[i]) > 1) return nullptr;
+  const bool fits =
+      state->node == nullptr && state->grad.defined() && state->grad.shape() == shape && state->grad.dtype() == dtype;
+  return fits ? state : nullptr;
+}
+
+Tensor GradWants::make(std::size_t i, const Shape& shape, DType dtype) const {
+  const GradState* leaf = leaf_of_single_use(i, shape, dtype);
+  return leaf != nullptr && leaf->fresh ? leaf->grad : Tensor::empty(shape, dtype, device_);
+}
+
+DType GradWants::type_for(std::size_t i, DType own) const {
+  const GradState* state = inputs_[i].get();
+  const bool collects = state != nullptr && state->node == nullptr && state->grad.defined();
+  return collects && state->grad.dtype() == DType::f32 && size_of(own) == 2 ? DType::f32 : own;
+}
+
+Tensor GradWants::sum_so_far(std::size_t i, const Shape& shape, DType dtype) const {
+  const GradState* leaf = leaf_of_single_use(i, shape, dtype);
+  return leaf != nullptr && !leaf->fresh && leaf->grad.is_contiguous() ? leaf->grad : Tensor();
 }
 
 KeptTensor& KeptTensor::operator=(const Tensor& tensor) {

@@ -139,6 +139,49 @@ TEST(Tape, HooksFireOnceAfterTheLastContribution) {
   EXPECT_EQ(seen, (std::vector<double>{12}));
 }
 
+/// y = a + b, whose gradients are added in place where they can be.
+struct AddInPlace {
+  static constexpr OpInfo info{.name = "add_in_place"};
+  struct Kept {};
+  int* in_place;
+  Tensor forward(Kept&, const Tensor& a, const Tensor& b) const {
+    return map2(a, b, [](double x, double y) { return x + y; });
+  }
+  std::array<Tensor, 2> backward(const Kept&, Tensor dy, const GradWants& wants) const {
+    std::array<Tensor, 2> gradients;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Tensor sum = wants.sum_so_far(i, dy.shape(), dy.dtype());
+      gradients[i] = sum.defined() ? sum : wants.make(i, dy.shape(), dy.dtype());
+      gradients[i].copy_from(sum.defined() ? map2(sum, dy, [](double x, double y) { return x + y; }) : dy);
+      *in_place += sum.defined();
+    }
+    return gradients;
+  }
+};
+
+TEST(Tape, AnOpMayAddToALeafsGradient) {
+  int in_place = 0;
+  const Tensor a = leaf({2}), b = leaf({5});
+  const auto run = [&](const Tensor& x, const Tensor& y) {
+    backward(total(record(AddInPlace{.in_place = &in_place}, x, y)), 3.0);
+  };
+  run(a, b);
+  EXPECT_EQ(in_place, 0) << "there was nothing to add to";
+  run(a, b);
+  EXPECT_EQ(in_place, 2);
+  EXPECT_EQ(grad_of(a).item(), 6);
+  EXPECT_EQ(grad_of(b).item(), 6);
+  run(a, a);
+  EXPECT_EQ(in_place, 2) << "an input used twice by one op has no gradient of its own to add to";
+  EXPECT_EQ(grad_of(a).item(), 12);
+  zero_grad(a);
+  run(a, b);
+  EXPECT_EQ(in_place, 3);
+  EXPECT_EQ(grad_of(a).item(), 3);
+  run(multiply(a, b), b);
+  EXPECT_EQ(in_place, 4) << "a result has no gradient that stays";
+}
+
 TEST(FlatParameters, HoldValuesAndGradientsInPlace) {
   Tensor w = as_leaf(Tensor::of<double>({2}, {2.0, 3.0}));
   Tensor v = as_leaf(Tensor::of<double>({3}, {1.0, 1.0, 1.0}));
