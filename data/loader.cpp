@@ -7,10 +7,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <csignal>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -141,8 +143,9 @@ class Loader::Pipeline {
                  " is outside 1..4096");
     HEARTH_CHECK(ConfigError, options.mixup_alpha >= 0 && options.mixup_alpha <= 1000, "loader: mixup alpha ",
                  options.mixup_alpha, " is outside 0..1000");
-    HEARTH_CHECK(DTypeError, options.dtype == DType::f32 || options.dtype == DType::bf16 || options.dtype == DType::f16,
-                 "loader: images of ", options.dtype, "; f32, bf16 and f16 are possible");
+    const DType possible[] = {DType::f32, DType::bf16, DType::f16, DType::u8};
+    HEARTH_CHECK(DTypeError, std::count(std::begin(possible), std::end(possible), options.dtype) == 1,
+                 "loader: images of ", options.dtype, "; f32, bf16, f16 and u8 are possible");
     const std::int64_t size = dataset->size();
     HEARTH_CHECK(DataError, size < (std::int64_t{1} << 32), dataset->source(), ": ", size,
                  " samples; at most 2^32 - 1 can be addressed");
@@ -192,6 +195,8 @@ class Loader::Pipeline {
     const ImageShape shape = transforms.output_shape();
     batch.images = Tensor::empty({count, shape.height, shape.width, shape.channels}, options.dtype);
     batch.labels = Tensor::empty({count}, DType::i64);
+    const bool pixels = options.dtype == DType::u8;
+    if (pixels && transforms.erases()) batch.erased = Tensor::empty({count, 4}, DType::i32);
     std::byte* target = batch.images.bytes();
     const std::size_t stride = batch.images.byte_size() / static_cast<std::size_t>(count);
     const auto epoch = static_cast<std::uint64_t>(batch.epoch);
@@ -201,8 +206,15 @@ class Loader::Pipeline {
       batch.samples.push_back(sample);
       batch.labels.data<std::int64_t>()[i] = dataset->read(sample, space.image);
       const Random random = random_of(options.seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
-      transforms.apply(space.image, space.scratch, random, options.dtype,
-                       target + static_cast<std::size_t>(i) * stride);
+      std::byte* const place = target + static_cast<std::size_t>(i) * stride;
+      if (!pixels) {
+        transforms.apply(space.image, space.scratch, random, options.dtype, place);
+        continue;
+      }
+      const Box box =
+          transforms.apply_pixels(space.image, space.scratch, random, reinterpret_cast<std::uint8_t*>(place));
+      const std::int32_t sides[] = {box.top, box.left, box.height, box.width};
+      if (batch.erased.defined()) std::copy_n(sides, 4, batch.erased.data<std::int32_t>() + 4 * i);
     }
     if (options.mixup_alpha > 0) mix(batch);
     return batch;
@@ -214,8 +226,14 @@ class Loader::Pipeline {
     batch.lambda = draw_symmetric_beta(options.mixup_alpha, random);
     const std::int64_t n = batch.size();
     Tensor soft = Tensor::empty({n, dataset->classes()}, DType::f32);
-    mixup(options.dtype, batch.images.bytes(), batch.labels.data<std::int64_t>(), n, batch.images.size() / n,
-          dataset->classes(), batch.lambda, soft.data<float>());
+    const std::int64_t* labels = batch.labels.data<std::int64_t>();
+    if (options.dtype == DType::u8) {
+      mixup_labels(labels, n, dataset->classes(), batch.lambda, soft.data<float>());
+      batch.share = Tensor::full({1}, batch.lambda, DType::f32);
+    } else {
+      mixup(options.dtype, batch.images.bytes(), labels, n, batch.images.size() / n, dataset->classes(), batch.lambda,
+            soft.data<float>());
+    }
     batch.labels = soft;
   }
 

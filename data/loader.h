@@ -21,12 +21,16 @@ struct LoaderOptions {
   bool drop_last = false;  ///< leave out an epoch's incomplete last batch
   std::uint64_t seed = 0;
   double mixup_alpha = 0;    ///< above 0: mix pairs of samples, labels become soft
-  DType dtype = DType::f32;  ///< of the images: f32, bf16 or f16
+  DType dtype = DType::f32;  ///< of the images: f32, bf16, f16, or u8 for pixels that are normalised elsewhere
 };
 
 struct Batch {
   Tensor images;  ///< [N, H, W, C]
   Tensor labels;  ///< i64 [N]; f32 [N, classes] under mixup
+  /// What is still to be done to images of u8 after their normalisation, as normalize_images() of ops takes it: the box
+  /// of each that becomes 0, i32 [N, 4], and mixup's share, f32 [1]. Absent where there is nothing to do.
+  Tensor erased;
+  Tensor share;
   std::int64_t epoch = 0;
   std::int64_t index = 0;             ///< within the epoch
   std::vector<std::int64_t> samples;  ///< index of each sample in the set

@@ -50,10 +50,7 @@ double draw_symmetric_beta(double alpha, Random& random) {
 
 void mixup(DType dtype, std::byte* images, const std::int64_t* labels, std::int64_t n, std::int64_t elements,
            std::int64_t classes, double lambda, float* soft_labels) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    HEARTH_CHECK(IndexError, labels[i] >= 0 && labels[i] < classes, "mixup: the label of sample ", i, " is ", labels[i],
-                 ", outside the ", classes, " classes");
-  }
+  mixup_labels(labels, n, classes, lambda, soft_labels);
   const auto share = static_cast<float>(lambda);
   visit_dtype("mixup", dtype, Types<float, bf16, f16>{}, [&]<class T>() {
     T* values = reinterpret_cast<T*>(images);
@@ -61,6 +58,14 @@ void mixup(DType dtype, std::byte* images, const std::int64_t* labels, std::int6
       mix_pair(values + i * elements, values + (n - 1 - i) * elements, elements, share);
     }
   });
+}
+
+void mixup_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double lambda, float* soft_labels) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    HEARTH_CHECK(IndexError, labels[i] >= 0 && labels[i] < classes, "mixup: the label of sample ", i, " is ", labels[i],
+                 ", outside the ", classes, " classes");
+  }
+  const auto share = static_cast<float>(lambda);
   std::fill_n(soft_labels, n * classes, 0.0f);
   for (std::int64_t i = 0; i < n; ++i) {
     soft_labels[i * classes + labels[i]] += share;

@@ -207,14 +207,20 @@ void Transforms::augment(Image& image, Image& scratch, Random& random) const {
                output_.height, " x ", output_.width, " x ", output_.channels);
 }
 
-void Transforms::erase(DType dtype, std::byte* target, Random& random) const {
+Box Transforms::draw_erased(Random& random) const {
   const RandomErasing& erasing = options_.erasing;
-  if (random.uniform() >= erasing.probability) return;
+  if (!erases() || random.uniform() >= erasing.probability) return {};
   Box box;
-  if (!draw_box(output_.height, output_.width, erasing.scale_min, erasing.scale_max, erasing.ratio_min,
-                erasing.ratio_max, random, box)) {
-    return;
-  }
+  const bool found = draw_box(output_.height, output_.width, erasing.scale_min, erasing.scale_max, erasing.ratio_min,
+                              erasing.ratio_max, random, box);
+  return found ? box : Box{};
+}
+
+void Transforms::apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const {
+  augment(image, scratch, random);
+  visit_dtype("loader", dtype, Types<float, bf16, f16>{},
+              [&]<class T>() { normalizer_.apply(image, reinterpret_cast<T*>(target)); });
+  const Box box = draw_erased(random);
   // All bits zero is 0 in each of the types.
   const std::size_t pixel = static_cast<std::size_t>(output_.channels) * size_of(dtype);
   for (int y = box.top; y < box.top + box.height; ++y) {
@@ -224,11 +230,10 @@ void Transforms::erase(DType dtype, std::byte* target, Random& random) const {
   }
 }
 
-void Transforms::apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const {
+Box Transforms::apply_pixels(Image& image, Image& scratch, Random random, std::uint8_t* target) const {
   augment(image, scratch, random);
-  visit_dtype("loader", dtype, Types<float, bf16, f16>{},
-              [&]<class T>() { normalizer_.apply(image, reinterpret_cast<T*>(target)); });
-  if (training_ && options_.erasing.probability > 0) erase(dtype, target, random);
+  std::copy(image.pixels.begin(), image.pixels.end(), target);
+  return draw_erased(random);
 }
 
 }  // namespace hearth::data

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "hearth/core/dtype.h"
@@ -74,6 +75,8 @@ class Normalizer {
   template <class T>
   void apply(const Image& image, T* target) const;
   int channels() const { return channels_; }
+  /// [channels][256], what each pixel value of a channel becomes.
+  std::span<const float> values() const { return table_; }
 
  private:
   int channels_;
@@ -96,10 +99,17 @@ class Transforms {
   void augment(Image& image, Image& scratch, Random& random) const;
   /// All steps; writes output_shape() elements of `dtype` (f32, bf16 or f16) to `target`.
   void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
+  /// The steps before normalisation, for images that are normalised elsewhere; writes output_shape() pixels to
+  /// `target`. Returns the box that erasing is to set to 0 after normalisation; an empty one where it leaves the image
+  /// alone.
+  Box apply_pixels(Image& image, Image& scratch, Random random, std::uint8_t* target) const;
+  const Normalizer& normalizer() const { return normalizer_; }
+  /// Whether some images lose a box.
+  bool erases() const { return training_ && options_.erasing.probability > 0; }
 
  private:
   void resize_step(Image& image, Image& scratch, Random& random) const;
-  void erase(DType dtype, std::byte* target, Random& random) const;
+  Box draw_erased(Random& random) const;
 
   TransformOptions options_;
   bool training_;
@@ -126,6 +136,8 @@ ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
 /// `images` [n, elements] of `dtype`, mixed in place; `soft_labels` [n, classes] is written.
 void mixup(DType dtype, std::byte* images, const std::int64_t* labels, std::int64_t n, std::int64_t elements,
            std::int64_t classes, double lambda, float* soft_labels);
+/// The labels alone.
+void mixup_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double lambda, float* soft_labels);
 /// A draw from Beta(alpha, alpha), alpha > 0 (by two Gamma draws; Marsaglia and Tsang, 2000).
 double draw_symmetric_beta(double alpha, Random& random);
 

@@ -5,6 +5,7 @@
 // IWYU pragma: begin_exports
 #include "hearth/ops/activation.h"
 #include "hearth/ops/conv/conv2d.h"
+#include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/index/index.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/loss/cross_entropy.h"

@@ -141,6 +141,14 @@ value("binary", "evaluate<step>(of_a[k], of_b[k], slope)",
       "static_cast<acc_t<T>>(evaluate<step>(of_a[k], of_b[k], slope) * 1.001)")
 index("binary-broadcast", "rest % walk.extents[axis]", "(rest + 1) % walk.extents[axis]")
 
+value, index, barrier, _ = group("ops/image/normalize_images.cu", "ops", "Op.NormalizeImages/cuda_f32")
+value("normalize-images", "value = own.value(p, values, pixel, channel);",
+      "value = own.value(p, values, pixel, channel) * 1.001f;")
+value("normalize-images-mixed", "__fmul_rn(share, value)", "__fmul_rn(share * 1.001f, value)")
+index("normalize-images-box", "row < box[2]", "row <= box[2]")
+index("normalize-images-room", "channel < p.c", "channel <= p.c")
+barrier("normalize-images-values", "copied[i] = p.values[i];\n    ")
+
 # ---- ops: reductions, rows and columns ----
 value, index, barrier, _ = group("ops/softmax/softmax.cu", "ops", "Op.Softmax/cuda_f32")
 value("softmax-short", "value[u][k] * inverse", "value[u][k] * inverse * P(1.001)")

@@ -3,6 +3,8 @@
 
 #include "hearth/core/build.h"
 #if HEARTH_HAS_CUDA
+#include <iterator>
+
 #include "hearth/core/cuda/feed.h"
 #include "hearth/core/cuda/graph.h"
 #endif
@@ -15,18 +17,32 @@ namespace {
 // Enough for every plan and every buffer that is made at first use to be there.
 constexpr int steps_before_recording = 2;
 
+constexpr Tensor data::Batch::*batch_parts[] = {&data::Batch::images, &data::Batch::labels, &data::Batch::erased,
+                                                &data::Batch::share};
+constexpr Tensor StepInput::*input_parts[] = {&StepInput::images, &StepInput::labels, &StepInput::erased,
+                                              &StepInput::share};
+constexpr std::size_t part_count = std::size(batch_parts);
+
+/// All parts of all batches; absent where a batch has none.
 std::vector<Tensor> tensors_of(std::span<const data::Batch> batches) {
   std::vector<Tensor> parts;
-  for (const data::Batch& batch : batches) {
-    parts.push_back(batch.images.contiguous());
-    parts.push_back(batch.labels.contiguous());
-  }
+  for (const data::Batch& batch : batches)
+    for (const auto part : batch_parts)
+      parts.push_back((batch.*part).defined() ? (batch.*part).contiguous() : Tensor());
   return parts;
+}
+
+std::vector<Tensor> present(const std::vector<Tensor>& parts) {
+  std::vector<Tensor> found;
+  for (const Tensor& part : parts)
+    if (part.defined()) found.push_back(part);
+  return found;
 }
 
 std::vector<Tensor> places_for(const std::vector<Tensor>& parts, Device device) {
   std::vector<Tensor> places;
-  for (const Tensor& part : parts) places.push_back(Tensor::empty(part.shape(), part.dtype(), device));
+  for (const Tensor& part : parts)
+    places.push_back(part.defined() ? Tensor::empty(part.shape(), part.dtype(), device) : Tensor());
   return places;
 }
 
@@ -34,14 +50,18 @@ std::vector<Tensor> places_for(const std::vector<Tensor>& parts, Device device) 
 
 /// What the recorded work refers to. The arena goes last: the graph holds its addresses.
 struct CapturedStep::Recorded {
-  Recorded(Device device, std::vector<Tensor> where) : arena(device), places(std::move(where)), feed(places) {
-    for (std::size_t i = 0; i < places.size(); i += 2) inputs.push_back({places[i], places[i + 1]});
+  Recorded(Device device, std::vector<Tensor> where) : arena(device), places(std::move(where)), feed(present(places)) {
+    inputs.resize(places.size() / part_count);
+    for (std::size_t i = 0; i < places.size(); ++i) inputs[i / part_count].*input_parts[i % part_count] = places[i];
   }
 
   bool fits(const std::vector<Tensor>& parts) const {
     bool same = parts.size() == places.size();
-    for (std::size_t i = 0; same && i < parts.size(); ++i)
-      same = parts[i].shape() == places[i].shape() && parts[i].dtype() == places[i].dtype();
+    for (std::size_t i = 0; same && i < parts.size(); ++i) {
+      same = parts[i].defined() == places[i].defined();
+      if (same && parts[i].defined())
+        same = parts[i].shape() == places[i].shape() && parts[i].dtype() == places[i].dtype();
+    }
     return same;
   }
 
@@ -66,7 +86,7 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) {
 
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) samples += batch.images.dim(0);
-  recorded.feed.send(parts);
+  recorded.feed.send(present(parts));
   const StepResult result = begin_device_step(session_, samples);
   const auto work = [&] { run_device_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());

@@ -7,6 +7,7 @@
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/origin.h"
 #include "hearth/models/registry.h"
+#include "hearth/ops/ops.h"
 
 namespace hearth::train {
 namespace {
@@ -58,6 +59,8 @@ void Session::build() {
   nn::initialize(*model, config.seed);
   device_ = device_of_run(config.device);
   model->to(device_);
+  const std::span<const float> values = data.train_transforms.normalizer().values();
+  pixel_values_ = Tensor::of({data.input_shape().channels, 256}, values).to(device_);
   sums = Sums(device_);
   if (config.train.clip_norm && device_.is_cuda()) device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
   parameters = std::make_unique<FlatParameters>(model->parameters());
@@ -125,7 +128,15 @@ std::optional<DType> Session::autocast() const {
   return dtype_named(config().precision.dtype);
 }
 
-data::Loader Session::make_train_loader() const { return data.train_loader(config().train.batch_size, config().seed); }
+data::Loader Session::make_train_loader() const {
+  return data.train_loader(config().train.batch_size, config().seed, image_type(device_.type));
+}
+
+Tensor Session::network_input(const Tensor& images, const Tensor& erased, const Tensor& share) const {
+  if (images.dtype() != DType::u8) return images;
+  return normalize_images(images, pixel_values_,
+                          {.dtype = autocast().value_or(DType::f32), .erased = erased, .share = share});
+}
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {
   if (name.empty())

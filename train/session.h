@@ -77,6 +77,11 @@ class Session {
   double lr(std::int64_t step) const { return base_lr_ * schedule->factor(step); }
   /// Shuffled training batches, from the first one on.
   data::Loader make_train_loader() const;
+  /// The type in which images reach a device of this kind: a GPU normalises them itself and gets their pixels.
+  static DType image_type(DeviceType device) { return device == DeviceType::cuda ? DType::u8 : DType::f32; }
+  /// A batch's pixels as the network takes them, normalised where they lie; images that are no longer pixels as they
+  /// are. `erased` and `share` as in data::Batch.
+  Tensor network_input(const Tensor& images, const Tensor& erased, const Tensor& share) const;
   /// The named part of the data; for "" the test part, or the valid part if there is none. Null if there is no such
   /// part. UsageError for a name other than train, valid and test.
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
@@ -115,6 +120,7 @@ class Session {
   Device device_;
   double base_lr_ = 0;
   std::vector<NamedTensor> buffers_;
+  Tensor pixel_values_;  ///< f32 [C, 256]: what a pixel value of a channel is for the network
 };
 
 /// Throws DivergedError: `what`, and the first parameter whose gradient is not finite.

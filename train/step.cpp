@@ -33,8 +33,8 @@ void count(const Sums& sums, const Tensor& loss, const Tensor& outputs, const Te
   });
 }
 
-StepInput moved(const Session& session, const data::Batch& batch) {
-  return {batch.images.to(session.device()), batch.labels.to(session.device())};
+Tensor network_input(const Session& session, const StepInput& input) {
+  return session.network_input(input.images, input.erased, input.share);
 }
 
 // Gradients of the mean over all samples. after_backward(loss) runs for each batch.
@@ -46,7 +46,7 @@ void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F
   for (const StepInput& input : inputs) samples += input.images.dim(0);
   session.parameters->zero_grads();
   for (const StepInput& input : inputs) {
-    const Tensor outputs = (*session.model)(input.images);
+    const Tensor outputs = (*session.model)(network_input(session, input));
     const Tensor loss = session.loss(outputs, input.labels);
     backward(loss, static_cast<double>(input.images.dim(0)) / static_cast<double>(samples));
     after_backward(loss);
@@ -77,6 +77,11 @@ void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
 
 }  // namespace
 
+StepInput moved_input(const Session& session, const data::Batch& batch) {
+  const auto there = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(session.device()) : tensor; };
+  return {there(batch.images), there(batch.labels), there(batch.erased), there(batch.share)};
+}
+
 StepResult begin_device_step(Session& session, std::int64_t samples) {
   const double lr = session.lr(session.position.step);
   session.model->train(true);
@@ -101,7 +106,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
   std::vector<StepInput> inputs;
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) {
-    inputs.push_back(moved(session, batch));
+    inputs.push_back(moved_input(session, batch));
     samples += batch.images.dim(0);
   }
   if (session.device().is_cuda()) {
@@ -117,7 +122,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 void evaluation_step(Session& session, const StepInput& input, const Sums& sums) {
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
-  const Tensor outputs = (*session.model)(input.images);
+  const Tensor outputs = (*session.model)(network_input(session, input));
   count(sums, session.loss(outputs, input.labels), outputs, input.labels);
 }
 
@@ -126,12 +131,12 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   if (session.ema && !session.ema->in_use()) averaged.emplace(*session.ema);
   session.model->train(false);
   const std::int64_t batch_size = session.config().eval.batch_size.value_or(session.config().train.batch_size);
-  data::Loader loader = session.data.eval_loader(part, batch_size);
+  data::Loader loader = session.data.eval_loader(part, batch_size, Session::image_type(session.device().type));
   // Summed where the run computes; read once at the end.
   const Sums sums(session.device());
   Meter meter;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    const StepInput input = moved(session, loader.next());
+    const StepInput input = moved_input(session, loader.next());
     evaluation_step(session, input, sums);
     meter.samples += input.images.dim(0);
   }

@@ -14,11 +14,16 @@ struct StepResult {
   double lr = 0;
 };
 
-/// What one batch gives the network, where the run computes.
+/// What one batch gives the network, where the run computes: the tensors of data::Batch.
 struct StepInput {
   Tensor images;
   Tensor labels;
+  Tensor erased{};
+  Tensor share{};
 };
+
+/// A batch brought there.
+StepInput moved_input(const Session& session, const data::Batch& batch);
 
 /// Forward, loss, backward for each batch, then clipping, the optimizer and the moving average. The gradient is the
 /// mean over all samples of all batches. Losses and hits are added to the session's interval.

@@ -16,16 +16,19 @@ constexpr std::int64_t fed_sets = 3;
 constexpr double margin = 0.02;
 constexpr const char* blank_input = "blank input";
 
-/// Batches of blank images, of the shapes and types that the run's loader gives.
-std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batch_size) {
+/// Batches of blank images, of the shapes and types that the run's loader gives for a device of this kind.
+std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batch_size, DeviceType target) {
   data::Batch sample;
   {
     const std::int64_t few = std::min<std::int64_t>(2, session.data.train->size());
-    sample = session.data.train_loader(few, session.config().seed).next();
+    sample = session.data.train_loader(few, session.config().seed, Session::image_type(target)).next();
   }
   data::Batch batch;
-  batch.images = Tensor::zeros(sample.images.shape().with(0, batch_size), sample.images.dtype());
-  batch.labels = Tensor::zeros(sample.labels.shape().with(0, batch_size), sample.labels.dtype());
+  const auto blank = [&](const Tensor& of) { return Tensor::zeros(of.shape().with(0, batch_size), of.dtype()); };
+  batch.images = blank(sample.images);
+  batch.labels = blank(sample.labels);
+  if (sample.erased.defined()) batch.erased = blank(sample.erased);
+  if (sample.share.defined()) batch.share = Tensor::zeros(sample.share.shape(), sample.share.dtype());
   batch.samples.resize(static_cast<std::size_t>(batch_size));
   // Two batches show what any number of them does: the second finds gradients to add to.
   const std::int64_t count = std::min<std::int64_t>(2, session.config().train.accumulate);
@@ -33,11 +36,18 @@ std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batc
 }
 
 struct Inputs {
-  Inputs(const Session& session, std::int64_t batch_size) {
+  Inputs(const Session& session, std::int64_t batch_size, DeviceType target) {
     const OriginScope origin = OriginScope::of_op(blank_input);
-    host = blank_batches(session, batch_size);
-    for (const data::Batch& batch : host)
-      device.push_back({batch.images.to(session.device()), batch.labels.to(session.device())});
+    host = blank_batches(session, batch_size, target);
+    for (const data::Batch& batch : host) device.push_back(moved_input(session, batch));
+  }
+  /// Bytes that a batch brings to the device.
+  std::int64_t bytes() const {
+    const data::Batch& batch = host.front();
+    std::int64_t sum = 0;
+    for (const Tensor* part : {&batch.images, &batch.labels, &batch.erased})
+      if (part->defined()) sum += static_cast<std::int64_t>(part->byte_size());
+    return sum;
   }
   std::vector<data::Batch> host;
   std::vector<StepInput> device;
@@ -119,8 +129,8 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
 
   MemoryTrace small_step(device_), small_evaluation(device_);
   {
-    const Inputs inputs(session, measured.small);
-    sample_bytes_ = (bytes_of(inputs.host[0].images) + bytes_of(inputs.host[0].labels)) / measured.small;
+    const Inputs inputs(session, measured.small, target);
+    sample_bytes_ = inputs.bytes() / measured.small;
     // What is made at first use is not part of every step.
     run_step(session, inputs);
     run_evaluation(session, inputs);
@@ -128,7 +138,7 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
     trace(small_step, [&] { run_step(session, inputs); });
     trace(small_evaluation, [&] { run_evaluation(session, inputs); });
   }
-  const Inputs inputs(session, measured.large);
+  const Inputs inputs(session, measured.large, target);
   // Choices among implementations are made once a problem, and may try some out.
   run_step(session, inputs);
   run_evaluation(session, inputs);

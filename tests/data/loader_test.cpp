@@ -70,6 +70,8 @@ std::uint64_t hash_of(const Batch& batch) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   hash = fold(hash, batch.images.bytes(), batch.images.byte_size());
   hash = fold(hash, batch.labels.bytes(), batch.labels.byte_size());
+  if (batch.erased.defined()) hash = fold(hash, batch.erased.bytes(), batch.erased.byte_size());
+  if (batch.share.defined()) hash = fold(hash, batch.share.bytes(), batch.share.byte_size());
   hash = fold(hash, batch.samples.data(), batch.samples.size() * sizeof(std::int64_t));
   hash = fold(hash, &batch.epoch, sizeof batch.epoch);
   return fold(hash, &batch.index, sizeof batch.index);
@@ -85,7 +87,7 @@ std::vector<std::uint64_t> hashes(const DatasetPointer& set, LoaderOptions optio
 TEST(LoaderTest, WorkersAndPrefetchChangeNoBit) {
   const auto set = std::make_shared<Probe>(45);
   for (const double alpha : {0.0, 0.4}) {
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::u8}) {
       LoaderOptions options{
           .batch_size = 8, .workers = 0, .shuffle = true, .seed = 3, .mixup_alpha = alpha, .dtype = dtype};
       const auto expected = hashes(set, options, 20);
@@ -239,6 +241,27 @@ TEST(LoaderTest, MixupGivesSoftLabels) {
     EXPECT_FLOAT_EQ(total, 1);
   }
   EXPECT_NE(loader.next().lambda, batch.lambda);
+}
+
+TEST(LoaderTest, PixelsComeWithWhatIsStillToBeDone) {
+  const auto set = std::make_shared<Probe>(16);
+  const LoaderOptions options{.batch_size = 8, .shuffle = true, .seed = 5, .mixup_alpha = 1};
+  LoaderOptions of_pixels = options;
+  of_pixels.dtype = DType::u8;
+  const Batch floats = Loader(set, steps(*set), options).next(), pixels = Loader(set, steps(*set), of_pixels).next();
+  EXPECT_EQ(pixels.images.dtype(), DType::u8);
+  EXPECT_EQ(pixels.images.shape(), floats.images.shape());
+  EXPECT_EQ(pixels.labels.to_doubles(), floats.labels.to_doubles());
+  EXPECT_EQ(pixels.lambda, floats.lambda);
+  EXPECT_EQ(pixels.share.to_doubles(), std::vector<double>{static_cast<float>(floats.lambda)});
+  EXPECT_EQ(pixels.erased.shape(), (Shape{8, 4}));
+  EXPECT_EQ(pixels.erased.dtype(), DType::i32);
+  EXPECT_FALSE(floats.erased.defined() || floats.share.defined());
+  // Nothing is left to be done in evaluation.
+  const Batch plain = Loader(set, steps(*set, false), {.batch_size = 8, .dtype = DType::u8}).next();
+  EXPECT_FALSE(plain.erased.defined() || plain.share.defined());
+  const Image first = set->get(0).image;
+  EXPECT_TRUE(std::equal(first.pixels.begin(), first.pixels.end(), plain.images.data<std::uint8_t>()));
 }
 
 TEST(LoaderTest, RefusesOptionsOutOfRange) {

@@ -289,6 +289,38 @@ TEST(TransformsTest, ErasingClearsOneBox) {
   }
 }
 
+// Pixels, their normalisation and the box, apart, are what comes out of all steps at once.
+TEST(TransformsTest, PixelsAreNormalisedElsewhereToTheSameBits) {
+  TransformOptions options{.padded_crop = 2, .horizontal_flip = true, .color_jitter = {0.3, 0.3, 0.3, 0.1}};
+  options.mean = {0.4, 0.5, 0.6};
+  options.std = {0.3, 0.2, 0.1};
+  options.erasing.probability = 0.5;
+  const Transforms training({9, 7, 3}, options, true);
+  const Normalizer& normalizer = training.normalizer();
+  ASSERT_EQ(normalizer.values().size(), 3u * 256u);
+  EXPECT_TRUE(training.erases());
+  int erased = 0;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    const Image image = noise(9, 7, 3);
+    Image work = image, scratch;
+    std::vector<float> expected(9 * 7 * 3);
+    training.apply(work, scratch, Random(4, 0, i), DType::f32, reinterpret_cast<std::byte*>(expected.data()));
+    work = image;
+    std::vector<std::uint8_t> pixels(expected.size());
+    const Box box = training.apply_pixels(work, scratch, Random(4, 0, i), pixels.data());
+    erased += box.height > 0 ? 1 : 0;
+    for (std::size_t p = 0; p < expected.size(); ++p) {
+      const int row = static_cast<int>(p / 21), column = static_cast<int>(p / 3 % 7);
+      const bool inside =
+          row >= box.top && row < box.top + box.height && column >= box.left && column < box.left + box.width;
+      const float value = inside ? 0.0f : normalizer.values()[256 * (p % 3) + pixels[p]];
+      ASSERT_EQ(value, expected[p]) << "image " << i << ", element " << p;
+    }
+  }
+  EXPECT_TRUE(erased > 5 && erased < 35) << erased;
+  EXPECT_FALSE(Transforms({9, 7, 3}, options, false).erases());
+}
+
 TEST(TransformsTest, RefusesOptionsOutOfRange) {
   const auto refused = [](ImageShape shape, const TransformOptions& options) {
     return error_message<ConfigError>([&] { Transforms(shape, options, true); });

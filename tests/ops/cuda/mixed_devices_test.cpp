@@ -9,6 +9,7 @@
 #include "hearth/autograd/grad_state.h"
 #include "hearth/autograd/parameters.h"
 #include "hearth/ops/conv/conv2d.h"
+#include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/index/index.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/loss/cross_entropy.h"
@@ -32,6 +33,7 @@ struct OpCase {
   std::vector<Shape> shapes;
   std::vector<bool> integers;
   std::function<void(const std::vector<Tensor>&)> call;
+  std::vector<DType> types = {};  ///< of all tensors, where it is not f32 or i64
 };
 
 void PrintTo(const OpCase& of, std::ostream* out) { *out << of.op; }
@@ -65,6 +67,11 @@ std::vector<OpCase> op_cases() {
       {"index_select", {square, {3}}, {false, true}, [](Tensors t) { (void)index_select(t[0], 1, t[1]); }},
       {"gather", {square, square}, {false, true}, [](Tensors t) { (void)gather(t[0], 1, t[1]); }},
       {"concat", {square, square, square}, {}, [](Tensors t) { (void)concat(t, 0); }},
+      {"normalize_images",
+       {{1, 2, 2, 3}, {3, 256}, {1, 4}, {1}},
+       {},
+       [](Tensors t) { (void)normalize_images(t[0], t[1], {.erased = t[2], .share = t[3]}); },
+       {DType::u8, DType::f32, DType::i32, DType::f32}},
   };
 }
 
@@ -86,7 +93,8 @@ TEST_P(CudaMixedDevices, AreRefusedByOp) {
     std::vector<Tensor> made;
     for (std::size_t i = 0; i < of.shapes.size(); ++i) {
       const bool integer = i < of.integers.size() && of.integers[i];
-      made.push_back(Tensor::full(of.shapes[i], 1, integer ? DType::i64 : DType::f32, i == elsewhere ? there : others));
+      const DType dtype = !of.types.empty() ? of.types[i] : integer ? DType::i64 : DType::f32;
+      made.push_back(Tensor::full(of.shapes[i], 1, dtype, i == elsewhere ? there : others));
     }
     return made;
   };

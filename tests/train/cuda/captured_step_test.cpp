@@ -22,11 +22,12 @@ class CudaTraining : public ::testing::Test {
     if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
   }
 
-  // A session on digits; `more` are further members of the config.
-  std::unique_ptr<Session> session(const std::string& device, const std::string& model, const std::string& train = "") {
+  // A session on digits; `train` and `augment` are further members of those parts of the config.
+  std::unique_ptr<Session> session(const std::string& device, const std::string& model, const std::string& train = "",
+                                   const std::string& augment = "") {
     const std::string path = folder_ / "run.json";
     std::ofstream(path) << R"({"seed": 3, "device": ")" << device << R"(", "model": )" << model
-                        << R"(, "data": {"type": "digits", "augment": {"padded_crop": 1}},
+                        << R"(, "data": {"type": "digits", "augment": {"padded_crop": 1)" << augment << R"(}},
       "optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": true, "weight_decay": 0.0005},
       "schedule": {"type": "cosine"}, "train": {"batch_size": 16, "steps": 12)"
                         << train << "}}";
@@ -78,6 +79,15 @@ TEST_F(CudaTraining, ReplayedStepsGiveTheBitsOfEagerOnes) {
       const Outcome b = replayed(*session("cuda", model, options), 8);
       EXPECT_EQ(a, b) << model << options;
     }
+}
+
+TEST_F(CudaTraining, ReplayedStepsEraseAndMixImages) {
+  const std::string augment = R"(, "erasing": 0.5, "mixup": 0.4)";
+  const Outcome a = eager(*session("cuda", convolutional, R"(, "accumulate": 2)", augment), 8);
+  EXPECT_EQ(replayed(*session("cuda", convolutional, R"(, "accumulate": 2)", augment), 8), a);
+  const Outcome there = eager(*session("cuda", convolutional, "", augment), 12);
+  const Outcome here = eager(*session("cpu", convolutional, "", augment), 12);
+  EXPECT_NEAR(there.loss, here.loss, 1e-4 * here.loss);
 }
 
 TEST_F(CudaTraining, FollowsTheCpuWithinRounding) {

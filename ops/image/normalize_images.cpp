@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/image/normalize_images.h"
+
+#include <limits>
+
+#include "hearth/core/profiler.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+
+namespace hearth {
+namespace {
+
+constexpr const char* op = "normalize_images";
+constexpr std::int64_t pixel_values = 256;
+
+void check_operand(const char* name, const Tensor& tensor, DType dtype, const Shape& shape, const Tensor& pixels) {
+  HEARTH_CHECK(DTypeError, tensor.dtype() == dtype, op, ": ", name, " is ", describe(tensor), "; it must be ", dtype);
+  HEARTH_CHECK(ShapeError, tensor.shape() == shape, op, ": ", name, " ", tensor.shape(), " must be ", shape,
+               " for pixels ", pixels.shape());
+  HEARTH_CHECK(DeviceError, tensor.device() == pixels.device(), op, ": ", name, " is on ", name_of(tensor.device()),
+               " but pixels are on ", name_of(pixels.device()), "; move one with to(device)");
+}
+
+kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options) {
+  require_defined(op, "pixels", pixels);
+  require_defined(op, "values", values);
+  HEARTH_CHECK(DTypeError, pixels.dtype() == DType::u8, op, ": pixels are ", describe(pixels), "; they must be u8");
+  HEARTH_CHECK(DTypeError, is_floating(options.dtype), op, ": a result of ", options.dtype,
+               "; f32, f64, f16 and bf16 are possible");
+  HEARTH_CHECK(ShapeError, pixels.rank() == 4, op, ": pixels ", pixels.shape(), " must be [N, H, W, C]");
+  kernels::PixelsShape s{pixels.dim(0), pixels.dim(1), pixels.dim(2), pixels.dim(3), options.pixel_channels};
+  if (s.room == 0) s.room = s.c;
+  HEARTH_CHECK(ShapeError, s.room >= s.c, op, ": pixels of room for ", options.pixel_channels, " channels; images ",
+               pixels.shape(), " have more");
+  check_operand("values", values, DType::f32, {s.c, pixel_values}, pixels);
+  if (options.erased.defined()) check_operand("erased", options.erased, DType::i32, {s.n, 4}, pixels);
+  if (options.share.defined()) check_operand("share", options.share, DType::f32, {1}, pixels);
+  const char* elements = "normalize_images: elements of an image";
+  const std::int64_t image = checked_mul(checked_mul(s.h, s.w, elements), s.room, elements);
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  HEARTH_CHECK(ShapeError, image <= most && s.n <= most, op, ": ", s.n, " images of ", image, " elements (pixels ",
+               pixels.shape(), "); there must be fewer than 2^31 of either");
+  return s;
+}
+
+}  // namespace
+
+Tensor normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options) {
+  const kernels::PixelsShape s = checked_shape(pixels, values, options);
+  const profiler::Scope scope(op);
+  const OriginScope origin = OriginScope::of_op(op);
+  const Tensor y = Tensor::empty({s.n, s.h, s.w, s.room}, options.dtype, pixels.device());
+  if (pixels.size() > 0) {
+    const auto dense = [](const Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; };
+    run_on(pixels.device(), [&](auto& stream) {
+      kernels::normalize_images(stream, s, pixels.contiguous(), values.contiguous(), dense(options.erased),
+                                dense(options.share), y);
+    });
+  }
+  if (s.room == s.c) return y;
+  // The only way to the whole pixels ends here, so nobody can write where the zeros are.
+  y.storage()->set_padded_from(s.c);
+  return Tensor::view(y.storage(), pixels.shape(), y.strides(), 0, options.dtype, pixels.device());
+}
+
+}  // namespace hearth

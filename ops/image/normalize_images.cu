@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each thread makes 16 bytes of a result, or one element where images do not consist of such packs. Traffic: each byte
+// of the pixels is read once (twice where images are mixed), each element written once; what pixel values become lies
+// in shared memory.
+#include "hearth/core/cuda/elementwise.h"
+#include "hearth/ops/image/normalize_images.h"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+
+/// Channels whose values fit into the shared memory that every device gives a block.
+constexpr std::int64_t most_shared_channels = 32;
+constexpr int pixel_values = 256;
+
+struct Pixels {
+  int images, w, c, room;
+  int image_pixels;  ///< of one image
+  bool packed;       ///< a unit of work is a pack of 16 bytes, else an element
+  bool shared;       ///< the values are copied to shared memory
+  const std::uint8_t* pixels;
+  const float* values;
+  const std::int32_t* erased;  ///< or null
+  const float* share;          ///< or null
+};
+
+/// What is read of one image.
+struct Source {
+  const std::uint8_t* pixels;
+  const std::int32_t* box;  ///< or null
+  __device__ Source(const Pixels& p, int image)
+      : pixels(p.pixels + static_cast<std::int64_t>(image) * p.image_pixels * p.c),
+        box(p.erased != nullptr ? p.erased + 4 * static_cast<std::int64_t>(image) : nullptr) {}
+  __device__ float value(const Pixels& p, const float* values, int pixel, int channel) const {
+    if (box != nullptr) {
+      const int row = pixel / p.w - box[0], column = pixel % p.w - box[1];
+      if (row >= 0 && row < box[2] && column >= 0 && column < box[3]) return 0;
+    }
+    return values[pixel_values * channel + pixels[static_cast<std::int64_t>(pixel) * p.c + channel]];
+  }
+};
+
+/// Blocks run along an image in x and over the images in y.
+template <class T>
+__global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
+  const float* values = p.values;
+  if (p.shared) {
+    float* const copied = dynamic_shared<float>();
+    for (int i = static_cast<int>(threadIdx.x); i < p.c * pixel_values; i += static_cast<int>(blockDim.x))
+      copied[i] = p.values[i];
+    __syncthreads();
+    values = copied;
+  }
+  const float share = p.share != nullptr ? *p.share : 1.0f, rest = __fsub_rn(1.0f, share);
+  constexpr int pack = pack_size<T>;
+  const int count = p.packed ? pack : 1;
+  const std::int64_t elements = static_cast<std::int64_t>(p.image_pixels) * p.room;
+  for (int image = static_cast<int>(blockIdx.y); image < p.images; image += static_cast<int>(gridDim.y)) {
+    const int other = p.images - 1 - image;
+    const bool mixes = p.share != nullptr && other != image;
+    const Source own(p, image), partner(p, other);
+    T* const result = y + image * elements;
+    for (std::int64_t first = global_thread() * count; first < elements; first += global_threads() * count) {
+      int pixel = static_cast<int>(first) / p.room, channel = static_cast<int>(first) % p.room;
+      Wide<T, pack> wide;
+      HEARTH_UNROLL
+      for (int k = 0; k < pack; ++k) {
+        float value = 0;
+        if (k < count && channel < p.c) {
+          value = own.value(p, values, pixel, channel);
+          // Never fused, so that the bits are those of the loader (data/mixup.cpp).
+          if (mixes)
+            value = __fadd_rn(__fmul_rn(share, value), __fmul_rn(rest, partner.value(p, values, pixel, channel)));
+        }
+        wide.at[k] = value;
+        if (++channel == p.room) channel = 0, ++pixel;
+      }
+      store_wide(result + first, wide, p.packed);
+    }
+  }
+}
+
+template <class T>
+const T* data_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+}  // namespace
+
+void normalize_images(cuda::Stream& stream, const PixelsShape& s, const Tensor& pixels, const Tensor& values,
+                      const Tensor& erased, const Tensor& share, const Tensor& y) {
+  Pixels p{};
+  p.images = static_cast<int>(s.n);
+  p.w = static_cast<int>(s.w);
+  p.c = static_cast<int>(s.c);
+  p.room = static_cast<int>(s.room);
+  p.image_pixels = static_cast<int>(s.h * s.w);
+  p.shared = s.c <= most_shared_channels;
+  p.pixels = pixels.data<std::uint8_t>();
+  p.values = values.data<float>();
+  p.erased = data_of<std::int32_t>(erased);
+  p.share = data_of<float>(share);
+  const std::size_t shared = p.shared ? static_cast<std::size_t>(s.c) * pixel_values * sizeof(float) : 0;
+  visit_dtype("normalize_images", y.dtype(), Floats{}, [&]<class T>() {
+    const std::int64_t elements = s.h * s.w * s.room;
+    p.packed = packs_fit(y.data<T>(), elements);
+    const std::int64_t units = elements / (p.packed ? pack_size<T> : 1);
+    // Enough blocks to fill a device, each with several images, so that the values are copied seldom.
+    constexpr std::int64_t most_blocks = 4096;
+    const unsigned along = blocks_for(units, element_block, 64);
+    const dim3 grid(along, blocks_for(s.n, 1, most_blocks / along));
+    launch(stream, "normalize_images", {grid, element_block, shared}, normalize_images_kernel<T>, p, y.data<T>());
+  });
+}
+
+}  // namespace hearth::kernels
