@@ -1,197 +1,174 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/core/cuda/blas.h"
 
-#include <algorithm>
-#include <array>
-#include <map>
-#include <memory>
-#include <mutex>
-
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/library.h"
-#include "hearth/core/cuda/runtime.h"
 #include "hearth/core/error.h"
-#include "hearth/core/memory.h"
 
 #if __has_include(<cublasLt.h>)
-#include <cublasLt.h>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "hearth/core/cuda/blas_plan.h"
+#include "hearth/core/cuda/blas_timing.h"
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/graph.h"
+#include "hearth/core/cuda/plan_cache.h"
+#include "hearth/core/cuda/runtime.h"
+#include "hearth/core/memory.h"
 
 namespace hearth::cuda::blas {
 namespace {
 
-/// What is used of the library.
-struct Functions {
-  Library file{"cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}};
-  decltype(cublasLtCreate)* create = nullptr;
-  decltype(cublasLtGetVersion)* version = nullptr;
-  decltype(cublasLtGetStatusString)* text = nullptr;
-  decltype(cublasLtMatmulDescCreate)* desc_create = nullptr;
-  decltype(cublasLtMatmulDescDestroy)* desc_destroy = nullptr;
-  decltype(cublasLtMatmulDescSetAttribute)* desc_set = nullptr;
-  decltype(cublasLtMatrixLayoutCreate)* layout_create = nullptr;
-  decltype(cublasLtMatrixLayoutDestroy)* layout_destroy = nullptr;
-  decltype(cublasLtMatrixLayoutSetAttribute)* layout_set = nullptr;
-  decltype(cublasLtMatmulPreferenceCreate)* preference_create = nullptr;
-  decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy = nullptr;
-  decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set = nullptr;
-  decltype(cublasLtMatmulAlgoGetHeuristic)* heuristic = nullptr;
-  decltype(cublasLtMatmul)* matmul = nullptr;
+struct Key {
+  int device = 0;
+  Problem problem;
+  auto operator<=>(const Key&) const = default;
+};
 
-  Functions() {
-    file.find("cublasLtCreate", create);
-    file.find("cublasLtGetVersion", version);
-    file.find("cublasLtGetStatusString", text);
-    file.find("cublasLtMatmulDescCreate", desc_create);
-    file.find("cublasLtMatmulDescDestroy", desc_destroy);
-    file.find("cublasLtMatmulDescSetAttribute", desc_set);
-    file.find("cublasLtMatrixLayoutCreate", layout_create);
-    file.find("cublasLtMatrixLayoutDestroy", layout_destroy);
-    file.find("cublasLtMatrixLayoutSetAttribute", layout_set);
-    file.find("cublasLtMatmulPreferenceCreate", preference_create);
-    file.find("cublasLtMatmulPreferenceDestroy", preference_destroy);
-    file.find("cublasLtMatmulPreferenceSetAttribute", preference_set);
-    file.find("cublasLtMatmulAlgoGetHeuristic", heuristic);
-    file.find("cublasLtMatmul", matmul);
+/// All plans of the process, and the file of choices. Used under its mutex.
+struct Registry {
+  std::mutex mutex;
+  std::map<Key, Plan> plans;
+  std::map<int, cublasLtHandle_t> handles;
+  std::optional<PlanCache> kept;
+  std::string why_unkept;  ///< of a choice that was made and could not be written
+
+  PlanCache& cache() {
+    if (!kept) {
+      const std::filesystem::path folder = cache_folder();
+      kept.emplace(folder.empty() ? folder : folder / "plans-1.jsonl");
+    }
+    return *kept;
   }
 };
 
 // Leaked, as the library's own state outlives static objects.
-Functions& lt() {
-  static Functions& loaded = *new Functions;
-  return loaded;
+Registry& registry() {
+  static Registry& made = *new Registry;
+  return made;
 }
 
-void check(cublasStatus_t status, const char* call) {
-  HEARTH_CHECK(DeviceError, status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", call, ": ", lt().text(status));
-}
-
-/// A descriptor that is destroyed with its owner.
-template <class T>
-using Owned = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
-
-cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return CUDA_R_64F;
-    case DType::f16:
-      return CUDA_R_16F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    default:
-      return CUDA_R_32F;
+const char* name_of(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::none:
+      break;
   }
+  return "none";
 }
 
-/// A stored row-major matrix, which the library sees as its transpose: `width` rows and `height` columns.
-Owned<cublasLtMatrixLayout_t> layout_of(DType dtype, std::int64_t width, std::int64_t height, std::int64_t pitch,
-                                        std::int64_t batch, std::int64_t stride) {
-  cublasLtMatrixLayout_t raw = nullptr;
-  check(lt().layout_create(&raw, type_of(dtype), static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height),
-                           pitch > 0 ? pitch : width),
-        "cublasLtMatrixLayoutCreate");
-  Owned<cublasLtMatrixLayout_t> layout(raw, lt().layout_destroy);
-  const auto count = static_cast<std::int32_t>(batch);
-  const std::int64_t step = stride >= 0 ? stride : width * height;
-  check(lt().layout_set(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)), "batch count");
-  check(lt().layout_set(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)), "batch stride");
-  return layout;
+/// The problem in words; two problems have the same if and only if they are the same, exact mode aside.
+std::string text_of(const Problem& problem) {
+  const cpu::dnn::Matmul& p = problem.product;
+  std::string text = join_text(p.a, " x ", p.b, " to ", p.c, ", batch ", p.batch, ", ", p.m, 'x', p.k, " by ", p.k, 'x',
+                               p.n, p.transpose_a ? ", a transposed" : "", p.transpose_b ? ", b transposed" : "");
+  if (p.lda != 0 || p.ldb != 0 || p.ldc != 0) text += join_text(", pitches ", p.lda, ' ', p.ldb, ' ', p.ldc);
+  if (p.batch_stride_a >= 0 || p.batch_stride_b >= 0 || p.batch_stride_c >= 0)
+    text += join_text(", strides ", p.batch_stride_a, ' ', p.batch_stride_b, ' ', p.batch_stride_c);
+  if (p.accumulate) text += ", added";
+  if (problem.bias) text += ", bias";
+  if (problem.activation != Activation::none) text += join_text(", ", name_of(problem.activation));
+  if (problem.keeps_pre) text += ", keeps what went in";
+  if (problem.sums_a) text += ", sums of a";
+  return text;
 }
 
-/// What a plan depends on. Alignments are the largest powers of two up to 256 that divide the addresses.
-struct Key {
-  int device;
-  Matmul problem;
-  bool bias;
-  std::array<std::uint32_t, 3> alignment;
-  auto operator<=>(const Key&) const = default;
-};
-
-struct Plan {
-  cublasLtHandle_t handle = nullptr;
-  Owned<cublasLtMatmulDesc_t> desc{nullptr, nullptr};
-  Owned<cublasLtMatrixLayout_t> left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
-  cublasLtMatmulAlgo_t algorithm{};
-  std::size_t workspace = 0;
-  std::string declines;
-};
-
-/// Under the mutex of the plans.
-cublasLtHandle_t handle_of(int device) {
-  static std::map<int, cublasLtHandle_t>& handles = *new std::map<int, cublasLtHandle_t>;
-  cublasLtHandle_t& handle = handles[device];
-  if (handle == nullptr) {
-    (void)state_of(Device{DeviceType::cuda, device});
-    check(lt().create(&handle), "cublasLtCreate");
+/// An algorithm as the file keeps it: its words in hexadecimal.
+std::string text_of(const Algorithm& algorithm) {
+  std::string text;
+  std::array<unsigned char, sizeof(algorithm.blob)> bytes;
+  std::memcpy(bytes.data(), &algorithm.blob, bytes.size());
+  for (const unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte / 16];
+    text += "0123456789abcdef"[byte % 16];
   }
-  return handle;
+  return text;
 }
 
-Owned<cublasLtMatmulDesc_t> desc_of(const Matmul& p, bool bias) {
-  const bool f64 = p.a == DType::f64;
-  cublasLtMatmulDesc_t raw = nullptr;
-  check(lt().desc_create(&raw, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F),
-        "cublasLtMatmulDescCreate");
-  Owned<cublasLtMatmulDesc_t> desc(raw, lt().desc_destroy);
-  const auto set = [&](cublasLtMatmulDescAttributes_t name, const auto& value) {
-    check(lt().desc_set(raw, name, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
-  };
-  // The row-major product is the column-major one of the transposes, in the other order: C^T = op(B)^T op(A)^T.
-  set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (bias) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c));
-  }
-  return desc;
+/// A kept text is never handed to the library: it only says which of its offers is meant.
+std::optional<std::size_t> place_of(std::string_view text, const std::vector<Algorithm>& offered) {
+  for (std::size_t i = 0; i < offered.size(); ++i)
+    if (text_of(offered[i]) == text) return i;
+  return std::nullopt;
 }
 
-Plan make_plan(const Key& key) {
-  const Matmul& p = key.problem;
-  Plan plan;
-  plan.handle = handle_of(key.device);
-  plan.desc = desc_of(p, key.bias);
-  plan.left = layout_of(p.b, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.batch, p.batch_stride_b);
-  plan.right = layout_of(p.a, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.lda, p.batch, p.batch_stride_a);
-  plan.result = layout_of(p.c, p.n, p.m, p.ldc, p.batch, p.batch_stride_c);
-  cublasLtMatmulPreference_t raw = nullptr;
-  check(lt().preference_create(&raw), "cublasLtMatmulPreferenceCreate");
-  const Owned<cublasLtMatmulPreference_t> preference(raw, lt().preference_destroy);
-  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
-    check(lt().preference_set(raw, name, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
-  };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{32} << 20);
-  // Parts are added from the workspace in a fixed order; adding them in place is not repeatable.
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment[1]);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment[0]);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment[2]);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment[2]);
-  cublasLtMatmulHeuristicResult_t found{};
-  int count = 0;
-  const cublasStatus_t status = lt().heuristic(plan.handle, plan.desc.get(), plan.left.get(), plan.right.get(),
-                                               plan.result.get(), plan.result.get(), raw, 1, &found, &count);
-  if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
-    plan.declines = join_text("cuBLASLt has no algorithm: ", lt().text(status));
-    return plan;
+bool timing_is_on() {
+  const char* const text = std::getenv("HEARTH_PLAN_TIMING");
+  const std::string_view word = text == nullptr ? "on" : text;
+  HEARTH_CHECK(ConfigError, word == "on" || word == "off", "HEARTH_PLAN_TIMING is \"", word, "\"; use on or off");
+  return word == "on";
+}
+
+PlanKey kept_as(Device device, const Problem& problem) {
+  const DeviceInfo info = device_info(device);
+  return {"cuBLASLt " + lt().file.about(lt().version()).version,
+          join_text(info.name, ", capability ", info.capability, ", ", info.multiprocessors, " multiprocessors"),
+          text_of(problem)};
+}
+
+void take(Plan& plan, const std::vector<Algorithm>& offered, Choice choice, std::size_t place, double microseconds = 0,
+          std::string why = "") {
+  plan.algorithm = offered[place];
+  plan.info = {text_of(plan.problem), choice, offered.size(), place, microseconds, std::move(why)};
+}
+
+/// Which of several offers it is to be. What a process chooses is what the file says from then on, so that a run that
+/// is resumed meets the same choice.
+void choose(Registry& all, Device device, Plan& plan, const std::vector<Algorithm>& offered) {
+  if (offered.size() == 1) return take(plan, offered, Choice::only, 0);
+  const auto take_first = [&](std::string why) { take(plan, offered, Choice::heuristic, 0, 0, std::move(why)); };
+  if (plan.problem.product.deterministic) return take_first("exact mode");
+  if (!timing_is_on()) return take_first("HEARTH_PLAN_TIMING is off");
+  const PlanKey key = kept_as(device, plan.problem);
+  std::string stale;
+  if (const KeptPlan* kept = all.cache().find(key); kept != nullptr) {
+    if (const auto place = place_of(kept->plan, offered))
+      return take(plan, offered, Choice::kept, *place, kept->microseconds);
+    stale = kept->plan;
   }
-  plan.algorithm = found.algo;
-  plan.workspace = found.workspaceSize;
+  if (!all.why_unkept.empty()) return take_first(all.why_unkept);
+  const Fastest fastest = fastest_algorithm(device, plan, offered);
+  if (!std::isfinite(fastest.microseconds)) return take_first("too little free device memory for timing");
+  const auto holds = all.cache().keep(key, {text_of(offered[fastest.index]), fastest.microseconds}, stale);
+  if (!holds) {
+    const auto& remarks = all.cache().remarks();
+    all.why_unkept = "a choice could not be kept: " + (remarks.empty() ? std::string() : remarks.back());
+    return take_first(all.why_unkept);
+  }
+  const auto place = place_of(holds->plan, offered);
+  if (!place) return take_first("another process keeps a plan that is not offered here");
+  take(plan, offered, Choice::timed, *place, holds->microseconds);
+}
+
+Plan make_plan(Registry& all, Device device, const Problem& problem) {
+  refuse_while_recording(device, "choosing cuBLASLt's plan for a new matrix product");
+  (void)state_of(device);
+  cublasLtHandle_t& handle = all.handles[device.index];
+  if (handle == nullptr) check(lt().create(&handle), "cublasLtCreate");
+  Plan plan = describe_product(problem, handle);
+  if (const auto offered = offered_algorithms(plan); !offered.empty()) choose(all, device, plan, offered);
   return plan;
 }
 
-const Plan& plan_of(const Key& key) {
-  static std::mutex mutex;
-  static std::map<Key, Plan>& plans = *new std::map<Key, Plan>;
-  const std::lock_guard lock(mutex);
-  auto found = plans.find(key);
-  if (found == plans.end()) found = plans.emplace(key, make_plan(key)).first;
+const Plan& plan_of(Device device, const Problem& problem) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const Key key{device.index, problem};
+  auto found = all.plans.find(key);
+  if (found == all.plans.end()) found = all.plans.emplace(key, make_plan(all, device, problem)).first;
   return found->second;
 }
 
-std::uint32_t alignment_of(const void* p) {
-  const auto address = reinterpret_cast<std::uintptr_t>(p) | 256u;
-  return static_cast<std::uint32_t>(address & (~address + 1));
+void check_address(const char* name, const void* address) {
+  HEARTH_CHECK(UsageError, reinterpret_cast<std::uintptr_t>(address) % least_alignment == 0, "matmul: ", name, " at ",
+               address, " is not at a multiple of ", least_alignment, "; copy it first");
 }
 
 }  // namespace
@@ -201,39 +178,67 @@ LibraryInfo about() {
   return f.file.about(f.file.is_open() ? f.version() : 0);
 }
 
-std::string why_absent() { return *why_no_library_runs() != '\0' ? why_no_library_runs() : lt().file.why_absent(); }
+std::string why_absent() { return why_not_run(lt().file); }
 
-std::string declines(Device device, const Matmul& p) {
+std::string declines(Device device, const Problem& problem) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
+  const cpu::dnn::Matmul& p = problem.product;
   if (p.a != p.b) return join_text("a is ", p.a, " and b ", p.b, "; cuBLASLt takes one type");
   if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside operands of ", p.a);
   if (p.batch > 65535) return "a batch of more than 65535";
-  // Memory of the pool is aligned to 256; what else comes is planned for when it comes.
-  return plan_of({device.index, p, false, {16, 16, 16}}).declines;
+  if (problem.keeps_pre && problem.activation != Activation::gelu_tanh)
+    return "cuBLASLt keeps what went into an activation for GELU only";
+  if (problem.keeps_pre && p.n % 8 != 0)
+    return join_text("rows of ", p.n, " values; cuBLASLt keeps what went into GELU for multiples of 8");
+  if ((problem.keeps_pre || problem.sums_a) && p.batch != 1)
+    return "cuBLASLt keeps nothing beside the products of a batch";
+  if (problem.sums_a && (problem.bias || problem.activation != Activation::none))
+    return "cuBLASLt sums an operand beside a plain product only";
+  return plan_of(device, problem).declines;
 }
 
-void matmul(Stream& stream, const Matmul& p, const void* a, const void* b, const void* bias, void* c) {
+void matmul(Stream& stream, const Problem& problem, const Operands& operands) {
   if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("matmul: " + reason);
-  const Key key{stream.device().index, p, bias != nullptr, {alignment_of(a), alignment_of(b), alignment_of(c)}};
-  const Plan& plan = plan_of(key);
+  check_address("a", operands.a);
+  check_address("b", operands.b);
+  check_address("c", operands.c);
+  check_address("the bias", operands.bias);
+  check_address("what is kept", operands.pre);
+  check_address("the sums of a", operands.a_sums);
+  const Plan& plan = plan_of(stream.device(), problem);
   HEARTH_CHECK(UsageError, plan.declines.empty(), "matmul: ", plan.declines);
-  if (bias != nullptr)
-    check(lt().desc_set(plan.desc.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "bias");
-  const double one = 1, none = 0;
-  const float one_f32 = 1, none_f32 = 0;
-  const bool f64 = p.a == DType::f64;
-  const void* const alpha = f64 ? static_cast<const void*>(&one) : &one_f32;
-  const void* const keep = f64 ? static_cast<const void*>(&one) : &one_f32;
-  const void* const drop = f64 ? static_cast<const void*>(&none) : &none_f32;
   // The stream's own order keeps the workspace until the product is done.
   MemoryResource& memory = memory_of(stream.device());
-  void* const workspace = plan.workspace == 0 ? nullptr : memory.allocate(plan.workspace);
-  const cublasStatus_t status = lt().matmul(
-      plan.handle, plan.desc.get(), alpha, b, plan.left.get(), a, plan.right.get(), p.accumulate ? keep : drop, c,
-      plan.result.get(), c, plan.result.get(), &plan.algorithm, workspace, plan.workspace, stream.raw());
-  if (workspace != nullptr) memory.deallocate(workspace, plan.workspace);
+  const std::size_t bytes = plan.algorithm.workspace;
+  void* const workspace = bytes == 0 ? nullptr : memory.allocate(bytes);
+  const cublasStatus_t status = enqueue_product(plan, plan.algorithm, operands, workspace, stream.raw());
+  if (workspace != nullptr) memory.deallocate(workspace, bytes);
   check(status, "cublasLtMatmul");
   ++live_counters().library_calls;
+}
+
+std::vector<PlanInfo> plans() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::vector<PlanInfo> list;
+  for (const auto& [key, plan] : all.plans)
+    if (plan.declines.empty()) list.push_back(plan.info);
+  return list;
+}
+
+void clear_plans() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.plans.clear();
+  all.kept.reset();
+  all.why_unkept.clear();
+}
+
+PlanFile plan_file() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const PlanCache& cache = all.cache();
+  return {cache.file().string(), cache.plans().size(), cache.remarks()};
 }
 
 }  // namespace hearth::cuda::blas
@@ -246,10 +251,11 @@ LibraryInfo about() { return {"", "", why_absent()}; }
 std::string why_absent() {
   return "this build was made without the header cublasLt.h; install cuBLAS's development files and build again";
 }
-std::string declines(Device, const Matmul&) { return why_absent(); }
-void matmul(Stream&, const Matmul&, const void*, const void*, const void*, void*) {
-  throw DeviceError("matmul: " + why_absent());
-}
+std::string declines(Device, const Problem&) { return why_absent(); }
+void matmul(Stream&, const Problem&, const Operands&) { throw DeviceError("matmul: " + why_absent()); }
+std::vector<PlanInfo> plans() { return {}; }
+void clear_plans() {}
+PlanFile plan_file() { return {}; }
 
 }  // namespace hearth::cuda::blas
 

@@ -82,6 +82,8 @@ void* Library::address_of(const char* symbol) {
   return address;
 }
 
+bool Library::has(const char* symbol) const { return handle_ != nullptr && dlsym(handle_, symbol) != nullptr; }
+
 LibraryInfo Library::about(std::size_t version) const {
   if (!is_open()) return {"", "", why_absent_};
   return {join_text(version / 10000, '.', version / 100 % 100, '.', version % 100), path_, ""};
@@ -89,6 +91,11 @@ LibraryInfo Library::about(std::size_t version) const {
 
 const char* why_no_library_runs() {
   return HEARTH_CUDA_EMULATED ? "the emulated GPU runs Hearth's own kernels only" : "";
+}
+
+std::string why_not_run(const Library& library) {
+  if (!library.is_open() && !HEARTH_CUDA_EMULATED) return library.why_absent();
+  return library.has("hearth_runs_on_the_emulated_gpu") && HEARTH_CUDA_EMULATED ? "" : why_no_library_runs();
 }
 
 }  // namespace hearth::cuda

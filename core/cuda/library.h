@@ -19,6 +19,12 @@ struct LibraryInfo {
 /// Why a library that is there cannot be run in this build; empty if it can. It can be asked what it would do.
 const char* why_no_library_runs();
 
+class Library;
+/// Empty if this library's functions can be called to do work here; else why not, with the remedy. In builds for the
+/// emulated GPU only a library that was made for it does: one that says so by the symbol
+/// hearth_runs_on_the_emulated_gpu, as the reference in the tests.
+std::string why_not_run(const Library& library);
+
 /// A shared library, or the reason why there is none. Never closed.
 class Library {
  public:
@@ -32,6 +38,8 @@ class Library {
   const std::string& why_absent() const { return why_absent_; }
   /// Of the file that the loader found.
   const std::string& path() const { return path_; }
+  /// Whether it has this symbol; false where it is absent.
+  bool has(const char* symbol) const;
   /// `version` is the library's own number, as in 91900 for 9.19.0; of no meaning where it is absent.
   LibraryInfo about(std::size_t version) const;
   /// Sets `function` to the symbol's address. Without it the library counts as absent.

@@ -41,15 +41,19 @@ struct Linear {
     const std::int64_t inputs = w.dim(1), outputs = w.dim(0);
     const std::int64_t rows = detail::rows_of(x.shape());
     checked_mul(rows, outputs, "linear: elements of the result");
-    Tensor y = Tensor::empty(x.shape().with(-1, outputs), x.dtype(), x.device());
+    const Tensor y = Tensor::empty(x.shape().with(-1, outputs), x.dtype(), x.device());
+    // ReLU's slope can be read from its result; the others need what went in.
+    const bool keeps_pre = is_recording() && activation != Activation::none && activation != Activation::relu;
+    const Tensor pre = keeps_pre ? Tensor::empty_like(y) : Tensor();
     run_on(x.device(), [&](auto& stream) {
-      kernels::product(stream, candidates(stream), {.m = rows, .n = outputs, .k = inputs, .transpose_b = true}, x, w,
-                       b.defined() ? b.contiguous() : b, y);
+      kernels::product(stream, candidates(stream),
+                       {.m = rows, .n = outputs, .k = inputs, .transpose_b = true, .activation = activation},
+                       {.a = x, .b = w, .bias = b.defined() ? b.contiguous() : b, .c = y, .pre = pre});
     });
     if (wants_grad(w_in)) kept.x = x;
     if (wants_grad(x_in)) kept.w = w;
     if (b.defined()) kept.bias_type = b.dtype();
-    y = detail::activate_result(activation, y, kept.reference);
+    if (is_recording() && activation != Activation::none) kept.reference = keeps_pre ? pre : y;
     return y;
   }
 
@@ -59,22 +63,31 @@ struct Linear {
     Tensor& dx = gradients[0];
     Tensor& dw = gradients[1];
     Tensor& db = gradients[2];
-    if (wants[2]) db = wants.make(2, {outputs}, kept.bias_type);
-    dy = detail::grad_before_activation(activation, kept.reference, std::move(dy), db);
+    if (wants[2]) db = wants.make(2, {outputs}, wants.type_for(2, kept.bias_type));
+    // Where an activation's gradient passes over dy anyway, it sums the bias gradient on the way; else the product of
+    // the weight gradient, which reads dy too, may.
+    const bool sums_in_product = activation == Activation::none && wants[1] && wants[2];
+    dy = detail::grad_before_activation(activation, kept.reference, std::move(dy), sums_in_product ? Tensor() : db);
     const std::int64_t rows = detail::rows_of(dy.shape());
     run_on(dy.device(), [&](auto& stream) {
       if (wants[1]) {
         const Tensor& x = kept.x.get();
         const std::int64_t inputs = x.dim(-1);
-        dw = wants.make(1, {outputs, inputs}, weight_type);
-        kernels::product(stream, candidates(stream), {.m = outputs, .n = inputs, .k = rows, .transpose_a = true}, dy, x,
-                         Tensor(), dw);
+        const DType type = wants.type_for(1, weight_type);
+        // On the CPU the tape adds, so that the bits there do not depend on it.
+        const bool adds = !dy.device().is_cpu() && size_of(type) >= 4;
+        const Tensor sum = adds ? wants.sum_so_far(1, {outputs, inputs}, type) : Tensor();
+        dw = sum.defined() ? sum : wants.make(1, {outputs, inputs}, type);
+        kernels::product(stream, candidates(stream),
+                         {.m = outputs, .n = inputs, .k = rows, .transpose_a = true, .accumulate = sum.defined()},
+                         {.a = dy, .b = x, .c = dw, .a_sums = sums_in_product ? db : Tensor()});
       }
       if (wants[0]) {
         const Tensor& w = kept.w.get();
         const std::int64_t inputs = w.dim(1);
         dx = wants.make(0, dy.shape().with(-1, inputs), dy.dtype());
-        kernels::product(stream, candidates(stream), {.m = rows, .n = inputs, .k = outputs}, dy, w, Tensor(), dx);
+        kernels::product(stream, candidates(stream), {.m = rows, .n = inputs, .k = outputs},
+                         {.a = dy, .b = w, .c = dx});
       }
     });
     return gradients;

@@ -42,7 +42,7 @@ Extents extents_of(const Shape& a, const Shape& b, const MatmulOptions& options)
 void run_product(const kernels::ProductLayout& layout, const Tensor& a, const Tensor& b, const Tensor& c) {
   run_on(c.device(), [&](auto& stream) {
     static kernels::ProductCandidates candidates = kernels::product_candidates(stream, "matmul");
-    kernels::product(stream, candidates, layout, a, b, Tensor(), c);
+    kernels::product(stream, candidates, layout, {.a = a, .b = b, .c = c});
   });
 }
 

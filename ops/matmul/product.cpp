@@ -6,9 +6,9 @@
 #include "hearth/core/profiler.h"
 
 namespace hearth::kernels {
+namespace {
 
-void run_product(ProductCandidates& candidates, const ProductLayout& layout, const Tensor& a, const Tensor& b,
-                 const Tensor& bias, const Tensor& c) {
+ProductProblem plain_problem(const ProductLayout& layout, const ProductOperands& operands) {
   ProductProblem problem;
   problem.batch = layout.batch;
   problem.m = layout.m;
@@ -17,16 +17,42 @@ void run_product(ProductCandidates& candidates, const ProductLayout& layout, con
   problem.transpose_a = layout.transpose_a;
   problem.transpose_b = layout.transpose_b;
   if (layout.share_b) problem.batch_stride_b = 0;
-  problem.a = a.dtype();
-  problem.b = b.dtype();
-  problem.c = c.dtype();
+  problem.a = operands.a.dtype();
+  problem.b = operands.b.dtype();
+  problem.c = operands.c.dtype();
   problem.accumulate = layout.accumulate;
   problem.deterministic = cpu::deterministic();
+  return problem;
+}
+
+void run_choice(ProductCandidates& candidates, const ProductProblem& problem, const ProductOperands& operands) {
   const auto choice = candidates.choose(problem);
   const profiler::Scope scope(choice.label);
-  choice.run(problem, a, b, bias, c);
-  profiler::add_flops(2.0 * static_cast<double>(layout.batch) * static_cast<double>(layout.m) *
-                      static_cast<double>(layout.n) * static_cast<double>(layout.k));
+  choice.run(problem, operands);
+  profiler::add_flops(2.0 * static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
+                      static_cast<double>(problem.n) * static_cast<double>(problem.k));
+}
+
+}  // namespace
+
+void run_product(cpu::Stream& stream, ProductCandidates& candidates, const ProductLayout& layout,
+                 const ProductOperands& operands) {
+  if (operands.a_sums.defined()) sum_rows(stream, operands.a, operands.a_sums);
+  ProductOperands plain = operands;
+  if (operands.pre.defined()) plain.c = operands.pre;
+  run_choice(candidates, plain_problem(layout, plain), plain);
+  if (layout.activation != Activation::none) activate(stream, layout.activation, plain.c, operands.c);
+}
+
+void run_product(cuda::Stream&, ProductCandidates& candidates, const ProductLayout& layout,
+                 const ProductOperands& operands) {
+  ProductProblem problem = plain_problem(layout, operands);
+  problem.has_bias = operands.bias.defined();
+  problem.activation = layout.activation;
+  problem.keeps_pre = operands.pre.defined();
+  problem.sums_a = operands.a_sums.defined();
+  if (problem.sums_a) problem.sums_type = operands.a_sums.dtype();
+  run_choice(candidates, problem, operands);
 }
 
 }  // namespace hearth::kernels

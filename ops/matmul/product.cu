@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The portable matrix product on the device: tiles of 64 x 64 in f32 (f64 for f64), every type and transposition.
 #include "hearth/core/cuda/kernel.h"
+#include "hearth/ops/matmul/activated_store.cuh"
 #include "hearth/ops/matmul/product.h"
 #include "hearth/ops/matmul/tile.cuh"
 
@@ -20,10 +21,10 @@ struct Arguments {
 
 /// A block makes one tile of one part of one matrix of the batch, and goes on with the next of the grid's stride.
 /// Reads each element of A n/64 times and of B m/64 times, mostly from the caches.
-template <class TA, class TB, class TC>
+template <class TA, class TB, class Into>
 __global__ void __launch_bounds__(tile::threads)
-    multiply_tiles(HEARTH_GRID_CONSTANT(Arguments) p, tile::Store<TC> store, std::int64_t batch) {
-  using A = acc_t<TC>;
+    multiply_tiles(HEARTH_GRID_CONSTANT(Arguments) p, Into store, std::int64_t batch) {
+  using A = acc_t<typename Into::Element>;
   for (std::int64_t at = blockIdx.x; at < p.tiles; at += gridDim.x) {
     const std::int64_t column = at % p.column_tiles * tile::side;
     const std::int64_t row = at / p.column_tiles % p.row_tiles * tile::side;
@@ -61,47 +62,53 @@ Arguments arguments_of(const ProductProblem& problem, const Tensor& a, const Ten
   return p;
 }
 
-template <class TA, class TB, class TC>
-void multiply(cuda::Stream& stream, const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-              const Tensor& c) {
-  using A = acc_t<TC>;
-  const Arguments p = arguments_of(problem, a, b);
+template <class TA, class TB, class Into>
+void multiply_into(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o, const Into& store) {
+  using A = acc_t<typename Into::Element>;
+  const Arguments p = arguments_of(problem, o.a, o.b);
   const cuda::LaunchShape shape{cuda::blocks_for(p.tiles, 1), tile::threads};
-  const bool bias_as_c = bias.defined() && bias.dtype() == dtype_of<TC>();
-  const Tensor row = bias.defined() && !bias_as_c ? bias.to(dtype_of<A>()) : bias;
-  const tile::Store<TC> store{c.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_c, problem.accumulate};
   if (p.split.count == 1)
-    return cuda::launch(stream, "matmul", shape, multiply_tiles<TA, TB, TC>, p, store, problem.batch);
+    return cuda::launch(stream, "matmul", shape, multiply_tiles<TA, TB, Into>, p, store, problem.batch);
   const std::int64_t elements = problem.batch * p.m * p.n;
-  const Tensor parts = Tensor::empty({p.split.count, elements}, dtype_of<A>(), c.device());
-  cuda::launch(stream, "matmul parts", shape, multiply_tiles<TA, TB, A>, p,
+  const Tensor parts = Tensor::empty({p.split.count, elements}, dtype_of<A>(), o.c.device());
+  cuda::launch(stream, "matmul parts", shape, multiply_tiles<TA, TB, tile::Store<A>>, p,
                tile::Store<A>{parts.data<A>(), nullptr, false, false}, problem.batch);
-  cuda::launch(stream, "matmul sum", {cuda::blocks_for(elements, 256), 256}, tile::sum_parts<TC>,
-               static_cast<const A*>(parts.data<A>()), p.split.count, elements, p.n, store);
+  cuda::launch(stream, "matmul sum", {cuda::blocks_for(elements, 256), 256},
+               tile::sum_parts<typename Into::Element, Into>, static_cast<const A*>(parts.data<A>()), p.split.count,
+               elements, p.n, store);
+}
+
+template <class TA, class TB, class TC>
+void multiply(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+  const bool bias_as_c = o.bias.defined() && o.bias.dtype() == dtype_of<TC>();
+  const Tensor row = o.bias.defined() && !bias_as_c ? o.bias.to(dtype_of<acc_t<TC>>()) : o.bias;
+  const tile::Store<TC> store{o.c.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_c, problem.accumulate};
+  if constexpr (std::is_same_v<TA, TC>)
+    if (problem.activation != Activation::none)
+      return multiply_into<TA, TB>(stream, problem, o, tile::activated(store, problem, o));
+  multiply_into<TA, TB>(stream, problem, o, store);
 }
 
 /// 16-bit operands: b and c may be f32, though not both.
 template <class T>
-void multiply_narrow(cuda::Stream& stream, const ProductProblem& problem, const Tensor& a, const Tensor& b,
-                     const Tensor& bias, const Tensor& c) {
-  if (problem.b == DType::f32) return multiply<T, float, T>(stream, problem, a, b, bias, c);
-  if (problem.c == DType::f32) return multiply<T, T, float>(stream, problem, a, b, bias, c);
-  multiply<T, T, T>(stream, problem, a, b, bias, c);
+void multiply_narrow(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+  if (problem.b == DType::f32) return multiply<T, float, T>(stream, problem, o);
+  if (problem.c == DType::f32) return multiply<T, T, float>(stream, problem, o);
+  multiply<T, T, T>(stream, problem, o);
 }
 
 }  // namespace
 
-void product_tiles(cuda::Stream& stream, const ProductProblem& problem, const Tensor& a, const Tensor& b,
-                   const Tensor& bias, const Tensor& c) {
+void product_tiles(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& operands) {
   switch (problem.a) {
     case DType::f64:
-      return multiply<double, double, double>(stream, problem, a, b, bias, c);
+      return multiply<double, double, double>(stream, problem, operands);
     case DType::f16:
-      return multiply_narrow<f16>(stream, problem, a, b, bias, c);
+      return multiply_narrow<f16>(stream, problem, operands);
     case DType::bf16:
-      return multiply_narrow<bf16>(stream, problem, a, b, bias, c);
+      return multiply_narrow<bf16>(stream, problem, operands);
     default:
-      return multiply<float, float, float>(stream, problem, a, b, bias, c);
+      return multiply<float, float, float>(stream, problem, operands);
   }
 }
 

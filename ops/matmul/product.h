@@ -1,20 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix product below matmul and linear: C = op(A) op(B) [+ bias], by a library or by own kernels.
+// The matrix product below matmul and linear: C = activation(op(A) op(B) + bias), by a library or by own kernels.
 #pragma once
 
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
+#include "hearth/ops/activation.h"
 #include "hearth/ops/candidates.h"
 #include "hearth/ops/epilogue/epilogue.h"
 
 namespace hearth::kernels {
 
-/// The key of an implementation, on any device.
-using ProductProblem = cpu::dnn::Matmul;
-using ProductRun = void(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-                        const Tensor& c);
+/// The key of an implementation, on any device. On the CPU the implementations see plain products only: what follows
+/// the product there is done by kernels of its own.
+struct ProductProblem : cpu::dnn::Matmul {
+  bool has_bias = false;
+  Activation activation = Activation::none;
+  bool keeps_pre = false;        ///< what went into the activation is stored beside C
+  bool sums_a = false;           ///< the rows of op(A) are summed over k
+  DType sums_type = DType::f32;  ///< of those sums
+  bool operator==(const ProductProblem&) const = default;
+  auto operator<=>(const ProductProblem&) const = default;
+};
+
+/// What a product reads and writes.
+struct ProductOperands {
+  Tensor a = {}, b = {};
+  Tensor bias = {};  ///< [n] or undefined
+  Tensor c = {};
+  Tensor pre = {};     ///< like c, or undefined: what goes into the activation; not for ReLU, whose slope c tells
+  Tensor a_sums = {};  ///< [m], or undefined: the sums of op(A)'s rows over k; for a transposed A and one matrix only
+};
+
+using ProductRun = void(const ProductProblem& problem, const ProductOperands& operands);
 using ProductCandidates = Candidates<ProductProblem, ProductRun>;
 
 /// The implementations of a product on a type of device, for an op of this name.
@@ -27,33 +46,40 @@ struct ProductLayout {
   bool transpose_a = false, transpose_b = false;
   bool share_b = false;     ///< one B for the whole batch
   bool accumulate = false;  ///< add to C, which is f32 or f64 then
+  Activation activation = Activation::none;
 };
 
 /// The product below for sizes that are not 0, by `candidates`' choice. Reports 2 batch m n k operations.
-void run_product(ProductCandidates& candidates, const ProductLayout& layout, const Tensor& a, const Tensor& b,
-                 const Tensor& bias, const Tensor& c);
+void run_product(cpu::Stream&, ProductCandidates& candidates, const ProductLayout& layout,
+                 const ProductOperands& operands);
+void run_product(cuda::Stream&, ProductCandidates& candidates, const ProductLayout& layout,
+                 const ProductOperands& operands);
 
-/// C = op(A) op(B) + bias, densely stored. Types: all f64; or any mix of f32 and one 16-bit type, summed in f32. `bias`
-/// is [n] or undefined.
+/// C = activation(op(A) op(B) + bias), densely stored. Types: all f64; or any mix of f32 and one 16-bit type, summed in
+/// f32. Where the product and its activation are one kernel, the activation is taken of the sums before they are
+/// rounded to C's type.
 template <class Stream>
-void product(Stream& stream, ProductCandidates& candidates, const ProductLayout& layout, const Tensor& a,
-             const Tensor& b, const Tensor& bias, const Tensor& c) {
-  if (c.size() == 0) return;
-  if (layout.k > 0) return run_product(candidates, layout, a, b, bias, c);
-  if (layout.accumulate) return;
-  if (bias.defined())
-    fill_rows(stream, bias, c);
+void product(Stream& stream, ProductCandidates& candidates, const ProductLayout& layout,
+             const ProductOperands& operands) {
+  const Tensor& c = operands.c;
+  if (c.size() > 0 && layout.k > 0) return run_product(stream, candidates, layout, operands);
+  if (operands.a_sums.defined()) sum_rows(stream, operands.a, operands.a_sums);
+  if (c.size() == 0 || layout.accumulate) return;
+  const Tensor& sums = operands.pre.defined() ? operands.pre : c;
+  if (operands.bias.defined())
+    fill_rows(stream, operands.bias, sums);
   else
-    c.fill_(0);
+    sums.fill_(0);
+  if (layout.activation != Activation::none) activate(stream, layout.activation, sums, c);
 }
 
-/// The portable kernel of the device: f32, f64 and 16-bit types, each alone; or 16-bit a with f32 b or f32 c.
-void product_tiles(cuda::Stream&, const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-                   const Tensor& c);
+/// The portable kernel of the device: f32, f64 and 16-bit types, each alone; or 16-bit a with f32 b or f32 c. An
+/// activation where c has a's type. Does not sum a.
+void product_tiles(cuda::Stream&, const ProductProblem& problem, const ProductOperands& operands);
 
 /// The tensor-core kernel of the device: a and b both f16 or both bf16 at addresses that are multiples of 16, each with
-/// a stored row length that is a multiple of 8; c of their type or f32.
-void product_mma(cuda::Stream&, const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-                 const Tensor& c);
+/// a stored row length that is a multiple of 8; c of their type or f32. An activation where c has their type. Does not
+/// sum a.
+void product_mma(cuda::Stream&, const ProductProblem& problem, const ProductOperands& operands);
 
 }  // namespace hearth::kernels

@@ -21,7 +21,8 @@ std::string library_declines(const ProductProblem& problem) {
   return cpu::dnn::declines(without_f16(problem));
 }
 
-void run_library(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c) {
+void run_library(const ProductProblem& problem, const ProductOperands& operands) {
+  const auto& [a, b, bias, c, pre, a_sums] = operands;
   const Tensor left = is_half(a) ? a.to(DType::f32) : a;
   const Tensor right = is_half(b) ? b.to(DType::f32) : b;
   const Tensor into = is_half(c) ? Tensor::empty(c.shape(), DType::f32, c.device()) : c;
@@ -50,8 +51,8 @@ void multiply(const ProductProblem& problem, const T* a, const T* b, T* c) {
 
 std::string portable_declines(const ProductProblem&) { return ""; }
 
-void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-                  const Tensor& c) {
+void run_portable(const ProductProblem& problem, const ProductOperands& operands) {
+  const auto& [a, b, bias, c, pre, a_sums] = operands;
   const DType type = problem.a == DType::f64 ? DType::f64 : DType::f32;
   const Tensor left = a.dtype() == type ? a : a.to(type);
   const Tensor right = b.dtype() == type ? b : b.to(type);
@@ -67,7 +68,7 @@ void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& 
 ProductCandidates product_candidates(cpu::Stream&, const char* op) {
   return {op,
           {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}},
-          {"cublaslt", "mma"}};
+          {"cublaslt", "cublaslt_unfused", "mma"}};
 }
 
 }  // namespace hearth::kernels

@@ -6,10 +6,26 @@
 namespace hearth::kernels {
 namespace {
 
-/// `tensor` in this type at an address that is a multiple of 16.
+using cuda::blas::least_alignment;
+
+bool is_aligned(const Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % least_alignment == 0;
+}
+
+/// `tensor` in this type at an address that a library and the tensor cores take.
 Tensor aligned(const Tensor& tensor, DType dtype) {
+  if (!tensor.defined()) return tensor;
   if (tensor.dtype() != dtype) return tensor.to(dtype);
-  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : tensor.clone();
+  return is_aligned(tensor) ? tensor : tensor.clone();
+}
+
+/// Where a result is written that is to be in `tensor`: there, or beside it where its address does not serve.
+Tensor aligned_place(const Tensor& tensor, bool keeps_values) {
+  if (!tensor.defined() || is_aligned(tensor)) return tensor;
+  return keeps_values ? tensor.clone() : Tensor::empty_like(tensor);
+}
+void put_back(const Tensor& place, const Tensor& tensor) {
+  if (tensor.defined() && !place.same_storage(tensor)) tensor.copy_from(place);
 }
 
 /// The problem with an f32 b beside a 16-bit a rounded to its type, as the CPU's library does.
@@ -18,16 +34,67 @@ ProductProblem in_type_of_a(ProductProblem problem) {
   return problem;
 }
 
-std::string library_declines(const ProductProblem& problem) {
-  return cuda::blas::declines(Device{DeviceType::cuda}, in_type_of_a(problem));
+/// The product without what follows it.
+ProductProblem plain(ProductProblem problem) {
+  problem.activation = Activation::none;
+  problem.keeps_pre = problem.sums_a = false;
+  return problem;
 }
 
-void run_library(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c) {
-  const ProductProblem p = in_type_of_a(problem);
-  const Tensor left = a.dtype() == p.a ? a : a.to(p.a), right = b.dtype() == p.b ? b : b.to(p.b);
-  const Tensor row = bias.defined() && bias.dtype() != p.c ? bias.to(p.c) : bias;
-  cuda::blas::matmul(cuda::stream_of(c.device()), p, left.bytes(), right.bytes(), row.defined() ? row.bytes() : nullptr,
-                     c.bytes());
+cuda::blas::Problem library_problem(const ProductProblem& problem) {
+  cuda::blas::Problem p;
+  p.product = in_type_of_a(problem);
+  p.bias = problem.has_bias;
+  if (problem.activation == Activation::relu) p.activation = cuda::blas::Activation::relu;
+  if (problem.activation == Activation::gelu_tanh) p.activation = cuda::blas::Activation::gelu_tanh;
+  p.keeps_pre = problem.keeps_pre;
+  p.sums_a = problem.sums_a;
+  return p;
+}
+
+std::string library_declines(const ProductProblem& problem) {
+  if (std::string reason = cuda::blas::why_absent(); !reason.empty()) return reason;
+  if (problem.activation == Activation::gelu)
+    return "cuBLASLt's GELU is the approximation by tanh (gelu_tanh); this one is by erf";
+  if (problem.activation == Activation::silu) return "cuBLASLt has no SiLU";
+  if (problem.sums_a && problem.sums_type != problem.c)
+    return join_text("sums of a are ", problem.sums_type, " beside c of ", problem.c, "; cuBLASLt makes one type");
+  return cuda::blas::declines(Device{DeviceType::cuda}, library_problem(problem));
+}
+
+void run_library(const ProductProblem& problem, const ProductOperands& operands) {
+  const cuda::blas::Problem p = library_problem(problem);
+  const Tensor a = aligned(operands.a, p.product.a), b = aligned(operands.b, p.product.b);
+  const Tensor bias = aligned(operands.bias, p.product.c);
+  const Tensor c = aligned_place(operands.c, problem.accumulate), pre = aligned_place(operands.pre, false);
+  const Tensor a_sums = aligned_place(operands.a_sums, false);
+  const auto at = [](const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; };
+  cuda::blas::matmul(cuda::stream_of(c.device()), p, {at(a), at(b), at(bias), at(c), at(pre), at(a_sums)});
+  put_back(c, operands.c);
+  put_back(pre, operands.pre);
+  put_back(a_sums, operands.a_sums);
+}
+
+/// The product by the library where the bias too is added by a kernel of its own.
+ProductProblem without_bias(ProductProblem problem) {
+  problem.has_bias = false;
+  return problem;
+}
+
+std::string unfused_declines(const ProductProblem& problem) { return library_declines(without_bias(plain(problem))); }
+
+/// What follows the product is done by own kernels, the bias by the library's if it can.
+void run_unfused(const ProductProblem& problem, const ProductOperands& operands) {
+  cuda::Stream& stream = cuda::stream_of(operands.c.device());
+  if (problem.sums_a) sum_rows(stream, operands.a, operands.a_sums);
+  ProductOperands product{operands.a, operands.b, operands.bias, problem.keeps_pre ? operands.pre : operands.c, {}, {}};
+  const ProductProblem with_bias = plain(problem);
+  // Added last, the bias of an accumulating product is the same bias.
+  const bool adds_bias = problem.has_bias && !library_declines(with_bias).empty();
+  if (adds_bias) product.bias = Tensor();
+  run_library(adds_bias ? without_bias(with_bias) : with_bias, product);
+  if (adds_bias) add_bias(stream, operands.bias, product.c.as_shape({problem.batch * problem.m, problem.n}));
+  if (problem.activation != Activation::none) activate(stream, problem.activation, product.c, operands.c);
 }
 
 std::string mma_declines(const ProductProblem& p) {
@@ -40,9 +107,31 @@ std::string mma_declines(const ProductProblem& p) {
   return "";
 }
 
+/// Whether the own kernels can take the activation on; they do for results of the operands' type.
+bool activates(const ProductProblem& problem) {
+  return problem.activation == Activation::none || problem.c == problem.a;
+}
+
+/// `run` with what it does not do itself done by kernels of their own: the sums of a, and an activation that the
+/// product cannot take on.
+template <class Run>
+void with_followers(const ProductProblem& problem, const ProductOperands& operands, bool takes_activation, Run&& run) {
+  cuda::Stream& stream = cuda::stream_of(operands.c.device());
+  if (problem.sums_a) sum_rows(stream, operands.a, operands.a_sums);
+  if (takes_activation) return run(stream, problem, operands);
+  ProductOperands product = operands;
+  if (problem.keeps_pre) product.c = operands.pre;
+  run(stream, plain(problem), product);
+  activate(stream, problem.activation, product.c, operands.c);
+}
+
 /// f32 operands beside 16-bit ones are rounded to their type, as the CPU's library does.
-void run_mma(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c) {
-  product_mma(cuda::stream_of(c.device()), problem, aligned(a, problem.a), aligned(b, problem.a), bias, c);
+void run_mma(const ProductProblem& problem, const ProductOperands& operands) {
+  with_followers(problem, operands, activates(problem), [](auto& stream, const auto& p, ProductOperands o) {
+    o.a = aligned(o.a, p.a);
+    o.b = aligned(o.b, p.a);
+    product_mma(stream, p, o);
+  });
 }
 
 std::string portable_declines(const ProductProblem&) { return ""; }
@@ -54,16 +143,25 @@ bool is_direct(const ProductProblem& p) {
   return (p.b == p.a && p.c == DType::f32) || (p.b == DType::f32 && p.c == p.a);
 }
 
-void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-                  const Tensor& c) {
-  cuda::Stream& stream = cuda::stream_of(c.device());
-  if (is_direct(problem)) return product_tiles(stream, problem, a, b, bias, c);
+void run_wide(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
   ProductProblem wide = problem;
   wide.a = wide.b = wide.c = DType::f32;
-  const Tensor into = c.dtype() == DType::f32 ? c : Tensor::empty(c.shape(), DType::f32, c.device());
-  const Tensor row = bias.defined() ? bias.to(DType::f32) : bias;
-  product_tiles(stream, wide, a.to(DType::f32), b.to(DType::f32), row, into);
-  if (!into.same_storage(c)) c.copy_from(into);
+  const Tensor into = o.c.dtype() == DType::f32 ? o.c : Tensor::empty(o.c.shape(), DType::f32, o.c.device());
+  product_tiles(
+      stream, wide,
+      {o.a.to(DType::f32), o.b.to(DType::f32), o.bias.defined() ? o.bias.to(DType::f32) : o.bias, into, {}, {}});
+  if (!into.same_storage(o.c)) o.c.copy_from(into);
+}
+
+void run_portable(const ProductProblem& problem, const ProductOperands& operands) {
+  const bool direct = is_direct(problem);
+  const bool takes_activation = problem.activation == Activation::none || (direct && activates(problem));
+  with_followers(problem, operands, takes_activation, [&](auto& stream, const auto& p, const ProductOperands& o) {
+    if (direct)
+      product_tiles(stream, p, o);
+    else
+      run_wide(stream, p, o);
+  });
 }
 
 }  // namespace
@@ -71,6 +169,7 @@ void run_portable(const ProductProblem& problem, const Tensor& a, const Tensor& 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
   return {op,
           {{"cublaslt", library_declines, run_library, cuda::blas::why_absent},
+           {"cublaslt_unfused", unfused_declines, run_unfused, cuda::blas::why_absent},
            {"mma", mma_declines, run_mma},
            {"portable", portable_declines, run_portable}},
           {"onednn"}};

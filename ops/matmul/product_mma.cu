@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix product of 16-bit types on tensor cores: tiles of 128 x 128, f32 sums.
 #include "hearth/core/cuda/kernel.h"
+#include "hearth/ops/matmul/activated_store.cuh"
 #include "hearth/ops/matmul/mma_tile.cuh"
 #include "hearth/ops/matmul/product.h"
 
@@ -18,9 +19,9 @@ struct Arguments {
 
 /// A block makes one tile of one part of one matrix of the batch, and goes on with the next of the grid's stride.
 /// Reads each element of A n/128 times and of B m/128 times, mostly from the caches; writes C once.
-template <class T, class TC>
+template <class T, class Into>
 __global__ void __launch_bounds__(mma_tile::threads, 2)
-    multiply_mma(HEARTH_GRID_CONSTANT(Arguments) p, const T* a, const T* b, tile::Store<TC> store) {
+    multiply_mma(HEARTH_GRID_CONSTANT(Arguments) p, const T* a, const T* b, Into store) {
   T* const memory = cuda::dynamic_shared<T>();
   for (std::int64_t at = blockIdx.x; at < p.tiles; at += gridDim.x) {
     const std::int64_t column = at % p.column_tiles * mma_tile::side;
@@ -60,37 +61,43 @@ Arguments arguments_of(const ProductProblem& problem) {
   return p;
 }
 
-template <class T, class TC>
-void multiply(cuda::Stream& stream, const ProductProblem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-              const Tensor& c) {
+template <class T, class Into>
+void multiply_into(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o, const Into& store) {
   const Arguments p = arguments_of(problem);
   const cuda::LaunchShape shape{cuda::blocks_for(p.tiles, 1), mma_tile::threads, mma_tile::shared_bytes};
-  const bool bias_as_c = bias.defined() && bias.dtype() == dtype_of<TC>();
-  const Tensor row = bias.defined() && !bias_as_c ? bias.to(DType::f32) : bias;
-  const tile::Store<TC> store{c.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_c, problem.accumulate};
   if (p.split.count == 1)
-    return cuda::launch(stream, "matmul mma", shape, multiply_mma<T, TC>, p, a.data<T>(), b.data<T>(), store);
+    return cuda::launch(stream, "matmul mma", shape, multiply_mma<T, Into>, p, o.a.data<T>(), o.b.data<T>(), store);
   const std::int64_t elements = problem.batch * p.m * p.n;
-  const Tensor parts = Tensor::empty({p.split.count, elements}, DType::f32, c.device());
-  cuda::launch(stream, "matmul mma parts", shape, multiply_mma<T, float>, p, a.data<T>(), b.data<T>(),
+  const Tensor parts = Tensor::empty({p.split.count, elements}, DType::f32, o.c.device());
+  cuda::launch(stream, "matmul mma parts", shape, multiply_mma<T, tile::Store<float>>, p, o.a.data<T>(), o.b.data<T>(),
                tile::Store<float>{parts.data<float>(), nullptr, false, false});
-  cuda::launch(stream, "matmul sum", {cuda::blocks_for(elements, 256, 1 << 16), 256}, tile::sum_parts<TC>,
-               parts.data<float>(), p.split.count, elements, p.n, store);
+  cuda::launch(stream, "matmul sum", {cuda::blocks_for(elements, 256, 1 << 16), 256},
+               tile::sum_parts<typename Into::Element, Into>, static_cast<const float*>(parts.data<float>()),
+               p.split.count, elements, p.n, store);
+}
+
+template <class T, class TC>
+void multiply(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+  const bool bias_as_c = o.bias.defined() && o.bias.dtype() == dtype_of<TC>();
+  const Tensor row = o.bias.defined() && !bias_as_c ? o.bias.to(DType::f32) : o.bias;
+  const tile::Store<TC> store{o.c.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_c, problem.accumulate};
+  if constexpr (std::is_same_v<T, TC>)
+    if (problem.activation != Activation::none)
+      return multiply_into<T>(stream, problem, o, tile::activated(store, problem, o));
+  multiply_into<T>(stream, problem, o, store);
 }
 
 template <class T>
-void multiply_into(cuda::Stream& stream, const ProductProblem& problem, const Tensor& a, const Tensor& b,
-                   const Tensor& bias, const Tensor& c) {
-  if (problem.c == DType::f32) return multiply<T, float>(stream, problem, a, b, bias, c);
-  multiply<T, T>(stream, problem, a, b, bias, c);
+void multiply_narrow(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+  if (problem.c == DType::f32) return multiply<T, float>(stream, problem, o);
+  multiply<T, T>(stream, problem, o);
 }
 
 }  // namespace
 
-void product_mma(cuda::Stream& stream, const ProductProblem& problem, const Tensor& a, const Tensor& b,
-                 const Tensor& bias, const Tensor& c) {
-  if (problem.a == DType::bf16) return multiply_into<bf16>(stream, problem, a, b, bias, c);
-  multiply_into<f16>(stream, problem, a, b, bias, c);
+void product_mma(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& operands) {
+  if (problem.a == DType::bf16) return multiply_narrow<bf16>(stream, problem, operands);
+  multiply_narrow<f16>(stream, problem, operands);
 }
 
 }  // namespace hearth::kernels

@@ -116,13 +116,15 @@ __device__ __forceinline__ void visit_own(const A (&sum)[share][share], std::int
   }
 }
 
-/// What becomes of a sum: c[at] = sum + bias[column] (+ c[at]), in the sum's type and rounded once.
+/// What becomes of a sum: c[at] = relu?(sum + bias[column] (+ c[at])), in the sum's type and rounded once.
 template <class T>
 struct Store {
+  using Element = T;
   T* c;
   const void* bias;  ///< or null
   bool wide_bias;    ///< bias of the sum's type, else of T
   bool accumulate;
+  bool relu = false;
 
   __device__ void operator()(std::int64_t at, std::int64_t column, acc_t<T> sum) const {
     c[at] = cuda::narrow<T>(total(at, column, sum));
@@ -142,7 +144,9 @@ struct Store {
     using A = acc_t<T>;
     if (bias != nullptr)
       sum += wide_bias ? static_cast<const A*>(bias)[column] : cuda::widen(static_cast<const T*>(bias)[column]);
-    return accumulate ? sum + cuda::widen(c[at]) : sum;
+    if (accumulate) sum += cuda::widen(c[at]);
+    // Not-a-number stays.
+    return relu && sum < A(0) ? A(0) : sum;
   }
 };
 
@@ -164,9 +168,9 @@ inline Split split_of(std::int64_t tiles, std::int64_t whole, std::int64_t step 
 
 /// c [elements] = the sums of `count` parts [count, elements], added in order, and stored as `store` says. One thread
 /// an element; count + 1 accesses an element.
-template <class T>
+template <class T, class Into = Store<T>>
 __global__ void sum_parts(const acc_t<T>* parts, std::int64_t count, std::int64_t elements, std::int64_t columns,
-                          Store<T> store) {
+                          Into store) {
   for (std::int64_t i = cuda::global_thread(); i < elements; i += cuda::global_threads()) {
     acc_t<T> sum = 0;
     for (std::int64_t part = 0; part < count; ++part) sum += parts[part * elements + i];

@@ -85,6 +85,17 @@ OP_TEST(LinearBlocks) {
         {.tolerance_scale = 3.0});
 }
 
+// So long that a device cuts the sums into parts, for whole tiles and for odd rows.
+OP_TEST(LinearLongSums) {
+  for (const std::int64_t inputs : {1032, 1031})
+    check(
+        [&](Draw& draw) {
+          const Tensor x = draw.normal({2, inputs}), w = draw.normal({3, inputs}, 0.03);
+          return linear(x, w, draw.normal({3}), Activation::gelu);
+        },
+        {.tolerance_scale = 3.0});
+}
+
 OP_TEST(LinearRelu) {
   for (const Width width : {Width::site, Width::wide}) check_relu(width);
 }
@@ -126,6 +137,19 @@ TEST(LinearTypes, WideWeightsGetWideGradients) {
   EXPECT_EQ(grad_of(x).dtype(), DType::bf16);
   EXPECT_EQ(grad_of(w).dtype(), DType::f32);
   EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(4, 2.0));
+}
+
+// A narrow leaf may collect its gradient in f32; sums are not rounded on their way there then.
+TEST(LinearTypes, GradientsAreMadeInTheTypeThatTheLeafCollectsIn) {
+  const Tensor x = Tensor::of<double>({2, 2}, {1, 1, 1.0 / 512, 1}).to(DType::bf16);
+  const Tensor w = as_leaf(Tensor::full({1, 2}, 1, DType::bf16)), b = as_leaf(Tensor::full({1}, 1, DType::bf16));
+  for (const Tensor* leaf : {&w, &b})
+    leaf->grad_state()->grad = Tensor::zeros(leaf->shape(), DType::f32, leaf->device());
+  for (int times = 1; times <= 2; ++times) {
+    backward(linear(x, w, b), Tensor::of<double>({2, 1}, {1, 1.0 / 1024}).to(DType::bf16));
+    EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{times * (1 + 1.0 / 1024)}));
+    EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{times * (1 + 1.0 / 524288), times * (1 + 1.0 / 1024)}));
+  }
 }
 
 TEST(LinearArguments, Refused) {

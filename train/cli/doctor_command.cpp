@@ -49,18 +49,18 @@ std::vector<Part> cuda_parts() {
   Part dnn{"cuDNN", "", "", why_no_cuda(), "convolutions on CUDA devices by Hearth's own kernels"};
   Part blas{"cuBLASLt", "", "", why_no_cuda(), "matrix products on CUDA devices by Hearth's own kernels"};
 #if HEARTH_HAS_CUDA
-  const auto fill = [](Part& part, const cuda::LibraryInfo& found) {
+  const auto fill = [](Part& part, const cuda::LibraryInfo& found, const std::string& why_not) {
     part.version = found.version;
     part.path = found.path;
     if (!found.why_absent.empty())
       part.why_unused = found.why_absent;
-    else if (*cuda::why_no_library_runs() != '\0')
-      part.why_unused = cuda::why_no_library_runs();
+    else if (!why_not.empty())
+      part.why_unused = why_not;
     else if (!part.why_unused.empty())
       part.why_unused = "there is no CUDA device";
   };
-  fill(dnn, cuda::dnn::about());
-  fill(blas, cuda::blas::about());
+  fill(dnn, cuda::dnn::about(), cuda::dnn::why_absent());
+  fill(blas, cuda::blas::about(), cuda::blas::why_absent());
 #endif
   return {dnn, blas};
 }
@@ -71,6 +71,29 @@ std::vector<Part> parts() {
     list.push_back({library.name, library.version, "", library.version.empty() ? no_header : "", library.without});
   for (Part& part : cuda_parts()) list.push_back(std::move(part));
   return list;
+}
+
+void print_line(const std::string& name, const std::string& text) {
+  constexpr std::size_t width = 14;
+  std::cout << name << std::string(name.size() < width ? width - name.size() : 1, ' ') << text << "\n";
+}
+
+/// The file of plans that were timed; null in builds without a backend that has one.
+Json described_plans() {
+#if HEARTH_HAS_CUDA
+  const cuda::blas::PlanFile file = cuda::blas::plan_file();
+  return Json::object().set("file", file.path).set("plans", file.plans).set("remarks", Json::array_of(file.remarks));
+#else
+  return {};
+#endif
+}
+
+void print_plans(const Json& plans) {
+  if (plans.is_null()) return;
+  const std::string& file = plans.at("file").as_string();
+  std::string text = join_text(plans.at("plans").as_integer(), " in ", file.empty() ? "no file" : file);
+  for (const Json& remark : plans.at("remarks").items()) text += "; " + remark.as_string();
+  print_line("timed plans", text);
 }
 
 /// The CUDA devices, and why there is none or one of them does not start.
@@ -96,11 +119,6 @@ std::string chosen_device() {
   } catch (const Error& error) {
     return error.what();
   }
-}
-
-void print_line(const std::string& name, const std::string& text) {
-  constexpr std::size_t width = 14;
-  std::cout << name << std::string(name.size() < width ? width - name.size() : 1, ' ') << text << "\n";
 }
 
 void print_part(const Part& part) {
@@ -131,6 +149,7 @@ int doctor_command(const Arguments& arguments) {
                              .set("cuda_devices", cuda.list)
                              .set("why_no_cuda", cuda.why_none)
                              .set("libraries", listed)
+                             .set("plans", described_plans())
                              .set("cuda_library_folders", folders == nullptr ? "" : folders)
                              .set("device_auto", chosen_device()))
               << "\n";
@@ -146,6 +165,7 @@ int doctor_command(const Arguments& arguments) {
                          ", built with CUDA ", text_of(device.at("runtime"))));
   if (!cuda.why_none.empty()) print_line("cuda", "none: " + cuda.why_none + "; so: all is done on the CPU");
   for (const Part& part : list) print_part(part);
+  print_plans(described_plans());
   if (folders != nullptr) print_line("searched", join_text("first in HEARTH_CUDA_LIBRARIES=", folders));
   print_line("device auto", "is " + chosen_device());
   return 0;

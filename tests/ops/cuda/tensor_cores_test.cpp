@@ -67,7 +67,7 @@ TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
           problem.a = problem.b = dtype;
           problem.c = result;
           const Tensor c = Tensor::empty({m, n}, result, gpu);
-          kernels::product_mma(stream(), problem, a.to(dtype).to(gpu), b.to(dtype).to(gpu), Tensor(), c);
+          kernels::product_mma(stream(), problem, {.a = a.to(dtype).to(gpu), .b = b.to(dtype).to(gpu), .c = c});
           const std::vector<double> av = a.to_doubles(), bv = b.to_doubles();
           std::vector<double> expected;
           for (std::int64_t row = 0; row < m; ++row)
@@ -80,6 +80,39 @@ TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
             }
           expect_rounded(c, Tensor::of<double>({m, n}, expected), k);
         }
+}
+
+// The activation is taken of the sum before that is rounded; an odd row length leaves neighbours at odd places.
+TEST_F(CudaTensorCores, ActivatedProductsAreRoundedOnce) {
+  for (const DType dtype : narrow_types)
+    for (const std::int64_t k : {136, 1032})
+      for (const std::int64_t n : {16, 13}) {
+        const std::int64_t m = 9;
+        const Tensor a = numbers({m, k}, 1, dtype), b = numbers({n, k}, 2, dtype), bias = numbers({n}, 3, dtype);
+        kernels::ProductProblem problem{};
+        problem.m = m;
+        problem.n = n;
+        problem.k = k;
+        problem.transpose_b = true;
+        problem.a = problem.b = problem.c = dtype;
+        problem.activation = Activation::gelu;
+        const Tensor c = Tensor::empty({m, n}, dtype, gpu), pre = Tensor::empty({m, n}, dtype, gpu);
+        const auto there = [&](const Tensor& t) { return t.to(dtype).to(gpu); };
+        kernels::product_mma(stream(), problem,
+                             {.a = there(a), .b = there(b), .bias = there(bias), .c = c, .pre = pre});
+        const std::vector<double> av = a.to_doubles(), bv = b.to_doubles(), add = bias.to_doubles();
+        std::vector<double> sums, results;
+        for (std::int64_t row = 0; row < m; ++row)
+          for (std::int64_t column = 0; column < n; ++column) {
+            double sum = add[static_cast<std::size_t>(column)];
+            for (std::int64_t i = 0; i < k; ++i)
+              sum += av[static_cast<std::size_t>(row * k + i)] * bv[static_cast<std::size_t>(column * k + i)];
+            sums.push_back(sum);
+            results.push_back(0.5 * sum * (1 + std::erf(sum / std::sqrt(2.0))));
+          }
+        expect_rounded(pre, Tensor::of<double>({m, n}, sums), k);
+        expect_rounded(c, Tensor::of<double>({m, n}, results), k);
+      }
 }
 
 TEST_F(CudaTensorCores, ConvolutionsAreRoundedOnce) {

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fully connected layer by cuBLASLt's epilogues, as the documentation describes them.
+#include <cublasLt.h>
+
+#include <cmath>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/cuda/blas.h"
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/graph.h"
+#include "hearth/ops/candidates.h"
+#include "hearth/ops/linear/linear.h"
+#include "hearth/ops/matmul/product.h"
+#include "reference.h"
+#include "support/op_test.h"
+#include "support/stream_policies.h"
+
+namespace hearth::test {
+namespace {
+
+constexpr Device gpu{DeviceType::cuda};
+
+struct Case {
+  Shape x;
+  std::int64_t outputs;
+};
+// What goes into GELU is kept for rows of a multiple of eight only.
+const Case cases[] = {{{1, 1}, 8}, {{5}, 16}, {{2, 3, 37}, 24}, {{65, 64}, 32}};
+
+void check_all(Activation activation, Width width, bool with_bias) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(testing::Message() << "x " << c.x << " outputs " << c.outputs << " " << name_of(activation));
+    const double scale = 1.0 / std::sqrt(static_cast<double>(c.x.dim(-1)));
+    check(
+        [&](Draw& draw) {
+          const Tensor x = draw.normal(c.x), w = draw.normal({c.outputs, c.x.dim(-1)}, scale, width);
+          return linear(x, w, with_bias ? draw.normal({c.outputs}, 1.0, width) : Tensor(), activation);
+        },
+        {.tolerance_scale = 3.0});
+  }
+}
+
+// Far from ReLU's kink.
+void check_relu(Width width) {
+  const std::vector<double> bias{0, -1000, 0.5, -1000, 1};
+  check([&](Draw& draw) {
+    const Tensor x = draw.positive({3, 8}), w = draw.positive({5, 8}, width);
+    return linear(x, w, draw.constant({5}, bias, width), Activation::relu);
+  });
+  check([&](Draw& draw) {
+    return linear(draw.positive({3, 8}), draw.positive({5, 8}, width), Tensor(), Activation::relu);
+  });
+}
+
+/// The library has no epilogues for f64.
+const char* candidate_of_site() { return site_dtype() == DType::f64 ? "cublaslt_unfused" : "cublaslt"; }
+
+OP_TEST(LinearByCublasLt) {
+  if (current_site().device.is_cpu()) return;
+  const PinCandidate pin("linear", candidate_of_site());
+  for (const Width width : {Width::site, Width::wide})
+    for (const bool with_bias : {true, false})
+      for (const Activation activation : {Activation::none, Activation::gelu_tanh})
+        check_all(activation, width, with_bias);
+  check_relu(Width::site);
+  check_relu(Width::wide);
+  EXPECT_EQ(last_choice("linear"), candidate_of_site());
+}
+
+OP_TEST(LinearByCublasLtUnfused) {
+  if (current_site().device.is_cpu()) return;
+  const PinCandidate pin("linear", "cublaslt_unfused");
+  for (const Activation activation : {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::silu})
+    check_all(activation, Width::site, true);
+  check_relu(Width::wide);
+}
+
+class CudaReferenceLinear : public CudaReferenceBlas {
+ protected:
+  static Tensor numbers(const Shape& shape, DType dtype, double scale = 0.01) {
+    std::vector<double> values(static_cast<std::size_t>(shape.size()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = scale * static_cast<double>(static_cast<std::int64_t>(i * 37 % 101) - 50);
+    return Tensor::of<double>(shape, values).to(dtype).to(gpu);
+  }
+
+  const VariableScope no_timing_{"HEARTH_PLAN_TIMING", "off"};
+};
+
+// Forward and both gradients once, so that plans are there; then the work of `f` alone.
+template <class F>
+cuda::Counters counted(F&& f) {
+  f();
+  cuda::stream_of(gpu).wait();
+  const cuda::Counters before = cuda::counters();
+  f();
+  cuda::stream_of(gpu).wait();
+  return cuda::counters() - before;
+}
+
+TEST_F(CudaReferenceLinear, ALayerIsOneCallForward) {
+  const Tensor x = as_leaf(numbers({16, 24}, DType::bf16)), w = as_leaf(numbers({8, 24}, DType::bf16));
+  const Tensor b = as_leaf(numbers({8}, DType::bf16));
+  const struct {
+    Activation activation;
+    int epilogue;
+  } expected[] = {{Activation::none, CUBLASLT_EPILOGUE_BIAS},
+                  {Activation::relu, CUBLASLT_EPILOGUE_RELU_BIAS},
+                  {Activation::gelu_tanh, CUBLASLT_EPILOGUE_GELU_AUX_BIAS}};
+  for (const auto& [activation, epilogue] : expected) {
+    const cuda::Counters used = counted([&, a = activation] { (void)linear(x, w, b, a); });
+    EXPECT_EQ(used.library_calls, 1) << name_of(activation);
+    EXPECT_EQ(used.launches, 0) << name_of(activation);
+    EXPECT_EQ(last_choice("linear"), "cublaslt");
+    EXPECT_EQ(controls().epilogue, epilogue) << name_of(activation);
+  }
+}
+
+TEST_F(CudaReferenceLinear, WhatTheLibraryLacksFollowsItsProduct) {
+  const Tensor x = as_leaf(numbers({16, 24}, DType::f16)), w = as_leaf(numbers({8, 24}, DType::f16));
+  const Tensor b = as_leaf(numbers({8}, DType::f16));
+  for (const Activation activation : {Activation::gelu, Activation::silu}) {
+    const cuda::Counters used = counted([&] { (void)linear(x, w, b, activation); });
+    EXPECT_EQ(last_choice("linear"), "cublaslt_unfused") << name_of(activation);
+    EXPECT_EQ(used.library_calls, 1);
+    EXPECT_EQ(used.launches, 1);
+    const PinCandidate pin("linear", "cublaslt");
+    refuses<UsageError>(activation == Activation::gelu ? "by tanh" : "no SiLU",
+                        [&] { return linear(x, w, b, activation); });
+  }
+}
+
+TEST_F(CudaReferenceLinear, TheWeightGradientSumsTheBiasGradient) {
+  const Tensor x = as_leaf(numbers({16, 24}, DType::bf16)), w = as_leaf(numbers({8, 24}, DType::f32));
+  const Tensor b = as_leaf(numbers({8}, DType::f32)), dy = numbers({16, 8}, DType::bf16);
+  backward(linear(x, w, b), dy);
+  const Tensor y = linear(x, w, b);
+  zero_grad(w);
+  zero_grad(b);
+  zero_grad(x);
+  const cuda::Counters before = cuda::counters();
+  backward(y, dy);
+  const cuda::Counters used = cuda::counters() - before;
+  EXPECT_EQ(used.library_calls, 2) << "dW with db, and dX";
+  EXPECT_EQ(used.launches, 1) << "the weights rounded to bf16";
+  const std::vector<double> found = grad_of(b).to_doubles(), terms = dy.to_doubles();
+  for (std::size_t i = 0; i < 8; ++i) {
+    double sum = 0;
+    for (std::size_t row = 0; row < 16; ++row) sum += terms[row * 8 + i];
+    EXPECT_NEAR(found[i], sum, 1e-5);
+  }
+}
+
+// The second contribution is added by the product (beta = 1), not by the tape.
+TEST_F(CudaReferenceLinear, LaterContributionsAreAddedByTheProduct) {
+  const Tensor x = numbers({16, 24}, DType::f32), w = as_leaf(numbers({8, 24}, DType::f32));
+  const Tensor dy = numbers({16, 8}, DType::f32);
+  backward(linear(x, w, Tensor()), dy);
+  EXPECT_EQ(controls().beta, 0.0f);
+  const std::vector<double> once = grad_of(w).to_doubles();
+  const Tensor y = linear(x, w, Tensor());
+  const cuda::Counters before = cuda::counters();
+  backward(y, dy);
+  EXPECT_EQ(controls().beta, 1.0f);
+  EXPECT_EQ((cuda::counters() - before).launches, 0);
+  const std::vector<double> twice = grad_of(w).to_doubles();
+  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-5);
+}
+
+TEST_F(CudaReferenceLinear, AddressesThatDoNotServeAreCopied) {
+  using kernels::ProductProblem;
+  const Tensor all = numbers({1 + 16 * 24}, DType::f16);
+  const auto at_one = [](const Tensor& tensor, const Shape& shape) {
+    return Tensor::view(tensor.storage(), shape, contiguous_strides(shape), 1, tensor.dtype(), tensor.device());
+  };
+  const Tensor x = at_one(all, {16, 24}), into = Tensor::empty({1 + 16 * 8}, DType::f16, gpu);
+  const Tensor w = numbers({8, 24}, DType::f16), y = at_one(into, {16, 8});
+  cuda::Stream& stream = cuda::stream_of(gpu);
+  static kernels::ProductCandidates candidates = kernels::product_candidates(stream, "product of a test");
+  const PinCandidate pin("product of a test", "cublaslt");
+  kernels::product(stream, candidates, {.m = 16, .n = 8, .k = 24, .transpose_b = true}, {.a = x, .b = w, .c = y});
+  expect_close(y.to(Device{}), linear(x.clone(), w, Tensor()).to(Device{}), 1e-6);
+  cuda::blas::Problem problem;
+  problem.product = {.m = 16, .n = 8, .k = 24, .transpose_b = true, .a = DType::f16, .b = DType::f16, .c = DType::f16};
+  refuses<UsageError>("multiple of 16", [&] {
+    cuda::blas::matmul(stream, problem, {.a = x.bytes(), .b = w.bytes(), .c = y.bytes()});
+    return 0;
+  });
+}
+
+TEST_F(CudaReferenceLinear, TheOrderOfTheStreamHolds) {
+  const Tensor dy = numbers({16, 8}, DType::f16);
+  std::vector<std::vector<double>> found;
+  under_every_stream_policy([&] {
+    const Tensor x = as_leaf(numbers({16, 24}, DType::f16)), w = as_leaf(numbers({8, 24}, DType::f16));
+    const Tensor b = as_leaf(numbers({8}, DType::f16));
+    const Tensor y = linear(x, w, b, Activation::gelu_tanh);
+    backward(y, dy);
+    for (const Tensor& t : {y, grad_of(x), grad_of(w), grad_of(b)}) found.push_back(t.to_doubles());
+  });
+  for (std::size_t i = 4; i < found.size(); ++i) EXPECT_EQ(found[i], found[i % 4]);
+}
+
+TEST_F(CudaReferenceLinear, PlansAreMadeBeforeAStepIsRecorded) {
+  const Tensor x = numbers({16, 24}, DType::f32), w = numbers({8, 24}, DType::f32);
+  cuda::Stream& stream = cuda::stream_of(gpu);
+  cuda::Arena arena(gpu);
+  Tensor y;
+  const auto work = [&] {
+    y = Tensor();
+    y = linear(x, w, Tensor(), Activation::relu);
+  };
+  const auto record = [&] { return cuda::Graph::record(stream, arena, work); };
+  // The arena has room, but nobody asked for this product yet.
+  arena.run([&] { (void)Tensor::empty({16, 8}, DType::f32, gpu); });
+  refuses<DeviceError>("choosing cuBLASLt's plan", [&] { return record(); });
+  arena.run(work);
+  const std::vector<double> eager = y.to_doubles();
+  const std::int64_t questions = controls().questions;
+  const cuda::Graph graph = record();
+  EXPECT_EQ(controls().questions, questions) << "the heuristic was asked while recording";
+  y.fill_(0);
+  graph.launch(stream);
+  EXPECT_EQ(y.to_doubles(), eager);
+  y = Tensor();
+}
+
+}  // namespace
+}  // namespace hearth::test
