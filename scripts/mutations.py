@@ -259,6 +259,15 @@ value, _, _, _ = group("ops/matmul/product.cu", "ops", "Op.MatmulTiles/cuda_f32"
 value("product", "store((matrix * p.m + r) * p.n + c, c, value);",
       "store((matrix * p.m + r) * p.n + c, c, value * A(1.001));")
 
+value, _, _, _ = group("ops/matmul/activated_store.cuh", "ops", "CudaTensorCores.ActivatedProductsAreRoundedOnce")
+value("activated-sum", "store.total(at, column, sum)", "store.total(at, column, sum) * Sum(1.001)",
+      "Op.LinearPortable/cuda_f32")
+value("activated-kept", "pre[at] = cuda::narrow<T>(total);", "pre[at] = cuda::narrow<T>(total * Sum(1.001));",
+      "Op.LinearPortable/cuda_f32")
+value("activated-pair", "store.total(at, column, first)", "store.total(at, column, first) * Sum(1.01)")
+value("activated-neighbour", "store.total(at + 1, column + 1, second)",
+      "store.total(at + 1, column + 1, second) * Sum(1.01)")
+
 value, index, _, _ = group("ops/matmul/product_mma.cu", "ops", "CudaTensorCores.ProductsAreRoundedOnce")
 value("product-mma", "store.pair((matrix * p.m + r) * p.n + c, c, first, second, both);",
       "store.pair((matrix * p.m + r) * p.n + c, c, first * 1.001f, second * 1.001f, both);")
