@@ -45,7 +45,7 @@ class Shortcut : public nn::Module {
     adopt("0", convolution_);
     adopt("1", norm_);
   }
-  Tensor forward(const Tensor& x) override { return norm_(convolution_(x)); }
+  Tensor forward(const Tensor& x) override { return nn::convolve_and_normalize(convolution_, norm_, x); }
 
   static std::unique_ptr<Shortcut> if_needed(const BlockOptions& options, std::int64_t out_channels) {
     if (options.stride == 1 && options.in_channels == out_channels) return nullptr;
@@ -75,8 +75,8 @@ class BasicBlock : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor y = conv2_(bn1_(conv1_(x)));
-    return bn2_(y, downsample_ ? (*downsample_)(x) : x);
+    const Tensor y = nn::convolve_and_normalize(conv1_, bn1_, x);
+    return nn::convolve_and_normalize(conv2_, bn2_, y, [&] { return downsample_ ? (*downsample_)(x) : x; });
   }
 
  private:
@@ -109,8 +109,9 @@ class Bottleneck : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor y = conv3_(bn2_(conv2_(bn1_(conv1_(x)))));
-    return bn3_(y, downsample_ ? (*downsample_)(x) : x);
+    Tensor y = nn::convolve_and_normalize(conv1_, bn1_, x);
+    y = nn::convolve_and_normalize(conv2_, bn2_, y);
+    return nn::convolve_and_normalize(conv3_, bn3_, y, [&] { return downsample_ ? (*downsample_)(x) : x; });
   }
 
  private:
@@ -197,7 +198,7 @@ ResNet::ResNet(const ResNetOptions& options)
 }
 
 Tensor ResNet::forward(const Tensor& x) {
-  Tensor y = bn1_(conv1_(x));
+  Tensor y = nn::convolve_and_normalize(conv1_, bn1_, x);
   if (stem_ == ResNetStem::imagenet) y = max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
   for (const auto& stage : stages_) y = (*stage)(y);
   return (*fc_)(global_avg_pool(y));

@@ -1,73 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/core/cuda/dnn.h"
 
-#include <array>
 #include <limits>
 #include <map>
 #include <mutex>
-#include <span>
 #include <utility>
 #include <vector>
 
-#include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/dnn_graph.h"
-#include "hearth/core/cuda/runtime.h"
 #include "hearth/core/error.h"
-#include "hearth/core/memory.h"
 
 #if __has_include(<cudnn.h>)
 
 namespace hearth::cuda::dnn {
 namespace {
 
-enum Operand : std::int64_t { operand_x = 1, operand_w, operand_y };
-
-Plan make_plan(const Target& target, const Conv2d& problem, Pass pass) {
-  const cpu::dnn::Conv2dShape& s = problem.shape;
-  const cudnnDataType_t type = type_of(problem.activations);
-  std::vector<Descriptor> parts, operations;
-  parts.push_back(images(operand_x, type, s.n, s.c, s.h, s.w));
-  parts.push_back(images(operand_w, type, s.k, s.c / s.groups, s.r, s.s));
-  parts.push_back(images(operand_y, type, s.n, s.k, s.p, s.q));
-  parts.push_back(convolution(s));
-  operations.push_back(convolution_pass(pass, parts[3], parts[0], parts[1], parts[2]));
-  return plan_of(target, problem.activations == DType::f32, std::move(parts), std::move(operations));
-}
+enum Operand : std::int64_t { operand_x = 1, operand_w, operand_y, operand_bias, operand_sum, operand_squares };
 
 struct Key {
   int device;
   Conv2d problem;
   Pass pass;
+  Epilogue epilogue;
   auto operator<=>(const Key&) const = default;
 };
 
-struct DeviceLibrary {
-  cudnnHandle_t handle = nullptr;
-  std::map<Key, Plan> plans;
-};
-
-std::mutex library_mutex;
-
-/// Of a device, under the mutex. Leaked, like the library.
-DeviceLibrary& library_of(int device) {
-  static std::map<int, DeviceLibrary>& all = *new std::map<int, DeviceLibrary>;
-  DeviceLibrary& mine = all[device];
-  if (mine.handle == nullptr) {
-    (void)state_of(Device{DeviceType::cuda, device});
-    check(api().create(&mine.handle), "cudnnCreate");
+Plan make_plan(const Target& target, const Key& key) {
+  const cpu::dnn::Conv2dShape& s = key.problem.shape;
+  const Epilogue& e = key.epilogue;
+  const cudnnDataType_t type = type_of(key.problem.activations);
+  Graph graph;
+  const Descriptor& x = graph.stored(operand_x, type, s.n, s.c, s.h, s.w);
+  const Descriptor& w = graph.stored(operand_w, type, s.k, s.c / s.groups, s.r, s.s);
+  const Descriptor& y = graph.stored(operand_y, type, s.n, s.k, s.p, s.q);
+  const Descriptor& options = graph.keep(convolution(s));
+  const auto passing_or_y = [&](bool more) -> const Descriptor& {
+    return more ? graph.passing(s.n, s.k, s.p, s.q) : y;
+  };
+  const Descriptor* result = &passing_or_y(e.bias || e.relu);
+  graph.add(convolution_pass(key.pass, options, x, w, *result), "convolution's pass");
+  if (e.bias) {
+    const Descriptor& bias = graph.channels(operand_bias, type, s.k);
+    const Descriptor& sum = passing_or_y(e.relu);
+    graph.pointwise(CUDNN_POINTWISE_ADD, *result, &bias, sum);
+    result = &sum;
   }
-  return mine;
+  if (e.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, *result, nullptr, y);
+  if (e.sums)
+    graph.channel_sums(y, graph.channels(operand_sum, CUDNN_DATA_FLOAT, s.k),
+                       graph.channels(operand_squares, CUDNN_DATA_FLOAT, s.k));
+  return graph.plan(target, key.problem.activations == DType::f32);
 }
 
-Plan& plan_for(DeviceLibrary& mine, const Key& key) {
-  auto found = mine.plans.find(key);
-  if (found == mine.plans.end())
-    found = mine.plans.emplace(key, make_plan({mine.handle, nullptr}, key.problem, key.pass)).first;
+/// Under the mutex. Leaked, like the library.
+const Plan& plan_for(const Key& key) {
+  static std::map<Key, Plan>& plans = *new std::map<Key, Plan>;
+  auto found = plans.find(key);
+  if (found == plans.end()) found = plans.emplace(key, make_plan({handle_of(key.device), nullptr}, key)).first;
   return found->second;
 }
 
 /// What needs no plan to be declined; or empty.
-std::string refused(const Conv2d& problem, Pass pass) {
+std::string refused(const Conv2d& problem, Pass pass, const Epilogue& epilogue) {
+  if (epilogue != Epilogue{} && pass != Pass::forward) return "only a forward pass has an epilogue";
   if (problem.activations == DType::f64) return "f64 is left to the own kernel";
   if (pass == Pass::backward_weights && problem.weights != problem.activations)
     return "cuDNN rounds filter gradients to the type of the images";
@@ -87,43 +82,39 @@ LibraryInfo about() {
 
 std::string why_absent() { return *why_no_library_runs() != '\0' ? why_no_library_runs() : api().file.why_absent(); }
 
-std::string declines(Device device, const Conv2d& problem, Pass pass) {
+std::string declines(Device device, const Conv2d& problem, Pass pass, const Epilogue& epilogue) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
-  if (std::string reason = refused(problem, pass); !reason.empty()) return reason;
-  const std::lock_guard lock(library_mutex);
-  return plan_for(library_of(device.index), {device.index, problem, pass}).info.declines;
+  if (std::string reason = refused(problem, pass, epilogue); !reason.empty()) return reason;
+  const std::lock_guard lock(library_mutex());
+  return plan_for({device.index, problem, pass, epilogue}).info.declines;
 }
 
-void conv2d(Stream& stream, const Conv2d& problem, Pass pass, void* x, void* w, void* y) {
+void conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue, const ConvOperands& operands) {
   if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("conv2d: " + reason);
-  if (const std::string reason = refused(problem, pass); !reason.empty()) throw UsageError("conv2d: " + reason);
-  const std::lock_guard lock(library_mutex);
-  DeviceLibrary& mine = library_of(stream.device().index);
-  const Plan& plan = plan_for(mine, {stream.device().index, problem, pass});
+  if (const std::string reason = refused(problem, pass, epilogue); !reason.empty())
+    throw UsageError("conv2d: " + reason);
+  const std::lock_guard lock(library_mutex());
+  const Plan& plan = plan_for({stream.device().index, problem, pass, epilogue});
   HEARTH_CHECK(UsageError, plan.info.declines.empty(), "conv2d: ", plan.info.declines);
-  // The stream's own order keeps the workspace until the convolution is done.
-  MemoryResource& memory = memory_of(stream.device());
-  const std::size_t bytes = plan.info.workspace;
-  void* const workspace = bytes == 0 ? nullptr : memory.allocate(bytes);
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  const std::array<std::int64_t, 3> ids{operand_x, operand_w, operand_y};
-  const std::array<void*, 3> pointers{x, w, y};
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::span<const std::int64_t>(ids));
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::span<void* const>(pointers));
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
-  pack.finalize("variant pack");
-  check(api().set_stream(mine.handle, stream.raw()), "cudnnSetStream");
-  const cudnnStatus_t status = api().execute(mine.handle, plan.executable, pack.raw());
-  if (workspace != nullptr) memory.deallocate(workspace, bytes);
-  check(status, "cudnnBackendExecute");
-  ++live_counters().library_calls;
+  std::vector<std::int64_t> ids{operand_x, operand_w, operand_y};
+  std::vector<void*> pointers{operands.x, operands.w, operands.y};
+  const auto give = [&](Operand id, void* memory) {
+    ids.push_back(id);
+    pointers.push_back(memory);
+  };
+  if (epilogue.bias) give(operand_bias, operands.bias);
+  if (epilogue.sums) {
+    give(operand_sum, operands.sum);
+    give(operand_squares, operands.squares);
+  }
+  execute(stream, plan, ids, pointers);
 }
 
-Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json) {
+Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json, const Epilogue& epilogue) {
   if (!api().file.is_open()) return {api().file.why_absent(), -1, 0};
-  if (std::string reason = refused(problem, pass); !reason.empty()) return {std::move(reason), -1, 0};
+  if (std::string reason = refused(problem, pass, epilogue); !reason.empty()) return {std::move(reason), -1, 0};
   const Descriptor description = described_device(device_json);
-  return make_plan({nullptr, &description}, problem, pass).info;
+  return make_plan({nullptr, &description}, {0, problem, pass, epilogue}).info;
 }
 
 }  // namespace hearth::cuda::dnn
@@ -136,9 +127,11 @@ LibraryInfo about() { return {"", "", why_absent()}; }
 std::string why_absent() {
   return "this build was made without the header cudnn.h; install cuDNN's development files and build again";
 }
-std::string declines(Device, const Conv2d&, Pass) { return why_absent(); }
-void conv2d(Stream&, const Conv2d&, Pass, void*, void*, void*) { throw DeviceError("conv2d: " + why_absent()); }
-Probe probe(const Conv2d&, Pass, const std::string&) { return {why_absent(), -1, 0}; }
+std::string declines(Device, const Conv2d&, Pass, const Epilogue&) { return why_absent(); }
+void conv2d(Stream&, const Conv2d&, Pass, const Epilogue&, const ConvOperands&) {
+  throw DeviceError("conv2d: " + why_absent());
+}
+Probe probe(const Conv2d&, Pass, const std::string&, const Epilogue&) { return {why_absent(), -1, 0}; }
 
 }  // namespace hearth::cuda::dnn
 

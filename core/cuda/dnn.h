@@ -19,17 +19,32 @@ namespace hearth::cuda::dnn {
 using Conv2d = cpu::dnn::Conv2d;
 using Pass = cpu::dnn::Pass;
 
+/// What a forward pass does with its result before it is stored, all in one plan.
+struct Epilogue {
+  bool bias = false;  ///< of the images' type
+  bool relu = false;
+  bool sums = false;  ///< of y and of y squared by channel, f32, as a batch normalisation needs them
+  auto operator<=>(const Epilogue&) const = default;
+};
+
+/// The memory of a pass, aligned to 16: forward writes y, backward_data writes x from w and y (dy), backward_weights
+/// writes w from x and y. x, w, y and bias are of the activations' type; 16-bit types are summed in f32 and rounded
+/// once.
+struct ConvOperands {
+  void *x, *w, *y;
+  void* bias = nullptr;                     ///< [k]
+  void *sum = nullptr, *squares = nullptr;  ///< [k], f32
+};
+
 /// The library's version and file, also where no device can run it.
 LibraryInfo about();
 /// Why no convolution can be done by it here, with the remedy; empty if it is there.
 std::string why_absent();
 /// Empty if cuDNN does this pass on this device; else the reason why not. The first question for a problem makes its
 /// plan, which must not happen while a graph is captured.
-std::string declines(Device device, const Conv2d& problem, Pass pass);
-/// One pass on memory that is aligned to 16: forward writes y, backward_data writes x from w and y (dy),
-/// backward_weights writes w from x and y. All are of the activations' type; 16-bit types are summed in f32 and rounded
-/// once. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
-void conv2d(Stream& stream, const Conv2d& problem, Pass pass, void* x, void* w, void* y);
+std::string declines(Device device, const Conv2d& problem, Pass pass, const Epilogue& epilogue = {});
+/// One pass. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
+void conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue, const ConvOperands& operands);
 
 /// What the library would do on a device.
 struct Probe {
@@ -40,6 +55,6 @@ struct Probe {
 /// The same question for a device that need not be here, described in the library's JSON form
 /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Engines that the library compiles when they are used are left out, as
 /// that needs a driver.
-Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json);
+Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json, const Epilogue& epilogue = {});
 
 }  // namespace hearth::cuda::dnn

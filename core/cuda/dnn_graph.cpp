@@ -2,8 +2,13 @@
 #include "hearth/core/cuda/dnn_graph.h"
 
 #include <array>
+#include <iterator>
+#include <map>
 
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/runtime.h"
 #include "hearth/core/error.h"
+#include "hearth/core/memory.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -172,7 +177,6 @@ Descriptor convolution_pass(Pass pass, const Descriptor& options, const Descript
   operation.set_descriptor(names.w, w);
   operation.set_descriptor(names.y, y);
   operation.set_descriptor(names.conv, options);
-  operation.finalize("convolution's pass");
   return operation;
 }
 
@@ -235,6 +239,98 @@ Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts
   for (Descriptor& operation : operations) plan.parts.push_back(std::move(operation));
   plan.parts.push_back(std::move(graph));
   return plan;
+}
+
+const Descriptor& Graph::keep(Descriptor part) { return parts_.emplace_back(std::move(part)); }
+
+const Descriptor& Graph::stored(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h,
+                                std::int64_t w) {
+  return keep(images(id, type, n, c, h, w));
+}
+
+const Descriptor& Graph::passing(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+  return keep(images(++last_passing_, CUDNN_DATA_FLOAT, n, c, h, w, Stored::no));
+}
+
+const Descriptor& Graph::number(std::int64_t id) {
+  const std::array<std::int64_t, 4> ones{1, 1, 1, 1};
+  Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::span<const std::int64_t>(ones));
+  made.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::span<const std::int64_t>(ones));
+  made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+  made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::int64_t{16});
+  made.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, true);
+  made.finalize("number");
+  return keep(std::move(made));
+}
+
+void Graph::add(Descriptor operation, const char* what) {
+  operation.finalize(what);
+  operations_.push_back(std::move(operation));
+}
+
+void Graph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y) {
+  Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  kind.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+  kind.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  kind.finalize("pointwise");
+  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, keep(std::move(kind)));
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  if (b != nullptr) operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  add(std::move(operation), "pointwise operation");
+}
+
+void Graph::channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares) {
+  Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sum);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, squares);
+  add(std::move(operation), "statistics");
+}
+
+Plan Graph::plan(const Target& target, bool exact_f32) {
+  std::vector<Descriptor> parts(std::make_move_iterator(parts_.begin()), std::make_move_iterator(parts_.end()));
+  parts_.clear();
+  return plan_of(target, exact_f32, std::move(parts), std::exchange(operations_, {}));
+}
+
+std::mutex& library_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// Leaked, like the library.
+cudnnHandle_t handle_of(int device) {
+  static std::map<int, cudnnHandle_t>& all = *new std::map<int, cudnnHandle_t>;
+  cudnnHandle_t& mine = all[device];
+  if (mine == nullptr) {
+    (void)state_of(Device{DeviceType::cuda, device});
+    check(api().create(&mine), "cudnnCreate");
+  }
+  return mine;
+}
+
+void execute(Stream& stream, const Plan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers) {
+  cudnnHandle_t const handle = handle_of(stream.device().index);
+  // The stream's own order keeps the workspace until the plan is done.
+  MemoryResource& memory = memory_of(stream.device());
+  const std::size_t bytes = plan.info.workspace;
+  void* const workspace = bytes == 0 ? nullptr : memory.allocate(bytes);
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+  pack.finalize("variant pack");
+  check(api().set_stream(handle, stream.raw()), "cudnnSetStream");
+  const cudnnStatus_t status = api().execute(handle, plan.executable, pack.raw());
+  if (workspace != nullptr) memory.deallocate(workspace, bytes);
+  check(status, "cudnnBackendExecute");
+  ++live_counters().library_calls;
 }
 
 }  // namespace hearth::cuda::dnn

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -90,7 +92,7 @@ Descriptor images(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::in
                   Stored stored = Stored::yes);
 /// The options of a convolution, summed in f32.
 Descriptor convolution(const cpu::dnn::Conv2dShape& shape);
-/// One pass of it. x, w and y are tensors of the graph.
+/// One pass of it, not yet finalized. x, w and y are tensors of the graph.
 Descriptor convolution_pass(Pass pass, const Descriptor& options, const Descriptor& x, const Descriptor& w,
                             const Descriptor& y);
 /// f32, f16 or bf16 in the library's words.
@@ -125,6 +127,46 @@ struct Plan {
 /// rounds no operand to fewer bits. For a described device only engines that the library brings in compiled form are
 /// taken, as making the others needs a driver. `parts` are kept with the plan.
 Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations);
+
+/// A graph while it is put together.
+class Graph {
+ public:
+  /// Keeps a part that operations refer to.
+  const Descriptor& keep(Descriptor part);
+  /// A tensor in memory, as `images`.
+  const Descriptor& stored(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h,
+                           std::int64_t w);
+  /// A value a channel.
+  const Descriptor& channels(std::int64_t id, cudnnDataType_t type, std::int64_t c) {
+    return stored(id, type, 1, c, 1, 1);
+  }
+  /// An f32 tensor between two operations.
+  const Descriptor& passing(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w);
+  /// One f32 number that is read from the host's memory when the plan is run.
+  const Descriptor& number(std::int64_t id);
+
+  void add(Descriptor operation, const char* what);
+  /// y = mode(x) or mode(x, b), in f32.
+  void pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y);
+  /// The sums of y and of y squared by channel, f32.
+  void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
+
+  const std::vector<Descriptor>& operations() const { return operations_; }
+  /// plan_of() for it; the graph is empty then.
+  Plan plan(const Target& target, bool exact_f32);
+
+ private:
+  std::int64_t last_passing_ = std::int64_t{1} << 32;
+  std::deque<Descriptor> parts_;
+  std::vector<Descriptor> operations_;
+};
+
+/// Held while handles and plans are used.
+std::mutex& library_mutex();
+/// The library's handle on a device, made when first asked for. Under the mutex.
+cudnnHandle_t handle_of(int device);
+/// Runs a plan on memory: pointers[i] is that of tensor ids[i]. Under the mutex.
+void execute(Stream& stream, const Plan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers);
 
 }  // namespace hearth::cuda::dnn
 

@@ -4,6 +4,7 @@
 
 #include "hearth/models/nn/module.h"
 #include "hearth/ops/activation.h"
+#include "hearth/ops/norm/channel_moments.h"
 
 namespace hearth::nn {
 
@@ -27,11 +28,15 @@ class Conv2d : public Module {
   /// divide both channel counts.
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dLayerOptions& options);
   Tensor forward(const Tensor& x) override;
+  Tensor operator()(const Tensor& x) { return Module::operator()(x); }
+  /// The same, with the moments of y for the norm that follows, where they can be had in passing.
+  Tensor operator()(const Tensor& x, ChannelMoments& moments);
 
   Tensor weight;
   Tensor bias;
 
  private:
+  Tensor convolved(const Tensor& x, ChannelMoments* moments);
   Conv2dLayerOptions options_;
 };
 

@@ -19,16 +19,27 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options
   buffer("running_var", running_var);
 }
 
-Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual) {
+Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments) {
   const BatchNormOptions options{
       .training = is_training(), .momentum = options_.momentum, .eps = options_.eps, .activation = options_.activation};
-  return batch_norm(x, weight, bias, options, running_mean, running_var, residual);
+  return batch_norm(x, weight, bias, options, running_mean, running_var, residual, moments);
 }
 
 Tensor BatchNorm::forward(const Tensor& x) { return normalized(x, {}); }
 
 Tensor BatchNorm::operator()(const Tensor& x, const Tensor& residual) {
   return observed([&] { return normalized(x, residual); });
+}
+
+Tensor BatchNorm::operator()(const Tensor& x, const Tensor& residual, const ChannelMoments& moments) {
+  return observed([&] { return normalized(x, residual, &moments); });
+}
+
+Tensor convolve_and_normalize(Conv2d& convolution, BatchNorm& norm, const Tensor& x,
+                              const std::function<Tensor()>& residual) {
+  ChannelMoments moments;
+  const Tensor y = norm.is_training() ? convolution(x, moments) : convolution(x);
+  return norm(y, residual ? residual() : Tensor(), moments);
 }
 
 LayerNorm::LayerNorm(std::int64_t channels, double eps) : eps_(eps) {

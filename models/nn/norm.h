@@ -2,6 +2,9 @@
 // Normalisation layers.
 #pragma once
 
+#include <functional>
+
+#include "hearth/models/nn/conv.h"
 #include "hearth/models/nn/module.h"
 #include "hearth/ops/activation.h"
 
@@ -25,6 +28,8 @@ class BatchNorm : public Module {
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
   /// The residual [same shape as x] is added before the activation, in the same pass.
   Tensor operator()(const Tensor& x, const Tensor& residual);
+  /// The same for an x that came with its moments; `residual` may be absent.
+  Tensor operator()(const Tensor& x, const Tensor& residual, const ChannelMoments& moments);
 
   Tensor weight;        ///< [channels]
   Tensor bias;          ///< [channels]
@@ -32,9 +37,14 @@ class BatchNorm : public Module {
   Tensor running_var;   ///< [channels], unbiased
 
  private:
-  Tensor normalized(const Tensor& x, const Tensor& residual);
+  Tensor normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments = nullptr);
   BatchNormLayerOptions options_;
 };
+
+/// norm(convolution(x)) or, with `residual`, norm(convolution(x), residual()), the residual being made after the
+/// convolution. In training the norm takes its statistics from the convolution's kernel where that has them to give.
+Tensor convolve_and_normalize(Conv2d& convolution, BatchNorm& norm, const Tensor& x,
+                              const std::function<Tensor()>& residual = {});
 
 /// Layer normalisation over the last axis: weight, bias [channels]. Source: Ba et al. 2016 (arXiv:1607.06450).
 class LayerNorm : public Module {

@@ -80,6 +80,7 @@ struct Conv2d {
     DType weight_type = DType::f32, bias_type = DType::f32;
   };
   Conv2dOptions options;
+  ChannelMoments* moments = nullptr;  ///< for forward, and gone afterwards
 
   Tensor forward(Kept& kept, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) const {
     const Conv2dShape shape = shape_of(x_in, w_in, b_in, options);
@@ -87,9 +88,10 @@ struct Conv2d {
     const Tensor x = x_in.contiguous(), w = w_in.contiguous();
     const Tensor b = b_in.defined() ? b_in.contiguous() : b_in;
     const Tensor y = Tensor::empty({shape.n, shape.p, shape.q, shape.k}, x.dtype(), x.device());
+    kernels::Conv2dEpilogue epilogue{options.activation, options.activation == Activation::none ? moments : nullptr};
     run_on(x.device(), [&](auto& stream) {
       if (y.size() == 0) return;
-      if (x.size() > 0) return kernels::conv2d(stream, shape, Pass::forward, {x, w, b, y});
+      if (x.size() > 0) return kernels::conv2d(stream, shape, Pass::forward, {x, w, b, y, &epilogue});
       // Nothing to sum over.
       if (b.defined())
         kernels::fill_rows(stream, b, y);
@@ -103,7 +105,10 @@ struct Conv2d {
       if (wants_grad(w_in)) kept.x = x;
       if (wants_grad(x_in)) kept.w = w;
     }
-    return detail::activate_result(options.activation, y, kept.reference);
+    if (epilogue.activation == options.activation)
+      return detail::activate_result(options.activation, y, kept.reference);
+    if (is_recording()) kept.reference = y;
+    return y;
   }
 
   std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
@@ -137,10 +142,12 @@ struct Conv2d {
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options) {
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
+              ChannelMoments* moments) {
   HEARTH_CHECK(UsageError, x.defined() && w.defined(), "conv2d: x and w are needed; found x ", describe(x), " and w ",
                describe(w));
-  return record(Conv2d{options}, x, w, b);
+  if (moments != nullptr) *moments = {};
+  return record(Conv2d{options, moments}, x, w, b);
 }
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options) {

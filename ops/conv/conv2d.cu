@@ -3,6 +3,7 @@
 // and option.
 #include "hearth/core/cuda/kernel.h"
 #include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/conv/moments.cuh"
 #include "hearth/ops/conv/operands.cuh"
 #include "hearth/ops/epilogue/epilogue.h"
 #include "hearth/ops/matmul/tile.cuh"
@@ -13,13 +14,33 @@ namespace {
 using namespace conv_operands;
 using cpu::dnn::Pass;
 
+/// The moments of a tile of y, as it was stored: one run of rows.
+template <class T, class A>
+__device__ void leave_moments_of(const Moments& moments, const Tiles& t, const Tile& z, std::int64_t first_filter,
+                                 const A (&sum)[share][share]) {
+  HEARTH_SHARED(A, shared, [moments_elements<tile::side>]);
+  int column[share];
+  HEARTH_UNROLL
+  for (int j = 0; j < share; ++j) column[j] = tile::own_column(j);
+  const auto each = [&](auto&& f) {
+    HEARTH_UNROLL
+    for (int i = 0; i < share; ++i) {
+      if (z.row + tile::own_row(i) >= t.rows) continue;
+      HEARTH_UNROLL
+      for (int j = 0; j < share; ++j) f(j, cuda::widen(cuda::narrow<T>(sum[i][j])));
+    }
+  };
+  leave_moments<tile::side>(moments, tile_part(t, z, first_filter), each, column,
+                            static_cast<int>(threadIdx.x) / tile::depth, shared);
+}
+
 /// Makes one pass. A block makes a tile and goes on with the grid's stride. `left` is x, dy, dy; `right` is w, w, x.
 /// Each element of an image is read once for each tap and tile of 64 columns, mostly from the caches. With several
 /// parts `store` goes to their own memory, [parts, elements].
 template <Pass pass, class TA, class TB, class TC>
 __global__ void __launch_bounds__(tile::threads)
     conv2d_tiles_kernel(HEARTH_GRID_CONSTANT(Geometry) g, HEARTH_GRID_CONSTANT(Tiles) t, const TA* left,
-                        const TB* right, std::int64_t elements, tile::Store<TC> store) {
+                        const TB* right, std::int64_t elements, tile::Store<TC> store, Moments moments) {
   using A = acc_t<TC>;
   for (std::int64_t at = blockIdx.x; at < t.count; at += gridDim.x) {
     const Tile z(t, g, at);
@@ -49,26 +70,30 @@ __global__ void __launch_bounds__(tile::threads)
     tile::visit_own(sum, z.row, z.column, t.rows, t.columns, [&](std::int64_t r, std::int64_t c, A value) {
       store(origin + r * row_step + c, first_filter + c, value);
     });
+    if constexpr (pass == Pass::forward) {
+      if (moments.parts != nullptr) leave_moments_of<TC>(moments, t, z, first_filter, sum);
+    }
   }
 }
 
 template <Pass pass, class TA, class TB, class TC>
 void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Tensor& left, const Tensor& right,
-              const Tensor& bias, const Tensor& result) {
+              const Tensor& bias, const Tensor& result, Conv2dEpilogue* epilogue = nullptr) {
   using A = acc_t<TC>;
   const cuda::LaunchShape shape{cuda::blocks_for(t.count, 1), tile::threads};
   const bool bias_as_result = bias.defined() && bias.dtype() == result.dtype();
   const Tensor row = bias.defined() && !bias_as_result ? bias.to(dtype_of<A>()) : bias;
-  const tile::Store<TC> store{result.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_result, false};
+  const tile::Store<TC> store{result.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_result, false,
+                              takes_relu(epilogue)};
   const TA* const a = left.data<TA>();
   const TB* const b = right.data<TB>();
   if (t.split.count == 1)
     return cuda::launch(stream, "conv2d", shape, conv2d_tiles_kernel<pass, TA, TB, TC>, g, t, a, b, std::int64_t{0},
-                        store);
+                        store, takes_moments(epilogue, t, bias, result));
   const std::int64_t elements = result.size();
   const Tensor parts = Tensor::empty({t.split.count, elements}, dtype_of<A>(), result.device());
   cuda::launch(stream, "conv2d parts", shape, conv2d_tiles_kernel<pass, TA, TB, A>, g, t, a, b, elements,
-               tile::Store<A>{parts.data<A>(), nullptr, false, false});
+               tile::Store<A>{parts.data<A>(), nullptr, false, false}, Moments{});
   cuda::launch(stream, "conv2d sum", {cuda::blocks_for(elements, 256, 1 << 16), 256}, tile::sum_parts<TC>,
                static_cast<const A*>(parts.data<A>()), t.split.count, elements,
                pass == Pass::forward ? static_cast<std::int64_t>(g.k) : elements, store);
@@ -80,7 +105,7 @@ void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperand
   const Tiles t = tiles_of(problem.conv.shape, problem.pass, tile::side, tile::depth);
   switch (problem.pass) {
     case Pass::forward:
-      return run_pass<Pass::forward, T, W, T>(stream, g, t, o.x, o.w, o.b, o.y);
+      return run_pass<Pass::forward, T, W, T>(stream, g, t, o.x, o.w, o.b, o.y, o.epilogue);
     case Pass::backward_data:
       return run_pass<Pass::backward_data, T, W, T>(stream, g, t, o.y, o.w, Tensor(), o.x);
     case Pass::backward_weights:

@@ -4,6 +4,7 @@
 
 #include "hearth/core/tensor.h"
 #include "hearth/ops/activation.h"
+#include "hearth/ops/norm/channel_moments.h"
 #include "hearth/ops/pair.h"
 
 namespace hearth {
@@ -21,7 +22,10 @@ struct Conv2dOptions {
 /// y [N,P,Q,K] with P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, likewise Q.
 /// Types as for `linear`: w is of x's type, or f32 beside f16 and bf16; 16-bit types are summed in f32. N = 0 gives an
 /// empty result, C = 0 activation(b). ShapeError, DTypeError.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options = {});
+/// `moments`, where given, becomes the moments of y for batch_norm, if the kernel that runs can take them in passing;
+/// else it is cleared.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options = {},
+              ChannelMoments* moments = nullptr);
 /// Without bias.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options = {});
 

@@ -87,7 +87,7 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
 void conv2d(cpu::Stream&, const Conv2dShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates(
       "conv2d", {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}},
-      {"cudnn", "mma"});
+      {"cudnn", "mma", "cudnn_sums"});
   run_conv2d(candidates, shape, pass, operands);
 }
 

@@ -2,6 +2,7 @@
 // The convolution of 16-bit types on tensor cores: implicit GEMM in tiles of 128 x 128, f32 sums.
 #include "hearth/core/cuda/kernel.h"
 #include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/conv/moments.cuh"
 #include "hearth/ops/conv/operands.cuh"
 #include "hearth/ops/epilogue/epilogue.h"
 #include "hearth/ops/matmul/mma_tile.cuh"
@@ -12,13 +13,39 @@ namespace {
 using namespace conv_operands;
 using cpu::dnn::Pass;
 
+/// The moments of a tile of y, as it was stored: one run of rows. `shared` is what the operands lay in.
+template <class T>
+__device__ void leave_moments_of(const Moments& moments, const Tiles& t, const Tile& z, std::int64_t first_filter,
+                                 const float (&sum)[mma_tile::row_fragments][mma_tile::column_fragments][4],
+                                 float* shared) {
+  static_assert(moments_elements<mma_tile::side> * sizeof(float) <= mma_tile::shared_bytes);
+  int column[2 * mma_tile::column_fragments];
+  HEARTH_UNROLL
+  for (int j = 0; j < mma_tile::column_fragments; ++j) {
+    column[2 * j] = mma_tile::own_column(j);
+    column[2 * j + 1] = column[2 * j] + 1;
+  }
+  const auto each = [&](auto&& f) {
+    HEARTH_UNROLL
+    for (int i = 0; i < 2 * mma_tile::row_fragments; ++i) {
+      if (z.row + mma_tile::own_row(i / 2, i % 2) >= t.rows) continue;
+      HEARTH_UNROLL
+      for (int j = 0; j < 2 * mma_tile::column_fragments; ++j)
+        f(j, cuda::widen(cuda::narrow<T>(sum[i / 2][j / 2][i % 2 * 2 + j % 2])));
+    }
+  };
+  const int warp = static_cast<int>(threadIdx.x) / cuda::warp_size;
+  leave_moments<mma_tile::side>(moments, tile_part(t, z, first_filter), each, column,
+                                warp / 4 * 8 + cuda::lane_id() / 4, shared);
+}
+
 /// Makes one pass. A block makes a tile and goes on with the grid's stride. `left` is x, dy, dy; `right` is w, w, x.
 /// Each element of an image is read once for each tap and tile of 128 columns, mostly from the caches. With several
 /// parts `store` goes to their own memory, [parts, elements].
 template <Pass pass, class T, class TC>
 __global__ void __launch_bounds__(mma_tile::threads)
     conv2d_mma_kernel(HEARTH_GRID_CONSTANT(Geometry) g, HEARTH_GRID_CONSTANT(Tiles) t, const T* left, const T* right,
-                      std::int64_t elements, tile::Store<TC> store) {
+                      std::int64_t elements, tile::Store<TC> store, Moments moments) {
   T* const memory = cuda::dynamic_shared<T>();
   for (std::int64_t at = blockIdx.x; at < t.count; at += gridDim.x) {
     const Tile z(t, g, at);
@@ -49,27 +76,32 @@ __global__ void __launch_bounds__(mma_tile::threads)
                         [&](std::int64_t r, std::int64_t c, float first, float second, bool both) {
                           store.pair(origin + r * row_step + c, first_filter + c, first, second, both);
                         });
+    if constexpr (pass == Pass::forward) {
+      if (moments.parts != nullptr)
+        leave_moments_of<TC>(moments, t, z, first_filter, sum, reinterpret_cast<float*>(memory));
+    }
   }
 }
 
 template <Pass pass, class T, class TC>
 void run_pass(cuda::Stream& stream, const Conv2dShape& shape, const Tensor& left, const Tensor& right,
-              const Tensor& bias, const Tensor& result) {
+              const Tensor& bias, const Tensor& result, Conv2dEpilogue* epilogue = nullptr) {
   const Geometry g = geometry_of(shape);
   const Tiles t = tiles_of(shape, pass, mma_tile::side, mma_tile::depth);
   const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), mma_tile::threads, mma_tile::shared_bytes};
   const bool bias_as_result = bias.defined() && bias.dtype() == result.dtype();
   const Tensor row = bias.defined() && !bias_as_result ? bias.to(DType::f32) : bias;
-  const tile::Store<TC> store{result.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_result, false};
+  const tile::Store<TC> store{result.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_result, false,
+                              takes_relu(epilogue)};
   const T* const a = left.data<T>();
   const T* const b = right.data<T>();
   if (t.split.count == 1)
     return cuda::launch(stream, "conv2d mma", launch, conv2d_mma_kernel<pass, T, TC>, g, t, a, b, std::int64_t{0},
-                        store);
+                        store, takes_moments(epilogue, t, bias, result));
   const std::int64_t elements = result.size();
   const Tensor parts = Tensor::empty({t.split.count, elements}, DType::f32, result.device());
   cuda::launch(stream, "conv2d mma parts", launch, conv2d_mma_kernel<pass, T, float>, g, t, a, b, elements,
-               tile::Store<float>{parts.data<float>(), nullptr, false, false});
+               tile::Store<float>{parts.data<float>(), nullptr, false, false}, Moments{});
   cuda::launch(stream, "conv2d sum", {cuda::blocks_for(elements, 256, 1 << 16), 256}, tile::sum_parts<TC>,
                static_cast<const float*>(parts.data<float>()), t.split.count, elements,
                pass == Pass::forward ? shape.k : elements, store);
@@ -80,7 +112,7 @@ void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperand
   const Conv2dShape& shape = problem.conv.shape;
   switch (problem.pass) {
     case Pass::forward:
-      return run_pass<Pass::forward, T, T>(stream, shape, o.x, o.w, o.b, o.y);
+      return run_pass<Pass::forward, T, T>(stream, shape, o.x, o.w, o.b, o.y, o.epilogue);
     case Pass::backward_data:
       return run_pass<Pass::backward_data, T, T>(stream, shape, o.y, o.w, Tensor(), o.x);
     case Pass::backward_weights:

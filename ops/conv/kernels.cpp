@@ -15,6 +15,11 @@ void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn
   problem.conv.weights = operands.w.dtype();
   problem.conv.deterministic = cpu::deterministic();
   problem.pass = pass;
+  if (pass == cpu::dnn::Pass::forward) {
+    if (operands.b.defined()) problem.bias = operands.b.dtype();
+    problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
+    problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
+  }
   const auto choice = candidates.choose(problem);
   const profiler::Scope scope(choice.label);
   choice.run(problem, operands);

@@ -2,21 +2,35 @@
 // The three passes of conv2d below the op. All tensors are contiguous; none of the sizes is 0.
 #pragma once
 
+#include <optional>
+
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
+#include "hearth/ops/activation.h"
 #include "hearth/ops/candidates.h"
+#include "hearth/ops/norm/channel_moments.h"
 
 namespace hearth::kernels {
 
 using Conv2dShape = cpu::dnn::Conv2dShape;
 
-/// One pass of one convolution; the key of its implementation, on any device.
+/// One pass of one convolution; the key of its implementation, on any device. The rest says what follows a forward
+/// pass.
 struct Conv2dProblem {
   cpu::dnn::Conv2d conv;
   cpu::dnn::Pass pass = cpu::dnn::Pass::forward;
+  std::optional<DType> bias = {};  ///< its type
+  bool relu = false;
+  bool moments = false;
   auto operator<=>(const Conv2dProblem&) const = default;
+};
+
+/// What is wanted of a forward pass beside y; an implementation does of it what it can.
+struct Conv2dEpilogue {
+  Activation activation = Activation::none;  ///< becomes none where it has been applied
+  ChannelMoments* moments = nullptr;         ///< of y, left undefined where they were not taken
 };
 
 /// The operands of any pass. forward: x, w, b (or undefined) -> y. backward_data: y (holds dy), w -> x.
@@ -26,6 +40,7 @@ struct Conv2dOperands {
   const Tensor& w;
   const Tensor& b;
   const Tensor& y;
+  Conv2dEpilogue* epilogue = nullptr;
 };
 
 using Conv2dRun = void(const Conv2dProblem& problem, const Conv2dOperands& operands);
@@ -44,6 +59,9 @@ void conv2d_tiles(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOpera
 /// The tensor-core implementation of the device: all tensors f16 or all bf16, at addresses that are multiples of 16,
 /// with channels and filters of a group multiples of 8; in backward_weights w may be f32, and b of any type.
 void conv2d_mma(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOperands& operands);
+
+/// `parts` of a ChannelMoments with one run of `rows` rows from the sums and the sums of squares, `sums` f32 [2, C].
+void moments_of_sums(cuda::Stream&, const Tensor& sums, std::int64_t rows, const Tensor& parts);
 
 /// The portable implementation of the CPU: im2col in tiles and the own GEMM for f32 and f64, 16-bit types through f32.
 /// Bits do not depend on the number of threads.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "hearth/autograd/record.h"
 #include "hearth/core/run_on.h"
@@ -19,6 +20,7 @@ struct BatchNorm {
   BatchNormOptions options;
   Tensor running_mean;
   Tensor running_var;
+  const ChannelMoments* moments = nullptr;  ///< for forward, and gone afterwards
 
   struct Kept {
     KeptTensor x;
@@ -44,8 +46,7 @@ struct BatchNorm {
       mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, x.device());
     }
     run_on(x.device(), [&](auto& stream) {
-      kernels::batch_norm_coefficients(stream, x, gamma.contiguous(), beta.contiguous(), options, running_mean,
-                                       running_var, coefficients, rstd);
+      prepare(stream, x, gamma.contiguous(), beta.contiguous(), coefficients, rstd);
       kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
     });
     if (options.training && running_mean.defined()) {
@@ -60,6 +61,17 @@ struct BatchNorm {
       kept.gate = !relu ? ReluGate::none : residual.defined() ? ReluGate::from_mask : ReluGate::from_input;
     }
     return y;
+  }
+
+  template <class Stream>
+  void prepare(Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& coefficients,
+               const Tensor& rstd) const {
+    if constexpr (std::is_same_v<Stream, cuda::Stream>) {
+      if (options.training && moments != nullptr && moments->parts.defined())
+        return kernels::batch_norm_coefficients(stream, *moments, x.size() / x.dim(-1), gamma, beta, options,
+                                                running_mean, running_var, coefficients, rstd);
+    }
+    kernels::batch_norm_coefficients(stream, x, gamma, beta, options, running_mean, running_var, coefficients, rstd);
   }
 
   std::array<Tensor, 4> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
@@ -138,16 +150,29 @@ void check_arguments(const Tensor& x, const Tensor& gamma, const Tensor& beta, c
                x.dtype(), "; cast one of them");
 }
 
+void check_moments(const Tensor& x, const ChannelMoments& moments) {
+  const Tensor& parts = moments.parts;
+  const std::int64_t channels = x.dim(-1), rows = channels == 0 ? 0 : x.size() / channels;
+  const bool fits = parts.rank() == 3 && parts.dim(0) == 2 && parts.dim(1) == channels && parts.dtype() == DType::f64 &&
+                    parts.is_contiguous() && parts.device() == x.device();
+  HEARTH_CHECK(UsageError,
+               fits && moments.run_rows >= 1 && (rows + moments.run_rows - 1) / moments.run_rows == parts.dim(2),
+               "batch_norm: the moments ", describe(parts), " of runs of ", moments.run_rows,
+               " rows are not those of x ", describe(x), "; pass the ones that conv2d made together with x");
+}
+
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual) {
+                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
+                  const ChannelMoments* moments) {
   // Under autocast the two branches of a residual block may arrive in different types.
   const bool convert = autocast_dtype() && x.defined() && residual.defined() && residual.dtype() != x.dtype() &&
                        is_floating(x.dtype()) && is_floating(residual.dtype());
   const Tensor matched = convert ? detail::cast(residual, x.dtype()) : residual;
   check_arguments(x, gamma, beta, options, running_mean, running_var, matched);
-  return record(BatchNorm{options, running_mean, running_var}, x, gamma, beta, matched);
+  if (moments != nullptr && moments->parts.defined()) check_moments(x, *moments);
+  return record(BatchNorm{options, running_mean, running_var, moments}, x, gamma, beta, matched);
 }
 
 }  // namespace hearth

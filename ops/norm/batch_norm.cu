@@ -66,6 +66,21 @@ __device__ __forceinline__ void load_table(const P* table, int which, std::int64
   }
 }
 
+// A thread's unit of lanes, and what normalises it.
+template <class P>
+struct UnitOfLanes {
+  std::int64_t first;  // lane
+  int count;           // of lanes that exist
+  P mean[unit], scale[unit], shift[unit];
+
+  __device__ UnitOfLanes(const TilePlace& place, const P* table, std::int64_t channels, std::int64_t lanes)
+      : first(place.unit * unit), count(lanes_in_unit(lanes, place.unit)) {
+    load_table(table, 0, channels, first, count, mean);
+    load_table(table, 1, channels, first, count, scale);
+    load_table(table, 2, channels, first, count, shift);
+  }
+};
+
 // Which dy pass the ReLU: bit k for lane k of the unit.
 struct Gate {
   ReluGate kind;
@@ -163,13 +178,13 @@ __global__ void __launch_bounds__(tile_block, 2)
   leave_partial(cut, place, lanes, mean, squares, partial);
 }
 
-// Lane l of a warp takes the partial values l, l + 32, ... of a channel: f(value of the first table, of the second,
-// rows that they stand for).
-template <class F>
-__device__ __forceinline__ void each_partial(const double* partial, std::int64_t channel, std::int64_t channels,
-                                             std::int64_t lanes, const ColumnTiles& cut, F&& f) {
+// The partial values of a channel, dealt out among a group of threads: f(value of the first table, of the second, rows
+// that they stand for).
+template <class Group, class F>
+__device__ __forceinline__ void each_partial(const Group& group, const double* partial, std::int64_t channel,
+                                             std::int64_t channels, std::int64_t lanes, const ColumnTiles& cut, F&& f) {
   const std::int64_t fold = lanes / channels;
-  for (std::int64_t i = lane_id(); i < fold * cut.segments; i += warp_size) {
+  for (std::int64_t i = group.index(); i < fold * cut.segments; i += group.threads()) {
     const std::int64_t segment = i % cut.segments, lane = i / cut.segments * channels + channel;
     const std::int64_t rest = cut.rows - segment * cut.segment_rows;
     f(partial[lane * cut.segments + segment], partial[(lanes + lane) * cut.segments + segment],
@@ -197,20 +212,20 @@ __device__ void store_coefficients(const Coefficients<P>& to, std::int64_t chann
   to.table[2 * channels + c] = to.beta[c];
 }
 
-// Second stage: a warp a channel.
-template <class P>
-__global__ void batch_norm_finish(const double* partial, std::int64_t channels, std::int64_t lanes, ColumnTiles cut,
-                                  double values, Coefficients<P> to) {
-  const std::int64_t c = global_thread() / warp_size;
+// Second stage: a warp a channel, or a block where partial values are many.
+template <class P, class Group>
+__global__ void batch_norm_finish(Group group, const double* partial, std::int64_t channels, std::int64_t lanes,
+                                  ColumnTiles cut, double values, Coefficients<P> to) {
+  const std::int64_t c = group.first_row();
   if (c >= channels) return;
   double sum = 0, squares = 0;
-  each_partial(partial, c, channels, lanes, cut, [&](double mean, double, double rows) { sum += rows * mean; });
-  const double mean = warp_reduce<Sum>(sum) / values;
-  each_partial(partial, c, channels, lanes, cut, [&](double part_mean, double part_squares, double rows) {
+  each_partial(group, partial, c, channels, lanes, cut, [&](double mean, double, double rows) { sum += rows * mean; });
+  const double mean = group.template reduce<Sum>(sum, 0.0) / values;
+  each_partial(group, partial, c, channels, lanes, cut, [&](double part_mean, double part_squares, double rows) {
     squares += part_squares + rows * (part_mean - mean) * (part_mean - mean);
   });
-  squares = warp_reduce<Sum>(squares);
-  if (lane_id() != 0) return;
+  squares = group.template reduce<Sum>(squares, 0.0);
+  if (group.index() != 0) return;
   const double variance = squares > 0 || squares != squares ? squares / values : 0.0;
   store_coefficients(to, channels, c, mean, variance);
   if (to.running_mean == nullptr) return;
@@ -237,30 +252,26 @@ __global__ void __launch_bounds__(tile_block, 2)
   using P = acc_t<T>;
   constexpr int ahead = 2;
   const TilePlace place(cut, cut.blocks() - 1 - blockIdx.x);
-  const std::int64_t first = place.unit * unit;
-  const int count = lanes_in_unit(lanes, place.unit);
-  P mean[unit], scale[unit], shift[unit], value[ahead][unit], extra[ahead][unit];
-  load_table(table, 0, channels, first, count, mean);
-  load_table(table, 1, channels, first, count, scale);
-  load_table(table, 2, channels, first, count, shift);
+  const UnitOfLanes<P> of(place, table, channels, lanes);
+  P value[ahead][unit], extra[ahead][unit];
   each_tile_row<ahead>(
       place,
       [&](int slot, std::int64_t row) {
-        load_eight<packed>(x + row * lanes + first, count, value[slot]);
-        if (residual != nullptr) load_eight<packed>(residual + row * lanes + first, count, extra[slot]);
+        load_eight<packed>(x + row * lanes + of.first, of.count, value[slot]);
+        if (residual != nullptr) load_eight<packed>(residual + row * lanes + of.first, of.count, extra[slot]);
       },
       [&](int slot, std::int64_t row) {
         unsigned bits = 0;
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          P result = (value[slot][k] - mean[k]) * scale[k] + shift[k];
+          P result = (value[slot][k] - of.mean[k]) * of.scale[k] + of.shift[k];
           if (residual != nullptr) result += extra[slot][k];
           // Not-a-number stays.
           result = relu && result < P(0) ? P(0) : result;
           value[slot][k] = result;
-          bits |= (k < count && widen(narrow<T>(result)) > P(0) ? 1u : 0u) << k;
+          bits |= (k < of.count && widen(narrow<T>(result)) > P(0) ? 1u : 0u) << k;
         }
-        store_eight<packed>(y + row * lanes + first, count, value[slot]);
+        store_eight<packed>(y + row * lanes + of.first, of.count, value[slot]);
         if (mask != nullptr) mask[row * cut.units + place.unit] = static_cast<std::uint8_t>(bits);
       },
       [] {});
@@ -275,27 +286,23 @@ __global__ void __launch_bounds__(tile_block, 2)
   constexpr int ahead = 4;
   HEARTH_SHARED(double, shared, [tile_block * unit]);
   const TilePlace place(cut, blockIdx.x);
-  const std::int64_t first = place.unit * unit;
-  const int count = lanes_in_unit(lanes, place.unit);
-  P mean[unit], scale[unit], shift[unit], value[ahead][unit], slope[ahead][unit];
+  const UnitOfLanes<P> of(place, table, channels, lanes);
+  P value[ahead][unit], slope[ahead][unit];
   unsigned bits[ahead];
   P part[unit] = {}, part_product[unit] = {};
   double sum[unit] = {}, product[unit] = {};
-  load_table(table, 0, channels, first, count, mean);
-  load_table(table, 1, channels, first, count, scale);
-  load_table(table, 2, channels, first, count, shift);
   each_tile_row<ahead>(
       place,
       [&](int slot, std::int64_t row) {
-        load_eight<packed>(x + row * lanes + first, count, value[slot]);
-        load_eight<packed>(dy + row * lanes + first, count, slope[slot]);
+        load_eight<packed>(x + row * lanes + of.first, of.count, value[slot]);
+        load_eight<packed>(dy + row * lanes + of.first, of.count, slope[slot]);
         bits[slot] = gate.bits(row, cut.units, place.unit);
       },
       [&](int slot, std::int64_t) {
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          const P d = value[slot][k] - mean[k];
-          const P g = gate.pass(slope[slot][k], bits[slot], k, d, scale[k], shift[k]);
+          const P d = value[slot][k] - of.mean[k];
+          const P g = gate.pass(slope[slot][k], bits[slot], k, d, of.scale[k], of.shift[k]);
           part[k] += g;
           part_product[k] += g * d;
         }
@@ -321,7 +328,7 @@ __global__ void batch_norm_grad_finish(const double* partial, std::int64_t chann
   const std::int64_t c = global_thread() / warp_size;
   if (c >= channels) return;
   double sum = 0, product = 0;
-  each_partial(partial, c, channels, lanes, cut, [&](double part, double part_product, double) {
+  each_partial(LaneGroup{warp_size}, partial, c, channels, lanes, cut, [&](double part, double part_product, double) {
     sum += part;
     product += part_product;
   });
@@ -344,31 +351,27 @@ __global__ void __launch_bounds__(tile_block, 2)
   using P = acc_t<T>;
   constexpr int ahead = 2;
   const TilePlace place(cut, cut.blocks() - 1 - blockIdx.x);
-  const std::int64_t first = place.unit * unit;
-  const int count = lanes_in_unit(lanes, place.unit);
-  P mean[unit], scale[unit], shift[unit], a[unit], b[unit], value[ahead][unit], slope[ahead][unit];
+  const UnitOfLanes<P> of(place, table, channels, lanes);
+  P a[unit], b[unit], value[ahead][unit], slope[ahead][unit];
   unsigned bits[ahead];
-  load_table(table, 0, channels, first, count, mean);
-  load_table(table, 1, channels, first, count, scale);
-  load_table(table, 2, channels, first, count, shift);
-  load_table(corrections, 0, channels, first, count, a);
-  load_table(corrections, 1, channels, first, count, b);
+  load_table(corrections, 0, channels, of.first, of.count, a);
+  load_table(corrections, 1, channels, of.first, of.count, b);
   each_tile_row<ahead>(
       place,
       [&](int slot, std::int64_t row) {
-        load_eight<packed>(x + row * lanes + first, count, value[slot]);
-        load_eight<packed>(dy + row * lanes + first, count, slope[slot]);
+        load_eight<packed>(x + row * lanes + of.first, of.count, value[slot]);
+        load_eight<packed>(dy + row * lanes + of.first, of.count, slope[slot]);
         bits[slot] = gate.bits(row, cut.units, place.unit);
       },
       [&](int slot, std::int64_t row) {
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          const P d = value[slot][k] - mean[k];
-          slope[slot][k] = gate.pass(slope[slot][k], bits[slot], k, d, scale[k], shift[k]);
-          value[slot][k] = scale[k] * (slope[slot][k] - a[k] - d * b[k]);
+          const P d = value[slot][k] - of.mean[k];
+          slope[slot][k] = gate.pass(slope[slot][k], bits[slot], k, d, of.scale[k], of.shift[k]);
+          value[slot][k] = of.scale[k] * (slope[slot][k] - a[k] - d * b[k]);
         }
-        store_eight<packed>(dx + row * lanes + first, count, value[slot]);
-        if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + first, count, slope[slot]);
+        store_eight<packed>(dx + row * lanes + of.first, of.count, value[slot]);
+        if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + of.first, of.count, slope[slot]);
       },
       [] {});
 }
@@ -399,6 +402,34 @@ T* data_or_null(const Tensor& tensor) {
 }
 
 constexpr int finish_block = 128;
+constexpr std::int64_t many_partials = 1024;  // of a channel: a block's work
+
+template <class P>
+Coefficients<P> coefficients_of(const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                                const Tensor& running_mean, const Tensor& running_var, const Tensor& coefficients,
+                                const Tensor& rstd) {
+  return {gamma.data<P>(),
+          beta.data<P>(),
+          options.eps,
+          options.momentum,
+          data_or_null<P>(running_mean),
+          data_or_null<P>(running_var),
+          coefficients.data<P>(),
+          rstd.data<double>()};
+}
+
+template <class P>
+void finish(cuda::Stream& stream, const Tensor& partial, std::int64_t channels, std::int64_t lanes,
+            const ColumnTiles& cut, std::int64_t values, const Coefficients<P>& to) {
+  const auto run = [&](const LaunchShape& shape, auto group) {
+    launch(stream, "batch_norm_finish", shape, batch_norm_finish<P, decltype(group)>, group,
+           static_cast<const double*>(partial.data<double>()), channels, lanes, cut, static_cast<double>(values), to);
+  };
+  if (lanes / channels * cut.segments > many_partials)
+    run({blocks_for(channels, 1), finish_block}, BlockGroup{});
+  else
+    run({blocks_for(channels * warp_size, finish_block), finish_block}, LaneGroup{warp_size});
+}
 
 }  // namespace
 
@@ -408,14 +439,7 @@ void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const Tensor
   const FoldedRows folded(x);
   if (folded.channels == 0) return;
   visit_dtype("batch_norm", gamma.dtype(), WideFloats{}, [&]<class P>() {
-    const Coefficients<P> to{gamma.data<P>(),
-                             beta.data<P>(),
-                             options.eps,
-                             options.momentum,
-                             data_or_null<P>(running_mean),
-                             data_or_null<P>(running_var),
-                             coefficients.data<P>(),
-                             rstd.data<double>()};
+    const auto to = coefficients_of<P>(gamma, beta, options, running_mean, running_var, coefficients, rstd);
     if (!options.training) {
       launch(stream, "batch_norm_evaluate", {blocks_for(folded.channels, finish_block), finish_block},
              batch_norm_evaluate<P>, folded.channels, to);
@@ -427,9 +451,23 @@ void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const Tensor
       launch(stream, "batch_norm_moments", {blocks_for(cut.blocks(), 1), tile_block}, batch_norm_moments<T, packed>,
              x.data<T>(), folded.lanes, cut, partial.data<double>());
     });
-    launch(stream, "batch_norm_finish", {blocks_for(folded.channels * warp_size, finish_block), finish_block},
-           batch_norm_finish<P>, partial.data<double>(), folded.channels, folded.lanes, cut,
-           static_cast<double>(x.size() / folded.channels), to);
+    finish<P>(stream, partial, folded.channels, folded.lanes, cut, x.size() / folded.channels, to);
+  });
+}
+
+void batch_norm_coefficients(cuda::Stream& stream, const ChannelMoments& moments, std::int64_t values,
+                             const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                             const Tensor& running_mean, const Tensor& running_var, const Tensor& coefficients,
+                             const Tensor& rstd) {
+  const std::int64_t channels = gamma.dim(0);
+  if (channels == 0) return;
+  ColumnTiles cut{};
+  cut.rows = values;
+  cut.segment_rows = moments.run_rows;
+  cut.segments = moments.parts.dim(2);
+  visit_dtype("batch_norm", gamma.dtype(), WideFloats{}, [&]<class P>() {
+    finish<P>(stream, moments.parts, channels, channels, cut, values,
+              coefficients_of<P>(gamma, beta, options, running_mean, running_var, coefficients, rstd));
   });
 }
 

@@ -6,6 +6,7 @@
 #include "hearth/core/cuda/stream.h"
 #include "hearth/core/tensor.h"
 #include "hearth/ops/activation.h"
+#include "hearth/ops/norm/channel_moments.h"
 
 namespace hearth {
 
@@ -27,10 +28,12 @@ struct BatchNormOptions {
 /// and running_var are [C] in the type that sums over x are kept in: f64 for f64, else f32. Training normalises by the
 /// biased variance, and updates the running statistics in place (the variance unbiased, as in PyTorch); both may be
 /// absent then. Sums are kept in f32 or wider around each block's own mean, so a large mean costs no precision.
-/// Training needs at least two values a channel.
+/// Training needs at least two values a channel. `moments`, where given and not empty, are those of x, which is then
+/// not read for them on a device (by the CPU it is).
 /// ShapeError, DTypeError or UsageError for arguments that do not fit.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual = {});
+                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual = {},
+                  const ChannelMoments* moments = nullptr);
 
 namespace kernels {
 
@@ -49,6 +52,10 @@ void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const Tensor& gamma,
 void batch_norm_coefficients(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                              const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
                              const Tensor& coefficients, const Tensor& rstd);
+/// The same for training, without x: `values` a channel, whose moments are given.
+void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const Tensor& gamma,
+                             const Tensor& beta, const BatchNormOptions& options, const Tensor& running_mean,
+                             const Tensor& running_var, const Tensor& coefficients, const Tensor& rstd);
 
 /// y = relu?((x - mean) scale + shift + residual). `residual` may be absent. `mask` (may be absent), u8, receives the
 /// bits of y > 0 in the layout of FoldedRows.

@@ -184,6 +184,21 @@ OP_TEST(Conv2dActivation) {
   });
 }
 
+// Within the kernel that stores the result, and where parts of long sums are added.
+OP_TEST(Conv2dRelu) {
+  for (const char* const candidate : {"portable", "mma"}) {
+    const bool on_device = current_site().device.is_cuda();
+    if (std::string(candidate) == "mma" && (!on_device || size_of(site_dtype()) != 2)) continue;
+    const PinCandidate pin("conv2d", candidate);
+    for (const std::int64_t channels : {8, 128})
+      check([&](Draw& draw) {
+        const Tensor x = draw.positive({1, 4, 4, channels}), w = draw.positive({8, 3, 3, channels});
+        const std::vector<double> b{0, -1e4, 1, -1e4, 2, -1e4, 3, -1e4};
+        return conv2d(x, w, draw.constant({8}, b), {.activation = Activation::relu});
+      });
+  }
+}
+
 TEST(Conv2dChoice, LibraryWhereItIsPresent) {
   (void)conv2d(Tensor::zeros({2, 8, 8, 16}), Tensor::zeros({16, 3, 3, 16}), {.padding = 1});
   EXPECT_EQ(last_choice("conv2d"), cpu::dnn::available() ? "onednn" : "portable");

@@ -28,6 +28,7 @@ namespace {
 
 using cpu::dnn::Conv2dShape;
 using cuda::dnn::Conv2d;
+using cuda::dnn::Epilogue;
 using cuda::dnn::Pass;
 using cuda::dnn::Probe;
 
@@ -221,12 +222,13 @@ TEST_P(CudaDnnMatrix, ConvolutionsOfResNet50) {
 }
 
 TEST_P(CudaDnnMatrix, FusedConvolutionsOfResNet50) {
-  const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
-  const cuda::dnn::Target target{nullptr, &device};
+  const std::string device = device_json();
   for (const Conv2dShape& shape : resnet50_shapes()) {
     const Conv2d problem{shape, GetParam().dtype, GetParam().dtype};
-    add("conv+bias+relu", text_of(shape), answer([&] { return conv_bias_relu(target, problem); }));
-    add("conv+statistics", text_of(shape), answer([&] { return conv_statistics(target, problem); }));
+    for (const auto& [epilogue, name] : {std::pair(Epilogue{.bias = true}, "conv+bias"),
+                                         {Epilogue{.bias = true, .relu = true}, "conv+bias+relu"},
+                                         {Epilogue{.sums = true}, "conv+statistics"}})
+      add(name, text_of(shape), answer([&] { return cuda::dnn::probe(problem, Pass::forward, device, epilogue); }));
   }
   compare("conv+");
 }

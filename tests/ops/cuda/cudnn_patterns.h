@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of operations that cuDNN can be asked about beyond the single convolutions that Hearth runs: what fusing them
+// Graphs of operations that cuDNN can be asked about beyond those that Hearth runs: what fusing them
 // would bring is known by a test before it is written.
 #pragma once
 
@@ -8,11 +8,6 @@
 #if __has_include(<cudnn.h>)
 
 namespace hearth::cuda::dnn {
-
-/// y = relu(conv(x, w) + bias), with a bias of the images' type.
-Probe conv_bias_relu(const Target& target, const Conv2d& problem);
-/// y = conv(x, w), with the f32 sums of y and of y squared for each channel, as a normalisation needs them.
-Probe conv_statistics(const Target& target, const Conv2d& problem);
 
 /// Attention of `heads` over sequences, without a mask or dropout. q, k and v lie in one tensor
 /// [batch, tokens, 3, heads, channels], as a projection writes them.

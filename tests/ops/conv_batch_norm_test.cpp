@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution that takes the moments of its result for the batch normalisation after it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/random.h"
+#include "hearth/ops/candidates.h"
+#include "hearth/ops/conv/conv2d.h"
+#include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/norm/batch_norm.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+struct Case {
+  const char* what;
+  Shape x, w;
+  Conv2dOptions options = {};
+};
+
+// Tiles are 64 or 128 rows and columns: one, several, ragged ones, and a last one of a single row.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"few pixels", {2, 3, 3, 8}, {8, 1, 1, 8}},
+      {"block", {2, 9, 8, 8}, {24, 3, 3, 8}, {.padding = 1}},
+      {"several tiles both ways", {3, 10, 9, 8}, {136, 1, 1, 8}},
+      {"one row over", {1, 3, 43, 8}, {8, 1, 1, 8}},
+      {"stride", {2, 17, 17, 8}, {16, 3, 3, 8}, {.stride = 2, .padding = 1}},
+      {"groups", {2, 9, 8, 16}, {32, 3, 3, 8}, {.padding = 1, .groups = 2}},
+  };
+  return all;
+}
+
+bool has_candidate(const char* name) {
+  const bool tensor_cores = size_of(site_dtype()) == 2;
+  return !current_site().device.is_cuda() || tensor_cores || std::string(name) != "mma";
+}
+
+DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+Tensor normalized(Draw& draw, const Case& c, bool pass_moments) {
+  const Tensor x = draw.normal(c.x);
+  const Tensor w = draw.normal(c.w, 1.0 / std::sqrt(static_cast<double>(c.w.size() / c.w[0])));
+  const Tensor gamma = draw.away_from_zero({c.w[0]}, Width::wide), beta = draw.normal({c.w[0]}, 1.0, Width::wide);
+  ChannelMoments moments;
+  const Tensor y = conv2d(x, w, {}, c.options, &moments);
+  EXPECT_EQ(moments.parts.defined(), y.device().is_cuda());
+  return batch_norm(y, gamma, beta, {}, {}, {}, {}, pass_moments ? &moments : nullptr);
+}
+
+void check_all(const char* candidate) {
+  if (!has_candidate(candidate)) return;
+  const PinCandidate pin("conv2d", candidate);
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.what);
+    // Behind a convolution with a rounded result of its own.
+    check([&](Draw& draw) { return normalized(draw, c, true); }, {.tolerance_scale = 4.0});
+  }
+}
+
+OP_TEST(ConvBatchNormPortable) { check_all("portable"); }
+OP_TEST(ConvBatchNormTensorCores) { check_all("mma"); }
+
+// Each run's moments are those of the values that were stored.
+OP_TEST(ConvMoments) {
+  if (!current_site().device.is_cuda()) return;
+  for (const char* const candidate : {"portable", "mma"}) {
+    if (!has_candidate(candidate)) continue;
+    const PinCandidate pin("conv2d", candidate);
+    for (const Case& c : cases()) {
+      SCOPED_TRACE(c.what);
+      Random random(3, 1);
+      const auto numbers = [&](const Shape& shape, double mean) {
+        std::vector<double> values(static_cast<std::size_t>(shape.size()));
+        for (double& value : values) value = mean + random.normal();
+        return Tensor::of<double>(shape, values).to(site_dtype()).to(current_site().device);
+      };
+      ChannelMoments moments;
+      const Tensor stored = conv2d(numbers(c.x, 0.5), numbers(c.w, 0.0), {}, c.options, &moments);
+      ASSERT_TRUE(moments.parts.defined());
+      const std::vector<double> y = stored.to_doubles(), parts = moments.parts.to_doubles();
+      const std::int64_t channels = stored.dim(-1), rows = stored.size() / channels, runs = moments.parts.dim(2);
+      ASSERT_EQ(runs, (rows + moments.run_rows - 1) / moments.run_rows);
+      const double precision = site_dtype() == DType::f64 ? 1e-14 : 2e-6;
+      for (std::int64_t channel = 0; channel < channels; ++channel)
+        for (std::int64_t run = 0; run < runs; ++run) {
+          const std::int64_t begin = run * moments.run_rows, end = std::min(rows, begin + moments.run_rows);
+          const auto at = [&](std::int64_t row) { return y[static_cast<std::size_t>(row * channels + channel)]; };
+          double mean = 0, squares = 0, largest = 0;
+          for (std::int64_t row = begin; row < end; ++row) mean += at(row) / static_cast<double>(end - begin);
+          for (std::int64_t row = begin; row < end; ++row) {
+            squares += (at(row) - mean) * (at(row) - mean);
+            largest = std::max(largest, std::abs(at(row)));
+          }
+          const auto found = [&](std::int64_t which) {
+            return parts[static_cast<std::size_t>((which * channels + channel) * runs + run)];
+          };
+          ASSERT_NEAR(found(0), mean, precision * largest) << channel << ' ' << run;
+          ASSERT_NEAR(found(1), squares, precision * (squares + largest)) << channel << ' ' << run;
+        }
+    }
+  }
+}
+
+class CudaConvMoments : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+  static constexpr Device gpu{DeviceType::cuda, 0};
+};
+
+TEST_F(CudaConvMoments, LargeMeanKeepsItsVariance) {
+  const PinCandidate pin("conv2d", "portable");
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < 40 * 40; ++i) values.push_back(1000000.0f + static_cast<float>(i % 2));
+  const Tensor x = Tensor::of({1, 40, 40, 1}, values).to(gpu), one = Tensor::full({1}, 1.0, DType::f32, gpu);
+  ChannelMoments moments;
+  const Tensor y = conv2d(x, Tensor::full({1, 1, 1, 1}, 1.0, DType::f32, gpu), {}, {}, &moments);
+  ASSERT_TRUE(moments.parts.defined());
+  const Tensor zero = Tensor::zeros({1}, DType::f32, gpu);
+  const std::vector<double> result = batch_norm(y, one, zero, {.eps = 0.0}, {}, {}, {}, &moments).to_doubles();
+  for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], i % 2 == 0 ? -1.0 : 1.0, 1e-3) << i;
+}
+
+// By a warp and by a block, whose last run is a short one.
+TEST_F(CudaConvMoments, AnyNumberOfRunsIsJoined) {
+  for (const std::int64_t run_rows : {1, 7, 800, 3000}) {
+    const std::int64_t rows = 1500, channels = 3, runs = (rows + run_rows - 1) / run_rows;
+    Random random(5, 1);
+    std::vector<double> values(static_cast<std::size_t>(rows * channels));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 3) * 5 + random.normal();
+    std::vector<double> parts(static_cast<std::size_t>(2 * channels * runs), 0.0);
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t run = 0; run < runs; ++run) {
+        const std::int64_t begin = run * run_rows, end = std::min(rows, begin + run_rows);
+        const auto at = [&](std::int64_t row) { return values[static_cast<std::size_t>(row * channels + c)]; };
+        double& mean = parts[static_cast<std::size_t>(c * runs + run)];
+        double& squares = parts[static_cast<std::size_t>((channels + c) * runs + run)];
+        for (std::int64_t row = begin; row < end; ++row) mean += at(row) / static_cast<double>(end - begin);
+        for (std::int64_t row = begin; row < end; ++row) squares += (at(row) - mean) * (at(row) - mean);
+      }
+    const Tensor x = Tensor::of<double>({rows, channels}, values).to(gpu);
+    const ChannelMoments moments{Tensor::of<double>({2, channels, runs}, parts).to(gpu), run_rows};
+    const auto constant = [&](double value) { return Tensor::full({channels}, value, DType::f64, gpu); };
+    const Tensor mean = constant(0.0), variance = constant(0.0), other_mean = constant(0.0), other = constant(0.0);
+    const Tensor joined = batch_norm(x, constant(1.5), constant(0.5), {.momentum = 0.5}, mean, variance, {}, &moments);
+    expect_close(joined, batch_norm(x, constant(1.5), constant(0.5), {.momentum = 0.5}, other_mean, other), 1e-13);
+    expect_close(mean, other_mean, 1e-13);
+    expect_close(variance, other, 1e-13);
+  }
+}
+
+TEST_F(CudaConvMoments, ComeFromALibrarysSums) {
+  const Tensor sums = Tensor::of<float>({2, 3}, {10, -6, 0, 30, 9, 0}).to(gpu);
+  const Tensor parts = Tensor::empty({2, 3, 1}, DType::f64, gpu);
+  kernels::moments_of_sums(cuda::stream_of(gpu), sums, 4, parts);
+  // 30 - 100 / 4, 9 - 36 / 4.
+  EXPECT_EQ(parts.to_doubles(), (std::vector<double>{2.5, -1.5, 0, 5, 0, 0}));
+}
+
+TEST_F(CudaConvMoments, AreTakenOnlyOfThePlainResult) {
+  const Tensor x = Tensor::full({1, 4, 4, 2}, 1.0, DType::f32, gpu),
+               w = Tensor::full({2, 1, 1, 2}, 1.0, DType::f32, gpu);
+  const PinCandidate pin("conv2d", "portable");
+  const Tensor b = Tensor::full({2}, 1.0, DType::f32, gpu);
+  ChannelMoments moments;
+  (void)conv2d(x, w, {}, {}, &moments);
+  EXPECT_TRUE(moments.parts.defined());
+  (void)conv2d(x, w, b, {}, &moments);
+  EXPECT_FALSE(moments.parts.defined()) << "with a bias";
+  (void)conv2d(x, w, {}, {.activation = Activation::relu}, &moments);
+  EXPECT_FALSE(moments.parts.defined()) << "behind an activation";
+}
+
+TEST_F(CudaConvMoments, NeitherBiasNorReluNorMomentsCostALaunch) {
+  const Tensor x = Tensor::full({1, 4, 4, 8}, 1.0, DType::f16, gpu),
+               w = Tensor::full({8, 1, 1, 8}, 1.0, DType::f16, gpu);
+  const Tensor b = Tensor::full({8}, 1.0, DType::f16, gpu);
+  for (const char* const candidate : {"portable", "mma"}) {
+    const PinCandidate pin("conv2d", candidate);
+    const auto launches = [&](auto&& f) {
+      const cuda::Counters before = cuda::counters();
+      f();
+      return (cuda::counters() - before).launches;
+    };
+    ChannelMoments moments;
+    EXPECT_EQ(launches([&] { (void)conv2d(x, w, {}, {}, &moments); }), 1);
+    EXPECT_EQ(launches([&] { (void)conv2d(x, w, b, {.activation = Activation::relu}); }), 1);
+  }
+}
+
+TEST_F(CudaConvMoments, OfAnotherTensorAreRefused) {
+  const Tensor x = Tensor::zeros({4, 3}, DType::f32, gpu), one = Tensor::full({3}, 1.0, DType::f32, gpu);
+  const auto run = [&](const Tensor& parts, std::int64_t run_rows) {
+    const ChannelMoments moments{parts, run_rows};
+    return batch_norm(x, one, one, {}, {}, {}, {}, &moments);
+  };
+  const auto parts = [&](const Shape& shape, DType dtype = DType::f64, Device device = gpu) {
+    return Tensor::zeros(shape, dtype, device);
+  };
+  EXPECT_EQ(run(parts({2, 3, 2}), 3).shape(), x.shape());
+  const char* const what = "batch_norm: the moments";
+  refuses<UsageError>(what, [&] { return run(parts({2, 3, 2}), 4); });
+  refuses<UsageError>(what, [&] { return run(parts({2, 3, 2}), 1); });
+  refuses<UsageError>(what, [&] { return run(parts({2, 3, 2}), 0); });
+  refuses<UsageError>(what, [&] { return run(parts({2, 4, 2}), 3); });
+  refuses<UsageError>(what, [&] { return run(parts({3, 3, 2}), 3); });
+  refuses<UsageError>(what, [&] { return run(parts({6, 2}), 3); });
+  refuses<UsageError>(what, [&] { return run(parts({2, 3, 2}, DType::f32), 3); });
+  refuses<UsageError>(what, [&] { return run(parts({2, 3, 2}, DType::f64, Device{}), 3); });
+}
+
+}  // namespace
+}  // namespace hearth::test
