@@ -216,15 +216,10 @@ value, index, barrier, _ = group("ops/norm/batch_norm.cu", "ops", "Op.BatchNormT
 value("batch-norm-mean", "mean[k] /= rows;", "mean[k] /= rows * 1.001;")
 value("batch-norm-squares", "squares[k] += move * (n * move - 2 * sum[k]);",
       "squares[k] += move * (n * move - 2 * sum[k]); squares[k] *= 1.001;")
-value("batch-norm-rstd", "1.0 / std::sqrt(variance + to.eps)", "1.001 / std::sqrt(variance + to.eps)")
-value("batch-norm-running-mean", "blend(to.running_mean, mean);", "blend(to.running_mean, mean * 1.001);",
-      "Op.BatchNormRunningStatistics/cuda_f32")
-value("batch-norm-running-variance", "blend(to.running_var, variance * (values / (values - 1.0)));",
-      "blend(to.running_var, variance * 1.001 * (values / (values - 1.0)));", "Op.BatchNormRunningStatistics/cuda_f32")
 value("batch-norm-evaluate", "static_cast<double>(to.running_var[c])", "static_cast<double>(to.running_var[c]) * 1.001",
       "Op.BatchNormEvaluation/cuda_f32")
-value("batch-norm-apply", "(value[slot][k] - mean[k]) * scale[k] + shift[k]",
-      "((value[slot][k] - mean[k]) * scale[k] + shift[k]) * P(1.001)")
+value("batch-norm-apply", "(value[slot][k] - of.mean[k]) * of.scale[k] + of.shift[k]",
+      "((value[slot][k] - of.mean[k]) * of.scale[k] + of.shift[k]) * P(1.001)")
 value("batch-norm-grad-sum", "part[k] += g;", "part[k] += g * P(1.001);")
 value("batch-norm-grad-product", "part_product[k] += g * d;", "part_product[k] += g * d * P(1.001);")
 value("batch-norm-grad-gamma", "static_cast<P>(product * rstd[c])", "static_cast<P>(product * rstd[c] * 1.001)")
@@ -232,18 +227,30 @@ value("batch-norm-grad-beta", "static_cast<P>(sum)", "static_cast<P>(sum * 1.001
 value("batch-norm-correction-of-mean", "static_cast<P>(sum / values)", "static_cast<P>(sum / values * 1.001)")
 value("batch-norm-correction-of-variance", "static_cast<P>(product * rstd[c] * rstd[c] / values)",
       "static_cast<P>(product * rstd[c] * rstd[c] / values * 1.001)")
-value("batch-norm-grad-apply", "scale[k] * (slope[slot][k] - a[k] - d * b[k])",
-      "scale[k] * (slope[slot][k] - a[k] - d * b[k]) * P(1.001)")
+value("batch-norm-grad-apply", "of.scale[k] * (slope[slot][k] - a[k] - d * b[k])",
+      "of.scale[k] * (slope[slot][k] - a[k] - d * b[k]) * P(1.001)")
 value("batch-norm-grad-residual",
-      "if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + first, count, slope[slot]);",
+      "if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + of.first, of.count, slope[slot]);",
       "for (P& g : slope[slot]) g *= P(1.001); "
-      "if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + first, count, slope[slot]);",
+      "if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + of.first, of.count, slope[slot]);",
       "Op.BatchNormReluGradient/cuda_f32")
 index("batch-norm-mask", "mask[row * units + index]", "mask[row * units + (index > 0 ? index - 1 : 0)]",
       "Op.BatchNormReluGradient/cuda_f32")
 index("batch-norm-last-partial", "i < fold * cut.segments", "i < fold * cut.segments - 1")
 index("batch-norm-rows-ahead", "row + (ahead - 1) * place.down < place.end_row",
       "row + (ahead - 1) * place.down <= place.end_row")
+
+value, _, _, _ = group("ops/norm/batch_norm.cuh", "ops", "Op.BatchNormRunningStatistics/cuda_f32")
+value("batch-norm-rstd", "1.0 / std::sqrt(variance + to.eps)", "1.001 / std::sqrt(variance + to.eps)",
+      "Op.BatchNormTraining/cuda_f32")
+value("batch-norm-running-mean", "blend(to.running_mean, mean);", "blend(to.running_mean, mean * 1.001);")
+value("batch-norm-running-variance", "blend(to.running_var, variance * (values / (values - 1.0)));",
+      "blend(to.running_var, variance * 1.001 * (values / (values - 1.0)));")
+
+value, index, _, _ = group("ops/norm/batch_norm_library.cu", "ops", "CudaBatchNormLibrary.*")
+value("batch-norm-adopted-mean", "static_cast<double>(mean[c])", "static_cast<double>(mean[c]) * 1.001")
+value("batch-norm-adopted-variance", "variance < 0 ? 0.0 : variance", "variance < 0 ? 0.0 : variance * 1.001")
+index("batch-norm-mask-of-result", "lane + k < lanes", "lane + k < lanes - 1")
 
 # ---- ops: products ----
 value, index, barrier, _ = group("ops/matmul/tile.cuh", "ops", "Op.MatmulTiles/cuda_f32")
@@ -289,6 +296,19 @@ store = "store.pair(origin + r * row_step + c, first_filter + c, first{0}, secon
 for each in ("forward", "backward_data", "backward_weights"):
     value(f"conv2d-mma-{each.replace('_', '-')}", store.format(""),
           store.format(f" * (pass == Pass::{each} ? 1.001f : 1.0f)"))
+
+value, index, barrier, _ = group("ops/conv/moments.cuh", "ops", "Op.ConvMoments/cuda_f32")
+value("conv-moments-mean", "static_cast<double>(centre[i]) + rest / n", "(static_cast<double>(centre[i]) + rest / n) * 1.001")
+value("conv-moments-squares", "squares[i] += d * d;", "squares[i] += d * d * A(1.001);")
+index("conv-moments-last-column", "mine < side", "mine < side - 1")
+index("conv-moments-last-group", "of < row_groups", "of < row_groups - 1")
+index("conv-moments-columns-beyond", "column[i] >= tile.columns", "column[i] > tile.columns")
+barrier("conv-moments-written", "value[i];\n  ", "\n  const int mine")
+barrier("conv-moments-summed", "shared[mine] = sum;\n  }\n  ")
+barrier("conv-moments-read", "value[i] = shared[column[i]];\n  ")
+
+value, _, _, _ = group("ops/conv/moments.cu", "ops", "CudaConvMoments.ComeFromALibrarysSums")
+value("conv-moments-of-sums", "squares - sum * sum / rows", "(squares - sum * sum / rows) * 1.001")
 
 _, index, _, _ = group("ops/conv/operands.cuh", "ops", "Op.Conv2dPortable/cuda_f32")
 index("conv2d-below-the-image", "y >= g.h", "y > g.h", within="image == nullptr || y < 0 || y >= g.h")

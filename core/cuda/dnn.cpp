@@ -56,7 +56,10 @@ Plan make_plan(const Target& target, const Key& key) {
 const Plan& plan_for(const Key& key) {
   static std::map<Key, Plan>& plans = *new std::map<Key, Plan>;
   auto found = plans.find(key);
-  if (found == plans.end()) found = plans.emplace(key, make_plan({handle_of(key.device), nullptr}, key)).first;
+  if (found == plans.end()) {
+    const Target target{handle_of(key.device), nullptr};
+    found = plans.emplace(key, plan_or_reason([&] { return make_plan(target, key); })).first;
+  }
   return found->second;
 }
 

@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "hearth/core/cuda/dnn.h"
+#include "hearth/core/cuda/dnn_norm.h"
 #include "hearth/core/cuda/library.h"
+#include "hearth/core/error.h"
 
 namespace hearth::cuda::dnn {
 
@@ -128,6 +130,18 @@ struct Plan {
 /// taken, as making the others needs a driver. `parts` are kept with the plan.
 Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations);
 
+/// make(), or where the library refuses the graph itself a plan that says so.
+template <class Make>
+Plan plan_or_reason(Make&& make) {
+  try {
+    return make();
+  } catch (const DeviceError& error) {
+    Plan none;
+    none.info.declines = error.what();
+    return none;
+  }
+}
+
 /// A graph while it is put together.
 class Graph {
  public:
@@ -160,6 +174,9 @@ class Graph {
   std::deque<Descriptor> parts_;
   std::vector<Descriptor> operations_;
 };
+
+/// A batch normalisation in training.
+Graph graph_of(const BatchNorm& problem);
 
 /// Held while handles and plans are used.
 std::mutex& library_mutex();

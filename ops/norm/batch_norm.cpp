@@ -8,6 +8,7 @@
 #include "hearth/autograd/record.h"
 #include "hearth/core/run_on.h"
 #include "hearth/ops/norm/folded_rows.h"
+#include "hearth/ops/norm/library.h"
 #include "hearth/ops/norm/parameter.h"
 
 namespace hearth {
@@ -46,7 +47,13 @@ struct BatchNorm {
       mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, x.device());
     }
     run_on(x.device(), [&](auto& stream) {
-      prepare(stream, x, gamma.contiguous(), beta.contiguous(), coefficients, rstd);
+      const Tensor g = gamma.contiguous(), b = beta.contiguous();
+      if constexpr (std::is_same_v<decltype(stream), cuda::Stream&>) {
+        if (options.training)
+          return kernels::batch_norm_training(
+              stream, {options, x, g, b, running_mean, running_var, residual, moments, coefficients, rstd, y, mask});
+      }
+      kernels::batch_norm_coefficients(stream, x, g, b, options, running_mean, running_var, coefficients, rstd);
       kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
     });
     if (options.training && running_mean.defined()) {
@@ -61,17 +68,6 @@ struct BatchNorm {
       kept.gate = !relu ? ReluGate::none : residual.defined() ? ReluGate::from_mask : ReluGate::from_input;
     }
     return y;
-  }
-
-  template <class Stream>
-  void prepare(Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& coefficients,
-               const Tensor& rstd) const {
-    if constexpr (std::is_same_v<Stream, cuda::Stream>) {
-      if (options.training && moments != nullptr && moments->parts.defined())
-        return kernels::batch_norm_coefficients(stream, *moments, x.size() / x.dim(-1), gamma, beta, options,
-                                                running_mean, running_var, coefficients, rstd);
-    }
-    kernels::batch_norm_coefficients(stream, x, gamma, beta, options, running_mean, running_var, coefficients, rstd);
   }
 
   std::array<Tensor, 4> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {

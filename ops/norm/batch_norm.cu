@@ -3,11 +3,8 @@
 // block leaves those of its run of rows in f64, then a warp a channel adds them in order and derives what the next pass
 // needs. Training reads x twice and writes y once, the gradient reads x and dy twice and writes dx; the second pass
 // goes through the blocks backwards, because the end of a large tensor is what the first one left in the cache.
-#include "hearth/ops/norm/batch_norm.h"
-
-#include <cmath>
-
 #include "hearth/ops/column_tile.cuh"
+#include "hearth/ops/norm/batch_norm.cuh"
 #include "hearth/ops/norm/folded_rows.h"
 #include "hearth/ops/row_split.cuh"
 
@@ -192,26 +189,6 @@ __device__ __forceinline__ void each_partial(const Group& group, const double* p
   }
 }
 
-// What the coefficients of a channel are made from and go to.
-template <class P>
-struct Coefficients {
-  const P *gamma, *beta;
-  double eps, momentum;
-  P *running_mean, *running_var;  // null where absent
-  P* table;                       // [3, channels]
-  double* rstd;
-};
-
-template <class P>
-__device__ void store_coefficients(const Coefficients<P>& to, std::int64_t channels, std::int64_t c, double mean,
-                                   double variance) {
-  const double rstd = 1.0 / std::sqrt(variance + to.eps);
-  to.rstd[c] = rstd;
-  to.table[c] = static_cast<P>(mean);
-  to.table[channels + c] = static_cast<P>(static_cast<double>(to.gamma[c]) * rstd);
-  to.table[2 * channels + c] = to.beta[c];
-}
-
 // Second stage: a warp a channel, or a block where partial values are many.
 template <class P, class Group>
 __global__ void batch_norm_finish(Group group, const double* partial, std::int64_t channels, std::int64_t lanes,
@@ -227,13 +204,7 @@ __global__ void batch_norm_finish(Group group, const double* partial, std::int64
   squares = group.template reduce<Sum>(squares, 0.0);
   if (group.index() != 0) return;
   const double variance = squares > 0 || squares != squares ? squares / values : 0.0;
-  store_coefficients(to, channels, c, mean, variance);
-  if (to.running_mean == nullptr) return;
-  const auto blend = [&](P* running, double batch) {
-    running[c] = static_cast<P>((1.0 - to.momentum) * static_cast<double>(running[c]) + to.momentum * batch);
-  };
-  blend(to.running_mean, mean);
-  blend(to.running_var, variance * (values / (values - 1.0)));
+  store_statistics(to, channels, c, mean, variance, values);
 }
 
 // Coefficients from the running statistics: a thread a channel.
@@ -396,27 +367,8 @@ void visit_lanes(DType dtype, const FoldedRows& folded, std::initializer_list<co
 }
 
 const void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; }
-template <class T>
-T* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
-}
-
 constexpr int finish_block = 128;
 constexpr std::int64_t many_partials = 1024;  // of a channel: a block's work
-
-template <class P>
-Coefficients<P> coefficients_of(const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                                const Tensor& running_mean, const Tensor& running_var, const Tensor& coefficients,
-                                const Tensor& rstd) {
-  return {gamma.data<P>(),
-          beta.data<P>(),
-          options.eps,
-          options.momentum,
-          data_or_null<P>(running_mean),
-          data_or_null<P>(running_var),
-          coefficients.data<P>(),
-          rstd.data<double>()};
-}
 
 template <class P>
 void finish(cuda::Stream& stream, const Tensor& partial, std::int64_t channels, std::int64_t lanes,

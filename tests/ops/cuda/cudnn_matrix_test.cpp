@@ -229,17 +229,48 @@ TEST_P(CudaDnnMatrix, FusedConvolutionsOfResNet50) {
                                          {Epilogue{.bias = true, .relu = true}, "conv+bias+relu"},
                                          {Epilogue{.sums = true}, "conv+statistics"}})
       add(name, text_of(shape), answer([&] { return cuda::dnn::probe(problem, Pass::forward, device, epilogue); }));
+    const cuda::dnn::Descriptor described = cuda::dnn::described_device(device);
+    add("conv+norm before, statistics after", text_of(shape), answer([&] {
+          return cuda::dnn::normalized_conv_statistics({nullptr, &described}, problem);
+        }));
   }
   compare("conv+");
 }
 
-TEST_P(CudaDnnMatrix, AttentionOfTransformers) {
-  if (GetParam().dtype == DType::f32) GTEST_SKIP() << "cuDNN's attention takes f16 and bf16";
+/// Why engines that are compiled when they are used cannot be asked for here; or empty.
+std::string why_none_compiled() {
   if (cuda::device_count() > 0 && !HEARTH_CUDA_EMULATED)
-    GTEST_SKIP() << "the table was made without a driver, which decides what can be compiled";
+    return "the table was made without a driver, which decides what can be compiled";
   // Under the name that the library asks for; engines are listed if it is there.
   const char* const stub = "/usr/local/cuda/lib64/stubs/libcuda.so";
-  if (dlopen(stub, RTLD_NOW | RTLD_GLOBAL) == nullptr) GTEST_SKIP() << "no stub of the driver: " << dlerror();
+  if (dlopen(stub, RTLD_NOW | RTLD_GLOBAL) == nullptr) return std::string("no stub of the driver: ") + dlerror();
+  return "";
+}
+
+TEST_P(CudaDnnMatrix, NormsOfResNet50) {
+  if (const std::string reason = why_none_compiled(); !reason.empty()) GTEST_SKIP() << reason;
+  const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
+  const cuda::dnn::Target target{nullptr, &device};
+  for (const Conv2dShape& shape : resnet50_shapes()) {
+    cuda::dnn::BatchNorm norm{.n = shape.n, .h = shape.p, .w = shape.q, .c = shape.k, .dtype = GetParam().dtype};
+    const std::string text = join_text('n', norm.n, ' ', norm.h, 'x', norm.w, 'x', norm.c);
+    const auto forward = [&](const char* name) {
+      add(name, text, answer([&] { return first_suggestion(target, graph_of(norm)); }));
+    };
+    forward("norm forward");
+    add("norm gradient", text, answer([&] { return batch_norm_grad(target, norm, false); }));
+    add("norm gradient behind relu", text, answer([&] { return batch_norm_grad(target, norm, true); }));
+    norm.relu = true;
+    forward("norm forward+relu");
+    norm.residual = true;
+    forward("norm forward+add+relu");
+  }
+  compare("norm ");
+}
+
+TEST_P(CudaDnnMatrix, AttentionOfTransformers) {
+  if (GetParam().dtype == DType::f32) GTEST_SKIP() << "cuDNN's attention takes f16 and bf16";
+  if (const std::string reason = why_none_compiled(); !reason.empty()) GTEST_SKIP() << reason;
   const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
   const cuda::dnn::Target target{nullptr, &device};
   struct Model {
@@ -248,10 +279,18 @@ TEST_P(CudaDnnMatrix, AttentionOfTransformers) {
   };
   for (const Model& model : {Model{"bert-base/gpt2", 12}, Model{"bert-large", 16}})
     for (const std::int64_t tokens : {128, 512, 1024}) {
-      const cuda::dnn::Attention problem{16, tokens, model.heads, 64, GetParam().dtype};
+      cuda::dnn::Attention problem{16, tokens, model.heads, 64, GetParam().dtype};
       const std::string text = join_text(model.name, " b16 ", tokens, " tokens, ", model.heads, " heads of 64");
       add("attention forward", text, answer([&] { return attention_forward(target, problem); }));
       add("attention backward", text, answer([&] { return attention_backward(target, problem); }));
+      for (const auto& [mask, name] : {std::pair(cuda::dnn::Mask::none, "no mask"),
+                                       {cuda::dnn::Mask::padding, "padding"},
+                                       {cuda::dnn::Mask::causal, "causal"}}) {
+        problem.mask = mask;
+        const std::string graph = join_text("attention graph, ", name);
+        add(graph + ", forward", text, answer([&] { return attention_graph_forward(target, problem); }));
+        add(graph + ", backward", text, answer([&] { return attention_graph_backward(target, problem); }));
+      }
     }
   compare("attention");
 }

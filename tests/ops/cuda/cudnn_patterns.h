@@ -3,18 +3,51 @@
 // would bring is known by a test before it is written.
 #pragma once
 
+#include <array>
+
 #include "hearth/core/cuda/dnn_graph.h"
 
 #if __has_include(<cudnn.h>)
 
 namespace hearth::cuda::dnn {
 
-/// Attention of `heads` over sequences, without a mask or dropout. q, k and v lie in one tensor
+/// A graph whose tensors are never given memory, so that their numbers do not matter.
+class Asked : public Graph {
+ public:
+  std::int64_t next_id() { return ++last_id_; }
+  const Descriptor& with(cudnnDataType_t type, const std::array<std::int64_t, 4>& extents,
+                         const std::array<std::int64_t, 4>& strides) {
+    return keep(tensor(next_id(), type, extents, strides));
+  }
+
+ private:
+  std::int64_t last_id_ = 0;
+};
+
+/// What the library would take first for a graph, whose plan is not made: an engine that is compiled when it is used
+/// needs a driver, or the toolkit's stub of it, only to be named.
+Probe first_suggestion(const Target& target, const Graph& graph);
+
+/// dx and the gradients of scale and bias of a batch normalisation; `behind_relu` from dy where the ReLU's bits are
+/// set, which is stored too.
+Probe batch_norm_grad(const Target& target, const BatchNorm& problem, bool behind_relu);
+/// y = conv(relu(x scale + bias), w) with scale and bias of the images' type, and the sums of y and of y squared: a
+/// normalisation folded into the convolution after it.
+Probe normalized_conv_statistics(const Target& target, const Conv2d& problem);
+
+/// Which tokens are looked at: all, those of the sentence, or none that comes later.
+enum class Mask : std::uint8_t { none, padding, causal };
+
+/// Attention of `heads` over sequences, without dropout. q, k and v lie in one tensor
 /// [batch, tokens, 3, heads, channels], as a projection writes them.
 struct Attention {
   std::int64_t batch, tokens, heads, channels;
   DType dtype;
+  Mask mask = Mask::none;
 };
+/// As a graph of products and a softmax.
+Probe attention_graph_forward(const Target& target, const Attention& problem);
+Probe attention_graph_backward(const Target& target, const Attention& problem);
 /// o from q, k and v, with the logarithm of each row's sum. Engines for it are compiled when they are used, so that a
 /// driver, or the toolkit's stub of it, must be loaded; what is asked is whether there is one. Its workspace is not
 /// known before it is compiled.

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the statistics of a channel to what normalises it. For kernel sources only.
+#pragma once
+
+#include <cmath>
+
+#include "hearth/core/cuda/kernel.h"
+#include "hearth/ops/norm/batch_norm.h"
+
+namespace hearth::kernels {
+
+/// What the coefficients of a channel are made from and go to.
+template <class P>
+struct Coefficients {
+  const P *gamma, *beta;
+  double eps, momentum;
+  P *running_mean, *running_var;  ///< null where absent
+  P* table;                       ///< [3, channels]
+  double* rstd;
+};
+
+template <class T>
+T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+template <class P>
+Coefficients<P> coefficients_of(const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                                const Tensor& running_mean, const Tensor& running_var, const Tensor& coefficients,
+                                const Tensor& rstd) {
+  return {gamma.data<P>(),
+          beta.data<P>(),
+          options.eps,
+          options.momentum,
+          data_or_null<P>(running_mean),
+          data_or_null<P>(running_var),
+          coefficients.data<P>(),
+          rstd.data<double>()};
+}
+
+template <class P>
+__device__ void store_coefficients(const Coefficients<P>& to, std::int64_t channels, std::int64_t c, double mean,
+                                   double variance) {
+  const double rstd = 1.0 / std::sqrt(variance + to.eps);
+  to.rstd[c] = rstd;
+  to.table[c] = static_cast<P>(mean);
+  to.table[channels + c] = static_cast<P>(static_cast<double>(to.gamma[c]) * rstd);
+  to.table[2 * channels + c] = to.beta[c];
+}
+
+/// The same for the statistics of a batch of `values` a channel, which also move the running ones.
+template <class P>
+__device__ void store_statistics(const Coefficients<P>& to, std::int64_t channels, std::int64_t c, double mean,
+                                 double variance, double values) {
+  store_coefficients(to, channels, c, mean, variance);
+  if (to.running_mean == nullptr) return;
+  const auto blend = [&](P* running, double batch) {
+    running[c] = static_cast<P>((1.0 - to.momentum) * static_cast<double>(running[c]) + to.momentum * batch);
+  };
+  blend(to.running_mean, mean);
+  blend(to.running_var, variance * (values / (values - 1.0)));
+}
+
+}  // namespace hearth::kernels
