@@ -1,60 +1,217 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole training steps of torchvision's ResNet-50 in PyTorch on a GPU, the peer of `gpu_check --part vision`.
+"""PyTorch's side of gpu_check.
 
-    gpu_check_torch.py f32|bf16
+    gpu_check_torch.py step f32|bf16 [--batch 64] [--pixels 224] [--device cuda]
+    gpu_check_torch.py ops [--device cuda] < CASES
 
-Prints a JSON list of {"name", "mode", "ms"}: eager channels_last, and torch.compile max-autotune where it works. Batch 64,
-224 pixels, SGD with momentum; bf16 means autocast.
+`step` times whole training steps of torchvision's ResNet-50 (SGD with momentum; bf16 means autocast). `ops` reads the
+JSON lines of `hearth bench ops` and times the same operations, forward and gradient together. Each prints JSON lines
+{"name", "shape" (of ops), "peers": [{"name", "mode", "ms"}]} as they are done: eager (channels_last), and torch.compile where it works.
 """
 
+import argparse
 import json
+import re
 import statistics
 import sys
 import time
 
-BATCH, PIXELS, STEPS = 64, 224, 30
+import torch
+import torch.nn.functional as F
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
-def measure(dtype, compiled):
-    import torch
+class Clock:
+    def __init__(self, device):
+        self.device = device
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def median_ms(self, run, warm, repeats, each=1):
+        """`each` runs are queued for each time taken, so that the wait at the end does not count."""
+        for _ in range(warm):
+            run()
+        times = []
+        for _ in range(repeats):
+            self.wait()
+            start = time.perf_counter()
+            for _ in range(each):
+                run()
+            self.wait()
+            times.append((time.perf_counter() - start) * 1e3 / each)
+        return statistics.median(times)
+
+
+def peers_of(modes, measure):
+    """What each mode takes; one that fails leaves the others."""
+    found = []
+    for mode in modes:
+        try:
+            found.append({"name": "torch", "mode": mode, "ms": measure(mode)})
+        except Exception as error:  # noqa: BLE001
+            print(f"{mode}: {str(error)[-300:]}", file=sys.stderr)
+    return found
+
+
+def step(arguments):
     import torchvision
 
-    torch.manual_seed(0)
-    model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
-    images = torch.randn(BATCH, 3, PIXELS, PIXELS, device="cuda").to(memory_format=torch.channels_last)
-    labels = torch.randint(0, 1000, (BATCH,), device="cuda")
+    clock = Clock(arguments.device)
 
-    def forward():
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=dtype == "bf16"):
-            return torch.nn.functional.cross_entropy(model(images), labels)
+    def measure(mode):
+        torch.manual_seed(0)
+        model = torchvision.models.resnet50().to(arguments.device).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
+        size = (arguments.batch, 3, arguments.pixels, arguments.pixels)
+        images = torch.randn(size, device=arguments.device).to(memory_format=torch.channels_last)
+        labels = torch.randint(0, 1000, (arguments.batch,), device=arguments.device)
 
-    if compiled:
-        forward = torch.compile(forward, mode="max-autotune")
-    times = []
-    for _ in range(10 + STEPS):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        forward().backward()
-        optimizer.step()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times[10:])
+        def forward():
+            with torch.autocast(arguments.device, dtype=torch.bfloat16, enabled=arguments.what == "bf16"):
+                return F.cross_entropy(model(images), labels)
+
+        if mode == "compile_max_autotune":
+            forward = torch.compile(forward, mode="max-autotune")
+
+        def run():
+            optimizer.zero_grad(set_to_none=True)
+            forward().backward()
+            optimizer.step()
+
+        return clock.median_ms(run, warm=arguments.warm, repeats=arguments.repeats)
+
+    modes = ["eager_channels_last"] + (["compile_max_autotune"] if arguments.compile else [])
+    print(json.dumps({"name": f"step/resnet50/{arguments.what}", "peers": peers_of(modes, measure)}), flush=True)
+
+
+def operation(case, device):
+    """(function without arguments that gives the result, its leaves) for a case of `hearth bench ops`; None if unknown."""
+    family, variant = case["name"].split("/")[0], case["name"].split("/")[1:-1]
+    dtype = DTYPES[case["dtype"]]
+    shape = json.loads(case["shape"])
+
+    def leaf(*size, type=dtype):
+        return torch.randn(*size, device=device, dtype=type, requires_grad=True)
+
+    def images(n, h, w, c):
+        x = torch.randn(n, c, h, w, device=device, dtype=dtype).to(memory_format=torch.channels_last)
+        return x.requires_grad_()
+
+    if family == "conv2d":
+        r, stride, k = (int(v) for v in re.fullmatch(r"(\d+)x\d+s(\d+)/k(\d+)", "/".join(variant)).groups())
+        x, w = images(*shape), leaf(k, shape[3], r, r).detach().to(memory_format=torch.channels_last).requires_grad_()
+        return (lambda: F.conv2d(x, w, stride=stride, padding=r // 2)), [x, w]
+    if family == "batch_norm":
+        x, c = images(*shape), shape[3]
+        gamma, beta = leaf(c, type=torch.float32), leaf(c, type=torch.float32)
+        mean, variance = torch.zeros(c, device=device), torch.ones(c, device=device)
+        if variant == ["add_relu"]:
+            residual = images(*shape)
+            return (lambda: F.relu(F.batch_norm(x, mean, variance, gamma, beta, True) + residual)), [x, gamma, beta,
+                                                                                                 residual]
+        return (lambda: F.relu(F.batch_norm(x, mean, variance, gamma, beta, True))), [x, gamma, beta]
+    if family == "linear":
+        rows_in, out = variant[0].split("to")
+        x, w, b = leaf(*shape), leaf(int(out.removesuffix("+gelu")), int(rows_in)), leaf(int(out.removesuffix("+gelu")))
+        if out.endswith("+gelu"):
+            return (lambda: F.gelu(F.linear(x, w, b))), [x, w, b]
+        return (lambda: F.linear(x, w, b)), [x, w, b]
+    if family in ("relu", "gelu"):
+        x = leaf(*shape)
+        return (lambda: getattr(F, family)(x)), [x]
+    if family == "softmax":
+        x = leaf(*shape)
+        return (lambda: F.softmax(x, -1)), [x]
+    if family == "layer_norm":
+        x, gamma, beta = leaf(*shape), leaf(shape[-1]), leaf(shape[-1])
+        return (lambda: F.layer_norm(x, (shape[-1],), gamma, beta)), [x, gamma, beta]
+    if family == "cross_entropy":
+        x, labels = leaf(*shape), torch.zeros(shape[0], device=device, dtype=torch.long)
+        return (lambda: F.cross_entropy(x.float() if dtype != torch.float32 else x, labels)), [x]
+    return None
+
+
+def update(case, device):
+    """A step of the optimizer on as many parameters in 160 tensors; None for an optimizer that PyTorch has not."""
+    variant = case["name"].split("/")[1]
+    sizes = [(768, 600)] * 54 + [(256,)] * 106
+    parameters = [torch.full(size, 0.01, device=device, requires_grad=True) for size in sizes]
+    for parameter in parameters:
+        parameter.grad = torch.full_like(parameter, 3e-4)
+    if variant == "sgd":
+        optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True)
+    elif variant in ("adamw", "adamw+clip"):
+        optimizer = torch.optim.AdamW(parameters, lr=1e-3, fused=True)
+    else:
+        return None
+    if variant.endswith("+clip"):
+        return lambda: (torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True), optimizer.step())
+    return optimizer.step
+
+
+def time_case(case, arguments):
+    device, clock = arguments.device, Clock(arguments.device)
+    each = 10 if device == "cuda" else 1
+    if case["name"].startswith("update/"):
+        run = update(case, device)
+        if run is None:
+            return []
+        return peers_of(["fused"], lambda mode: clock.median_ms(run, arguments.warm, arguments.repeats, each))
+    made = operation(case, device)
+    if made is None:
+        return []
+    f, leaves = made
+    dy = torch.randn_like(f().detach())
+    # What one operation alone cannot gain from is not compiled: it costs seconds a case.
+    fuses = case["name"].split("/")[0] in ("batch_norm", "layer_norm", "softmax", "cross_entropy", "gelu")
+
+    def measure(mode):
+        forward = torch.compile(f) if mode == "compile" else f
+
+        def run():
+            torch.autograd.grad(forward(), leaves, dy)
+
+        return clock.median_ms(run, arguments.warm, arguments.repeats, each)
+
+    return peers_of(["eager"] + (["compile"] if fuses and arguments.compile else []), measure)
+
+
+def ops(arguments):
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        case = json.loads(line)["case"]
+        try:
+            peers = time_case(case, arguments)
+        except Exception as error:  # noqa: BLE001  one case that fails leaves the others
+            print(f"{case['name']}: {str(error)[-300:]}", file=sys.stderr)
+            peers = []
+        print(json.dumps({"name": case["name"], "shape": case["shape"], "peers": peers}), flush=True)
 
 
 def main():
-    dtype = sys.argv[1]
-    found = []
-    for mode, compiled in (("eager_channels_last", False), ("compile_max_autotune", True)):
-        try:
-            found.append({"name": "torch", "mode": mode, "ms": measure(dtype, compiled)})
-        except Exception as error:  # one mode that fails leaves the other
-            print(f"{mode}: {error}", file=sys.stderr)
-    print(json.dumps(found))
-    return 0 if found else 1
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, run in (("step", step), ("ops", ops)):
+        command = commands.add_parser(name)
+        command.set_defaults(run=run)
+        command.add_argument("--device", default="cuda")
+        command.add_argument("--no-compile", dest="compile", action="store_false")
+        command.add_argument("--warm", type=int, default=10)
+        command.add_argument("--repeats", type=int, default=30)
+        if name == "step":
+            command.add_argument("what", choices=("f32", "bf16"))
+            command.add_argument("--batch", type=int, default=64)
+            command.add_argument("--pixels", type=int, default=224)
+    arguments = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    arguments.run(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -136,9 +136,22 @@ Json to_json(const BenchCase& c) {
                .set("copy_gbs", limit.copy_gbs)
                .set("matmul_tflops", c.dtype == DType::bf16 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops))
       .set("percent_of_limit", percent_of_limit(c))
-      .set("max_error", Json())
-      .set("ok", true)
+      .set("max_error", c.max_error ? Json(*c.max_error) : Json())
+      .set("ok", c.ok)
       .set("note", "");
+}
+
+double relative_error(std::span<const double> found, std::span<const double> exact) {
+  HEARTH_CHECK(UsageError, found.size() == exact.size(), "relative error: ", found.size(), " values beside ",
+               exact.size());
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    largest = std::max(largest, std::abs(exact[i]));
+    const double d = std::abs(found[i] - exact[i]);
+    if (!(d <= difference)) difference = d;
+    if (std::isnan(difference)) return difference;
+  }
+  return difference == 0 ? 0 : difference / largest;
 }
 
 std::string to_line(const BenchCase& c) {
@@ -150,6 +163,7 @@ std::string to_line(const BenchCase& c) {
   if (c.bytes > 0) out << std::setw(9) << gbs(c) << " GB/s";
   out << std::setw(8) << percent_of_limit(c) << " % of limit";
   if (!c.implementation.empty()) out << "  " << c.implementation;
+  if (c.max_error) out << std::scientific << "  error " << *c.max_error << (c.ok ? "" : ", too much");
   return out.str();
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,17 +49,28 @@ struct BenchCase {
   double bytes = 0;  ///< read and written in one run; 0 where memory is not the point
   double peak_bytes = 0;
   std::string implementation;
+  std::optional<double> max_error;  ///< see OpBench::error
+  bool ok = true;                   ///< the error is within the case's bound
 };
 /// The published object of a case.
 Json to_json(const BenchCase& measured);
 /// A line for people.
 std::string to_line(const BenchCase& measured);
 
-/// The single operations that `hearth bench ops` measures. Batches and rows are `scale` times those of the CPU.
+/// The largest |found - exact| as part of the largest |exact|; not-a-number where one of `found` is. UsageError unless
+/// both have the same number of elements.
+double relative_error(std::span<const double> found, std::span<const double> exact);
+
+/// One operation that `hearth bench ops` measures.
 struct OpBench {
   std::string name;
   std::function<BenchCase()> run;
+  std::function<double()> error;  ///< relative_error against f64 on the CPU, of a smaller problem
+  double error_bound = 0;
 };
+/// All of them. Batches and rows are `scale` times those of the CPU.
 std::vector<OpBench> op_benches(Device device, std::int64_t scale);
+/// The optimizers' part of them.
+std::vector<OpBench> update_benches(Device device);
 
 }  // namespace hearth::train

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The single operations of `hearth bench ops`, at sizes taken from the reference models. Forward and gradient are
 // measured together, as a training step runs them.
+#include <algorithm>
+#include <array>
+
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_state.h"
 #include "hearth/core/memory.h"
@@ -11,36 +14,53 @@
 namespace hearth::train {
 namespace {
 
-using Graph = std::function<Tensor()>;
-
-// Where, and how many times the batch of the CPU.
+/// Where an operation is tried, and how many times the batch of the CPU.
 struct Target {
   Device device;
-  std::int64_t scale;
+  std::int64_t scale = 1;
+  bool exact = false;  ///< the same values in f64
 
   Shape scaled(const Shape& shape) const {
-    std::vector<std::int64_t> extents;
-    for (int axis = 0; axis < shape.rank(); ++axis) extents.push_back(shape[axis] * (axis == 0 ? scale : 1));
+    std::vector<std::int64_t> extents(shape.begin(), shape.end());
+    if (!extents.empty()) extents[0] *= scale;
     return Shape(std::span<const std::int64_t>(extents));
   }
-  Tensor ones(std::int64_t n) const { return Tensor::full({n}, 1, DType::f32, device); }
-  Tensor zeros(std::int64_t n) const { return Tensor::zeros({n}, DType::f32, device); }
+  Tensor placed(const Tensor& values) const { return (exact ? values.to(DType::f64) : values).to(device); }
+  /// Values with some spread; results must not depend on special values such as zero.
+  Tensor spread(const Shape& shape, DType dtype, std::int64_t first = 0) const {
+    const Tensor wide = Tensor::empty(shape);
+    float* values = wide.data<float>();
+    for (std::int64_t i = 0; i < wide.size(); ++i)
+      values[i] = static_cast<float>(((i + first) * 2654435761u >> 8) % 2048) / 1024.0f - 1.0f;
+    return placed(wide.to(dtype));
+  }
+  Tensor input(const Shape& shape, DType dtype) const { return as_leaf(spread(shape, dtype)); }
+  /// For the gradient of a result; unlike its operands, so that nothing cancels.
+  Tensor gradient(const Tensor& y, DType rounded) const { return spread(y.shape(), rounded, 7919).to(y.dtype()); }
+  Tensor parameter(const Shape& shape, double value) const { return as_leaf(placed(Tensor::full(shape, value))); }
 };
 
-// Values with some spread; bench results must not depend on special values such as zero.
-Tensor filled(const Shape& shape, DType dtype, Device device) {
-  const Tensor wide = Tensor::empty(shape);
-  float* values = wide.data<float>();
-  for (std::int64_t i = 0; i < wide.size(); ++i)
-    values[i] = static_cast<float>((i * 2654435761u >> 8) % 2048) / 1024.0f - 1.0f;
-  return wide.to(dtype).to(device);
+/// An operation on its operands; the first of them is the one whose gradient is looked at.
+struct Work {
+  Tensor x;
+  std::function<Tensor()> graph;
+};
+using MakeWork = std::function<Work(const Target&)>;
+
+/// Of the result and of x's gradient against the same operation in f64 on the CPU, at the batch of the CPU.
+double error_of(const MakeWork& make, Device device) {
+  const auto results = [&](const Target& on) {
+    const Work work = make(on);
+    const Tensor y = work.graph();
+    backward(y, on.gradient(y, DType::bf16));
+    return std::array{y.to_doubles(), grad_of(work.x).to_doubles()};
+  };
+  const auto found = results({device}), exact = results({.device = {}, .exact = true});
+  return std::max(relative_error(found[0], exact[0]), relative_error(found[1], exact[1]));
 }
 
-BenchCase measure(const std::string& name, const Shape& shape, DType dtype, double bytes, const Graph& graph) {
-  const Tensor first = graph();
-  const Device device = first.device();
-  const Tensor dy = filled(first.shape(), first.dtype(), device);
-  const auto run = [&] { backward(graph(), dy.clone()); };
+BenchCase measured(const std::string& name, const Shape& shape, DType dtype, Device device,
+                   const std::function<void()>& run) {
   run();
   const double flops_before = profiler::total_flops();
   run();
@@ -55,114 +75,128 @@ BenchCase measure(const std::string& name, const Shape& shape, DType dtype, doub
   result.timing = time_repeated(run, device);
   result.items = 1;
   result.unit = "calls/s";
-  result.bytes = bytes;
   result.peak_bytes = static_cast<double>(memory_of(device).statistics().peak);
   return result;
 }
 
-struct ConvCase {
-  Shape x;
-  std::int64_t k, r, stride;
+/// The benches of one device.
+class Benches {
+ public:
+  Benches(Device device, std::int64_t scale) : target_{.device = device, .scale = scale} {}
+
+  /// `passes` counts how often as many bytes as x has are read or written, forward and backward; 0 where arithmetic is
+  /// the point.
+  void add(const std::string& family, const std::string& variant, const Shape& shape, DType dtype, double passes,
+           const MakeWork& make) {
+    const std::string name = join_text(family, "/", variant, variant.empty() ? "" : "/", dtype);
+    const auto run = [on = target_, name, shape = target_.scaled(shape), dtype, passes, make] {
+      const Work work = make(on);
+      const Tensor dy = on.gradient(work.graph(), DType::bf16);
+      BenchCase result = measured(name, shape, dtype, on.device, [&] { backward(work.graph(), dy.clone()); });
+      result.bytes = passes * static_cast<double>(shape.size()) * static_cast<double>(size_of(dtype));
+      return result;
+    };
+    const auto check = [device = target_.device, make] { return error_of(make, device); };
+    all.push_back({name, run, check, dtype == DType::f32 ? 1e-4 : 2e-2});
+  }
+
+  void conv(const Shape& x, std::int64_t k, std::int64_t r, std::int64_t stride, DType dtype) {
+    const Conv2dOptions options{.stride = stride, .padding = r / 2};
+    add("conv2d", join_text(r, "x", r, "s", stride, "/k", k), x, dtype, 0, [=](const Target& on) -> Work {
+      const Tensor in = on.input(on.scaled(x), dtype), w = on.input({k, r, r, x.dim(-1)}, DType::f32);
+      return {in, [=] { return conv2d(in, w, {}, options); }};
+    });
+  }
+
+  void norm(const Shape& x, DType dtype, bool add_residual) {
+    // Forward reads x twice and writes y, backward reads x and dy twice and writes dx; a residual is read, and its
+    // gradient written.
+    const double passes = add_residual ? 10 : 8;
+    add("batch_norm", add_residual ? "add_relu" : "relu", x, dtype, passes, [=](const Target& on) -> Work {
+      const std::int64_t c = x.dim(-1);
+      const Tensor in = on.input(on.scaled(x), dtype);
+      const Tensor residual = add_residual ? on.input(on.scaled(x), dtype) : Tensor();
+      const Tensor gamma = on.parameter({c}, 1), beta = on.parameter({c}, 0);
+      const Tensor mean = gamma.detach().clone(), variance = mean.clone();
+      return {in,
+              [=] { return batch_norm(in, gamma, beta, {.activation = Activation::relu}, mean, variance, residual); }};
+    });
+  }
+
+  void unary(const std::string& op, Tensor (*f)(const Tensor&), const Shape& shape, DType dtype) {
+    // Forward reads x and writes y, backward reads y or x, and dy, and writes dx.
+    add(op, "", shape, dtype, 5, [=](const Target& on) -> Work {
+      const Tensor x = on.input(on.scaled(shape), dtype);
+      return {x, [=] { return f(x); }};
+    });
+  }
+
+  void linear(std::int64_t rows, std::int64_t in, std::int64_t out, Activation activation, DType dtype) {
+    const char* then = activation == Activation::gelu ? "+gelu" : "";
+    add("linear", join_text(in, "to", out, then), {rows, in}, dtype, 0, [=](const Target& on) -> Work {
+      const Tensor x = on.input({rows * on.scale, in}, dtype);
+      const Tensor w = on.input({out, in}, DType::f32), b = on.parameter({out}, 0);
+      return {x, [=] { return hearth::linear(x, w, b, activation); }};
+    });
+  }
+
+  void layer_norm(std::int64_t rows, std::int64_t c, DType dtype) {
+    add("layer_norm", join_text(c), {rows, c}, dtype, 5, [=](const Target& on) -> Work {
+      const Tensor x = on.input({rows * on.scale, c}, dtype);
+      const Tensor gamma = on.parameter({c}, 1), beta = on.parameter({c}, 0);
+      return {x, [=] { return hearth::layer_norm(x, gamma, beta); }};
+    });
+  }
+
+  void loss(std::int64_t rows, std::int64_t classes, DType dtype) {
+    add("cross_entropy", join_text(classes), {rows, classes}, dtype, 3, [=](const Target& on) -> Work {
+      const Tensor x = on.input({rows * on.scale, classes}, dtype);
+      const Tensor labels = Tensor::zeros({rows * on.scale}, DType::i64, on.device);
+      return {x, [=] { return cross_entropy(x, labels); }};
+    });
+  }
+
+  std::vector<OpBench> all;
+
+ private:
+  Target target_;
 };
 
-OpBench conv_bench(const Target& on, const ConvCase& c, DType dtype) {
-  const std::string name = join_text("conv2d/", c.r, "x", c.r, "s", c.stride, "/k", c.k, "/", dtype);
-  return {name, [=] {
-            const Shape shape = on.scaled(c.x);
-            const Tensor x = as_leaf(filled(shape, dtype, on.device));
-            const Tensor w = as_leaf(filled({c.k, c.r, c.r, c.x.dim(-1)}, DType::f32, on.device));
-            const Conv2dOptions options{.stride = c.stride, .padding = c.r / 2};
-            return measure(name, shape, dtype, 0, [=] { return conv2d(x, w, {}, options); });
-          }};
+void add_vision(Benches& on, DType dtype) {
+  on.conv({16, 224, 224, 3}, 64, 7, 2, dtype);
+  on.conv({16, 56, 56, 64}, 64, 3, 1, dtype);
+  on.conv({16, 56, 56, 64}, 256, 1, 1, dtype);
+  on.conv({16, 28, 28, 128}, 128, 3, 1, dtype);
+  on.conv({16, 14, 14, 1024}, 256, 1, 1, dtype);
+  on.conv({16, 14, 14, 256}, 256, 3, 1, dtype);
+  on.conv({16, 7, 7, 512}, 512, 3, 1, dtype);
+  for (const Shape& shape : {Shape{16, 112, 112, 64}, Shape{16, 56, 56, 256}, Shape{16, 14, 14, 1024}})
+    for (const bool add_residual : {false, true}) on.norm(shape, dtype, add_residual);
+  on.linear(16, 2048, 1000, Activation::none, dtype);
+  on.unary("relu", relu, {16, 56, 56, 256}, dtype);
 }
 
-OpBench norm_bench(const Target& on, const Shape& given, DType dtype, bool add) {
-  const std::string name = join_text("batch_norm/", add ? "add_relu/" : "relu/", dtype);
-  return {name, [=] {
-            const Shape shape = on.scaled(given);
-            const std::int64_t c = shape.dim(-1);
-            const Tensor x = as_leaf(filled(shape, dtype, on.device)),
-                         residual = add ? as_leaf(filled(shape, dtype, on.device)) : Tensor();
-            const Tensor gamma = as_leaf(on.ones(c)), beta = as_leaf(on.zeros(c));
-            const Tensor mean = on.zeros(c), variance = on.ones(c);
-            // Forward reads x twice and writes y, backward reads x and dy twice and writes dx; a residual is read, and
-            // its gradient written.
-            const double bytes =
-                static_cast<double>(shape.size()) * static_cast<double>(size_of(dtype)) * (add ? 10 : 8);
-            return measure(name, shape, dtype, bytes, [=] {
-              return batch_norm(x, gamma, beta, {.activation = Activation::relu}, mean, variance, residual);
-            });
-          }};
-}
-
-OpBench unary_bench(const Target& on, const std::string& op, Tensor (*f)(const Tensor&), const Shape& given,
-                    DType dtype) {
-  const std::string name = op + "/" + name_of(dtype);
-  return {name, [=] {
-            const Shape shape = on.scaled(given);
-            const Tensor x = as_leaf(filled(shape, dtype, on.device));
-            // Forward reads x and writes y, backward reads y or x, and dy, and writes dx.
-            const double bytes = static_cast<double>(shape.size()) * static_cast<double>(size_of(dtype)) * 5;
-            return measure(name, shape, dtype, bytes, [=] { return f(x); });
-          }};
-}
-
-OpBench linear_bench(const Target& on, std::int64_t given, std::int64_t in, std::int64_t out, DType dtype) {
-  const std::string name = join_text("linear/", in, "to", out, "/", dtype);
-  return {name, [=] {
-            const std::int64_t rows = given * on.scale;
-            const Tensor x = as_leaf(filled({rows, in}, dtype, on.device));
-            const Tensor w = as_leaf(filled({out, in}, DType::f32, on.device)), b = as_leaf(on.zeros(out));
-            return measure(name, {rows, in}, dtype, 0, [=] { return linear(x, w, b); });
-          }};
-}
-
-OpBench loss_bench(const Target& on, std::int64_t given, std::int64_t classes, DType dtype) {
-  const std::string name = join_text("cross_entropy/", classes, "/", dtype);
-  return {name, [=] {
-            const std::int64_t rows = given * on.scale;
-            const Tensor x = as_leaf(filled({rows, classes}, dtype, on.device));
-            const Tensor labels = Tensor::zeros({rows}, DType::i64, on.device);
-            const double bytes = static_cast<double>(rows * classes) * static_cast<double>(size_of(dtype)) * 3;
-            return measure(name, {rows, classes}, dtype, bytes, [=] { return cross_entropy(x, labels); });
-          }};
-}
-
-OpBench layer_norm_bench(const Target& on, std::int64_t given, std::int64_t c, DType dtype) {
-  const std::string name = join_text("layer_norm/", c, "/", dtype);
-  return {name, [=] {
-            const std::int64_t rows = given * on.scale;
-            const Tensor x = as_leaf(filled({rows, c}, dtype, on.device));
-            const Tensor gamma = as_leaf(on.ones(c)), beta = as_leaf(on.zeros(c));
-            const double bytes = static_cast<double>(rows * c) * static_cast<double>(size_of(dtype)) * 5;
-            return measure(name, {rows, c}, dtype, bytes, [=] { return layer_norm(x, gamma, beta); });
-          }};
+void add_language(Benches& on, DType dtype) {
+  on.linear(2048, 384, 1536, Activation::none, dtype);
+  on.linear(1024, 768, 3072, Activation::gelu, dtype);
+  on.linear(1024, 3072, 768, Activation::none, dtype);
+  on.unary("gelu", gelu, {2048, 1536}, dtype);
+  on.unary("softmax", softmax, {12288, 256}, dtype);
+  on.layer_norm(8192, 768, dtype);
+  on.loss(2048, 8192, dtype);
+  on.loss(256, 50257, dtype);
 }
 
 }  // namespace
 
 std::vector<OpBench> op_benches(Device device, std::int64_t scale) {
-  const Target on{device, scale};
-  std::vector<OpBench> all;
+  Benches on(device, scale);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const ConvCase& c : {ConvCase{{16, 224, 224, 3}, 64, 7, 2}, ConvCase{{16, 56, 56, 64}, 64, 3, 1},
-                              ConvCase{{16, 56, 56, 64}, 256, 1, 1}, ConvCase{{16, 28, 28, 128}, 128, 3, 1},
-                              ConvCase{{16, 14, 14, 1024}, 256, 1, 1}, ConvCase{{16, 14, 14, 256}, 256, 3, 1},
-                              ConvCase{{16, 7, 7, 512}, 512, 3, 1}})
-      all.push_back(conv_bench(on, c, dtype));
-    for (const Shape& shape : {Shape{16, 112, 112, 64}, Shape{16, 56, 56, 256}, Shape{16, 14, 14, 1024}}) {
-      all.push_back(norm_bench(on, shape, dtype, false));
-      all.push_back(norm_bench(on, shape, dtype, true));
-    }
-    all.push_back(linear_bench(on, 2048, 384, 1536, dtype));
-    all.push_back(linear_bench(on, 16, 2048, 1000, dtype));
-    all.push_back(unary_bench(on, "gelu", gelu, {2048, 1536}, dtype));
-    all.push_back(unary_bench(on, "relu", relu, {16, 56, 56, 256}, dtype));
-    all.push_back(unary_bench(on, "softmax", softmax, {12288, 256}, dtype));
-    all.push_back(layer_norm_bench(on, 8192, 768, dtype));
-    all.push_back(loss_bench(on, 2048, 8192, dtype));
+    add_vision(on, dtype);
+    add_language(on, dtype);
   }
-  return all;
+  for (OpBench& update : update_benches(device)) on.all.push_back(std::move(update));
+  return std::move(on.all);
 }
 
 }  // namespace hearth::train

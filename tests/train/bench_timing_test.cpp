@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "hearth/core/error.h"
 #include "hearth/train/bench.h"
 
@@ -62,6 +64,30 @@ TEST(BenchJson, has_the_published_keys_and_derived_rates) {
   EXPECT_EQ(own.at("implementation").as_string(), "onednn");
   for (const char* key : {"peers", "ratio_best_peer", "ceilings", "percent_of_limit", "max_error", "ok", "note"})
     EXPECT_NE(json.find(key), nullptr) << key;
+}
+
+TEST(BenchJson, tells_a_result_that_is_too_far_off) {
+  EXPECT_TRUE(to_json(sample()).at("max_error").is_null());
+  BenchCase wrong = sample();
+  wrong.max_error = 0.5;
+  wrong.ok = false;
+  EXPECT_EQ(to_json(wrong).at("max_error").as_number(), 0.5);
+  EXPECT_FALSE(to_json(wrong).at("ok").as_boolean());
+  EXPECT_NE(to_line(wrong).find("too much"), std::string::npos);
+}
+
+TEST(RelativeError, is_the_largest_difference_as_part_of_the_largest_value) {
+  const std::vector<double> exact = {1, -4, 2};
+  EXPECT_EQ(relative_error(exact, exact), 0);
+  EXPECT_EQ(relative_error(std::vector<double>{1, -4, 2.5}, exact), 0.125);
+  EXPECT_TRUE(std::isnan(relative_error(std::vector<double>{std::nan(""), -4, 2.5}, exact)));
+  EXPECT_TRUE(std::isinf(relative_error(std::vector<double>{1}, std::vector<double>{0})));
+  EXPECT_THROW(relative_error(std::vector<double>{1}, exact), UsageError);
+}
+
+/// A bench whose operation is wrong must not pass: every case has a bound that its own error is far from.
+TEST(OpBenches, every_update_agrees_with_f64) {
+  for (const OpBench& bench : update_benches({})) EXPECT_LE(bench.error(), bench.error_bound) << bench.name;
 }
 
 }  // namespace

@@ -142,11 +142,19 @@ int bench_ops(const Arguments& arguments) {
   }
   const Device device = device_named(arguments.value("--device").value_or("cpu"));
   const std::int64_t scale = positive(arguments, "--scale", device.is_cpu() ? "1" : "16");
+  bool all_ok = true;
   for (const OpBench& bench : op_benches(device, scale)) {
     if (!std::regex_search(bench.name, filter)) continue;
-    const BenchCase measured = bench.run();
+    std::optional<double> error;
+    // Before the clock runs: a fast wrong answer is worth nothing.
+    if (arguments.has("--check")) error = bench.error();
+    BenchCase measured = bench.run();
+    measured.max_error = error;
+    measured.ok = !error || *error <= bench.error_bound;
+    all_ok = all_ok && measured.ok;
     std::cout << (arguments.has("--json") ? to_text(to_json(measured)) : to_line(measured)) << std::endl;
   }
+  HEARTH_CHECK(InternalError, all_ok, "bench ops: results lie too far from f64 on the CPU");
   return 0;
 }
 

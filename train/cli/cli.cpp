@@ -78,6 +78,7 @@ const std::vector<CommandSpec>& commands() {
         {"--filter", "REGEX", "ops: only cases whose name matches"},
         {"--device", "NAME", "ops: cpu or cuda[:N] (default: cpu)"},
         {"--scale", "N", "ops: factor on batches and rows (default: 1; 16 on a CUDA device)"},
+        {"--check", "", "ops: compare with f64 on the CPU first; code 70 if a result is too far off"},
         {"--steps", "N", "step: how many steps to time (default: 20)"},
         {"--random-data", "", "step: random images instead of the config's data set"},
         {"--image-size", "N", "step: side of the random images (default: 224)"},
