@@ -9,27 +9,12 @@
 #include "hearth/core/cuda/elementwise.h"
 #include "hearth/ops/epilogue/epilogue.h"
 #include "hearth/ops/epilogue/functors.h"
+#include "hearth/ops/pointwise/value_slope.h"
 
 namespace hearth::kernels {
 namespace {
 
 using namespace cuda;
-
-template <class F>
-struct Value {
-  template <class A>
-  HEARTH_ALWAYS_INLINE A operator()(A x) const {
-    return F::value(x);
-  }
-};
-
-template <class F>
-struct Slope {
-  template <class A>
-  HEARTH_ALWAYS_INLINE A operator()(A reference, A dy) const {
-    return dy * F::slope(reference);
-  }
-};
 
 std::int64_t columns_of(const Tensor& y) { return y.rank() == 0 ? 1 : y.dim(-1); }
 

@@ -14,13 +14,13 @@ template <class A>
 __device__ __forceinline__ A activation_value(Activation activation, A x) {
   switch (activation) {
     case Activation::relu:
-      return activations::Relu::value(x);
+      return functors::relu::value(x);
     case Activation::gelu:
-      return activations::Gelu::value(x);
+      return functors::gelu::value(x);
     case Activation::gelu_tanh:
-      return activations::GeluTanh::value(x);
+      return functors::gelu_tanh::value(x);
     case Activation::silu:
-      return activations::Silu::value(x);
+      return functors::silu::value(x);
     case Activation::none:
       break;
   }

@@ -47,7 +47,10 @@ struct gelu : FromInput {
   }
   template <class T>
   HEARTH_ALWAYS_INLINE static T slope(T x) {
-    return cumulative(x) + x * T(0.39894228040143267794) * cpu::math::exp(T(-0.5) * x * x);
+    const T density = T(0.39894228040143267794) * cpu::math::exp(T(-0.5) * x * x);
+    // Far out the density is 0, and infinity times 0 would not be.
+    const T tail = density == T(0) ? T(0) : x * density;
+    return cumulative(x) + tail;
   }
 };
 
@@ -80,7 +83,9 @@ struct silu : FromInput {
   template <class T>
   HEARTH_ALWAYS_INLINE static T slope(T x) {
     const T s = cpu::math::sigmoid(x);
-    return s * (T(1) + x * (T(1) - s));
+    const T rest = T(1) - s;
+    const T tail = s == T(0) || rest == T(0) ? T(0) : x * s * rest;
+    return s + tail;
   }
 };
 

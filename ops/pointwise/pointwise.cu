@@ -4,25 +4,10 @@
 #include "hearth/core/cuda/elementwise.h"
 #include "hearth/ops/pointwise/functors.h"
 #include "hearth/ops/pointwise/pointwise.h"
+#include "hearth/ops/pointwise/value_slope.h"
 
 namespace hearth::kernels {
 namespace {
-
-template <class F>
-struct Value {
-  template <class A>
-  HEARTH_ALWAYS_INLINE A operator()(A x) const {
-    return F::value(x);
-  }
-};
-
-template <class F>
-struct Slope {
-  template <class A>
-  HEARTH_ALWAYS_INLINE A operator()(A kept, A dy) const {
-    return dy * F::slope(kept);
-  }
-};
 
 /// f(functor, name of the function, name of its gradient).
 template <class Visit>

@@ -74,8 +74,8 @@ TEST(Pointwise, SpecialValuesGiveWhatCmathGives) {
 
 TEST(Pointwise, SlopesStayFiniteFarOut) {
   for (Tensor (*f)(const Tensor&) : {gelu, gelu_tanh, silu, relu, tanh, sigmoid}) {
-    const Tensor x = as_leaf(Tensor::of<float>({4}, {-1e30f, -200.0f, 200.0f, 1e30f}));
-    backward(f(x), Tensor::full({4}, 1.0));
+    const Tensor x = as_leaf(Tensor::of<float>({6}, {-INFINITY, -1e30f, -200.0f, 200.0f, 1e30f, INFINITY}));
+    backward(f(x), Tensor::full({6}, 1.0));
     for (const double slope : grad_of(x).to_doubles()) EXPECT_TRUE(slope == 0.0 || slope == 1.0) << slope;
   }
 }
