@@ -135,8 +135,10 @@ void choose(Registry& all, Device device, Plan& plan, const std::vector<Algorith
   }
   if (!all.why_unkept.empty()) return take_first(all.why_unkept);
   const Fastest fastest = fastest_algorithm(device, plan, offered);
-  if (!std::isfinite(fastest.microseconds)) return take_first("too little free device memory for timing");
-  const auto holds = all.cache().keep(key, {text_of(offered[fastest.index]), fastest.microseconds}, stale);
+  const bool timed = std::isfinite(fastest.microseconds);
+  // Also the first, where there was no room for timing: another process might have room, and choose otherwise.
+  const KeptPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
+  const auto holds = all.cache().keep(key, chosen, stale);
   if (!holds) {
     const auto& remarks = all.cache().remarks();
     all.why_unkept = "a choice could not be kept: " + (remarks.empty() ? std::string() : remarks.back());
@@ -144,7 +146,8 @@ void choose(Registry& all, Device device, Plan& plan, const std::vector<Algorith
   }
   const auto place = place_of(holds->plan, offered);
   if (!place) return take_first("another process keeps a plan that is not offered here");
-  take(plan, offered, Choice::timed, *place, holds->microseconds);
+  take(plan, offered, timed ? Choice::timed : Choice::heuristic, *place, holds->microseconds,
+       timed ? "" : "too little free device memory for timing");
 }
 
 Plan make_plan(Registry& all, Device device, const Problem& problem) {

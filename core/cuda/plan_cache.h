@@ -23,7 +23,7 @@ struct PlanKey {
 
 struct KeptPlan {
   std::string plan;
-  double microseconds = 0;  ///< how long it took when it was chosen; 0 if unknown
+  double microseconds = 0;  ///< how long it took when it was chosen; 0 if it was not timed
 };
 
 using KeptPlans = std::map<PlanKey, KeptPlan>;

@@ -81,7 +81,10 @@ ProductProblem without_bias(ProductProblem problem) {
   return problem;
 }
 
-std::string unfused_declines(const ProductProblem& problem) { return library_declines(without_bias(plain(problem))); }
+std::string unfused_declines(const ProductProblem& problem) {
+  std::string reason = library_declines(plain(problem));
+  return reason.empty() || !problem.has_bias ? reason : library_declines(without_bias(plain(problem)));
+}
 
 /// What follows the product is done by own kernels, the bias by the library's if it can.
 void run_unfused(const ProductProblem& problem, const ProductOperands& operands) {

@@ -11,6 +11,7 @@
 #include "hearth/core/cuda/graph.h"
 #include "hearth/ops/candidates.h"
 #include "hearth/ops/linear/linear.h"
+#include "hearth/ops/matmul/matmul.h"
 #include "hearth/ops/matmul/product.h"
 #include "reference.h"
 #include "support/op_test.h"
@@ -74,6 +75,28 @@ OP_TEST(LinearByCublasLtUnfused) {
   for (const Activation activation : {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::silu})
     check_all(activation, Width::site, true);
   check_relu(Width::wide);
+}
+
+OP_TEST(MatmulByCublasLt) {
+  if (current_site().device.is_cpu()) return;
+  const PinCandidate pin("matmul", "cublaslt");
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true}) {
+      const MatmulOptions options{.transpose_a = transpose_a, .transpose_b = transpose_b};
+      const auto shape = [](bool transposed, std::int64_t rows, std::int64_t columns) {
+        return transposed ? Shape{3, columns, rows} : Shape{3, rows, columns};
+      };
+      check([&](Draw& draw) {
+        const Tensor a = draw.normal(shape(transpose_a, 5, 7));
+        return matmul(a, draw.normal(shape(transpose_b, 7, 4)), options);
+      });
+      // One b for the whole batch.
+      check([&](Draw& draw) {
+        const Tensor a = draw.normal(shape(transpose_a, 5, 7));
+        return matmul(a, draw.normal(transpose_b ? Shape{4, 7} : Shape{7, 4}), options);
+      });
+    }
+  EXPECT_EQ(last_choice("matmul"), "cublaslt");
 }
 
 class CudaReferenceLinear : public CudaReferenceBlas {

@@ -2,6 +2,7 @@
 // Which of several plans a product gets, and what the file of choices has to do with it.
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/cuda/blas.h"
+#include "hearth/core/cuda/emulate/runtime.h"
 #include "hearth/core/file.h"
 #include "hearth/ops/matmul/matmul.h"
 #include "reference.h"
@@ -112,6 +113,24 @@ TEST_F(CudaPlanChoice, WhatCannotBeKeptIsNotChosen) {
   EXPECT_EQ(plan.taken, 0u);
   EXPECT_NE(plan.why.find("could not be kept"), std::string::npos) << plan.why;
   EXPECT_FALSE(blas::plan_file().remarks.empty());
+}
+
+// Nor may it depend on how much memory a process happened to have free.
+TEST_F(CudaPlanChoice, WithoutRoomForTimingTheFirstIsKept) {
+  make_slow({plain, unaligned});
+  (void)Tensor::empty({1 << 10}, DType::f32, gpu);  // the pool has its region
+  const cuda::emulate::Settings before = cuda::emulate::settings();
+  cuda::emulate::Settings full = before;
+  full.memory_bytes = cuda::emulate::memory_in_use(0) + 512;
+  cuda::emulate::apply(full);
+  const PlanInfo plan = plan_of_a_product();
+  cuda::emulate::apply(before);
+  EXPECT_EQ(plan.choice, Choice::heuristic);
+  EXPECT_NE(plan.why.find("too little"), std::string::npos) << plan.why;
+  const PlanInfo later = plan_of_a_later_product();
+  EXPECT_EQ(later.choice, Choice::kept);
+  EXPECT_EQ(later.taken, 0u);
+  EXPECT_EQ(products(), 2);
 }
 
 TEST_F(CudaPlanChoice, APlanThatIsNotOfferedAnyMoreIsReplaced) {

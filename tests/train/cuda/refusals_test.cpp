@@ -74,6 +74,16 @@ TEST_F(CudaRefusals, DoNotKeepTheProcessorFromTraining) {
   EXPECT_EQ(report.at("device_auto").as_string(), "cpu");
 }
 
+TEST_F(CudaRefusals, ADamagedFileOfPlansIsTold) {
+  write_file_synced(folder_ / "plans-1.jsonl", "{\"hearth_plans\":1}\n{\"library\":\n");
+  const ProgramResult doctor = hearth("HEARTH_CACHE_DIR", folder_.path().c_str(), {"doctor", "--json"});
+  ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
+  const Json report = parse_json(doctor.out, "stdout");
+  EXPECT_EQ(report.at("plans").at("file").as_string(), (folder_ / "plans-1.jsonl").string());
+  EXPECT_EQ(report.at("plans").at("plans").as_integer(), 0);
+  EXPECT_PRED2(contains, to_text(report.at("plans").at("remarks")), "line 2 is left out");
+}
+
 TEST_F(CudaRefusals, ALibraryThatAPinAsksFor) {
   expect_refusal(train("HEARTH_PICK", "conv2d:cudnn", "cuda"), {"conv2d", "pinned to cudnn", "HEARTH_PICK"});
   expect_refusal(train("HEARTH_PICK", "linear:cublaslt", "cuda"), {"linear", "pinned to cublaslt", "HEARTH_PICK"});
