@@ -149,6 +149,14 @@ index("normalize-images-box", "row < box[2]", "row <= box[2]")
 index("normalize-images-room", "channel < p.c", "channel <= p.c")
 barrier("normalize-images-values", "copied[i] = p.values[i];\n    ")
 
+value, index, _, _ = group("ops/conv/channels.cu", "ops", "CudaTensorCores.ChannelsAreCopiedToTheBit")
+value("copy-channels-words", "store_wide(y + row * known, wide, true);",
+      "wide.at[0] *= acc_t<Y>(1.001); store_wide(y + row * known, wide, true);")
+index("copy-channels-words-end", "c < copied", "c <= copied", within="wide.at[c] = c < copied ?")
+value("copy-channels", "narrow<Y>(c < copied ? widen(from[c]) : acc_t<Y>(0))",
+      "narrow<Y>(c < copied ? widen(from[c]) * acc_t<Y>(1.001) : acc_t<Y>(0))")
+index("copy-channels-pitch", "x + row * pitch_x", "x + row * (pitch_x > 1 ? pitch_x - 1 : 1)")
+
 # ---- ops: reductions, rows and columns ----
 value, index, barrier, _ = group("ops/softmax/softmax.cu", "ops", "Op.Softmax/cuda_f32")
 value("softmax-short", "value[u][k] * inverse", "value[u][k] * inverse * P(1.001)")

@@ -61,6 +61,7 @@ void Session::build() {
   model->to(device_);
   const std::span<const float> values = data.train_transforms.normalizer().values();
   pixel_values_ = Tensor::of({data.input_shape().channels, 256}, values).to(device_);
+  pads_pixels_ = begins_with_convolution();
   sums = Sums(device_);
   if (config.train.clip_norm && device_.is_cuda()) device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
   parameters = std::make_unique<FlatParameters>(model->parameters());
@@ -132,10 +133,17 @@ data::Loader Session::make_train_loader() const {
   return data.train_loader(config().train.batch_size, config().seed, image_type(device_.type));
 }
 
+bool Session::begins_with_convolution() const {
+  const std::vector<NamedTensor> all = model->parameters();
+  return !all.empty() && all.front().tensor->rank() == 4 && all.front().tensor->dim(3) == data.input_shape().channels;
+}
+
 Tensor Session::network_input(const Tensor& images, const Tensor& erased, const Tensor& share) const {
   if (images.dtype() != DType::u8) return images;
+  const DType dtype = autocast().value_or(DType::f32);
+  const std::int64_t room = pads_pixels_ ? conv2d_pixel_channels(dtype, images.dim(3), device_) : 0;
   return normalize_images(images, pixel_values_,
-                          {.dtype = autocast().value_or(DType::f32), .erased = erased, .share = share});
+                          {.dtype = dtype, .pixel_channels = room, .erased = erased, .share = share});
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

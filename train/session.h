@@ -115,12 +115,14 @@ class Session {
  private:
   void build();
   void register_state();
+  bool begins_with_convolution() const;
 
   LoadedConfig loaded_;
   Device device_;
   double base_lr_ = 0;
   std::vector<NamedTensor> buffers_;
   Tensor pixel_values_;  ///< f32 [C, 256]: what a pixel value of a channel is for the network
+  bool pads_pixels_ = false;
 };
 
 /// Throws DivergedError: `what`, and the first parameter whose gradient is not finite.

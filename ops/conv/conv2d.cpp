@@ -85,7 +85,8 @@ struct Conv2d {
   Tensor forward(Kept& kept, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) const {
     const Conv2dShape shape = shape_of(x_in, w_in, b_in, options);
     detail::check_operand_types("conv2d", x_in, w_in, b_in);
-    const Tensor x = x_in.contiguous(), w = w_in.contiguous();
+    const Tensor x = run_on(x_in.device(), [&](auto& stream) { return kernels::readable_images(stream, shape, x_in); });
+    const Tensor w = w_in.contiguous();
     const Tensor b = b_in.defined() ? b_in.contiguous() : b_in;
     const Tensor y = Tensor::empty({shape.n, shape.p, shape.q, shape.k}, x.dtype(), x.device());
     kernels::Conv2dEpilogue epilogue{options.activation, options.activation == Activation::none ? moments : nullptr};
@@ -148,6 +149,10 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
                describe(w));
   if (moments != nullptr) *moments = {};
   return record(Conv2d{options, moments}, x, w, b);
+}
+
+std::int64_t conv2d_pixel_channels(DType dtype, std::int64_t channels, Device device) {
+  return run_on(device, [&](auto& stream) { return kernels::conv2d_pixel_channels(stream, dtype, channels); });
 }
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options) {

@@ -101,7 +101,8 @@ void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Ten
 
 template <class T, class W>
 void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
-  const Geometry g = geometry_of(problem.conv.shape);
+  Geometry g = geometry_of(problem.conv.shape);
+  if (problem.pass != Pass::backward_data) g.c = static_cast<int>(pixel_stride(o.x));
   const Tiles t = tiles_of(problem.conv.shape, problem.pass, tile::side, tile::depth);
   switch (problem.pass) {
     case Pass::forward:

@@ -7,6 +7,12 @@
 
 namespace hearth::kernels {
 
+std::int64_t pixel_stride(const Tensor& x) { return x.is_contiguous() ? x.dim(3) : x.strides()[2]; }
+
+Tensor readable_images(cpu::Stream&, const Conv2dShape&, const Tensor& x) { return x.contiguous(); }
+
+std::int64_t conv2d_pixel_channels(cpu::Stream&, DType, std::int64_t channels) { return channels; }
+
 void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn::Pass pass,
                 const Conv2dOperands& operands) {
   Conv2dProblem problem;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three passes of conv2d below the op. All tensors are contiguous; none of the sizes is 0.
+// The three passes of conv2d below the op. All tensors are contiguous, but for images on a CUDA device, which are as
+// readable_images() gives them; none of the sizes is 0.
 #pragma once
 
 #include <optional>
@@ -52,6 +53,20 @@ void conv2d(cuda::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const 
 /// The same by the choice among these.
 void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn::Pass pass,
                 const Conv2dOperands& operands);
+
+/// x as the passes read it: contiguous; 16-bit images of few channels, in one group on a CUDA device, in pixels of more
+/// room, which holds zeros (Storage::padded_from). Copies what is not so.
+Tensor readable_images(cpu::Stream&, const Conv2dShape& shape, const Tensor& x);
+Tensor readable_images(cuda::Stream&, const Conv2dShape& shape, const Tensor& x);
+/// What conv2d_pixel_channels() says of a device.
+std::int64_t conv2d_pixel_channels(cpu::Stream&, DType dtype, std::int64_t channels);
+std::int64_t conv2d_pixel_channels(cuda::Stream&, DType dtype, std::int64_t channels);
+/// Elements from one pixel of readable images to the next.
+std::int64_t pixel_stride(const Tensor& x);
+
+/// y [..., to] = the channels of x [..., from], padded with zeros or cut off. y is contiguous, x readable; both are of
+/// one type or x is f32, and y is not f64.
+void copy_channels(cuda::Stream&, const Tensor& x, const Tensor& y);
 
 /// The portable implementation of the device: implicit GEMM in ordinary arithmetic, for fewer than 2^31 pixels.
 void conv2d_tiles(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOperands& operands);

@@ -10,6 +10,7 @@
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/profiler.h"
 #include "hearth/ops/candidates.h"
+#include "hearth/ops/image/normalize_images.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -158,6 +159,48 @@ OP_TEST(Conv2dTensorCores) {
           // f32 filters beside 16-bit images are rounded to their type.
           {.tolerance_scale = width == Width::wide ? 2.0 : 1.0});
     }
+}
+
+// Images and filters are padded to 8 channels, gradients cut back.
+OP_TEST(Conv2dFewChannels) {
+  if (current_site().device.is_cuda() && size_of(site_dtype()) != 2) return;
+  const PinCandidate pin("conv2d", "mma");
+  for (const Width width : {Width::site, Width::wide})
+    for (const Case& c : {Case{"stem", {1, 21, 19, 3}, {16, 7, 7, 3}, {.stride = 2, .padding = 3}},
+                          Case{"grey", {2, 8, 8, 1}, {8, 3, 3, 1}, {.padding = 1}},
+                          Case{"seven", {3, 5, 6, 7}, {24, 3, 2, 7}}, Case{"four", {2, 6, 5, 4}, {8, 1, 1, 4}}}) {
+      SCOPED_TRACE(c.what);
+      check(
+          [&](Draw& draw) {
+            const Inputs in = draw_inputs(draw, c, width);
+            return conv2d(in.x, in.w, in.b, c.options);
+          },
+          {.tolerance_scale = width == Width::wide ? 2.0 : 1.0});
+    }
+}
+
+// Images that lie in pixels of more room, as a run's input does, are read there by every candidate.
+OP_TEST(Conv2dPaddedImages) {
+  const bool tensor_cores = !current_site().device.is_cuda() || size_of(site_dtype()) == 2;
+  std::vector<double> values;
+  for (int i = 0; i < 3 * 256; ++i) values.push_back((i % 256 - 128) / 64.0);
+  for (const char* candidate : {"mma", "portable"}) {
+    if (candidate == std::string("mma") && !tensor_cores) continue;
+    const PinCandidate pin("conv2d", candidate);
+    for (const std::int64_t room : {3, 4, 5, 8, 11})
+      for (const Width width : {Width::site, Width::wide}) {
+        SCOPED_TRACE(testing::Message() << candidate << ", room for " << room);
+        check(
+            [&](Draw& draw) {
+              const Tensor pixels = draw.integers({3, 9, 8, 3}, 256, DType::u8);
+              const Tensor x = normalize_images(pixels, draw.constant({3, 256}, values).to(DType::f32),
+                                                {.dtype = draw.dtype(), .pixel_channels = room});
+              const Tensor w = draw.normal({16, 3, 3, 3}, 0.2, width);
+              return conv2d(x, w, draw.normal({16}, 1.0, width), {.stride = 2, .padding = 1});
+            },
+            {.tolerance_scale = width == Width::wide ? 2.0 : 1.0});
+      }
+  }
 }
 
 OP_TEST(Conv2dManyPixels) {

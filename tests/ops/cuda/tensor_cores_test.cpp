@@ -5,10 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/dnn.h"
 #include "hearth/core/random.h"
+#include "hearth/ops/candidates.h"
+#include "hearth/ops/conv/conv2d.h"
 #include "hearth/ops/conv/kernels.h"
+#include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/matmul/product.h"
 
 namespace hearth {
@@ -163,6 +171,84 @@ TEST_F(CudaTensorCores, ConvolutionsAreRoundedOnce) {
                        expected, terms);
       }
     }
+  }
+}
+
+struct FirstConvolution {
+  std::vector<double> y, dw;
+  cuda::Counters forward, backward;
+};
+
+FirstConvolution first_convolution(const Tensor& x, const Tensor& weights) {
+  FirstConvolution result;
+  const Tensor w = as_leaf(weights);
+  const cuda::Counters start = cuda::counters();
+  const Tensor y = conv2d(x, w, {.stride = 2, .padding = 3});
+  const cuda::Counters middle = cuda::counters();
+  backward(y, Tensor::full(y.shape(), 0.5, y.dtype(), gpu));
+  result.backward = cuda::counters() - middle;
+  result.forward = middle - start;
+  result.y = y.to_doubles();
+  result.dw = grad_of(w).to_doubles();
+  return result;
+}
+
+// One launch pads images that come dense, and what comes padded is read where it is: in forward and for the gradient.
+TEST_F(CudaTensorCores, PaddedImagesAreNotCopied) {
+  const PinCandidate pin("conv2d", "mma");
+  for (const DType dtype : narrow_types) {
+    const Tensor pixels = Tensor::full({2, 14, 14, 3}, 77, DType::u8, gpu);
+    const Tensor values = numbers({3, 256}, 4, dtype).to(DType::f32).to(gpu);
+    const Tensor w = numbers({16, 7, 7, 3}, 5, dtype).to(DType::f32).to(gpu);
+    const bool library = cuda::dnn::why_absent().empty();
+    EXPECT_EQ(conv2d_pixel_channels(dtype, 3, gpu), library && dtype == DType::f16 ? 4 : 8);
+    EXPECT_EQ(conv2d_pixel_channels(dtype, 8, gpu), 8);
+    const Tensor dense = normalize_images(pixels, values, {.dtype = dtype});
+    const Tensor padded = normalize_images(pixels, values, {.dtype = dtype, .pixel_channels = 8});
+    (void)first_convolution(dense, w);
+    const FirstConvolution of_dense = first_convolution(dense, w), of_padded = first_convolution(padded, w);
+    EXPECT_EQ(of_dense.y, of_padded.y);
+    EXPECT_EQ(of_dense.dw, of_padded.dw);
+    // Filters to 8 channels, and the product.
+    EXPECT_EQ(of_padded.forward.launches, 2);
+    EXPECT_EQ(of_dense.forward.launches, 3);
+    EXPECT_EQ(of_dense.backward.launches, of_padded.backward.launches);
+    for (const cuda::Counters& spent : {of_dense.forward, of_dense.backward, of_padded.forward, of_padded.backward}) {
+      EXPECT_EQ(spent.layout_changes, 0);
+      EXPECT_EQ(spent.waits, 0);
+    }
+  }
+}
+
+TEST_F(CudaTensorCores, ChannelsAreCopiedToTheBit) {
+  for (const DType from : {DType::f16, DType::bf16, DType::f32})
+    for (const DType to : {DType::f16, DType::bf16, DType::f32}) {
+      if (from != to && from != DType::f32) continue;
+      for (const std::int64_t channels : {1, 3, 7, 8})
+        for (const std::int64_t room : {2, 4, 8}) {
+          // More pixels than threads of one block.
+          const Tensor x = numbers({3, 10, 9, channels}, 6, from).to(from);
+          const Tensor y = Tensor::full({3, 10, 9, room}, 9, to, gpu);
+          kernels::copy_channels(stream(), x.to(gpu), y);
+          const std::vector<double> values = x.to(to).to_doubles();
+          std::vector<double> expected;
+          for (std::int64_t pixel = 0; pixel < 270; ++pixel)
+            for (std::int64_t c = 0; c < room; ++c)
+              expected.push_back(c < channels ? values[static_cast<std::size_t>(pixel * channels + c)] : 0);
+          EXPECT_EQ(y.to_doubles(), expected) << from << " " << channels << " to " << to << " " << room;
+        }
+    }
+}
+
+// Memory beside the channels that is not known to hold zeros is left alone.
+TEST_F(CudaTensorCores, ASliceOfChannelsIsNoPaddedImage) {
+  for (const char* candidate : {"mma", "portable"}) {
+    const PinCandidate pin("conv2d", candidate);
+    const Tensor whole = Tensor::full({1, 5, 5, 8}, std::numeric_limits<double>::infinity(), DType::bf16, gpu);
+    const Tensor part = Tensor::view(whole.storage(), {1, 5, 5, 3}, whole.strides(), 0, DType::bf16, gpu);
+    part.copy_from(Tensor::full({1, 5, 5, 3}, 1, DType::bf16, gpu));
+    const Tensor y = conv2d(part, Tensor::full({8, 3, 3, 3}, 1, DType::bf16, gpu));
+    EXPECT_EQ(y.to_doubles(), std::vector<double>(72, 27.0)) << candidate;
   }
 }
 
