@@ -12,7 +12,9 @@ RandomKey next_random_key() {
   return key;
 }
 
-RandomScope::RandomScope(std::uint64_t seed, std::uint64_t step) : previous_(current) { current = {seed, step, 0}; }
+RandomScope::RandomScope(std::uint64_t seed, std::uint64_t step, RandomPart part) : previous_(current) {
+  current = {seed, step, 0, part};
+}
 RandomScope::~RandomScope() { current = previous_; }
 
 }  // namespace hearth

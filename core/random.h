@@ -69,11 +69,24 @@ class Random {
   int used_ = 4;
 };
 
+/// The samples of a step that one forward pass sees, where a step's batch is cut into several.
+struct RandomPart {
+  std::int64_t first = 0;  ///< samples of the step before these
+  std::int64_t count = 0;  ///< 0: all of them
+};
+
 /// Names the randomness of one op call: the run's seed, the step, and the op's number within the step.
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::uint32_t op = 0;
+  RandomPart part = {};
+
+  /// The number that element 0 of `elements` has in the whole batch, where each sample has as many as the others; 0
+  /// for what does not divide into the samples. So a batch draws the same values in one piece or in many.
+  std::int64_t first_element(std::int64_t elements) const {
+    return part.count > 0 && elements % part.count == 0 ? elements / part.count * part.first : 0;
+  }
 };
 
 /// The key of the next random op on this thread; op numbers count up from 0 within a RandomScope.
@@ -82,7 +95,7 @@ RandomKey next_random_key();
 /// Ties random ops on this thread to (seed, step) for the life of the object; a replayed step draws the same values.
 class RandomScope {
  public:
-  RandomScope(std::uint64_t seed, std::uint64_t step);
+  RandomScope(std::uint64_t seed, std::uint64_t step, RandomPart part = {});
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;

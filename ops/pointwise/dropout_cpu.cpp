@@ -45,18 +45,20 @@ inline void strip_words(const RandomKey& key, std::uint64_t strip, std::uint32_t
   std::copy_n(c3, 16, words + 48);
 }
 
-/// Elements [begin, end); begin is a multiple of 64.
+/// Elements [begin, end), of which element 0 has the number `first`.
 template <class T>
-void dropout_range(const T* x, const RandomKey& key, std::uint32_t threshold, acc_t<T> scale, T* y, std::int64_t begin,
-                   std::int64_t end) {
+void dropout_range(const T* x, const RandomKey& key, std::int64_t first, std::uint32_t threshold, acc_t<T> scale, T* y,
+                   std::int64_t begin, std::int64_t end) {
   std::uint32_t words[64];
-  for (std::int64_t i = begin; i < end; i += 64) {
-    strip_words(key, static_cast<std::uint64_t>(i / 64), words);
-    const std::int64_t count = std::min<std::int64_t>(64, end - i);
+  std::int64_t count = 0;
+  for (std::int64_t i = begin; i < end; i += count) {
+    strip_words(key, static_cast<std::uint64_t>((first + i) / 64), words);
+    const std::uint32_t* const word = words + (first + i) % 64;
+    count = std::min<std::int64_t>(64 - (first + i) % 64, end - i);
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) {
       const acc_t<T> scaled = cpu::load(x + i + j) * scale;
-      cpu::store(y + i + j, words[j] >= threshold ? scaled : acc_t<T>(0));
+      cpu::store(y + i + j, word[j] >= threshold ? scaled : acc_t<T>(0));
     }
   }
 }
@@ -67,6 +69,7 @@ namespace hearth::kernels {
 
 void dropout(cpu::Stream&, const Tensor& x, const RandomKey& key, double p, const Tensor& y) {
   constexpr std::int64_t grain = 1 << 14;
+  const std::int64_t first = key.first_element(x.size());
   // An element is dropped when its word lies below p * 2^32.
   const auto threshold = static_cast<std::uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
   visit_dtype("dropout", x.dtype(), Floats{}, [&]<class T>() {
@@ -74,7 +77,7 @@ void dropout(cpu::Stream&, const Tensor& x, const RandomKey& key, double p, cons
     T* const to = y.data<T>();
     const auto scale = static_cast<acc_t<T> >(1.0 / (1.0 - p));
     cpu::parallel_for(x.size(), grain, [&](std::int64_t begin, std::int64_t end) {
-      HEARTH_ISA_CALL(dropout_range, from, key, threshold, scale, to, begin, end);
+      HEARTH_ISA_CALL(dropout_range, from, key, first, threshold, scale, to, begin, end);
     });
   });
 }

@@ -61,6 +61,31 @@ TEST(Dropout, OtherKeysGiveOtherChoices) {
   EXPECT_NE(first, dropout(x, 0.5, true).to_doubles());
 }
 
+// Parts of every length, so that they begin within a strip of 64 elements.
+TEST(Dropout, ABatchInPartsDrawsWhatItDrawsInOnePiece) {
+  std::vector<Device> devices{Device{}};
+  if (device_count(DeviceType::cuda) > 0) devices.push_back({DeviceType::cuda, 0});
+  for (const Device device : devices) {
+    const auto dropped = [&](std::int64_t first, std::int64_t count) {
+      const RandomScope scope(7, 3, {first, count});
+      return dropout(Tensor::full({count, 13}, 1.0, DType::f32, device), 0.5, true).to_doubles();
+    };
+    const std::vector<double> whole = dropped(0, 40);
+    std::vector<double> parts;
+    for (const auto& [first, count] : {std::pair{0, 16}, {16, 16}, {32, 5}, {37, 3}}) {
+      const std::vector<double> part = dropped(first, count);
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(parts, whole) << device;
+    // What has no share for each sample, as a weight, is drawn alike in all parts.
+    const auto weight = [&](std::int64_t first) {
+      const RandomScope scope(7, 3, {first, 16});
+      return dropout(Tensor::full({37}, 1.0, DType::f32, device), 0.5, true).to_doubles();
+    };
+    EXPECT_EQ(weight(0), weight(16));
+  }
+}
+
 TEST(DropoutRefusal, Arguments) {
   const Tensor x = Tensor::zeros({2});
   refuses<UsageError>("dropout", [&] { return dropout(x, 1.0, true); });

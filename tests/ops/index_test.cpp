@@ -126,6 +126,14 @@ TEST(Index, AMillionHitsOnOneRowSumExactly) {
   EXPECT_NEAR(grad_of(x).to_doubles()[0], tenth * n, 0.004);
 }
 
+// Ones added one by one in f32 stand still at 16,777,216.
+TEST(Index, TwentyMillionHitsOnOneRowAreAllCounted) {
+  const std::int64_t n = 20'000'000;
+  const Tensor w = as_leaf(Tensor::zeros({2, 1}));
+  backward(embedding(w, Tensor::full({n}, 1, DType::i32)), Tensor::full({n, 1}, 1.0));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{0, 20'000'000}));
+}
+
 TEST(Index, GradientsOfTwoBatchesAdd) {
   const Tensor w = as_leaf(Tensor::zeros({2, 1}));
   for (int batch = 0; batch < 2; ++batch)
