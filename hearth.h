@@ -32,6 +32,7 @@
 #include "hearth/optim/adam.h"
 #include "hearth/optim/clip.h"
 #include "hearth/optim/ema.h"
+#include "hearth/optim/loss_scale.h"
 #include "hearth/optim/optimizer.h"
 #include "hearth/optim/registry.h"
 #include "hearth/optim/schedule.h"

@@ -97,12 +97,15 @@ class Sweep {
                  describe(term), " where ", describe(sum), " is expected");
   }
 
-  static void accumulate_leaf(GradState& state, const Tensor& gradient, const char* from) {
+  static void accumulate_leaf(GradState& state, const Tensor& arrived, const char* from) {
     if (!state.grad.defined()) {
-      state.grad = gradient.sole_owner() && gradient.is_contiguous() ? gradient : gradient.clone();
+      state.grad = arrived.sole_owner() && arrived.is_contiguous() ? arrived : arrived.clone();
       state.fresh = false;
       return;
     }
+    // A narrow leaf may collect in f32.
+    const bool widen = state.grad.dtype() == DType::f32 && size_of(arrived.dtype()) == 2;
+    const Tensor gradient = widen ? arrived.contiguous().to(DType::f32) : arrived;
     check_match(state.grad, gradient, from);
     const bool written_in_place = gradient.bytes() == state.grad.bytes() && gradient.same_storage(state.grad);
     if (!written_in_place) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recorded conversion between floating types, and the autocast policy that inserts it.
+#include <utility>
+
 #include "hearth/autograd/record.h"
 
 namespace hearth::detail {
@@ -24,6 +26,14 @@ bool may_convert(const Tensor& tensor) {
   return tensor.defined() && is_floating(tensor.dtype()) && tensor.dtype() != DType::f64;
 }
 
+/// A leaf's narrow copy with the leaf's own slot, so that gradients arrive where they would without it; undefined if
+/// there is none of this type.
+Tensor narrow_copy_of(const Tensor& tensor, DType narrow) {
+  if (!tensor.defined() || tensor.grad_state() == nullptr) return {};
+  const Tensor& copy = tensor.grad_state()->narrow;
+  return copy.defined() && copy.dtype() == narrow ? copy.with_grad_state(tensor.grad_state()) : Tensor();
+}
+
 }  // namespace
 
 Tensor cast(const Tensor& tensor, DType dtype) {
@@ -33,6 +43,9 @@ Tensor cast(const Tensor& tensor, DType dtype) {
 void apply_autocast(const OpInfo& info, std::span<Tensor> inputs) {
   const std::optional<DType> narrow = autocast_dtype();
   if (!narrow || info.autocast == Autocast::as_is) return;
+  if (info.autocast == Autocast::narrow)
+    for (Tensor& input : inputs)
+      if (Tensor copy = narrow_copy_of(input, *narrow); copy.defined()) input = std::move(copy);
   const auto count = std::min(inputs.size(), static_cast<std::size_t>(info.autocast_inputs));
   const auto convertible = inputs.first(count);
   DType target = info.autocast == Autocast::narrow ? *narrow : DType::f32;

@@ -15,6 +15,9 @@ class Node;
 struct GradState {
   /// Leaf: the gradient, made on first use or a view of a flat buffer. Undefined for results.
   Tensor grad;
+  /// Leaf: its value in a narrow type, kept up to date by the owner of the parameters. Ops that autocast runs in that
+  /// type read it, so that nothing is converted at each use. Undefined where there is none.
+  Tensor narrow;
   /// Leaf: nothing has arrived since zero_grad, so the first contribution may be written, not added.
   bool fresh = true;
   /// Leaf: called when the last contribution of a backward pass has arrived.

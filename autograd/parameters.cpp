@@ -6,10 +6,13 @@
 
 namespace hearth {
 
-FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters) {
+FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow) {
   HEARTH_CHECK(UsageError, !parameters.empty(), "flat parameters: the model has no parameters to train");
   const DType dtype = parameters.front().tensor->dtype();
   const Device device = parameters.front().tensor->device();
+  HEARTH_CHECK(DTypeError, !narrow || (dtype == DType::f32 && is_floating(narrow->dtype) && size_of(narrow->dtype) == 2),
+               "flat parameters: a narrow copy in ", narrow ? narrow->dtype : dtype, " of parameters in ", dtype,
+               "; it is f16 or bf16, of f32");
   const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(dtype));
   std::int64_t total = 0;
   for (const NamedTensor& parameter : parameters) {
@@ -18,24 +21,43 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters) {
     HEARTH_CHECK(DeviceError, parameter.tensor->device() == device, "flat parameters: \"", parameter.name, "\" is on ",
                  parameter.tensor->device(), ", the others are on ", device,
                  "; move the whole model with to(device) first");
-    entries_.push_back({parameter.name, {}, total, parameter.tensor->size()});
+    entries_.push_back({parameter.name, {}, {}, total, parameter.tensor->size()});
     total = checked_add(total, (parameter.tensor->size() + line - 1) / line * line, "flat parameters: size");
   }
   values_ = Tensor::zeros({total}, dtype, device);
+  if (narrow) narrow_ = Tensor::zeros({total}, narrow->dtype, device);
   {
     const OriginScope origin = OriginScope::of_op("gradients");
     grads_ = Tensor::zeros({total}, dtype, device);
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    Tensor& handle = *parameters[i].tensor;
-    const Strides strides = contiguous_strides(handle.shape());
-    const Tensor view = Tensor::view(values_.storage(), handle.shape(), strides, entries_[i].begin, dtype, device);
-    view.copy_from(handle);
-    auto state = std::make_shared<GradState>();
-    state->grad = Tensor::view(grads_.storage(), handle.shape(), strides, entries_[i].begin, dtype, device);
-    entries_[i].value = view.with_grad_state(std::move(state));
-    handle = entries_[i].value;
-  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) bind(entries_[i], parameters[i], narrow);
+  refresh_narrow();
+}
+
+void FlatParameters::bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow) {
+  Tensor& handle = *parameter.tensor;
+  const auto view_of = [&](const Tensor& flat) {
+    return Tensor::view(flat.storage(), handle.shape(), contiguous_strides(handle.shape()), entry.begin, flat.dtype(),
+                        flat.device());
+  };
+  entry.master = view_of(values_);
+  entry.master.copy_from(handle);
+  auto state = std::make_shared<GradState>();
+  state->grad = view_of(grads_);
+  const bool instead = narrow && narrow->use == NarrowCopy::Use::instead && !parameter.wide;
+  if (narrow && !instead && !parameter.wide) state->narrow = view_of(narrow_);
+  entry.value = (instead ? view_of(narrow_) : entry.master).with_grad_state(std::move(state));
+  handle = entry.value;
+}
+
+void FlatParameters::refresh_narrow() {
+  if (narrow_.defined()) narrow_.copy_from(values_);
+}
+
+std::vector<NamedTensor> FlatParameters::masters() {
+  std::vector<NamedTensor> result;
+  for (Entry& entry : entries_) result.push_back({entry.name, &entry.master});
+  return result;
 }
 
 void FlatParameters::zero_grads() {

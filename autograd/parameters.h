@@ -3,6 +3,7 @@
 // zeroing is a flag, an optimizer is one pass, data parallelism sends whole pieces.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,36 +15,62 @@ namespace hearth {
 struct NamedTensor {
   std::string name;
   Tensor* tensor;
+  bool wide = false;  ///< stays f32 in mixed precision, as those of norms do
+};
+
+/// A second flat buffer that holds f32 values in a narrow type.
+struct NarrowCopy {
+  enum class Use {
+    /// The handles stay f32; ops that autocast runs in the narrow type read the copies (O1).
+    beside,
+    /// The handles become the narrow values, except those of `wide` parameters; the f32 values are what the optimizer
+    /// updates and what is saved (O2).
+    instead,
+  };
+  DType dtype = DType::bf16;
+  Use use = Use::beside;
 };
 
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
 /// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype
-/// and one device.
+/// and one device. Gradients have the type of values(), also where a handle is narrow.
 class FlatParameters {
  public:
   struct Entry {
     std::string name;
-    Tensor value;        ///< leaf view of values()
+    Tensor value;        ///< leaf view of values(), or of narrow(): what the model computes with
+    Tensor master;       ///< view of values()
     std::int64_t begin;  ///< first element within the buffers
     std::int64_t size;   ///< elements
   };
 
-  explicit FlatParameters(const std::vector<NamedTensor>& parameters);
+  /// DTypeError for parameters of different types, and for a narrow copy unless they are f32 and it is f16 or bf16.
+  explicit FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow = {});
 
   const std::vector<Entry>& entries() const { return entries_; }
   /// [total], every parameter.
   const Tensor& values() const { return values_; }
   /// [total], every gradient. After backward, parameters that had no part in it hold zeros once finish_grads ran.
   const Tensor& grads() const { return grads_; }
+  /// [total], the values rounded to the narrow type; undefined without a narrow copy. Whoever writes to values() writes
+  /// here too (updates do), or calls refresh_narrow().
+  const Tensor& narrow() const { return narrow_; }
+  /// Rounds all values anew.
+  void refresh_narrow();
+  /// The names and the f32 (or f64) values, for saving.
+  std::vector<NamedTensor> masters();
   /// Marks all gradients as empty: the next contributions replace them.
   void zero_grads();
   /// Writes zeros where no contribution arrived since zero_grads.
   void finish_grads();
 
  private:
+  void bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow);
+
   std::vector<Entry> entries_;
   Tensor values_;
   Tensor grads_;
+  Tensor narrow_;
 };
 
 }  // namespace hearth

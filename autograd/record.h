@@ -22,6 +22,7 @@
 
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/node.h"
+#include "hearth/autograd/op_observer.h"
 #include "hearth/core/origin.h"
 #include "hearth/core/profiler.h"
 
@@ -29,7 +30,7 @@ namespace hearth {
 
 enum class Autocast {
   follow,  ///< take what comes; where floating types differ the widest wins
-  narrow,  ///< run in the narrow type: matrix products and convolutions
+  narrow,  ///< run in the narrow type: matrix products and convolutions; leaves come as their narrow copies
   widen,   ///< run in f32: softmax, losses, exp, log, pow
   as_is,   ///< the op itself takes mixed types: norms with f32 parameters
 };
@@ -87,6 +88,7 @@ Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
     const RecordingScope recording(wanted);
     result = forward(op, kept);
   }
+  if (OpObserver* const observer = current_op_observer()) observer->after(Op::info, inputs, result);
   if (!wanted) return result;
   return attach(std::make_shared<NodeOf<Op>>(std::move(op), std::move(kept)), inputs, result);
 }

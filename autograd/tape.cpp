@@ -14,6 +14,7 @@ std::atomic<std::uint64_t> next_number{1};
 thread_local bool grad_on = true;
 thread_local bool recording_on = false;
 thread_local std::optional<DType> narrow_type;
+thread_local OpObserver* op_observer = nullptr;
 
 // Slots whose destruction is under way. A chain of nodes is taken apart in a loop, so depth never meets the stack.
 thread_local std::vector<std::shared_ptr<Node>>* doomed = nullptr;
@@ -91,7 +92,12 @@ AutocastScope::AutocastScope(std::optional<DType> narrow) : previous_(narrow_typ
 }
 AutocastScope::~AutocastScope() { narrow_type = previous_; }
 
+OpObserverScope::OpObserverScope(OpObserver& observer) : previous_(std::exchange(op_observer, &observer)) {}
+OpObserverScope::~OpObserverScope() { op_observer = previous_; }
+
 namespace detail {
+
+OpObserver* current_op_observer() { return op_observer; }
 
 RecordingScope::RecordingScope(bool on)
     : previous_recording_(std::exchange(recording_on, on)), previous_grad_(std::exchange(grad_on, false)) {}

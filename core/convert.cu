@@ -102,6 +102,7 @@ void fill(cuda::Stream& stream, DType dtype, std::byte* y, std::int64_t n, doubl
 
 void convert(cuda::Stream& stream, DType from, const std::byte* source, DType to, std::byte* destination,
              std::int64_t n) {
+  ++live_counters().conversions;
   visit_dtype("convert", from, AllTypes{}, [&]<class From>() {
     visit_dtype("convert", to, AllTypes{},
                 [&]<class To>() { convert_types<From, To>(stream, source, destination, n); });

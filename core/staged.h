@@ -37,10 +37,11 @@ class Staged {
   /// Where kernels of the stream's device read it.
   const T* at(cpu::Stream&) const { return &value_; }
   const T* at(cuda::Stream&) const { return reinterpret_cast<const T*>(cell_.bytes()); }
-  /// Where a kernel may overwrite one field of it until the next set().
+  /// Where work of the device may overwrite it, or one field of it, until the next set().
+  T* cell() { return cell_.defined() ? reinterpret_cast<T*>(cell_.bytes()) : &value_; }
   template <class Field, class Owner>
-  Field* at(cuda::Stream&, Field Owner::*field) {
-    return &(reinterpret_cast<T*>(cell_.bytes())->*field);
+  Field* cell(Field Owner::*field) {
+    return &(cell()->*field);
   }
 
  private:

@@ -84,26 +84,28 @@ void State::save(const std::string& path, const std::map<std::string, std::strin
   write_safetensors(path, std::move(list), metadata);
 }
 
-void State::load(const std::string& path) {
+void State::load(const std::string& path, const std::string& optional) {
+  const auto may_lack = [&](const std::string& name) { return !optional.empty() && name.starts_with(optional); };
   const SafetensorsFile file(path);
   file.verify();
   std::string faults;
   for (const Entry& entry : entries_) {
     const TensorRecord* record = file.find(entry.name);
     if (record == nullptr) {
-      faults += "; missing " + entry.name;
+      if (!may_lack(entry.name)) faults += "; missing " + entry.name;
     } else if (record->dtype != entry.dtype || record->shape != entry.shape) {
       faults += join_text("; ", entry.name, " is ", record->dtype, " ", record->shape, ", expected ", entry.dtype, " ",
                           entry.shape);
     }
   }
   for (const TensorRecord& record : file.records()) {
-    if (!names_.contains(record.name)) faults += "; unexpected " + record.name;
+    if (!names_.contains(record.name) && !may_lack(record.name)) faults += "; unexpected " + record.name;
   }
   HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", faults,
                "; load it into the configuration it was saved with");
   for (const Entry& entry : entries_) (void)entry.bytes();  // throws before anything is written
-  for (const Entry& entry : entries_) entry.write(file.bytes(*file.find(entry.name)));
+  for (const Entry& entry : entries_)
+    if (const TensorRecord* record = file.find(entry.name)) entry.write(file.bytes(*record));
 }
 
 }  // namespace hearth

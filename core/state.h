@@ -52,8 +52,9 @@ class State {
   /// written; an earlier file of that name is as before then.
   void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
   /// Copies the bytes of a file into what is registered; storages stay where they are. FileError if the file is
-  /// damaged, or with every missing, unexpected and mis-shaped name; nothing is changed then.
-  void load(const std::string& path);
+  /// damaged, or with every missing, unexpected and mis-shaped name; nothing is changed then. Names that begin with
+  /// `optional`, unless that is "", may be missing on either side: what the file lacks keeps its value.
+  void load(const std::string& path, const std::string& optional = "");
 
  private:
   void add_entry(Entry entry);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Adam update: one launch over all parameters. Traffic: reads w, g, m, v and writes w, m, v.
+// The Adam update: one launch over all parameters. Traffic: reads w, g, m, v and writes w, m, v and
+// the narrow copy.
 #include "hearth/optim/shares.cuh"
 #include "hearth/optim/step.h"
 
@@ -8,8 +9,10 @@ namespace {
 
 using namespace cuda;
 
-template <class T>
-__global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficients, T* w, const T* g, T* m, T* v) {
+template <class T, class N>
+__global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficients, T* w, const T* g, T* m, T* v,
+                            N* narrow) {
+  if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
   const RangeOptions options = options_of(plan, share.range);
@@ -27,6 +30,7 @@ __global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficient
       second.at[k] = next.v;
     }
     store_wide(w + at, weight, packed);
+    store_narrow(narrow, at, weight, packed);
     store_wide(m + at, first, packed);
     store_wide(v + at, second, packed);
   });
@@ -35,10 +39,13 @@ __global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficient
 }  // namespace
 
 void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& coefficients) {
+                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Staged<AdamCoefficients>& coefficients) {
   visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
-    launch(stream, "adam_update", shape_of(plan), adam_shares<T>, tables_of(plan), coefficients.at(stream),
-           values.data<T>(), grads.data<T>(), first.data<T>(), second.data<T>());
+    with_narrow(narrow, [&]<class N>(N* rounded) {
+      launch(stream, "adam_update", shape_of(plan), adam_shares<T, N>, tables_of(plan), coefficients.at(stream),
+             values.data<T>(), grads.data<T>(), first.data<T>(), second.data<T>(), rounded);
+    });
   });
 }
 

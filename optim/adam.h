@@ -17,6 +17,7 @@ struct AdamCoefficients {
   double correction1;  ///< 1 - beta1^t
   double correction2;  ///< 1 - beta2^t
   bool decoupled;
+  bool skip = false;  ///< this update changes nothing
 };
 
 }  // namespace hearth::kernels
@@ -54,9 +55,7 @@ class Adam : public Optimizer {
  private:
   void prepare(double lr, double grad_scale) override;
   void update() override;
-  double* grad_scale_at(cuda::Stream& stream) override {
-    return coefficients_.at(stream, &kernels::AdamCoefficients::grad_scale);
-  }
+  UpdateCells cells() override;
 
   AdamOptions options_;
   Staged<kernels::AdamCoefficients> coefficients_;
@@ -68,10 +67,12 @@ class Adam : public Optimizer {
 
 namespace hearth::kernels {
 
-/// Reads and writes each element once.
+/// Reads and writes each element once. `narrow`, undefined for none, receives the new values rounded.
 void adam_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& coefficients);
+                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Staged<AdamCoefficients>& coefficients);
 void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& coefficients);
+                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Staged<AdamCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Adam update. Traffic: reads w, g, m, v and writes w, m, v.
+// The Adam update. Traffic: reads w, g, m, v and writes w, m, v and the narrow copy.
+#include "hearth/optim/narrow.h"
 #include "hearth/optim/step.h"
 
 #define HEARTH_ISA_SOURCE "hearth/optim/adam_cpu.cpp"
@@ -25,8 +26,9 @@ void adam(T* w, const T* g, T* m, T* v, std::int64_t n, const AdamRange<T>& rang
 namespace hearth::kernels {
 
 void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& staged) {
+                 const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& staged) {
   const AdamCoefficients& coefficients = staged.value();
+  if (coefficients.skip) return;
   visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
     T* w = values.data<T>();
     const T* g = grads.data<T>();
@@ -37,6 +39,7 @@ void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       const auto constants = adam_range<T>(coefficients, range.lr_scale, range.weight_decay);
       HEARTH_ISA_CALL(adam<T>, w + begin, g + begin, m + begin, v + begin, n, constants);
+      narrow_piece(values, narrow, piece.begin, piece.end);
     });
   });
 }

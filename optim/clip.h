@@ -37,7 +37,8 @@ double sum_of_squares(const T* x, std::int64_t n, double scale);
 /// Sum of (x * scale)^2 in f64. x [n], f32 or f64, contiguous. Waits for the device.
 double sum_of_squares(cpu::Stream& stream, const Tensor& x, double scale);
 double sum_of_squares(cuda::Stream& stream, const Tensor& x, double scale);
-/// The same into `sum`, f64 [] on the device, without waiting.
+/// The same into `sum`, f64 [] beside x, without waiting.
+void sum_of_squares(cpu::Stream& stream, const Tensor& x, double scale, const Tensor& sum);
 void sum_of_squares(cuda::Stream& stream, const Tensor& x, double scale, const Tensor& sum);
 /// Largest |x|; NaN if x holds one; 0 if x is empty. Waits for the device.
 double largest_magnitude(cpu::Stream& stream, const Tensor& x);

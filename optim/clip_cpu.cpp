@@ -79,6 +79,10 @@ double sum_of_squares(cpu::Stream&, const Tensor& x, double scale) {
   return sum;
 }
 
+void sum_of_squares(cpu::Stream& stream, const Tensor& x, double scale, const Tensor& sum) {
+  *sum.data<double>() = sum_of_squares(stream, x, scale);
+}
+
 double largest_magnitude(cpu::Stream&, const Tensor& x) {
   std::vector<double> partial(pieces_of(x.size()), 0.0);
   visit_dtype("largest_magnitude", x.dtype(), WideFloats{}, [&]<class T>() {

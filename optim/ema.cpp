@@ -2,7 +2,6 @@
 // An exponential moving average of the weights.
 #include "hearth/optim/ema.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "hearth/core/run_on.h"
@@ -32,10 +31,7 @@ Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const Ema
 
 void Ema::begin_update() {
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
-  double decay = options_.decay;
-  const double t = static_cast<double>(updates_);
-  if (options_.warmup) decay = std::min(decay, (1.0 + t) / (10.0 + t));
-  share_.set(1.0 - decay);
+  share_.set(share_of(options_, updates_));
   ++updates_;
 }
 
@@ -51,6 +47,7 @@ void Ema::apply() {
 void Ema::swap() {
   exchange_values(average_, parameters_.values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
+  parameters_.refresh_narrow();
   in_use_ = !in_use_;
 }
 

@@ -12,7 +12,10 @@ using namespace cuda;
 template <class T>
 struct Blend {
   const double* share;
-  __device__ T operator()(T average, T value) const { return average + static_cast<T>(*share) * (value - average); }
+  __device__ T operator()(T average, T value) const {
+    const double part = *share;
+    return part == 0 ? average : average + static_cast<T>(part) * (value - average);
+  }
 };
 
 template <class T>

@@ -8,6 +8,7 @@
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
+#include "hearth/core/half.h"
 #include "hearth/core/staged.h"
 #include "hearth/core/state.h"
 
@@ -23,6 +24,13 @@ struct EmaOptions {
 /// statistics). Begins as a copy.
 class Ema {
  public:
+  /// The weight of the values in update t = 0, 1, ...
+  HEARTH_HD static double share_of(const EmaOptions& options, std::int64_t update) {
+    const double t = static_cast<double>(update);
+    const double early = (1.0 + t) / (10.0 + t);
+    return 1.0 - (options.warmup && early < options.decay ? early : options.decay);
+  }
+
   /// `parameters` and `buffers` must outlive it. ConfigError unless decay is in [0, 1).
   Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options);
   Ema(const Ema&) = delete;
@@ -40,7 +48,13 @@ class Ema {
   /// Exchanges averages and values: the model computes with the averages until the next call.
   void swap();
   bool in_use() const { return in_use_; }
+  /// Updates done so far. Those that were skipped on the device count until forget_updates().
   std::int64_t updates() const { return updates_; }
+  /// `count` of the updates were skipped.
+  void forget_updates(std::int64_t count) { updates_ -= count; }
+  /// Where the weight of the present values lies between the two halves, where the averages are: 0 skips the update.
+  double* share_cell() { return share_.cell(); }
+  const EmaOptions& options() const { return options_; }
   /// The average of the flat values (after an odd number of swaps the values themselves).
   const Tensor& average() const { return average_; }
 
@@ -74,7 +88,7 @@ class EmaScope {
 
 namespace hearth::kernels {
 
-/// average += share * (values - average). Both contiguous, of one shape, f32 or f64.
+/// average += share * (values - average); as it is where share is 0. Both contiguous, of one shape, f32 or f64.
 void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share);
 void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share);
 /// Exchanges the bytes of two contiguous tensors of one shape and type.

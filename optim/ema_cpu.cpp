@@ -36,6 +36,7 @@ constexpr std::int64_t piece_elements = 65536;
 }
 
 void blend(cpu::Stream&, const Tensor& average, const Tensor& values, const Staged<double>& staged) {
+  if (staged.value() == 0) return;
   visit_dtype("ema", values.dtype(), WideFloats{}, [&]<class T>() {
     T* target = average.data<T>();
     const T* source = values.data<T>();

@@ -31,13 +31,18 @@ void Lars::prepare(double lr, double grad_scale) {
       {.lr = lr, .grad_scale = grad_scale, .momentum = options_.momentum, .arriving = 1.0, .nesterov = false});
 }
 
+UpdateCells Lars::cells() {
+  using C = kernels::SgdCoefficients;
+  return {.grad_scale = coefficients_.cell(&C::grad_scale), .skip = coefficients_.cell(&C::skip)};
+}
+
 void Lars::update() {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
     const Tensor trust =
         kernels::lars_trust(stream, values, grads, plan(), coefficients_, {options_.trust, options_.eps});
-    kernels::sgd_update(stream, values, grads, momentum_, plan(), coefficients_, trust);
+    kernels::sgd_update(stream, values, grads, momentum_, parameters().narrow(), plan(), coefficients_, trust);
   });
 }
 
@@ -71,10 +76,21 @@ void Lamb::prepare(double lr, double grad_scale) {
                      .correction2 = 1.0 - std::pow(options_.beta2, t)});
 }
 
+UpdateCells Lamb::cells() {
+  using C = kernels::LambCoefficients;
+  return {.grad_scale = coefficients_.cell(&C::grad_scale),
+          .skip = coefficients_.cell(&C::skip),
+          .correction1 = coefficients_.cell(&C::correction1),
+          .beta1 = options_.beta1,
+          .correction2 = coefficients_.cell(&C::correction2),
+          .beta2 = options_.beta2};
+}
+
 void Lamb::update() {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
-    kernels::lamb_update(stream, values, parameters().grads(), first_, second_, plan(), coefficients_);
+    kernels::lamb_update(stream, values, parameters().grads(), first_, second_, parameters().narrow(), plan(),
+                         coefficients_);
   });
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of each parameter and the LAMB update. A block sums its share's squares in f64; one more launch joins the sums
 // of each range in a fixed order and makes the range's factor, which stays on the device.
-// Traffic of LARS's factors: reads w and g. Of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w.
+// Traffic of LARS's factors: reads w and g. Of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w
+// and the narrow copy.
 #include "hearth/optim/shares.cuh"
 #include "hearth/optim/step.h"
 
@@ -62,6 +63,7 @@ __global__ void trust_of_ranges(PlanTables plan, LarsConstants constants, const 
 template <class T>
 __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coefficients, const T* w, const T* g, T* m,
                                    T* v, Squares* partials) {
+  if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
   const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay);
@@ -88,15 +90,17 @@ __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coef
 
 __global__ void lengths_of_ranges(PlanTables plan, const LambCoefficients* coefficients, const Squares* partials,
                                   double* lengths) {
+  if (coefficients->skip) return;
   const Squares norms = norms_of_range(plan, partials);
   const RangeOptions options = options_of(plan, blockIdx.x);
   if (threadIdx.x == 0)
     lengths[blockIdx.x] = lamb_length(*coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others);
 }
 
-template <class T>
+template <class T, class N>
 __global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficients, const double* lengths, T* w,
-                            const T* m, const T* v) {
+                            const T* m, const T* v, N* narrow) {
+  if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
   const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay);
@@ -107,6 +111,7 @@ __global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficient
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c);
     store_wide(w + at, weight, packed);
+    store_narrow(narrow, at, weight, packed);
   });
 }
 
@@ -137,7 +142,8 @@ Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grad
 }
 
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& coefficients) {
+                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Staged<LambCoefficients>& coefficients) {
   const Tensor partials = make_partials(plan, values.device());
   const Tensor lengths = make_factors(plan, values.device());
   visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
@@ -148,8 +154,10 @@ void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads
            grads.data<T>(), m, v, squares_of(partials));
     launch(stream, "lamb_lengths", {blocks_for(lengths.size(), 1), element_block}, lengths_of_ranges, tables_of(plan),
            coefficients.at(stream), squares_of(partials), lengths.data<double>());
-    launch(stream, "lamb_update", shape_of(plan), lamb_shares<T>, tables_of(plan), coefficients.at(stream),
-           lengths.data<double>(), w, m, v);
+    with_narrow(narrow, [&]<class N>(N* rounded) {
+      launch(stream, "lamb_update", shape_of(plan), lamb_shares<T, N>, tables_of(plan), coefficients.at(stream),
+             lengths.data<double>(), w, m, v, rounded);
+    });
   });
 }
 

@@ -18,6 +18,7 @@ struct LambCoefficients {
   double eps;
   double correction1;  ///< 1 - beta1^t
   double correction2;  ///< 1 - beta2^t
+  bool skip = false;   ///< this update changes nothing
 };
 
 }  // namespace hearth::kernels
@@ -46,9 +47,7 @@ class Lars : public Optimizer {
  private:
   void prepare(double lr, double grad_scale) override;
   void update() override;
-  double* grad_scale_at(cuda::Stream& stream) override {
-    return coefficients_.at(stream, &kernels::SgdCoefficients::grad_scale);
-  }
+  UpdateCells cells() override;
 
   LarsOptions options_;
   Staged<kernels::SgdCoefficients> coefficients_;
@@ -77,9 +76,7 @@ class Lamb : public Optimizer {
  private:
   void prepare(double lr, double grad_scale) override;
   void update() override;
-  double* grad_scale_at(cuda::Stream& stream) override {
-    return coefficients_.at(stream, &kernels::LambCoefficients::grad_scale);
-  }
+  UpdateCells cells() override;
 
   LambOptions options_;
   Staged<kernels::LambCoefficients> coefficients_;
@@ -102,10 +99,13 @@ Tensor lars_trust(cpu::Stream& stream, const Tensor& values, const Tensor& grads
 Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
                   const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
 
-/// One pass for the moments and the norms, one for the weights.
+/// One pass for the moments and the norms, one for the weights. `narrow`, undefined for none, receives the new values
+/// rounded.
 void lamb_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& coefficients);
+                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Staged<LambCoefficients>& coefficients);
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& coefficients);
+                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Staged<LambCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

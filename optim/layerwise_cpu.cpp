@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of each parameter and the LAMB update. Each piece has its own partial sums, which are added in order.
-// Traffic of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w.
+// Traffic of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w and the narrow copy.
 #include <vector>
 
 #include "hearth/optim/clip.h"
+#include "hearth/optim/narrow.h"
 #include "hearth/optim/step.h"
 
 #define HEARTH_ISA_SOURCE "hearth/optim/layerwise_cpu.cpp"
@@ -71,8 +72,9 @@ Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const
 }
 
 void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged) {
+                 const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged) {
   const LambCoefficients& coefficients = staged.value();
+  if (coefficients.skip) return;
   visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
     T* w = values.data<T>();
     const T* g = grads.data<T>();
@@ -95,6 +97,7 @@ void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
           lamb_length(coefficients, range.lr_scale, range.is_matrix, value_norms[piece.range], step_norms[piece.range]);
       HEARTH_ISA_CALL(lamb_apply<T>, w + piece.begin, m + piece.begin, v + piece.begin, piece.end - piece.begin,
                       static_cast<T>(step), lamb_range<T>(coefficients, range.weight_decay));
+      narrow_piece(values, narrow, piece.begin, piece.end);
     });
   });
 }

@@ -34,6 +34,7 @@ void Optimizer::apply() {
   parameters_->finish_grads();
   update();
   parameters_->values().storage()->bump_version();
+  if (parameters_->narrow().defined()) parameters_->narrow().storage()->bump_version();
 }
 
 void Optimizer::register_state(State& state) { state.add("optimizer.steps", &steps_); }

@@ -14,6 +14,20 @@
 
 namespace hearth::optim {
 
+/// What of a staged update is settled where the parameters are, after the gradients are there and before apply(): the
+/// factor on the gradients, whether the update is skipped, and what depends on the number of updates that were not.
+/// Addresses in the memory of that device; null for what an optimizer does not have.
+struct UpdateCells {
+  double* grad_scale = nullptr;
+  bool* skip = nullptr;
+  double* correction1 = nullptr;  ///< 1 - beta1^t in update t = 1, 2, ...
+  double beta1 = 0;
+  double* correction2 = nullptr;  ///< 1 - beta2^t
+  double beta2 = 0;
+  double* arriving = nullptr;  ///< 1 in the first update, `arriving_later` in the rest
+  double arriving_later = 1;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer();
@@ -31,13 +45,15 @@ class Optimizer {
   void begin_step(double lr, double grad_scale = 1.0);
   /// Queues the update itself.
   void apply();
-  /// Where the gradient scale of the coming update lies on the device, for a kernel that clips to multiply it.
-  virtual double* grad_scale_at(cuda::Stream& stream) = 0;
+  /// For work between the two halves that clips or skips.
+  virtual UpdateCells cells() = 0;
 
   /// The learning rate it was made with; a schedule multiplies it.
   double base_lr() const { return base_lr_; }
-  /// Steps done so far.
+  /// Steps done so far. Those that were skipped on the device count until forget_steps().
   std::int64_t steps() const { return steps_; }
+  /// `count` of the steps were skipped.
+  void forget_steps(std::int64_t count) { steps_ -= count; }
   const std::vector<ParameterRange>& ranges() const { return plan_.ranges(); }
 
   /// Registers the step count and the moments under "optimizer.".

@@ -33,10 +33,18 @@ void Sgd::prepare(double lr, double grad_scale) {
                      .nesterov = options_.nesterov});
 }
 
+UpdateCells Sgd::cells() {
+  using C = kernels::SgdCoefficients;
+  return {.grad_scale = coefficients_.cell(&C::grad_scale),
+          .skip = coefficients_.cell(&C::skip),
+          .arriving = coefficients_.cell(&C::arriving),
+          .arriving_later = 1.0 - options_.dampening};
+}
+
 void Sgd::update() {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
-    kernels::sgd_update(stream, values, parameters().grads(), momentum_, plan(), coefficients_);
+    kernels::sgd_update(stream, values, parameters().grads(), momentum_, parameters().narrow(), plan(), coefficients_);
   });
 }
 

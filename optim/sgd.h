@@ -14,6 +14,7 @@ struct SgdCoefficients {
   double momentum;
   double arriving;  ///< share of the gradient that enters the momentum
   bool nesterov;
+  bool skip = false;  ///< this update changes nothing
 };
 
 }  // namespace hearth::kernels
@@ -42,9 +43,7 @@ class Sgd : public Optimizer {
  private:
   void prepare(double lr, double grad_scale) override;
   void update() override;
-  double* grad_scale_at(cuda::Stream& stream) override {
-    return coefficients_.at(stream, &kernels::SgdCoefficients::grad_scale);
-  }
+  UpdateCells cells() override;
 
   SgdOptions options_;
   Staged<kernels::SgdCoefficients> coefficients_;
@@ -55,11 +54,13 @@ class Sgd : public Optimizer {
 
 namespace hearth::kernels {
 
-/// `moment` is undefined without momentum. `trust`, f64 [ranges of the plan] beside the values, is a factor on gradient
+/// `moment` is undefined without momentum; `narrow`, undefined for none, receives the new values rounded. `trust`, f64 [ranges of the plan] beside the values, is a factor on gradient
 /// and decay of each range; undefined for none. Reads and writes each element once.
 void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients, const Tensor& trust = {});
+                const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                const Tensor& trust = {});
 void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients, const Tensor& trust = {});
+                const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                const Tensor& trust = {});
 
 }  // namespace hearth::kernels

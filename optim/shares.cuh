@@ -58,6 +58,24 @@ __device__ __forceinline__ void walk_share(const Share& share, const F& f) {
   for (std::int64_t i = share.begin + packs * count + threadIdx.x; i < share.end; i += blockDim.x) f(i, false);
 }
 
+/// f(where the narrow copy lies): a null bf16* where there is none.
+template <class F>
+void with_narrow(const Tensor& narrow, const F& f) {
+  if (narrow.defined() && narrow.dtype() == DType::f16) return f(narrow.data<f16>());
+  f(narrow.defined() ? narrow.data<bf16>() : static_cast<bf16*>(nullptr));
+}
+
+/// Rounds updated values into the narrow copy, if there is one.
+template <class T, int count, class N>
+__device__ __forceinline__ void store_narrow(N* narrow, std::int64_t at, const cuda::Wide<T, count>& values,
+                                             bool packed) {
+  if (narrow == nullptr) return;
+  cuda::Wide<N, count> rounded;
+  HEARTH_UNROLL
+  for (int k = 0; k < count; ++k) rounded.at[k] = static_cast<float>(values.at[k]);
+  cuda::store_wide(narrow + at, rounded, packed);
+}
+
 inline cuda::LaunchShape shape_of(const optim::UpdatePlan& plan) {
   return {cuda::blocks_for(static_cast<std::int64_t>(plan.piece_count()) * shares_a_piece, 1), cuda::element_block};
 }

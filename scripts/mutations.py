@@ -134,7 +134,9 @@ value("pointwise-grad", "dy * F::slope(kept)", "dy * F::slope(kept) * A(1.001)")
 value, index, _, _ = group("ops/pointwise/dropout.cu", "ops", "CudaElementwise.DropoutChoosesAsTheCpuDoes")
 value("dropout", "widen(x[i]) * scale", "widen(x[i]) * scale * acc_t<T>(1.001)")
 index("dropout-place", "first + 16 * j", "first + 16 * j + 1")
-index("dropout-end", "i < n", "i <= n", within="if (i < n)")
+index("dropout-end", "i < n", "i <= n", within="if (i >= 0 && i < n)")
+value("dropout-part", "skipped * 16 + draw", "draw", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
+index("dropout-begin", "i >= 0", "i >= -1", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
 
 value, index, _, _ = group("ops/pointwise/binary.cu", "ops", "Op.Mul/cuda_f32")
 value("binary", "evaluate<step>(of_a[k], of_b[k], slope)",
@@ -429,8 +431,32 @@ value("clip-norm", "*norm = length;", "*norm = length * 1.001;")
 value("clip-scale", "*grad_scale *= scale > 1.0 ? 1.0 : scale;", "*grad_scale *= (scale > 1.0 ? 1.0 : scale) * 1.001;")
 index("norm-chunk-end", "n - begin < chunk_elements ? n - begin : chunk_elements",
       "(n - begin < chunk_elements ? n - begin : chunk_elements) - 1")
+scaled = "*LossScaling*cuda"
+value, index, _, _ = group("optim/loss_scale.cu", "optim", scaled)
+value("scale-seed", "share * *scale", "share * *scale * 1.001")
+value("keep-or-restore", "to[i] = from[i];", "to[i] = from[i] * 1.001f;")
+index("keep-or-restore-end", "i < n", "i < n - 15")
+value, _, _, _ = group("optim/verdict.h", "optim", scaled)
+value("verdict-scale", "*v.scale * 0.5 > options.floor ? *v.scale * 0.5 : options.floor",
+      "(*v.scale * 0.5 > options.floor ? *v.scale * 0.5 : options.floor) * 1.001")
+value("verdict-unscale", "(v.max_norm > 0 && room < 1.0 ? room : 1.0) / *v.scale",
+      "(v.max_norm > 0 && room < 1.0 ? room : 1.0) / *v.scale * 1.001")
+value("verdict-step", "v.input->step - unknown", "v.input->step")
+value("verdict-average", "v.input->average_step - unknown", "v.input->average_step")
+value("verdict-uncounted", "*v.uncounted += v.input->samples;", "")
+value, _, _, _ = group("optim/shares.cuh", "optim", scaled)
+value("narrow-copy", "rounded.at[k] = static_cast<float>(values.at[k]);",
+      "rounded.at[k] = static_cast<float>(values.at[k]) * 1.01f;")
+for kernel, file in (("adam", "adam"), ("sgd", "sgd")):
+    value, _, _, _ = group(f"optim/{file}.cu", "optim", scaled)
+    value(f"{kernel}-skip", "if (coefficients->skip) return;", "")
+value, _, _, _ = group("optim/layerwise.cu", "optim", scaled)
+value("lamb-moments-skip", "if (coefficients->skip) return;", "", within="""T* v, Squares* partials) {
+  if (coefficients->skip) return;""")
+value("lamb-skip", "if (coefficients->skip) return;", "", within="""const T* v, N* narrow) {
+  if (coefficients->skip) return;""")
 value, index, _, _ = group("optim/ema.cu", "optim", "EmaOnDevice.*")
-value("ema-blend", "average + static_cast<T>(*share) * (value - average)",
-      "(average + static_cast<T>(*share) * (value - average)) * T(1.001)")
+value("ema-blend", "average + static_cast<T>(part) * (value - average)",
+      "average + static_cast<T>(part) * (value - average) * T(1.001)")
 value("ema-exchange", "b[i] = kept;", "b[i] = kept * T(1.001);")
 index("ema-exchange-packs", "store_pack(b + i * count, of_a);", "store_pack(b + i * count, of_b);")

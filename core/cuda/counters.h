@@ -19,6 +19,7 @@ struct Counters {
   std::int64_t bytes_copied = 0;     ///< in all copies
   std::int64_t allocations = 0;      ///< times the driver was asked for device memory
   std::int64_t layout_changes = 0;   ///< copies that only reorder elements (strided copies, transposes)
+  std::int64_t conversions = 0;      ///< copies that only change the type of elements
 
   Counters operator-(const Counters& earlier) const;
 };

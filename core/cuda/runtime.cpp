@@ -173,7 +173,8 @@ Counters Counters::operator-(const Counters& e) const {
           pageable_copies - e.pageable_copies,
           bytes_copied - e.bytes_copied,
           allocations - e.allocations,
-          layout_changes - e.layout_changes};
+          layout_changes - e.layout_changes,
+          conversions - e.conversions};
 }
 
 }  // namespace hearth::cuda

@@ -67,7 +67,7 @@ void Module::buffer(const std::string& name, Tensor& tensor) {
 
 void Module::collect(const std::string& prefix, std::vector<OwnTensor> Module::*list,
                      std::vector<NamedTensor>& out) const {
-  for (const OwnTensor& own : this->*list) out.push_back({joined(prefix, own.name), own.tensor});
+  for (const OwnTensor& own : this->*list) out.push_back({joined(prefix, own.name), own.tensor, keeps_wide()});
   for (const Module* child : children_) child->collect(joined(prefix, child->name_), list, out);
 }
 

@@ -79,6 +79,9 @@ class Module {
   /// f(module) for this module and all below, a parent before its children.
   void for_each_module(const std::function<void(Module&)>& f);
 
+  /// Whether parameters stay f32 where others are narrow (mixed precision O2): norms say so.
+  virtual bool keeps_wide() const { return false; }
+
   /// Name within the parent; "" at the top.
   const std::string& name() const { return name_; }
   /// Dotted name from the top of the tree; "" at the top.

@@ -25,6 +25,7 @@ class BatchNorm : public Module {
   /// ShapeError unless channels >= 1 and eps > 0.
   explicit BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options = {});
   Tensor forward(const Tensor& x) override;
+  bool keeps_wide() const override { return true; }
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
   /// The residual [same shape as x] is added before the activation, in the same pass.
   Tensor operator()(const Tensor& x, const Tensor& residual);
@@ -52,6 +53,7 @@ class LayerNorm : public Module {
   /// ShapeError unless channels >= 1 and eps > 0.
   explicit LayerNorm(std::int64_t channels, double eps = 1e-5);
   Tensor forward(const Tensor& x) override;
+  bool keeps_wide() const override { return true; }
 
   Tensor weight;
   Tensor bias;

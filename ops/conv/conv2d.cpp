@@ -118,7 +118,7 @@ struct Conv2d {
     Tensor& dx = gradients[0];
     Tensor& dw = gradients[1];
     Tensor& db = gradients[2];
-    if (wants[2]) db = wants.make(2, {s.k}, kept.bias_type);
+    if (wants[2]) db = wants.make(2, {s.k}, wants.type_for(2, kept.bias_type));
     const bool empty = dy.size() == 0 || s.n * s.h * s.w * s.c == 0;
     // The weight pass has dy in hand anyway and sums the bias gradient for nothing.
     const bool sum_with_weights = wants[2] && wants[1] && !empty && options.activation == Activation::none;
@@ -126,7 +126,7 @@ struct Conv2d {
                                         sum_with_weights ? Tensor() : db);
     run_on(dy.device(), [&](auto& stream) {
       if (wants[1]) {
-        dw = wants.make(1, {s.k, s.r, s.s, s.c / s.groups}, kept.weight_type);
+        dw = wants.make(1, {s.k, s.r, s.s, s.c / s.groups}, wants.type_for(1, kept.weight_type));
         if (empty)
           dw.fill_(0);
         else

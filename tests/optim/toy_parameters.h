@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,11 @@ namespace hearth::test {
 
 class ToyParameters {
  public:
-  explicit ToyParameters(DType dtype = DType::f64, Device device = {})
+  explicit ToyParameters(DType dtype = DType::f64, Device device = {}, std::optional<NarrowCopy> narrow = {})
       : tensors_{make({3, 4}, 0, dtype).to(device), make({3}, 12, dtype).to(device),
                  make({2, 3}, 15, dtype).to(device)},
-        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"second.weight", &tensors_[2]}}) {}
+        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"second.weight", &tensors_[2]}},
+              narrow) {}
 
   FlatParameters& flat() { return flat_; }
 

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/optim/loss_scale.h"
+
+#include <cmath>
+
+#include "hearth/core/run_on.h"
+#include "hearth/optim/clip.h"
+
+namespace hearth::optim {
+
+LossScale::LossScale(FlatParameters& parameters, const std::vector<NamedTensor>& buffers,
+                     const LossScaleOptions& options)
+    : parameters_(parameters), options_(options), input_(parameters.values().device()) {
+  HEARTH_CHECK(ConfigError,
+               options.floor > 0 && options.floor <= options.start && options.start <= options.ceiling &&
+                   std::isfinite(options.ceiling),
+               "loss scale: ", options.start, " between floor ", options.floor, " and ceiling ", options.ceiling,
+               "; all are finite and above 0, in this order");
+  HEARTH_CHECK(ConfigError, options.growth_steps >= 1, "loss scale: grows after ", options.growth_steps,
+               " updates; it is at least 1");
+  HEARTH_CHECK(DTypeError, parameters.values().dtype() == DType::f32, "loss scale: the parameters are ",
+               parameters.values().dtype(), "; their values are f32");
+  const Device device = parameters.values().device();
+  scale_ = Tensor::full({1}, options.start, DType::f64, device);
+  counters_ = Tensor::zeros({3}, DType::i64, device);
+  uncounted_ = Tensor::zeros({1}, DType::i64, device);
+
+  std::int64_t total = 0;
+  const auto is_kept = [](const NamedTensor& buffer) { return buffer.tensor->dtype() == DType::f32; };
+  constexpr std::int64_t line = 16;
+  const auto room = [](const Tensor& tensor) { return (tensor.size() + line - 1) / line * line; };
+  for (const NamedTensor& buffer : buffers)
+    if (is_kept(buffer)) total += room(*buffer.tensor);
+  buffers_ = Tensor::zeros({total}, DType::f32, device);
+  std::int64_t begin = 0;
+  for (const NamedTensor& buffer : buffers) {
+    if (!is_kept(buffer)) continue;
+    Tensor& handle = *buffer.tensor;
+    const Tensor view =
+        Tensor::view(buffers_.storage(), handle.shape(), contiguous_strides(handle.shape()), begin, DType::f32, device);
+    view.copy_from(handle);
+    begin += room(handle);
+    handle = view;
+  }
+  backup_ = buffers_.clone();
+}
+
+void LossScale::begin_step(const Optimizer& optimizer, const Ema* average, std::int64_t samples) {
+  input_.set({.step = optimizer.steps(),
+              .average_step = average != nullptr ? average->updates() - 1 : 0,
+              .known_skipped = known_skipped_,
+              .samples = samples});
+}
+
+Tensor LossScale::seed(const Tensor& loss, double share) const {
+  const Tensor dy = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
+  run_on(loss.device(), [&](auto& stream) { kernels::scale_seed(stream, scale_.data<double>(), share, dy); });
+  return dy;
+}
+
+void LossScale::judge(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm, const Sums& sums) {
+  const UpdateCells update = optimizer.cells();
+  HEARTH_CHECK(UsageError, update.grad_scale != nullptr && update.skip != nullptr,
+               "loss scale: this optimizer cannot skip an update; it has to give grad_scale and skip in cells()");
+  parameters_.finish_grads();
+  const Tensor& grads = parameters_.grads();
+  run_on(grads.device(), [&](auto& stream) {
+    const Tensor squares = Tensor::empty({}, DType::f64, grads.device());
+    kernels::sum_of_squares(stream, grads, 1.0, squares);
+    const bool summing = sums.loss.defined();
+    kernels::reach_verdict(stream, {.options = options_,
+                                    .input = input_.at(stream),
+                                    .squares = squares.data<double>(),
+                                    .scale = scale_.data<double>(),
+                                    .counters = counters_.data<std::int64_t>(),
+                                    .uncounted = uncounted_.data<std::int64_t>(),
+                                    .max_norm = max_norm,
+                                    .norm = norm.defined() ? norm.data<double>() : nullptr,
+                                    .update = update,
+                                    .average_share = average != nullptr ? average->share_cell() : nullptr,
+                                    .average = average != nullptr ? average->options() : EmaOptions{},
+                                    .step_loss = summing ? sums.step_loss.data<double>() : nullptr,
+                                    .step_correct = summing ? sums.step_correct.data<std::int64_t>() : nullptr,
+                                    .loss = summing ? sums.loss.data<double>() : nullptr,
+                                    .correct = summing ? sums.correct.data<std::int64_t>() : nullptr});
+  });
+}
+
+void LossScale::settle_buffers(Optimizer& optimizer) {
+  if (buffers_.size() == 0) return;
+  run_on(buffers_.device(), [&](auto& stream) {
+    kernels::keep_or_restore(stream, optimizer.cells().skip, buffers_, backup_);
+  });
+}
+
+LossScale::Reading LossScale::read(Optimizer& optimizer, Ema* average) {
+  const Tensor counters = counters_.to(Device{}), uncounted = uncounted_.to(Device{});
+  Reading reading;
+  reading.scale = scale_.item();
+  reading.skipped = counters.data<std::int64_t>()[1];
+  reading.stuck = counters.data<std::int64_t>()[2];
+  reading.uncounted = uncounted.data<std::int64_t>()[0];
+  optimizer.forget_steps(reading.skipped - known_skipped_);
+  if (average != nullptr) average->forget_updates(reading.skipped - known_skipped_);
+  known_skipped_ = reading.skipped;
+  if (reading.uncounted != 0) uncounted_.fill_(0);
+  return reading;
+}
+
+void LossScale::after_load() {
+  known_skipped_ = counters_.to(Device{}).data<std::int64_t>()[1];
+  backup_.copy_from(buffers_);
+}
+
+void LossScale::register_state(State& state) {
+  state.add("loss_scale.scale", &scale_);
+  state.add("loss_scale.counters", &counters_);
+}
+
+}  // namespace hearth::optim

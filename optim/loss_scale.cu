@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict on a scaled update by one thread, and what follows from it for the running statistics.
+#include "hearth/core/cuda/elementwise.h"
+#include "hearth/optim/verdict.h"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+
+__global__ void verdict_of_one(Verdict verdict) { decide(verdict); }
+
+template <class T>
+__global__ void seed_of_one(const double* scale, double share, T* dy) {
+  *dy = narrow<T>(static_cast<acc_t<T>>(share * *scale));
+}
+
+/// A thread an element: traffic is small beside that of a step.
+__global__ void keep_or_restore_elements(const bool* skip, float* values, float* backup, std::int64_t n) {
+  const float* const from = *skip ? backup : values;
+  float* const to = *skip ? values : backup;
+  for (std::int64_t i = global_thread(); i < n; i += global_threads()) to[i] = from[i];
+}
+
+}  // namespace
+
+void reach_verdict(cuda::Stream& stream, const Verdict& verdict) {
+  launch(stream, "loss_scale", {1, 1}, verdict_of_one, verdict);
+}
+
+void scale_seed(cuda::Stream& stream, const double* scale, double share, const Tensor& dy) {
+  visit_dtype("loss scale", dy.dtype(), Floats{}, [&]<class T>() {
+    launch(stream, "scale_seed", {1, 1}, seed_of_one<T>, scale, share, dy.data<T>());
+  });
+}
+
+void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup) {
+  launch(stream, "keep_or_restore", {blocks_for(values.size(), element_block), element_block}, keep_or_restore_elements,
+         skip, values.data<float>(), backup.data<float>(), values.size());
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loss scaling, for gradients in f16: the loss is multiplied before backward and the gradients are divided before the
+// update. An update whose gradients overflowed is skipped where it runs, without the host being asked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
+#include "hearth/core/staged.h"
+#include "hearth/core/state.h"
+#include "hearth/optim/ema.h"
+#include "hearth/optim/optimizer.h"
+
+namespace hearth::optim {
+
+struct LossScaleOptions {
+  /// Halved by an update that overflowed, doubled after `growth_steps` updates in a row that did not. Else `start` is
+  /// kept.
+  bool dynamic = true;
+  double start = 65536;
+  std::int64_t growth_steps = 2000;
+  double floor = 1;
+  double ceiling = 16777216;
+};
+
+}  // namespace hearth::optim
+
+namespace hearth::kernels {
+
+/// What the host adds to a verdict, each step.
+struct VerdictInput {
+  std::int64_t step;           ///< number of the update, from 1, if no update was skipped but those the host knows of
+  std::int64_t average_step;   ///< likewise of the moving average, from 0
+  std::int64_t known_skipped;  ///< skipped updates that the host knows of
+  std::int64_t samples;
+};
+
+/// What one verdict reads and writes, all in the memory of one device.
+struct Verdict {
+  optim::LossScaleOptions options;
+  const VerdictInput* input;
+  const double* squares;   ///< sum over all gradients
+  double* scale;           ///< the loss scale
+  std::int64_t* counters;  ///< as LossScale keeps them
+  std::int64_t* uncounted;
+  double max_norm;  ///< 0: no clipping
+  double* norm;     ///< receives the norm of the gradients without the loss scale, unless skipped; may be null
+  optim::UpdateCells update;
+  double* average_share;  ///< null without a moving average
+  optim::EmaOptions average;
+  double* step_loss;  ///< sums of this step, cleared; null if nothing is summed
+  std::int64_t* step_correct;
+  double* loss;  ///< what they are added to, unless skipped
+  std::int64_t* correct;
+};
+
+/// Decides whether the update happens, sets its coefficients, and moves the loss scale.
+void reach_verdict(cpu::Stream& stream, const Verdict& verdict);
+void reach_verdict(cuda::Stream& stream, const Verdict& verdict);
+/// dy = share * scale; dy has one element of any floating type.
+void scale_seed(cpu::Stream& stream, const double* scale, double share, const Tensor& dy);
+void scale_seed(cuda::Stream& stream, const double* scale, double share, const Tensor& dy);
+/// Where skipped: values = backup; else backup = values. f32, contiguous, of one size.
+void keep_or_restore(cpu::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
+void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
+
+}  // namespace hearth::kernels
+
+namespace hearth::optim {
+
+/// The loss scale and all that hangs on whether an update is skipped. In each step:
+///
+///   begin_step() of optimizer, average and this; backward(loss, seed(loss, share)); judge(); apply() of optimizer and
+///   average; settle_buffers().
+///
+/// All but the begin_step()s is work of the device, which may be recorded once and replayed. A skipped update leaves
+/// weights, moments, step counts, averages and buffers as if the step had not been run.
+/// Source: Micikevicius et al. 2018 (arXiv:1710.03740).
+class LossScale {
+ public:
+  /// Sums of losses and hits of a step, and of all steps that were not skipped.
+  struct Sums {
+    Tensor step_loss, loss;        ///< f64 [1]
+    Tensor step_correct, correct;  ///< i64 [1]
+  };
+  struct Reading {
+    double scale = 0;
+    std::int64_t skipped = 0;    ///< updates, since the run began
+    std::int64_t stuck = 0;      ///< updates skipped in a row, the scale being as low as it gets
+    std::int64_t uncounted = 0;  ///< samples of skipped steps since the last reading
+  };
+
+  /// The parameters and buffers must outlive it. Floating buffers (running statistics) become views of one flat tensor.
+  /// ConfigError unless 0 < floor <= start <= ceiling, all finite, and growth_steps is at least 1.
+  LossScale(FlatParameters& parameters, const std::vector<NamedTensor>& buffers, const LossScaleOptions& options);
+  LossScale(const LossScale&) = delete;
+  LossScale& operator=(const LossScale&) = delete;
+
+  /// After begin_step() of the optimizer and begin_update() of the average, which may be null.
+  void begin_step(const Optimizer& optimizer, const Ema* average, std::int64_t samples);
+  /// d(total)/d(loss) for backward, `share` times the scale.
+  Tensor seed(const Tensor& loss, double share) const;
+  /// Looks at the gradients and settles the update. `max_norm` 0: no clipping. `norm`, f64 [1], may be undefined.
+  void judge(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm, const Sums& sums);
+  /// Puts the buffers back if the update was skipped.
+  void settle_buffers(Optimizer& optimizer);
+
+  /// Waits for the device. Tells the optimizer and the average how many of their steps were skipped.
+  Reading read(Optimizer& optimizer, Ema* average);
+  /// After its state, parameters or buffers were loaded.
+  void after_load();
+  /// Registers the scale and the counts under "loss_scale.".
+  void register_state(State& state);
+  const LossScaleOptions& options() const { return options_; }
+
+ private:
+  FlatParameters& parameters_;
+  LossScaleOptions options_;
+  Tensor scale_;      // f64 [1]
+  Tensor counters_;   // i64 [3]: updates in a row without overflow, skipped updates, skipped in a row at the floor
+  Tensor uncounted_;  // i64 [1]
+  Tensor buffers_, backup_;
+  Staged<kernels::VerdictInput> input_;
+  std::int64_t known_skipped_ = 0;
+};
+
+}  // namespace hearth::optim

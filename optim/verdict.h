@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decision on one scaled update, for every device.
+#pragma once
+
+#include <cmath>
+
+#include "hearth/core/cpu/vector_math.h"
+#include "hearth/optim/loss_scale.h"
+
+namespace hearth::kernels {
+
+enum VerdictCounter { clean_in_a_row, skipped_updates, skipped_at_floor };
+
+/// Moves the scale after an update that was skipped or not.
+HEARTH_ALWAYS_INLINE void move_scale(const Verdict& v, bool skip) {
+  const optim::LossScaleOptions& options = v.options;
+  if (skip) {
+    const bool lowest = !options.dynamic || *v.scale <= options.floor;
+    v.counters[skipped_at_floor] = lowest ? v.counters[skipped_at_floor] + 1 : 0;
+    v.counters[clean_in_a_row] = 0;
+    ++v.counters[skipped_updates];
+    if (!lowest) *v.scale = *v.scale * 0.5 > options.floor ? *v.scale * 0.5 : options.floor;
+    return;
+  }
+  v.counters[skipped_at_floor] = 0;
+  if (++v.counters[clean_in_a_row] < options.growth_steps || !options.dynamic) return;
+  v.counters[clean_in_a_row] = 0;
+  *v.scale = *v.scale * 2 < options.ceiling ? *v.scale * 2 : options.ceiling;
+}
+
+/// What depends on the number of the update. Updates that were skipped without the host knowing do not count.
+HEARTH_ALWAYS_INLINE void set_numbered(const Verdict& v) {
+  const std::int64_t unknown = v.counters[skipped_updates] - v.input->known_skipped;
+  const std::int64_t step = v.input->step - unknown;
+  const double t = static_cast<double>(step);
+  if (v.update.correction1 != nullptr) *v.update.correction1 = 1.0 - std::pow(v.update.beta1, t);
+  if (v.update.correction2 != nullptr) *v.update.correction2 = 1.0 - std::pow(v.update.beta2, t);
+  if (v.update.arriving != nullptr) *v.update.arriving = step == 1 ? 1.0 : v.update.arriving_later;
+  if (v.average_share != nullptr)
+    *v.average_share = optim::Ema::share_of(v.average, v.input->average_step - unknown);
+}
+
+HEARTH_ALWAYS_INLINE void decide(const Verdict& v) {
+  // f32 squares always fit f64, so that the sum is finite just where every gradient is.
+  const double sum = *v.squares;
+  const bool skip = !(sum <= 1.7976931348623157e308);
+  *v.update.skip = skip;
+  if (skip) {
+    if (v.average_share != nullptr) *v.average_share = 0;
+    *v.uncounted += v.input->samples;
+  } else {
+    const double norm = std::sqrt(sum) / *v.scale;
+    const double room = v.max_norm / (norm + 1e-6);
+    *v.update.grad_scale *= (v.max_norm > 0 && room < 1.0 ? room : 1.0) / *v.scale;
+    if (v.norm != nullptr) *v.norm = norm;
+    set_numbered(v);
+  }
+  if (v.step_loss != nullptr) {
+    if (!skip) {
+      *v.loss += *v.step_loss;
+      *v.correct += *v.step_correct;
+    }
+    *v.step_loss = 0;
+    *v.step_correct = 0;
+  }
+  move_scale(v, skip);
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loss scaling on every device: a skipped update leaves no trace, scaling by powers of two changes no bit, and the
+// scale moves as documented.
+#include "hearth/optim/loss_scale.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hearth/optim/clip.h"
+#include "hearth/optim/registry.h"
+#include "optim/toy_parameters.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth {
+namespace {
+
+using optim::LossScale;
+using optim::LossScaleOptions;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+const std::vector<std::string> every_optimizer{
+    R"({"type": "sgd", "lr": 0.1})",
+    R"({"type": "sgd", "lr": 0.1, "momentum": 0.9, "dampening": 0.5})",
+    R"({"type": "adam", "lr": 0.1, "weight_decay": 0.1})",
+    R"({"type": "adamw", "lr": 0.1, "weight_decay": 0.1})",
+    R"({"type": "lars", "lr": 0.1, "trust": 0.1, "weight_decay": 0.1})",
+    R"({"type": "lamb", "lr": 0.1})",
+};
+
+/// Toy parameters with a narrow copy, a buffer that every step changes, an average and a loss scale.
+class Training {
+ public:
+  Training(const std::string& optimizer, Device device, const LossScaleOptions& options = {}, double max_norm = 0)
+      : max_norm_(max_norm),
+        buffer_(Tensor::full({5}, 1.0, DType::f32, device)),
+        toy_(DType::f32, device, NarrowCopy{DType::bf16, NarrowCopy::Use::instead}),
+        optimizer_(optim::optimizers().make(parse_json(optimizer, "test"), toy_.flat())),
+        scale_(toy_.flat(), {{"buffer", &buffer_}}, options),
+        ema_(toy_.flat(), {{"buffer", &buffer_}}, {.decay = 0.9}) {
+    for (const NamedTensor& master : toy_.flat().masters()) state.add(master.name, master.tensor);
+    state.add("buffer", &buffer_);
+    optimizer_->register_state(state);
+    ema_.register_state(state);
+    scale_.register_state(state);
+  }
+
+  /// One step with the toy's gradients; where `planted`, one of them becomes that.
+  void step(int number, std::optional<double> planted = {}) {
+    optimizer_->begin_step(0.05);
+    ema_.begin_update();
+    scale_.begin_step(*optimizer_, &ema_, 4);
+    const double factor = scale_.seed(Tensor::zeros({}, DType::f32, buffer_.device()), 1).item();
+    toy_.set_gradients(number);
+    const Tensor& grads = toy_.flat().grads();
+    std::vector<double> scaled = grads.to_doubles();
+    for (double& value : scaled) value *= factor;
+    if (planted) scaled[17] = *planted;
+    grads.copy_from(Tensor::of<double>(grads.shape(), scaled));
+    buffer_.copy_from(Tensor::full({5}, planted.value_or(0.5 * number), DType::f32));
+    scale_.judge(*optimizer_, &ema_, max_norm_, {}, {});
+    scale_.settle_buffers(*optimizer_);
+    optimizer_->apply();
+    ema_.apply();
+  }
+  LossScale::Reading read() { return scale_.read(*optimizer_, &ema_); }
+  std::string hash() {
+    (void)read();
+    return state.hash();
+  }
+  void load(const std::string& path) {
+    state.load(path);
+    toy_.flat().refresh_narrow();
+    scale_.after_load();
+  }
+  FlatParameters& flat() { return toy_.flat(); }
+  const Tensor& buffer() const { return buffer_; }
+  const optim::Optimizer& optimizer() const { return *optimizer_; }
+  const optim::Ema& ema() const { return ema_; }
+
+  State state;
+
+ private:
+  double max_norm_;
+  Tensor buffer_;
+  test::ToyParameters toy_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  LossScale scale_;
+  optim::Ema ema_;
+};
+
+class LossScaling : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() != "cuda") return;
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+    device_ = {DeviceType::cuda, 0};
+  }
+  Device device_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, LossScaling, testing::Values("cpu", "cuda"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(LossScaling, ASkippedUpdateLeavesNoTrace) {
+  for (const std::string& optimizer : every_optimizer)
+    for (const double planted : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
+      // Fixed, so that the scale itself does not tell the two apart.
+      const LossScaleOptions fixed{.dynamic = false, .start = 1024, .floor = 1024, .ceiling = 1024};
+      Training with(optimizer, device_, fixed), without(optimizer, device_, fixed);
+      for (const int number : {0, 1, 2, 3, 4, 5}) {
+        const bool poisoned = number == 0 || number == 3;
+        with.step(number, poisoned ? std::optional(planted) : std::nullopt);
+        if (!poisoned) without.step(number);
+      }
+      const LossScale::Reading reading = with.read();
+      EXPECT_EQ(reading.skipped, 2);
+      EXPECT_EQ(reading.uncounted, 8);
+      EXPECT_EQ(with.read().uncounted, 0) << "counted once";
+      (void)without.read();
+      EXPECT_EQ(with.flat().values().to_doubles(), without.flat().values().to_doubles()) << optimizer;
+      EXPECT_EQ(with.flat().narrow().to_doubles(), without.flat().narrow().to_doubles()) << optimizer;
+      EXPECT_EQ(with.ema().average().to_doubles(), without.ema().average().to_doubles()) << optimizer;
+      EXPECT_EQ(with.buffer().to_doubles(), without.buffer().to_doubles()) << optimizer;
+      EXPECT_EQ(with.optimizer().steps(), without.optimizer().steps());
+      EXPECT_EQ(with.ema().updates(), without.ema().updates());
+    }
+}
+
+TEST_P(LossScaling, PowersOfTwoChangeNoBit) {
+  for (const std::string& optimizer : every_optimizer)
+    for (const double max_norm : {0.0, 0.5}) {
+      Training scaled(optimizer, device_, {}, max_norm);
+      test::ToyParameters plain(DType::f32, device_);
+      const auto update = optim::optimizers().make(parse_json(optimizer, "test"), plain.flat());
+      for (int number = 0; number < 4; ++number) {
+        scaled.step(number);
+        // The toy's gradients follow from its values, which the scaled run has rounded to bf16.
+        for (std::size_t i = 0; i < plain.flat().entries().size(); ++i)
+          grad_of(plain.flat().entries()[i].value)
+              .copy_from(grad_of(scaled.flat().entries()[i].value));
+        const Tensor& grads = plain.flat().grads();
+        std::vector<double> values = grads.to_doubles();
+        for (double& value : values) value /= 65536;
+        grads.copy_from(Tensor::of<double>(grads.shape(), values));
+        update->step(0.05, max_norm > 0 ? optim::clip_scale(optim::grad_norm(plain.flat()), max_norm) : 1.0);
+      }
+      EXPECT_EQ(scaled.flat().values().to_doubles(), plain.flat().values().to_doubles()) << optimizer << max_norm;
+    }
+}
+
+TEST_P(LossScaling, UpdatesWriteTheNarrowCopy) {
+  for (const std::string& optimizer : every_optimizer) {
+    Training run(optimizer, device_);
+    for (int number = 0; number < 3; ++number) run.step(number);
+    EXPECT_EQ(run.flat().narrow().to_doubles(), run.flat().values().to(DType::bf16).to_doubles()) << optimizer;
+  }
+}
+
+TEST_P(LossScaling, MovesBetweenFloorAndCeiling) {
+  Training run(every_optimizer[0], device_, {.start = 8, .growth_steps = 2, .floor = 2, .ceiling = 16});
+  const auto after = [&](std::optional<double> planted) {
+    run.step(0, planted);
+    const LossScale::Reading reading = run.read();
+    return std::pair(reading.scale, reading.stuck);
+  };
+  using Pair = std::pair<double, std::int64_t>;
+  EXPECT_EQ(after({}), Pair(8, 0));
+  EXPECT_EQ(after({}), Pair(16, 0));
+  EXPECT_EQ(after({}), Pair(16, 0));
+  EXPECT_EQ(after({}), Pair(16, 0)) << "the ceiling";
+  EXPECT_EQ(after(infinity), Pair(8, 0));
+  EXPECT_EQ(after({}), Pair(8, 0));
+  EXPECT_EQ(after(infinity), Pair(4, 0)) << "the count of clean updates begins anew";
+  EXPECT_EQ(after({}), Pair(4, 0));
+  EXPECT_EQ(after(infinity), Pair(2, 0));
+  EXPECT_EQ(after(infinity), Pair(2, 1)) << "the floor";
+  EXPECT_EQ(after(infinity), Pair(2, 2));
+  EXPECT_EQ(after({}), Pair(2, 0));
+  EXPECT_EQ(run.read().skipped, 5);
+}
+
+TEST_P(LossScaling, ResumesBitForBit) {
+  const test::TempDir folder;
+  const std::string path = folder / "state.safetensors";
+  const LossScaleOptions options{.start = 64, .growth_steps = 3};
+  const auto steps = [](Training& run, int begin, int end) {
+    for (int number = begin; number < end; ++number)
+      run.step(number, number % 4 == 2 ? std::optional(infinity) : std::nullopt);
+  };
+  for (const std::string& optimizer : every_optimizer) {
+    Training whole(optimizer, device_, options);
+    steps(whole, 0, 9);
+    for (const int stop : {1, 3, 5}) {
+      Training first(optimizer, device_, options), second(optimizer, device_, options);
+      steps(first, 0, stop);
+      (void)first.read();
+      first.state.save(path);
+      steps(second, 0, 3);
+      second.load(path);
+      steps(second, stop, 9);
+      EXPECT_EQ(second.hash(), whole.hash()) << optimizer << " stopped after " << stop;
+      EXPECT_EQ(second.flat().narrow().to_doubles(), whole.flat().narrow().to_doubles());
+    }
+  }
+}
+
+TEST(LossScaleOptionsTest, BadOnesAreRefused) {
+  test::ToyParameters toy(DType::f32), wide(DType::f64);
+  const auto message = [&](const LossScaleOptions& options) {
+    return test::error_message<ConfigError>([&] { LossScale(toy.flat(), {}, options); });
+  };
+  EXPECT_PRED2(test::contains, message({.start = 0.5}), "0.5 between floor 1");
+  EXPECT_PRED2(test::contains, message({.start = 1e9}), "ceiling");
+  EXPECT_PRED2(test::contains, message({.floor = 0}), "above 0");
+  EXPECT_PRED2(test::contains, message({.ceiling = infinity}), "finite");
+  EXPECT_PRED2(test::contains, message({.growth_steps = 0}), "grows after 0 updates");
+  EXPECT_THROW(LossScale(wide.flat(), {}, {}), DTypeError);
+}
+
+}  // namespace
+}  // namespace hearth
