@@ -16,11 +16,16 @@ constexpr const char* metrics_key = "hearth.metrics_bytes";
 
 void load_set(Session& session, const std::string& set) {
   session.model_state.load(set + "/" + model_file);
-  session.training_state.load(set + "/" + state_file);
+  const Json saved = read_json(set + "/" + config_file);
+  const Json* precision = saved.find("precision");
+  const bool same = precision != nullptr && *precision == session.resolved().at("precision");
+  // A loss scale belongs to one precision.
+  session.training_state.load(set + "/" + state_file, same ? "" : "loss_scale.");
   const auto metadata = SafetensorsFile(set + "/" + state_file).metadata();
   const auto bytes = metadata.find(metrics_key);
   HEARTH_CHECK(FileError, bytes != metadata.end(), set, "/", state_file, ": \"", metrics_key, "\" is missing");
   session.position.metrics_bytes = std::stoll(bytes->second);
+  session.after_load();
   session.write_interval();
 }
 
@@ -39,7 +44,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   prune_checkpoints(checkpoint_folder, options.keep);
 }
 
-Restored restore_newest(Session& session, const std::string& run_folder) {
+Restored restore_newest(Session& session, const std::string& run_folder, bool other_precision) {
   const std::string folder = run_folder + "/checkpoints";
   Restored result;
   if (!file_exists(folder)) return result;
@@ -47,12 +52,15 @@ Restored restore_newest(Session& session, const std::string& run_folder) {
   for (const DamagedSet& set : found.damaged) result.damaged.push_back(set.name + ": " + set.reason);
   if (found.newest.empty()) return result;
   const std::string set = folder + "/" + found.newest;
-  const auto differences = differences_that_matter(session.resolved(), read_json(set + "/" + config_file));
+  auto differences = differences_that_matter(session.resolved(), read_json(set + "/" + config_file));
+  if (other_precision) std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
   if (!differences.empty()) {
     std::string text;
     for (const std::string& difference : differences) text += "; " + difference;
     throw ConfigError(join_text(run_folder, " holds a run with another config: ", text.substr(2),
-                                "; use another --out, or --resume never to replace that run"));
+                                "; use another --out, or --resume never to replace that run, or (where only the "
+                                "precision differs) another --out and --resume ",
+                                run_folder));
   }
   load_set(session, set);
   result.from = set;

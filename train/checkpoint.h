@@ -19,8 +19,9 @@ struct Restored {
   std::string from;                  ///< the set that was loaded; "" if there is none
   std::vector<std::string> damaged;  ///< newer sets that could not be used, and why
 };
-/// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers.
-Restored restore_newest(Session& session, const std::string& run_folder);
+/// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers; with
+/// `other_precision` it may differ in its precision, and goes on with the f32 weights and moments that are saved.
+Restored restore_newest(Session& session, const std::string& run_folder, bool other_precision = false);
 
 /// The session of a finished or interrupted run, at its best checkpoint (or the newest, where no best was kept), or of
 /// one checkpoint folder. FileError naming what is missing.

@@ -15,6 +15,8 @@ namespace hearth::train {
 struct PrecisionOptions {
   std::string level = "O0";
   std::string dtype = "f32";
+  std::optional<double> loss_scale;  ///< 0: dynamic
+  std::optional<std::int64_t> growth_steps;
 };
 
 struct TrainOptions {

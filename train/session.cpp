@@ -12,6 +12,9 @@
 namespace hearth::train {
 namespace {
 
+// Updates skipped in a row, with nothing left to lower, after which a run ends.
+constexpr std::int64_t skips_before_giving_up = 10;
+
 models::InputInfo input_info(const data::DataSplits& data) {
   const data::ImageShape shape = data.input_shape();
   return {shape.height, shape.width, shape.channels, data.classes()};
@@ -26,6 +29,24 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   plan.total_steps =
       options.steps ? *options.steps : checked_mul(*options.epochs, plan.steps_per_epoch, "train: steps");
   return plan;
+}
+
+/// O2 has narrow weights. In O1 a CUDA device keeps narrow copies of them, so that none is converted at each use; the
+/// CPU's library reads f32 weights beside narrow images as they are.
+std::optional<NarrowCopy> narrow_copy(const PrecisionOptions& options, Device device) {
+  if (options.level == "O2") return NarrowCopy{dtype_named(options.dtype), NarrowCopy::Use::instead};
+  if (options.level == "O1" && device.is_cuda()) return NarrowCopy{dtype_named(options.dtype)};
+  return std::nullopt;
+}
+
+optim::LossScaleOptions loss_scale_options(const PrecisionOptions& options) {
+  optim::LossScaleOptions result;
+  const double fixed = options.loss_scale.value_or(0);
+  if (fixed > 0)
+    result.dynamic = false, result.start = result.floor = result.ceiling = fixed;
+  else
+    result.growth_steps = options.growth_steps.value_or(result.growth_steps);
+  return result;
 }
 
 // The base rate stands in every optimizer's options under this name.
@@ -63,8 +84,14 @@ void Session::build() {
   pixel_values_ = Tensor::of({data.input_shape().channels, 256}, values).to(device_);
   pads_pixels_ = begins_with_convolution();
   sums = Sums(device_);
-  if (config.train.clip_norm && device_.is_cuda()) device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
-  parameters = std::make_unique<FlatParameters>(model->parameters());
+  if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == "f16"))
+    device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
+  parameters = std::make_unique<FlatParameters>(model->parameters(), narrow_copy(config.precision, device_));
+  if (config.precision.dtype == "f16") {
+    step_sums = Sums(device_);
+    loss_scale =
+        std::make_unique<optim::LossScale>(*parameters, model->buffers(), loss_scale_options(config.precision));
+  }
   const OriginScope of_optimizer = OriginScope::of_op("optimizer");
   optimizer = optim::optimizers().make(config.optimizer, *parameters);
   base_lr_ = base_lr(loaded_.resolved.at("optimizer"));
@@ -77,10 +104,11 @@ void Session::build() {
 }
 
 void Session::register_state() {
-  for (const NamedTensor& parameter : model->parameters()) model_state.add(parameter.name, parameter.tensor);
+  for (const NamedTensor& parameter : parameters->masters()) model_state.add(parameter.name, parameter.tensor);
   for (const NamedTensor& buffer : model->buffers()) model_state.add(buffer.name, buffer.tensor);
   optimizer->register_state(training_state);
   if (ema) ema->register_state(training_state);
+  if (loss_scale) loss_scale->register_state(training_state);
   training_state.add("position.step", &position.step);
   training_state.add("position.interval.loss_sum", &position.interval.loss_sum);
   training_state.add("position.interval.correct", &position.interval.correct);
@@ -104,10 +132,25 @@ void Sums::write(const Meter& meter) const {
 
 void Session::read_interval() {
   sums.read(position.interval);
-  if (device_grad_norm.defined() && device_grad_norm.device().is_cuda()) grad_norm = device_grad_norm.item();
+  if (device_grad_norm.defined()) grad_norm = device_grad_norm.item();
+  if (loss_scale) read_loss_scale();
   if (!std::isfinite(position.interval.loss_sum))
     throw_diverged(*this,
                    join_text("the loss became ", position.interval.loss_sum, " at or before step ", position.step));
+}
+
+void Session::read_loss_scale() {
+  loss_scale_now = loss_scale->read(*optimizer, ema.get());
+  position.interval.samples -= loss_scale_now.uncounted;
+  if (loss_scale_now.stuck < skips_before_giving_up) return;
+  throw_diverged(*this, join_text("at step ", position.step, " the gradients overflowed ", loss_scale_now.stuck,
+                                  " times in a row while the loss scale is ", loss_scale_now.scale,
+                                  loss_scale->options().dynamic ? ", its floor" : "; a dynamic one would give way"));
+}
+
+void Session::after_load() {
+  parameters->refresh_narrow();
+  if (loss_scale) loss_scale->after_load();
 }
 
 void Session::clear_interval() {

@@ -12,6 +12,7 @@
 #include "hearth/data/registry.h"
 #include "hearth/models/nn/module.h"
 #include "hearth/optim/ema.h"
+#include "hearth/optim/loss_scale.h"
 #include "hearth/optim/registry.h"
 #include "hearth/train/loss.h"
 #include "hearth/train/run_config.h"
@@ -73,6 +74,8 @@ class Session {
   Device device() const { return device_; }
   /// The narrow type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
+  /// After the weights or the state were loaded.
+  void after_load();
   /// The learning rate of a step.
   double lr(std::int64_t step) const { return base_lr_ * schedule->factor(step); }
   /// Shuffled training batches, from the first one on.
@@ -87,8 +90,9 @@ class Session {
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
   /// From here on the model computes with the averaged weights, if the run has them.
   void use_averaged_weights();
-  /// Brings position.interval, and grad_norm on a CUDA device, up to date. DivergedError, naming the first parameter
-  /// whose gradient is not finite, if the loss became not finite.
+  /// Brings position.interval, grad_norm on a CUDA device, and loss_scale_now up to date. DivergedError, naming the
+  /// first parameter whose gradient is not finite, if the loss became not finite or the loss scale cannot be lowered
+  /// any more.
   void read_interval();
   /// Starts a new interval.
   void clear_interval();
@@ -100,11 +104,14 @@ class Session {
   std::unique_ptr<FlatParameters> parameters;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
-  std::unique_ptr<optim::Ema> ema;  ///< null without averaging
+  std::unique_ptr<optim::Ema> ema;               ///< null without averaging
+  std::unique_ptr<optim::LossScale> loss_scale;  ///< null without loss scaling
+  optim::LossScale::Reading loss_scale_now;      ///< as of the last read_interval()
   Loss loss;
   Plan plan;
   Position position;
   Sums sums{Device{}};      ///< of the interval
+  Sums step_sums{Device{}};  ///< of one step, with loss scaling: it counts if the step is not skipped
   double grad_norm = -1;    ///< of the last step, before clipping; -1 when nothing asked for it
   Tensor device_grad_norm;  ///< the same on a CUDA device, f64 [1]
   /// Parameters and buffers under the module tree's names: model.safetensors.
@@ -116,6 +123,7 @@ class Session {
   void build();
   void register_state();
   bool begins_with_convolution() const;
+  void read_loss_scale();
 
   LoadedConfig loaded_;
   Device device_;

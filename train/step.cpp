@@ -40,17 +40,24 @@ Tensor network_input(const Session& session, const StepInput& input) {
 // Gradients of the mean over all samples. after_backward(loss) runs for each batch.
 template <class F>
 void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F&& after_backward) {
-  const RandomScope random(session.config().seed, static_cast<std::uint64_t>(session.position.step));
   const AutocastScope autocast(session.autocast());
   std::int64_t samples = 0;
   for (const StepInput& input : inputs) samples += input.images.dim(0);
   session.parameters->zero_grads();
+  std::int64_t begun = 0;
   for (const StepInput& input : inputs) {
+    const RandomPart part{begun, input.images.dim(0)};
+    const RandomScope random(session.config().seed, static_cast<std::uint64_t>(session.position.step), part);
+    begun += part.count;
     const Tensor outputs = (*session.model)(network_input(session, input));
     const Tensor loss = session.loss(outputs, input.labels);
-    backward(loss, static_cast<double>(input.images.dim(0)) / static_cast<double>(samples));
+    const double share = static_cast<double>(input.images.dim(0)) / static_cast<double>(samples);
+    if (session.loss_scale)
+      backward(loss, session.loss_scale->seed(loss, share));
+    else
+      backward(loss, share);
     after_backward(loss);
-    count(session.sums, loss, outputs, input.labels);
+    count(session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels);
   }
   session.parameters->finish_grads();
 }
@@ -87,8 +94,10 @@ StepResult begin_device_step(Session& session, std::int64_t samples) {
   session.model->train(true);
   session.optimizer->begin_step(lr);
   if (session.ema) session.ema->begin_update();
+  if (session.loss_scale) session.loss_scale->begin_step(*session.optimizer, session.ema.get(), samples);
 #if HEARTH_HAS_CUDA
-  cuda::set_random_step(cuda::stream_of(session.device()), static_cast<std::uint64_t>(session.position.step));
+  if (session.device().is_cuda())
+    cuda::set_random_step(cuda::stream_of(session.device()), static_cast<std::uint64_t>(session.position.step));
 #endif
   return {samples, lr};
 }
@@ -96,8 +105,15 @@ StepResult begin_device_step(Session& session, std::int64_t samples) {
 void run_device_step(Session& session, std::span<const StepInput> inputs) {
   accumulate_gradients(session, inputs, [](const Tensor&) {});
   const OriginScope origin = OriginScope::of_op("optimizer");
-  if (const auto limit = session.config().train.clip_norm)
+  const auto limit = session.config().train.clip_norm;
+  if (session.loss_scale) {
+    session.loss_scale->judge(
+        *session.optimizer, session.ema.get(), limit.value_or(0), session.device_grad_norm,
+        {session.step_sums.loss, session.sums.loss, session.step_sums.correct, session.sums.correct});
+    session.loss_scale->settle_buffers(*session.optimizer);
+  } else if (limit) {
     optim::clip_on_device(*session.parameters, *session.optimizer, *limit, session.device_grad_norm);
+  }
   session.optimizer->apply();
   if (session.ema) session.ema->apply();
 }
@@ -109,7 +125,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
     inputs.push_back(moved_input(session, batch));
     samples += batch.images.dim(0);
   }
-  if (session.device().is_cuda()) {
+  if (session.device().is_cuda() || session.loss_scale) {
     const StepResult result = begin_device_step(session, samples);
     run_device_step(session, inputs);
     return result;

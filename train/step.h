@@ -29,11 +29,12 @@ StepInput moved_input(const Session& session, const data::Batch& batch);
 /// mean over all samples of all batches. Losses and hits are added to the session's interval.
 ///
 /// On the CPU: DivergedError, before the weights are touched, if the loss or a gradient is not finite; it names the
-/// first parameter with such a gradient. On a CUDA device nothing waits, and Session::read_interval() reports it.
+/// first parameter with such a gradient. On a CUDA device nothing waits, and Session::read_interval() reports it. With
+/// loss scaling an update whose gradients are not finite is skipped, and its samples are not counted.
 StepResult training_step(Session& session, std::span<const data::Batch> batches);
 
-/// The two halves of a step on a CUDA device, for steps that are recorded once and replayed: what the host does each
-/// time, and what the device does.
+/// The two halves of a step on a CUDA device, and of one with loss scaling on any, for steps that are recorded once and
+/// replayed: what the host does each time, and what the device does.
 StepResult begin_device_step(Session& session, std::int64_t samples);
 void run_device_step(Session& session, std::span<const StepInput> inputs);
 

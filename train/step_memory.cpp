@@ -151,6 +151,7 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
 
 void StepMemory::measure_fixed(Session& session) {
   fixed_.parameters = bytes_of(session.parameters->values());
+  if (session.parameters->narrow().defined()) fixed_.parameters += bytes_of(session.parameters->narrow());
   fixed_.gradients = bytes_of(session.parameters->grads());
   for (const NamedTensor& buffer : session.model->buffers()) fixed_.buffers += bytes_of(*buffer.tensor);
   std::int64_t all = 0;

@@ -25,8 +25,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
     : session_(session), folder_(folder), progress_(progress) {}
 
-bool Trainer::resume(const std::string& directory) {
-  const Restored restored = restore_newest(session_, directory);
+bool Trainer::resume(const std::string& directory, bool other_precision) {
+  const Restored restored = restore_newest(session_, directory, other_precision);
   for (const std::string& text : restored.damaged) progress_.line("warning: " + text + "; using an older checkpoint");
   if (restored.from.empty()) return false;
   progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
@@ -147,11 +147,13 @@ void Trainer::log_interval(const StepResult& last) {
   Json record = Json::object();
   record.set("step", session_.position.step)
       .set("epoch", static_cast<double>(session_.position.step) / static_cast<double>(session_.plan.steps_per_epoch))
-      .set("split", "train")
-      .set("loss", meter.loss())
-      .set("accuracy", meter.accuracy())
-      .set("lr", last.lr);
+      .set("split", "train");
+  // Nothing was counted where every update was skipped.
+  if (meter.samples > 0) record.set("loss", meter.loss()).set("accuracy", meter.accuracy());
+  record.set("lr", last.lr);
   if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
+  if (session_.loss_scale)
+    record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", "images/s").set("data_wait", now.wait_share);
   folder_.add(record);
   progress_.interval(now);

@@ -149,6 +149,50 @@ TEST_F(Exactness, ThreadsChangeNothingInExactMode) {
   }
 }
 
+// Mixed precision with a scale that moves, in the midst of accumulation. The high growth makes updates be skipped.
+Words scaled_words(const char* level, const Words& more = {}) {
+  Words words{"--set", std::string("precision.level=") + level, "--set", "precision.dtype=f16",
+              "--set", "precision.growth_steps=1",              "--set", "train.accumulate=2",
+              "--set", "train.epochs=2"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_F(Exactness, ScaledRunsThatWereKilledEndAsIfNothingHadHappened) {
+  for (const char* level : {"O1", "O2"}) {
+    const std::string whole = path(std::string("whole") + level), out = path(std::string("killed") + level);
+    ASSERT_EQ(wait_for(start(train_words(whole, scaled_words(level)))), 0);
+    const std::string metrics = read_text(whole + "/metrics.jsonl");
+    const std::size_t last = metrics.rfind("\"skipped_steps\":");
+    ASSERT_NE(last, std::string::npos);
+    EXPECT_NE(metrics[last + 16], '0') << "a run without an overflow shows nothing";
+    int kills = 0;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const pid_t child = start(train_words(out, scaled_words(level)));
+      if (attempt == 0) wait_for_metrics(out);
+      std::this_thread::sleep_for(std::chrono::milliseconds(attempt * 250));
+      kill(child, SIGKILL);
+      kills += wait_for(child) == 1000 + SIGKILL;
+    }
+    ASSERT_EQ(wait_for(start(train_words(out, scaled_words(level)))), 0);
+    EXPECT_GT(kills, 0) << "the run was never hit";
+    EXPECT_EQ(hashes_of(out), hashes_of(whole)) << level;
+    EXPECT_EQ(metrics_of(out), metrics_of(whole)) << level;
+  }
+}
+
+TEST_F(Exactness, WorkersAndThreadsChangeNothingInScaledRuns) {
+  std::string first;
+  for (const auto& [workers, threads] : {std::pair{"0", "1"}, {"2", "2"}}) {
+    const std::string out = path(std::string("threads") + threads);
+    const Words more{"--set", std::string("data.workers=") + workers, "--set", "train.deterministic=true"};
+    ASSERT_EQ(wait_for(start(train_words(out, scaled_words("O2", more)), {std::string("HEARTH_THREADS=") + threads})),
+              0);
+    if (first.empty()) first = hashes_of(out);
+    EXPECT_EQ(hashes_of(out), first) << threads << " threads";
+  }
+}
+
 TEST_F(Exactness, AnotherConfigDoesNotContinueTheRun) {
   ASSERT_EQ(wait_for(start(train_words(path("run"), {"--set", "train.epochs=1"}))), 0);
   EXPECT_EQ(wait_for(start(train_words(path("run"), {"--set", "optimizer.lr=0.05"}))), 2);

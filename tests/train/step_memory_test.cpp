@@ -32,6 +32,21 @@ TEST(StepMemory, ForetellsAccumulationClippingAveragesAndNarrowTypes) {
   EXPECT_GT(run.foretold({2, 4}, 48).averages, 0);
 }
 
+TEST(StepMemory, ForetellsNarrowWeightsAndLossScaling) {
+  const MemoryRun o0{.model = test::digits_resnet};
+  for (const char* dtype : {"bf16", "f16"}) {
+    const MemoryRun run{.model = test::digits_resnet,
+                        .top_level = std::string(R"(, "precision": {"level": "O2", "dtype": ")") + dtype + "\"}"};
+    run.expect_foretold({8, 16}, 96, 0.05);
+    // Values in f32 and in 16 bits; the rest of the state is as in O0.
+    const MemoryNeed narrow = run.foretold({2, 4}, 96), wide = o0.foretold({2, 4}, 96);
+    EXPECT_EQ(2 * narrow.parameters, 3 * wide.parameters);
+    EXPECT_EQ(narrow.gradients, wide.gradients);
+    EXPECT_EQ(narrow.optimizer, wide.optimizer);
+    EXPECT_LT(narrow.kept, 0.6 * static_cast<double>(wide.kept));
+  }
+}
+
 TEST(StepMemory, PartsAddUpToAStep) {
   const MemoryRun run{.model = R"({"type": "mlp", "hidden": [128, 64]})",
                       .data = R"({"type": "digits", "workers": 0})"};

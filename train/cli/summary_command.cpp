@@ -3,8 +3,10 @@
 #include <iomanip>
 #include <iostream>
 
+#include "hearth/autograd/grad_mode.h"
 #include "hearth/models/nn/summary.h"
 #include "hearth/train/cli/cli.h"
+#include "hearth/train/precision_report.h"
 #include "hearth/train/step_memory.h"
 
 namespace hearth::train {
@@ -63,8 +65,11 @@ Summary summarize_run(const Arguments& arguments) {
   const data::ImageShape input = session.data.input_shape();
   summary.device = name_of(wanted);
   summary.parameters = session.model->parameter_count();
-  summary.layers = nn::summarize(
-      *session.model, Tensor::zeros({1, input.height, input.width, input.channels}, DType::f32, session.device()));
+  {
+    const AutocastScope autocast(session.autocast());
+    summary.layers = nn::summarize(
+        *session.model, Tensor::zeros({1, input.height, input.width, input.channels}, DType::f32, session.device()));
+  }
   const std::int64_t batch = session.config().train.batch_size;
   const StepMemory memory(session, batches_to_measure(session), wanted.type);
   summary.need = memory.at(batch);
@@ -166,9 +171,42 @@ void print_memory(const Summary& summary) {
     std::cout << "not even a batch of 1 fits\n";
 }
 
+int precision_command(const Arguments& arguments) {
+  Device wanted;
+  Session session(config_for_here(arguments, wanted));
+  const std::vector<OpPrecision> rows = precision_of_ops(session);
+  const auto text_of = [](const std::vector<std::string>& types) {
+    std::string text;
+    for (const std::string& type : types) text += (text.empty() ? "" : ", ") + (type.empty() ? "-" : type);
+    return text;
+  };
+  if (arguments.has("--json")) {
+    Json list = Json::array();
+    for (const OpPrecision& row : rows)
+      list.push_back(Json::object()
+                         .set("layer", row.layer)
+                         .set("op", row.op)
+                         .set("policy", row.policy)
+                         .set("runs_in", row.runs_in)
+                         .set("reads", Json::array_of(row.reads))
+                         .set("gives", row.gives));
+    std::cout << to_text(Json::object().set("precision", session.resolved().at("precision")).set("ops", list), 2)
+              << "\n";
+    return 0;
+  }
+  std::cout << std::left << std::setw(28) << "layer" << std::setw(16) << "op" << std::setw(9) << "policy"
+            << std::setw(9) << "runs in" << std::setw(7) << "gives"
+            << "reads\n";
+  for (const OpPrecision& row : rows)
+    std::cout << std::setw(28) << row.layer << std::setw(16) << row.op << std::setw(9) << row.policy << std::setw(9)
+              << row.runs_in << std::setw(7) << row.gives << text_of(row.reads) << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int summary_command(const Arguments& arguments) {
+  if (arguments.has("--precision")) return precision_command(arguments);
   const Summary summary = summarize_run(arguments);
   if (arguments.has("--json")) {
     print_json(summary);

@@ -48,7 +48,7 @@ int train_command(const Arguments& arguments) {
   if (resume == "auto") {
     resumed = trainer.resume(folder.path());
   } else if (resume != "never") {
-    resumed = trainer.resume(resume);
+    resumed = trainer.resume(resume, true);
     HEARTH_CHECK(FileError, resumed, "--resume ", resume, ": there is no complete checkpoint below it");
   }
   // A run that starts afresh, or from elsewhere, replaces what this folder held.

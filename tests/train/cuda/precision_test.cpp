@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed precision on a CUDA device, real or emulated: replayed steps give the bits of eager ones, a replayed step whose
+// gradients overflow is skipped without the host being asked, and no conversion stands alone but for those listed.
+#include <gtest/gtest.h>
+
+#include "hearth/core/cuda/counters.h"
+#include "train/precision_session.h"
+
+namespace hearth::train {
+namespace {
+
+using test::PrecisionRun;
+using test::take_steps;
+
+class CudaPrecision : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+  test::TempDir folder_;
+};
+
+const std::vector<PrecisionRun>& every_precision() {
+  static const std::vector<PrecisionRun> runs{
+      {.level = "O1", .dtype = "bf16", .device = "cuda", .train = R"(, "clip_norm": 0.5)"},
+      {.level = "O2", .dtype = "bf16", .device = "cuda", .train = R"(, "ema": 0.9)"},
+      {.level = "O1", .dtype = "f16", .device = "cuda", .train = R"(, "clip_norm": 0.5)"},
+      {.level = "O2", .dtype = "f16", .device = "cuda", .train = R"(, "ema": 0.9)"},
+      {.device = "cuda", .model = test::small_mlp, .optimizer = R"({"type": "lamb", "lr": 0.01})"},
+  };
+  return runs;
+}
+
+struct Outcome {
+  std::string weights, state;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome outcome_of(Session& session) { return {session.model_state.hash(), session.training_state.hash()}; }
+
+TEST_F(CudaPrecision, ReplayedStepsGiveTheBitsOfEagerOnes) {
+  for (const PrecisionRun& run : every_precision()) {
+    const auto one = run.session(folder_), other = run.session(folder_);
+    const int planted = run.dtype == "f16" ? 4 : -1;
+    take_steps(*one, 0, 6, planted, -1, [&](auto batches) { return training_step(*one, batches); });
+    CapturedStep captured(*other);
+    take_steps(*other, 0, 6, planted, -1, [&](auto batches) { return captured.run(batches); });
+    EXPECT_EQ(captured.declined(), "");
+    EXPECT_GT(captured.nodes(), 0);
+    EXPECT_EQ(outcome_of(*one), outcome_of(*other)) << run.level << run.dtype << run.model;
+  }
+}
+
+TEST_F(CudaPrecision, AnInfinityInAReplayedStepCostsThatUpdateAndNothingElse) {
+  for (const char* level : {"O1", "O2"})
+    for (const char* optimizer :
+         {R"({"type": "sgd", "lr": 0.05, "momentum": 0.9})", R"({"type": "adamw", "lr": 0.005})"}) {
+      const PrecisionRun run{
+          .level = level, .device = "cuda", .optimizer = optimizer, .train = R"(, "ema": 0.9, "clip_norm": 1)"};
+      const auto with = run.session(folder_), without = run.session(folder_);
+      CapturedStep captured_with(*with), captured_without(*without);
+      // From the third step on the graph is replayed.
+      take_steps(*with, 0, 7, 4, -1, [&](auto batches) { return captured_with.run(batches); });
+      take_steps(*without, 0, 7, -1, 4, [&](auto batches) { return captured_without.run(batches); });
+      ASSERT_GT(captured_with.nodes(), 0);
+      EXPECT_EQ(with->loss_scale_now.skipped, 1);
+      EXPECT_EQ(with->loss_scale_now.scale, 32768);
+      EXPECT_EQ(without->loss_scale_now.scale, 65536);
+      EXPECT_EQ(with->model_state.hash(), without->model_state.hash()) << level << optimizer;
+      EXPECT_EQ(with->ema->average().to_doubles(), without->ema->average().to_doubles());
+      EXPECT_EQ(with->optimizer->steps(), 6);
+      EXPECT_EQ(with->position.interval.loss_sum, without->position.interval.loss_sum);
+      EXPECT_EQ(with->position.interval.samples, without->position.interval.samples);
+      EXPECT_EQ(with->grad_norm, without->grad_norm);
+    }
+}
+
+TEST_F(CudaPrecision, AReplayedScaledStepIsOneLaunchAndNoWait) {
+  const auto session = PrecisionRun{.device = "cuda", .train = R"(, "clip_norm": 1, "ema": 0.9)"}.session(folder_);
+  CapturedStep captured(*session);
+  take_steps(*session, 0, 4, -1, -1, [&](auto batches) { return captured.run(batches); });
+  ASSERT_GT(captured.nodes(), 0);
+  const data::Batch batch = test::noise_batch(5);
+  const cuda::Counters before = cuda::counters();
+  for (int i = 0; i < 3; ++i) (void)captured.run(std::span(&batch, 1));
+  const cuda::Counters spent = cuda::counters() - before;
+  EXPECT_EQ(spent.graph_launches, 3);
+  EXPECT_EQ(spent.launches, 0);
+  EXPECT_EQ(spent.waits, 0);
+  EXPECT_EQ(spent.allocations, 0);
+  EXPECT_EQ(spent.copies_out, 0);
+}
+
+// docs/precision.md lists what is converted alone.
+TEST_F(CudaPrecision, NothingIsConvertedAloneButFloatImages) {
+  for (const PrecisionRun& run : every_precision()) {
+    const auto session = run.session(folder_);
+    const auto step = [&](auto batches) { return training_step(*session, batches); };
+    take_steps(*session, 0, 1, -1, -1, step);
+    const cuda::Counters before = cuda::counters();
+    take_steps(*session, 1, 2, -1, -1, step);
+    const cuda::Counters spent = cuda::counters() - before;
+    EXPECT_EQ(spent.conversions, 1) << run.level << run.dtype << run.model;
+    // As the loader gives them, they are normalised into the narrow type.
+    data::Loader loader = session->make_train_loader();
+    const data::Batch batch = loader.next();
+    (void)training_step(*session, std::span(&batch, 1));
+    const cuda::Counters with_pixels = cuda::counters();
+    (void)training_step(*session, std::span(&batch, 1));
+    EXPECT_EQ((cuda::counters() - with_pixels).conversions, 0) << run.level << run.dtype << run.model;
+  }
+}
+
+TEST_F(CudaPrecision, MicroBatchesConvertNoWeights) {
+  const auto session = PrecisionRun{.level = "O1", .device = "cuda", .train = R"(, "accumulate": 3)"}.session(folder_);
+  std::vector<data::Batch> batches;
+  for (int number = 0; number < 3; ++number) batches.push_back(test::noise_batch(number));
+  (void)training_step(*session, batches);
+  const cuda::Counters before = cuda::counters();
+  (void)training_step(*session, batches);
+  EXPECT_EQ((cuda::counters() - before).conversions, 3) << "the images of each";
+}
+
+TEST_F(CudaPrecision, FollowsTheCpuWithinRounding) {
+  for (const char* level : {"O1", "O2"})
+    for (const char* dtype : {"bf16", "f16"}) {
+      double losses[2];
+      for (const char* device : {"cpu", "cuda"}) {
+        const auto session = PrecisionRun{.level = level, .dtype = dtype, .device = device}.session(folder_);
+        take_steps(*session, 0, 6, -1, -1, [&](auto batches) { return training_step(*session, batches); });
+        losses[device == std::string("cuda")] = session->position.interval.loss_sum;
+      }
+      EXPECT_NEAR(losses[1], losses[0], 0.02 * losses[0]) << level << dtype;
+    }
+}
+
+}  // namespace
+}  // namespace hearth::train

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small sessions in any precision, and steps on images made here, one of which may hold an infinity.
+#pragma once
+
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hearth/core/random.h"
+#include "hearth/train/captured_step.h"
+#include "hearth/train/checkpoint.h"
+#include "support/temp_dir.h"
+
+namespace hearth::test {
+
+inline const std::string small_resnet = R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 8})";
+inline const std::string small_mlp = R"({"type": "mlp", "hidden": [32, 24], "dropout": 0.2})";
+
+struct PrecisionRun {
+  std::string level = "O2", dtype = "f16";
+  std::string device = "cpu";
+  std::string model = small_resnet;
+  std::string optimizer = R"({"type": "adamw", "lr": 0.005})";
+  std::string precision{};  ///< further members of "precision", each after a comma
+  std::string train{};      ///< of "train"
+
+  std::unique_ptr<train::Session> session(const TempDir& folder) const {
+    const std::string path = folder / "run.json";
+    std::ofstream(path) << R"({"seed": 3, "device": ")" << device << R"(", "model": )" << model
+                        << R"(, "data": {"type": "digits"}, "optimizer": )" << optimizer
+                        << R"(, "precision": {"level": ")" << level << R"(", "dtype": ")" << dtype << "\"" << precision
+                        << R"(}, "train": {"batch_size": 16, "steps": 100)" << train << "}}";
+    return std::make_unique<train::Session>(train::load_config(path, {}));
+  }
+};
+
+/// 16 images of noise, the same for the same number.
+inline data::Batch noise_batch(int number, bool with_infinity = false) {
+  Random random(17, static_cast<std::uint64_t>(number));
+  std::vector<float> pixels(16 * 8 * 8);
+  for (float& pixel : pixels) pixel = static_cast<float>(random.normal());
+  if (with_infinity) pixels[70] = std::numeric_limits<float>::infinity();
+  std::vector<std::int64_t> labels(16);
+  for (std::int64_t& label : labels) label = static_cast<std::int64_t>(random.below(10));
+  data::Batch batch;
+  batch.images = Tensor::of<float>({16, 8, 8, 1}, pixels);
+  batch.labels = Tensor::of<std::int64_t>({16}, labels);
+  batch.samples.resize(16);
+  return batch;
+}
+
+/// Steps first, first + 1, ... before `end`. Step `planted` gets an infinity; step `left_out` is passed over.
+template <class Step>
+void take_steps(train::Session& session, int first, int end, int planted, int left_out, Step&& step) {
+  for (int number = first; number < end; ++number) {
+    if (number != left_out) {
+      const data::Batch batch = noise_batch(number, number == planted);
+      session.position.interval.samples += step(std::span(&batch, 1)).samples;
+    }
+    ++session.position.step;
+  }
+  session.read_interval();
+}
+
+}  // namespace hearth::test

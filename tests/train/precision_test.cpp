@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed precision of whole runs on the CPU: what is refused, skipped updates, checkpoints that cross precision, and
+// the accuracy of a short training.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "hearth/core/file.h"
+#include "hearth/core/safetensors.h"
+#include "hearth/train/metrics_log.h"
+#include "support/error_message.h"
+#include "support/run_program.h"
+#include "train/precision_session.h"
+
+namespace hearth::train {
+namespace {
+
+using test::contains;
+using test::PrecisionRun;
+using test::ProgramResult;
+using test::take_steps;
+
+const auto eager = [](Session& session) {
+  return [&session](std::span<const data::Batch> batches) { return training_step(session, batches); };
+};
+
+struct Refused {
+  const char* precision;
+  std::vector<std::string> parts;
+};
+
+TEST(PrecisionConfig, WhatMakesNoSenseIsRefusedWithARemedy) {
+  const test::TempDir folder;
+  const std::vector<Refused> cases{
+      {R"({"level": "O2", "dtype": "f32"})", {"O2", "narrow dtype", "bf16 or f16"}},
+      {R"({"level": "O1"})", {"O1", "narrow dtype"}},
+      {R"({"level": "O0", "dtype": "f16"})", {"O0 computes in f32", "O1 or O2 for f16"}},
+      {R"({"level": "O3", "dtype": "f16"})", {"O3", "O2"}},
+      {R"({"level": "O2", "dtype": "f8"})", {"f8", "allowed"}},
+      {R"({"level": "O2", "dtype": "f16", "loss_scale": -2})", {"loss_scale", "> 0", "-2"}},
+      {R"({"level": "O2", "dtype": "f16", "loss_scale": 0})", {"loss_scale", "> 0"}},
+      {R"({"level": "O2", "dtype": "f16", "loss_scale": "dynamik"})", {"did you mean \"dynamic\""}},
+      {R"({"level": "O2", "dtype": "bf16", "loss_scale": 1024})", {"bf16", "leave loss_scale out"}},
+      {R"({"level": "O0", "dtype": "f32", "loss_scale": "dynamic"})", {"f32", "leave loss_scale out"}},
+      {R"({"level": "O1", "dtype": "f16", "loss_scale": 8, "growth_steps": 5})", {"growth_steps", "dynamic"}},
+      {R"({"level": "O1", "dtype": "bf16", "growth_steps": 5})", {"growth_steps", "f16"}},
+  };
+  for (const Refused& refused : cases) {
+    const std::string path = folder / "run.json";
+    std::ofstream(path) << R"({"model": {"type": "mlp"}, "data": {"type": "digits"},
+      "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"steps": 1}, "precision": )"
+                        << refused.precision << "}";
+    const ProgramResult result = test::run_program({HEARTH_PROGRAM, "config", "run.json"}, folder.path());
+    EXPECT_EQ(result.exit_code, 2) << refused.precision;
+    EXPECT_PRED2(contains, result.err, "/precision");
+    for (const std::string& part : refused.parts) EXPECT_PRED2(contains, result.err, part) << refused.precision;
+  }
+}
+
+class ScaledRun : public testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  PrecisionRun run() const {
+    return {.level = std::get<0>(GetParam()), .optimizer = std::get<1>(GetParam()), .train = R"(, "ema": 0.9)"};
+  }
+  test::TempDir folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Levels, ScaledRun,
+                         testing::Combine(testing::Values("O1", "O2"),
+                                          testing::Values(R"({"type": "sgd", "lr": 0.05, "momentum": 0.9})",
+                                                          R"({"type": "adamw", "lr": 0.005})",
+                                                          R"({"type": "lamb", "lr": 0.01})")));
+
+TEST_P(ScaledRun, AnInfinityCostsOneUpdateAndNothingElse) {
+  const auto with = run().session(folder_), without = run().session(folder_);
+  take_steps(*with, 0, 6, 3, -1, eager(*with));
+  take_steps(*without, 0, 6, -1, 3, eager(*without));
+  EXPECT_EQ(with->loss_scale_now.skipped, 1);
+  EXPECT_EQ(with->loss_scale_now.scale, 32768);
+  EXPECT_EQ(without->loss_scale_now.scale, 65536);
+  // Weights and running statistics; the rest but for the scale itself.
+  EXPECT_EQ(with->model_state.hash(), without->model_state.hash());
+  EXPECT_EQ(with->ema->average().to_doubles(), without->ema->average().to_doubles());
+  EXPECT_EQ(with->optimizer->steps(), 5);
+  EXPECT_EQ(with->position.interval.samples, 5 * 16);
+  EXPECT_EQ(with->position.interval.loss_sum, without->position.interval.loss_sum);
+  EXPECT_EQ(with->position.interval.correct, without->position.interval.correct);
+}
+
+TEST(Precision, GivesUpAtTheFloorAndNamesAParameter) {
+  const test::TempDir folder;
+  for (const char* scale : {R"(, "loss_scale": "dynamic")", R"(, "loss_scale": 256)"}) {
+    const auto session = PrecisionRun{.precision = scale}.session(folder);
+    const auto poisoned = [&](std::span<const data::Batch>) {
+      const data::Batch batch = test::noise_batch(1, true);
+      return training_step(*session, std::span(&batch, 1));
+    };
+    const bool dynamic = contains(scale, "dynamic");
+    // 16 times it can be halved.
+    const int tolerated = dynamic ? 16 + 9 : 9;
+    EXPECT_NO_THROW(take_steps(*session, 0, tolerated, -1, -1, poisoned));
+    const std::string message = test::error_message<DivergedError>(
+        [&] { take_steps(*session, tolerated, tolerated + 1, -1, -1, poisoned); });
+    EXPECT_PRED2(contains, message, "overflowed 10 times in a row");
+    EXPECT_PRED2(contains, message, dynamic ? "is 1, its floor" : "is 256; a dynamic one");
+    EXPECT_PRED2(contains, message, "\"conv1.weight\"");
+  }
+}
+
+TEST(Precision, DivergenceEndsTheProgramWithCode5) {
+  const test::TempDir folder;
+  std::ofstream(folder / "run.json") << R"({"model": {"type": "mlp", "hidden": [16]}, "data": {"type": "digits"},
+    "optimizer": {"type": "sgd", "lr": 1e30}, "precision": {"level": "O2", "dtype": "f16"},
+    "train": {"steps": 60, "batch_size": 16}})";
+  const ProgramResult result = test::run_program({HEARTH_PROGRAM, "train", "run.json"}, folder.path());
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_EQ(result.last_error_line().find("hearth: error: diverged: "), 0u) << result.err;
+}
+
+TEST(Precision, CheckpointsHoldF32AndCrossPrecision) {
+  const test::TempDir folder;
+  const PrecisionRun o0{.level = "O0", .dtype = "f32"}, o1{.level = "O1", .dtype = "f16"}, o2{}, bf16{.dtype = "bf16"};
+  for (const PrecisionRun& from : {o0, o1, o2, bf16}) {
+    const auto saved = from.session(folder);
+    take_steps(*saved, 0, 4, from.dtype == "f16" ? 2 : -1, -1, eager(*saved));
+    const std::string run = folder / (from.level + from.dtype);
+    save_session(*saved, run + "/checkpoints");
+    const SafetensorsFile file(run + "/checkpoints/latest/model.safetensors");
+    for (const TensorRecord& record : file.records()) EXPECT_EQ(record.dtype, DType::f32) << record.name;
+    for (const PrecisionRun& to : {o0, o1, o2, bf16}) {
+      const auto loaded = to.session(folder);
+      const bool same = to.level == from.level && to.dtype == from.dtype;
+      if (!same) EXPECT_THROW((void)restore_newest(*loaded, run), ConfigError);
+      ASSERT_FALSE(restore_newest(*loaded, run, !same).from.empty());
+      EXPECT_EQ(loaded->model_state.hash(), saved->model_state.hash()) << from.level << " to " << to.level;
+      EXPECT_EQ(loaded->optimizer->steps(), saved->optimizer->steps());
+      const FlatParameters& flat = *loaded->parameters;
+      if (flat.narrow().defined())
+        EXPECT_EQ(flat.narrow().to_doubles(), flat.values().to(flat.narrow().dtype()).to_doubles());
+      take_steps(*loaded, 4, 6, -1, -1, eager(*loaded));
+      if (!same) continue;
+      take_steps(*saved, 4, 6, -1, -1, eager(*saved));
+      EXPECT_EQ(loaded->model_state.hash(), saved->model_state.hash()) << from.level;
+      EXPECT_EQ(loaded->training_state.hash(), saved->training_state.hash()) << from.level;
+      // Back to where the checkpoint is.
+      ASSERT_FALSE(restore_newest(*saved, run).from.empty());
+    }
+  }
+}
+
+TEST(Precision, AnEvaluationMayUseAnother) {
+  const test::TempDir folder;
+  const auto trained = PrecisionRun{}.session(folder);
+  take_steps(*trained, 0, 2, -1, -1, eager(*trained));
+  save_session(*trained, folder / "run/checkpoints");
+  const auto opened = open_trained(
+      folder / "run", {R"(precision={"level": "O0", "dtype": "f32"})"});
+  EXPECT_EQ(opened->model_state.hash(), trained->model_state.hash());
+  const Meter narrow = evaluate(*trained, trained->data.test), wide = evaluate(*opened, opened->data.test);
+  EXPECT_NEAR(narrow.loss(), wide.loss(), 0.01 * wide.loss());
+  EXPECT_NE(narrow.loss(), wide.loss());
+}
+
+// Averages are what an evaluation computes with, in narrow types too.
+TEST(Precision, AveragedWeightsAreNarrowedWhereTheyAreUsed) {
+  const test::TempDir folder;
+  const auto session = PrecisionRun{.train = R"(, "ema": 0.9)"}.session(folder);
+  take_steps(*session, 0, 3, -1, -1, eager(*session));
+  const FlatParameters& flat = *session->parameters;
+  const std::vector<double> before = flat.narrow().to_doubles();
+  {
+    const optim::EmaScope averaged(*session->ema);
+    EXPECT_EQ(flat.narrow().to_doubles(), flat.values().to(DType::f16).to_doubles());
+    EXPECT_NE(flat.narrow().to_doubles(), before);
+  }
+  EXPECT_EQ(flat.narrow().to_doubles(), before);
+}
+
+TEST(Precision, O2HoldsNarrowWeightsButNotThoseOfNorms) {
+  const test::TempDir folder;
+  const auto session = PrecisionRun{.dtype = "bf16"}.session(folder);
+  for (const FlatParameters::Entry& entry : session->parameters->entries()) {
+    const bool norm = contains(entry.name, "bn") || contains(entry.name, "downsample.1.");
+    EXPECT_EQ(entry.value.dtype(), norm ? DType::f32 : DType::bf16) << entry.name;
+    EXPECT_EQ(entry.master.dtype(), DType::f32);
+  }
+  for (const NamedTensor& buffer : session->model->buffers()) EXPECT_EQ(buffer.tensor->dtype(), DType::f32);
+}
+
+TEST(Precision, AccumulatesInF32) {
+  const test::TempDir folder;
+  const auto session = PrecisionRun{.dtype = "bf16", .train = R"(, "accumulate": 4)"}.session(folder);
+  EXPECT_EQ(session->parameters->grads().dtype(), DType::f32);
+  std::vector<data::Batch> batches;
+  for (int number = 0; number < 4; ++number) batches.push_back(test::noise_batch(number));
+  (void)training_step(*session, batches);
+  // A gradient of bf16 has none of the lower 16 bits of f32.
+  const Tensor grads = session->parameters->grads();
+  std::int64_t finer = 0;
+  for (const double value : grads.to_doubles()) finer += static_cast<double>(static_cast<float>(bf16(static_cast<float>(value)))) != value;
+  EXPECT_GT(finer, grads.size() / 2);
+}
+
+TEST(Precision, TheSummaryListsEachOpWithItsTypes) {
+  const test::TempDir folder;
+  const auto ops_of = [&](const char* level, const char* dtype) {
+    std::ofstream(folder / "run.json") << R"({"model": )" << test::small_resnet << R"(, "data": {"type": "digits"},
+      "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"steps": 1}, "precision": {"level": ")"
+                                       << level << R"(", "dtype": ")" << dtype << "\"}}";
+    const ProgramResult result =
+        test::run_program({HEARTH_PROGRAM, "summary", "run.json", "--precision", "--json"}, folder.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout").at("ops").items();
+  };
+  const auto reads = [](const Json& op, std::size_t i) { return op.at("reads").at(i).as_string(); };
+  std::map<std::string, int> count;
+  for (const Json& op : ops_of("O2", "f16")) {
+    const std::string name = op.at("op").as_string(), runs_in = op.at("runs_in").as_string();
+    ++count[name];
+    if (name == "conv2d" || name == "linear") {
+      EXPECT_EQ(runs_in, "f16");
+      EXPECT_EQ(reads(op, 1), "f16") << "the weight";
+      EXPECT_EQ(op.at("policy").as_string(), "narrow");
+    } else if (name == "batch_norm") {
+      EXPECT_EQ(runs_in, "f32");
+      EXPECT_EQ(reads(op, 0) + reads(op, 1) + op.at("gives").as_string(), "f16f32f16");
+    } else if (name == "cross_entropy") {
+      EXPECT_EQ(reads(op, 0) + runs_in + op.at("gives").as_string(), "f16f32f32");
+    }
+  }
+  EXPECT_EQ(count["cast"], 1) << "the images";
+  EXPECT_EQ(count["conv2d"], 6);
+  EXPECT_EQ(count["batch_norm"], 6);
+  EXPECT_EQ(count["cross_entropy"], 1);
+  for (const Json& op : ops_of("O0", "f32")) EXPECT_EQ(op.at("runs_in").as_string(), "f32");
+}
+
+TEST(Precision, MetricsTellTheScaleAndTheSkippedSteps) {
+  const test::TempDir folder;
+  std::ofstream(folder / "run.json") << R"({"model": {"type": "mlp", "hidden": [16]}, "data": {"type": "digits"},
+    "optimizer": {"type": "sgd", "lr": 0.1}, "precision": {"level": "O1", "dtype": "f16", "growth_steps": 3},
+    "train": {"steps": 8, "batch_size": 16, "clip_norm": 5}, "log": {"every_steps": 4, "report": false}})";
+  ASSERT_EQ(test::run_program({HEARTH_PROGRAM, "train", "run.json"}, folder.path()).exit_code, 0);
+  std::vector<double> scales;
+  for (const Json& record : read_metrics(folder / "runs/run/metrics.jsonl")) {
+    if (record.at("split").as_string() != "train") continue;
+    scales.push_back(record.at("loss_scale").as_number());
+    EXPECT_EQ(record.at("skipped_steps").as_integer(), 0);
+    EXPECT_GT(record.at("grad_norm").as_number(), 0);
+    EXPECT_LT(record.at("grad_norm").as_number(), 100) << "without the scale";
+  }
+  EXPECT_EQ(scales, (std::vector<double>{131072, 262144}));
+}
+
+}  // namespace
+}  // namespace hearth::train
