@@ -10,7 +10,8 @@
 
 namespace hearth::nn {
 
-/// Owns its modules; forward applies them one after the other.
+/// Owns its modules; forward applies them one after the other, a batch normalisation right behind a convolution by
+/// convolve_and_normalize.
 class ModuleList : public Module {
  public:
   /// Makes a module of type M at the end of the list, named by its index.
@@ -28,11 +29,7 @@ class ModuleList : public Module {
     return module;
   }
 
-  Tensor forward(const Tensor& x) override {
-    Tensor y = x;
-    for (const auto& module : modules_) y = (*module)(y);
-    return y;
-  }
+  Tensor forward(const Tensor& x) override;
 
   std::size_t size() const { return modules_.size(); }
   bool empty() const { return modules_.empty(); }

@@ -17,21 +17,23 @@ using cpu::dnn::Pass;
 /// The moments of a tile of y, as it was stored: one run of rows.
 template <class T, class A>
 __device__ void leave_moments_of(const Moments& moments, const Tiles& t, const Tile& z, std::int64_t first_filter,
-                                 const A (&sum)[share][share]) {
-  HEARTH_SHARED(A, shared, [moments_elements<tile::side>]);
-  int column[share];
-  HEARTH_UNROLL
-  for (int j = 0; j < share; ++j) column[j] = tile::own_column(j);
-  const auto each = [&](auto&& f) {
+                                 const tile::Store<T>& store, const A (&sum)[share][share]) {
+  using Memory = MomentsTile<T, tile::side>;
+  HEARTH_SHARED(T, memory, [Memory::elements]);
+  HEARTH_SHARED(A, sums, [Memory::threads]);
+  const TilePart part = tile_part(t, z, first_filter);
+  const auto put = [&](int first) {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i) {
-      if (z.row + tile::own_row(i) >= t.rows) continue;
       HEARTH_UNROLL
-      for (int j = 0; j < share; ++j) f(j, cuda::widen(cuda::narrow<T>(sum[i][j])));
+      for (int j = 0; j < share; ++j) {
+        const int column = tile::own_column(j);
+        if (column < first || column >= first + Memory::columns) continue;
+        memory[tile::own_row(i) * Memory::pitch + column - first] = stored_value(store, part, column, sum[i][j]);
+      }
     }
   };
-  leave_moments<tile::side>(moments, tile_part(t, z, first_filter), each, column,
-                            static_cast<int>(threadIdx.x) / tile::depth, shared);
+  leave_moments<tile::side, T>(moments, part, put, memory, sums);
 }
 
 /// Makes one pass. A block makes a tile and goes on with the grid's stride. `left` is x, dy, dy; `right` is w, w, x.
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(tile::threads)
       store(origin + r * row_step + c, first_filter + c, value);
     });
     if constexpr (pass == Pass::forward) {
-      if (moments.parts != nullptr) leave_moments_of<TC>(moments, t, z, first_filter, sum);
+      if (moments.parts != nullptr) leave_moments_of(moments, t, z, first_filter, store, sum);
     }
   }
 }
@@ -89,7 +91,7 @@ void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Ten
   const TB* const b = right.data<TB>();
   if (t.split.count == 1)
     return cuda::launch(stream, "conv2d", shape, conv2d_tiles_kernel<pass, TA, TB, TC>, g, t, a, b, std::int64_t{0},
-                        store, takes_moments(epilogue, t, bias, result));
+                        store, takes_moments(epilogue, t, result));
   const std::int64_t elements = result.size();
   const Tensor parts = Tensor::empty({t.split.count, elements}, dtype_of<A>(), result.device());
   cuda::launch(stream, "conv2d parts", shape, conv2d_tiles_kernel<pass, TA, TB, A>, g, t, a, b, elements,

@@ -13,37 +13,40 @@ namespace {
 using namespace conv_operands;
 using cpu::dnn::Pass;
 
-/// The moments of a tile of y, as it was stored: one run of rows. `shared` is what the operands lay in.
+/// The moments of a tile of y, as it was stored: one run of rows. `memory` is what the operands lay in.
 template <class T>
 __device__ void leave_moments_of(const Moments& moments, const Tiles& t, const Tile& z, std::int64_t first_filter,
+                                 const tile::Store<T>& store,
                                  const float (&sum)[mma_tile::row_fragments][mma_tile::column_fragments][4],
-                                 float* shared) {
-  static_assert(moments_elements<mma_tile::side> * sizeof(float) <= mma_tile::shared_bytes);
-  int column[2 * mma_tile::column_fragments];
-  HEARTH_UNROLL
-  for (int j = 0; j < mma_tile::column_fragments; ++j) {
-    column[2 * j] = mma_tile::own_column(j);
-    column[2 * j + 1] = column[2 * j] + 1;
-  }
-  const auto each = [&](auto&& f) {
+                                 T* memory) {
+  using Memory = MomentsTile<T, mma_tile::side>;
+  static_assert(Memory::elements * sizeof(T) + Memory::threads * sizeof(float) <= mma_tile::shared_bytes);
+  static_assert(Memory::elements * sizeof(T) % sizeof(float) == 0 && Memory::columns == mma_tile::side);
+  const TilePart part = tile_part(t, z, first_filter);
+  const auto put = [&](int) {
     HEARTH_UNROLL
-    for (int i = 0; i < 2 * mma_tile::row_fragments; ++i) {
-      if (z.row + mma_tile::own_row(i / 2, i % 2) >= t.rows) continue;
+    for (int i = 0; i < mma_tile::row_fragments; ++i) {
       HEARTH_UNROLL
-      for (int j = 0; j < 2 * mma_tile::column_fragments; ++j)
-        f(j, cuda::widen(cuda::narrow<T>(sum[i / 2][j / 2][i % 2 * 2 + j % 2])));
+      for (int h = 0; h < 2; ++h) {
+        HEARTH_UNROLL
+        for (int j = 0; j < mma_tile::column_fragments; ++j) {
+          const int column = mma_tile::own_column(j);
+          const cuda::Pack<T, 2> pair{stored_value(store, part, column, sum[i][j][2 * h]),
+                                      stored_value(store, part, column + 1, sum[i][j][2 * h + 1])};
+          cuda::store_pack(memory + mma_tile::own_row(i, h) * Memory::pitch + column, pair);
+        }
+      }
     }
   };
-  const int warp = static_cast<int>(threadIdx.x) / cuda::warp_size;
-  leave_moments<mma_tile::side>(moments, tile_part(t, z, first_filter), each, column,
-                                warp / 4 * 8 + cuda::lane_id() / 4, shared);
+  leave_moments<mma_tile::side>(moments, part, put, static_cast<const T*>(memory),
+                                reinterpret_cast<float*>(memory + Memory::elements));
 }
 
 /// Makes one pass. A block makes a tile and goes on with the grid's stride. `left` is x, dy, dy; `right` is w, w, x.
 /// Each element of an image is read once for each tap and tile of 128 columns, mostly from the caches. With several
 /// parts `store` goes to their own memory, [parts, elements].
 template <Pass pass, class T, class TC>
-__global__ void __launch_bounds__(mma_tile::threads)
+__global__ void __launch_bounds__(mma_tile::threads, 2)
     conv2d_mma_kernel(HEARTH_GRID_CONSTANT(Geometry) g, HEARTH_GRID_CONSTANT(Tiles) t, const T* left, const T* right,
                       std::int64_t elements, tile::Store<TC> store, Moments moments) {
   T* const memory = cuda::dynamic_shared<T>();
@@ -76,9 +79,9 @@ __global__ void __launch_bounds__(mma_tile::threads)
                         [&](std::int64_t r, std::int64_t c, float first, float second, bool both) {
                           store.pair(origin + r * row_step + c, first_filter + c, first, second, both);
                         });
-    if constexpr (pass == Pass::forward) {
-      if (moments.parts != nullptr)
-        leave_moments_of<TC>(moments, t, z, first_filter, sum, reinterpret_cast<float*>(memory));
+    // Long sums come in parts, of f32, and leave none.
+    if constexpr (pass == Pass::forward && std::is_same_v<T, TC>) {
+      if (moments.parts != nullptr) leave_moments_of(moments, t, z, first_filter, store, sum, memory);
     }
   }
 }
@@ -97,7 +100,7 @@ void run_pass(cuda::Stream& stream, const Conv2dShape& shape, const Tensor& left
   const T* const b = right.data<T>();
   if (t.split.count == 1)
     return cuda::launch(stream, "conv2d mma", launch, conv2d_mma_kernel<pass, T, TC>, g, t, a, b, std::int64_t{0},
-                        store, takes_moments(epilogue, t, bias, result));
+                        store, takes_moments(epilogue, t, result));
   const std::int64_t elements = result.size();
   const Tensor parts = Tensor::empty({t.split.count, elements}, DType::f32, result.device());
   cuda::launch(stream, "conv2d mma parts", launch, conv2d_mma_kernel<pass, T, float>, g, t, a, b, elements,

@@ -2,14 +2,15 @@
 // The statistics of a convolution's result by channel, taken from a tile while its block still holds it. For kernel
 // sources only.
 //
-// The 256 threads of a block are 16 groups; each group owns all columns of the tile and a part of its rows. A column's
-// mean comes first, then its squares around that mean: three sums over the groups, each in their order, so that a large
-// mean costs no precision and bits repeat.
+// The block lays the tile in shared memory as it was stored; then its 256 threads walk down the columns, several groups
+// of threads a column, first for the mean and then for the squares around it, so that a large mean costs no precision.
+// Groups are added in order. The tile lies in memory rather than in registers because those are all taken.
 #pragma once
 
 #include "hearth/core/cuda/kernel.h"
 #include "hearth/ops/conv/kernels.h"
 #include "hearth/ops/conv/operands.cuh"
+#include "hearth/ops/matmul/tile.cuh"
 
 namespace hearth::kernels::conv_operands {
 
@@ -19,29 +20,26 @@ struct Moments {
   std::int64_t channels = 0, runs = 0;
 };
 
-inline constexpr int row_groups = 16;
+/// How a tile of `side` x `side` values lies in shared memory: all its columns at once, or half of them for f64.
+template <class T, int side>
+struct MomentsTile {
+  static constexpr int threads = 256;
+  static constexpr int columns = sizeof(T) == 8 ? side / 2 : side;
+  static constexpr int pitch = columns + 16 / static_cast<int>(sizeof(T));
+  static constexpr int elements = side * pitch;
+};
 
-/// Elements of shared memory that `leave_moments` works in.
-template <int side>
-inline constexpr int moments_elements = row_groups* side;
-
-/// value[i], of the tile's column column[i], becomes its sum over the groups. All threads of the block call.
-template <int side, int own, class A>
-__device__ void sum_groups(A (&value)[own], const int (&column)[own], int group, A* shared) {
-  HEARTH_UNROLL
-  for (int i = 0; i < own; ++i) shared[group * side + column[i]] = value[i];
-  __syncthreads();
+/// The sum of `value` over the threads t, t + columns, ... that share a column. `shared` has room for a value of each
+/// thread. All threads of the block call. Ends with a barrier.
+template <class Layout, class A>
+__device__ A sum_groups(A value, A* shared) {
   const int mine = static_cast<int>(threadIdx.x);
-  if (mine < side) {
-    A sum = shared[mine];
-    HEARTH_UNROLL
-    for (int of = 1; of < row_groups; ++of) sum += shared[of * side + mine];
-    shared[mine] = sum;
-  }
+  shared[mine] = value;
   __syncthreads();
-  HEARTH_UNROLL
-  for (int i = 0; i < own; ++i) value[i] = shared[column[i]];
+  A sum = 0;
+  for (int of = mine % Layout::columns; of < Layout::threads; of += Layout::columns) sum += shared[of];
   __syncthreads();
+  return sum;
 }
 
 /// Whether the results are to pass a ReLU; it counts as applied.
@@ -51,9 +49,9 @@ inline bool takes_relu(Conv2dEpilogue* epilogue) {
   return true;
 }
 
-/// Room for the moments of y where they are wanted and are those of the plain sums.
-inline Moments takes_moments(Conv2dEpilogue* epilogue, const Tiles& t, const Tensor& bias, const Tensor& y) {
-  if (epilogue == nullptr || epilogue->moments == nullptr || bias.defined()) return {};
+/// Room for the moments of y where they are wanted.
+inline Moments takes_moments(Conv2dEpilogue* epilogue, const Tiles& t, const Tensor& y) {
+  if (epilogue == nullptr || epilogue->moments == nullptr) return {};
   const std::int64_t channels = y.dim(-1);
   *epilogue->moments = {Tensor::empty({2, channels, t.row_tiles}, DType::f64, y.device()), t.side};
   return {epilogue->moments->parts.data<double>(), channels, t.row_tiles};
@@ -71,38 +69,45 @@ __device__ inline TilePart tile_part(const Tiles& t, const Tile& z, std::int64_t
           static_cast<int>(columns < t.side ? columns : t.side)};
 }
 
-/// Leaves the moments of a tile. each(f) calls f(i, value) for all values that the thread has in the tile's rows, value
-/// being of column column[i]. `shared` has moments_elements<side>; nobody may still read it, and it is free afterwards.
-/// All threads of the block call.
-template <int side, int own, class A, class Each>
-__device__ void leave_moments(const Moments& to, const TilePart& tile, const Each& each, const int (&column)[own],
-                              int group, A* shared) {
-  A sum[own] = {}, centre[own], squares[own] = {};
-  each([&](int i, A value) { sum[i] += value; });
-  sum_groups<side>(sum, column, group, shared);
-  const A rows = static_cast<A>(tile.rows);
-  HEARTH_UNROLL
-  for (int i = 0; i < own; ++i) {
-    centre[i] = sum[i] / rows;
-    sum[i] = 0;
-  }
-  each([&](int i, A value) {
-    const A d = value - centre[i];
-    sum[i] += d;
-    squares[i] += d * d;
-  });
-  sum_groups<side>(sum, column, group, shared);
-  sum_groups<side>(squares, column, group, shared);
-  if (group != 0) return;
-  const double n = tile.rows;
-  HEARTH_UNROLL
-  for (int i = 0; i < own; ++i) {
-    if (column[i] >= tile.columns) continue;
-    // What the mean's own rounding left over.
-    const double rest = static_cast<double>(sum[i]);
-    double* const at = to.parts + (tile.channel + column[i]) * to.runs + tile.run;
-    at[0] = static_cast<double>(centre[i]) + rest / n;
-    at[to.channels * to.runs] = static_cast<double>(squares[i]) - rest * rest / n;
+/// A sum of the tile's column as it was stored; 0 beyond the last column.
+template <class T>
+__device__ T stored_value(const tile::Store<T>& store, const TilePart& part, int column, acc_t<T> sum) {
+  return cuda::narrow<T>(column < part.columns ? store.total(0, part.channel + column, sum) : acc_t<T>(0));
+}
+
+/// Leaves the moments of a tile. put(first) writes the thread's values of columns [first, first + Layout::columns) to
+/// memory[row * Layout::pitch + column - first]. `memory` has Layout::elements and `sums` a value of each thread;
+/// nobody may still read them, and they are free afterwards. All threads of the block call.
+template <int side, class T, class Put>
+__device__ void leave_moments(const Moments& to, const TilePart& part, const Put& put, const T* memory,
+                              acc_t<T>* sums) {
+  using A = acc_t<T>;
+  using Layout = MomentsTile<T, side>;
+  const int column = static_cast<int>(threadIdx.x) % Layout::columns,
+            group = static_cast<int>(threadIdx.x) / Layout::columns;
+  constexpr int step = Layout::threads / Layout::columns;
+  for (int first = 0; first < side; first += Layout::columns) {
+    put(first);
+    __syncthreads();
+    const auto each = [&](auto&& f) {
+      for (int row = group; row < part.rows; row += step) f(cuda::widen(memory[row * Layout::pitch + column]));
+    };
+    A sum = 0, rest = 0, squares = 0;
+    each([&](A value) { sum += value; });
+    const A centre = sum_groups<Layout>(sum, sums) / static_cast<A>(part.rows);
+    each([&](A value) {
+      const A d = value - centre;
+      rest += d;
+      squares += d * d;
+    });
+    rest = sum_groups<Layout>(rest, sums);
+    squares = sum_groups<Layout>(squares, sums);
+    if (group != 0 || first + column >= part.columns) continue;
+    // `rest` is what the mean's own rounding left over.
+    const double n = part.rows, left = static_cast<double>(rest);
+    double* const at = to.parts + (part.channel + first + column) * to.runs + part.run;
+    at[0] = static_cast<double>(centre) + left / n;
+    at[to.channels * to.runs] = static_cast<double>(squares) - left * left / n;
   }
 }
 

@@ -78,7 +78,8 @@ OP_TEST(ConvMoments) {
         return Tensor::of<double>(shape, values).to(site_dtype()).to(current_site().device);
       };
       ChannelMoments moments;
-      const Tensor stored = conv2d(numbers(c.x, 0.5), numbers(c.w, 0.0), {}, c.options, &moments);
+      const Tensor bias = c.options.groups > 1 ? Tensor() : numbers({c.w[0]}, 1.0);
+      const Tensor stored = conv2d(numbers(c.x, 0.5), numbers(c.w, 0.0), bias, c.options, &moments);
       ASSERT_TRUE(moments.parts.defined());
       const std::vector<double> y = stored.to_doubles(), parts = moments.parts.to_doubles();
       const std::int64_t channels = stored.dim(-1), rows = stored.size() / channels, runs = moments.parts.dim(2);
