@@ -153,8 +153,7 @@ std::vector<Algorithm> offered_algorithms(Plan& plan) {
   std::vector<Algorithm> offered;
   if (status == CUBLAS_STATUS_SUCCESS)
     for (std::size_t i = 0; i < static_cast<std::size_t>(count) && i < found.size(); ++i)
-      if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= most_workspace)
-        offered.push_back({found[i].algo, found[i].workspaceSize});
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) offered.push_back({found[i].algo, found[i].workspaceSize});
   if (offered.empty())
     plan.declines =
         join_text("cuBLASLt has no repeatable algorithm for this", status == CUBLAS_STATUS_SUCCESS ? "" : ": ",

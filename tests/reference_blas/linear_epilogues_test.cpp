@@ -175,6 +175,60 @@ TEST_F(CudaReferenceLinear, TheWeightGradientSumsTheBiasGradient) {
   }
 }
 
+// A bias of x's type beside f32 weights: the library makes one type, so the sum is a kernel of its own.
+TEST_F(CudaReferenceLinear, BiasAndWeightsOfTwoTypesGetTheirOwn) {
+  const Tensor x = numbers({16, 24}, DType::bf16), w = as_leaf(numbers({8, 24}, DType::f32));
+  const Tensor b = as_leaf(numbers({8}, DType::bf16)), dy = Tensor::full({16, 8}, 0.5, DType::bf16, gpu);
+  backward(linear(x, w, b), dy);
+  EXPECT_EQ(last_choice("linear"), "cublaslt_unfused");
+  EXPECT_EQ(grad_of(w).dtype(), DType::f32);
+  EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(8, 8.0));
+}
+
+TEST_F(CudaReferenceLinear, SaysWhyItDeclines) {
+  const auto why = [](auto&& change) {
+    cuda::blas::Problem problem;
+    problem.product = {.m = 16, .n = 8, .k = 24, .a = DType::f16, .b = DType::f16, .c = DType::f16};
+    EXPECT_EQ(cuda::blas::declines(gpu, problem), "");
+    change(problem);
+    return cuda::blas::declines(gpu, problem);
+  };
+  using cuda::blas::Activation;
+  using Problem = cuda::blas::Problem;
+  const auto expect = [](const std::string& reason, const char* part) {
+    EXPECT_NE(reason.find(part), std::string::npos) << reason << " does not say: " << part;
+  };
+  const auto keeps = [](Problem& p) {
+    p.activation = Activation::gelu_tanh;
+    p.keeps_pre = true;
+  };
+  expect(why([](Problem& p) { p.product.b = DType::bf16; }), "takes one type");
+  expect(why([](Problem& p) { p.product.c = DType::bf16; }), "c is bf16");
+  expect(why([](Problem& p) { p.product.batch = 65536; }), "65535");
+  expect(why([&](Problem& p) {
+           keeps(p);
+           p.activation = Activation::relu;
+         }),
+         "for GELU only");
+  expect(why([&](Problem& p) {
+           keeps(p);
+           p.product.n = 12;
+         }),
+         "multiples of 8");
+  expect(why([&](Problem& p) {
+           keeps(p);
+           p.product.batch = 2;
+         }),
+         "of a batch");
+  expect(why([](Problem& p) { p.sums_a = p.bias = true; }), "beside a plain product only");
+  // What only the library knows: it has no epilogues in f64.
+  expect(why([](Problem& p) {
+           p.product.a = p.product.b = p.product.c = DType::f64;
+           p.bias = true;
+         }),
+         "no repeatable algorithm");
+}
+
 // The second contribution is added by the product (beta = 1), not by the tape.
 TEST_F(CudaReferenceLinear, LaterContributionsAreAddedByTheProduct) {
   const Tensor x = numbers({16, 24}, DType::f32), w = as_leaf(numbers({8, 24}, DType::f32));

@@ -126,6 +126,10 @@ TEST(CudaPlanCache, AFolderThatCannotBeWrittenIsNoError) {
   EXPECT_EQ(cache.find(key), nullptr);
   ASSERT_FALSE(cache.remarks().empty());
   EXPECT_NE(cache.remarks().back().find("cannot be written"), std::string::npos) << cache.remarks().back();
+  std::filesystem::create_directory(folder / "plans");
+  PlanCache taken(folder / "plans");
+  EXPECT_FALSE(taken.keep(key, {"a", 1}).has_value());
+  EXPECT_EQ(taken.find(key), nullptr) << "what is not in the file does not hold";
   PlanCache nowhere("");
   EXPECT_FALSE(nowhere.keep(key, {"a", 1}).has_value());
   EXPECT_EQ(nowhere.remarks().size(), 1u);

@@ -41,6 +41,10 @@ TEST(CudaPlanTiming, TheFirstRunDoesNotCount) {
 
 TEST(CudaPlanTiming, OfEqualsTheFirstWins) {
   EXPECT_EQ(fastest_of(5, [](std::size_t, std::size_t) { return 1.0; }).index, 0u);
+  // Way 1 was ahead for a while.
+  std::vector<int> runs(2);
+  EXPECT_EQ(fastest_of(2, [&](std::size_t way, std::size_t) { return ++runs[way] <= 6 && way == 1 ? 1.0 : 2.0; }).index,
+            0u);
 }
 
 TEST(CudaPlanTiming, TheBestThreeRunOnAndEachRoundIsAnother) {
