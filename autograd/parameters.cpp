@@ -10,7 +10,8 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters, std::
   HEARTH_CHECK(UsageError, !parameters.empty(), "flat parameters: the model has no parameters to train");
   const DType dtype = parameters.front().tensor->dtype();
   const Device device = parameters.front().tensor->device();
-  HEARTH_CHECK(DTypeError, !narrow || (dtype == DType::f32 && is_floating(narrow->dtype) && size_of(narrow->dtype) == 2),
+  HEARTH_CHECK(DTypeError,
+               !narrow || (dtype == DType::f32 && is_floating(narrow->dtype) && size_of(narrow->dtype) == 2),
                "flat parameters: a narrow copy in ", narrow ? narrow->dtype : dtype, " of parameters in ", dtype,
                "; it is f16 or bf16, of f32");
   const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(dtype));

@@ -88,9 +88,8 @@ void LossScale::judge(Optimizer& optimizer, Ema* average, double max_norm, const
 
 void LossScale::settle_buffers(Optimizer& optimizer) {
   if (buffers_.size() == 0) return;
-  run_on(buffers_.device(), [&](auto& stream) {
-    kernels::keep_or_restore(stream, optimizer.cells().skip, buffers_, backup_);
-  });
+  run_on(buffers_.device(),
+         [&](auto& stream) { kernels::keep_or_restore(stream, optimizer.cells().skip, buffers_, backup_); });
 }
 
 LossScale::Reading LossScale::read(Optimizer& optimizer, Ema* average) {

@@ -54,8 +54,9 @@ class Sgd : public Optimizer {
 
 namespace hearth::kernels {
 
-/// `moment` is undefined without momentum; `narrow`, undefined for none, receives the new values rounded. `trust`, f64 [ranges of the plan] beside the values, is a factor on gradient
-/// and decay of each range; undefined for none. Reads and writes each element once.
+/// `moment` is undefined without momentum; `narrow`, undefined for none, receives the new values rounded. `trust`, f64
+/// [ranges of the plan] beside the values, is a factor on gradient and decay of each range; undefined for none. Reads
+/// and writes each element once.
 void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
                 const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
                 const Tensor& trust = {});

@@ -31,9 +31,8 @@ void sgd_momentum(T* w, const T* g, T* m, std::int64_t n, const SgdRange<T>& ran
 #else
 namespace hearth::kernels {
 
-void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& staged,
-                const Tensor& trust) {
+void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& moment, const Tensor& narrow,
+                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& staged, const Tensor& trust) {
   const SgdCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
   const double* const factors = trust.defined() ? trust.data<double>() : nullptr;

@@ -36,8 +36,7 @@ HEARTH_ALWAYS_INLINE void set_numbered(const Verdict& v) {
   if (v.update.correction1 != nullptr) *v.update.correction1 = 1.0 - std::pow(v.update.beta1, t);
   if (v.update.correction2 != nullptr) *v.update.correction2 = 1.0 - std::pow(v.update.beta2, t);
   if (v.update.arriving != nullptr) *v.update.arriving = step == 1 ? 1.0 : v.update.arriving_later;
-  if (v.average_share != nullptr)
-    *v.average_share = optim::Ema::share_of(v.average, v.input->average_step - unknown);
+  if (v.average_share != nullptr) *v.average_share = optim::Ema::share_of(v.average, v.input->average_step - unknown);
 }
 
 HEARTH_ALWAYS_INLINE void decide(const Verdict& v) {

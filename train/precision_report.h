@@ -11,7 +11,7 @@ namespace hearth::train {
 
 /// One op call of forward, after autocast.
 struct OpPrecision {
-  std::string layer;               ///< dotted path; "" outside of modules
+  std::string layer;  ///< dotted path; "" outside of modules
   std::string op;
   std::string policy;              ///< narrow, widen, follow, or own: the op itself takes mixed types
   std::vector<std::string> reads;  ///< type of each input; "" for one that is absent

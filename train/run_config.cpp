@@ -30,7 +30,8 @@ void describe(Fields<PrecisionOptions>& f) {
     if (o.level == "O0" && o.dtype != "f32") return "level O0 computes in f32; use level O1 or O2 for " + o.dtype;
     if (o.level != "O0" && o.dtype == "f32") return "level " + o.level + " needs a narrow dtype; use bf16 or f16";
     if (o.dtype != "f16" && o.loss_scale)
-      return o.dtype + " has the exponents of f32, so a loss scale does nothing for it; leave loss_scale out, or use f16";
+      return o.dtype +
+             " has the exponents of f32, so a loss scale does nothing for it; leave loss_scale out, or use f16";
     if (o.growth_steps && (o.dtype != "f16" || o.loss_scale.value_or(0) != 0))
       return "growth_steps is of a dynamic loss scale; use it with dtype f16 and loss_scale \"dynamic\"";
     return "";

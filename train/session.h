@@ -110,10 +110,10 @@ class Session {
   Loss loss;
   Plan plan;
   Position position;
-  Sums sums{Device{}};      ///< of the interval
+  Sums sums{Device{}};       ///< of the interval
   Sums step_sums{Device{}};  ///< of one step, with loss scaling: it counts if the step is not skipped
-  double grad_norm = -1;    ///< of the last step, before clipping; -1 when nothing asked for it
-  Tensor device_grad_norm;  ///< the same on a CUDA device, f64 [1]
+  double grad_norm = -1;     ///< of the last step, before clipping; -1 when nothing asked for it
+  Tensor device_grad_norm;   ///< the same on a CUDA device, f64 [1]
   /// Parameters and buffers under the module tree's names: model.safetensors.
   State model_state;
   /// All the rest that affects the next step.

@@ -24,7 +24,8 @@ class Trainer {
   Trainer(Session& session, RunFolder& folder, Progress& progress);
 
   /// Continues from the newest good checkpoint of `directory`, if there is one; returns whether. ConfigError if that
-  /// run was another one (see differences_that_matter); with `other_precision` it may differ in that. Damaged checkpoints are reported to progress and passed over.
+  /// run was another one (see differences_that_matter); with `other_precision` it may differ in that. Damaged
+  /// checkpoints are reported to progress and passed over.
   bool resume(const std::string& directory, bool other_precision = false);
   /// Runs to the end of the plan, or until a signal asks to stop. OutOfMemory says what batch size would fit; the
   /// session is of no use for training then.

@@ -142,8 +142,7 @@ TEST_P(LossScaling, PowersOfTwoChangeNoBit) {
         scaled.step(number);
         // The toy's gradients follow from its values, which the scaled run has rounded to bf16.
         for (std::size_t i = 0; i < plain.flat().entries().size(); ++i)
-          grad_of(plain.flat().entries()[i].value)
-              .copy_from(grad_of(scaled.flat().entries()[i].value));
+          grad_of(plain.flat().entries()[i].value).copy_from(grad_of(scaled.flat().entries()[i].value));
         const Tensor& grads = plain.flat().grads();
         std::vector<double> values = grads.to_doubles();
         for (double& value : values) value /= 65536;

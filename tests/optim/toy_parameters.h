@@ -17,8 +17,8 @@ class ToyParameters {
   explicit ToyParameters(DType dtype = DType::f64, Device device = {}, std::optional<NarrowCopy> narrow = {})
       : tensors_{make({3, 4}, 0, dtype).to(device), make({3}, 12, dtype).to(device),
                  make({2, 3}, 15, dtype).to(device)},
-        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"second.weight", &tensors_[2]}},
-              narrow) {}
+        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"second.weight", &tensors_[2]}}, narrow) {
+  }
 
   FlatParameters& flat() { return flat_; }
 

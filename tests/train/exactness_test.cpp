@@ -151,8 +151,10 @@ TEST_F(Exactness, ThreadsChangeNothingInExactMode) {
 
 // Mixed precision with a scale that moves, in the midst of accumulation. The high growth makes updates be skipped.
 Words scaled_words(const char* level, const Words& more = {}) {
-  Words words{"--set", std::string("precision.level=") + level, "--set", "precision.dtype=f16",
-              "--set", "precision.growth_steps=1",              "--set", "train.accumulate=2",
+  Words words{"--set", std::string("precision.level=") + level,
+              "--set", "precision.dtype=f16",
+              "--set", "precision.growth_steps=1",
+              "--set", "train.accumulate=2",
               "--set", "train.epochs=2"};
   words.insert(words.end(), more.begin(), more.end());
   return words;

@@ -16,6 +16,8 @@
 namespace hearth::test {
 
 inline const std::string small_resnet = R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 8})";
+/// For emulated devices, which take their time.
+inline const std::string tiny_resnet = R"({"type": "resnet", "blocks": [1], "stem": "small", "width": 8})";
 inline const std::string small_mlp = R"({"type": "mlp", "hidden": [32, 24], "dropout": 0.2})";
 
 struct PrecisionRun {
@@ -36,18 +38,18 @@ struct PrecisionRun {
   }
 };
 
-/// 16 images of noise, the same for the same number.
+/// 8 images of noise, the same for the same number.
 inline data::Batch noise_batch(int number, bool with_infinity = false) {
   Random random(17, static_cast<std::uint64_t>(number));
-  std::vector<float> pixels(16 * 8 * 8);
+  std::vector<float> pixels(8 * 8 * 8);
   for (float& pixel : pixels) pixel = static_cast<float>(random.normal());
   if (with_infinity) pixels[70] = std::numeric_limits<float>::infinity();
-  std::vector<std::int64_t> labels(16);
+  std::vector<std::int64_t> labels(8);
   for (std::int64_t& label : labels) label = static_cast<std::int64_t>(random.below(10));
   data::Batch batch;
-  batch.images = Tensor::of<float>({16, 8, 8, 1}, pixels);
-  batch.labels = Tensor::of<std::int64_t>({16}, labels);
-  batch.samples.resize(16);
+  batch.images = Tensor::of<float>({8, 8, 8, 1}, pixels);
+  batch.labels = Tensor::of<std::int64_t>({8}, labels);
+  batch.samples.resize(8);
   return batch;
 }
 

@@ -82,7 +82,7 @@ TEST_P(ScaledRun, AnInfinityCostsOneUpdateAndNothingElse) {
   EXPECT_EQ(with->model_state.hash(), without->model_state.hash());
   EXPECT_EQ(with->ema->average().to_doubles(), without->ema->average().to_doubles());
   EXPECT_EQ(with->optimizer->steps(), 5);
-  EXPECT_EQ(with->position.interval.samples, 5 * 16);
+  EXPECT_EQ(with->position.interval.samples, 5 * 8);
   EXPECT_EQ(with->position.interval.loss_sum, without->position.interval.loss_sum);
   EXPECT_EQ(with->position.interval.correct, without->position.interval.correct);
 }
@@ -99,8 +99,8 @@ TEST(Precision, GivesUpAtTheFloorAndNamesAParameter) {
     // 16 times it can be halved.
     const int tolerated = dynamic ? 16 + 9 : 9;
     EXPECT_NO_THROW(take_steps(*session, 0, tolerated, -1, -1, poisoned));
-    const std::string message = test::error_message<DivergedError>(
-        [&] { take_steps(*session, tolerated, tolerated + 1, -1, -1, poisoned); });
+    const std::string message =
+        test::error_message<DivergedError>([&] { take_steps(*session, tolerated, tolerated + 1, -1, -1, poisoned); });
     EXPECT_PRED2(contains, message, "overflowed 10 times in a row");
     EXPECT_PRED2(contains, message, dynamic ? "is 1, its floor" : "is 256; a dynamic one");
     EXPECT_PRED2(contains, message, "\"conv1.weight\"");
@@ -153,8 +153,7 @@ TEST(Precision, AnEvaluationMayUseAnother) {
   const auto trained = PrecisionRun{}.session(folder);
   take_steps(*trained, 0, 2, -1, -1, eager(*trained));
   save_session(*trained, folder / "run/checkpoints");
-  const auto opened = open_trained(
-      folder / "run", {R"(precision={"level": "O0", "dtype": "f32"})"});
+  const auto opened = open_trained(folder / "run", {R"(precision={"level": "O0", "dtype": "f32"})"});
   EXPECT_EQ(opened->model_state.hash(), trained->model_state.hash());
   const Meter narrow = evaluate(*trained, trained->data.test), wide = evaluate(*opened, opened->data.test);
   EXPECT_NEAR(narrow.loss(), wide.loss(), 0.01 * wide.loss());
@@ -197,8 +196,41 @@ TEST(Precision, AccumulatesInF32) {
   // A gradient of bf16 has none of the lower 16 bits of f32.
   const Tensor grads = session->parameters->grads();
   std::int64_t finer = 0;
-  for (const double value : grads.to_doubles()) finer += static_cast<double>(static_cast<float>(bf16(static_cast<float>(value)))) != value;
+  for (const double value : grads.to_doubles())
+    finer += static_cast<double>(static_cast<float>(bf16(static_cast<float>(value)))) != value;
   EXPECT_GT(finer, grads.size() / 2);
+}
+
+/// Over all digits, those of training without augmentation, after some epochs of the example's run.
+double accuracy_after(const char* level, const char* dtype, int epochs, int width) {
+  const std::string example = std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json";
+  Session session(
+      load_config(example, {join_text("train.epochs=", epochs), join_text("model.width=", width),
+                            join_text("precision={\"level\": \"", level, "\", \"dtype\": \"", dtype, "\"}")}));
+  data::Loader loader = session.make_train_loader();
+  for (; session.position.step < session.plan.total_steps; ++session.position.step) {
+    const data::Batch batch = loader.next();
+    session.position.interval.samples += training_step(session, std::span(&batch, 1)).samples;
+  }
+  session.read_interval();
+  const Meter known = evaluate(session, session.data.train), unknown = evaluate(session, session.data.test);
+  return static_cast<double>(known.correct + unknown.correct) / static_cast<double>(known.samples + unknown.samples);
+}
+
+TEST(Precision, NarrowRunsLearn) {
+  EXPECT_GT(accuracy_after("O1", "f16", 3, 8), 0.8);
+  EXPECT_GT(accuracy_after("O2", "bf16", 3, 8), 0.8);
+}
+
+TEST(SlowPrecision, AShortRunIsAsAccurateAsInF32) {
+  const double wide = accuracy_after("O0", "f32", 10, 16);
+  EXPECT_GT(wide, 0.99);
+  for (const char* level : {"O1", "O2"})
+    for (const char* dtype : {"bf16", "f16"}) {
+      const double narrow = accuracy_after(level, dtype, 10, 16);
+      EXPECT_GE(narrow, wide - 0.003) << level << dtype;
+      RecordProperty(std::string(level) + dtype, std::to_string(narrow));
+    }
 }
 
 TEST(Precision, TheSummaryListsEachOpWithItsTypes) {

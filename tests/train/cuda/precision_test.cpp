@@ -22,10 +22,10 @@ class CudaPrecision : public ::testing::Test {
 
 const std::vector<PrecisionRun>& every_precision() {
   static const std::vector<PrecisionRun> runs{
-      {.level = "O1", .dtype = "bf16", .device = "cuda", .train = R"(, "clip_norm": 0.5)"},
-      {.level = "O2", .dtype = "bf16", .device = "cuda", .train = R"(, "ema": 0.9)"},
-      {.level = "O1", .dtype = "f16", .device = "cuda", .train = R"(, "clip_norm": 0.5)"},
-      {.level = "O2", .dtype = "f16", .device = "cuda", .train = R"(, "ema": 0.9)"},
+      {.level = "O1", .dtype = "bf16", .device = "cuda", .model = test::tiny_resnet, .train = R"(, "clip_norm": 0.5)"},
+      {.level = "O2", .dtype = "bf16", .device = "cuda", .model = test::tiny_resnet, .train = R"(, "ema": 0.9)"},
+      {.level = "O1", .dtype = "f16", .device = "cuda", .model = test::tiny_resnet, .train = R"(, "clip_norm": 0.5)"},
+      {.level = "O2", .dtype = "f16", .device = "cuda", .model = test::tiny_resnet, .train = R"(, "ema": 0.9)"},
       {.device = "cuda", .model = test::small_mlp, .optimizer = R"({"type": "lamb", "lr": 0.01})"},
   };
   return runs;
@@ -55,8 +55,11 @@ TEST_F(CudaPrecision, AnInfinityInAReplayedStepCostsThatUpdateAndNothingElse) {
   for (const char* level : {"O1", "O2"})
     for (const char* optimizer :
          {R"({"type": "sgd", "lr": 0.05, "momentum": 0.9})", R"({"type": "adamw", "lr": 0.005})"}) {
-      const PrecisionRun run{
-          .level = level, .device = "cuda", .optimizer = optimizer, .train = R"(, "ema": 0.9, "clip_norm": 1)"};
+      const PrecisionRun run{.level = level,
+                             .device = "cuda",
+                             .model = test::tiny_resnet,
+                             .optimizer = optimizer,
+                             .train = R"(, "ema": 0.9, "clip_norm": 1)"};
       const auto with = run.session(folder_), without = run.session(folder_);
       CapturedStep captured_with(*with), captured_without(*without);
       // From the third step on the graph is replayed.
@@ -76,7 +79,9 @@ TEST_F(CudaPrecision, AnInfinityInAReplayedStepCostsThatUpdateAndNothingElse) {
 }
 
 TEST_F(CudaPrecision, AReplayedScaledStepIsOneLaunchAndNoWait) {
-  const auto session = PrecisionRun{.device = "cuda", .train = R"(, "clip_norm": 1, "ema": 0.9)"}.session(folder_);
+  const auto session =
+      PrecisionRun{.device = "cuda", .model = test::tiny_resnet, .train = R"(, "clip_norm": 1, "ema": 0.9)"}.session(
+          folder_);
   CapturedStep captured(*session);
   take_steps(*session, 0, 4, -1, -1, [&](auto batches) { return captured.run(batches); });
   ASSERT_GT(captured.nodes(), 0);
@@ -112,7 +117,9 @@ TEST_F(CudaPrecision, NothingIsConvertedAloneButFloatImages) {
 }
 
 TEST_F(CudaPrecision, MicroBatchesConvertNoWeights) {
-  const auto session = PrecisionRun{.level = "O1", .device = "cuda", .train = R"(, "accumulate": 3)"}.session(folder_);
+  const auto session =
+      PrecisionRun{.level = "O1", .device = "cuda", .model = test::tiny_resnet, .train = R"(, "accumulate": 3)"}
+          .session(folder_);
   std::vector<data::Batch> batches;
   for (int number = 0; number < 3; ++number) batches.push_back(test::noise_batch(number));
   (void)training_step(*session, batches);
@@ -126,7 +133,8 @@ TEST_F(CudaPrecision, FollowsTheCpuWithinRounding) {
     for (const char* dtype : {"bf16", "f16"}) {
       double losses[2];
       for (const char* device : {"cpu", "cuda"}) {
-        const auto session = PrecisionRun{.level = level, .dtype = dtype, .device = device}.session(folder_);
+        const auto session =
+            PrecisionRun{.level = level, .dtype = dtype, .device = device, .model = test::tiny_resnet}.session(folder_);
         take_steps(*session, 0, 6, -1, -1, [&](auto batches) { return training_step(*session, batches); });
         losses[device == std::string("cuda")] = session->position.interval.loss_sum;
       }
