@@ -76,7 +76,8 @@ class Sweep {
   void deliver(const std::shared_ptr<GradState>& state, Tensor gradient, const char* from) {
     if (state->node == nullptr) {
       if (gradient.defined()) accumulate_leaf(*state, gradient, from);
-      if (--expected_[state.get()] == 0)
+      // In the sweep of a recomputed part the last contribution is not known; the outer sweep gets there later.
+      if (--expected_[state.get()] == 0 && !is_recomputing())
         for (const auto& hook : state->ready_hooks) hook();
       return;
     }

@@ -14,6 +14,10 @@ bool grad_enabled();
 /// True while an op's forward runs for a result whose gradient is wanted; ops skip work for `Kept` otherwise.
 bool is_recording();
 
+/// True while recompute() runs a function for the second time. What a forward pass does once besides its result, such
+/// as moving running statistics, is not to be done then.
+bool is_recomputing();
+
 /// No op records while this object lives.
 class NoGrad {
  public:
@@ -51,6 +55,19 @@ class RecordingScope {
 
  private:
   bool previous_recording_;
+  bool previous_grad_;
+};
+
+/// Ops record again, within a backward pass.
+class RecomputingScope {
+ public:
+  RecomputingScope();
+  ~RecomputingScope();
+  RecomputingScope(const RecomputingScope&) = delete;
+  RecomputingScope& operator=(const RecomputingScope&) = delete;
+
+ private:
+  bool previous_recomputing_;
   bool previous_grad_;
 };
 }  // namespace detail

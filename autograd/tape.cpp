@@ -13,6 +13,7 @@ namespace {
 std::atomic<std::uint64_t> next_number{1};
 thread_local bool grad_on = true;
 thread_local bool recording_on = false;
+thread_local bool recomputing_on = false;
 thread_local std::optional<DType> narrow_type;
 thread_local OpObserver* op_observer = nullptr;
 
@@ -80,6 +81,7 @@ void on_grad_ready(const Tensor& leaf, std::function<void()> f) {
 
 bool grad_enabled() { return grad_on; }
 bool is_recording() { return recording_on; }
+bool is_recomputing() { return recomputing_on; }
 std::optional<DType> autocast_dtype() { return narrow_type; }
 
 NoGrad::NoGrad() : previous_(std::exchange(grad_on, false)) {}
@@ -103,6 +105,13 @@ RecordingScope::RecordingScope(bool on)
     : previous_recording_(std::exchange(recording_on, on)), previous_grad_(std::exchange(grad_on, false)) {}
 RecordingScope::~RecordingScope() {
   recording_on = previous_recording_;
+  grad_on = previous_grad_;
+}
+
+RecomputingScope::RecomputingScope()
+    : previous_recomputing_(std::exchange(recomputing_on, true)), previous_grad_(std::exchange(grad_on, true)) {}
+RecomputingScope::~RecomputingScope() {
+  recomputing_on = previous_recomputing_;
   grad_on = previous_grad_;
 }
 

@@ -12,9 +12,11 @@ RandomKey next_random_key() {
   return key;
 }
 
-RandomScope::RandomScope(std::uint64_t seed, std::uint64_t step, RandomPart part) : previous_(current) {
-  current = {seed, step, 0, part};
-}
+RandomKey random_position() { return current; }
+
+RandomScope::RandomScope(std::uint64_t seed, std::uint64_t step, RandomPart part)
+    : RandomScope(RandomKey{seed, step, 0, part}) {}
+RandomScope::RandomScope(const RandomKey& position) : previous_(current) { current = position; }
 RandomScope::~RandomScope() { current = previous_; }
 
 }  // namespace hearth

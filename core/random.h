@@ -92,10 +92,15 @@ struct RandomKey {
 /// The key of the next random op on this thread; op numbers count up from 0 within a RandomScope.
 RandomKey next_random_key();
 
+/// The key that the next random op will get; it stays for that op.
+RandomKey random_position();
+
 /// Ties random ops on this thread to (seed, step) for the life of the object; a replayed step draws the same values.
 class RandomScope {
  public:
   RandomScope(std::uint64_t seed, std::uint64_t step, RandomPart part = {});
+  /// From this key on, to draw again what was drawn there.
+  explicit RandomScope(const RandomKey& position);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;

@@ -80,6 +80,9 @@ void describe(Fields<ResNetConfig>& f) {
   f.boolean("zero_init_residual", &ResNetConfig::zero_init_residual, "Start each block as the identity.");
   f.number("norm_momentum", &ResNetConfig::norm_momentum, {.min = 0, .max = 1},
            "Share of a batch in the running statistics.");
+  f.boolean("recompute", &ResNetConfig::recompute,
+            "Keep only what goes into each block and compute the rest again in the backward pass: less memory, about a "
+            "third more time, the same bits.");
   describe_sizes(f);
   f.rule([](const ResNetConfig& o) {
     return o.blocks.empty() ? wrong_depth(o.depth, std::array{10, 18, 34, 50, 101, 152}) : std::string();

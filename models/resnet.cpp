@@ -191,6 +191,7 @@ ResNet::ResNet(const ResNetOptions& options)
     stages_.push_back(plan.bottleneck ? make_stage<Bottleneck>(plan.blocks[i], block)
                                       : make_stage<BasicBlock>(plan.blocks[i], block));
     adopt("layer" + std::to_string(i + 1), *stages_.back());
+    stages_.back()->recompute(options.recompute);
     block.in_channels = block.width * (plan.bottleneck ? Bottleneck::expansion : BasicBlock::expansion);
   }
   fc_ = std::make_unique<nn::Linear>(block.in_channels, options.classes);

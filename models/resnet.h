@@ -29,6 +29,8 @@ struct ResNetOptions {
   /// Start each block as the identity: the last norm's weight is 0 (Goyal et al. 2017, arXiv:1706.02677).
   bool zero_init_residual = false;
   double norm_momentum = 0.1;
+  /// Keep only what goes into each block and compute the rest of it again in the backward pass.
+  bool recompute = false;
 };
 
 class ResNet : public nn::Module {

@@ -11,7 +11,8 @@
 namespace hearth::nn {
 
 /// Owns its modules; forward applies them one after the other, a batch normalisation right behind a convolution by
-/// convolve_and_normalize.
+/// convolve_and_normalize. What the gradients need is kept or, after recompute(true), only
+/// what goes into each module (see recomputed()).
 class ModuleList : public Module {
  public:
   /// Makes a module of type M at the end of the list, named by its index.
@@ -31,6 +32,8 @@ class ModuleList : public Module {
 
   Tensor forward(const Tensor& x) override;
 
+  void recompute(bool on) { recompute_ = on; }
+
   std::size_t size() const { return modules_.size(); }
   bool empty() const { return modules_.empty(); }
   /// IndexError outside the list.
@@ -42,6 +45,7 @@ class ModuleList : public Module {
 
  private:
   std::vector<std::unique_ptr<Module>> modules_;
+  bool recompute_ = false;
 };
 
 }  // namespace hearth::nn

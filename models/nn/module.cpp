@@ -9,6 +9,7 @@
 #include <typeinfo>
 
 #include "hearth/autograd/grad_state.h"
+#include "hearth/autograd/recompute.h"
 
 namespace hearth::nn {
 
@@ -141,6 +142,12 @@ std::string Module::type_name() const {
   const std::string full = status == 0 && readable ? readable.get() : typeid(*this).name();
   const std::size_t colon = full.rfind("::");
   return colon == std::string::npos ? full : full.substr(colon + 2);
+}
+
+Tensor recomputed(Module& module, const Tensor& x) {
+  std::vector<Tensor> parameters;
+  for (const NamedTensor& named : module.parameters()) parameters.push_back(*named.tensor);
+  return recompute([&module](const Tensor& input) { return module(input); }, x, parameters);
 }
 
 void initialize(Module& module, std::uint64_t seed) {

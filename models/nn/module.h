@@ -135,6 +135,10 @@ class Module {
   mutable std::atomic<const char*> lasting_path_{nullptr};
 };
 
+/// module(x), of which only x is kept for the gradient: the rest is computed again in the backward pass. The same bits,
+/// less memory, about a third more time. See recompute() in autograd/recompute.h.
+Tensor recomputed(Module& module, const Tensor& x);
+
 /// Gives every parameter its start values. They are a function of (seed, the parameter's dotted name) only: not of
 /// thread count, order of construction, or the other parameters. Buffers are left alone.
 void initialize(Module& module, std::uint64_t seed);

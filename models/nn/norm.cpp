@@ -2,6 +2,7 @@
 // Normalisation layers.
 #include "hearth/models/nn/norm.h"
 
+#include "hearth/autograd/grad_mode.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::nn {
@@ -20,8 +21,11 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options
 }
 
 Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments) {
-  const BatchNormOptions options{
-      .training = is_training(), .momentum = options_.momentum, .eps = options_.eps, .activation = options_.activation};
+  // The running statistics have seen a batch that is recomputed.
+  const BatchNormOptions options{.training = is_training(),
+                                 .momentum = is_recomputing() ? 0 : options_.momentum,
+                                 .eps = options_.eps,
+                                 .activation = options_.activation};
   return batch_norm(x, weight, bias, options, running_mean, running_var, residual, moments);
 }
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks whose blocks are computed again in the backward pass train to the same bits in less memory.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/core/memory.h"
+#include "hearth/models/resnet.h"
+#include "hearth/ops/ops.h"
+#include "hearth/optim/sgd.h"
+
+namespace hearth {
+namespace {
+
+struct Trained {
+  std::vector<double> state;  ///< losses, weights, running statistics
+  std::int64_t peak = 0;      ///< bytes beyond what the network itself takes
+};
+
+Trained train(Device device, bool recompute, bool bottleneck, std::optional<DType> narrow) {
+  models::ResNet model({.blocks = {2, 2},
+                        .bottleneck = bottleneck,
+                        .stem = models::ResNetStem::small,
+                        .width = 8,
+                        .in_channels = 3,
+                        .classes = 5,
+                        .recompute = recompute});
+  nn::initialize(model, 1);
+  model.to(device);
+  FlatParameters flat(model.parameters());
+  optim::Sgd optimizer(flat, {.lr = 0.05, .momentum = 0.9});
+  std::vector<float> pixels(4 * 16 * 16 * 3);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>((i * 37) % 19) / 19.0f - 0.5f;
+  const Tensor images = Tensor::of<float>({4, 16, 16, 3}, pixels).to(device);
+  const Tensor labels = Tensor::of<std::int64_t>({4}, {0, 3, 1, 4}).to(device);
+  Trained result;
+  const AutocastScope autocast(narrow);
+  for (int step = 0; step < 3; ++step) {
+    memory_of(device).reset_peak();
+    const std::int64_t before = memory_of(device).statistics().in_use;
+    flat.zero_grads();
+    const Tensor loss = cross_entropy(model(images), labels);
+    backward(loss);
+    flat.finish_grads();
+    result.peak = memory_of(device).statistics().peak - before;
+    result.state.push_back(loss.item());
+    optimizer.step(0.05);
+  }
+  for (const auto& list : {model.parameters(), model.buffers()})
+    for (const NamedTensor& named : list)
+      for (const double value : named.tensor->to_doubles()) result.state.push_back(value);
+  return result;
+}
+
+class Recomputed : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(Recomputed, TrainsToTheSameBitsInLessMemory) {
+  if (device_count(GetParam()) == 0) GTEST_SKIP() << "no such device here";
+  const Device device{GetParam()};
+  for (const bool bottleneck : {false, true}) {
+    for (const auto narrow : {std::optional<DType>(), std::optional(DType::bf16)}) {
+      const Trained plain = train(device, false, bottleneck, narrow), again = train(device, true, bottleneck, narrow);
+      EXPECT_EQ(again.state, plain.state) << (bottleneck ? "bottleneck" : "basic") << (narrow ? ", bf16" : ", f32");
+      EXPECT_LT(static_cast<double>(again.peak), 0.8 * static_cast<double>(plain.peak));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, Recomputed, testing::Values(DeviceType::cpu, DeviceType::cuda),
+                         [](const auto& tried) { return tried.param == DeviceType::cuda ? "cuda" : "cpu"; });
+
+}  // namespace
+}  // namespace hearth
