@@ -57,6 +57,14 @@ TEST(Arguments, values_are_asked_for_and_refused) {
   EXPECT_PRED2(contains, fault({"x.json", "--dry-run=yes"}), "takes no value");
 }
 
+TEST(Arguments, whole_numbers_of_at_least_one_are_numbers) {
+  const auto number = [](const std::string& text) { return parse({"x.json", "--out", text}).positive("--out", 7); };
+  EXPECT_EQ(number("12"), 12);
+  EXPECT_EQ(parse({"x.json"}).positive("--out", 7), 7);
+  for (const char* wrong : {"0", "-3", "five", "5x", "", "1.5", "99999999999999999999"})
+    EXPECT_PRED2(contains, test::error_message<UsageError>([&] { number(wrong); }), "at least 1") << wrong;
+}
+
 TEST(Arguments, too_few_and_too_many_are_told_the_usage) {
   EXPECT_PRED2(contains, fault({}), "hearth train CONFIG.json [options]");
   EXPECT_PRED2(contains, fault({"a", "b", "c"}), "3 arguments");

@@ -63,7 +63,7 @@ TEST_F(Cli, version_and_help) {
   const ProgramResult help = hearth({"help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const char* command :
-       {"train", "eval", "predict", "schema", "config", "summary", "bench", "weights", "devices", "doctor"}) {
+       {"train", "eval", "predict", "schema", "config", "summary", "bench", "tune", "weights", "devices", "doctor"}) {
     EXPECT_PRED2(contains, help.err, std::string("\n  ") + command + " ");
     const ProgramResult one = hearth({"help", command});
     EXPECT_EQ(one.exit_code, 0) << command;
@@ -172,6 +172,26 @@ TEST_F(Cli, the_reference_page_is_the_one_in_the_tree) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, read_text(source_dir + "/docs/configuration.md"))
       << "run: hearth schema --markdown > docs/configuration.md";
+}
+
+TEST_F(Cli, tune_finds_batches_that_fit) {
+  write("run.json", good_config);
+  const ProgramResult tuned = hearth({"tune", "batch", "run.json", "--most", "20", "--steps", "1", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const Json result = parse_json(tuned.out, "tune");
+  EXPECT_EQ(result.at("largest_batch_size").as_integer(), 20);
+  const auto& tried = result.at("tried").items();
+  ASSERT_GE(tried.size(), 3u) << "two doublings without gain end it";
+  bool known = false;
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    EXPECT_LE(tried[i].at("batch_size").as_integer(), 20);
+    EXPECT_GT(tried[i].at("per_s").as_number(), 0);
+    known = known || tried[i].at("batch_size") == result.at("fastest_batch_size");
+  }
+  EXPECT_TRUE(known);
+  expect_failure(hearth({"tune", "batch"}), 2, "usage", {"CONFIG.json"});
+  expect_failure(hearth({"tune", "width", "run.json"}), 2, "usage", {"width", "batch"});
+  expect_failure(hearth({"tune", "batch", "run.json", "--most", "0"}), 2, "usage", {"--most", "at least 1"});
 }
 
 TEST_F(Cli, every_shipped_config_is_accepted) {

@@ -2,6 +2,7 @@
 #include "hearth/train/cli/arguments.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "hearth/core/error.h"
 #include "hearth/core/nearest.h"
@@ -67,6 +68,17 @@ bool Arguments::has(std::string_view option) const {
 std::optional<std::string> Arguments::value(std::string_view option) const {
   const auto all = values(option);
   return all.empty() ? std::nullopt : std::optional(all.back());
+}
+
+std::int64_t Arguments::positive(std::string_view option, std::int64_t otherwise) const {
+  const std::optional<std::string> text = value(option);
+  if (!text) return otherwise;
+  std::int64_t number = 0;
+  const char* const end = text->data() + text->size();
+  const auto [stopped, error] = std::from_chars(text->data(), end, number);
+  HEARTH_CHECK(UsageError, error == std::errc() && stopped == end && number >= 1, option, " ", *text,
+               "; it must be a whole number of at least 1");
+  return number;
 }
 
 std::vector<std::string> Arguments::values(std::string_view option) const {

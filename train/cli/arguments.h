@@ -2,6 +2,7 @@
 // The command line as one table of commands: parsing, help and misspelling hints all come from it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,6 +40,8 @@ class Arguments {
   std::optional<std::string> value(std::string_view option) const;
   /// Every value given to the option, in order.
   std::vector<std::string> values(std::string_view option) const;
+  /// The number given to the option, or `otherwise`. UsageError unless it is a whole number of at least 1.
+  std::int64_t positive(std::string_view option, std::int64_t otherwise) const;
   /// The whole command line, to be recorded.
   const std::string& command_line() const { return command_line_; }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench step, bench ops.
-#include <chrono>
-#include <cstdlib>
 #include <iomanip>
 #include <iostream>
 #include <regex>
@@ -10,23 +8,16 @@
 #include "hearth/core/memory.h"
 #include "hearth/core/profiler.h"
 #include "hearth/train/bench.h"
-#include "hearth/train/captured_step.h"
 #include "hearth/train/cli/cli.h"
+#include "hearth/train/step_bench.h"
 
 namespace hearth::train {
 namespace {
 
-std::int64_t positive(const Arguments& arguments, const char* option, const char* otherwise) {
-  const std::string text = arguments.value(option).value_or(otherwise);
-  const long long value = std::atoll(text.c_str());
-  HEARTH_CHECK(UsageError, value >= 1, "bench: ", option, " ", text, "; it must be a number of at least 1");
-  return value;
-}
-
 LoadedConfig bench_config(const Arguments& arguments) {
   std::vector<std::string> overrides;
   if (arguments.has("--random-data")) {
-    const std::string side = std::to_string(positive(arguments, "--image-size", "224"));
+    const std::string side = std::to_string(arguments.positive("--image-size", 224));
     overrides.push_back(R"(data={"type":"synthetic","classes":1000,"height":)" + side + R"(,"width":)" + side +
                         R"(,"channels":3,"train_size":512,"test_size":1})");
   }
@@ -54,67 +45,44 @@ void print_profile() {
               << (row.entry.flops > 0 ? row.entry.flops / row.entry.milliseconds / 1e6 : 0) << " GFLOP/s\n";
 }
 
-// Steps as the config asks for them: one by one, or replayed.
-struct Bench {
-  explicit Bench(LoadedConfig config) : session(std::move(config)) {
-    if (session.config().train.graph && session.device().is_cuda()) captured = std::make_unique<CapturedStep>(session);
-  }
-  Session session;
-  std::unique_ptr<CapturedStep> captured;
-};
-
-// Waits for the device, so that the time is that of the whole step.
-double step_ms(Bench& bench, const data::Batch& batch) {
-  const auto start = std::chrono::steady_clock::now();
-  Session& session = bench.session;
-  if (bench.captured)
-    (void)bench.captured->run(std::span(&batch, 1));
-  else
-    (void)training_step(session, std::span(&batch, 1));
-  ++session.position.step;
-  if (session.device().is_cuda()) session.read_interval();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
 // A peer process times its own steps in turn with these; see scripts/bench_cpu.
-int serve(Bench& bench, const data::Batch& batch) {
-  for (std::string line; std::getline(std::cin, line);) std::cout << step_ms(bench, batch) << std::endl;
+int serve(StepBench& bench) {
+  for (std::string line; std::getline(std::cin, line);) std::cout << bench.step_ms() << std::endl;
   return 0;
 }
 
 int bench_step(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
                "bench step: give a config; usage: hearth bench step CONFIG.json");
-  Bench bench(bench_config(arguments));
-  Session& session = bench.session;
+  StepBench bench(bench_config(arguments));
+  const Session& session = bench.session();
   MemoryResource& memory = memory_of(session.device());
-  const std::int64_t steps = positive(arguments, "--steps", "20");
-  const data::Batch batch = session.make_train_loader().next();
-  for (int i = 0; i < 3; ++i) (void)step_ms(bench, batch);
-  if (arguments.has("--serve")) return serve(bench, batch);
+  const std::int64_t steps = arguments.positive("--steps", 20);
+  for (int i = 0; i < 3; ++i) (void)bench.step_ms();
+  if (arguments.has("--serve")) return serve(bench);
 
   memory.reset_peak();
   const double flops_before = profiler::total_flops();
   const std::int64_t system_calls = memory.statistics().system_calls;
   std::vector<double> all;
-  for (std::int64_t i = 0; i < steps; ++i) all.push_back(step_ms(bench, batch));
+  for (std::int64_t i = 0; i < steps; ++i) all.push_back(bench.step_ms());
   BenchCase result;
   const RunConfig& config = session.config();
   result.name = "step/" + config.name;
-  result.shape = join_text(batch.images.shape());
+  result.shape = join_text(bench.batch().images.shape());
   result.dtype = dtype_named(config.precision.dtype);
   result.device = session.device();
-  result.batch = batch.size();
+  result.batch = bench.batch().size();
   result.timing = timing_of(all);
-  result.items = static_cast<double>(batch.size());
+  result.items = static_cast<double>(bench.batch().size());
   result.flops = (profiler::total_flops() - flops_before) / static_cast<double>(steps);
   result.peak_bytes = static_cast<double>(memory.statistics().peak);
-  result.implementation = bench.captured && bench.captured->nodes() > 0 ? "graph" : "eager";
+  result.implementation = bench.replays() ? "graph" : "eager";
   const std::int64_t grown = memory.statistics().system_calls - system_calls;
 
   if (arguments.has("--profile") || arguments.has("--trace")) {
     profiler::start();
-    for (int i = 0; i < 3; ++i) (void)step_ms(bench, batch);
+    for (int i = 0; i < 3; ++i) (void)bench.step_ms();
     profiler::stop();
     if (const auto path = arguments.value("--trace")) write_file_synced(*path, profiler::chrome_trace());
     if (arguments.has("--profile")) print_profile();
@@ -141,7 +109,7 @@ int bench_ops(const Arguments& arguments) {
     throw UsageError(join_text("bench ops: --filter is not a regular expression: ", error.what()));
   }
   const Device device = device_named(arguments.value("--device").value_or("cpu"));
-  const std::int64_t scale = positive(arguments, "--scale", device.is_cpu() ? "1" : "16");
+  const std::int64_t scale = arguments.positive("--scale", device.is_cpu() ? 1 : 16);
   bool all_ok = true;
   for (const OpBench& bench : op_benches(device, scale)) {
     if (!std::regex_search(bench.name, filter)) continue;

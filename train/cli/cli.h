@@ -19,6 +19,7 @@ int schema_command(const Arguments& arguments);
 int config_command(const Arguments& arguments);
 int summary_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
+int tune_command(const Arguments& arguments);
 int devices_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int data_command(const Arguments& arguments);

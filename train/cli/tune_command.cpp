@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// tune batch: the largest batch that fits, and the batch at which images go by fastest.
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+#include "hearth/core/memory.h"
+#include "hearth/train/bench.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/step_bench.h"
+#include "hearth/train/step_memory.h"
+
+namespace hearth::train {
+namespace {
+
+struct Trial {
+  std::int64_t batch = 0;
+  double ms = 0;
+  double per_s = 0;
+  double peak_mb = 0;
+};
+
+LoadedConfig config_with_batch(const Arguments& arguments, std::int64_t batch) {
+  std::vector<std::string> overrides = arguments.values("--set");
+  if (batch > 0) overrides.push_back(join_text("train.batch_size=", batch));
+  return load_config(arguments.positional()[1], overrides);
+}
+
+/// The largest batch of the budget that is not more than the data set; 0 if not even 1 fits.
+std::int64_t largest_foretold(const Arguments& arguments) {
+  Session session(config_with_batch(arguments, 0));
+  const StepMemory memory(session, batches_to_measure(session), session.device().type);
+  const std::int64_t samples = session.data.train->size();
+  return memory.largest_batch(memory_budget(session.device()), samples).value_or(0);
+}
+
+Trial try_batch(const Arguments& arguments, std::int64_t batch, int steps) {
+  StepBench bench(config_with_batch(arguments, batch));
+  MemoryResource& memory = memory_of(bench.session().device());
+  for (int i = 0; i < 3; ++i) (void)bench.step_ms();
+  memory.reset_peak();
+  std::vector<double> all;
+  for (int i = 0; i < steps; ++i) all.push_back(bench.step_ms());
+  const double ms = timing_of(all).median_ms;
+  return {batch, ms, 1e3 * static_cast<double>(batch) / ms, static_cast<double>(memory.statistics().peak) / 1e6};
+}
+
+/// Sizes by doubling, and the largest itself as a multiple of 8 where there is one.
+std::vector<std::int64_t> sizes_up_to(std::int64_t largest) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size <= largest; size *= 2) sizes.push_back(size);
+  const std::int64_t last = largest >= 8 ? largest / 8 * 8 : largest;
+  if (sizes.back() < last) sizes.push_back(last);
+  return sizes;
+}
+
+Json to_json(const Trial& trial) {
+  return Json::object()
+      .set("batch_size", trial.batch)
+      .set("ms", trial.ms)
+      .set("per_s", trial.per_s)
+      .set("unit", "images/s")
+      .set("peak_mem_mb", trial.peak_mb);
+}
+
+int tune_batch(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
+               "tune batch: give a config; usage: hearth tune batch CONFIG.json");
+  const int steps = static_cast<int>(arguments.positive("--steps", 5));
+  const std::int64_t largest = std::min(largest_foretold(arguments), arguments.positive("--most", 1 << 20));
+  HEARTH_CHECK(OutOfMemory, largest >= 1, "tune batch: not even a batch of 1 fits; see `hearth summary`");
+  std::vector<Trial> trials;
+  // More of the same is not worth its time after two doublings that gained next to nothing.
+  int flat = 0;
+  std::size_t best = 0;
+  for (const std::int64_t size : sizes_up_to(largest)) {
+    if (flat >= 2) break;
+    trials.push_back(try_batch(arguments, size, steps));
+    const Trial& trial = trials.back();
+    std::cerr << "batch " << std::setw(6) << trial.batch << std::fixed << std::setprecision(2) << std::setw(12)
+              << trial.ms << " ms" << std::setprecision(1) << std::setw(12) << trial.per_s << " images/s"
+              << std::setw(10) << trial.peak_mb << " MB\n";
+    flat = trial.per_s > 1.03 * trials[best].per_s ? 0 : flat + 1;
+    if (trial.per_s > trials[best].per_s) best = trials.size() - 1;
+  }
+  if (arguments.has("--json")) {
+    Json list = Json::array();
+    for (const Trial& trial : trials) list.push_back(to_json(trial));
+    std::cout << to_text(Json::object()
+                             .set("largest_batch_size", largest)
+                             .set("fastest_batch_size", trials[best].batch)
+                             .set("tried", list))
+              << "\n";
+    return 0;
+  }
+  std::cout << "largest batch that fits: " << largest << "\nfastest of those tried:  " << trials[best].batch << "\n";
+  return 0;
+}
+
+}  // namespace
+
+int tune_command(const Arguments& arguments) {
+  const std::string& what = arguments.positional()[0];
+  if (what == "batch") return tune_batch(arguments);
+  throw UsageError(join_text("tune: \"", what, "\" is not known; use batch"));
+}
+
+}  // namespace hearth::train
