@@ -62,7 +62,9 @@ class Training {
     for (double& value : scaled) value *= factor;
     if (planted) scaled[17] = *planted;
     grads.copy_from(Tensor::of<double>(grads.shape(), scaled));
-    buffer_.copy_from(Tensor::full({5}, planted.value_or(0.5 * number), DType::f32));
+    // As running statistics do.
+    const double before = buffer_.to_doubles()[0];
+    buffer_.copy_from(Tensor::full({5}, 0.5 * before + planted.value_or(number), DType::f32));
     scale_.judge(*optimizer_, &ema_, max_norm_, {}, {});
     scale_.settle_buffers(*optimizer_);
     optimizer_->apply();
