@@ -49,12 +49,13 @@ inline void strip_words(const RandomKey& key, std::uint64_t strip, std::uint32_t
 template <class T>
 void dropout_range(const T* x, const RandomKey& key, std::int64_t first, std::uint32_t threshold, acc_t<T> scale, T* y,
                    std::int64_t begin, std::int64_t end) {
-  std::uint32_t words[64] = {};
+  std::uint32_t words[64];
   std::int64_t count = 0;
   for (std::int64_t i = begin; i < end; i += count) {
     strip_words(key, static_cast<std::uint64_t>((first + i) / 64), words);
-    const std::uint32_t* const word = words + (first + i) % 64;
-    count = std::min<std::int64_t>(64 - (first + i) % 64, end - i);
+    const std::int64_t skipped = (first + i) & 63;
+    const std::uint32_t* const word = words + skipped;
+    count = std::min(64 - skipped, end - i);
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) {
       const acc_t<T> scaled = cpu::load(x + i + j) * scale;
