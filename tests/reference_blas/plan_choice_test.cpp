@@ -4,6 +4,7 @@
 #include "hearth/core/cuda/blas.h"
 #include "hearth/core/cuda/emulate/runtime.h"
 #include "hearth/core/file.h"
+#include "hearth/core/memory.h"
 #include "hearth/ops/matmul/matmul.h"
 #include "reference.h"
 #include "support/op_test.h"
@@ -70,6 +71,15 @@ TEST_F(CudaPlanChoice, TheFastestIsTakenAndKept) {
   EXPECT_EQ(blas::plan_file().plans, 1u);
 }
 
+TEST_F(CudaPlanChoice, AWorkspaceIsGivenBack) {
+  make_slow({plain, unaligned});
+  (void)plan_of_a_product();
+  const std::int64_t before = memory_of(gpu).statistics().in_use;
+  (void)plan_of_a_product();
+  EXPECT_GE(controls().runs[halves], 2) << "it has a workspace";
+  EXPECT_EQ(memory_of(gpu).statistics().in_use, before);
+}
+
 TEST_F(CudaPlanChoice, AProblemIsPlannedOnce) {
   (void)plan_of_a_product();
   const std::int64_t before = products();
@@ -118,19 +128,24 @@ TEST_F(CudaPlanChoice, WhatCannotBeKeptIsNotChosen) {
 // Nor may it depend on how much memory a process happened to have free.
 TEST_F(CudaPlanChoice, WithoutRoomForTimingTheFirstIsKept) {
   make_slow({plain, unaligned});
-  (void)Tensor::empty({1 << 10}, DType::f32, gpu);  // the pool has its region
+  blas::Problem problem;
+  problem.product = {.m = 4, .n = 4, .k = 8, .deterministic = cpu::deterministic()};
+  (void)cuda::stream_of(gpu);  // has what it needs for itself
   const cuda::emulate::Settings before = cuda::emulate::settings();
   cuda::emulate::Settings full = before;
   full.memory_bytes = cuda::emulate::memory_in_use(0) + 512;
   cuda::emulate::apply(full);
-  const PlanInfo plan = plan_of_a_product();
+  EXPECT_EQ(blas::declines(gpu, problem), "");
   cuda::emulate::apply(before);
+  ASSERT_EQ(blas::plans().size(), 1u);
+  const PlanInfo plan = blas::plans()[0];
   EXPECT_EQ(plan.choice, Choice::heuristic);
   EXPECT_NE(plan.why.find("too little"), std::string::npos) << plan.why;
+  EXPECT_EQ(products(), 0);
   const PlanInfo later = plan_of_a_later_product();
   EXPECT_EQ(later.choice, Choice::kept);
   EXPECT_EQ(later.taken, 0u);
-  EXPECT_EQ(products(), 2);
+  EXPECT_EQ(products(), 1);
 }
 
 TEST_F(CudaPlanChoice, APlanThatIsNotOfferedAnyMoreIsReplaced) {
