@@ -106,8 +106,6 @@ value, index, barrier, _ = group("ops/epilogue/epilogue.cu", "ops",
                                  "CudaElementwise.BiasesAndTheirGradientsAgreeWithTheCpu")
 value("bias", "wide.at[k] += widen(bias[unit * size + k]);",
       "wide.at[k] += widen(bias[unit * size + k]) * acc_t<T>(1.001);")
-value("activate", "F::value(x)", "F::value(x) * A(1.001)", "Op.LinearBlocks/cuda_f32")
-value("activate-grad", "dy * F::slope(reference)", "dy * F::slope(reference) * A(1.001)", "Op.Linear/cuda_f32")
 value("activate-grad-with-sums", "d.at[k] *= F::slope(of.at[k]);", "d.at[k] *= F::slope(of.at[k]) * A(1.001);")
 value("bias-grad-pieces", "parts[k][place] = sums[k];", "parts[k][place] = sums[k] * A(1.001);")
 value("bias-grad-join", "convert_element<D>(sum)", "convert_element<D>(sum * A(1.001))")
@@ -127,7 +125,7 @@ FAULTS.append(Fault("slice-grad-filled-by-the-host", "host", "ops/shape/view.cpp
                     "if (dx.size() > 0) __builtin_memset(dx.bytes(), 0, dx.byte_size());", "hearth_test_ops",
                     "Op.Slice/cuda_f32", environment={"HEARTH_EMULATE_PROTECT": "1"}))
 
-value, index, _, _ = group("ops/pointwise/pointwise.cu", "ops", "Op.Pointwise_*/cuda_f32")
+value, index, _, _ = group("ops/pointwise/value_slope.h", "ops", "Op.Pointwise_*/cuda_f32")
 value("pointwise", "F::value(x)", "F::value(x) * A(1.001)")
 value("pointwise-grad", "dy * F::slope(kept)", "dy * F::slope(kept) * A(1.001)")
 
