@@ -20,6 +20,8 @@ struct GradState {
   Tensor narrow;
   /// Leaf: nothing has arrived since zero_grad, so the first contribution may be written, not added.
   bool fresh = true;
+  /// Leaf: lives as long as the FlatParameters that the leaf's values and gradient are part of.
+  std::weak_ptr<const void> flat;
   /// Leaf: called when the last contribution of a backward pass has arrived.
   std::vector<std::function<void()>> ready_hooks;
   /// Result: the node that made it. Null for a leaf.

@@ -44,6 +44,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter, const std:
   entry.master = view_of(values_);
   entry.master.copy_from(handle);
   auto state = std::make_shared<GradState>();
+  state->flat = lease_;
   state->grad = view_of(grads_);
   const bool instead = narrow && narrow->use == NarrowCopy::Use::instead && !parameter.wide;
   if (narrow && !instead && !parameter.wide) state->narrow = view_of(narrow_);

@@ -3,6 +3,7 @@
 // zeroing is a flag, an optimizer is one pass, data parallelism sends whole pieces.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,6 +68,7 @@ class FlatParameters {
  private:
   void bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow);
 
+  std::shared_ptr<const void> lease_ = std::make_shared<char>();  ///< what the leaves' GradState::flat waits for
   std::vector<Entry> entries_;
   Tensor values_;
   Tensor grads_;

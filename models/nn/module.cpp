@@ -17,6 +17,19 @@ namespace {
 
 thread_local CallObserver* observer_of_thread = nullptr;
 
+/// UsageError, with nothing changed yet, if FlatParameters hold a parameter that `is_replaced` names.
+template <class F>
+void check_not_flat(Module& module, F&& is_replaced) {
+  for (const NamedTensor& parameter : module.parameters()) {
+    const std::shared_ptr<GradState>& state = parameter.tensor->grad_state();
+    const bool held = state != nullptr && !state->flat.expired();
+    HEARTH_CHECK(UsageError, !held || !is_replaced(*parameter.tensor), "module ", module.type_name(), ": \"",
+                 parameter.name, "\" ", describe(*parameter.tensor), " on ", parameter.tensor->device(),
+                 " is part of FlatParameters, and their optimizer would go on training it instead of the copy; call "
+                 "to() before FlatParameters are made");
+  }
+}
+
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
@@ -99,6 +112,7 @@ void Module::train(bool on) {
 void Module::to(DType dtype) {
   HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "module ", type_name(),
                ": parameters cannot be ", dtype, "; they are f32 or f64 (narrow types belong to the precision level)");
+  check_not_flat(*this, [&](const Tensor& parameter) { return parameter.dtype() != dtype; });
   for (const OwnTensor& own : parameters_) {
     if (own.tensor->dtype() != dtype) *own.tensor = as_leaf(own.tensor->to(dtype));
   }
@@ -109,6 +123,7 @@ void Module::to(DType dtype) {
 }
 
 void Module::to(Device device) {
+  check_not_flat(*this, [&](const Tensor& parameter) { return parameter.device() != device; });
   for (const OwnTensor& own : parameters_) {
     if (own.tensor->device() != device) *own.tensor = as_leaf(own.tensor->to(device));
   }

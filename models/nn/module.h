@@ -71,9 +71,10 @@ class Module {
   void eval() { train(false); }
   bool is_training() const { return training_; }
 
-  /// Converts all parameters and buffers; f32 and f64 only (DTypeError). Call it before parameters are made flat.
+  /// Converts all parameters and buffers; f32 and f64 only (DTypeError). UsageError if a parameter to be converted is
+  /// part of FlatParameters, which would go on with the old values.
   void to(DType dtype);
-  /// Moves all parameters and buffers. Call it before parameters are made flat.
+  /// Moves all parameters and buffers. UsageError as above.
   void to(Device device);
 
   /// f(module) for this module and all below, a parent before its children.

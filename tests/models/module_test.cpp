@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "hearth/autograd/grad_state.h"
+#include "hearth/autograd/parameters.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/models/nn/nn.h"
+#include "support/error_message.h"
 
 namespace hearth {
 namespace {
@@ -103,6 +105,36 @@ TEST(ModuleTree, Conversion) {
   EXPECT_EQ(tree.branch.left.weight.to_doubles(), before);
   EXPECT_TRUE(wants_grad(tree.branch.left.weight));
   EXPECT_THROW(tree.to(DType::bf16), DTypeError);
+}
+
+// What trains the parameters would keep the old ones.
+TEST(ModuleTree, ParametersMadeFlatStayWhereTheyAre) {
+  Tree tree;
+  nn::initialize(tree, 1);
+  const std::vector<double> before = tree.list[1].parameters().front().tensor->to_doubles();
+  {
+    const FlatParameters flat(tree.parameters());
+    const std::string text = test::error_message<UsageError>([&] { tree.to(DType::f64); });
+    for (const char* part : {"Tree", "branch.scale", "f32", "FlatParameters", "call to() before"})
+      EXPECT_PRED2(test::contains, text, part);
+    EXPECT_THROW(tree.list[1].to(DType::f64), UsageError);
+    EXPECT_EQ(tree.branch.left.mean.dtype(), DType::f32) << "nothing was changed";
+    EXPECT_NO_THROW(tree.to(DType::f32));
+    EXPECT_NO_THROW(tree.to(Device{}));
+    const Device gpu{DeviceType::cuda, 0};
+    if (device_count(DeviceType::cuda) > 0) {
+      EXPECT_THROW(tree.to(gpu), UsageError);
+    }
+    EXPECT_TRUE(tree.branch.scale.same_storage(flat.values()));
+  }
+  tree.to(DType::f64);
+  EXPECT_EQ(tree.list[1].parameters().front().tensor->to_doubles(), before);
+
+  FlatParameters last({tree.parameters().back()});
+  EXPECT_THROW(tree.to(DType::f32), UsageError);
+  EXPECT_EQ(tree.branch.scale.dtype(), DType::f64);
+  const FlatParameters copy = std::move(last);
+  EXPECT_THROW(tree.to(DType::f32), UsageError);
 }
 
 struct Misuse : nn::Module {
