@@ -38,8 +38,6 @@ bool has_candidate(const char* name) {
   return !current_site().device.is_cuda() || tensor_cores || std::string(name) != "mma";
 }
 
-DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 Tensor normalized(Draw& draw, const Case& c, bool pass_moments) {
   const Tensor x = draw.normal(c.x);
   const Tensor w = draw.normal(c.w, 1.0 / std::sqrt(static_cast<double>(c.w.size() / c.w[0])));

@@ -107,7 +107,7 @@ class LossScaling : public testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, LossScaling, testing::Values("cpu", "cuda"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& tried) { return tried.param; });
 
 TEST_P(LossScaling, ASkippedUpdateLeavesNoTrace) {
   for (const std::string& optimizer : every_optimizer)

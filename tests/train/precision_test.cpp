@@ -130,13 +130,16 @@ TEST(Precision, CheckpointsHoldF32AndCrossPrecision) {
     for (const PrecisionRun& to : {o0, o1, o2, bf16}) {
       const auto loaded = to.session(folder);
       const bool same = to.level == from.level && to.dtype == from.dtype;
-      if (!same) EXPECT_THROW((void)restore_newest(*loaded, run), ConfigError);
+      if (!same) {
+        EXPECT_THROW((void)restore_newest(*loaded, run), ConfigError);
+      }
       ASSERT_FALSE(restore_newest(*loaded, run, !same).from.empty());
       EXPECT_EQ(loaded->model_state.hash(), saved->model_state.hash()) << from.level << " to " << to.level;
       EXPECT_EQ(loaded->optimizer->steps(), saved->optimizer->steps());
       const FlatParameters& flat = *loaded->parameters;
-      if (flat.narrow().defined())
+      if (flat.narrow().defined()) {
         EXPECT_EQ(flat.narrow().to_doubles(), flat.values().to(flat.narrow().dtype()).to_doubles());
+      }
       take_steps(*loaded, 4, 6, -1, -1, eager(*loaded));
       if (!same) continue;
       take_steps(*saved, 4, 6, -1, -1, eager(*saved));
