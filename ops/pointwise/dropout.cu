@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread draws one Philox block and uses its four words for the elements that the CPU kernel gives them to: word j of
-// block 16 s + l belongs to the element numbered 64 s + 16 j + l. So sixteen neighbouring threads read and write runs of sixteen
-// elements, and the choice is the same on every device. Traffic: x is read and y written once.
+// block 16 s + l belongs to the element numbered 64 s + 16 j + l. So sixteen neighbouring threads read and write runs
+// of sixteen elements, and the choice is the same on every device. Traffic: x is read and y written once.
 #include <algorithm>
 #include <cmath>
 

@@ -11,9 +11,9 @@ namespace hearth {
 
 /// Zeroes each element with probability p and multiplies the others by 1 / (1 - p), so that the expectation stays.
 /// x itself when not training or p is 0. x of any shape and floating type; 0 <= p < 1 (UsageError).
-/// The choice is a pure function of next_random_key() and the element's number, within the whole batch of the step where
-/// x is a part of it; nothing but the key is kept.
-/// Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting" (JMLR 2014).
+/// The choice is a pure function of next_random_key() and the element's number, within the whole batch of the step
+/// where x is a part of it; nothing but the key is kept. Source: Srivastava et al., "Dropout: A Simple Way to Prevent
+/// Neural Networks from Overfitting" (JMLR 2014).
 Tensor dropout(const Tensor& x, double p, bool training);
 
 namespace kernels {
