@@ -38,15 +38,7 @@ void Adam::prepare(double lr, double grad_scale) {
                      .decoupled = options_.decay == AdamDecay::decoupled});
 }
 
-UpdateCells Adam::cells() {
-  using C = kernels::AdamCoefficients;
-  return {.grad_scale = coefficients_.cell(&C::grad_scale),
-          .skip = coefficients_.cell(&C::skip),
-          .correction1 = coefficients_.cell(&C::correction1),
-          .beta1 = options_.beta1,
-          .correction2 = coefficients_.cell(&C::correction2),
-          .beta2 = options_.beta2};
-}
+UpdateCells Adam::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
 
 void Adam::update() {
   const Tensor& values = parameters().values();

@@ -76,15 +76,7 @@ void Lamb::prepare(double lr, double grad_scale) {
                      .correction2 = 1.0 - std::pow(options_.beta2, t)});
 }
 
-UpdateCells Lamb::cells() {
-  using C = kernels::LambCoefficients;
-  return {.grad_scale = coefficients_.cell(&C::grad_scale),
-          .skip = coefficients_.cell(&C::skip),
-          .correction1 = coefficients_.cell(&C::correction1),
-          .beta1 = options_.beta1,
-          .correction2 = coefficients_.cell(&C::correction2),
-          .beta2 = options_.beta2};
-}
+UpdateCells Lamb::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
 
 void Lamb::update() {
   const Tensor& values = parameters().values();

@@ -78,6 +78,17 @@ class Optimizer {
   std::int64_t steps_ = 0;
 };
 
+/// The cells of coefficients with the bias corrections of Adam.
+template <class Coefficients>
+UpdateCells bias_corrected_cells(Staged<Coefficients>& coefficients, double beta1, double beta2) {
+  return {.grad_scale = coefficients.cell(&Coefficients::grad_scale),
+          .skip = coefficients.cell(&Coefficients::skip),
+          .correction1 = coefficients.cell(&Coefficients::correction1),
+          .beta1 = beta1,
+          .correction2 = coefficients.cell(&Coefficients::correction2),
+          .beta2 = beta2};
+}
+
 /// A gradient scale as two factors of type T, so that a scale below T's normal range loses no precision.
 template <class T>
 struct SplitScale {
