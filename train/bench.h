@@ -26,10 +26,11 @@ Timing timing_of(std::vector<double> milliseconds);
 /// for each time taken, so that the wait at the end does not count.
 Timing time_repeated(const std::function<void()>& f, Device device = {}, double budget_ms = 300);
 
-/// What a device reaches, measured at the first call: memory copy (read and write counted) and large matrix products in
-/// f32 and bf16.
+/// What a device reaches, measured at the first call: memory copy and an array changed in place (reads and writes
+/// counted), and large matrix products in f32 and bf16.
 struct Ceilings {
   double copy_gbs = 0;
+  double in_place_gbs = 0;  ///< a copy's on a CUDA device, which writes without reading first
   double matmul_f32_tflops = 0;
   double matmul_bf16_tflops = 0;  ///< 0 where no fast bf16 product is present
 };
@@ -45,8 +46,9 @@ struct BenchCase {
   Timing timing;
   double items = 0;  ///< processed in one run
   std::string unit = "images/s";
-  double flops = 0;  ///< of one run; 0 where arithmetic is not the point
-  double bytes = 0;  ///< read and written in one run; 0 where memory is not the point
+  double flops = 0;       ///< of one run; 0 where arithmetic is not the point
+  double bytes = 0;       ///< read and written in one run; 0 where memory is not the point
+  bool in_place = false;  ///< what is written was read before
   double peak_bytes = 0;
   std::string implementation;
   std::optional<double> max_error;  ///< see OpBench::error

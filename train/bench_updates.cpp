@@ -97,6 +97,7 @@ std::vector<OpBench> update_benches(Device device) {
       result.items = 1;
       result.unit = "calls/s";
       result.bytes = update.passes * 4 * static_cast<double>(trained.size());
+      result.in_place = true;
       result.peak_bytes = static_cast<double>(memory_of(device).statistics().peak);
       return result;
     };
