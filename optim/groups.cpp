@@ -64,7 +64,8 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
     const FlatParameters::Entry& entry = entries[i];
     // A range takes in the gap behind its last parameter: zeros, which every update leaves as they are.
     const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.values().size();
-    ParameterRange range{entry.begin, end, 1.0, 0.0, ranges == Ranges::by_parameter && entry.value.rank() > 1};
+    const bool by_parameter = ranges == Ranges::by_parameter;
+    ParameterRange range{entry.begin, end, 1.0, 0.0, by_parameter && entry.value.rank() > 1};
     if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
     for (const ParameterGroup& group : options.groups) {
       const bool in_group = std::any_of(group.match.begin(), group.match.end(),
@@ -72,6 +73,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
       if (!in_group) continue;
       range.lr_scale = group.lr_scale;
       range.weight_decay = group.weight_decay.value_or(range.weight_decay);
+      range.adapts = by_parameter && group.adapt.value_or(range.adapts);
       break;
     }
     if (ranges == Ranges::merged && !ranges_.empty() && ranges_.back().lr_scale == range.lr_scale &&
@@ -113,7 +115,7 @@ void UpdatePlan::make_tables(Device device) {
   firsts.resize(ranges_.size() + 1, piece_rows);
   std::vector<double> ranges;
   for (const ParameterRange& range : ranges_)
-    ranges.insert(ranges.end(), {range.lr_scale, range.weight_decay, range.is_matrix ? 1.0 : 0.0});
+    ranges.insert(ranges.end(), {range.lr_scale, range.weight_decay, range.adapts ? 1.0 : 0.0});
   const auto range_rows = static_cast<std::int64_t>(ranges_.size());
   piece_table_ = Tensor::of<std::int64_t>({piece_rows, 3}, pieces).to(device);
   first_pieces_ = Tensor::of<std::int64_t>({range_rows + 1}, firsts).to(device);

@@ -20,6 +20,8 @@ struct ParameterGroup {
   double lr_scale = 1.0;
   /// Instead of the optimizer's; applies to norms and biases too.
   std::optional<double> weight_decay = std::nullopt;
+  /// Whether LARS and LAMB take steps in proportion to these weights' norm. By default only for rank 2 and more.
+  std::optional<bool> adapt = std::nullopt;
 };
 
 struct GroupOptions {
@@ -39,7 +41,7 @@ struct ParameterRange {
   std::int64_t end;
   double lr_scale;
   double weight_decay;
-  bool is_matrix;  ///< of rank 2 or more; a merged range says false
+  bool adapts;  ///< has a step in proportion to its norm, in LARS and LAMB; a merged range says false
 };
 
 /// Whether neighbours with equal hyper-parameters share a range, or each parameter has its own.
@@ -80,7 +82,7 @@ class UpdatePlan {
   const Tensor& piece_table() const { return piece_table_; }
   /// i64 [ranges + 1]: the first piece of each range, and the number of pieces.
   const Tensor& first_pieces() const { return first_pieces_; }
-  /// f64 [ranges, 3]: lr_scale, weight_decay and is_matrix (0 or 1) of each range.
+  /// f64 [ranges, 3]: lr_scale, weight_decay and adapts (0 or 1) of each range.
   const Tensor& range_table() const { return range_table_; }
 
  private:

@@ -3,19 +3,26 @@
 #include "hearth/optim/layerwise.h"
 
 #include <cmath>
+#include <limits>
 
 #include "hearth/core/run_on.h"
+#include "hearth/optim/clip.h"
 #include "hearth/optim/sgd.h"
 
 namespace hearth::optim {
+namespace {
+
+constexpr double no_bound = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 Lars::Lars(FlatParameters& parameters, const LarsOptions& options)
     : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups},
                 Ranges::by_parameter),
       options_(options),
       coefficients_(parameters.values().device()) {
-  HEARTH_CHECK(ConfigError, options.momentum >= 0 && options.momentum < 1, "lars: momentum ", options.momentum,
-               " is outside [0, 1)");
+  HEARTH_CHECK(ConfigError, options.momentum > 0 && options.momentum < 1, "lars: momentum ", options.momentum,
+               " is outside (0, 1); 0.9 is usual, and sgd goes without momentum");
   HEARTH_CHECK(ConfigError, options.trust > 0 && options.eps >= 0, "lars: trust ", options.trust, " and eps ",
                options.eps, "; trust is above 0 and eps at least 0");
   momentum_ = make_moment();
@@ -27,8 +34,12 @@ void Lars::register_state(State& state) {
 }
 
 void Lars::prepare(double lr, double grad_scale) {
-  coefficients_.set(
-      {.lr = lr, .grad_scale = grad_scale, .momentum = options_.momentum, .arriving = 1.0, .nesterov = false});
+  coefficients_.set({.lr = lr,
+                     .grad_scale = grad_scale,
+                     .momentum = options_.momentum,
+                     .arriving = 1.0,
+                     .nesterov = false,
+                     .lr_in_momentum = options_.lr_in_momentum});
 }
 
 UpdateCells Lars::cells() {
@@ -40,8 +51,8 @@ void Lars::update() {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
-    const Tensor trust =
-        kernels::lars_trust(stream, values, grads, plan(), coefficients_, {options_.trust, options_.eps});
+    const Tensor trust = kernels::lars_trust(stream, values, grads, plan(), coefficients_,
+                                             {options_.trust, options_.eps, options_.clip_trust});
     kernels::sgd_update(stream, values, grads, momentum_, parameters().narrow(), plan(), coefficients_, trust);
   });
 }
@@ -55,6 +66,13 @@ Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
                "lamb: beta1 ", options.beta1, " and beta2 ", options.beta2, "; both are in [0, 1)");
   HEARTH_CHECK(ConfigError, std::isfinite(options.eps) && options.eps > 0, "lamb: eps ", options.eps,
                "; it is above 0");
+  const double max_grad_norm = options.max_grad_norm.value_or(1);
+  HEARTH_CHECK(ConfigError, std::isfinite(max_grad_norm) && max_grad_norm > 0, "lamb: max_grad_norm ", max_grad_norm,
+               "; it is above 0, 1 is usual");
+  const double norm_max = options.norm_max.value_or(no_bound);
+  HEARTH_CHECK(ConfigError, options.norm_min >= 0 && options.norm_min <= norm_max && norm_max > 0, "lamb: norm_min ",
+               options.norm_min, " and norm_max ", norm_max,
+               "; norm_min is at least 0 and at most norm_max, which is above 0");
   first_ = make_moment();
   second_ = make_moment();
 }
@@ -73,16 +91,24 @@ void Lamb::prepare(double lr, double grad_scale) {
                      .beta2 = options_.beta2,
                      .eps = options_.eps,
                      .correction1 = 1.0 - std::pow(options_.beta1, t),
-                     .correction2 = 1.0 - std::pow(options_.beta2, t)});
+                     .correction2 = 1.0 - std::pow(options_.beta2, t),
+                     .max_grad_norm = options_.max_grad_norm.value_or(0),
+                     .norm_min = options_.norm_min,
+                     .norm_max = options_.norm_max.value_or(no_bound)});
 }
 
 UpdateCells Lamb::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
 
 void Lamb::update() {
   const Tensor& values = parameters().values();
+  const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
-    kernels::lamb_update(stream, values, parameters().grads(), first_, second_, parameters().narrow(), plan(),
-                         coefficients_);
+    Tensor squares;
+    if (options_.max_grad_norm) {
+      squares = Tensor::empty({}, DType::f64, grads.device());
+      kernels::sum_of_squares(stream, grads, 1.0, squares);
+    }
+    kernels::lamb_update(stream, values, grads, first_, second_, parameters().narrow(), plan(), coefficients_, squares);
   });
 }
 

@@ -53,20 +53,23 @@ __global__ void square_shares(PlanTables plan, const SgdCoefficients* coefficien
   store_squares(partials, values, grads);
 }
 
-__global__ void trust_of_ranges(PlanTables plan, LarsConstants constants, const Squares* partials, double* trust) {
+__global__ void trust_of_ranges(PlanTables plan, const SgdCoefficients* coefficients, LarsConstants constants,
+                                const Squares* partials, double* trust) {
   const Squares norms = norms_of_range(plan, partials);
   const RangeOptions options = options_of(plan, blockIdx.x);
+  const double lr = coefficients->lr * options.lr_scale;
   if (threadIdx.x == 0)
-    trust[blockIdx.x] = lars_trust_of(constants, options.weight_decay, options.is_matrix, norms.values, norms.others);
+    trust[blockIdx.x] = lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others);
 }
 
 template <class T>
-__global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coefficients, const T* w, const T* g, T* m,
-                                   T* v, Squares* partials) {
+__global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coefficients, const double* squares,
+                                   const T* w, const T* g, T* m, T* v, Squares* partials) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
-  const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay);
+  const LambRange<T> c =
+      lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay, lamb_grad_scale(*coefficients, squares));
   double values = 0, steps = 0;
   walk_share<T>(share, [&](std::int64_t at, bool packed) {
     const Wide<T, count> weight = load_wide<count>(w + at, packed), gradient = load_wide<count>(g + at, packed);
@@ -94,7 +97,7 @@ __global__ void lengths_of_ranges(PlanTables plan, const LambCoefficients* coeff
   const Squares norms = norms_of_range(plan, partials);
   const RangeOptions options = options_of(plan, blockIdx.x);
   if (threadIdx.x == 0)
-    lengths[blockIdx.x] = lamb_length(*coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others);
+    lengths[blockIdx.x] = lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others);
 }
 
 template <class T, class N>
@@ -103,7 +106,7 @@ __global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficient
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
-  const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay);
+  const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay, 1.0);
   const T length = static_cast<T>(lengths[share.range]);
   walk_share<T>(share, [&](std::int64_t at, bool packed) {
     Wide<T, count> weight = load_wide<count>(w + at, packed);
@@ -137,21 +140,21 @@ Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grad
            values.data<T>(), grads.data<T>(), squares_of(partials));
   });
   launch(stream, "lars_trust", {blocks_for(trust.size(), 1), element_block}, trust_of_ranges, tables_of(plan),
-         constants, squares_of(partials), trust.data<double>());
+         coefficients.at(stream), constants, squares_of(partials), trust.data<double>());
   return trust;
 }
 
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
                  const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
-                 const Staged<LambCoefficients>& coefficients) {
+                 const Staged<LambCoefficients>& coefficients, const Tensor& squares) {
   const Tensor partials = make_partials(plan, values.device());
   const Tensor lengths = make_factors(plan, values.device());
   visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
     T* const w = values.data<T>();
     T* const m = first.data<T>();
     T* const v = second.data<T>();
-    launch(stream, "lamb_moments", shape_of(plan), lamb_moment_shares<T>, tables_of(plan), coefficients.at(stream), w,
-           grads.data<T>(), m, v, squares_of(partials));
+    launch(stream, "lamb_moments", shape_of(plan), lamb_moment_shares<T>, tables_of(plan), coefficients.at(stream),
+           squares.defined() ? squares.data<double>() : nullptr, w, grads.data<T>(), m, v, squares_of(partials));
     launch(stream, "lamb_lengths", {blocks_for(lengths.size(), 1), element_block}, lengths_of_ranges, tables_of(plan),
            coefficients.at(stream), squares_of(partials), lengths.data<double>());
     with_narrow(narrow, [&]<class N>(N* rounded) {

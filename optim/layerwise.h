@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // LARS and LAMB: steps whose size is in proportion to the norm of each parameter's weights, for very large batches.
-// Both leave norms and biases (rank 0 and 1) without that proportion.
+// Both leave norms and biases (rank 0 and 1) without that proportion, unless a group says otherwise.
 #pragma once
+
+#include <optional>
 
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
@@ -16,9 +18,12 @@ struct LambCoefficients {
   double beta1;
   double beta2;
   double eps;
-  double correction1;  ///< 1 - beta1^t
-  double correction2;  ///< 1 - beta2^t
-  bool skip = false;   ///< this update changes nothing
+  double correction1;    ///< 1 - beta1^t
+  double correction2;    ///< 1 - beta2^t
+  double max_grad_norm;  ///< 0: gradients are not normalised
+  double norm_min;
+  double norm_max;
+  bool skip = false;  ///< this update changes nothing
 };
 
 }  // namespace hearth::kernels
@@ -30,6 +35,8 @@ struct LarsOptions {
   double momentum = 0.9;
   double trust = 0.001;
   double eps = 1e-8;
+  bool clip_trust = false;      ///< as LARC does: no step is longer than that of SGD
+  bool lr_in_momentum = false;  ///< as the paper and MLPerf have it; see Lars
   double weight_decay = 0.0;
   bool decay_norm_bias = false;
   std::vector<ParameterGroup> groups = {};
@@ -37,10 +44,16 @@ struct LarsOptions {
 
 /// g = scale * grad + decay * w; r = trust * |w| / (|scale * grad| + decay * |w| + eps), 1 where a norm is zero;
 /// m = momentum * m + r g; w -= lr * m. Norms are those of one parameter, in f64.
-/// Source: You et al. 2017 (arXiv:1708.03888). State: m.
+/// Source: You et al. 2017 (arXiv:1708.03888), the local learning rate of section 4. State: m.
+///
+/// With lr_in_momentum, m = momentum * m + lr r g; w -= m: algorithm 1 as it stands, and the reference of MLPerf. Then
+/// a change of the learning rate leaves the steps that the momentum already holds as they were; without it, as in SGD
+/// here and in PyTorch, it acts on them too (Kumar et al. 2019, arXiv:1909.09756, compare the two as "scaled" and
+/// "unscaled" momentum). With clip_trust r is min(r / lr, 1), so that r itself is the learning rate where it is the
+/// smaller one (LARC, of NVIDIA's Apex).
 class Lars : public Optimizer {
  public:
-  /// ConfigError unless momentum is in [0, 1), trust above 0 and eps at least 0.
+  /// ConfigError unless momentum is in (0, 1), trust above 0 and eps at least 0.
   Lars(FlatParameters& parameters, const LarsOptions& options);
   void register_state(State& state) override;
 
@@ -59,17 +72,26 @@ struct LambOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-6;
+  std::optional<double> max_grad_norm = std::nullopt;  ///< see Lamb
+  double norm_min = 0.0;                               ///< gamma_l of the paper
+  std::optional<double> norm_max = std::nullopt;       ///< gamma_u; none: the norm itself counts
   double weight_decay = 0.01;
   bool decay_norm_bias = false;
   std::vector<ParameterGroup> groups = {};
 };
 
 /// m and v as in Adam, u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + decay * w;
-/// w -= lr * |w| / |u| * u, the ratio being 1 where a norm is zero. Norms are those of one parameter, in f64.
-/// Gradient elements are bounded as in Adam. Source: You et al. 2019 (arXiv:1904.00962). State: m and v.
+/// w -= lr * phi(|w|) / |u| * u with phi(z) = min(max(z, norm_min), norm_max), the ratio being 1 where phi or |u| is
+/// zero. Norms are those of one parameter, in f64. Gradient elements are bounded as in Adam.
+/// Source: You et al. 2019 (arXiv:1904.00962), algorithm 2; phi as in its section 3. State: m and v.
+///
+/// With max_grad_norm, gradients are first divided by max(1, n / max_grad_norm), n being the norm of all gradients
+/// together after grad_scale: the normalisation of NVIDIA's FusedLAMB (Apex; 1 is its default). If n is not finite -
+/// for f64 gradients, if their squares are not - all weights become NaN. One more pass over the gradients.
 class Lamb : public Optimizer {
  public:
-  /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0.
+  /// ConfigError unless beta1 and beta2 are in [0, 1), eps and max_grad_norm are above 0, and
+  /// 0 <= norm_min <= norm_max with norm_max above 0.
   Lamb(FlatParameters& parameters, const LambOptions& options);
   void register_state(State& state) override;
 
@@ -91,6 +113,7 @@ namespace hearth::kernels {
 struct LarsConstants {
   double trust;
   double eps;
+  bool clip;
 };
 
 /// The factor r of each range of the plan: f64 [ranges], where the values are. Reads values and gradients once.
@@ -100,12 +123,12 @@ Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grad
                   const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
 
 /// One pass for the moments and the norms, one for the weights. `narrow`, undefined for none, receives the new values
-/// rounded.
+/// rounded. `squares`, f64 [1] there, is the sum over all gradients; undefined where they are not normalised.
 void lamb_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
                  const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
-                 const Staged<LambCoefficients>& coefficients);
+                 const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
                  const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
-                 const Staged<LambCoefficients>& coefficients);
+                 const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
 
 }  // namespace hearth::kernels

@@ -66,15 +66,18 @@ Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const
   std::vector<double> trust;
   for (std::size_t i = 0; i < value_norms.size(); ++i) {
     const optim::ParameterRange& range = plan.ranges()[i];
-    trust.push_back(lars_trust_of(constants, range.weight_decay, range.is_matrix, value_norms[i], grad_norms[i]));
+    trust.push_back(lars_trust_of(constants, coefficients.value().lr * range.lr_scale, range.weight_decay, range.adapts,
+                                  value_norms[i], grad_norms[i]));
   }
   return Tensor::of<double>({static_cast<std::int64_t>(trust.size())}, trust);
 }
 
 void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged) {
+                 const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged,
+                 const Tensor& squares) {
   const LambCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
+  const double grad_scale = lamb_grad_scale(coefficients, squares.defined() ? squares.data<double>() : nullptr);
   visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
     T* w = values.data<T>();
     const T* g = grads.data<T>();
@@ -85,7 +88,7 @@ void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       std::vector<T> direction(static_cast<std::size_t>(n));
       HEARTH_ISA_CALL(lamb_moments_run<T>, w + begin, g + begin, m + begin, v + begin, direction.data(), n,
-                      lamb_range<T>(coefficients, plan.ranges()[piece.range].weight_decay));
+                      lamb_range<T>(coefficients, plan.ranges()[piece.range].weight_decay, grad_scale));
       of_values[piece.index] = sum_of_squares(w + begin, n, 1.0);
       of_steps[piece.index] = sum_of_squares(direction.data(), n, 1.0);
     });
@@ -94,9 +97,9 @@ void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
     plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
       const optim::ParameterRange& range = plan.ranges()[piece.range];
       const double step =
-          lamb_length(coefficients, range.lr_scale, range.is_matrix, value_norms[piece.range], step_norms[piece.range]);
+          lamb_length(coefficients, range.lr_scale, range.adapts, value_norms[piece.range], step_norms[piece.range]);
       HEARTH_ISA_CALL(lamb_apply<T>, w + piece.begin, m + piece.begin, v + piece.begin, piece.end - piece.begin,
-                      static_cast<T>(step), lamb_range<T>(coefficients, range.weight_decay));
+                      static_cast<T>(step), lamb_range<T>(coefficients, range.weight_decay, grad_scale));
       narrow_piece(values, narrow, piece.begin, piece.end);
     });
   });

@@ -60,14 +60,31 @@ void describe(Fields<SgdConfig>& f) {
 
 void describe(Fields<AdamConfig>& f) { describe_adam(f); }
 void describe(Fields<AdamWConfig>& f) { describe_adam(f); }
-void describe(Fields<LambConfig>& f) { describe_adam(f); }
+void describe(Fields<LambConfig>& f) {
+  describe_adam(f);
+  f.number(
+      "max_grad_norm", &LambConfig::max_grad_norm, {.above = 0},
+      "As NVIDIA's LAMB: gradients are divided by their norm, all together, over this where it is more. null: not.");
+  f.number("norm_min", &LambConfig::norm_min, {.min = 0}, "Norms of weights below this count as this.");
+  f.number("norm_max", &LambConfig::norm_max, {.above = 0}, "Norms of weights above this count as this. null: none.");
+  f.rule([](const LambConfig& o) {
+    return o.norm_max && *o.norm_max < o.norm_min ? "norm_min is at most norm_max; exchange the two" : "";
+  });
+}
 
 void describe(Fields<LarsConfig>& f) {
   f.number("lr", &LarsConfig::lr, {.min = 0}, "Learning rate; the schedule multiplies it.");
-  f.number("momentum", &LarsConfig::momentum, {.min = 0, .below = 1}, "Share of the last step that is kept.");
+  f.number("momentum", &LarsConfig::momentum, {.min = 0, .below = 1}, "Share of the last step that is kept; above 0.");
   f.number("trust", &LarsConfig::trust, {.above = 0}, "Step in proportion to the norm of the weights.");
   f.number("eps", &LarsConfig::eps, {.min = 0}, "Added to the norm of the gradient.");
+  f.boolean("clip_trust", &LarsConfig::clip_trust,
+            "As LARC: the norms give the learning rate itself, where that is below `lr`.");
+  f.boolean("lr_in_momentum", &LarsConfig::lr_in_momentum,
+            "As in MLPerf: the momentum holds steps, learning rate included, which later rates leave as they are.");
   describe_common(f);
+  f.rule([](const LarsConfig& o) {
+    return o.momentum == 0 ? "lars needs momentum above 0; 0.9 is usual, and sgd goes without" : "";
+  });
 }
 
 template <class Options>
@@ -89,6 +106,8 @@ void describe(Fields<ParameterGroup>& f) {
       .required();
   f.number("lr_scale", &ParameterGroup::lr_scale, {.min = 0}, "Factor on the learning rate.");
   f.number("weight_decay", &ParameterGroup::weight_decay, {.min = 0}, "Instead of the optimizer's weight decay.");
+  f.boolean("adapt", &ParameterGroup::adapt,
+            "Whether lars and lamb set these steps by the norms. null: for weights of rank 2 and more.");
 }
 
 void describe(Fields<ConstantOptions>& f) { describe_warmup(f); }

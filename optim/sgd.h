@@ -14,7 +14,8 @@ struct SgdCoefficients {
   double momentum;
   double arriving;  ///< share of the gradient that enters the momentum
   bool nesterov;
-  bool skip = false;  ///< this update changes nothing
+  bool lr_in_momentum = false;  ///< the momentum holds steps, learning rate included
+  bool skip = false;            ///< this update changes nothing
 };
 
 }  // namespace hearth::kernels

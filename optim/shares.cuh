@@ -26,7 +26,7 @@ inline PlanTables tables_of(const optim::UpdatePlan& plan) {
 struct RangeOptions {
   double lr_scale;
   double weight_decay;
-  bool is_matrix;
+  bool adapts;
 };
 
 __device__ __forceinline__ RangeOptions options_of(const PlanTables& plan, std::int64_t range) {

@@ -26,12 +26,14 @@ struct SgdRange {
 template <class T>
 HEARTH_ALWAYS_INLINE SgdRange<T> sgd_range(const SgdCoefficients& coefficients, double lr_scale, double weight_decay,
                                            double trust) {
-  const optim::SplitScale<T> scale(trust * coefficients.grad_scale);
+  const double lr = coefficients.lr * lr_scale;
+  const double factor = coefficients.lr_in_momentum ? trust * lr : trust;
+  const optim::SplitScale<T> scale(factor * coefficients.grad_scale);
   const T momentum = static_cast<T>(coefficients.momentum);
-  return {.lr = static_cast<T>(coefficients.lr * lr_scale),
+  return {.lr = static_cast<T>(coefficients.lr_in_momentum ? 1.0 : lr),
           .scale_1 = scale.first,
           .scale_2 = scale.second,
-          .decay = static_cast<T>(trust * weight_decay),
+          .decay = static_cast<T>(factor * weight_decay),
           .momentum = momentum,
           .arriving = static_cast<T>(coefficients.arriving),
           .ahead = coefficients.nesterov ? T(1) : T(0),
@@ -113,9 +115,21 @@ struct LambRange {
   T inverse1, inverse_root2, eps;  // 1 / correction1, 1 / sqrt(correction2)
 };
 
+/// The factor on gradients whose squares add up to `squares`; null where they are not normalised.
+HEARTH_ALWAYS_INLINE double lamb_grad_scale(const LambCoefficients& coefficients, const double* squares) {
+  if (squares == nullptr) return coefficients.grad_scale;
+  const double norm = std::sqrt(*squares) * std::abs(coefficients.grad_scale);
+  if (norm <= coefficients.max_grad_norm) return coefficients.grad_scale;
+  // An infinite norm would make every step zero, and nobody would see.
+  const bool finite = norm <= std::numeric_limits<double>::max();
+  return finite ? coefficients.grad_scale / (norm / coefficients.max_grad_norm)
+                : std::numeric_limits<double>::quiet_NaN();
+}
+
 template <class T>
-HEARTH_ALWAYS_INLINE LambRange<T> lamb_range(const LambCoefficients& coefficients, double weight_decay) {
-  const optim::SplitScale<T> scale(coefficients.grad_scale);
+HEARTH_ALWAYS_INLINE LambRange<T> lamb_range(const LambCoefficients& coefficients, double weight_decay,
+                                             double grad_scale) {
+  const optim::SplitScale<T> scale(grad_scale);
   return {.scale_1 = scale.first,
           .scale_2 = scale.second,
           .decay = static_cast<T>(weight_decay),
@@ -142,17 +156,22 @@ HEARTH_ALWAYS_INLINE AdamState<T> lamb_moments(AdamState<T> state, T g, const La
 }
 
 /// What LAMB multiplies a range's direction with; the norms are those of its values and of the direction.
-HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, double lr_scale, bool is_matrix,
+HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, double lr_scale, bool adapts,
                                         double value_norm, double step_norm) {
-  const bool adapts = is_matrix && value_norm > 0 && step_norm > 0;
-  return coefficients.lr * lr_scale * (adapts ? value_norm / step_norm : 1.0);
+  const double raised = value_norm < coefficients.norm_min ? coefficients.norm_min : value_norm;
+  const double phi = raised > coefficients.norm_max ? coefficients.norm_max : raised;
+  const bool has_norms = phi > 0 && step_norm > 0;
+  return coefficients.lr * lr_scale * (adapts && has_norms ? phi / step_norm : 1.0);
 }
 
-/// LARS's factor on gradient and decay of a range; the norms are those of its values and of its scaled gradients.
-HEARTH_ALWAYS_INLINE double lars_trust_of(const LarsConstants& constants, double weight_decay, bool is_matrix,
+/// LARS's factor on gradient and decay of a range; the norms are those of its values and of its scaled gradients, lr is
+/// the range's.
+HEARTH_ALWAYS_INLINE double lars_trust_of(const LarsConstants& constants, double lr, double weight_decay, bool adapts,
                                           double value_norm, double grad_norm) {
-  if (!is_matrix || value_norm == 0 || grad_norm == 0) return 1.0;
-  return constants.trust * value_norm / (grad_norm + weight_decay * value_norm + constants.eps);
+  if (!adapts || value_norm == 0 || grad_norm == 0) return 1.0;
+  const double trust = constants.trust * value_norm / (grad_norm + weight_decay * value_norm + constants.eps);
+  if (!constants.clip) return trust;
+  return trust < lr ? trust / lr : 1.0;
 }
 
 }  // namespace hearth::kernels

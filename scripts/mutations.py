@@ -408,13 +408,15 @@ value("adam-first", "first.at[k] = next.m;", "first.at[k] = next.m * T(1.001);")
 value("adam-second", "second.at[k] = next.v;", "second.at[k] = next.v * T(1.001);")
 value, _, _, _ = group("optim/layerwise.cu", "optim", agrees)
 value("lars-norms", "grads += scaled * scaled;", "grads += scaled * scaled * 1.001;")
-value("lars-trust", "lars_trust_of(constants, options.weight_decay, options.is_matrix, norms.values, norms.others)",
-      "lars_trust_of(constants, options.weight_decay, options.is_matrix, norms.values, norms.others) * 1.001")
+value("lars-trust", "lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others)",
+      "lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others) * 1.001")
+value("lars-clip-lr", "coefficients->lr * options.lr_scale", "coefficients->lr")
 value("lamb-moments", "second.at[k] = next.v;", "second.at[k] = next.v * T(1.001);")
+value("lamb-normalised", "lamb_grad_scale(*coefficients, squares)", "coefficients->grad_scale")
 value("lamb-norms", "steps += step * step;", "steps += step * step * 1.001;")
 value("lamb-length",
-      "lamb_length(*coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others)",
-      "lamb_length(*coefficients, options.lr_scale, options.is_matrix, norms.values, norms.others) * 1.001")
+      "lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others)",
+      "lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others) * 1.001")
 value("lamb", "weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c);",
       "weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c) * T(1.001);")
 value("norms-of-ranges", "others += partials[i].others;", "others += partials[i].others * 1.001;")

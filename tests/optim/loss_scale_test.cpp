@@ -30,7 +30,9 @@ const std::vector<std::string> every_optimizer{
     R"({"type": "adam", "lr": 0.1, "weight_decay": 0.1})",
     R"({"type": "adamw", "lr": 0.1, "weight_decay": 0.1})",
     R"({"type": "lars", "lr": 0.1, "trust": 0.1, "weight_decay": 0.1})",
+    R"({"type": "lars", "lr": 0.1, "trust": 0.1, "clip_trust": true, "lr_in_momentum": true})",
     R"({"type": "lamb", "lr": 0.1})",
+    R"({"type": "lamb", "lr": 0.1, "max_grad_norm": 1, "norm_min": 1, "norm_max": 2})",
 };
 
 /// Toy parameters with a narrow copy, a buffer that every step changes, an average and a loss scale.

@@ -12,6 +12,7 @@
 #include "hearth/core/random.h"
 #include "hearth/optim/registry.h"
 #include "optim/toy_parameters.h"
+#include "support/error_message.h"
 
 namespace hearth {
 namespace {
@@ -56,6 +57,26 @@ TEST(OptimGroups, TheFirstMatchApplies) {
   EXPECT_EQ(plan.ranges()[1].weight_decay, 0.25);
 }
 
+TEST(OptimGroups, WhatAdaptsIsOfRankTwoUnlessAGroupSaysOtherwise) {
+  ToyParameters toy;
+  const optim::GroupOptions options{
+      .groups = {{.match = {"*.bias"}, .adapt = true}, {.match = {"second.*"}, .adapt = false}}};
+  const auto adapting = [&](const optim::UpdatePlan& plan) {
+    std::vector<bool> all;
+    for (const optim::ParameterRange& range : plan.ranges()) all.push_back(range.adapts);
+    return all;
+  };
+  EXPECT_EQ(adapting({toy.flat(), {}, optim::Ranges::by_parameter}), (std::vector{true, false, true}));
+  EXPECT_EQ(adapting({toy.flat(), options, optim::Ranges::by_parameter}), (std::vector{true, true, false}));
+}
+
+TEST(OptimOptions, LarsWithoutMomentumIsToldOfSgd) {
+  ToyParameters toy;
+  const auto message =
+      test::error_message<ConfigError>([&] { make(R"({"type": "lars", "momentum": 0})", toy.flat()); });
+  EXPECT_PRED2(test::contains, message, "lars needs momentum above 0; 0.9 is usual, and sgd goes without");
+}
+
 TEST(OptimGroups, APatternWithoutParameterIsNamed) {
   ToyParameters toy;
   try {
@@ -80,11 +101,13 @@ TEST(OptimOptions, BadOnesAreRefused) {
   refused(R"({"type": "adamw", "weight_decay": -0.1})");
   refused(R"({"type": "adamw", "groups": [{"type": "by_name", "match": ["third.*"]}]})");
   refused(R"({"type": "lars", "trust": 0})");
+  refused(R"({"type": "lars", "momentum": 0})");
   refused(R"({"type": "lamb", "eps": 0})");
   refused(R"({"type": "sgdd"})");
   EXPECT_THROW(optim::Sgd(toy.flat(), {.momentum = -0.5}), ConfigError);
   EXPECT_THROW(optim::Sgd(toy.flat(), {.lr = std::nan("")}), ConfigError);
   EXPECT_THROW(optim::Adam(toy.flat(), {.beta1 = 1.5}), ConfigError);
+  EXPECT_THROW(optim::Lars(toy.flat(), {.momentum = 0}), ConfigError);
   optim::Sgd sgd(toy.flat(), {});
   EXPECT_THROW(sgd.step(std::nan("")), UsageError);
   EXPECT_THROW(sgd.step(-0.1), UsageError);
@@ -176,7 +199,7 @@ class LargeParameters {
 TEST(OptimThreads, UpdatesDoNotDependOnTheTeam) {
   const int threads = cpu::threads();
   for (const char* text : {R"({"type": "sgd", "momentum": 0.9, "weight_decay": 0.1})", R"({"type": "adamw"})",
-                           R"({"type": "lars"})", R"({"type": "lamb"})"}) {
+                           R"({"type": "lars"})", R"({"type": "lamb"})", R"({"type": "lamb", "max_grad_norm": 1})"}) {
     std::vector<double> expected;
     for (const int count : {1, 2, 3, 8}) {
       cpu::set_threads(count);

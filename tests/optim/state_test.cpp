@@ -65,6 +65,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OptimStateRoundTrip,
                          testing::Values(R"({"type": "sgd"})",
                                          R"({"type": "sgd", "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.1})",
                                          R"({"type": "adam"})", R"({"type": "lars"})", R"({"type": "lamb"})",
+                                         R"({"type": "lars", "clip_trust": true, "lr_in_momentum": true})",
+                                         R"({"type": "lamb", "max_grad_norm": 1, "norm_max": 2})",
                                          R"({"type": "adamw", "weight_decay": 0.1})"),
                          [](const auto& tried) { return "case" + std::to_string(tried.index); });
 

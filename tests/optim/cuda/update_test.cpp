@@ -111,7 +111,11 @@ constexpr OptimizerCase optimizer_cases[] = {
     {R"({"type": "adam", "weight_decay": 0.1})", 1},
     {R"({"type": "adamw", "groups": [{"type": "by_name", "match": ["*.bias"], "weight_decay": 0.5}]})", 1},
     {R"({"type": "lars", "trust": 0.02, "weight_decay": 0.1})", 3},
+    {R"({"type": "lars", "trust": 1, "clip_trust": true, "lr_in_momentum": true,
+         "groups": [{"type": "by_name", "match": ["first.*"], "adapt": true, "lr_scale": 10}]})",
+     3},
     {R"({"type": "lamb", "weight_decay": 0.1})", 3},
+    {R"({"type": "lamb", "max_grad_norm": 1, "norm_min": 5, "norm_max": 100})", 5},
 };
 
 class OptimOnDevice : public OnDevice, public testing::WithParamInterface<OptimizerCase> {};

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every form of LARS and LAMB beside the papers' algorithms written out, 1,000 steps in f64, on every device.
+#include "hearth/optim/layerwise.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "hearth/optim/registry.h"
+#include "optim/toy_parameters.h"
+#include "support/error_message.h"
+
+namespace hearth {
+namespace {
+
+using Numbers = std::vector<double>;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+double norm(const Numbers& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// One parameter with what an algorithm keeps of it.
+struct Layer {
+  Numbers w, g;
+  Numbers m = Numbers(w.size(), 0.0), v = Numbers(w.size(), 0.0);
+  bool adapts;
+  double decay;  ///< beta of LARS, lambda of LAMB
+};
+
+struct Step {
+  int t;             ///< from 1
+  double lr;         ///< gamma of LARS, eta of LAMB
+  double grad_norm;  ///< of all layers together
+};
+
+using Algorithm = std::function<void(Layer&, const Step&)>;
+
+/// LARS: You et al. 2017 (arXiv:1708.03888). Its algorithm 1 has the learning rate in the momentum.
+struct LarsForm {
+  double trust = 0.02, momentum = 0.9, eps = 1e-8;
+  bool clip = false, lr_in_momentum = false;
+
+  void operator()(Layer& layer, const Step& step) const {
+    const double of_w = norm(layer.w), of_g = norm(layer.g);
+    // The local learning rate, lambda.
+    double local = 1.0;
+    if (layer.adapts && of_w > 0 && of_g > 0) {
+      local = trust * of_w / (of_g + layer.decay * of_w + eps);
+      if (clip) local = std::min(local / step.lr, 1.0);
+    }
+    for (std::size_t i = 0; i < layer.w.size(); ++i) {
+      const double change = local * (layer.g[i] + layer.decay * layer.w[i]);
+      if (lr_in_momentum) {
+        layer.m[i] = momentum * layer.m[i] + step.lr * change;
+        layer.w[i] -= layer.m[i];
+      } else {
+        layer.m[i] = momentum * layer.m[i] + change;
+        layer.w[i] -= step.lr * layer.m[i];
+      }
+    }
+  }
+};
+
+/// LAMB: algorithm 2 of You et al. 2019 (arXiv:1904.00962), line by line; phi as in its section 3. Before it, NVIDIA's
+/// normalisation of the gradients.
+struct LambForm {
+  double beta1 = 0.9, beta2 = 0.99, eps = 1e-6;
+  double norm_min = 0, norm_max = infinity, max_grad_norm = infinity;
+
+  void operator()(Layer& layer, const Step& step) const {
+    const double divisor = std::max(1.0, step.grad_norm / max_grad_norm);
+    Numbers u(layer.w.size());
+    for (std::size_t i = 0; i < u.size(); ++i) {
+      const double g = layer.g[i] / divisor;
+      layer.m[i] = beta1 * layer.m[i] + (1 - beta1) * g;
+      layer.v[i] = beta2 * layer.v[i] + (1 - beta2) * g * g;
+      const double m = layer.m[i] / (1 - std::pow(beta1, step.t)), v = layer.v[i] / (1 - std::pow(beta2, step.t));
+      u[i] = m / (std::sqrt(v) + eps) + layer.decay * layer.w[i];
+    }
+    const double phi = std::min(std::max(norm(layer.w), norm_min), norm_max), of_u = norm(u);
+    const double ratio = layer.adapts && phi > 0 && of_u > 0 ? phi / of_u : 1.0;
+    for (std::size_t i = 0; i < u.size(); ++i) layer.w[i] -= step.lr * ratio * u[i];
+  }
+};
+
+struct Case {
+  const char* name;
+  const char* optimizer;
+  Algorithm algorithm;
+  double decay = 0.05;
+  bool all_adapt = false;
+};
+
+void PrintTo(const Case& tried, std::ostream* out) { *out << tried.name; }
+
+const Case cases[] = {
+    {"lars", R"({"type": "lars", "lr": 0.1, "trust": 0.02, "weight_decay": 0.05})", LarsForm{}},
+    {"lars_lr_in_momentum",
+     R"({"type": "lars", "lr": 0.1, "trust": 0.02, "weight_decay": 0.05, "lr_in_momentum": true})",
+     LarsForm{.lr_in_momentum = true}},
+    {"lars_clip_trust", R"({"type": "lars", "lr": 0.1, "trust": 0.05, "weight_decay": 0.05, "clip_trust": true})",
+     LarsForm{.trust = 0.05, .clip = true}},
+    {"lars_clip_trust_lr_in_momentum",
+     R"({"type": "lars", "lr": 0.1, "trust": 0.05, "momentum": 0.5, "weight_decay": 0.05, "clip_trust": true,
+         "lr_in_momentum": true})",
+     LarsForm{.trust = 0.05, .momentum = 0.5, .clip = true, .lr_in_momentum = true}},
+    {"lars_that_adapts_all",
+     R"({"type": "lars", "lr": 0.1, "trust": 0.02,
+         "groups": [{"type": "by_name", "match": ["*"], "weight_decay": 0.05, "adapt": true}]})",
+     LarsForm{}, 0.05, true},
+    {"lamb", R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05})", LambForm{}},
+    {"lamb_pre_normalised",
+     R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05, "max_grad_norm": 0.5})",
+     LambForm{.max_grad_norm = 0.5}},
+    {"lamb_with_phi",
+     R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05, "norm_min": 1.6, "norm_max": 1.8})",
+     LambForm{.norm_min = 1.6, .norm_max = 1.8}},
+    {"lamb_pre_normalised_with_phi",
+     R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05, "max_grad_norm": 1, "norm_max": 1})",
+     LambForm{.norm_max = 1, .max_grad_norm = 1}},
+};
+
+class LayerwiseForms : public testing::TestWithParam<std::tuple<Case, Device>> {};
+
+TEST_P(LayerwiseForms, ThousandStepsMatchTheAlgorithm) {
+  const auto& [tried, device] = GetParam();
+  if (device_count(device.type) == 0) GTEST_SKIP() << "there is no device " << device;
+  // Emulated devices take their time.
+  const int steps = device.is_cpu() ? 1000 : 100;
+  test::ToyParameters toy(DType::f64, device);
+  const auto optimizer = optim::optimizers().make(parse_json(tried.optimizer, "test"), toy.flat());
+  std::vector<Layer> layers;
+  for (const auto& entry : toy.flat().entries()) {
+    const bool special = entry.value.rank() > 1 || tried.all_adapt;
+    layers.push_back({.w = entry.value.to_doubles(), .g = {}, .adapts = special, .decay = special ? tried.decay : 0});
+  }
+  // The rate changes from step to step, which is where the forms of momentum differ.
+  const auto rate = [&](int step) { return optimizer->base_lr() * std::pow(1.0 - step / 1000.0, 2); };
+  for (int step = 0; step < steps; ++step) {
+    toy.set_gradients(step);
+    Step now{step + 1, rate(step), 0};
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      layers[i].g = grad_of(toy.flat().entries()[i].value).to_doubles();
+      now.grad_norm = std::hypot(now.grad_norm, norm(layers[i].g));
+    }
+    optimizer->step(now.lr);
+    Numbers expected;
+    for (Layer& layer : layers) {
+      tried.algorithm(layer, now);
+      expected.insert(expected.end(), layer.w.begin(), layer.w.end());
+    }
+    const Numbers found = toy.values();
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(found[i], expected[i], 1e-12 * std::max(1.0, std::abs(expected[i])))
+          << "step " << step + 1 << " element " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, LayerwiseForms,
+                         testing::Combine(testing::ValuesIn(cases),
+                                          testing::Values(Device{}, Device{DeviceType::cuda, 0})),
+                         [](const auto& tried) {
+                           const bool on_cpu = std::get<1>(tried.param).is_cpu();
+                           return std::string(std::get<0>(tried.param).name) + (on_cpu ? "" : "_cuda");
+                         });
+
+TEST(Lars, AClippedStepIsNoLongerThanThatOfSgd) {
+  // |w| / |g| is large: without the bound the step would be 100 times that of SGD.
+  for (const bool clip : {true, false}) {
+    test::ToyParameters toy, plain;
+    optim::Lars lars(toy.flat(), {.trust = 1000, .clip_trust = clip});
+    optim::Sgd sgd(plain.flat(), {.momentum = 0.9});
+    for (int step = 0; step < 3; ++step) {
+      toy.fill_gradients(0.01);
+      plain.fill_gradients(0.01);
+      lars.step(0.1);
+      sgd.step(0.1);
+    }
+    EXPECT_EQ(toy.values() == plain.values(), clip);
+  }
+}
+
+class LambOnDevices : public testing::TestWithParam<Device> {
+ protected:
+  void SetUp() override {
+    if (device_count(GetParam().type) == 0) GTEST_SKIP() << "there is no device " << GetParam();
+  }
+};
+
+TEST_P(LambOnDevices, ANormThatIsNotFiniteIsNotHidden) {
+  for (const double bad : {infinity, -infinity, std::nan(""), 1e200}) {
+    test::ToyParameters toy(DType::f64, GetParam());
+    optim::Lamb lamb(toy.flat(), {.max_grad_norm = 1.0});
+    toy.fill_gradients(0.5);
+    grad_of(toy.flat().entries()[0].value).fill_(bad);
+    lamb.step(0.01);
+    for (const double value : toy.values()) EXPECT_TRUE(std::isnan(value)) << bad;
+  }
+}
+
+TEST_P(LambOnDevices, GradientsWithinTheBoundStayAsTheyAre) {
+  test::ToyParameters free(DType::f32, GetParam()), bounded(DType::f32, GetParam());
+  optim::Lamb lamb(free.flat(), {}), normalised(bounded.flat(), {.max_grad_norm = 100.0});
+  for (int step = 0; step < 3; ++step) {
+    free.set_gradients(step);
+    bounded.set_gradients(step);
+    lamb.step(0.01, -1.0);
+    normalised.step(0.01, -1.0);
+  }
+  EXPECT_EQ(free.values(), bounded.values());
+}
+
+TEST_P(LambOnDevices, GradientsBeyondTheBoundLoseTheirSize) {
+  const auto after = [](double size) {
+    test::ToyParameters toy(DType::f64, GetParam());
+    optim::Lamb lamb(toy.flat(), {.max_grad_norm = 1.0});
+    for (int step = 0; step < 3; ++step) {
+      toy.fill_gradients(size);
+      lamb.step(0.01);
+    }
+    return toy.values();
+  };
+  EXPECT_EQ(after(1024), after(1048576));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LambOnDevices, testing::Values(Device{}, Device{DeviceType::cuda, 0}),
+                         [](const auto& tried) { return tried.param.is_cpu() ? "cpu" : "cuda"; });
+
+TEST(Lamb, BadOptionsAreRefused) {
+  test::ToyParameters toy;
+  EXPECT_THROW(optim::Lamb(toy.flat(), {.max_grad_norm = 0.0}), ConfigError);
+  EXPECT_THROW(optim::Lamb(toy.flat(), {.norm_min = -1.0}), ConfigError);
+  EXPECT_THROW(optim::Lamb(toy.flat(), {.norm_min = 2.0, .norm_max = 1.0}), ConfigError);
+  EXPECT_THROW(optim::Lamb(toy.flat(), {.norm_max = 0.0}), ConfigError);
+  const auto message = test::error_message<ConfigError>([&] {
+    (void)optim::optimizers().make(parse_json(R"({"type": "lamb", "norm_min": 2, "norm_max": 1})", "test"), toy.flat());
+  });
+  EXPECT_PRED2(test::contains, message, "norm_min is at most norm_max");
+}
+
+}  // namespace
+}  // namespace hearth
