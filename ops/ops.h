@@ -4,6 +4,7 @@
 
 // IWYU pragma: begin_exports
 #include "hearth/ops/activation.h"
+#include "hearth/ops/attention/attention.h"
 #include "hearth/ops/conv/conv2d.h"
 #include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/index/index.h"

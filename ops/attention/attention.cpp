@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/attention/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/profiler.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+
+namespace hearth {
+namespace {
+
+/// How the heads lie in the inputs.
+enum class Packing {
+  none,  ///< q, k, v
+  kv,    ///< q, and k beside v
+  qkv,   ///< one tensor
+};
+
+constexpr DType sum_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+/// The heads that begin at channel `first` of x [N, T, channels], whose last axis is dense, as [N, T, H, D].
+Tensor heads_of(const Tensor& x, std::int64_t first, std::int64_t heads, std::int64_t width) {
+  if (x.size() == 0) return Tensor::empty({x.dim(0), x.dim(1), heads, width}, x.dtype(), x.device());
+  const Strides& from = x.strides();
+  return Tensor::view(x.storage(), {x.dim(0), x.dim(1), heads, width}, {from[0], from[1], width, 1}, x.offset() + first,
+                      x.dtype(), x.device());
+}
+
+/// x, or a copy where neighbours of its last axis do not lie side by side.
+Tensor with_dense_rows(const Tensor& x) {
+  return x.dim(-1) == 1 || x.strides()[static_cast<std::size_t>(x.rank() - 1)] == 1 ? x : x.contiguous();
+}
+
+Tensor in_type(const Tensor& x, DType dtype) { return x.defined() && x.dtype() != dtype ? x.to(dtype) : x; }
+
+struct Attention {
+  static constexpr OpInfo info{.name = "attention", .autocast = Autocast::narrow, .autocast_inputs = 3};
+  struct Kept {
+    std::array<KeptTensor, 3> x;
+    KeptTensor bias, key_lengths, y;
+    Tensor lse;
+    DType bias_dtype = DType::f32;
+  };
+  Packing packing = Packing::none;
+  std::int64_t head_count = 0;
+  bool causal = false;
+  std::int64_t query_offset = 0;
+  double scale = 1.0;
+  double dropout = 0.0;
+  RandomKey key = {};
+
+  int inputs() const { return packing == Packing::none ? 3 : packing == Packing::kv ? 2 : 1; }
+
+  /// q, k and v as views of [N, T, H, D] on the inputs, or on the gradients laid out like them.
+  std::array<Tensor, 3> views(const std::array<Tensor, 3>& x) const {
+    if (packing == Packing::none) return x;
+    const std::int64_t parts = packing == Packing::qkv ? 3 : 1, c = x[0].dim(-1) / parts;
+    const std::int64_t width = c / head_count;
+    const auto part = [&](const Tensor& whole, std::int64_t i) { return heads_of(whole, i * c, head_count, width); };
+    if (packing == Packing::qkv) return {part(x[0], 0), part(x[0], 1), part(x[0], 2)};
+    return {part(x[0], 0), part(x[1], 0), part(x[1], 1)};
+  }
+
+  kernels::AttentionArguments arguments(const std::array<Tensor, 3>& qkv, const Tensor& bias,
+                                        const Tensor& key_lengths) const {
+    return {qkv[0], qkv[1], qkv[2], bias, key_lengths, causal, query_offset, scale, dropout, key};
+  }
+
+  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& bias_in,
+                 const Tensor& key_lengths) const {
+    std::array<Tensor, 3> x{a, b, c};
+    for (Tensor& each : x)
+      if (each.defined()) each = with_dense_rows(each);
+    const auto qkv = views(x);
+    const Tensor& q = qkv[0];
+    const Tensor bias = in_type(bias_in.defined() ? bias_in.contiguous() : bias_in, sum_type(q.dtype()));
+    const Tensor lengths = key_lengths.defined() ? key_lengths.contiguous() : Tensor();
+    const Tensor y = Tensor::empty(q.shape(), q.dtype(), q.device());
+    const Tensor lse = Tensor::empty({q.dim(0), q.dim(2), q.dim(1)}, sum_type(q.dtype()), q.device());
+    const auto given = arguments(qkv, bias, lengths);
+    add_flops(given, 2);
+    if (y.size() > 0) run_on(q.device(), [&](auto& stream) { kernels::attention(stream, given, y, lse); });
+    const Tensor result = packing == Packing::none ? y : y.as_shape({y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
+    if (is_recording()) {
+      for (std::size_t i = 0; i < x.size(); ++i) kept.x[i] = x[i];
+      kept.bias = bias;
+      if (bias.defined()) kept.bias_dtype = bias_in.dtype();
+      kept.key_lengths = lengths;
+      kept.y = y;
+      kept.lse = lse;
+    }
+    return result;
+  }
+
+  std::array<Tensor, 5> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
+    std::array<Tensor, 3> x;
+    std::array<Tensor, 5> gradients;
+    for (int i = 0; i < inputs(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      x[at] = kept.x[at].get();
+      gradients[at] = wants[at] ? wants.make(at, x[at].shape(), x[at].dtype()) : Tensor::empty_like(x[at]);
+    }
+    const auto given = arguments(views(x), kept.bias.get(), kept.key_lengths.get());
+    const auto into = views({gradients[0], gradients[1], gradients[2]});
+    const Tensor& y = kept.y.get();
+    const Tensor dy = with_dense_rows(dy_in);
+    const Tensor dy_heads = packing == Packing::none ? dy : heads_of(dy, 0, given.heads(), given.width());
+    Tensor dbias;
+    if (given.bias.defined() && wants[3]) {
+      const bool as_is = wants.type_for(3, kept.bias_dtype) == given.bias.dtype();
+      dbias = as_is ? wants.make(3, given.bias.shape(), given.bias.dtype()) : Tensor::empty_like(given.bias);
+    }
+    if (y.size() == 0 || given.keys() == 0) {
+      for (const Tensor& gradient : {gradients[0], gradients[1], gradients[2], dbias})
+        if (gradient.defined()) gradient.fill_(0);
+    } else {
+      add_flops(given, 5);
+      run_on(y.device(), [&](auto& stream) {
+        kernels::attention_grad(stream, given, y, kept.lse, dy_heads, {into[0], into[1], into[2], dbias});
+      });
+    }
+    if (dbias.defined()) gradients[3] = in_type(dbias, wants.type_for(3, kept.bias_dtype));
+    for (std::size_t i = 0; i < 3; ++i)
+      if (!wants[i]) gradients[i] = Tensor();
+    return gradients;
+  }
+
+  /// `products` of Tq x Tk x D a head, half of them where half the keys are hidden.
+  static void add_flops(const kernels::AttentionArguments& a, int products) {
+    double seen = static_cast<double>(a.keys());
+    if (a.causal)
+      seen = std::min(seen, static_cast<double>(a.query_offset) + (static_cast<double>(a.queries()) + 1) / 2);
+    profiler::add_flops(2.0 * products * static_cast<double>(a.batch() * a.heads()) * static_cast<double>(a.queries()) *
+                        seen * static_cast<double>(a.width()));
+  }
+};
+
+/// The shapes of a problem, for checks and messages.
+struct Extents {
+  std::int64_t n, tq, tk, heads, width;
+};
+
+void check_mask(const char* op, const Extents& e, DType dtype, const AttentionOptions& options) {
+  const Tensor& bias = options.bias;
+  if (bias.defined()) {
+    require_floating(op, "bias", bias);
+    HEARTH_CHECK(DTypeError, bias.dtype() == dtype || (bias.dtype() == DType::f32 && dtype != DType::f64), op,
+                 ": the bias is ", describe(bias), " beside queries of ", dtype, "; give it that type, or f32");
+    const bool fits =
+        bias.rank() == 3 && (bias.dim(0) == e.heads || bias.dim(0) == 1) && bias.dim(1) == e.tq && bias.dim(2) == e.tk;
+    HEARTH_CHECK(ShapeError, fits, op, ": the bias is ", bias.shape(), " for ", e.heads, " heads, ", e.tq,
+                 " queries and ", e.tk, " keys; it must be ", Shape{e.heads, e.tq, e.tk}, " or ", Shape{1, e.tq, e.tk});
+  }
+  const Tensor& lengths = options.key_lengths;
+  if (lengths.defined()) {
+    HEARTH_CHECK(DTypeError, lengths.dtype() == DType::i32, op, ": key_lengths is ", describe(lengths),
+                 "; it must be i32");
+    HEARTH_CHECK(ShapeError, lengths.rank() == 1 && lengths.dim(0) == e.n, op, ": key_lengths is ", lengths.shape(),
+                 " for ", e.n, " samples; give one number a sample, ", Shape{e.n});
+  }
+}
+
+Tensor run(const char* op, Packing packing, const Extents& e, const std::array<Tensor, 3>& x,
+           const AttentionOptions& options) {
+  HEARTH_CHECK(ShapeError, e.width >= 1 && e.width <= most_head_width, op, ": heads of ", e.width,
+               " channels; they must have from 1 to ", most_head_width, ": use more heads");
+  check_mask(op, e, x[0].dtype(), options);
+  HEARTH_CHECK(UsageError, options.query_offset >= 0, op, ": query_offset is ", options.query_offset,
+               "; it counts the keys before the first query and is at least 0");
+  HEARTH_CHECK(UsageError, options.causal || options.query_offset == 0, op, ": query_offset is ", options.query_offset,
+               " without causal, where it has no meaning; set causal");
+  const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(e.width)));
+  HEARTH_CHECK(UsageError, std::isfinite(scale), op, ": the scale is ", scale, "; it must be finite");
+  HEARTH_CHECK(UsageError, options.dropout >= 0 && options.dropout < 1, op, ": the dropout is ", options.dropout,
+               "; it must be at least 0 and below 1");
+  // The weights are never in memory, but each has a number.
+  checked_mul(checked_mul(checked_mul(e.n, e.heads, op), e.tq, op), e.tk, op);
+  checked_add(options.query_offset, e.tq, op);
+  Attention attention{packing, e.heads, options.causal, options.query_offset, scale, options.dropout, {}};
+  if (options.dropout > 0) attention.key = next_random_key();
+  return record(attention, x[0], x[1], x[2], options.bias, options.key_lengths);
+}
+
+/// The width of a head where `parts` times `heads` of them make the channels of x [N, T, channels].
+std::int64_t head_width(const char* op, const char* name, const Tensor& x, std::int64_t heads, std::int64_t parts) {
+  require_floating(op, name, x);
+  HEARTH_CHECK(ShapeError, x.rank() == 3, op, ": ", name, " is ", x.shape(), "; it must be [N, T, ",
+               parts == 1   ? ""
+               : parts == 2 ? "2 "
+                            : "3 ",
+               "C]");
+  HEARTH_CHECK(UsageError, heads >= 1, op, ": ", heads, " heads; there must be at least one");
+  const std::int64_t channels = x.dim(-1);
+  HEARTH_CHECK(ShapeError, channels % parts == 0 && channels / parts % heads == 0, op, ": the ", channels,
+               " channels of ", name, " ", x.shape(), " do not divide into ",
+               parts == 1 ? "" : join_text(parts, " times "), heads, " heads");
+  return channels / parts / heads;
+}
+
+}  // namespace
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  const char* const op = "attention";
+  require_floating(op, "q", q);
+  require_same_kind(op, "q", q, "k", k);
+  require_same_kind(op, "q", q, "v", v);
+  HEARTH_CHECK(ShapeError, q.rank() == 4, op, ": q is ", q.shape(), "; it must be [N, Tq, H, D]");
+  const Shape expected = q.shape().with(1, k.rank() == 4 ? k.dim(1) : 0);
+  HEARTH_CHECK(ShapeError, k.shape() == expected && v.shape() == expected, op, ": q is ", q.shape(), ", k ", k.shape(),
+               " and v ", v.shape(), "; k and v must be one shape [N, Tk, H, D], and all but Tk as in q");
+  return run(op, Packing::none, {q.dim(0), q.dim(1), k.dim(1), q.dim(2), q.dim(3)}, {q, k, v}, options);
+}
+
+Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options) {
+  const char* const op = "self_attention";
+  const std::int64_t width = head_width(op, "qkv", qkv, heads, 3);
+  return run(op, Packing::qkv, {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, width}, {qkv, {}, {}}, options);
+}
+
+Tensor cross_attention(const Tensor& q, const Tensor& kv, std::int64_t heads, const AttentionOptions& options) {
+  const char* const op = "cross_attention";
+  const std::int64_t width = head_width(op, "q", q, heads, 1);
+  const std::int64_t other = head_width(op, "kv", kv, heads, 2);
+  require_same_kind(op, "q", q, "kv", kv);
+  HEARTH_CHECK(ShapeError, width == other && q.dim(0) == kv.dim(0), op, ": q is ", q.shape(), " and kv ", kv.shape(),
+               "; they must be [N, Tq, C] and [N, Tk, 2 C]");
+  return run(op, Packing::kv, {q.dim(0), q.dim(1), kv.dim(1), heads, width}, {q, kv, {}}, options);
+}
+
+}  // namespace hearth

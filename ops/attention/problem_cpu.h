@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One head of an attention problem, as the CPU kernels see it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hearth/ops/attention/attention.h"
+#include "hearth/ops/pointwise/dropout_strip.h"
+
+namespace hearth::kernels {
+
+/// What all heads have in common.
+struct AttentionProblem {
+  std::int64_t queries, keys, width;
+  bool causal;
+  std::int64_t query_offset;
+  double scale, dropout;
+  RandomKey key;
+  std::uint32_t threshold;
+
+  explicit AttentionProblem(const AttentionArguments& a)
+      : queries(a.queries()),
+        keys(a.keys()),
+        width(a.width()),
+        causal(a.causal),
+        query_offset(a.query_offset),
+        scale(a.scale),
+        dropout(a.dropout),
+        key(a.key),
+        threshold(dropout_threshold(a.dropout)) {}
+};
+
+/// P: the type of sums.
+template <class P>
+struct AttentionHead {
+  const AttentionProblem* problem;
+  const P* bias;               ///< [Tq, Tk], or null
+  std::int64_t keys;           ///< of this sample
+  std::int64_t first_element;  ///< number of the head's first weight, for dropout
+
+  AttentionHead(const AttentionProblem& of, const AttentionArguments& a, std::int64_t n, std::int64_t h)
+      : problem(&of), bias(nullptr), keys(of.keys) {
+    const std::int64_t weights = of.queries * of.keys;
+    if (a.bias.defined()) bias = a.bias.data<P>() + (a.bias.dim(0) == 1 ? 0 : h * weights);
+    if (a.key_lengths.defined()) keys = std::clamp<std::int64_t>(a.key_lengths.data<std::int32_t>()[n], 0, of.keys);
+    first_element = a.key.first_element(a.batch() * a.heads() * weights) + (n * a.heads() + h) * weights;
+  }
+};
+
+/// Row 0 of head h of sample n of x [N, T, H, D].
+template <class T>
+T* head_of(const Tensor& x, std::int64_t n, std::int64_t h) {
+  return x.data<T>() + n * x.strides()[0] + h * x.strides()[2];
+}
+
+/// The rows of one head; `step` elements from one to the next.
+template <class T>
+struct AttentionRows {
+  const T *q, *k, *v;
+  std::int64_t q_step, k_step, v_step;
+
+  AttentionRows(const AttentionArguments& a, std::int64_t n, std::int64_t h)
+      : q(head_of<T>(a.q, n, h)),
+        k(head_of<T>(a.k, n, h)),
+        v(head_of<T>(a.v, n, h)),
+        q_step(a.q.strides()[1]),
+        k_step(a.k.strides()[1]),
+        v_step(a.v.strides()[1]) {}
+};
+
+template <class T>
+struct AttentionGradRows {
+  const T* y;
+  std::int64_t y_step;
+  const T* dy;
+  std::int64_t dy_step;
+  T* dq;
+  std::int64_t dq_step;
+};
+
+}  // namespace hearth::kernels

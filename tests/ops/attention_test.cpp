@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/ops/matmul/matmul.h"
+#include "hearth/ops/pointwise/dropout.h"
+#include "hearth/ops/pointwise/operators.h"
+#include "hearth/ops/shape/view.h"
+#include "hearth/ops/softmax/softmax.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+/// Scores, softmax and values hold rounding errors of their own, and kept results are rounded before the gradient.
+constexpr CheckOptions rounded{.tolerance_scale = 4.0};
+
+struct Case {
+  std::int64_t n, tq, tk, h, d;
+};
+
+Tensor lengths_of(Draw& draw, const std::vector<double>& values) {
+  return draw.indices({static_cast<std::int64_t>(values.size())}, values, DType::i32);
+}
+
+/// The definition, in plain loops over row-major values.
+struct Naive {
+  Case c;
+  bool causal = false;
+  std::int64_t offset = 0;
+  double scale = 0.0;
+  std::vector<double> lengths = {};
+  std::vector<double> bias = {};  ///< [H, Tq, Tk]
+
+  std::vector<double> operator()(const std::vector<double>& q, const std::vector<double>& k,
+                                 const std::vector<double>& v) const {
+    std::vector<double> y(q.size(), 0.0);
+    const auto at = [&](const std::vector<double>& x, std::int64_t t, std::int64_t n, std::int64_t i, std::int64_t h,
+                        std::int64_t e) { return x[static_cast<std::size_t>(((n * t + i) * c.h + h) * c.d + e)]; };
+    for (std::int64_t n = 0; n < c.n; ++n)
+      for (std::int64_t h = 0; h < c.h; ++h)
+        for (std::int64_t i = 0; i < c.tq; ++i) {
+          std::int64_t keys = c.tk;
+          if (!lengths.empty())
+            keys = std::clamp<std::int64_t>(std::llround(lengths[static_cast<std::size_t>(n)]), 0, keys);
+          if (causal) keys = std::min(keys, offset + i + 1);
+          std::vector<double> weight(static_cast<std::size_t>(keys));
+          double sum = 0;
+          for (std::int64_t j = 0; j < keys; ++j) {
+            double score = 0;
+            for (std::int64_t e = 0; e < c.d; ++e) score += at(q, c.tq, n, i, h, e) * at(k, c.tk, n, j, h, e);
+            score *= scale != 0.0 ? scale : 1.0 / std::sqrt(static_cast<double>(c.d));
+            if (!bias.empty()) score += bias[static_cast<std::size_t>((h * c.tq + i) * c.tk + j)];
+            sum += weight[static_cast<std::size_t>(j)] = std::exp(score);
+          }
+          for (std::int64_t e = 0; e < c.d; ++e) {
+            double value = 0;
+            for (std::int64_t j = 0; j < keys; ++j)
+              value += weight[static_cast<std::size_t>(j)] / sum * at(v, c.tk, n, j, h, e);
+            y[static_cast<std::size_t>(((n * c.tq + i) * c.h + h) * c.d + e)] = keys > 0 ? value : 0.0;
+          }
+        }
+    return y;
+  }
+};
+
+void check_plain(const Case& c, AttentionOptions options, const CheckOptions& checks = rounded) {
+  const Naive naive{
+      .c = c, .causal = options.causal, .offset = options.query_offset, .scale = options.scale.value_or(0)};
+  check(
+      [&](Draw& draw) {
+        const Tensor q = draw.normal({c.n, c.tq, c.h, c.d}), k = draw.normal({c.n, c.tk, c.h, c.d});
+        return attention(q, k, draw.normal({c.n, c.tk, c.h, c.d}), options);
+      },
+      [&](Draw& draw) {
+        const auto q = draw.normal({c.n, c.tq, c.h, c.d}).to_doubles(),
+                   k = draw.normal({c.n, c.tk, c.h, c.d}).to_doubles();
+        return naive(q, k, draw.normal({c.n, c.tk, c.h, c.d}).to_doubles());
+      },
+      checks);
+}
+
+OP_TEST(Attention) {
+  for (const Case& c :
+       {Case{1, 1, 1, 1, 1}, {2, 7, 7, 3, 8}, {1, 49, 49, 2, 32}, {2, 5, 70, 2, 13}, {1, 130, 3, 1, 33}})
+    for (const bool causal : {false, true}) check_plain(c, {.causal = causal});
+}
+
+OP_TEST(AttentionOfLongSequences) {
+  check_plain({1, 128, 128, 2, 64}, {.causal = true});
+  check_plain({1, 333, 333, 1, 16}, {.causal = true});
+  check_plain({1, 333, 200, 1, 80}, {});
+}
+
+OP_TEST(AttentionOfWideHeads) {
+  check_plain({1, 19, 21, 2, 128}, {});
+  check_plain({1, 20, 35, 1, 129}, {.causal = true, .query_offset = 15});
+  check_plain({1, 3, 18, 1, 256}, {});
+}
+
+OP_TEST(AttentionOfNothing) {
+  for (const Case& c : {Case{0, 3, 4, 2, 8}, {2, 0, 4, 2, 8}, {2, 3, 4, 0, 8}, {2, 3, 0, 2, 8}}) check_plain(c, {});
+}
+
+// One query a step over a cache: the offset says how far it is filled.
+OP_TEST(AttentionFromACache) {
+  for (const std::int64_t offset : {1, 63, 64, 99})
+    check_plain({2, 1, 100, 2, 24}, {.causal = true, .query_offset = offset});
+  check_plain({1, 3, 70, 1, 16}, {.causal = true, .query_offset = 66});
+  check_plain({1, 3, 10, 1, 16}, {.causal = true, .query_offset = 66});
+}
+
+OP_TEST(AttentionScale) {
+  check_plain({1, 6, 9, 2, 5}, {.scale = 0.75});
+  check_plain({1, 6, 9, 2, 5}, {.causal = true, .scale = -0.1});
+}
+
+OP_TEST(AttentionOfPaddedKeys) {
+  const Case c{5, 9, 70, 2, 12};
+  const std::vector<double> lengths{70, 1, 65, 0, 33};
+  for (const bool causal : {false, true}) {
+    const Naive naive{.c = c, .causal = causal, .offset = causal ? 60 : 0, .lengths = lengths};
+    check(
+        [&](Draw& draw) {
+          const Tensor q = draw.normal({c.n, c.tq, c.h, c.d}), k = draw.normal({c.n, c.tk, c.h, c.d});
+          const Tensor v = draw.normal({c.n, c.tk, c.h, c.d});
+          return attention(q, k, v,
+                           {.causal = causal, .query_offset = naive.offset, .key_lengths = lengths_of(draw, lengths)});
+        },
+        [&](Draw& draw) {
+          const auto q = draw.normal({c.n, c.tq, c.h, c.d}).to_doubles(),
+                     k = draw.normal({c.n, c.tk, c.h, c.d}).to_doubles();
+          return naive(q, k, draw.normal({c.n, c.tk, c.h, c.d}).to_doubles());
+        },
+        rounded);
+  }
+}
+
+OP_TEST(AttentionBias) {
+  for (const Case& c : {Case{3, 7, 9, 2, 8}, {9, 49, 49, 2, 8}, {2, 70, 130, 1, 11}})
+    for (const bool shared : {false, true})
+      for (const Width width : {Width::site, Width::wide}) {
+        const Shape shape{shared ? 1 : c.h, c.tq, c.tk};
+        check(
+            [&](Draw& draw) {
+              const Tensor q = draw.normal({c.n, c.tq, c.h, c.d}), k = draw.normal({c.n, c.tk, c.h, c.d});
+              const Tensor v = draw.normal({c.n, c.tk, c.h, c.d});
+              return attention(q, k, v, {.causal = c.h == 1, .bias = draw.normal(shape, 1.0, width)});
+            },
+            [&](Draw& draw) {
+              const auto q = draw.normal({c.n, c.tq, c.h, c.d}).to_doubles(),
+                         k = draw.normal({c.n, c.tk, c.h, c.d}).to_doubles();
+              const auto v = draw.normal({c.n, c.tk, c.h, c.d}).to_doubles();
+              const auto once = draw.normal(shape, 1.0, width).to_doubles();
+              Naive naive{.c = c, .causal = c.h == 1};
+              for (std::int64_t h = 0; h < c.h; ++h)
+                naive.bias.insert(naive.bias.end(), once.begin() + (shared ? 0 : h * c.tq * c.tk),
+                                  once.begin() + ((shared ? 0 : h) + 1) * c.tq * c.tk);
+              return naive(q, k, v);
+            },
+            rounded);
+      }
+}
+
+/// The same from primitive ops, which keep all the weights.
+Tensor composite(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double dropped) {
+  const Tensor queries = transpose(q, {0, 2, 1, 3}), keys = transpose(k, {0, 2, 1, 3}),
+               values = transpose(v, {0, 2, 1, 3});
+  const std::int64_t tq = q.dim(1), tk = k.dim(1);
+  Tensor scores = matmul(queries, keys, {.transpose_b = true}) * (1.0 / std::sqrt(static_cast<double>(q.dim(3))));
+  if (causal) {
+    std::vector<double> hidden(static_cast<std::size_t>(tq * tk), 0.0);
+    for (std::int64_t i = 0; i < tq; ++i)
+      for (std::int64_t j = i + 1; j < tk; ++j)
+        hidden[static_cast<std::size_t>(i * tk + j)] = -std::numeric_limits<double>::infinity();
+    scores = scores + Tensor::of<double>({tq, tk}, hidden).to(q.dtype()).to(q.device());
+  }
+  return transpose(matmul(dropout(softmax(scores), dropped, true), values), {0, 2, 1, 3});
+}
+
+/// Results and gradients of f(q, k, v) for fixed values.
+std::vector<Tensor> run_all(const Case& c, DType dtype, Device device,
+                            const std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>& f) {
+  std::vector<Tensor> x;
+  Random random(7, 1);
+  for (const std::int64_t t : {c.tq, c.tk, c.tk}) {
+    std::vector<double> values(static_cast<std::size_t>(c.n * t * c.h * c.d));
+    for (double& value : values) value = random.normal();
+    x.push_back(as_leaf(Tensor::of<double>({c.n, t, c.h, c.d}, values).to(dtype).to(device)));
+  }
+  const RandomScope scope(11, 5);
+  const Tensor y = f(x[0], x[1], x[2]);
+  std::vector<double> slopes(static_cast<std::size_t>(y.size()));
+  for (double& value : slopes) value = random.normal();
+  backward(y, Tensor::of<double>(y.shape(), slopes).to(dtype).to(device));
+  return {y.detach(), grad_of(x[0]), grad_of(x[1]), grad_of(x[2])};
+}
+
+OP_TEST(AttentionBesidePrimitiveOps) {
+  if (site_dtype() != DType::f64 && site_dtype() != DType::f32) return;
+  const Device device = current_site().device;
+  const double tolerance = site_dtype() == DType::f64 ? 1e-12 : 1e-5;
+  for (const Case& c : {Case{2, 49, 49, 3, 32}, {1, 100, 131, 2, 9}, {3, 1, 7, 2, 64}})
+    for (const bool causal : {false, true})
+      for (const double dropped : {0.0, 0.3}) {
+        const auto own = run_all(c, site_dtype(), device, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+          return attention(q, k, v, {.causal = causal, .dropout = dropped});
+        });
+        const auto primitive = run_all(c, site_dtype(), device, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+          return composite(q, k, v, causal, dropped);
+        });
+        for (std::size_t i = 0; i < own.size(); ++i) expect_close(own[i], primitive[i].contiguous(), tolerance);
+      }
+}
+
+OP_TEST(AttentionDropout) {
+  for (const Case& c : {Case{2, 7, 9, 2, 8}, {1, 70, 130, 2, 16}})
+    for (const double dropped : {0.1, 0.6})
+      check(
+          [&](Draw& draw) {
+            const Tensor q = draw.normal({c.n, c.tq, c.h, c.d}), k = draw.normal({c.n, c.tk, c.h, c.d});
+            const RandomScope scope(3, 4);
+            return attention(q, k, draw.normal({c.n, c.tk, c.h, c.d}), {.dropout = dropped});
+          },
+          rounded);
+}
+
+OP_TEST(SelfAttention) {
+  for (const Case& c : {Case{2, 7, 7, 3, 8}, {1, 70, 70, 2, 15}}) {
+    check(
+        [&](Draw& draw) {
+          return self_attention(draw.normal({c.n, c.tq, 3 * c.h * c.d}), c.h, {.causal = true});
+        },
+        [&](Draw& draw) {
+          const Tensor qkv = draw.normal({c.n, c.tq, 3 * c.h * c.d}).as_shape({c.n, c.tq, 3, c.h * c.d});
+          std::vector<std::vector<double>> parts;
+          for (const int i : {0, 1, 2}) parts.push_back(slice(qkv, 2, i, i + 1).to_doubles());
+          return Naive{.c = c, .causal = true}(parts[0], parts[1], parts[2]);
+        },
+        rounded);
+  }
+}
+
+OP_TEST(CrossAttention) {
+  const Case c{2, 6, 11, 2, 10};
+  const std::vector<double> lengths{11, 4};
+  check(
+      [&](Draw& draw) {
+        const Tensor q = draw.normal({c.n, c.tq, c.h * c.d}), kv = draw.normal({c.n, c.tk, 2 * c.h * c.d});
+        return cross_attention(q, kv, c.h, {.key_lengths = lengths_of(draw, lengths)});
+      },
+      [&](Draw& draw) {
+        const auto q = draw.normal({c.n, c.tq, c.h * c.d}).to_doubles();
+        const Tensor kv = draw.normal({c.n, c.tk, 2 * c.h * c.d}).as_shape({c.n, c.tk, 2, c.h * c.d});
+        return Naive{.c = c, .lengths = lengths}(q, slice(kv, 2, 0, 1).to_doubles(), slice(kv, 2, 1, 2).to_doubles());
+      },
+      rounded);
+}
+
+/// Heads in front of the sequence, as another library has them: strided views, read where they lie.
+TEST(Attention, TakesStridedViewsWithoutCopies) {
+  const Case c{2, 5, 5, 3, 8};
+  const auto views = run_all(c, DType::f64, {}, [](const Tensor& q, const Tensor& k, const Tensor& v) {
+    const auto swapped = [](const Tensor& x) {
+      return transpose(transpose(x, {0, 2, 1, 3}).contiguous(), {0, 2, 1, 3});
+    };
+    return attention(q, swapped(k), swapped(v));
+  });
+  const auto plain =
+      run_all(c, DType::f64, {}, [](const Tensor& q, const Tensor& k, const Tensor& v) { return attention(q, k, v); });
+  expect_close(views[0], plain[0], 0.0);
+  expect_close(views[1], plain[1], 0.0);
+}
+
+TEST(Attention, SlopesOfOneInputOnlyWhereNothingElseIsWanted) {
+  const Tensor q = as_leaf(Tensor::full({1, 3, 2, 4}, 0.5)), kv = Tensor::full({1, 6, 2, 4}, 0.25);
+  backward(attention(q, kv, kv), Tensor::full({1, 3, 2, 4}, 1.0));
+  // All values are equal, so the weights have no influence.
+  expect_close(grad_of(q), Tensor::zeros({1, 3, 2, 4}), 1e-6);
+}
+
+// What lies behind the last key does not matter at all, nor does how much of it there is.
+TEST(Attention, PaddingChangesNoBit) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const auto run = [&](std::int64_t tk, double behind) {
+      Random random(5, 5);
+      const auto filled = [&](std::int64_t t, std::int64_t valid) {
+        std::vector<double> values(static_cast<std::size_t>(t * 16), behind);
+        for (std::int64_t i = 0; i < valid * 16; ++i) values[static_cast<std::size_t>(i)] = random.normal();
+        return as_leaf(Tensor::of<double>({1, t, 2, 8}, values).to(dtype));
+      };
+      const Tensor q = filled(9, 9), k = filled(tk, 37), v = filled(tk, 37);
+      const Tensor y = attention(q, k, v, {.key_lengths = Tensor::of<std::int32_t>({1}, {37})});
+      backward(y, q.detach());
+      std::vector<std::vector<double>> all{y.to_doubles(), grad_of(q).to_doubles()};
+      for (const Tensor& x : {k, v}) {
+        const Tensor gradient = grad_of(x);
+        all.push_back(slice(gradient, 1, 0, 37).to_doubles());
+        for (const double value : slice(gradient, 1, 37, tk).to_doubles()) EXPECT_EQ(value, 0.0);
+      }
+      return all;
+    };
+    const auto bare = run(37, 0);
+    EXPECT_EQ(bare, run(64, 1e30));
+    EXPECT_EQ(bare, run(200, std::numeric_limits<double>::quiet_NaN()));
+  }
+}
+
+OP_TEST(AttentionOfHiddenRows) {
+  const double hidden = -std::numeric_limits<double>::infinity();
+  std::vector<double> bias(3 * 5, hidden);
+  bias[5] = 0.5;  // query 1 sees key 0
+  std::fill(bias.begin() + 10, bias.end(), 0.0);
+  check(
+      [&](Draw& draw) {
+        const Tensor q = draw.normal({2, 3, 2, 8}), k = draw.normal({2, 5, 2, 8}), v = draw.normal({2, 5, 2, 8});
+        return attention(q, k, v, {.bias = draw.constant({1, 3, 5}, bias)});
+      },
+      rounded);
+  const Tensor x = Tensor::full({1, 3, 1, 4}, 1.0, site_dtype(), current_site().device);
+  const Tensor none = Tensor::zeros({1}, DType::i32, current_site().device);
+  for (const double value : attention(x, x, x, {.key_lengths = none}).to_doubles()) EXPECT_EQ(value, 0.0);
+}
+
+OP_TEST(AttentionOfLargeScores) {
+  check(
+      [&](Draw& draw) {
+        const Tensor q = draw.normal({1, 5, 2, 8}, 40.0), k = draw.normal({1, 90, 2, 8}, 40.0);
+        const NoGrad quiet;
+        return attention(q, k, draw.normal({1, 90, 2, 8}));
+      },
+      {.tolerance_scale = 40.0, .no_gradient = true});  // scores of some thousands keep fewer digits
+}
+
+TEST(Attention, NarrowsUnderAutocast) {
+  const Tensor qkv = Tensor::full({1, 4, 24}, 1.0), bias = as_leaf(Tensor::zeros({1, 4, 4}));
+  const AutocastScope scope(DType::bf16);
+  const Tensor y = self_attention(qkv, 2, {.bias = bias});
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  backward(y, Tensor::full({1, 4, 8}, 1.0, DType::bf16));
+  EXPECT_EQ(grad_of(bias).dtype(), DType::f32);
+}
+
+TEST(AttentionRefusal, Arguments) {
+  const Tensor x = Tensor::zeros({2, 3, 4, 8});
+  refuses<UsageError>("attention", [&] { return attention(Tensor(), x, x); });
+  refuses<UsageError>("attention", [&] { return attention(x, x, Tensor()); });
+  refuses<DTypeError>("attention", [&] { return attention(x.to(DType::i32), x, x); });
+  refuses<DTypeError>("attention", [&] { return attention(x, x.to(DType::bf16), x); });
+  refuses<ShapeError>("attention", [&] { return attention(x.as_shape({6, 4, 8}), x, x); });
+  refuses<ShapeError>("attention", [&] { return attention(x, x.as_shape({6, 4, 8}), x); });
+  refuses<ShapeError>("attention", [&] { return attention(x, x, Tensor::zeros({2, 5, 4, 8})); });
+  refuses<ShapeError>("attention", [&] {
+    return attention(x, Tensor::zeros({3, 3, 4, 8}), Tensor::zeros({3, 3, 4, 8}));
+  });
+  const Tensor wide = Tensor::zeros({1, 1, 1, 257});
+  refuses<ShapeError>("attention", [&] { return attention(wide, wide, wide); });
+  refuses<UsageError>("attention", [&] { return attention(x, x, x, {.dropout = 1.0}); });
+  refuses<UsageError>("attention", [&] { return attention(x, x, x, {.causal = true, .query_offset = -1}); });
+  refuses<UsageError>("attention", [&] { return attention(x, x, x, {.query_offset = 1}); });
+  refuses<UsageError>("attention", [&] { return attention(x, x, x, {.scale = NAN}); });
+  refuses<ShapeError>("attention", [&] { return attention(x, x, x, {.bias = Tensor::zeros({3, 3})}); });
+  refuses<ShapeError>("attention", [&] { return attention(x, x, x, {.bias = Tensor::zeros({2, 3, 3})}); });
+  refuses<DTypeError>("attention", [&] { return attention(x, x, x, {.bias = Tensor::zeros({4, 3, 3}, DType::bf16)}); });
+  refuses<DTypeError>("attention", [&] { return attention(x, x, x, {.key_lengths = Tensor::zeros({2}, DType::i64)}); });
+  refuses<ShapeError>("attention", [&] { return attention(x, x, x, {.key_lengths = Tensor::zeros({3}, DType::i32)}); });
+  refuses<ShapeError>("self_attention", [&] { return self_attention(x, 4); });
+  refuses<ShapeError>("self_attention", [&] { return self_attention(Tensor::zeros({2, 3, 25}), 4); });
+  refuses<ShapeError>("self_attention", [&] { return self_attention(Tensor::zeros({2, 3, 24}), 3); });
+  refuses<UsageError>("self_attention", [&] { return self_attention(Tensor::zeros({2, 3, 24}), 0); });
+  refuses<ShapeError>("cross_attention", [&] {
+    return cross_attention(Tensor::zeros({2, 3, 8}), Tensor::zeros({2, 3, 8}), 2);
+  });
+}
+
+}  // namespace
+}  // namespace hearth::test
