@@ -140,6 +140,15 @@ class Benches {
     });
   }
 
+  void attention(std::int64_t n, std::int64_t t, std::int64_t heads, std::int64_t width, bool causal, DType dtype) {
+    const Shape shape{n, t, 3 * heads * width};
+    add("attention", join_text(heads, "x", width, causal ? "/causal" : ""), shape, dtype, 0,
+        [=](const Target& on) -> Work {
+          const Tensor qkv = on.input(on.scaled(shape), dtype);
+          return {qkv, [=] { return self_attention(qkv, heads, {.causal = causal}); }};
+        });
+  }
+
   void layer_norm(std::int64_t rows, std::int64_t c, DType dtype) {
     add("layer_norm", join_text(c), {rows, c}, dtype, 5, [=](const Target& on) -> Work {
       const Tensor x = on.input({rows * on.scale, c}, dtype);
@@ -183,6 +192,10 @@ void add_language(Benches& on, DType dtype) {
   on.unary("gelu", gelu, {2048, 1536}, dtype);
   on.unary("softmax", softmax, {12288, 256}, dtype);
   on.layer_norm(8192, 768, dtype);
+  on.attention(8, 256, 12, 64, true, dtype);   // GPT-2
+  on.attention(2, 1024, 12, 64, true, dtype);  // GPT-2 at its full length
+  on.attention(16, 128, 6, 64, false, dtype);  // MiniLM
+  on.attention(32, 64, 4, 32, true, dtype);    // a small GPT of characters
   on.loss(2048, 8192, dtype);
   on.loss(256, 50257, dtype);
 }

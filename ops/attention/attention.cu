@@ -6,6 +6,7 @@
 // Sums are f32 (f64 beside f64). Traffic: k and v are read once for each tile of queries.
 #include <limits>
 
+#include "hearth/ops/attention/kernels.h"
 #include "hearth/ops/attention/problem.cuh"
 
 namespace hearth::kernels {
@@ -207,13 +208,6 @@ __global__ void __launch_bounds__(threads) multiply_results(HEARTH_GRID_CONSTANT
     if (lane_id() == 0) delta[row] = sum;
   }
 }
-
-/// What the gradient's kernels are given beside the problem.
-template <class T, class P = acc_t<T>>
-struct Saved {
-  Heads<const T> dy;
-  const P *lse, *delta;  ///< [N, H, Tq]
-};
 
 /// The weights after dropout and the slopes of the scores of one tile.
 template <class Size, class T, class P>
@@ -422,7 +416,7 @@ void make_bias_gradient(Stream& stream, const AttentionArguments& a, const Probl
 
 }  // namespace
 
-void attention(Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
+void attention_portable(Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
   visit(a, [&]<class T, int columns>() {
     using P = acc_t<T>;
     using Size = Sizes<P, columns>;
@@ -433,19 +427,33 @@ void attention(Stream& stream, const AttentionArguments& a, const Tensor& y, con
   });
 }
 
-void attention_grad(Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse, const Tensor& dy,
-                    const AttentionGradients& gradients) {
-  const Tensor delta = Tensor::empty_like(lse);
+void attention_row_products(Stream& stream, const AttentionArguments& a, const AttentionSaved& saved,
+                            const Tensor& delta) {
+  visit_dtype("attention", a.q.dtype(), Floats{}, [&]<class T>() {
+    launch(stream, "attention_grad rows", {blocks_for(delta.size(), threads / warp_size, 1 << 16), threads},
+           multiply_results<T>, problem_of<T>(stream, a), heads_of<const T>(saved.y), heads_of<const T>(saved.dy),
+           delta.data<acc_t<T>>(), delta.size());
+  });
+}
+
+void attention_bias_grad(Stream& stream, const AttentionArguments& a, const AttentionSaved& saved, const Tensor& delta,
+                         const Tensor& dbias) {
+  visit(a, [&]<class T, int columns>() {
+    using P = acc_t<T>;
+    make_bias_gradient<T, columns>(stream, a, problem_of<T>(stream, a),
+                                   {heads_of<const T>(saved.dy), saved.lse.data<P>(), delta.data<P>()}, dbias);
+  });
+}
+
+void attention_grad_portable(Stream& stream, const AttentionArguments& a, const AttentionSaved& given,
+                             const AttentionGradients& gradients) {
+  const Tensor delta = Tensor::empty_like(given.lse);
+  attention_row_products(stream, a, given, delta);
   visit(a, [&]<class T, int columns>() {
     using P = acc_t<T>;
     using Size = Sizes<P, columns>;
     const Problem<T> p = problem_of<T>(stream, a);
-    const Heads<T> y_heads = heads_of<T>(y), dy_heads = heads_of<T>(dy);
-    const Heads<const T> y_in{y_heads.data, y_heads.sample_step, y_heads.row_step, y_heads.head_step};
-    const Heads<const T> dy_in{dy_heads.data, dy_heads.sample_step, dy_heads.row_step, dy_heads.head_step};
-    launch(stream, "attention_grad rows", {blocks_for(lse.size(), threads / warp_size, 1 << 16), threads},
-           multiply_results<T>, p, y_in, dy_in, delta.data<P>(), lse.size());
-    const Saved<T> saved{dy_in, lse.data<P>(), delta.data<P>()};
+    const Saved<T> saved{heads_of<const T>(given.dy), given.lse.data<P>(), delta.data<P>()};
     const std::int64_t heads = a.batch() * a.heads();
     const std::int64_t down = tiles_of(a.queries(), Size::tile), across = tiles_of(a.keys(), Size::tile);
     launch(stream, "attention_grad q",
@@ -454,8 +462,8 @@ void attention_grad(Stream& stream, const AttentionArguments& a, const Tensor& y
     launch(stream, "attention_grad kv",
            {blocks_for(heads * across, 1), threads, (4 * Size::rows + 2 * Size::weights) * sizeof(P)},
            attend_grad_kv<T, columns>, p, saved, heads_of<T>(gradients.dk), heads_of<T>(gradients.dv), across);
-    if (gradients.dbias.defined()) make_bias_gradient<T, columns>(stream, a, p, saved, gradients.dbias);
   });
+  if (gradients.dbias.defined()) attention_bias_grad(stream, a, given, delta, gradients.dbias);
 }
 
 }  // namespace hearth::kernels

@@ -20,9 +20,10 @@ struct Heads {
   __device__ T* head(std::int64_t n, std::int64_t h) const { return data + n * sample_step + h * head_step; }
 };
 
+/// T may be const.
 template <class T>
 Heads<T> heads_of(const Tensor& x) {
-  return {x.data<T>(), x.strides()[0], x.strides()[1], x.strides()[2]};
+  return {x.data<std::remove_const_t<T>>(), x.strides()[0], x.strides()[1], x.strides()[2]};
 }
 
 /// Which weights dropout keeps; the choice of ops/pointwise/dropout on weights [N, H, Tq, Tk].
@@ -31,7 +32,7 @@ struct Draws {
   const std::uint64_t* step;  ///< of recorded work: the number of the step
   std::int64_t first_element;
   std::uint32_t threshold;
-  float kept;  ///< 1 / (1 - p)
+  double kept;  ///< 1 / (1 - p)
   bool on;
 };
 
@@ -54,9 +55,9 @@ template <class T>
 Problem<T> problem_of(cuda::Stream& stream, const AttentionArguments& a) {
   using P = acc_t<T>;
   Problem<T> p{};
-  p.q = {a.q.data<T>(), a.q.strides()[0], a.q.strides()[1], a.q.strides()[2]};
-  p.k = {a.k.data<T>(), a.k.strides()[0], a.k.strides()[1], a.k.strides()[2]};
-  p.v = {a.v.data<T>(), a.v.strides()[0], a.v.strides()[1], a.v.strides()[2]};
+  p.q = heads_of<const T>(a.q);
+  p.k = heads_of<const T>(a.k);
+  p.v = heads_of<const T>(a.v);
   p.batch = a.batch();
   p.heads = a.heads();
   p.queries = a.queries();
@@ -74,10 +75,17 @@ Problem<T> problem_of(cuda::Stream& stream, const AttentionArguments& a) {
     p.draws.step = cuda::recorded_random_step(stream);
     p.draws.first_element = a.key.first_element(p.batch * p.heads * p.queries * p.keys);
     p.draws.threshold = dropout_threshold(a.dropout);
-    p.draws.kept = static_cast<float>(1.0 / (1.0 - a.dropout));
+    p.draws.kept = 1.0 / (1.0 - a.dropout);
   }
   return p;
 }
+
+/// What the gradient's kernels are given beside the problem.
+template <class T, class P = acc_t<T>>
+struct Saved {
+  Heads<const T> dy;
+  const P *lse, *delta;  ///< [N, H, Tq]
+};
 
 /// One head of one sample. `keys` are those that are not padding.
 template <class T, class P = acc_t<T>>

@@ -9,6 +9,7 @@
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
+#include "hearth/ops/candidates.h"
 #include "hearth/ops/matmul/matmul.h"
 #include "hearth/ops/pointwise/dropout.h"
 #include "hearth/ops/pointwise/operators.h"
@@ -167,6 +168,23 @@ OP_TEST(AttentionBias) {
             },
             rounded);
       }
+}
+
+// 16-bit heads of a multiple of 8 go to the tensor cores otherwise.
+OP_TEST(AttentionByThePortableKernel) {
+  if (current_site().device.is_cpu() || size_of(site_dtype()) != 2) return;
+  const PinCandidate pin("attention", "portable");
+  check_plain({2, 49, 70, 2, 32}, {});
+  check_plain({1, 70, 70, 1, 64}, {.causal = true});
+  check_plain({1, 5, 20, 1, 128}, {.causal = true, .query_offset = 9});
+}
+
+// Tiles of every width that the tensor cores' kernels have, and heads that fill them in part.
+OP_TEST(AttentionOfManyTiles) {
+  for (const std::int64_t width : {16, 32, 40, 64, 104, 128}) {
+    check_plain({1, 130, 150, 1, width}, {});
+    check_plain({1, 150, 130, 1, width}, {.causal = true});
+  }
 }
 
 /// The same from primitive ops, which keep all the weights.

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention costs on a device by Hearth's own kernels: launches, memory, and what recorded work draws.
+#include <gtest/gtest.h>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/graph.h"
+#include "hearth/core/memory.h"
+#include "hearth/core/random.h"
+#include "hearth/ops/attention/attention.h"
+#include "hearth/ops/candidates.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+constexpr Device gpu{DeviceType::cuda};
+
+/// Values that are unlike one another and exact in every type.
+Tensor numbered(const Shape& shape, DType dtype) {
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i * 37 % 61) / 32.0 - 0.9375;
+  return Tensor::of<double>(shape, values).to(dtype).to(gpu);
+}
+
+class CudaAttention : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+  template <class F>
+  static cuda::Counters counted(F&& f) {
+    const cuda::Counters before = cuda::counters();
+    f();
+    return cuda::counters() - before;
+  }
+};
+
+struct Kernel {
+  const char* name;
+  DType dtype;
+};
+constexpr Kernel kernels[] = {
+    {"mma", DType::bf16}, {"mma", DType::f16}, {"portable", DType::bf16}, {"portable", DType::f32}};
+
+TEST_F(CudaAttention, IsOneLaunchAndThreeForTheGradient) {
+  for (const auto& [name, dtype] : kernels) {
+    SCOPED_TRACE(testing::Message() << name << " " << dtype);
+    const PinCandidate pin("attention", name);
+    const Tensor qkv = as_leaf(numbered({2, 70, 3 * 32}, dtype)), dy = numbered({2, 70, 32}, dtype);
+    const Tensor lengths = Tensor::of<std::int32_t>({2}, {70, 33}).to(gpu);
+    for (const AttentionOptions& options :
+         {AttentionOptions{.causal = true}, AttentionOptions{.dropout = 0.25, .key_lengths = lengths}}) {
+      Tensor y;
+      EXPECT_EQ(counted([&] { y = self_attention(qkv, 2, options); }).launches, 1);
+      const cuda::Counters gradient = counted([&] { backward(y, dy); });
+      EXPECT_EQ(gradient.launches, 3);
+      zero_grad(qkv);
+    }
+    EXPECT_EQ(last_choice("attention"), name);
+  }
+}
+
+TEST_F(CudaAttention, TakesUnalignedAndOddHeadsByThePortableKernel) {
+  (void)self_attention(numbered({1, 3, 3 * 12}, DType::bf16), 1);
+  EXPECT_EQ(last_choice("attention"), "portable");
+  (void)self_attention(numbered({1, 3, 3 * 16}, DType::bf16), 1);
+  EXPECT_EQ(last_choice("attention"), "mma");
+  const Tensor wide = numbered({1, 3, 3 * 16 + 1}, DType::bf16);
+  const Tensor shifted = Tensor::view(wide.storage(), {1, 3, 3 * 16}, wide.strides(), 1, DType::bf16, gpu);
+  (void)self_attention(shifted, 1);
+  EXPECT_EQ(last_choice("attention"), "portable");
+  const PinCandidate pin("attention", "mma");
+  refuses<UsageError>("attention", [&] { return self_attention(shifted, 1); });
+  refuses<UsageError>("attention", [&] { return self_attention(numbered({1, 3, 3 * 136}, DType::bf16), 1); });
+  refuses<UsageError>("attention", [&] { return self_attention(numbered({1, 3, 3 * 16}, DType::f32), 1); });
+}
+
+// 600 x 600 weights of 4 heads would be 5.8 MB.
+TEST_F(CudaAttention, MakesNoArrayOfQueriesByKeys) {
+  for (const auto& [name, dtype] : kernels) {
+    const PinCandidate pin("attention", name);
+    const Tensor qkv = as_leaf(numbered({1, 600, 3 * 32}, dtype)), dy = numbered({1, 600, 32}, dtype);
+    (void)grad_of(qkv);
+    const auto before = memory_of(gpu).statistics().in_use;
+    memory_of(gpu).reset_peak();
+    backward(self_attention(qkv, 4, {.causal = true}), dy);
+    EXPECT_LT(memory_of(gpu).statistics().peak - before, 600000) << name << " " << dtype;
+  }
+}
+
+// A replay draws for the step that it runs for, not for the one that was recorded.
+TEST_F(CudaAttention, RecordedDropoutFollowsTheStep) {
+  for (const auto& [name, dtype] : kernels) {
+    const PinCandidate pin("attention", name);
+    const Tensor q = numbered({1, 20, 2, 16}, dtype), result = Tensor::empty({1, 20, 2, 16}, dtype, gpu);
+    const auto drop = [&](std::uint64_t step) {
+      const RandomScope scope(9, step);
+      return attention(q, q, q, {.dropout = 0.5});
+    };
+    cuda::Stream& stream = cuda::stream_of(gpu);
+    cuda::Arena arena(gpu);
+    const auto work = [&] { result.copy_from(drop(1)); };
+    arena.run(work);
+    const cuda::Graph graph = cuda::Graph::record(stream, arena, work);
+    for (const std::uint64_t step : {5, 6}) {
+      cuda::set_random_step(stream, step);
+      graph.launch(stream);
+      EXPECT_EQ(result.to_doubles(), drop(step).to_doubles()) << name << " " << dtype << " step " << step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::test
