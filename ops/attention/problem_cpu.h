@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hearth/core/cpu/parallel.h"
 #include "hearth/ops/attention/attention.h"
 #include "hearth/ops/pointwise/dropout_strip.h"
 
@@ -78,5 +79,29 @@ struct AttentionGradRows {
   T* dq;
   std::int64_t dq_step;
 };
+
+/// Queries of a piece of parallel work, so that there are about 32 pieces where `heads` are side by side.
+inline std::int64_t piece_queries(std::int64_t queries, std::int64_t heads) {
+  constexpr std::int64_t wanted = 32, least = 128;
+  const std::int64_t pieces = std::max<std::int64_t>(1, wanted / std::max<std::int64_t>(1, heads));
+  const std::int64_t share = (queries + pieces - 1) / pieces;
+  return std::max(least, (share + 63) / 64 * 64);
+}
+
+/// Pieces that one thread takes at a time, so that tiny problems are not dealt out.
+inline std::int64_t grain_of(const AttentionProblem& problem, std::int64_t piece) {
+  constexpr double worth_sharing = 1 << 18;  // multiply-adds
+  const double work = static_cast<double>(std::min(piece, problem.queries)) * static_cast<double>(problem.keys) *
+                      static_cast<double>(problem.width);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(worth_sharing / std::max(1.0, work)));
+}
+
+/// f(index) for `count` pieces, spread over the team.
+template <class F>
+void each_piece(std::int64_t count, std::int64_t grain, const F& f) {
+  cpu::parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) f(i);
+  });
+}
 
 }  // namespace hearth::kernels

@@ -2,6 +2,9 @@
 // What attention costs on a device by Hearth's own kernels: launches, memory, and what recorded work draws.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <vector>
+
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
@@ -76,6 +79,44 @@ TEST_F(CudaAttention, TakesUnalignedAndOddHeadsByThePortableKernel) {
   refuses<UsageError>("attention", [&] { return self_attention(shifted, 1); });
   refuses<UsageError>("attention", [&] { return self_attention(numbered({1, 3, 3 * 136}, DType::bf16), 1); });
   refuses<UsageError>("attention", [&] { return self_attention(numbered({1, 3, 3 * 16}, DType::f32), 1); });
+}
+
+/// What `found` is of `exact` on the whole: rounding of many values cancels, a wrong factor does not.
+double share_of(const Tensor& found, const std::vector<double>& exact) {
+  const std::vector<double> values = found.to_doubles();
+  double product = 0, square = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    product += values[i] * exact[i];
+    square += exact[i] * exact[i];
+  }
+  return product / square;
+}
+
+TEST_F(CudaAttention, RoundingFavoursNoSide) {
+  for (const auto& [name, dtype] : kernels) {
+    const PinCandidate pin("attention", name);
+    for (const std::int64_t width : {32, 64, 128}) {
+      std::array<Tensor, 3> on_device, exact;
+      for (std::size_t i = 0; i < 3; ++i) {
+        std::vector<double> values(static_cast<std::size_t>(2 * 90 * 2 * width));
+        Random random(3, i);
+        for (double& value : values) value = random.normal();
+        const Tensor rounded = Tensor::of<double>({2, 90, 2, width}, values).to(dtype);
+        on_device[i] = as_leaf(rounded.to(gpu));
+        exact[i] = as_leaf(rounded.to(DType::f64));
+      }
+      std::array<Tensor, 2> y;
+      for (const bool device : {false, true}) {
+        const auto& x = device ? on_device : exact;
+        y[device] = attention(x[0], x[1], x[2], {.causal = true});
+        backward(y[device], x[0].detach());
+      }
+      EXPECT_NEAR(share_of(y[1], y[0].to_doubles()), 1, 3e-4) << name << " " << dtype << " " << width;
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_NEAR(share_of(grad_of(on_device[i]), grad_of(exact[i]).to_doubles()), 1, 3e-4)
+            << name << " " << dtype << " " << width << ", input " << i;
+    }
+  }
 }
 
 // 600 x 600 weights of 4 heads would be 5.8 MB.
