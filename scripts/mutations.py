@@ -173,6 +173,50 @@ value, _, _, _ = group("ops/softmax/online_sum.cuh", "ops", "Op.Softmax/cuda_f32
 value("online-sum", "sum * std::exp(most - from) + part", "sum * std::exp(most - from) + part * P(1.001)",
       "Op.LogSoftmax/cuda_f32:Op.CrossEntropy/cuda_f32")
 
+# ---- ops: attention ----
+value, index, barrier, _ = group("ops/attention/attention.cu", "ops", "Op.Attention/cuda_f32")
+value("attention", "P(1) / whole", "P(1.001) / whole")
+value("attention-lse", "static_cast<P>(std::log(whole))", "static_cast<P>(std::log(whole)) * P(1.001)")
+value("attention-grad-rows", "widen(left[d]) * widen(right[d])", "widen(left[d]) * widen(right[d]) * acc_t<T>(1.001)")
+value("attention-grad-q", "factor[i] = p.scale;", "factor[i] = p.scale * P(1.001);")
+value("attention-grad-kv", "one[i] = P(1);", "one[i] = P(1.001);")
+value("attention-grad-bias", "sum[i][j] += slope[i][j];", "sum[i][j] += slope[i][j] * P(1.001);",
+      "Op.AttentionBias/cuda_f32")
+value("attention-grad-bias-parts", "sum += from[part * n + i];", "sum += from[part * n + i] * P(1.001);",
+      "Op.AttentionBias/cuda_f32")
+index("attention-last-channel", "row < end && channel < width", "row < end && channel <= width")
+index("attention-last-query", "row < end && channel < width", "row <= end && channel < width")
+index("attention-first-query", "(first - p.query_offset) / Size::tile * Size::tile",
+      "((first - p.query_offset) / Size::tile + 1) * Size::tile")
+barrier("attention-rows-brought", "P(1), v);\n    ", "\n    P score[")
+barrier("attention-weights-put", "", "\n    add_weighted<Size, columns>(weights, Size::weight_pitch, 1, v, sum);")
+barrier("attention-rows-used", "add_weighted<Size, columns>(weights, Size::weight_pitch, 1, v, sum);\n    ")
+barrier("attention-grad-q-slopes-put", "", "\n    add_weighted<Size, columns>(slopes, Size::weight_pitch, 1, k, sum);")
+barrier("attention-grad-q-rows-used", "add_weighted<Size, columns>(slopes, Size::weight_pitch, 1, k, sum);\n    ")
+barrier("attention-grad-kv-slopes-put", "put_weights<Size>(weight, weights);\n    put_weights<Size>(slope, slopes);\n    ")
+barrier("attention-grad-kv-rows-used", "add_weighted<Size, columns>(slopes, 1, Size::weight_pitch, q, sum_k);\n    ")
+value, index, _, _ = group("ops/attention/problem.cuh", "ops", "Op.Attention/cuda_f32")
+index("attention-own-key", "key <= p.query_offset + query", "key < p.query_offset + query")
+index("attention-padding", "key < keys && (!p.causal", "key <= keys && (!p.causal", "Op.AttentionOfPaddedKeys/cuda_f32")
+index("attention-drops", "(i == 0 ? words[0] : words[1])", "(i == 0 ? words[1] : words[0])",
+      "Op.AttentionDropout/cuda_f32")
+value("attention-kept", "1.0 / (1.0 - a.dropout)", "1.001 / (1.0 - a.dropout)", "Op.AttentionDropout/cuda_f32")
+value, index, barrier, _ = group("ops/attention/attention_mma.cu", "ops", "CudaAttention.RoundingFavoursNoSide")
+value("attention-mma", "1.0f / whole", "1.001f / whole")
+value("attention-mma-grad-q", "factor[2] = {p.scale, p.scale};", "factor[2] = {p.scale * 1.001f, p.scale * 1.001f};")
+value("attention-mma-grad-k", "scale[2] = {p.scale, p.scale};", "scale[2] = {p.scale * 1.001f, p.scale * 1.001f};")
+value("attention-mma-grad-v", "one[2] = {1.0f, 1.0f}", "one[2] = {1.001f, 1.001f}")
+index("attention-mma-drops", "first_key + odd * 8 + own_column(e), shared", "first_key + own_column(e), shared",
+      "Op.AttentionDropout/cuda_f16")
+index("attention-mma-last-query", "row >= end || d >= own_width", "row > end || d >= own_width",
+      "Op.AttentionOfManyTiles/cuda_f16")
+index("attention-mma-last-channel", "row >= end || d >= own_width", "row >= end || d > own_width",
+      "Op.AttentionOfManyTiles/cuda_f16")
+index("attention-mma-grad-rows", "query + i % passing;", "query + i % passing + 1;")
+for kernel, after in {"": "\n    float weight[passing / 8][4];\n    multiply_rows<width, passing>(q + warp_row() * Size::pitch, k + stage "
+                          "* Size::step, weight);\n    float shift[2];"}.items():
+    barrier("attention-mma-copies-seen" + kernel, "", "\n    start(key + passing, 1 - stage);" + after)
+
 _, index, _, _ = group("ops/row_split.cuh", "ops", "Op.LayerNorm/cuda_f32")
 index("lane-group-last-step", "step > 0", "step > 1")
 index("column-end", "column < cols", "column <= cols", within="(index) * width; column < cols;")
