@@ -31,6 +31,8 @@ struct Warnings {
   std::vector<std::string> first;  ///< the first 20 texts
 };
 
+class TokenDataset;
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -43,6 +45,8 @@ class Dataset {
   /// Puts the sample into `image`, whose memory is reused, and returns its label. A pure function of `index`, safe to
   /// call from several threads. IndexError outside [0, size()); DataError for a sample that cannot be decoded.
   virtual std::int64_t read(std::int64_t index, Image& image) const = 0;
+  /// This set if it is one of texts, whose samples are no images; otherwise null.
+  virtual const TokenDataset* tokens() const { return nullptr; }
   /// What was passed over so far.
   virtual Warnings warnings() const { return {}; }
   /// Where the set comes from, for messages and reports: a path or a name.

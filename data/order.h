@@ -10,7 +10,7 @@
 namespace hearth::data {
 
 /// What a run's seed is spent on inside the data module; each purpose draws from streams of its own.
-enum class Purpose : std::uint64_t { order = 1, augment = 2, mixup = 3, pixels = 4 };
+enum class Purpose : std::uint64_t { order = 1, augment = 2, mixup = 3, pixels = 4, windows = 5, masks = 6 };
 
 /// The random stream of (seed, purpose, a, b). Purposes are kept apart by mixing them into the key (SplitMix64's
 /// finaliser).

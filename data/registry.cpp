@@ -3,11 +3,13 @@
 #include "hearth/data/registry.h"
 
 #include "hearth/core/error.h"
+#include "hearth/data/batch_maker.h"
 #include "hearth/data/formats/cifar.h"
 #include "hearth/data/formats/digits.h"
 #include "hearth/data/formats/idx.h"
 #include "hearth/data/formats/image_folder.h"
 #include "hearth/data/formats/synthetic.h"
+#include "hearth/data/text/text_data.h"
 
 namespace hearth::data {
 namespace {
@@ -144,6 +146,8 @@ void add_own(Datasets& registry) {
   add_to<ImageFolderData>(registry, "image_folder", "JPEG and PNG files in a folder a class.", open_folder);
   add_to<SyntheticData>(registry, "synthetic", "Noisy patterns made from numbers, for benchmarks and tests.",
                         [](const SyntheticData& o) { return synthetic(o); });
+  add_to<TextData>(registry, "text", "A running text in rows of equal length, for language models.", text_data);
+  add_to<ParallelTextData>(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
 }
 
 }  // namespace
@@ -190,6 +194,12 @@ Datasets& datasets() {
   return registry;
 }
 
+std::int64_t DataSplits::train_batches(std::int64_t batch_size) const {
+  if (train->tokens() == nullptr) return train->size() / batch_size;
+  const LoaderOptions how{.batch_size = batch_size, .shuffle = true, .drop_last = true};
+  return train->tokens()->batches(how)->per_epoch();
+}
+
 Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype) const {
   return Loader(train, train_transforms,
                 {.batch_size = batch_size,
@@ -211,6 +221,11 @@ DataSplits make_data(const Json& node) {
   OpenedData opened = datasets().make(node);
   Splits& splits = opened.splits;
   HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
+  if (splits.train->tokens() != nullptr) {
+    // Nothing is to be done to ids.
+    const Transforms none({1, 1, 1}, {}, false);
+    return {splits.train, splits.valid, splits.test, none, none, opened.options};
+  }
   if (!splits.valid && opened.options.valid_fraction > 0) {
     HeldOut parts = hold_out(splits.train, opened.options.valid_fraction, opened.options.split_seed);
     splits.train = parts.rest;

@@ -75,6 +75,8 @@ struct DataSplits {
   std::int64_t classes() const { return train->classes(); }
   /// Of the network's input.
   ImageShape input_shape() const { return train_transforms.output_shape(); }
+  /// Batches of an epoch of training, as train_loader() gives them; 0 if there is none.
+  std::int64_t train_batches(std::int64_t batch_size) const;
   /// Shuffled batches of the training part, all of `batch_size`; mixed if the configuration says so.
   Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype = DType::f32) const;
   /// Batches of a part in order, the last one as small as it is.
@@ -88,7 +90,8 @@ struct OpenedData {
 };
 
 using Datasets = Registry<OpenedData()>;
-/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", and what the program adds.
+/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", "text", "parallel_text", and
+/// what the program adds.
 Datasets& datasets();
 
 /// Adds a data set.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a loader's workers do: each kind of data set makes its batches in a way of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "hearth/data/loader.h"
+
+namespace hearth::data {
+
+/// Memory one thread reuses from sample to sample.
+struct Workspace {
+  Image image;
+  Image scratch;
+};
+
+/// Makes batches by their number: a pure function of (epoch, index), called by several threads at once.
+class BatchMaker {
+ public:
+  virtual ~BatchMaker() = default;
+  /// Batches of every epoch.
+  virtual std::int64_t per_epoch() const = 0;
+  /// Samples of every epoch.
+  virtual std::int64_t samples_per_epoch() const = 0;
+  /// The batch, without epoch and index; nothing once `cancelled()`, which is asked now and then.
+  virtual std::optional<Batch> make(std::int64_t epoch, std::int64_t index, Workspace& space,
+                                    const std::function<bool()>& cancelled) const = 0;
+};
+
+/// Images, `transforms` applied; `dataset` outlives the maker.
+std::unique_ptr<BatchMaker> image_batches(const Dataset& dataset, const Transforms& transforms,
+                                          const LoaderOptions& options);
+
+/// What is worked out once an epoch and shared. Batches in flight touch two epochs at most, or few more.
+template <class Value>
+class ByEpoch {
+ public:
+  using Pointer = std::shared_ptr<const Value>;
+  /// The value of an epoch; `make()` is called where it is not at hand.
+  template <class Make>
+  Pointer of(std::int64_t epoch, Make&& make) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [known, value] : kept_) {
+      if (known == epoch) return value;
+    }
+    auto value = std::make_shared<const Value>(make());
+    kept_[oldest_] = {epoch, value};
+    oldest_ = 1 - oldest_;
+    return value;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::pair<std::int64_t, Pointer> kept_[2] = {{-1, nullptr}, {-1, nullptr}};
+  mutable int oldest_ = 0;
+};
+
+}  // namespace hearth::data

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level byte pair encoding, as of GPT-2: a text is cut by split_gpt2(), the bytes of each cut are joined pair by
+// pair in the order in which the pairs were learned. Loses nothing, whatever the text.
+// Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016); Radford et al. (2019).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hearth/data/text/tokenizer.h"
+#include "hearth/data/text/vocabulary.h"
+
+namespace hearth::data {
+
+struct BpeOptions {
+  bool add_prefix_space = false;  ///< a text that does not begin with a blank gets one
+  bool ignore_merges = false;     ///< a cut that is a piece is taken whole, learned or not
+};
+
+/// What byte pair encoding learned.
+struct BpeModel {
+  std::vector<std::string> pieces;  ///< bytes written as printable characters
+  /// Pairs of pieces in the order in which they are joined.
+  std::vector<std::pair<std::string, std::string>> merges;
+};
+
+class BytePairTokenizer : public Tokenizer {
+ public:
+  using Merge = std::pair<std::string, std::string>;
+  /// DataError, naming `source`, for a merge whose parts or result are no pieces.
+  BytePairTokenizer(Vocabulary vocabulary, const std::vector<Merge>& merges, std::vector<AddedToken> added,
+                    BpeOptions options, const std::string& source);
+
+  std::int64_t size() const override { return vocabulary_.size(); }
+  const SpecialIds& special() const override { return special_; }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  /// Bytes that are not UTF-8, as when ids end within a character, stay as they are.
+  std::string decode(std::span<const std::int32_t> ids) const override;
+  const std::string& piece(std::int32_t id) const override { return vocabulary_.piece(id); }
+  std::optional<std::int32_t> id_of(std::string_view piece) const override { return vocabulary_.find(piece); }
+  Json to_json() const override;
+
+ private:
+  struct Joined {
+    std::int32_t rank;
+    std::int32_t id;
+  };
+  void encode_part(std::string_view text, TextMap<std::vector<std::int32_t>>& known,
+                   std::vector<std::int32_t>& ids) const;
+  void encode_cut(std::string_view cut, std::vector<std::int32_t>& ids) const;
+  void join(std::vector<std::int32_t>& ids, std::size_t first) const;
+  const Joined* joined(std::int32_t left, std::int32_t right) const;
+
+  Vocabulary vocabulary_;
+  std::size_t model_size_;  // pieces that are not only added tokens
+  AddedTokens added_;
+  BpeOptions options_;
+  SpecialIds special_;
+  std::array<std::int32_t, 256> byte_ids_{};
+  std::vector<std::pair<std::int32_t, std::int32_t>> merges_;
+  std::unordered_map<std::uint64_t, Joined> joins_;
+  std::string source_;
+};
+
+/// Learns `vocabulary` pieces, `special` and the 256 bytes among them, from texts: again and again the most frequent
+/// pair is joined (of equals the one with the smaller ids), until the vocabulary is full or no pair occurs `min_count`
+/// times. Gives what HuggingFace's BpeTrainer gives. ConfigError if not even bytes and special tokens fit.
+BpeModel train_bpe(Texts texts, std::int64_t vocabulary, std::int64_t min_count,
+                   const std::vector<std::string>& special);
+
+}  // namespace hearth::data

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pairs of lines in batches of about equal lengths. Each pair belongs to the bucket of its longer side; an epoch
+// shuffles the pairs within buckets, cuts them into batches, and shuffles the batches.
+#include <algorithm>
+#include <map>
+
+#include "hearth/core/error.h"
+#include "hearth/data/batch_maker.h"
+#include "hearth/data/order.h"
+#include "hearth/data/text/token_set.h"
+
+namespace hearth::data {
+namespace {
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+class TextPairs : public TokenDataset {
+ public:
+  TextPairs(TokenizerPointer source_tokenizer, TokensPointer source_ids, TokenizerPointer target_tokenizer,
+            TokensPointer target_ids, std::vector<std::int64_t> pairs, PairOptions options, bool skip_long)
+      : TokenDataset(target_tokenizer, target_ids->source()),
+        source_tokenizer_(std::move(source_tokenizer)),
+        source_ids_(std::move(source_ids)),
+        target_ids_(std::move(target_ids)),
+        options_(std::move(options)) {
+    check(*target_tokenizer);
+    for (const std::int64_t pair : pairs) {
+      HEARTH_CHECK(IndexError, pair >= 0 && pair < target_ids_->sequences(), source(), ": pair ", pair, " of ",
+                   target_ids_->sequences());
+      const std::int64_t longer = std::max(source_ids_->length(pair), target_ids_->length(pair));
+      if (longer <= options_.longest) {
+        pairs_.push_back(pair);
+        predicted_ += target_ids_->length(pair);
+        continue;
+      }
+      const std::string text = join_text(source_ids_->source(), ":", pair + 1, " with ", target_ids_->source(), ":",
+                                         pair + 1, ": ", longer, " ids; the longest row may have ", options_.longest);
+      HEARTH_CHECK(DataError, skip_long, text, "; raise \"longest\", or say \"on_long\": \"skip\"");
+      if (++warnings_.count <= 20) warnings_.first.push_back(text);
+    }
+    HEARTH_CHECK(DataError, !pairs_.empty(), source(), ": no pairs");
+  }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(pairs_.size()); }
+  const Tokenizer* source_tokenizer() const override { return source_tokenizer_.get(); }
+  std::int64_t longest() const override { return rounded_up(options_.longest, options_.multiple); }
+  std::int64_t predicted_tokens() const override { return predicted_; }
+  std::int64_t characters() const override {
+    const double share =
+        static_cast<double>(predicted_) / static_cast<double>(std::max<std::int64_t>(1, target_ids_->size()));
+    return static_cast<std::int64_t>(share * static_cast<double>(target_ids_->meaning().characters));
+  }
+  void verify() const override {
+    source_ids_->verify();
+    target_ids_->verify();
+  }
+  Warnings warnings() const override { return warnings_; }
+  std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const override;
+
+  const PairOptions& options() const { return options_; }
+  std::int64_t source_length(std::int64_t sample) const { return source_ids_->length(pair(sample)); }
+  std::int64_t target_length(std::int64_t sample) const { return target_ids_->length(pair(sample)); }
+  void copy_source(std::int64_t sample, std::int32_t* to) const {
+    source_ids_->copy(source_ids_->begin(pair(sample)), source_length(sample), to);
+  }
+  void copy_target(std::int64_t sample, std::int32_t* to) const {
+    target_ids_->copy(target_ids_->begin(pair(sample)), target_length(sample), to);
+  }
+
+ private:
+  std::int64_t pair(std::int64_t sample) const { return pairs_[static_cast<std::size_t>(sample)]; }
+
+  void check(const Tokenizer& target_tokenizer) const {
+    HEARTH_CHECK(DataError, source_ids_->sequences() == target_ids_->sequences(), source_ids_->source(), ": ",
+                 source_ids_->sequences(), " lines, but ", target_ids_->source(), " has ", target_ids_->sequences(),
+                 "; each line needs its translation");
+    HEARTH_CHECK(DataError, source_ids_->meaning().vocabulary == source_tokenizer_->size(), source_ids_->source(),
+                 ": ids of a vocabulary of ", source_ids_->meaning().vocabulary, ", but the tokenizer has ",
+                 source_tokenizer_->size(), " pieces");
+    HEARTH_CHECK(DataError, target_ids_->meaning().vocabulary == target_tokenizer.size(), target_ids_->source(),
+                 ": ids of a vocabulary of ", target_ids_->meaning().vocabulary, ", but the tokenizer has ",
+                 target_tokenizer.size(), " pieces");
+    const SpecialIds& special = target_tokenizer.special();
+    HEARTH_CHECK(DataError,
+                 special.pad >= 0 && special.begin >= 0 && special.end >= 0 && source_tokenizer_->special().pad >= 0 &&
+                     source_tokenizer_->special().end >= 0,
+                 target_ids_->source(), ": pairs need tokenizers with ids for padding, begin and end");
+    HEARTH_CHECK(ConfigError, options_.multiple >= 1 && options_.longest >= 1 && options_.tokens_per_batch >= 0,
+                 "pairs: multiple ", options_.multiple, ", longest ", options_.longest, ", tokens_per_batch ",
+                 options_.tokens_per_batch, " cannot be");
+    HEARTH_CHECK(ConfigError, std::is_sorted(options_.buckets.begin(), options_.buckets.end()),
+                 "pairs: the buckets are not in order");
+  }
+
+  TokenizerPointer source_tokenizer_;
+  TokensPointer source_ids_, target_ids_;
+  std::vector<std::int64_t> pairs_;
+  PairOptions options_;
+  std::int64_t predicted_ = 0;
+  Warnings warnings_;
+};
+
+/// Samples that are padded alike.
+struct Bucket {
+  std::vector<std::int64_t> samples{};
+  std::int64_t rows = 0;  ///< of its batches, but for the last
+};
+
+/// Which samples a batch has: a stretch of a bucket's order.
+struct Cut {
+  std::size_t bucket;
+  std::int64_t first, rows;
+};
+
+struct EpochPlan {
+  std::vector<Cut> cuts;
+  std::vector<std::vector<std::int64_t>> orders;  // of each bucket
+};
+
+class PairBatches : public BatchMaker {
+ public:
+  PairBatches(const TextPairs& set, const LoaderOptions& options) : set_(set), options_(options) {
+    HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
+    HEARTH_CHECK(DataError, set.size() < (std::int64_t{1} << 32), set.source(), ": ", set.size(),
+                 " pairs; at most 2^32 - 1 can be addressed");
+    fill_buckets();
+    const std::int64_t multiple = set.options().multiple;
+    const bool by_tokens = set.options().tokens_per_batch > 0;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const auto all = static_cast<std::int64_t>(buckets_[b].samples.size());
+      for (std::int64_t first = 0; first < all; first += buckets_[b].rows) {
+        std::int64_t rows = std::min(buckets_[b].rows, all - first);
+        // What an epoch leaves out here is drawn anew in each.
+        if (options_.drop_last && rows < buckets_[b].rows) rows = by_tokens ? rows / multiple * multiple : 0;
+        if (rows == 0) continue;
+        cuts_.push_back({b, first, rows});
+        samples_ += rows;
+      }
+    }
+    HEARTH_CHECK(DataError, !cuts_.empty(), set.source(), ": ", set.size(),
+                 " pairs give no whole batch; use a smaller batch");
+  }
+
+  std::int64_t per_epoch() const override { return static_cast<std::int64_t>(cuts_.size()); }
+  std::int64_t samples_per_epoch() const override { return samples_; }
+
+  std::optional<Batch> make(std::int64_t epoch, std::int64_t index, Workspace&,
+                            const std::function<bool()>& cancelled) const override {
+    const auto place = static_cast<std::size_t>(index);
+    Batch batch;
+    if (!options_.shuffle) {
+      const Cut& cut = cuts_[place];
+      take(buckets_[cut.bucket].samples, cut, batch);
+    } else {
+      const auto plan = plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
+      const Cut& cut = plan->cuts[place];
+      take(plan->orders[cut.bucket], cut, batch);
+    }
+    if (cancelled()) return std::nullopt;
+    write(batch);
+    return batch;
+  }
+
+ private:
+  static void take(const std::vector<std::int64_t>& order, const Cut& cut, Batch& batch) {
+    const auto first = order.begin() + static_cast<std::ptrdiff_t>(cut.first);
+    batch.samples.assign(first, first + static_cast<std::ptrdiff_t>(cut.rows));
+  }
+
+  void fill_buckets() {
+    const PairOptions& chosen = set_.options();
+    std::map<std::int64_t, Bucket> by_length;
+    for (std::int64_t sample = 0; sample < set_.size(); ++sample) {
+      const std::int64_t longer = std::max(set_.source_length(sample), set_.target_length(sample));
+      const auto named = std::lower_bound(chosen.buckets.begin(), chosen.buckets.end(), longer);
+      const std::int64_t length = rounded_up(named != chosen.buckets.end() ? *named : longer, chosen.multiple);
+      by_length[length].samples.push_back(sample);
+    }
+    if (chosen.tokens_per_batch == 0) {
+      Bucket all;
+      for (std::int64_t sample = 0; sample < set_.size(); ++sample) all.samples.push_back(sample);
+      all.rows = options_.batch_size;
+      buckets_.push_back(std::move(all));
+      return;
+    }
+    for (auto& [length, bucket] : by_length) {
+      bucket.rows = std::max<std::int64_t>(1, chosen.tokens_per_batch / length);
+      if (bucket.rows > chosen.multiple) bucket.rows = bucket.rows / chosen.multiple * chosen.multiple;
+      buckets_.push_back(std::move(bucket));
+    }
+  }
+
+  EpochPlan plan_of(std::uint64_t epoch) const {
+    EpochPlan plan;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      std::vector<std::int64_t> order = buckets_[b].samples;
+      Random random = random_of(options_.seed, Purpose::order, epoch, static_cast<std::uint32_t>(b) + 1);
+      for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+      plan.orders.push_back(std::move(order));
+    }
+    for (const std::int64_t cut : shuffled_order(per_epoch(), options_.seed, epoch))
+      plan.cuts.push_back(cuts_[static_cast<std::size_t>(cut)]);
+    return plan;
+  }
+
+  void write(Batch& batch) const {
+    const std::int64_t rows = batch.size(), multiple = set_.options().multiple;
+    std::int64_t source_length = 1, target_length = 1;
+    for (const std::int64_t sample : batch.samples) {
+      source_length = std::max(source_length, set_.source_length(sample));
+      target_length = std::max(target_length, set_.target_length(sample));
+    }
+    source_length = rounded_up(source_length, multiple);
+    target_length = rounded_up(target_length, multiple);
+    const SpecialIds& special = set_.tokenizer().special();
+    batch.source = Tensor::full({rows, source_length}, set_.source_tokenizer()->special().pad, DType::i32);
+    batch.target = Tensor::full({rows, target_length}, special.pad, DType::i32);
+    batch.labels = Tensor::full({rows, target_length}, static_cast<double>(ignored_label), DType::i64);
+    batch.places = rows * (source_length + target_length);
+    batch.counted = 0;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(target_length));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      set_.copy_source(sample, batch.source.data<std::int32_t>() + row * source_length);
+      set_.copy_target(sample, ids.data());
+      const std::int64_t count = set_.target_length(sample);
+      std::int32_t* const target = batch.target.data<std::int32_t>() + row * target_length;
+      std::int64_t* const labels = batch.labels.data<std::int64_t>() + row * target_length;
+      target[0] = special.begin;
+      std::copy_n(ids.data(), count - 1, target + 1);
+      std::copy_n(ids.data(), count, labels);
+      batch.tokens += set_.source_length(sample) + count;
+      batch.counted += count;
+    }
+  }
+
+  const TextPairs& set_;
+  const LoaderOptions& options_;
+  std::vector<Bucket> buckets_;
+  std::vector<Cut> cuts_;  // in order
+  std::int64_t samples_ = 0;
+  ByEpoch<EpochPlan> plans_;
+};
+
+std::unique_ptr<BatchMaker> TextPairs::batches(const LoaderOptions& options) const {
+  return std::make_unique<PairBatches>(*this, options);
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenDataset> text_pairs(TokenizerPointer source_tokenizer, TokensPointer source,
+                                               TokenizerPointer target_tokenizer, TokensPointer target,
+                                               std::vector<std::int64_t> pairs, PairOptions options, bool skip_long) {
+  return std::make_shared<TextPairs>(std::move(source_tokenizer), std::move(source), std::move(target_tokenizer),
+                                     std::move(target), std::move(pairs), std::move(options), skip_long);
+}
+
+}  // namespace hearth::data

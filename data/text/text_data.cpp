@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/text/text_data.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <numeric>
+
+#include "hearth/core/error.h"
+#include "hearth/core/file.h"
+#include "hearth/data/order.h"
+
+namespace hearth::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* part_names[] = {"train", "valid", "test"};
+
+/// The ids of one part; `source` for pairs only. Null where there is no such part.
+struct Part {
+  TokensPointer source{};
+  TokensPointer target{};
+};
+
+struct Parts {
+  TokenizerPointer tokenizer{};
+  TokenizerPointer source_tokenizer{};
+  std::array<Part, 3> parts{};
+};
+
+template <class T>
+void describe_files(Fields<T>& fields, const char* what) {
+  fields.text("train", &TextFiles::train, {}, std::string("Training texts: ") + what);
+  fields.text("valid", &TextFiles::valid, {}, "As train, for validation.");
+  fields.text("test", &TextFiles::test, {}, "As train, for testing.");
+  fields.text("packed", &TextFiles::packed, "Folder that `hearth data pack` wrote, instead of texts.");
+  fields.rule([](const T& o) {
+    return o.train.empty() == o.packed.empty() ? "either train, files of text, or packed, a folder, is needed" : "";
+  });
+}
+
+template <class T>
+void describe_loading(Fields<T>& fields, const char* share_doc) {
+  fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1}, share_doc);
+  fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
+                 "Threads that prepare batches; 0 prepares them in the training thread.");
+  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
+}
+
+TokenizerPointer make_tokenizer(const Json& node, Texts texts) {
+  return tokenizers().make(node.is_null() ? Json::object().set("type", "characters") : node, texts);
+}
+
+std::vector<std::string_view> views_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
+
+std::vector<std::string> read_all(const std::vector<std::string>& paths) {
+  std::vector<std::string> texts;
+  for (const std::string& path : paths) texts.push_back(read_corpus(path));
+  return texts;
+}
+
+Parts tokenized(const TextData& options) {
+  Parts result;
+  const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (files[i]->empty()) continue;
+    const std::vector<std::string> texts = read_all(*files[i]);
+    const std::vector<std::string_view> views = views_of(texts);
+    if (i == 0) result.tokenizer = make_tokenizer(options.tokenizer, views);
+    result.parts[i].target = tokenize(*result.tokenizer, views, files[i]->front());
+  }
+  return result;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+/// Lines and their translations, and the texts that they are views of.
+struct Lines {
+  std::vector<std::string> texts{};
+  std::vector<std::string_view> source{};
+  std::vector<std::string_view> target{};
+  std::string source_name{};
+  std::string target_name{};
+};
+
+Lines read_lines(const std::vector<std::string>& paths) {
+  HEARTH_CHECK(ConfigError, paths.size() <= 2, "parallel_text: ", paths.size(), " files (", paths[0],
+               ", ...) for one part; it is one of two columns, or one of lines and one of their translations");
+  Lines lines;
+  lines.texts = read_all(paths);
+  lines.source_name = paths.front();
+  lines.target_name = paths.back();
+  if (paths.size() == 2) {
+    lines.source = lines_of(lines.texts[0]);
+    lines.target = lines_of(lines.texts[1]);
+    HEARTH_CHECK(DataError, lines.source.size() == lines.target.size(), paths[0], ": ", lines.source.size(),
+                 " lines, but ", paths[1], " has ", lines.target.size(), "; each line needs its translation");
+    return lines;
+  }
+  for (const std::string_view line : lines_of(lines.texts[0])) {
+    const std::size_t tab = line.find('\t');
+    HEARTH_CHECK(DataError, tab != std::string_view::npos && line.find('\t', tab + 1) == std::string_view::npos,
+                 paths[0], ":", lines.source.size() + 1, ": ", std::count(line.begin(), line.end(), '\t'),
+                 " tabs; a line is a text, a tab and its translation");
+    lines.source.push_back(line.substr(0, tab));
+    lines.target.push_back(line.substr(tab + 1));
+  }
+  return lines;
+}
+
+Parts tokenized(const ParallelTextData& options) {
+  Parts result;
+  const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (files[i]->empty()) continue;
+    const Lines lines = read_lines(*files[i]);
+    if (i == 0 && options.source_tokenizer.is_null()) {
+      std::vector<std::string_view> both = lines.source;
+      both.insert(both.end(), lines.target.begin(), lines.target.end());
+      result.tokenizer = result.source_tokenizer = make_tokenizer(options.tokenizer, both);
+    } else if (i == 0) {
+      result.tokenizer = make_tokenizer(options.tokenizer, lines.target);
+      result.source_tokenizer = make_tokenizer(options.source_tokenizer, lines.source);
+    }
+    result.parts[i].source = tokenize(*result.source_tokenizer, lines.source, lines.source_name);
+    result.parts[i].target = tokenize(*result.tokenizer, lines.target, lines.target_name);
+  }
+  return result;
+}
+
+TokensPointer open_packed(const fs::path& path, const Tokenizer& tokenizer) {
+  if (!file_exists(path)) return nullptr;
+  TokensPointer tokens = Tokens::open(path.string());
+  HEARTH_CHECK(DataError, tokens->meaning().digest == tokenizer.digest(), path.string(),
+               ": made with another tokenizer than the one beside it; pack the text again");
+  return tokens;
+}
+
+Parts packed_parts(const fs::path& folder, bool pairs) {
+  HEARTH_CHECK(FileError, file_exists(folder / "tokenizer.json"), folder.string(),
+               ": has no tokenizer.json; `hearth data pack` writes such folders");
+  Parts result;
+  result.tokenizer = read_tokenizer((folder / "tokenizer.json").string());
+  const fs::path other = folder / "source_tokenizer.json";
+  result.source_tokenizer = file_exists(other) ? read_tokenizer(other.string()) : result.tokenizer;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string name = part_names[i];
+    if (pairs) result.parts[i].source = open_packed(folder / (name + ".source.tokens"), *result.source_tokenizer);
+    result.parts[i].target = open_packed(folder / (name + (pairs ? ".target.tokens" : ".tokens")), *result.tokenizer);
+    HEARTH_CHECK(DataError, !pairs || !result.parts[i].source == !result.parts[i].target, folder.string(), ": of ",
+                 name, " one side is missing");
+  }
+  HEARTH_CHECK(FileError, result.parts[0].target != nullptr, folder.string(), ": has no ",
+               pairs ? "train.source.tokens" : "train.tokens", "; was it packed from another kind of set?");
+  return result;
+}
+
+template <class T>
+Parts parts_of(const T& options, bool pairs) {
+  return options.packed.empty() ? tokenized(options) : packed_parts(options.packed, pairs);
+}
+
+// The end of a text: what stands beside each other belongs together.
+std::int64_t first_of_valid(const TextData& options, std::int64_t size) {
+  return size - static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
+}
+
+/// The texts behind a node, for packing.
+using TextSources = Registry<Parts()>;
+const TextSources& text_sources() {
+  static TextSources registry("data", "Texts.", [](TextSources& r) {
+    r.add<TextData>("text", "A running text.", [](const TextData& o) { return parts_of(o, false); });
+    r.add<ParallelTextData>("parallel_text", "Lines and their translations.",
+                            [](const ParallelTextData& o) { return parts_of(o, true); });
+  });
+  return registry;
+}
+
+}  // namespace
+
+void describe(Fields<TextData>& fields) {
+  describe_files(fields, "files, plain or gzip, read as one text.");
+  fields.integer("length", &TextData::length, {.min = 1, .max = 1 << 20}, "Ids in a row of a batch.");
+  fields.number("mask_share", &TextData::mask_share, {.min = 0, .below = 1},
+                "Share of the ids that are to be guessed from all others, as for BERT; 0: each from those before it.");
+  fields.component("tokenizer", &TextData::tokenizer, tokenizers(),
+                   "How the text becomes numbers; null for characters. With packed it is the one beside the ids.");
+  describe_loading(fields, "Share of the training text, its end, set aside as `valid` where there is none.");
+}
+
+void describe(Fields<ParallelTextData>& fields) {
+  describe_files(fields, "one file of lines with a tab between text and translation, or two files of lines.");
+  fields.integer("tokens_per_batch", &ParallelTextData::tokens_per_batch, {.min = 0, .max = 1 << 24},
+                 "Rows of about equal length are put together up to so many ids a side with padding, whatever "
+                 "batch_size says; 0: batch_size rows as they come.");
+  fields.integer("buckets", &ParallelTextData::buckets, {.min = 1},
+                 "Lengths up to which rows are put together, in order; []: every multiple.");
+  fields.integer("multiple", &ParallelTextData::multiple, {.min = 1, .max = 1024},
+                 "Lengths, and numbers of rows by tokens_per_batch, are multiples of this.");
+  fields.integer("longest", &ParallelTextData::longest, {.min = 2, .max = 1 << 16}, "The most ids a line may be.");
+  fields.choice("on_long", &ParallelTextData::on_long, {"fail", "skip"},
+                "Longer lines: stop, or leave them out and count a warning.");
+  fields.component("tokenizer", &ParallelTextData::tokenizer, tokenizers(),
+                   "Of the translations, and of both sides where there is no other; null for characters.");
+  fields.component("source_tokenizer", &ParallelTextData::source_tokenizer, tokenizers(),
+                   "Of the texts that are translated; null: the other one, made from both sides.");
+  fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of the choice of valid_fraction.");
+  describe_loading(fields, "Share of the training pairs set aside as `valid` where there is none.");
+}
+
+Splits text_data(const TextData& options) {
+  const Parts all = parts_of(options, false);
+  const WindowOptions windows{options.length, options.mask_share};
+  const auto windows_of = [&](const TokensPointer& tokens) -> DatasetPointer {
+    return tokens ? text_windows(all.tokenizer, tokens, 0, tokens->size(), windows) : nullptr;
+  };
+  Splits splits;
+  splits.valid = windows_of(all.parts[1].target);
+  splits.test = windows_of(all.parts[2].target);
+  const TokensPointer& train = all.parts[0].target;
+  const bool cut = !splits.valid && options.valid_fraction > 0;
+  const std::int64_t end = cut ? first_of_valid(options, train->size()) : train->size();
+  splits.train = text_windows(all.tokenizer, train, 0, end, windows);
+  if (cut) splits.valid = text_windows(all.tokenizer, train, end, train->size(), windows);
+  return splits;
+}
+
+Splits parallel_text_data(const ParallelTextData& options) {
+  const Parts all = parts_of(options, true);
+  const PairOptions pair_options{options.tokens_per_batch, options.buckets, options.multiple, options.longest};
+  const auto pairs_of = [&](const Part& part, std::vector<std::int64_t> pairs) -> DatasetPointer {
+    return text_pairs(all.source_tokenizer, part.source, all.tokenizer, part.target, std::move(pairs), pair_options,
+                      options.on_long == "skip");
+  };
+  Splits splits;
+  std::array<DatasetPointer*, 3> places{&splits.train, &splits.valid, &splits.test};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Part& part = all.parts[i];
+    if (!part.target) continue;
+    std::vector<std::int64_t> pairs(static_cast<std::size_t>(part.target->sequences()));
+    std::iota(pairs.begin(), pairs.end(), std::int64_t{0});
+    if (i == 0 && !all.parts[1].target && options.valid_fraction > 0) {
+      pairs = shuffled_order(part.target->sequences(), options.split_seed, 0);
+      const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(pairs.size()));
+      std::vector<std::int64_t> held(pairs.end() - count, pairs.end());
+      pairs.resize(pairs.size() - held.size());
+      std::sort(pairs.begin(), pairs.end());
+      std::sort(held.begin(), held.end());
+      splits.valid = pairs_of(part, std::move(held));
+    }
+    *places[i] = pairs_of(part, std::move(pairs));
+  }
+  return splits;
+}
+
+std::vector<PackedFile> pack_text(const Json& node, const std::string& folder) {
+  const Parts all = text_sources().make(node);
+  make_directories(folder);
+  write_tokenizer(*all.tokenizer, (fs::path(folder) / "tokenizer.json").string());
+  if (all.source_tokenizer && all.source_tokenizer->digest() != all.tokenizer->digest())
+    write_tokenizer(*all.source_tokenizer, (fs::path(folder) / "source_tokenizer.json").string());
+  std::vector<PackedFile> files;
+  const auto write = [&](const TokensPointer& tokens, const std::string& name) {
+    if (!tokens) return;
+    const std::string path = (fs::path(folder) / name).string();
+    tokens->write(path);
+    files.push_back({path, tokens->size(), tokens->sequences(), tokens->meaning().characters, tokens->width()});
+  };
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string name = part_names[i];
+    write(all.parts[i].source, name + ".source.tokens");
+    write(all.parts[i].target, name + (all.parts[i].source ? ".target.tokens" : ".tokens"));
+  }
+  return files;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data sets "text" and "parallel_text" of run configurations:
+//   "data": {"type": "text", "train": ["emma.txt"], "test": ["persuasion.txt"], "length": 256,
+//            "tokenizer": {"type": "bpe", "vocabulary": 4096}}
+//   "data": {"type": "parallel_text", "train": ["train.tsv"], "tokens_per_batch": 2048, ...}
+//   "data": {"type": "text", "packed": "FOLDER", "length": 256}
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hearth/core/config.h"
+#include "hearth/data/registry.h"
+#include "hearth/data/text/token_set.h"
+
+namespace hearth::data {
+
+/// Where texts come from, for both kinds of sets.
+struct TextFiles {
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
+  std::vector<std::string> test;
+  std::string packed;
+};
+
+struct TextData : DataOptions, TextFiles {
+  std::int64_t length = 256;
+  double mask_share = 0;
+  Json tokenizer;
+};
+
+struct ParallelTextData : DataOptions, TextFiles {
+  std::int64_t tokens_per_batch = 0;
+  std::vector<std::int64_t> buckets;
+  std::int64_t multiple = 8;
+  std::int64_t longest = 256;
+  std::string on_long = "fail";
+  Json tokenizer;
+  Json source_tokenizer;
+};
+
+void describe(Fields<TextData>& fields);
+void describe(Fields<ParallelTextData>& fields);
+
+/// Reads and tokenises, or maps what was packed. Errors name file and line: ConfigError, DataError, FileError.
+Splits text_data(const TextData& options);
+Splits parallel_text_data(const ParallelTextData& options);
+
+/// One token file that pack_text() wrote.
+struct PackedFile {
+  std::string path;
+  std::int64_t tokens = 0;
+  std::int64_t sequences = 0;
+  std::int64_t characters = 0;
+  std::int64_t bytes_an_id = 0;
+};
+
+/// Tokenises the texts of a "text" or "parallel_text" node into token files, train.tokens, train.source.tokens and so
+/// on, with the tokenizer beside them, so that "packed" may name the folder. ConfigError for a node of another type.
+std::vector<PackedFile> pack_text(const Json& node, const std::string& folder);
+
+}  // namespace hearth::data

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/text/text_inspect.h"
+
+#include <iomanip>
+#include <sstream>
+
+#include "hearth/data/batch_maker.h"
+
+namespace hearth::data {
+
+TextInspection inspect_text(const TokenDataset& set, std::int64_t batch_size) {
+  TextInspection found;
+  set.verify();
+  found.source = set.source();
+  found.samples = set.size();
+  found.vocabulary = set.classes();
+  found.source_vocabulary = set.source_tokenizer() != nullptr ? set.source_tokenizer()->size() : 0;
+  found.predicted_tokens = set.predicted_tokens();
+  found.characters = set.characters();
+  const LoaderOptions options{.batch_size = batch_size};
+  found.batches = set.batches(options)->per_epoch();
+  found.padding = set.padding(options);
+  found.warnings = set.warnings();
+  return found;
+}
+
+Json to_json(const TextInspection& inspection) {
+  Json result = Json::object();
+  result.set("source", inspection.source).set("samples", inspection.samples).set("vocabulary", inspection.vocabulary);
+  if (inspection.source_vocabulary > 0) result.set("source_vocabulary", inspection.source_vocabulary);
+  result.set("predicted_tokens", inspection.predicted_tokens).set("characters", inspection.characters);
+  result.set("batches", inspection.batches).set("tokens", inspection.padding.tokens);
+  result.set("places", inspection.padding.places).set("padding", inspection.padding.share());
+  result.set("problems", inspection.warnings.count);
+  result.set("first_problems", Json::array_of(inspection.warnings.first));
+  return result;
+}
+
+std::string to_text(const TextInspection& inspection) {
+  std::ostringstream out;
+  out << inspection.source << ": " << inspection.samples << " rows, " << inspection.predicted_tokens
+      << " ids to predict, " << inspection.characters << " characters\n";
+  out << "  vocabulary " << inspection.vocabulary;
+  if (inspection.source_vocabulary > 0) out << ", of the source " << inspection.source_vocabulary;
+  if (inspection.predicted_tokens > 0)
+    out << std::fixed << std::setprecision(2) << "; characters an id "
+        << static_cast<double>(inspection.characters) / static_cast<double>(inspection.predicted_tokens);
+  out << "\n  " << inspection.batches << " batches of " << inspection.padding.places << " places in all, padding "
+      << std::fixed << std::setprecision(2) << 100 * inspection.padding.share() << " %\n";
+  out << "  problems: " << inspection.warnings.count << '\n';
+  for (const std::string& problem : inspection.warnings.first) out << "    " << problem << '\n';
+  return out.str();
+}
+
+}  // namespace hearth::data

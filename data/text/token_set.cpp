@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/text/token_set.h"
+
+#include "hearth/core/error.h"
+#include "hearth/data/batch_maker.h"
+
+namespace hearth::data {
+
+TokenDataset::TokenDataset(TokenizerPointer tokenizer, std::string source)
+    : tokenizer_(std::move(tokenizer)), source_(std::move(source)) {
+  pieces_.reserve(static_cast<std::size_t>(tokenizer_->size()));
+  for (std::int64_t id = 0; id < tokenizer_->size(); ++id)
+    pieces_.push_back(tokenizer_->piece(static_cast<std::int32_t>(id)));
+}
+
+std::int64_t TokenDataset::label(std::int64_t) const {
+  throw UsageError(source_ + ": a set of texts; its samples have no label");
+}
+
+std::int64_t TokenDataset::read(std::int64_t, Image&) const {
+  throw UsageError(source_ + ": a set of texts; its samples are no images");
+}
+
+Padding TokenDataset::padding(LoaderOptions options) const {
+  options.shuffle = options.drop_last = false;
+  const std::unique_ptr<BatchMaker> maker = batches(options);
+  Workspace space;
+  Padding sums;
+  for (std::int64_t i = 0; i < maker->per_epoch(); ++i) {
+    const auto batch = maker->make(0, i, space, [] { return false; });
+    sums.tokens += batch->tokens;
+    sums.places += batch->places;
+  }
+  return sums;
+}
+
+}  // namespace hearth::data

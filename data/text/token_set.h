@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets of texts: windows of a running text, and pairs of lines. To the loader they are data sets whose batches are
+// ids; labels and pixels of single samples they do not have.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hearth/data/dataset.h"
+#include "hearth/data/loader.h"
+#include "hearth/data/text/tokenizer.h"
+#include "hearth/data/text/tokens.h"
+
+namespace hearth::data {
+
+class BatchMaker;
+
+/// How much of a set's batches is padding, in an epoch in order.
+struct Padding {
+  std::int64_t tokens = 0;
+  std::int64_t places = 0;
+  double share() const { return places > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(places) : 0; }
+};
+
+class TokenDataset : public Dataset {
+ public:
+  /// `tokenizer` made the ids that are to be predicted.
+  TokenDataset(TokenizerPointer tokenizer, std::string source);
+
+  /// Makes batches as the options say; this set and the options outlive the maker.
+  virtual std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const = 0;
+  /// The tokenizer of `input`, or of `target`.
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// The tokenizer of `source`; null where there is none.
+  virtual const Tokenizer* source_tokenizer() const { return nullptr; }
+  /// The most ids a row may have.
+  virtual std::int64_t longest() const = 0;
+  /// Ids to be predicted in an epoch in order, and the characters that they are.
+  virtual std::int64_t predicted_tokens() const = 0;
+  virtual std::int64_t characters() const = 0;
+  /// DataError if what the ids are read from is damaged.
+  virtual void verify() const = 0;
+
+  /// Of the batches that a loader with these options makes.
+  Padding padding(LoaderOptions options) const;
+
+  const TokenDataset* tokens() const final { return this; }
+  const std::vector<std::string>& class_names() const final { return pieces_; }
+  const std::string& source() const final { return source_; }
+  ImageShape image_shape() const final { return {}; }
+  /// UsageError: samples of texts have no label, nor pixels.
+  std::int64_t label(std::int64_t index) const final;
+  std::int64_t read(std::int64_t index, Image& image) const final;
+
+ private:
+  TokenizerPointer tokenizer_;
+  std::vector<std::string> pieces_;
+  std::string source_;
+};
+
+/// What is to be guessed in a window.
+struct WindowOptions {
+  std::int64_t length = 256;  ///< ids in a row
+  /// Above 0: this share of the ids is to be guessed from all others; 80 % of them are replaced by the mask, 10 % by
+  /// random ids, 10 % stay (Devlin et al., 2019). 0: the next id is to be guessed everywhere.
+  double mask_share = 0;
+};
+
+/// A running text in windows of equal length. In training windows begin at another place in each epoch; in order they
+/// follow each other from the first id on, and the last one is padded. Ids first..last - 1 of `tokens` are the text.
+/// DataError if there is no id to guess, or if masks are wanted and the tokenizer has none.
+std::shared_ptr<const TokenDataset> text_windows(TokenizerPointer tokenizer, TokensPointer tokens, std::int64_t first,
+                                                 std::int64_t last, WindowOptions options);
+
+struct PairOptions {
+  /// Rows of a batch have about equal lengths: a batch is filled up to so many places, source and target each. 0:
+  /// batches have as many rows as the loader's options say.
+  std::int64_t tokens_per_batch = 0;
+  /// Lengths up to which rows are put together, in order. Empty: the multiples of `multiple`.
+  std::vector<std::int64_t> buckets{};
+  std::int64_t multiple = 8;   ///< lengths, and rows of batches where there are that many, are multiples of it
+  std::int64_t longest = 256;  ///< ids in a row, with what begins and ends it
+};
+
+/// Lines and their translations: `source` and `target` have as many sequences (DataError), each ending with an end id,
+/// and pairs with one longer than `longest` are passed over where `skip_long` says so (otherwise DataError with the
+/// line). `pairs` are those of the set. DataError if the target's tokenizer lacks pad, begin or end.
+std::shared_ptr<const TokenDataset> text_pairs(TokenizerPointer source_tokenizer, TokensPointer source,
+                                               TokenizerPointer target_tokenizer, TokensPointer target,
+                                               std::vector<std::int64_t> pairs, PairOptions options, bool skip_long);
+
+}  // namespace hearth::data

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokenizers by name, and what reads and writes their files.
+#include "hearth/data/text/tokenizer.h"
+
+#include "hearth/core/checksum.h"
+#include "hearth/core/error.h"
+#include "hearth/core/file.h"
+#include "hearth/data/text/bpe.h"
+#include "hearth/data/text/special.h"
+#include "hearth/data/text/word_level.h"
+#include "hearth/data/text/wordpiece.h"
+
+namespace hearth::data {
+namespace {
+
+constexpr const char* path_doc = "A tokenizer's file instead of one made from the training texts.";
+constexpr const char* most_doc = "Largest number of pieces, special tokens included; 0 for no limit.";
+constexpr const char* least_doc = "Rarer ones are unknown.";
+
+struct CharacterFields {
+  std::string path;
+  std::int64_t most = 0;
+  std::int64_t min_count = 1;
+};
+void describe(Fields<CharacterFields>& f) {
+  f.text("path", &CharacterFields::path, path_doc);
+  f.integer("most", &CharacterFields::most, {.min = 0, .max = 1 << 24}, most_doc);
+  f.integer("min_count", &CharacterFields::min_count, {.min = 1}, least_doc);
+}
+
+struct WordFields {
+  std::string path;
+  std::int64_t most = 0;
+  std::int64_t min_count = 1;
+  bool lower_case = false;
+  bool punctuation = false;
+};
+void describe(Fields<WordFields>& f) {
+  f.text("path", &WordFields::path, path_doc);
+  f.integer("most", &WordFields::most, {.min = 0, .max = 1 << 24}, most_doc);
+  f.integer("min_count", &WordFields::min_count, {.min = 1}, least_doc);
+  f.boolean("lower_case", &WordFields::lower_case, "Letters become small.");
+  f.boolean("punctuation", &WordFields::punctuation, "Every punctuation character is a word of its own.");
+}
+
+struct BpeFields {
+  std::string path;
+  std::int64_t vocabulary = 8192;
+  std::int64_t min_count = 2;
+};
+void describe(Fields<BpeFields>& f) {
+  f.text("path", &BpeFields::path, path_doc);
+  f.integer("vocabulary", &BpeFields::vocabulary, {.min = 261, .max = 1 << 24},
+            "Pieces to learn, the 256 bytes and 5 special tokens included.");
+  f.integer("min_count", &BpeFields::min_count, {.min = 1}, "Rarer pairs are not joined.");
+}
+
+struct WordPieceFields {
+  std::string path;
+  bool lower_case = true;
+};
+void describe(Fields<WordPieceFields>& f) {
+  f.text("path", &WordPieceFields::path, "tokenizer.json or vocab.txt.").required();
+  f.boolean("lower_case", &WordPieceFields::lower_case,
+            "For a vocab.txt, which does not say: small letters without accents.");
+}
+
+template <class Kind>
+TokenizerPointer read_kind(const std::string& path, const char* name) {
+  TokenizerPointer found = read_tokenizer(path);
+  HEARTH_CHECK(DataError, dynamic_cast<const Kind*>(found.get()) != nullptr, path, ": not a tokenizer of the type ",
+               name, "; say another \"type\"");
+  return found;
+}
+
+TokenizerPointer make_bpe(const BpeFields& fields, Texts texts) {
+  if (!fields.path.empty()) return read_kind<BytePairTokenizer>(fields.path, "bpe");
+  BpeModel model = train_bpe(texts, fields.vocabulary, fields.min_count, own_special_tokens());
+  return std::make_shared<BytePairTokenizer>(Vocabulary(std::move(model.pieces), "bpe"), model.merges,
+                                             own_added_tokens(), BpeOptions{}, "bpe");
+}
+
+void add_own(Tokenizers& registry) {
+  registry.add<CharacterFields>("characters", "Every character is a piece.",
+                                [](const CharacterFields& f, Texts texts) -> TokenizerPointer {
+                                  if (!f.path.empty()) return read_kind<CharacterTokenizer>(f.path, "characters");
+                                  return CharacterTokenizer::train(texts, {f.most, f.min_count});
+                                });
+  registry.add<WordFields>("words", "Words between white space.",
+                           [](const WordFields& f, Texts texts) -> TokenizerPointer {
+                             if (!f.path.empty()) return read_kind<WordTokenizer>(f.path, "words");
+                             return WordTokenizer::train(texts, {f.most, f.min_count}, {f.lower_case, f.punctuation});
+                           });
+  registry.add<BpeFields>("bpe", "Byte-level byte pair encoding, as of GPT-2.", make_bpe);
+  registry.add<WordPieceFields>("wordpiece", "WordPiece, as of BERT.",
+                                [](const WordPieceFields& f, Texts) -> TokenizerPointer {
+                                  if (f.path.ends_with(".txt")) return read_vocab_txt(f.path, f.lower_case);
+                                  return read_kind<WordPieceTokenizer>(f.path, "wordpiece");
+                                });
+}
+
+}  // namespace
+
+std::string Tokenizer::digest() const { return sha256(to_text(to_json())); }
+
+Tokenizers& tokenizers() {
+  static Tokenizers registry("tokenizer", "How texts become numbers.", add_own);
+  return registry;
+}
+
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+  write_file_synced(path, to_text(tokenizer.to_json(), 1) + "\n");
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading tokenizer.json, vocab.txt, and vocab.json with merges.txt. What a file asks for and this library does not do
+// is refused by name: ids that are nearly right are worse than none.
+#include <algorithm>
+#include <filesystem>
+
+#include "hearth/core/error.h"
+#include "hearth/core/file.h"
+#include "hearth/data/text/bpe.h"
+#include "hearth/data/text/special.h"
+#include "hearth/data/text/tokenizer.h"
+#include "hearth/data/text/unicode.h"
+#include "hearth/data/text/word_level.h"
+#include "hearth/data/text/wordpiece.h"
+
+namespace hearth::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One node of a tokenizer.json, and where it is.
+struct Part {
+  const Json* node;
+  std::string where;
+
+  bool absent() const { return node == nullptr || node->is_null(); }
+  Part operator[](const char* key) const { return {node == nullptr ? nullptr : node->find(key), where + "/" + key}; }
+  std::string text(const char* otherwise = "") const {
+    if (absent()) return otherwise;
+    HEARTH_CHECK(DataError, node->is_string(), where, ": ", node->describe(), "; a string was expected");
+    return node->as_string();
+  }
+  bool flag(bool otherwise) const {
+    if (absent()) return otherwise;
+    HEARTH_CHECK(DataError, node->is_boolean(), where, ": ", node->describe(), "; true or false was expected");
+    return node->as_boolean();
+  }
+  std::int64_t integer(std::int64_t otherwise) const {
+    if (absent()) return otherwise;
+    HEARTH_CHECK(DataError, node->is_integer(), where, ": ", node->describe(), "; an integer was expected");
+    return node->as_integer();
+  }
+  const std::vector<Json>& items() const {
+    HEARTH_CHECK(DataError, !absent() && node->is_array(), where, ": an array was expected");
+    return node->items();
+  }
+  /// DataError unless the key is absent, null, or `harmless`.
+  void require_unset(const char* key, const Json& harmless) const {
+    const Part part = (*this)[key];
+    HEARTH_CHECK(DataError, part.absent() || *part.node == harmless, part.where, ": ", part.node->describe(),
+                 " is not supported");
+  }
+};
+
+Vocabulary vocabulary_of(const Part& model) {
+  const Part vocabulary = model["vocab"];
+  HEARTH_CHECK(DataError, !vocabulary.absent(), vocabulary.where, ": missing");
+  return Vocabulary(*vocabulary.node, vocabulary.where);
+}
+
+std::vector<AddedToken> added_tokens(const Part& document) {
+  std::vector<AddedToken> tokens;
+  const Part list = document["added_tokens"];
+  if (list.absent()) return tokens;
+  for (const Json& node : list.items()) {
+    const Part entry{&node, list.where};
+    AddedToken& token = tokens.emplace_back();
+    token.content = entry["content"].text();
+    const std::int64_t id = entry["id"].integer(-1);
+    HEARTH_CHECK(DataError, id >= 0 && id <= INT32_MAX, list.where, ": '", token.content, "' has the id ", id);
+    token.id = static_cast<std::int32_t>(id);
+    token.special = entry["special"].flag(false);
+    token.lstrip = entry["lstrip"].flag(false);
+    token.rstrip = entry["rstrip"].flag(false);
+    HEARTH_CHECK(DataError, !entry["single_word"].flag(false), list.where, ": '", token.content,
+                 "' is single_word, which is not supported");
+    HEARTH_CHECK(DataError, !entry["normalized"].flag(false) || document["normalizer"].absent(), list.where, ": '",
+                 token.content, "' is looked for in the normalised text, which is not supported");
+  }
+  return tokens;
+}
+
+void require_type(const Part& part, const char* wanted) {
+  const std::string type = part["type"].text("null");
+  HEARTH_CHECK(DataError, type == wanted, part.where, ": ", type, " is not supported; ", wanted, " is");
+}
+
+TokenizerPointer parse_bpe(const Part& document) {
+  const Part model = document["model"], cutting = document["pre_tokenizer"], normalizer = document["normalizer"];
+  HEARTH_CHECK(DataError, normalizer.absent(), normalizer.where, ": ", normalizer["type"].text(),
+               " is not supported before byte-level BPE");
+  require_type(cutting, "ByteLevel");
+  HEARTH_CHECK(DataError, cutting["use_regex"].flag(true), cutting.where, ": use_regex false is not supported");
+  model.require_unset("dropout", Json(0.0));
+  model.require_unset("continuing_subword_prefix", "");
+  model.require_unset("end_of_word_suffix", "");
+  model.require_unset("byte_fallback", false);
+  std::vector<BytePairTokenizer::Merge> merges;
+  const Part list = model["merges"];
+  for (const Json& node : list.items()) {
+    if (node.is_array() && node.size() == 2 && node.at(0).is_string() && node.at(1).is_string()) {
+      merges.emplace_back(node.at(0).as_string(), node.at(1).as_string());
+      continue;
+    }
+    HEARTH_CHECK(DataError, node.is_string(), list.where, ": merge ", merges.size() + 1, " is ", node.describe());
+    const std::string& both = node.as_string();
+    const std::size_t blank = both.find(' ');
+    HEARTH_CHECK(DataError, blank != std::string::npos, list.where, ": merge ", merges.size() + 1, ", '", both,
+                 "', is not two pieces");
+    merges.emplace_back(both.substr(0, blank), both.substr(blank + 1));
+  }
+  return std::make_shared<BytePairTokenizer>(
+      vocabulary_of(model), merges, added_tokens(document),
+      BpeOptions{cutting["add_prefix_space"].flag(true), model["ignore_merges"].flag(false)}, document.where);
+}
+
+TokenizerPointer parse_wordpiece(const Part& document) {
+  const Part model = document["model"], normalizer = document["normalizer"];
+  require_type(document["pre_tokenizer"], "BertPreTokenizer");
+  require_type(normalizer, "BertNormalizer");
+  WordPieceOptions options;
+  options.clean_text = normalizer["clean_text"].flag(true);
+  options.handle_chinese_chars = normalizer["handle_chinese_chars"].flag(true);
+  options.lower_case = normalizer["lowercase"].flag(true);
+  const Part accents = normalizer["strip_accents"];
+  if (!accents.absent()) options.strip_accents = accents.flag(true);
+  options.prefix = model["continuing_subword_prefix"].text("##");
+  options.unknown = model["unk_token"].text("[UNK]");
+  options.longest_word = model["max_input_chars_per_word"].integer(100);
+  return std::make_shared<WordPieceTokenizer>(vocabulary_of(model), added_tokens(document), options, document.where);
+}
+
+bool cuts_characters(const Part& cutting) {
+  return cutting["type"].text() == "Split" && cutting["pattern"]["Regex"].text() == "(?s:.)" &&
+         cutting["behavior"].text() == "Isolated" && !cutting["invert"].flag(false);
+}
+
+TokenizerPointer parse_word_level(const Part& document) {
+  const Part cutting = document["pre_tokenizer"], normalizer = document["normalizer"];
+  Vocabulary vocabulary = vocabulary_of(document["model"]);
+  std::vector<AddedToken> added = added_tokens(document);
+  add_tokens(vocabulary, added, document.where);
+  if (cuts_characters(cutting) && normalizer.absent())
+    return std::make_shared<CharacterTokenizer>(std::move(vocabulary), std::move(added));
+  WordOptions options;
+  if (!normalizer.absent()) {
+    require_type(normalizer, "Lowercase");
+    options.lower_case = true;
+  }
+  if (cutting["type"].text() == "Sequence") {
+    const Part steps = cutting["pretokenizers"];
+    HEARTH_CHECK(DataError, steps.items().size() == 2, steps.where,
+                 ": only white space, then punctuation, is supported");
+    require_type({&steps.items()[0], steps.where}, "WhitespaceSplit");
+    require_type({&steps.items()[1], steps.where}, "Punctuation");
+    options.punctuation = true;
+  } else {
+    require_type(cutting, "WhitespaceSplit");
+  }
+  return std::make_shared<WordTokenizer>(std::move(vocabulary), std::move(added), options);
+}
+
+Json read_document(const std::string& path) {
+  try {
+    return read_json(path);
+  } catch (const ConfigError& error) {
+    // A bad data file, not a bad run configuration.
+    throw DataError(error.what());
+  }
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  const std::string text = read_text(path);
+  unicode::require_utf8(text, path);
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(std::move(line));
+    at = end + 1;
+  }
+  return lines;
+}
+
+TokenizerPointer read_vocab_json(const fs::path& path) {
+  const fs::path beside = path.parent_path() / "merges.txt";
+  std::vector<BytePairTokenizer::Merge> merges;
+  std::size_t number = 0;
+  for (const std::string& line : lines_of(beside.string())) {
+    ++number;
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    const std::size_t blank = line.find(' ');
+    HEARTH_CHECK(DataError, blank != std::string::npos && line.find(' ', blank + 1) == std::string::npos,
+                 beside.string(), ":", number, ": '", line, "' is not two pieces");
+    merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
+  }
+  Vocabulary vocabulary(read_document(path.string()), path.string());
+  std::vector<AddedToken> added;
+  for (const char* name : {"<pad>", "<unk>", "<s>", "</s>", "<mask>", "<|endoftext|>"})
+    if (const auto id = vocabulary.find(name)) added.push_back({name, *id});
+  return std::make_shared<BytePairTokenizer>(std::move(vocabulary), merges, std::move(added), BpeOptions{},
+                                             path.string());
+}
+
+}  // namespace
+
+TokenizerPointer parse_tokenizer(const Json& document, const std::string& name) {
+  HEARTH_CHECK(DataError, document.is_object(), name, ": not a tokenizer.json");
+  const Part whole{&document, name};
+  const Part type = whole["model"]["type"];
+  // Files written before the type was named.
+  const std::string model = !type.absent() ? type.text() : !whole["model"]["merges"].absent() ? "BPE" : "";
+  if (model == "BPE") return parse_bpe(whole);
+  if (model == "WordPiece") return parse_wordpiece(whole);
+  if (model == "WordLevel") return parse_word_level(whole);
+  throw DataError(
+      join_text(type.where, ": the model '", model, "' is not supported; BPE, WordPiece and WordLevel are"));
+}
+
+TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case) {
+  Vocabulary vocabulary(lines_of(path), path);
+  std::vector<AddedToken> added;
+  for (const char* name : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+    if (const auto id = vocabulary.find(name)) added.push_back({name, *id});
+  WordPieceOptions options;
+  options.lower_case = lower_case;
+  return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), std::move(added), options, path);
+}
+
+TokenizerPointer read_tokenizer(const std::string& path) {
+  fs::path file = path;
+  if (fs::is_directory(file)) {
+    for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
+      if (!file_exists(fs::path(path) / name)) continue;
+      file = fs::path(path) / name;
+      break;
+    }
+    HEARTH_CHECK(FileError, file != fs::path(path), path, ": holds none of tokenizer.json, vocab.json and vocab.txt");
+  }
+  if (file.extension() == ".txt") return read_vocab_txt(file.string());
+  if (file.filename() == "vocab.json") return read_vocab_json(file);
+  return parse_tokenizer(read_document(file.string()), file.string());
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/text/tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "hearth/core/checksum.h"
+#include "hearth/core/error.h"
+#include "hearth/data/source_bytes.h"
+#include "hearth/data/text/unicode.h"
+
+namespace hearth::data {
+namespace {
+
+constexpr std::size_t header_size = 128, digest_size = 64;
+constexpr std::string_view magic = "HRTHTOK1";
+enum Place : std::size_t {
+  at_width = 8,
+  at_header_checksum = 12,
+  at_tokens = 16,
+  at_sequences = 24,
+  at_characters = 32,
+  at_vocabulary = 40,
+  at_payload_checksum = 48,
+  at_digest = 56,
+};
+
+using Header = std::array<std::byte, header_size>;
+
+template <class T>
+void put(Header& header, std::size_t at, T value) {
+  std::memcpy(header.data() + at, &value, sizeof value);
+}
+template <class T>
+T take(std::span<const std::byte> bytes, std::size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+std::uint32_t header_checksum(std::span<const std::byte> bytes) {
+  Header copy;
+  std::copy_n(bytes.data(), header_size, copy.data());
+  put<std::uint32_t>(copy, at_header_checksum, 0);
+  return crc32c(copy);
+}
+
+std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+}  // namespace
+
+Tokens::Tokens(std::vector<std::int32_t> ids, std::vector<std::uint64_t> ends, Meaning meaning, std::string source)
+    : size_(static_cast<std::int64_t>(ids.size())),
+      meaning_(std::move(meaning)),
+      source_(std::move(source)),
+      ids_(std::move(ids)),
+      ends_(std::move(ends)) {
+  check_ends();
+}
+
+void Tokens::check_ends() const {
+  const bool ordered = std::is_sorted(ends_.begin(), ends_.end());
+  const std::uint64_t last = ends_.empty() ? 0 : ends_.back();
+  HEARTH_CHECK(DataError, ordered && last == static_cast<std::uint64_t>(size_), source_,
+               ": the ends of the sequences do not fit ", size_, " ids");
+}
+
+std::shared_ptr<const Tokens> Tokens::open(const std::string& path) {
+  std::shared_ptr<Tokens> tokens(new Tokens);
+  tokens->check_file(path);
+  return tokens;
+}
+
+void Tokens::check_file(const std::string& path) {
+  source_ = path;
+  file_ = MappedFile(path);
+  const std::span<const std::byte> bytes = file_.bytes();
+  HEARTH_CHECK(DataError, bytes.size() >= header_size && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0,
+               path, ": not a token file; `hearth data pack` writes them");
+  HEARTH_CHECK(DataError, take<std::uint32_t>(bytes, at_header_checksum) == header_checksum(bytes), path,
+               ": the header is damaged (its checksum is wrong)");
+  const auto ids = take<std::uint64_t>(bytes, at_tokens), count = take<std::uint64_t>(bytes, at_sequences);
+  const auto vocabulary = take<std::uint64_t>(bytes, at_vocabulary);
+  const auto width_found = take<std::uint32_t>(bytes, at_width);
+  constexpr std::uint64_t most = std::uint64_t{1} << 48;
+  HEARTH_CHECK(DataError, ids < most && count < most && vocabulary <= INT32_MAX, path, ": ", ids, " ids in ", count,
+               " sequences of a vocabulary of ", vocabulary, " cannot be right");
+  meaning_.vocabulary = static_cast<std::int64_t>(vocabulary);
+  HEARTH_CHECK(DataError, static_cast<int>(width_found) == width(), path, ": ids of ", width_found,
+               " bytes for a vocabulary of ", vocabulary);
+  const std::uint64_t id_bytes = padded(ids * width_found), wanted = header_size + id_bytes + count * 8;
+  HEARTH_CHECK(DataError, bytes.size() == wanted, path, ": ", bytes.size(), " bytes where the header tells of ", wanted,
+               "; the file is cut short or damaged");
+  size_ = static_cast<std::int64_t>(ids);
+  meaning_.characters = take<std::int64_t>(bytes, at_characters);
+  meaning_.digest.assign(reinterpret_cast<const char*>(bytes.data()) + at_digest, digest_size);
+  payload_checksum_ = take<std::uint32_t>(bytes, at_payload_checksum);
+  mapped_ = bytes.data() + header_size;
+  ends_.resize(count);
+  std::memcpy(ends_.data(), mapped_ + id_bytes, count * 8);
+  check_ends();
+}
+
+void Tokens::write(const std::string& path) const {
+  HEARTH_CHECK(UsageError, meaning_.digest.size() == digest_size, path, ": tokens without a tokenizer's digest");
+  const auto bytes_an_id = static_cast<std::size_t>(width());
+  std::vector<std::byte> payload(padded(static_cast<std::uint64_t>(size_) * bytes_an_id) + ends_.size() * 8);
+  std::int32_t id = 0;
+  for (std::int64_t i = 0; i < size_; ++i) {
+    copy(i, 1, &id);
+    std::memcpy(payload.data() + static_cast<std::size_t>(i) * bytes_an_id, &id, bytes_an_id);
+  }
+  std::memcpy(payload.data() + payload.size() - ends_.size() * 8, ends_.data(), ends_.size() * 8);
+  Header header{};
+  std::memcpy(header.data(), magic.data(), magic.size());
+  put(header, at_width, static_cast<std::uint32_t>(bytes_an_id));
+  put(header, at_tokens, static_cast<std::uint64_t>(size_));
+  put(header, at_sequences, static_cast<std::uint64_t>(ends_.size()));
+  put(header, at_characters, meaning_.characters);
+  put(header, at_vocabulary, static_cast<std::uint64_t>(meaning_.vocabulary));
+  put(header, at_payload_checksum, crc32c(payload));
+  std::memcpy(header.data() + at_digest, meaning_.digest.data(), digest_size);
+  put(header, at_header_checksum, header_checksum(header));
+  const std::array<std::span<const std::byte>, 2> parts{header, payload};
+  write_file_synced(path, parts);
+}
+
+void Tokens::verify() const {
+  if (mapped_ != nullptr)
+    HEARTH_CHECK(DataError, crc32c(file_.bytes().subspan(header_size)) == payload_checksum_, source_,
+                 ": the ids are damaged (their checksum is wrong)");
+  constexpr std::int64_t piece = 1 << 16;
+  std::vector<std::int32_t> ids(piece);
+  for (std::int64_t first = 0; first < size_; first += piece) copy(first, std::min(piece, size_ - first), ids.data());
+}
+
+void Tokens::copy(std::int64_t first, std::int64_t count, std::int32_t* target) const {
+  HEARTH_CHECK(IndexError, first >= 0 && count >= 0 && first <= size_ && count <= size_ - first, source_, ": ids ",
+               first, " to ", first + count, " of ", size_);
+  if (mapped_ == nullptr) {
+    std::copy_n(ids_.data() + first, count, target);
+  } else if (width() == 2) {
+    std::uint16_t narrow = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::memcpy(&narrow, mapped_ + (first + i) * 2, 2);
+      target[i] = narrow;
+    }
+  } else if (count > 0) {
+    std::memcpy(target, mapped_ + first * 4, static_cast<std::size_t>(count) * 4);
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    HEARTH_CHECK(DataError, target[i] >= 0 && target[i] < meaning_.vocabulary, source_, ": id ", target[i],
+                 " at place ", first + i, " is outside the vocabulary of ", meaning_.vocabulary);
+}
+
+std::string read_corpus(const std::string& path) {
+  const std::vector<std::uint8_t> bytes = read_maybe_gzip(path);
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  unicode::require_utf8(text, path);
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
+  if (text.find('\r') != std::string::npos) {
+    std::string plain;
+    plain.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i)
+      if (text[i] != '\r' || i + 1 == text.size() || text[i + 1] != '\n') plain += text[i];
+    text = std::move(plain);
+  }
+  HEARTH_CHECK(DataError, !text.empty(), path, ": no text in it");
+  return text;
+}
+
+TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source) {
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint64_t> ends;
+  Tokens::Meaning meaning{tokenizer.size(), 0, tokenizer.digest()};
+  for (const std::string_view text : texts) {
+    const std::vector<std::int32_t> part = tokenizer.encode(text);
+    ids.insert(ids.end(), part.begin(), part.end());
+    if (tokenizer.special().end >= 0) ids.push_back(tokenizer.special().end);
+    ends.push_back(ids.size());
+    meaning.characters += unicode::count_characters(text);
+  }
+  return std::make_shared<Tokens>(std::move(ids), std::move(ends), std::move(meaning), source);
+}
+
+}  // namespace hearth::data

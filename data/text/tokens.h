@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts as ids: in memory, or in a token file that is mapped as it is. A token file is little-endian:
+//   0 "HRTHTOK1" | 8 u32 bytes an id (2 or 4) | 12 u32 CRC-32C of these 128 bytes with 0 here | 16 u64 ids |
+//   24 u64 sequences | 32 u64 characters | 40 u64 vocabulary | 48 u32 CRC-32C of all that follows | 52 u32 0 |
+//   56 64 hexadecimal digits of the tokenizer's digest | 120 u64 0 | ids, zeros up to a multiple of 8 |
+//   u64 for each sequence: ids up to its end
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hearth/core/file.h"
+#include "hearth/data/text/tokenizer.h"
+
+namespace hearth::data {
+
+class Tokens {
+ public:
+  /// What ids mean, and how much text they are.
+  struct Meaning {
+    std::int64_t vocabulary = 0;
+    std::int64_t characters = 0;
+    std::string digest;  ///< of the tokenizer
+  };
+
+  /// Sequences in memory: ends[i] is the number of ids up to the end of sequence i. `source` is for messages.
+  Tokens(std::vector<std::int32_t> ids, std::vector<std::uint64_t> ends, Meaning meaning, std::string source);
+  /// Maps a token file. FileError if it cannot be; DataError, naming the file, if it is none, is cut short or has a
+  /// damaged header. The ids themselves are checked as they are read, and by verify().
+  static std::shared_ptr<const Tokens> open(const std::string& path);
+  /// Writes a token file whole or not at all. FileError.
+  void write(const std::string& path) const;
+  /// DataError, naming the file, if its checksum is wrong or an id lies outside the vocabulary.
+  void verify() const;
+
+  std::int64_t size() const { return size_; }
+  std::int64_t sequences() const { return static_cast<std::int64_t>(ends_.size()); }
+  /// The place of a sequence's first id, and the one behind its last.
+  std::int64_t begin(std::int64_t sequence) const { return sequence == 0 ? 0 : end(sequence - 1); }
+  std::int64_t end(std::int64_t sequence) const {
+    return static_cast<std::int64_t>(ends_[static_cast<std::size_t>(sequence)]);
+  }
+  std::int64_t length(std::int64_t sequence) const { return end(sequence) - begin(sequence); }
+  /// Writes ids first..first + count - 1. IndexError outside the tokens; DataError, naming the file and place, for an
+  /// id outside the vocabulary.
+  void copy(std::int64_t first, std::int64_t count, std::int32_t* target) const;
+  const Meaning& meaning() const { return meaning_; }
+  const std::string& source() const { return source_; }
+  /// Bytes an id has in a file.
+  int width() const { return meaning_.vocabulary <= 65536 ? 2 : 4; }
+
+ private:
+  Tokens() = default;
+  void check_ends() const;
+  void check_file(const std::string& path);
+
+  std::int64_t size_ = 0;
+  Meaning meaning_;
+  std::string source_;
+  std::vector<std::int32_t> ids_;       // in memory
+  MappedFile file_;                     // or mapped
+  const std::byte* mapped_ = nullptr;   // first id
+  std::uint32_t payload_checksum_ = 0;  // as the file says
+  std::vector<std::uint64_t> ends_;
+};
+
+using TokensPointer = std::shared_ptr<const Tokens>;
+
+/// The text of a file, plain or gzip, as training takes it: without byte order mark, lines ending in \n. FileError;
+/// DataError, naming the file and line, for what is not UTF-8, and for an empty file.
+std::string read_corpus(const std::string& path);
+
+/// The ids of texts, each a sequence that ends with the tokenizer's end id if it has one.
+TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source);
+
+}  // namespace hearth::data

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tokenizers need of Unicode: UTF-8, classes of characters, lower case, and letters without their accents.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::data::unicode {
+
+/// Classes that exclude each other; the values are the letters of the table.
+enum class Kind : char {
+  letter = 'l',       ///< general category L
+  number = 'n',       ///< N
+  space = 's',        ///< the property White_Space, whatever the category
+  punctuation = 'p',  ///< P
+  mark = 'm',         ///< Mn: nonspacing marks
+  control = 'c',      ///< Cc, Cf, Cs and Co, but for white space
+  other = 'o',
+};
+/// The class of a code point.
+Kind kind_of(char32_t code);
+
+/// One character of a text.
+struct Character {
+  char32_t code = 0;
+  std::size_t bytes = 0;  ///< of its UTF-8 form; 0 for bytes that are not UTF-8
+};
+/// The character at `at`, which lies inside the text.
+Character character_at(std::string_view text, std::size_t at);
+/// As character_at. DataError naming `source`, the line and the byte if the text is not UTF-8 there.
+Character checked_character_at(std::string_view text, std::size_t at, std::string_view source);
+/// Appends the UTF-8 form of a code point.
+void append(std::string& text, char32_t code);
+/// DataError naming `source`, the line and the byte unless all of the text is UTF-8.
+void require_utf8(std::string_view text, std::string_view source);
+/// Characters of a text that is UTF-8: bytes that begin one.
+std::int64_t count_characters(std::string_view text);
+
+/// Appends the lower case of a character; two characters for U+0130.
+void append_lower(std::string& text, char32_t code);
+/// Appends what canonical decomposition leaves of a character without its nonspacing marks: nothing for a mark.
+void append_without_accents(std::string& text, char32_t code);
+/// Whether BERT sets a character apart as a word of its own: the CJK blocks of ideographs.
+bool is_cjk_ideograph(char32_t code);
+
+}  // namespace hearth::data::unicode

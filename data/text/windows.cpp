@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows of a running text.
+#include <algorithm>
+
+#include "hearth/core/error.h"
+#include "hearth/data/batch_maker.h"
+#include "hearth/data/order.h"
+#include "hearth/data/text/token_set.h"
+
+namespace hearth::data {
+namespace {
+
+class TextWindows : public TokenDataset {
+ public:
+  TextWindows(TokenizerPointer tokenizer, TokensPointer tokens, std::int64_t first, std::int64_t last,
+              WindowOptions options)
+      : TokenDataset(tokenizer, tokens->source()),
+        tokens_(std::move(tokens)),
+        first_(first),
+        last_(last),
+        options_(options) {
+    const Tokens::Meaning& meaning = tokens_->meaning();
+    HEARTH_CHECK(ConfigError, options.length >= 1 && options.length <= (1 << 24), source(), ": windows of ",
+                 options.length, " ids");
+    HEARTH_CHECK(DataError, meaning.vocabulary == tokenizer->size(), source(), ": ids of a vocabulary of ",
+                 meaning.vocabulary, ", but the tokenizer has ", tokenizer->size(), " pieces");
+    HEARTH_CHECK(IndexError, first >= 0 && first <= last && last <= tokens_->size(), source(), ": ids ", first, " to ",
+                 last, " of ", tokens_->size());
+    HEARTH_CHECK(DataError, guesses() >= 1, source(), ": ", last - first, " ids; nothing to predict");
+    HEARTH_CHECK(DataError, options.mask_share == 0 || tokenizer->special().mask >= 0, source(),
+                 ": the tokenizer has no mask token, which a masked text needs");
+  }
+
+  std::int64_t size() const override { return (guesses() + options_.length - 1) / options_.length; }
+  std::int64_t longest() const override { return options_.length; }
+  std::int64_t predicted_tokens() const override { return guesses(); }
+  std::int64_t characters() const override {
+    if (first_ == 0 && last_ == tokens_->size()) return tokens_->meaning().characters;
+    // A part's share; what its ids are exactly, nobody wrote down.
+    const double share = static_cast<double>(last_ - first_) / static_cast<double>(tokens_->size());
+    return static_cast<std::int64_t>(share * static_cast<double>(tokens_->meaning().characters));
+  }
+  void verify() const override { tokens_->verify(); }
+  std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const override;
+
+  bool is_masked() const { return options_.mask_share > 0; }
+  const WindowOptions& options() const { return options_; }
+  /// Ids that can be predicted: each from the one before it, or masked ones from all others.
+  std::int64_t guesses() const { return last_ - first_ - (is_masked() ? 0 : 1); }
+  /// How many of `count` ids from `place` within the text on there are; writes them.
+  std::int64_t copy(std::int64_t place, std::int64_t count, std::int32_t* target) const {
+    const std::int64_t there = std::min(count, last_ - first_ - place);
+    tokens_->copy(first_ + place, there, target);
+    return there;
+  }
+
+ private:
+  TokensPointer tokens_;
+  std::int64_t first_, last_;
+  WindowOptions options_;
+};
+
+class WindowBatches : public BatchMaker {
+ public:
+  WindowBatches(const TextWindows& set, const LoaderOptions& options) : set_(set), options_(options) {
+    HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
+    const std::int64_t length = set.options().length;
+    windows_ = set.size();
+    if (options.shuffle) {
+      // One window fewer than fits leaves room to begin anywhere within the first.
+      const std::int64_t whole = set.guesses() / length;
+      HEARTH_CHECK(DataError, whole >= 1, set.source(), ": ", set.guesses(), " ids give no window of ", length,
+                   "; use a smaller length");
+      windows_ = std::max<std::int64_t>(1, whole - 1);
+      starts_ = std::min(length, set.guesses() - windows_ * length + 1);
+    }
+    HEARTH_CHECK(DataError, windows_ < (std::int64_t{1} << 32), set.source(), ": ", windows_,
+                 " windows; at most 2^32 - 1 can be addressed");
+    per_epoch_ = windows_ / options.batch_size + (!options.drop_last && windows_ % options.batch_size != 0 ? 1 : 0);
+    HEARTH_CHECK(DataError, per_epoch_ >= 1, set.source(), ": ", windows_, " windows of ", length,
+                 " ids give no batch of ", options.batch_size, "; use a smaller batch or length");
+  }
+
+  std::int64_t per_epoch() const override { return per_epoch_; }
+  std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, windows_); }
+
+  std::optional<Batch> make(std::int64_t epoch_number, std::int64_t index, Workspace&,
+                            const std::function<bool()>& cancelled) const override {
+    const auto epoch = static_cast<std::uint64_t>(epoch_number);
+    const std::int64_t length = set_.options().length, first = index * options_.batch_size;
+    const std::int64_t rows = std::min(options_.batch_size, windows_ - first);
+    ByEpoch<std::vector<std::int64_t>>::Pointer order;
+    std::int64_t start = 0;
+    if (options_.shuffle) {
+      order = orders_.of(epoch_number, [&] { return shuffled_order(windows_, options_.seed, epoch); });
+      Random random = random_of(options_.seed, Purpose::windows, epoch);
+      start = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(starts_)));
+    }
+    Batch batch;
+    batch.input = Tensor::empty({rows, length}, DType::i32);
+    batch.labels = Tensor::empty({rows, length}, DType::i64);
+    batch.places = rows * length;
+    batch.counted = 0;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      if (cancelled()) return std::nullopt;
+      const std::int64_t window = order ? (*order)[static_cast<std::size_t>(first + row)] : first + row;
+      batch.samples.push_back(window);
+      std::int32_t* const input = batch.input.data<std::int32_t>() + row * length;
+      std::int64_t* const labels = batch.labels.data<std::int64_t>() + row * length;
+      const std::int64_t there = set_.copy(start + window * length, length + 1, ids.data());
+      if (set_.is_masked()) {
+        batch.tokens += std::min(there, length);
+        batch.counted += mask(ids.data(), std::min(there, length), epoch, window, input, labels);
+      } else {
+        batch.tokens += there - 1;
+        batch.counted += there - 1;
+        shift(ids.data(), there - 1, input, labels);
+      }
+    }
+    return batch;
+  }
+
+ private:
+  std::int32_t filler() const { return std::max(set_.tokenizer().special().pad, 0); }
+
+  void shift(const std::int32_t* ids, std::int64_t count, std::int32_t* input, std::int64_t* labels) const {
+    const std::int64_t length = set_.options().length;
+    for (std::int64_t i = 0; i < length; ++i) {
+      input[i] = i < count ? ids[i] : filler();
+      labels[i] = i < count ? ids[i + 1] : ignored_label;
+    }
+  }
+
+  // Returns how many ids are to be guessed. In order, the masks are those of epoch 0.
+  std::int64_t mask(const std::int32_t* ids, std::int64_t count, std::uint64_t epoch, std::int64_t window,
+                    std::int32_t* input, std::int64_t* labels) const {
+    Random random =
+        random_of(options_.seed, Purpose::masks, options_.shuffle ? epoch : 0, static_cast<std::uint32_t>(window));
+    const WindowOptions& chosen = set_.options();
+    std::int64_t guessed = 0;
+    for (std::int64_t i = 0; i < chosen.length; ++i) {
+      input[i] = i < count ? ids[i] : filler();
+      labels[i] = ignored_label;
+      if (i >= count || random.uniform() >= chosen.mask_share) continue;
+      labels[i] = ids[i];
+      ++guessed;
+      const double fate = random.uniform();
+      if (fate < 0.8)
+        input[i] = set_.tokenizer().special().mask;
+      else if (fate < 0.9)
+        input[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(set_.tokenizer().size())));
+    }
+    return guessed;
+  }
+
+  const TextWindows& set_;
+  const LoaderOptions& options_;
+  std::int64_t windows_ = 0;
+  std::int64_t starts_ = 1;  // where the first window may begin
+  std::int64_t per_epoch_ = 0;
+  ByEpoch<std::vector<std::int64_t>> orders_;
+};
+
+std::unique_ptr<BatchMaker> TextWindows::batches(const LoaderOptions& options) const {
+  return std::make_unique<WindowBatches>(*this, options);
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenDataset> text_windows(TokenizerPointer tokenizer, TokensPointer tokens, std::int64_t first,
+                                                 std::int64_t last, WindowOptions options) {
+  return std::make_shared<TextWindows>(std::move(tokenizer), std::move(tokens), first, last, options);
+}
+
+}  // namespace hearth::data

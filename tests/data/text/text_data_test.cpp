@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/text/text_data.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "hearth/core/error.h"
+#include "hearth/core/file.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth::data {
+namespace {
+
+using test::contains;
+using test::error_message;
+using test::TempDir;
+
+const char* const sample_path = HEARTH_SOURCE_DIR "/tests/golden/text/sample.txt";
+
+std::string put(const TempDir& folder, const std::string& name, const std::string& text) {
+  return folder.write(name, {text.begin(), text.end()});
+}
+
+Json node(const std::string& text) { return parse_json(text, "run.json"); }
+std::string quoted(const std::string& text) { return to_text(Json(text)); }
+
+template <class T>
+std::vector<T> values(const Tensor& tensor) {
+  return {tensor.data<T>(), tensor.data<T>() + tensor.size()};
+}
+
+/// Everything of a batch that depends on the order.
+std::vector<double> contents(const Batch& batch) {
+  std::vector<double> all(batch.samples.begin(), batch.samples.end());
+  for (const Tensor& part : {batch.input, batch.source, batch.target, batch.labels})
+    if (part.defined())
+      for (const double value : part.to_doubles()) all.push_back(value);
+  return all;
+}
+
+/// 200 pairs of words of 1 to 60 letters and their reversals, as one file of two columns.
+std::string pair_lines() {
+  std::string lines;
+  for (int i = 0; i < 200; ++i) {
+    std::string word;
+    for (int j = 0; j <= i * 7 % 60; ++j) word += static_cast<char>('a' + (i + j) % 26);
+    lines += word + "\t" + std::string(word.rbegin(), word.rend()) + "\n";
+  }
+  return lines;
+}
+
+TEST(TextDataTest, RowsInOrderAreTheText) {
+  const TempDir folder;
+  const std::string path = put(folder, "a.txt", "abcdefghij");
+  const DataSplits data =
+      make_data(node(R"({"type": "text", "train": [)" + quoted(path) + R"(], "length": 4, "workers": 0})"));
+  EXPECT_EQ(data.train->size(), 3);
+  EXPECT_EQ(data.classes(), 15);
+  Loader loader = data.eval_loader(data.train, 2);
+  ASSERT_EQ(loader.batches_per_epoch(), 2);
+  EXPECT_EQ(loader.samples_per_epoch(), 3);
+  const Batch first = loader.next(), second = loader.next();
+  EXPECT_EQ(values<std::int32_t>(first.input), (std::vector<std::int32_t>{5, 6, 7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(values<std::int64_t>(first.labels), (std::vector<std::int64_t>{6, 7, 8, 9, 10, 11, 12, 13}));
+  // The last letter and the end of the text; the rest is padding.
+  EXPECT_EQ(values<std::int32_t>(second.input), (std::vector<std::int32_t>{13, 14, 0, 0}));
+  EXPECT_EQ(values<std::int64_t>(second.labels), (std::vector<std::int64_t>{14, 3, -100, -100}));
+  EXPECT_EQ(second.tokens, 2);
+  EXPECT_EQ(second.places, 4);
+  EXPECT_EQ(data.train->tokens()->predicted_tokens(), 10);
+  EXPECT_EQ(data.train->tokens()->characters(), 10);
+  const Padding padding = data.train->tokens()->padding({.batch_size = 2});
+  EXPECT_EQ(padding.tokens, 10);
+  EXPECT_EQ(padding.places, 12);
+}
+
+TEST(TextDataTest, EveryEpochCutsTheTextElsewhere) {
+  const DataSplits data =
+      make_data(node(R"({"type": "text", "train": [)" + quoted(sample_path) + R"(], "length": 64})"));
+  Loader loader = data.train_loader(8, 5);
+  std::set<std::int64_t> starts;
+  const std::int64_t batches = loader.batches_per_epoch();
+  for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+    std::set<std::int64_t> windows;
+    for (std::int64_t i = 0; i < batches; ++i) {
+      const Batch batch = loader.next();
+      EXPECT_EQ(batch.input.shape(), (Shape{8, 64}));
+      EXPECT_EQ(batch.tokens, batch.places);
+      windows.insert(batch.samples.begin(), batch.samples.end());
+      const auto input = values<std::int32_t>(batch.input);
+      const auto labels = values<std::int64_t>(batch.labels);
+      for (std::size_t place = 0; place + 1 < 64; ++place) EXPECT_EQ(labels[place], input[place + 1]);
+      const auto first = std::find(batch.samples.begin(), batch.samples.end(), 0);
+      if (first != batch.samples.end())
+        starts.insert(input[static_cast<std::size_t>(first - batch.samples.begin()) * 64]);
+    }
+    EXPECT_EQ(static_cast<std::int64_t>(windows.size()), batches * 8);
+  }
+  EXPECT_GE(starts.size(), 2u);
+}
+
+TEST(TextDataTest, BatchesAreAFunctionOfTheirNumber) {
+  const TempDir folder;
+  const std::string path = put(folder, "pairs.tsv", pair_lines());
+  for (const std::string& text :
+       {R"({"type": "text", "train": [)" + quoted(sample_path) + R"(], "length": 32, "mask_share": 0.15, "workers": )",
+        R"({"type": "parallel_text", "train": [)" + quoted(path) + R"(], "tokens_per_batch": 256, "workers": )"}) {
+    const DataSplits one = make_data(node(text + "0}")), three = make_data(node(text + "3}"));
+    Loader a = one.train_loader(4, 11), b = three.train_loader(4, 11);
+    std::vector<std::vector<double>> all;
+    const std::int64_t batches = a.batches_per_epoch();
+    for (std::int64_t i = 0; i < 2 * batches; ++i) {
+      all.push_back(contents(a.next()));
+      EXPECT_EQ(contents(b.next()), all.back());
+    }
+    EXPECT_NE(all[0], all[static_cast<std::size_t>(batches)]);
+    // From the middle of the second epoch, as a resumed run goes on.
+    Loader resumed = three.train_loader(4, 11);
+    resumed.seek(1, batches / 2);
+    for (std::int64_t i = batches + batches / 2; i < 2 * batches; ++i)
+      EXPECT_EQ(contents(resumed.next()), all[static_cast<std::size_t>(i)]);
+    Loader other = one.train_loader(4, 12);
+    EXPECT_NE(contents(other.next()), all[0]);
+  }
+}
+
+TEST(TextDataTest, MaskedIdsAreToBeGuessed) {
+  const DataSplits data = make_data(
+      node(R"({"type": "text", "train": [)" + quoted(sample_path) + R"(], "length": 128, "mask_share": 0.2})"));
+  Loader loader = data.eval_loader(data.train, 16);
+  const TokensPointer plain =
+      tokenize(data.train->tokens()->tokenizer(), std::vector<std::string_view>{read_corpus(sample_path)}, "x");
+  double guessed = 0, masked = 0, kept = 0, places = 0;
+  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+    const Batch batch = loader.next();
+    const auto input = values<std::int32_t>(batch.input);
+    const auto labels = values<std::int64_t>(batch.labels);
+    for (std::size_t place = 0; place < input.size(); ++place) {
+      const std::int64_t at = batch.samples[place / 128] * 128 + static_cast<std::int64_t>(place % 128);
+      if (at >= plain->size()) continue;
+      ++places;
+      std::int32_t truth = 0;
+      plain->copy(at, 1, &truth);
+      if (labels[place] == ignored_label) {
+        EXPECT_EQ(input[place], truth);
+        continue;
+      }
+      EXPECT_EQ(labels[place], truth);
+      ++guessed;
+      masked += input[place] == 4;
+      kept += input[place] == truth;
+    }
+  }
+  EXPECT_NEAR(guessed / places, 0.2, 0.01);
+  EXPECT_NEAR(masked / guessed, 0.8, 0.02);
+  EXPECT_NEAR(kept / guessed, 0.1, 0.02);
+}
+
+TEST(TextDataTest, PairsAreShiftedAndPadded) {
+  const TempDir folder;
+  const std::string path = put(folder, "pairs.tsv", "ab\tcde\nc\tb\n");
+  const DataSplits data =
+      make_data(node(R"({"type": "parallel_text", "train": [)" + quoted(path) + R"(], "multiple": 4})"));
+  const Tokenizer& tokenizer = data.train->tokens()->tokenizer();
+  const auto id = [&](const char* piece) { return *tokenizer.id_of(piece); };
+  Loader loader = data.eval_loader(data.train, 2);
+  const Batch batch = loader.next();
+  EXPECT_EQ(values<std::int32_t>(batch.source), (std::vector<std::int32_t>{id("a"), id("b"), 3, 0, id("c"), 3, 0, 0}));
+  EXPECT_EQ(values<std::int32_t>(batch.target),
+            (std::vector<std::int32_t>{2, id("c"), id("d"), id("e"), 2, id("b"), 0, 0}));
+  EXPECT_EQ(values<std::int64_t>(batch.labels),
+            (std::vector<std::int64_t>{id("c"), id("d"), id("e"), 3, id("b"), 3, -100, -100}));
+  EXPECT_EQ(batch.tokens, 3 + 4 + 2 + 2);
+  EXPECT_EQ(batch.places, 16);
+}
+
+TEST(TextDataTest, BatchesByTokensWasteLittle) {
+  const TempDir folder;
+  const std::string path = put(folder, "pairs.tsv", pair_lines());
+  const std::string text = R"({"type": "parallel_text", "train": [)" + quoted(path) + R"(])";
+  const DataSplits data = make_data(node(text + R"(, "tokens_per_batch": 512})"));
+  Loader loader = data.eval_loader(data.train, 1);
+  std::multiset<std::int64_t> seen;
+  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+    const Batch batch = loader.next();
+    seen.insert(batch.samples.begin(), batch.samples.end());
+    EXPECT_LE(batch.target.size(), 512);
+    EXPECT_EQ(batch.target.dim(1) % 8, 0);
+    EXPECT_EQ(batch.source.dim(1) % 8, 0);
+  }
+  EXPECT_EQ(seen.size(), 200u);
+  EXPECT_EQ(std::set<std::int64_t>(seen.begin(), seen.end()).size(), 200u);
+  // In training no batch has a number of rows that is no multiple of 8.
+  Loader training = data.train_loader(1, 3);
+  for (std::int64_t i = 0; i < training.batches_per_epoch(); ++i) EXPECT_EQ(training.next().size() % 8, 0);
+  EXPECT_GE(training.samples_per_epoch(), 150);
+  const double share = data.train->tokens()->padding({.batch_size = 8}).share();
+  const DataSplits plain = make_data(node(text + "}"));
+  EXPECT_LT(share, 0.15);
+  EXPECT_GT(plain.train->tokens()->padding({.batch_size = 8}).share(), 2 * share);
+  // Given bounds put more lengths together.
+  const DataSplits two = make_data(node(text + R"(, "tokens_per_batch": 512, "buckets": [32, 64]})"));
+  EXPECT_LT(two.eval_loader(two.train, 1).batches_per_epoch(), loader.batches_per_epoch());
+}
+
+TEST(TextDataTest, PackedIsTheSame) {
+  const TempDir folder;
+  const std::string pairs = put(folder, "pairs.tsv", pair_lines());
+  const std::string text = quoted(sample_path);
+  struct Case {
+    std::string online, packed;
+  };
+  const std::string out = folder / "packed";
+  for (const Case& c : {Case{R"({"type": "text", "train": [)" + text + R"(], "test": [)" + text +
+                                 R"(], "length": 32, "tokenizer": {"type": "bpe", "vocabulary": 400}})",
+                             R"({"type": "text", "length": 32, "packed": )" + quoted(out + "1") + "}"},
+                        Case{R"({"type": "parallel_text", "train": [)" + quoted(pairs) +
+                                 R"(], "source_tokenizer": {"type": "bpe", "vocabulary": 300}})",
+                             R"({"type": "parallel_text", "packed": )" + quoted(out + "2") + "}"}}) {
+    const bool is_text = contains(c.online, "bpe\", \"vocabulary\": 400");
+    const auto files = pack_text(node(c.online), out + (is_text ? "1" : "2"));
+    EXPECT_EQ(files.size(), 2u);
+    EXPECT_EQ(files[0].bytes_an_id, 2);
+    const DataSplits online = make_data(node(c.online)), packed = make_data(node(c.packed));
+    EXPECT_EQ(online.test != nullptr, packed.test != nullptr);
+    EXPECT_EQ(online.classes(), packed.classes());
+    Loader a = online.train_loader(4, 1), b = packed.train_loader(4, 1);
+    ASSERT_EQ(a.batches_per_epoch(), b.batches_per_epoch());
+    for (std::int64_t i = 0; i < a.batches_per_epoch(); ++i) EXPECT_EQ(contents(a.next()), contents(b.next()));
+    packed.train->tokens()->verify();
+    EXPECT_EQ(packed.train->tokens()->characters(), online.train->tokens()->characters());
+  }
+}
+
+TEST(TextDataTest, HeldOut) {
+  const TempDir folder;
+  const std::string path = put(folder, "pairs.tsv", pair_lines());
+  const DataSplits text =
+      make_data(node(R"({"type": "text", "train": [)" + quoted(sample_path) + R"(], "valid_fraction": 0.1})"));
+  ASSERT_NE(text.valid, nullptr);
+  const double held = static_cast<double>(text.valid->tokens()->predicted_tokens());
+  EXPECT_NEAR(held / (held + static_cast<double>(text.train->tokens()->predicted_tokens())), 0.1, 0.001);
+  const DataSplits pairs =
+      make_data(node(R"({"type": "parallel_text", "train": [)" + quoted(path) + R"(], "valid_fraction": 0.25})"));
+  EXPECT_EQ(pairs.train->size(), 150);
+  EXPECT_EQ(pairs.valid->size(), 50);
+}
+
+TEST(TextDataTest, TextsAsFilesHaveThem) {
+  const TempDir folder;
+  EXPECT_EQ(read_corpus(put(folder, "dos.txt", "\xef\xbb\xbfone\r\ntwo\rthree")), "one\ntwo\rthree");
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_corpus(put(folder, "empty.txt", "")); }),
+                       "empty.txt: no text in it"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_corpus(put(folder, "bad.txt", "a\nb\nc\xc3(")); }),
+                       "bad.txt:3: byte 5"));
+  EXPECT_THROW((void)read_corpus(folder / "absent.txt"), FileError);
+}
+
+TEST(TextDataTest, BadInputIsNamed) {
+  const TempDir folder;
+  const auto refusal = [&](const std::string& text) {
+    return error_message<Error>([&] { (void)make_data(node(text)); });
+  };
+  const std::string three = put(folder, "three.txt", "a\nb\nc\n"), two = put(folder, "two.txt", "a\nb\n");
+  EXPECT_TRUE(contains(refusal(R"({"type": "parallel_text", "train": [)" + quoted(three) + "," + quoted(two) + "]}"),
+                       "three.txt: 3 lines, but " + two + " has 2"));
+  EXPECT_TRUE(contains(refusal(R"({"type": "parallel_text", "train": [)" + quoted(two) + "]}"), "two.txt:1: 0 tabs"));
+  const std::string longer = put(folder, "long.tsv", "a\tb\nc\tddddddddddddddddddddd\n");
+  const std::string text = R"({"type": "parallel_text", "longest": 8, "train": [)" + quoted(longer) + "]";
+  EXPECT_TRUE(contains(refusal(text + "}"), "long.tsv:2: 22 ids; the longest row may have 8"));
+  const DataSplits skipped = make_data(node(text + R"(, "on_long": "skip"})"));
+  EXPECT_EQ(skipped.train->size(), 1);
+  EXPECT_EQ(skipped.train->warnings().count, 1);
+  EXPECT_TRUE(contains(refusal(R"({"type": "text"})"), "either train, files of text, or packed"));
+  EXPECT_TRUE(contains(refusal(R"({"type": "text", "train": ["x.txt"], "lenght": 3})"), "did you mean \"length\"?"));
+  EXPECT_TRUE(
+      contains(refusal(R"({"type": "text", "packed": )" + quoted(folder.path()) + "}"), "has no tokenizer.json"));
+  const DataSplits small = make_data(node(R"({"type": "text", "train": [)" + quoted(two) + "]}"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)small.train_loader(1, 1); }), "give no window of 256"));
+  EXPECT_THROW((void)small.train->label(0), UsageError);
+}
+
+TEST(TokensTest, DamagedFilesAreRefused) {
+  const TempDir folder;
+  const std::string path = folder / "t.tokens";
+  const Tokens tokens({1, 2, 70000, 4}, {3, 4}, {70001, 9, std::string(64, 'a')}, "made");
+  tokens.write(path);
+  const TokensPointer read = Tokens::open(path);
+  EXPECT_EQ(read->size(), 4);
+  EXPECT_EQ(read->sequences(), 2);
+  EXPECT_EQ(read->length(0), 3);
+  EXPECT_EQ(read->meaning().characters, 9);
+  std::vector<std::int32_t> ids(4);
+  read->copy(0, 4, ids.data());
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{1, 2, 70000, 4}));
+  EXPECT_THROW(read->copy(2, 3, ids.data()), IndexError);
+  const std::vector<std::byte> good = read_file(path);
+  // One bit anywhere, and every shorter file.
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::vector<std::byte> bad = good;
+    bad[at] ^= std::byte{4};
+    write_file_synced(folder / "bad.tokens", bad);
+    EXPECT_THROW(Tokens::open(folder / "bad.tokens")->verify(), DataError) << at;
+    write_file_synced(folder / "bad.tokens", std::span(good).first(at));
+    EXPECT_THROW((void)Tokens::open(folder / "bad.tokens"), Error) << at;
+  }
+  EXPECT_TRUE(contains(error_message<DataError>([&] {
+                         Tokens({1, 9}, {2}, {5, 2, ""}, "made").copy(0, 2, ids.data());
+                       }),
+                       "made: id 9 at place 1 is outside the vocabulary of 5"));
+  EXPECT_THROW(Tokens({1}, {2}, {5, 2, ""}, "made"), DataError);
+}
+
+}  // namespace
+}  // namespace hearth::data

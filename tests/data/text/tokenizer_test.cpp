@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of HuggingFace's tokenizers, made by tests/golden/make_text.py.
+#include "hearth/data/text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "hearth/core/error.h"
+#include "hearth/core/file.h"
+#include "hearth/core/random.h"
+#include "hearth/data/text/bpe.h"
+#include "hearth/data/text/special.h"
+#include "hearth/data/text/unicode.h"
+#include "hearth/data/text/word_level.h"
+#include "hearth/data/text/wordpiece.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth::data {
+namespace {
+
+using test::contains;
+using test::error_message;
+
+std::string golden(const std::string& name) { return std::string(HEARTH_SOURCE_DIR "/tests/golden/text/") + name; }
+
+TokenizerPointer make(const std::string& node, std::vector<std::string_view> texts = {}) {
+  return tokenizers().make(parse_json(node, "run.json"), texts);
+}
+
+std::vector<std::int32_t> ids_of(const Json& list) {
+  std::vector<std::int32_t> ids;
+  for (const Json& id : list.items()) ids.push_back(static_cast<std::int32_t>(id.as_integer()));
+  return ids;
+}
+
+void expect_answers(const Tokenizer& tokenizer, const std::string& answers) {
+  const Json all = read_json(golden(answers));
+  for (const Json& answer : all.items()) {
+    const std::string& text = answer.at("text").as_string();
+    const std::vector<std::int32_t> ids = tokenizer.encode(text);
+    EXPECT_EQ(ids, ids_of(answer.at("ids"))) << text;
+    EXPECT_EQ(tokenizer.decode(ids), answer.at("decoded").as_string()) << text;
+  }
+}
+
+/// Texts of random code points of every plane, with runs of letters and blanks.
+std::string random_text(std::uint64_t seed) {
+  Random random(seed, 0);
+  std::string text;
+  const std::uint64_t length = random.below(200);
+  for (std::uint64_t i = 0; i < length; ++i) {
+    const std::uint64_t limits[] = {0x80, 0x80, 0x250, 0x3000, 0x10000, 0x110000};
+    auto code = static_cast<char32_t>(random.below(limits[random.below(6)]));
+    if (code >= 0xD800 && code <= 0xDFFF) code = ' ';
+    unicode::append(text, code);
+  }
+  return text;
+}
+
+TEST(TokenizerTest, BytePairsGiveTheAnswersOfHuggingFace) {
+  expect_answers(*read_tokenizer(golden("bpe.json")), "bpe_answers.json");
+}
+
+TEST(TokenizerTest, BytePairsAreLearnedAsByHuggingFace) {
+  const std::string text = read_text(golden("sample.txt"));
+  const auto own = make(R"({"type": "bpe", "vocabulary": 600, "min_count": 2})", {text});
+  const auto other = read_tokenizer(golden("bpe.json"));
+  ASSERT_EQ(own->size(), other->size());
+  for (std::int32_t id = 0; id < own->size(); ++id) EXPECT_EQ(own->piece(id), other->piece(id));
+  EXPECT_EQ(own->digest(), other->digest());
+}
+
+TEST(TokenizerTest, WordPiecesGiveTheAnswersOfHuggingFace) {
+  expect_answers(*read_tokenizer(golden("wordpiece.json")), "wordpiece_answers.json");
+  Json document = read_json(golden("wordpiece.json"));
+  for (const char* key : {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"})
+    document.find("normalizer")->set(key, false);
+  expect_answers(*parse_tokenizer(document, "cased"), "wordpiece_cased_answers.json");
+}
+
+TEST(TokenizerTest, BytesComeBackWhateverTheText) {
+  const auto tokenizer = read_tokenizer(golden("bpe.json"));
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const std::string text = random_text(seed);
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << seed;
+  }
+}
+
+TEST(TokenizerTest, KnownCharactersComeBack) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const std::string text = random_text(seed);
+    const auto tokenizer = make(R"({"type": "characters"})", {text});
+    const auto ids = tokenizer->encode(text);
+    EXPECT_EQ(static_cast<std::int64_t>(ids.size()), unicode::count_characters(text));
+    EXPECT_EQ(tokenizer->decode(ids), text) << seed;
+  }
+}
+
+TEST(TokenizerTest, FilesGiveEqualTokenizers) {
+  const test::TempDir folder;
+  const std::string text = "To be, or not to be: that is the question. To BE!";
+  const std::string path = (std::filesystem::path(folder.path()) / "tokenizer.json").string();
+  for (const char* node :
+       {R"({"type": "characters"})", R"({"type": "words"})",
+        R"({"type": "words", "lower_case": true, "punctuation": true})", R"({"type": "bpe", "vocabulary": 280})"}) {
+    const auto made = make(node, {text});
+    write_tokenizer(*made, path);
+    const auto read = read_tokenizer(folder.path());
+    EXPECT_EQ(read->digest(), made->digest()) << node;
+    EXPECT_EQ(read->encode("not to <pad> be?"), made->encode("not to <pad> be?")) << node;
+    EXPECT_EQ(read->special(), made->special()) << node;
+  }
+  const auto words = read_tokenizer(golden("wordpiece.json"));
+  write_tokenizer(*words, path);
+  EXPECT_EQ(read_tokenizer(path)->digest(), words->digest());
+}
+
+TEST(TokenizerTest, WordsByFrequency) {
+  const auto tokenizer = make(R"({"type": "words", "min_count": 2})", {"b a c b\nb  a d", "a a"});
+  EXPECT_EQ(tokenizer->size(), 7);
+  EXPECT_EQ(tokenizer->piece(5), "a");
+  EXPECT_EQ(tokenizer->encode("a b z"), (std::vector<std::int32_t>{5, 6, 1}));
+  EXPECT_EQ(tokenizer->decode(std::vector<std::int32_t>{2, 5, 6, 1, 3, 0}), "a b <unk>");
+  const auto signs = make(R"({"type": "words", "punctuation": true, "lower_case": true})", {"Don't STOP"});
+  EXPECT_EQ(signs->encode("don't"), signs->encode("DON ' t"));
+  EXPECT_EQ(signs->special(), (SpecialIds{0, 1, 2, 3, 4}));
+}
+
+TEST(TokenizerTest, VocabularyAndMergesBesideIt) {
+  const test::TempDir folder;
+  const std::filesystem::path path = folder.path();
+  const Json document = read_json(golden("bpe.json"));
+  write_file_synced(path / "vocab.json", to_text(document.at("model").at("vocab")));
+  std::string merges = "#version: 0.2\n";
+  for (const Json& merge : document.at("model").at("merges").items())
+    merges += merge.at(0).as_string() + " " + merge.at(1).as_string() + "\n";
+  write_file_synced(path / "merges.txt", merges);
+  expect_answers(*read_tokenizer(folder.path()), "bpe_answers.json");
+  write_file_synced(path / "merges.txt", merges + "lonely\n");
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_tokenizer(folder.path()); }), ":341: 'lonely'"))
+      << error_message<DataError>([&] { (void)read_tokenizer(folder.path()); });
+}
+
+TEST(TokenizerTest, ListsOfWordPieces) {
+  const test::TempDir folder;
+  const std::string path = (std::filesystem::path(folder.path()) / "vocab.txt").string();
+  write_file_synced(path, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\n!\n");
+  const auto tokenizer = make(R"({"type": "wordpiece", "path": ")" + path + "\"}");
+  EXPECT_EQ(tokenizer->encode("Unaffable! [MASK] unaffine"), (std::vector<std::int32_t>{5, 6, 7, 8, 4, 1}));
+  EXPECT_EQ(tokenizer->decode(std::vector<std::int32_t>{2, 5, 6, 7, 8, 3}), "unaffable!");
+  EXPECT_EQ(tokenizer->special(), (SpecialIds{0, 1, 2, 3, 4}));
+  write_file_synced(path, "[UNK]\na\nb\na\n");
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_tokenizer(path); }),
+                       "vocab.txt:4: the piece 'a' is already in line 2"));
+  write_file_synced(path, "a\nb\n");
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_tokenizer(path); }), "lacks '[UNK]'"));
+}
+
+TEST(TokenizerTest, AddedTokensTakeWhiteSpaceWhereTheySaySo) {
+  Json document = read_json(golden("bpe.json"));
+  document.find("added_tokens")->items()[4].set("lstrip", true).set("rstrip", true);
+  const auto tokenizer = parse_tokenizer(document, "test");
+  const auto ids = tokenizer->encode("a \n<mask>\t b");
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{*tokenizer->id_of("a"), 4, *tokenizer->id_of("b")}));
+}
+
+TEST(TokenizerTest, WhatIsNotSupportedIsNamed) {
+  const auto refusal = [](auto&& change) {
+    Json document = read_json(golden("bpe.json"));
+    change(document);
+    return error_message<DataError>([&] { (void)parse_tokenizer(document, "t.json"); });
+  };
+  EXPECT_TRUE(contains(refusal([](Json& d) { d.find("model")->set("type", "Unigram"); }),
+                       "t.json/model/type: the model 'Unigram'"));
+  EXPECT_TRUE(contains(refusal([](Json& d) { d.set("pre_tokenizer", Json::object().set("type", "Metaspace")); }),
+                       "t.json/pre_tokenizer: Metaspace is not supported"));
+  EXPECT_TRUE(contains(refusal([](Json& d) { d.set("normalizer", Json::object().set("type", "NFKC")); }), "NFKC"));
+  EXPECT_TRUE(contains(refusal([](Json& d) { d.find("model")->set("byte_fallback", true); }), "byte_fallback"));
+  EXPECT_TRUE(contains(refusal([](Json& d) { d.find("model")->find("merges")->push_back("x q"); }),
+                       "names a piece that the vocabulary lacks"));
+  EXPECT_TRUE(contains(refusal([](Json& d) { d.find("model")->find("vocab")->set("a", 3); }), "have the id 3"));
+  EXPECT_TRUE(
+      contains(refusal([](Json& d) { d.find("added_tokens")->items()[2].set("single_word", true); }), "single_word"));
+  EXPECT_TRUE(contains(refusal([](Json& d) { d.find("model")->set("vocab", "none"); }), "must be an object"));
+}
+
+TEST(TokenizerTest, BadInput) {
+  const auto tokenizer = read_tokenizer(golden("bpe.json"));
+  const std::string text = "good\nbad \xff here";
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)tokenizer->encode(text); }),
+                       ":2: byte 9 of the text is not UTF-8"));
+  EXPECT_TRUE(contains(error_message<IndexError>([&] {
+                         (void)tokenizer->decode(std::vector<std::int32_t>{5, 600});
+                       }),
+                       "id 600 is outside the vocabulary of 600 pieces"));
+  EXPECT_THROW((void)tokenizer->decode(std::vector<std::int32_t>{-1}), IndexError);
+  EXPECT_THROW((void)make(R"({"type": "characters"})", {"\xc3"}), DataError);
+  EXPECT_THROW((void)make(R"({"type": "words"})", {"a \xed\xa0\x80"}), DataError);
+  EXPECT_TRUE(contains(
+      error_message<DataError>([&] { (void)make(R"({"type": "bpe", "path": ")" + golden("wordpiece.json") + "\"}"); }),
+      "not a tokenizer of the type bpe"));
+  EXPECT_THROW((void)read_tokenizer("/nonexistent/tokenizer.json"), FileError);
+  EXPECT_THROW((void)make(R"({"type": "bpe", "vocabulary": 200})"), ConfigError);
+}
+
+TEST(UnicodeTest, LowerCaseAndAccents) {
+  std::string text;
+  for (const char32_t code : U"ÀΣЁİẞǅ") {
+    if (code != 0) unicode::append_lower(text, code);
+  }
+  EXPECT_EQ(text, "àσёi\xcc\x87ßǆ");
+  text.clear();
+  for (const char32_t code : U"éǖ각ñй\u0301Å") {
+    if (code != 0) unicode::append_without_accents(text, code);
+  }
+  EXPECT_EQ(text, "eu\u1100\u1161\u11a8nиA");
+  EXPECT_EQ(unicode::kind_of(U'\u00a0'), unicode::Kind::space);
+  EXPECT_EQ(unicode::kind_of(0x10ffff), unicode::Kind::other);
+  EXPECT_EQ(unicode::kind_of(U'٣'), unicode::Kind::number);
+}
+
+}  // namespace
+}  // namespace hearth::data
