@@ -116,10 +116,20 @@ __device__ __forceinline__ float reduce_row(float value) {
   return Join::join(value, __shfl_xor_sync(all_lanes, value, 2));
 }
 
+/// Whether each of these queries sees each of these keys and nothing is added to their products; then
+/// score_of need not look at each.
+template <int queries, int keys, class T>
+__device__ __forceinline__ bool sees_all(const Problem<T>& p, const Head<T>& head, std::int64_t query,
+                                         std::int64_t key) {
+  return p.bias == nullptr && query + queries <= p.queries && key + keys <= head.keys &&
+         (!p.causal || key + keys <= p.query_offset + query + 1);
+}
+
 /// The score of a product, -infinity where the key is hidden.
 template <class T>
-__device__ __forceinline__ float score_of(const Problem<T>& p, const Head<T>& head, std::int64_t query,
+__device__ __forceinline__ float score_of(const Problem<T>& p, const Head<T>& head, bool whole, std::int64_t query,
                                           std::int64_t key, float product) {
+  if (whole) return product * p.scale;
   if (!head.sees(p, query, key)) return -std::numeric_limits<float>::infinity();
   const float scaled = product * p.scale;
   return p.bias != nullptr ? scaled + p.bias[head.h * p.bias_step + query * p.keys + key] : scaled;
@@ -194,6 +204,7 @@ __global__ void __launch_bounds__(threads)
     start(key + passing, 1 - stage);
     float weight[passing / 8][4];
     multiply_rows<width, passing>(q + warp_row() * Size::pitch, k + stage * Size::step, weight);
+    const bool whole = sees_all<warp_rows, passing>(p, head, first + warp_row(), key);
     float shift[2];
     HEARTH_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -202,7 +213,8 @@ __global__ void __launch_bounds__(threads)
       for (int j = 0; j < passing / 8; ++j) {
         HEARTH_UNROLL
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          weight[j][e] = score_of(p, head, first + warp_row() + own_row(e), key + 8 * j + own_column(e), weight[j][e]);
+          weight[j][e] =
+              score_of(p, head, whole, first + warp_row() + own_row(e), key + 8 * j + own_column(e), weight[j][e]);
           next = Largest::join(weight[j][e], next);
         }
       }
@@ -303,12 +315,13 @@ __global__ void __launch_bounds__(threads)
         for (int e = 0; e < 4; ++e) slope[j][e] *= factor[j][e];
       }
     }
+    const bool whole = sees_all<warp_rows, passing>(p, head, first + warp_row(), key);
     HEARTH_UNROLL
     for (int j = 0; j < passing / 8; ++j) {
       HEARTH_UNROLL
       for (int e = 0; e < 4; ++e) {
         const float score =
-            score_of(p, head, first + warp_row() + own_row(e), key + 8 * j + own_column(e), weight[j][e]);
+            score_of(p, head, whole, first + warp_row() + own_row(e), key + 8 * j + own_column(e), weight[j][e]);
         slope[j][e] = __expf(score - lse[e / 2]) * (slope[j][e] - delta[e / 2]);
       }
     }
@@ -362,6 +375,7 @@ __global__ void __launch_bounds__(threads) attend_grad_kv_mma(HEARTH_GRID_CONSTA
     multiply_rows<width, passing>(v + warp_row() * Size::pitch, dy + stage * Size::step, slope);
     const float* const lse = rows + stage * 2 * passing;
     const float* const delta = lse + passing;
+    const bool whole = sees_all<passing, warp_rows>(p, head, query, first + warp_row());
     HEARTH_UNROLL
     for (int j = 0; j < passing / 8; ++j) {
       HEARTH_UNROLL
@@ -370,7 +384,7 @@ __global__ void __launch_bounds__(threads) attend_grad_kv_mma(HEARTH_GRID_CONSTA
         const std::int64_t key = first + warp_row() + own_row(e);
         float factor[1];
         draw(p.draws, head.row(p, query + column) * p.keys + key, factor);
-        const float value = __expf(score_of(p, head, query + column, key, weight[j][e]) - lse[column]);
+        const float value = __expf(score_of(p, head, whole, query + column, key, weight[j][e]) - lse[column]);
         weight[j][e] = value * factor[0];
         slope[j][e] = value * (slope[j][e] * factor[0] - delta[column]);
       }

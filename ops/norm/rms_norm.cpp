@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/norm/rms_norm.h"
+
+#include <array>
+#include <cmath>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+#include "hearth/ops/norm/parameter.h"
+
+namespace hearth {
+namespace {
+
+struct RmsNorm {
+  static constexpr OpInfo info{.name = "rms_norm", .autocast = Autocast::as_is};
+  double eps;
+
+  struct Kept {
+    KeptTensor x, gamma;
+    Tensor rstd;
+  };
+
+  Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma_view) const {
+    const Tensor x = x_view.contiguous(), gamma = gamma_view.contiguous();
+    const std::int64_t rows = x.dim(-1) == 0 ? 0 : x.size() / x.dim(-1);
+    const Tensor y = Tensor::empty_like(x);
+    const Tensor rstd = Tensor::empty({rows}, gamma.dtype(), x.device());
+    run_on(x.device(), [&](auto& stream) { kernels::rms_norm(stream, x, gamma, eps, y, rstd); });
+    if (is_recording()) {
+      kept.x = x;
+      kept.gamma = gamma;
+      kept.rstd = rstd;
+    }
+    return y;
+  }
+
+  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    const Tensor& x = kept.x.get();
+    const Tensor& gamma = kept.gamma.get();
+    dy = dy.contiguous();
+    const Tensor dx = dy.sole_owner() ? dy : wants[0] ? wants.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
+    std::array<Tensor, 2> gradients;
+    if (wants[0]) gradients[0] = dx;
+    if (wants[1]) gradients[1] = wants.make(1, gamma.shape(), gamma.dtype());
+    run_on(x.device(),
+           [&](auto& stream) { kernels::rms_norm_grad(stream, x, dy, gamma, kept.rstd, dx, gradients[1]); });
+    return gradients;
+  }
+};
+
+}  // namespace
+
+Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
+  const char* const op = RmsNorm::info.name;
+  require_floating(op, "x", x);
+  HEARTH_CHECK(ShapeError, x.rank() >= 1, op, ": x is a scalar; it needs an axis to normalise over");
+  check_norm_parameter(op, "gamma", gamma, x);
+  HEARTH_CHECK(UsageError, std::isfinite(eps) && eps >= 0.0, op, ": eps is ", eps,
+               "; it must be finite and at least 0");
+  return record(RmsNorm{eps}, x, gamma);
+}
+
+}  // namespace hearth
