@@ -213,9 +213,23 @@ index("attention-mma-last-query", "row >= end || d >= own_width", "row > end || 
 index("attention-mma-last-channel", "row >= end || d >= own_width", "row >= end || d > own_width",
       "Op.AttentionOfManyTiles/cuda_f16")
 index("attention-mma-grad-rows", "query + i % passing;", "query + i % passing + 1;")
-for kernel, after in {"": "\n    float weight[passing / 8][4];\n    multiply_rows<width, passing>(q + warp_row() * Size::pitch, k + stage "
-                          "* Size::step, weight);\n    float shift[2];"}.items():
-    barrier("attention-mma-copies-seen" + kernel, "", "\n    start(key + passing, 1 - stage);" + after)
+barrier("attention-mma-copies-seen", "", "\n    start(key + passing, 1 - stage);\n    float weight[passing / 8][4];")
+value, index, _, _ = group("ops/attention/rotary.cu", "ops", "Op.Rotary/cuda_f32")
+value("rotary", "narrow<T>(second * cosine + first * sine)", "narrow<T>((second * cosine + first * sine) * P(1.001))")
+index("rotary-position", "row % a.rows", "row % a.rows + 1")
+index("rotary-values", "std::int64_t h = a.rotated; x != y", "std::int64_t h = a.rotated + 1; x != y",
+      "Op.RotaryOfQkv/cuda_f32")
+
+value, index, _, _ = group("ops/norm/rms_norm.cu", "ops", "Op.RmsNorm/cuda_f32")
+value("rms-norm", "value[k] * rstd * scale[k]", "value[k] * rstd * scale[k] * P(1.001)")
+value("rms-norm-grad", "slope[k] - normal[k] * b", "slope[k] - normal[k] * b * P(1.001)")
+value("rms-norm-gamma", "(widen(x[row * cols + c]) * rstds[row])", "(widen(x[row * cols + c]) * rstds[row]) * acc_t<T>(1.001)")
+value("rms-norm-gamma-shares", "static_cast<P>(sum)", "static_cast<P>(sum * 1.001)")
+index("rms-norm-runs", "row < begin + rows_each && row < rows", "row < begin + rows_each + 1 && row < rows")
+value, index, _, _ = group("ops/pointwise/swiglu.cu", "ops", "Op.Swiglu/cuda_f32")
+value("swiglu", "a[k] * sigmoid(a[k]) * b[k]", "a[k] * sigmoid(a[k]) * b[k] * P(1.001)")
+value("swiglu-grad", "d[k] * a[k] * open", "d[k] * a[k] * open * P(1.001)")
+index("swiglu-halves", "load_unit(from + cols, b)", "load_unit(from + cols - 1, b)")
 
 _, index, _, _ = group("ops/row_split.cuh", "ops", "Op.LayerNorm/cuda_f32")
 index("lane-group-last-step", "step > 0", "step > 1")
