@@ -83,7 +83,7 @@ LibraryInfo about() {
   return f.file.about(f.file.is_open() ? f.version() : 0);
 }
 
-std::string why_absent() { return *why_no_library_runs() != '\0' ? why_no_library_runs() : api().file.why_absent(); }
+std::string why_absent() { return why_not_run(api().file); }
 
 std::string declines(Device device, const Conv2d& problem, Pass pass, const Epilogue& epilogue) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
@@ -92,13 +92,12 @@ std::string declines(Device device, const Conv2d& problem, Pass pass, const Epil
   return plan_for({device.index, problem, pass, epilogue}).info.declines;
 }
 
-void conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue, const ConvOperands& operands) {
-  if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("conv2d: " + reason);
-  if (const std::string reason = refused(problem, pass, epilogue); !reason.empty())
-    throw UsageError("conv2d: " + reason);
+bool try_conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue,
+                const ConvOperands& operands) {
+  if (!why_absent().empty() || !refused(problem, pass, epilogue).empty()) return false;
   const std::lock_guard lock(library_mutex());
   const Plan& plan = plan_for({stream.device().index, problem, pass, epilogue});
-  HEARTH_CHECK(UsageError, plan.info.declines.empty(), "conv2d: ", plan.info.declines);
+  if (!plan.info.declines.empty()) return false;
   std::vector<std::int64_t> ids{operand_x, operand_w, operand_y};
   std::vector<void*> pointers{operands.x, operands.w, operands.y};
   const auto give = [&](Operand id, void* memory) {
@@ -111,6 +110,13 @@ void conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& ep
     give(operand_squares, operands.squares);
   }
   execute(stream, plan, ids, pointers);
+  return true;
+}
+
+void conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue, const ConvOperands& operands) {
+  if (try_conv2d(stream, problem, pass, epilogue, operands)) return;
+  if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("conv2d: " + reason);
+  throw UsageError("conv2d: " + declines(stream.device(), problem, pass, epilogue));
 }
 
 Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json, const Epilogue& epilogue) {
@@ -131,6 +137,7 @@ std::string why_absent() {
   return "this build was made without the header cudnn.h; install cuDNN's development files and build again";
 }
 std::string declines(Device, const Conv2d&, Pass, const Epilogue&) { return why_absent(); }
+bool try_conv2d(Stream&, const Conv2d&, Pass, const Epilogue&, const ConvOperands&) { return false; }
 void conv2d(Stream&, const Conv2d&, Pass, const Epilogue&, const ConvOperands&) {
   throw DeviceError("conv2d: " + why_absent());
 }

@@ -45,6 +45,9 @@ std::string why_absent();
 std::string declines(Device device, const Conv2d& problem, Pass pass, const Epilogue& epilogue = {});
 /// One pass. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
 void conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue, const ConvOperands& operands);
+/// The same, or false, with nothing done, where `declines` gives a reason.
+bool try_conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue,
+                const ConvOperands& operands);
 
 /// What the library would do on a device.
 struct Probe {

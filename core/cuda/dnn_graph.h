@@ -175,8 +175,9 @@ class Graph {
   std::vector<Descriptor> operations_;
 };
 
-/// A batch normalisation in training.
+/// A batch normalisation in training, and its gradient.
 Graph graph_of(const BatchNorm& problem);
+Graph graph_of(const BatchNormGrad& problem);
 
 /// Held while handles and plans are used.
 std::mutex& library_mutex();

@@ -90,16 +90,15 @@ std::string library_declines(const Conv2dProblem& problem) {
   return cuda::dnn::declines(Device{DeviceType::cuda}, in_type_of_images(padded(problem, channels)), problem.pass);
 }
 
-/// What the library's plan does beside the pass itself. A bias of another type than the images' would need an engine
-/// that is compiled when it is used.
-cuda::dnn::Epilogue library_epilogue(const Conv2dProblem& problem, const cpu::dnn::Conv2d& conv, bool with_sums) {
+/// What the library's plan shall do beside the pass itself. A bias of another type than the images' would need an
+/// engine that is compiled when it is used.
+cuda::dnn::Epilogue wanted_epilogue(const Conv2dProblem& problem, const cpu::dnn::Conv2d& conv, bool with_sums) {
   cuda::dnn::Epilogue epilogue;
   if (problem.pass != Pass::forward) return {};
   epilogue.bias = problem.bias == conv.activations;
   epilogue.relu = epilogue.bias && problem.relu;
   epilogue.sums = with_sums && problem.moments && !problem.bias;
-  return cuda::dnn::declines(Device{DeviceType::cuda}, conv, problem.pass, epilogue).empty() ? epilogue
-                                                                                             : cuda::dnn::Epilogue{};
+  return epilogue;
 }
 
 /// The sums that the library left, as the moments of one run of rows.
@@ -117,7 +116,7 @@ void run_plan(const Conv2dProblem& problem, const Conv2dOperands& o, bool with_s
     return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : Tensor::empty_like(tensor);
   };
   const Tensor x = ready(o.x), w = ready(o.w), y = ready(o.y);
-  const cuda::dnn::Epilogue epilogue = library_epilogue(problem, conv, with_sums);
+  cuda::dnn::Epilogue epilogue = wanted_epilogue(problem, conv, with_sums);
   const Tensor b = epilogue.bias ? aligned(o.b, conv.activations) : Tensor();
   const Tensor sums = epilogue.sums ? Tensor::empty({2, o.y.dim(-1)}, DType::f32, o.y.device()) : Tensor();
   cuda::dnn::ConvOperands memory{x.bytes(), w.bytes(), y.bytes()};
@@ -126,7 +125,11 @@ void run_plan(const Conv2dProblem& problem, const Conv2dOperands& o, bool with_s
     memory.sum = sums.data<float>();
     memory.squares = sums.data<float>() + sums.dim(1);
   }
-  cuda::dnn::conv2d(stream, conv, problem.pass, epilogue, memory);
+  const cuda::dnn::Epilogue none;
+  if (epilogue == none || !cuda::dnn::try_conv2d(stream, conv, problem.pass, epilogue, memory)) {
+    epilogue = none;
+    cuda::dnn::conv2d(stream, conv, problem.pass, none, {memory.x, memory.w, memory.y});
+  }
   const auto give_back = [&](const Tensor& result, const Tensor& wanted) {
     if (is_result_of(problem.pass, o, wanted) && !result.same_storage(wanted)) wanted.copy_from(result);
   };

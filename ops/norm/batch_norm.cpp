@@ -29,6 +29,8 @@ struct BatchNorm {
     Tensor rstd;
     Tensor mask;
     ReluGate gate = ReluGate::none;
+    kernels::LibraryNorm library;
+    KeptTensor gamma;  // for the library's gradient
   };
 
   Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma, const Tensor& beta,
@@ -46,12 +48,14 @@ struct BatchNorm {
       const kernels::FoldedRows folded(x);
       mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, x.device());
     }
+    kernels::LibraryNorm library;
     run_on(x.device(), [&](auto& stream) {
       const Tensor g = gamma.contiguous(), b = beta.contiguous();
       if constexpr (std::is_same_v<decltype(stream), cuda::Stream&>) {
         if (options.training)
           return kernels::batch_norm_training(
-              stream, {options, x, g, b, running_mean, running_var, residual, moments, coefficients, rstd, y, mask});
+              stream, {options, x, g, b, running_mean, running_var, residual, moments, coefficients, rstd, y, mask,
+                       is_recording() ? &library : nullptr});
       }
       kernels::batch_norm_coefficients(stream, x, g, b, options, running_mean, running_var, coefficients, rstd);
       kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
@@ -62,6 +66,11 @@ struct BatchNorm {
     }
     if (is_recording()) {
       kept.x = x;
+      if (library.defined()) {
+        kept.library = std::move(library);
+        kept.gamma = gamma;
+        return y;
+      }
       kept.coefficients = coefficients;
       kept.rstd = rstd;
       kept.mask = mask;
@@ -70,9 +79,32 @@ struct BatchNorm {
     return y;
   }
 
+  /// The library makes all of them at once.
+  std::array<Tensor, 4> backward_by_library(const Kept& kept, const Tensor& dy, const GradWants& wants) const {
+    const Tensor& x = kept.x.get();
+    const bool relu = kept.library.bits.defined();
+    const auto room = [&](std::size_t input, const Shape& shape, DType dtype) {
+      return wants[input] ? wants.make(input, shape, dtype) : Tensor::empty(shape, dtype, x.device());
+    };
+    const Shape channels{x.dim(-1)};
+    std::array<Tensor, 4> gradients{room(0, x.shape(), x.dtype()), room(1, channels, DType::f32),
+                                    room(2, channels, DType::f32)};
+    if (relu) gradients[3] = room(3, x.shape(), x.dtype());
+    run_on(x.device(), [&](auto& stream) {
+      if constexpr (std::is_same_v<decltype(stream), cuda::Stream&>)
+        kernels::batch_norm_library_grad(stream, kept.library, x, dy, kept.gamma.get().contiguous(), gradients[0],
+                                         gradients[3], gradients[1], gradients[2]);
+    });
+    if (!relu && wants[3]) gradients[3] = dy;
+    for (std::size_t input = 0; input < gradients.size(); ++input)
+      if (!wants[input]) gradients[input] = {};
+    return gradients;
+  }
+
   std::array<Tensor, 4> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
     const Tensor& x = kept.x.get();
     dy = dy.contiguous();
+    if (kept.library.defined()) return backward_by_library(kept, dy, wants);
     const std::int64_t channels = x.dim(-1);
     const DType wide = norm_parameter_dtype(x.dtype());
     std::array<Tensor, 4> gradients;

@@ -233,6 +233,10 @@ TEST_P(CudaDnnMatrix, FusedConvolutionsOfResNet50) {
     add("conv+norm before, statistics after", text_of(shape), answer([&] {
           return cuda::dnn::normalized_conv_statistics({nullptr, &described}, problem);
         }));
+    if (shape.r != 3) continue;
+    add("conv+norm before, weights", text_of(shape), answer([&] {
+          return cuda::dnn::normalized_conv_weights({nullptr, &described}, problem);
+        }));
   }
   compare("conv+");
 }
@@ -251,19 +255,27 @@ TEST_P(CudaDnnMatrix, NormsOfResNet50) {
   if (const std::string reason = why_none_compiled(); !reason.empty()) GTEST_SKIP() << reason;
   const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
   const cuda::dnn::Target target{nullptr, &device};
+  std::set<std::string> asked;
   for (const Conv2dShape& shape : resnet50_shapes()) {
-    cuda::dnn::BatchNorm norm{.n = shape.n, .h = shape.p, .w = shape.q, .c = shape.k, .dtype = GetParam().dtype};
-    const std::string text = join_text('n', norm.n, ' ', norm.h, 'x', norm.w, 'x', norm.c);
-    const auto forward = [&](const char* name) {
+    const std::string text = join_text('n', shape.n, ' ', shape.p, 'x', shape.q, 'x', shape.k);
+    if (!asked.insert(text).second) continue;
+    const auto ask = [&](const char* name, const auto& norm) {
       add(name, text, answer([&] { return first_suggestion(target, graph_of(norm)); }));
     };
-    forward("norm forward");
-    add("norm gradient", text, answer([&] { return batch_norm_grad(target, norm, false); }));
-    add("norm gradient behind relu", text, answer([&] { return batch_norm_grad(target, norm, true); }));
-    norm.relu = true;
-    forward("norm forward+relu");
-    norm.residual = true;
-    forward("norm forward+add+relu");
+    cuda::dnn::BatchNorm forward{.n = shape.n, .h = shape.p, .w = shape.q, .c = shape.k, .dtype = GetParam().dtype};
+    ask("norm forward", forward);
+    forward.relu = true;
+    ask("norm forward+relu", forward);
+    forward.bits = true;
+    ask("norm forward+relu+bits", forward);
+    forward.residual = true;
+    ask("norm forward+add+relu+bits", forward);
+    forward.bits = false;
+    ask("norm forward+add+relu", forward);
+    cuda::dnn::BatchNormGrad grad{.n = shape.n, .h = shape.p, .w = shape.q, .c = shape.k, .dtype = GetParam().dtype};
+    ask("norm gradient", grad);
+    grad.relu = true;
+    ask("norm gradient behind relu", grad);
   }
   compare("norm ");
 }

@@ -26,48 +26,42 @@ Probe first_suggestion(const Target& target, const Graph& graph) {
   return {"", number.empty() ? -1 : number[0], 0};
 }
 
-Probe batch_norm_grad(const Target& target, const BatchNorm& p, bool behind_relu) {
-  Asked graph;
-  const cudnnDataType_t type = type_of(p.dtype);
-  const auto of_images = [&]() -> const Descriptor& { return graph.stored(graph.next_id(), type, p.n, p.c, p.h, p.w); };
-  const auto of_channels = [&]() -> const Descriptor& {
-    return graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, p.c);
-  };
-  const Descriptor* dy = &of_images();
-  if (behind_relu) {
-    const Descriptor& bits = graph.stored(graph.next_id(), CUDNN_DATA_BOOLEAN, p.n, p.c, p.h, p.w);
-    // What the residual's branch receives.
-    const Descriptor& open = of_images();
-    graph.pointwise(CUDNN_POINTWISE_MUL, *dy, &bits, open);
-    dy = &open;
-  }
-  Descriptor norm(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, CUDNN_BATCH_NORM);
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, of_images());
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, *dy);
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, of_channels());
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, of_channels());
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, of_channels());
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, of_channels());
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, of_channels());
-  norm.set_descriptor(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, of_images());
-  graph.add(std::move(norm), "gradient of batch normalisation");
-  return first_suggestion(target, graph);
-}
+namespace {
 
-Probe normalized_conv_statistics(const Target& target, const Conv2d& problem) {
-  Asked graph;
+/// relu(x scale + bias) in the images' type, not stored.
+const Descriptor& normalized_images(Asked& graph, const Conv2d& problem) {
   const cpu::dnn::Conv2dShape& s = problem.shape;
   const cudnnDataType_t type = type_of(problem.activations);
   const auto of_pixels = [&]() -> const Descriptor& { return graph.passing(s.n, s.c, s.h, s.w); };
   const Descriptor& x = graph.stored(graph.next_id(), type, s.n, s.c, s.h, s.w);
   const Descriptor& scaled = of_pixels();
   const Descriptor& moved = of_pixels();
-  // The operand of the product, in its type.
   const Descriptor& open = graph.keep(images(graph.next_id(), type, s.n, s.c, s.h, s.w, Stored::no));
   graph.pointwise(CUDNN_POINTWISE_MUL, x, &graph.channels(graph.next_id(), type, s.c), scaled);
   graph.pointwise(CUDNN_POINTWISE_ADD, scaled, &graph.channels(graph.next_id(), type, s.c), moved);
   graph.pointwise(CUDNN_POINTWISE_RELU_FWD, moved, nullptr, open);
+  return open;
+}
+
+}  // namespace
+
+Probe normalized_conv_weights(const Target& target, const Conv2d& problem) {
+  Asked graph;
+  const cpu::dnn::Conv2dShape& s = problem.shape;
+  const cudnnDataType_t type = type_of(problem.activations);
+  const Descriptor& open = normalized_images(graph, problem);
+  const Descriptor& d_w = graph.stored(graph.next_id(), type, s.k, s.c / s.groups, s.r, s.s);
+  const Descriptor& d_y = graph.stored(graph.next_id(), type, s.n, s.k, s.p, s.q);
+  graph.add(convolution_pass(Pass::backward_weights, graph.keep(convolution(s)), open, d_w, d_y),
+            "gradient of filters");
+  return graph.plan(target, problem.activations == DType::f32).info;
+}
+
+Probe normalized_conv_statistics(const Target& target, const Conv2d& problem) {
+  Asked graph;
+  const cpu::dnn::Conv2dShape& s = problem.shape;
+  const cudnnDataType_t type = type_of(problem.activations);
+  const Descriptor& open = normalized_images(graph, problem);
   const Descriptor& w = graph.stored(graph.next_id(), type, s.k, s.c / s.groups, s.r, s.s);
   const Descriptor& y = graph.stored(graph.next_id(), type, s.n, s.k, s.p, s.q);
   graph.add(convolution_pass(Pass::forward, graph.keep(convolution(s)), open, w, y), "convolution's pass");

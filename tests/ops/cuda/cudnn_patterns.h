@@ -28,12 +28,11 @@ class Asked : public Graph {
 /// needs a driver, or the toolkit's stub of it, only to be named.
 Probe first_suggestion(const Target& target, const Graph& graph);
 
-/// dx and the gradients of scale and bias of a batch normalisation; `behind_relu` from dy where the ReLU's bits are
-/// set, which is stored too.
-Probe batch_norm_grad(const Target& target, const BatchNorm& problem, bool behind_relu);
 /// y = conv(relu(x scale + bias), w) with scale and bias of the images' type, and the sums of y and of y squared: a
 /// normalisation folded into the convolution after it.
 Probe normalized_conv_statistics(const Target& target, const Conv2d& problem);
+/// The gradient of its w, which reads the same operand.
+Probe normalized_conv_weights(const Target& target, const Conv2d& problem);
 
 /// Which tokens are looked at: all, those of the sentence, or none that comes later.
 enum class Mask : std::uint8_t { none, padding, causal };

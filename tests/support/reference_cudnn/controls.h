@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests see of the reference cuDNN beyond its C functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace hearth::reference_dnn {
+
+/// The engines that the heuristic suggests, in its order.
+enum Engine : int {
+  adding_anywhere,  ///< results differ each time, says its note
+  spacious,         ///< needs a workspace of 1 GiB
+  rounding,         ///< uses tensor cores, says its note: not for f32
+  plain,            ///< needs a workspace of 4 KiB
+  engine_count
+};
+
+struct Controls {
+  std::array<std::int64_t, engine_count> runs{};  ///< plans run, since somebody set them to zero
+  std::int64_t questions = 0;                     ///< of a heuristic
+  /// A kind of operation that no engine takes, a cudnnBackendDescriptorType_t; -1 for none.
+  int withheld = -1;
+};
+
+}  // namespace hearth::reference_dnn
+
+/// The controls of the library that was opened. By this symbol Hearth knows that the library runs on the emulated GPU.
+extern "C" hearth::reference_dnn::Controls* hearth_runs_on_the_emulated_gpu();
