@@ -197,28 +197,29 @@ barrier("attention-grad-kv-slopes-put", "put_weights<Size>(weight, weights);\n  
 barrier("attention-grad-kv-rows-used", "add_weighted<Size, columns>(slopes, 1, Size::weight_pitch, q, sum_k);\n    ")
 value, index, _, _ = group("ops/attention/problem.cuh", "ops", "Op.Attention/cuda_f32")
 index("attention-own-key", "key <= p.query_offset + query", "key < p.query_offset + query")
-index("attention-padding", "key < keys && (!p.causal", "key <= keys && (!p.causal", "Op.AttentionOfPaddedKeys/cuda_f32")
+index("attention-padding", "key < keys", "key <= keys", "Op.AttentionOfPaddedKeys/cuda_f32",
+      within="query < p.queries && key < keys")
 index("attention-drops", "(i == 0 ? words[0] : words[1])", "(i == 0 ? words[1] : words[0])",
       "Op.AttentionDropout/cuda_f32")
 value("attention-kept", "1.0 / (1.0 - a.dropout)", "1.001 / (1.0 - a.dropout)", "Op.AttentionDropout/cuda_f32")
 value, index, barrier, _ = group("ops/attention/attention_mma.cu", "ops", "CudaAttention.RoundingFavoursNoSide")
 value("attention-mma", "1.0f / whole", "1.001f / whole")
-value("attention-mma-grad-q", "factor[2] = {p.scale, p.scale};", "factor[2] = {p.scale * 1.001f, p.scale * 1.001f};")
-value("attention-mma-grad-k", "scale[2] = {p.scale, p.scale};", "scale[2] = {p.scale * 1.001f, p.scale * 1.001f};")
-value("attention-mma-grad-v", "one[2] = {1.0f, 1.0f}", "one[2] = {1.001f, 1.001f}")
-index("attention-mma-drops", "first_key + odd * 8 + own_column(e), shared", "first_key + own_column(e), shared",
-      "Op.AttentionDropout/cuda_f16")
+value("attention-mma-grad-q", "p.scale", "p.scale * 1.001f", within="factor[2] = {p.scale, p")
+value("attention-mma-grad-k", "p.scale", "p.scale * 1.001f", within="scale[2] = {p.scale, p")
+value("attention-mma-grad-v", "1.0f", "1.001f", within="one[2] = {1.0f, 1")
+index("attention-mma-drops", "odd * 8", "0", "Op.AttentionDropout/cuda_f16",
+      within="first_key + odd * 8 + own_column(e), shared")
 index("attention-mma-last-query", "row >= end || d >= own_width", "row > end || d >= own_width",
       "Op.AttentionOfManyTiles/cuda_f16")
 index("attention-mma-last-channel", "row >= end || d >= own_width", "row >= end || d > own_width",
       "Op.AttentionOfManyTiles/cuda_f16")
-index("attention-mma-grad-rows", "query + i % passing;", "query + i % passing + 1;")
+index("attention-mma-grad-rows", "query + i % passing", "query + (i + 1) % passing")
 barrier("attention-mma-copies-seen", "", "\n    start(key + passing, 1 - stage);\n    float weight[passing / 8][4];")
 value, index, _, _ = group("ops/attention/rotary.cu", "ops", "Op.Rotary/cuda_f32")
 value("rotary", "narrow<T>(second * cosine + first * sine)", "narrow<T>((second * cosine + first * sine) * P(1.001))")
 index("rotary-position", "row % a.rows", "row % a.rows + 1")
-index("rotary-values", "std::int64_t h = a.rotated; x != y", "std::int64_t h = a.rotated + 1; x != y",
-      "Op.RotaryOfQkv/cuda_f32")
+index("rotary-values", "a.rotated", "a.rotated + 1", "Op.RotaryOfQkv/cuda_f32",
+      within="std::int64_t h = a.rotated; x != y")
 
 value, index, _, _ = group("ops/norm/rms_norm.cu", "ops", "Op.RmsNorm/cuda_f32")
 value("rms-norm", "value[k] * rstd * scale[k]", "value[k] * rstd * scale[k] * P(1.001)")
