@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "hearth/core/error.h"
 #include "hearth/core/nearest.h"
@@ -14,6 +16,24 @@ namespace {
 
 constexpr std::int64_t task_elements = 65536;
 
+// The parameters whose names begin most like the pattern; of those alike in that, the nearest.
+std::string names_like(const std::string& pattern, const std::vector<FlatParameters::Entry>& entries) {
+  constexpr std::size_t most = 3, longest_pattern = 200;
+  std::string wanted = pattern.substr(0, longest_pattern);
+  std::erase_if(wanted, [](char c) { return c == '*' || c == '?'; });
+  std::vector<std::tuple<std::ptrdiff_t, std::size_t, std::string>> ranked;
+  for (const FlatParameters::Entry& entry : entries) {
+    const auto alike = std::mismatch(wanted.begin(), wanted.end(), entry.name.begin(), entry.name.end()).first;
+    ranked.emplace_back(wanted.begin() - alike, edit_distance(wanted, entry.name), entry.name);
+  }
+  const auto end = ranked.begin() + static_cast<std::ptrdiff_t>(std::min(most, ranked.size()));
+  std::partial_sort(ranked.begin(), end, ranked.end());
+  std::string text;
+  for (auto it = ranked.begin(); it != end; ++it)
+    text += (text.empty() ? "\"" : ", \"") + std::get<std::string>(*it) + "\"";
+  return text;
+}
+
 void check_group(const ParameterGroup& group, const std::vector<FlatParameters::Entry>& entries) {
   HEARTH_CHECK(ConfigError, std::isfinite(group.lr_scale) && group.lr_scale >= 0, "optimizer: lr_scale ",
                group.lr_scale, " of a group; it is finite and at least 0");
@@ -23,11 +43,9 @@ void check_group(const ParameterGroup& group, const std::vector<FlatParameters::
     const bool found = std::any_of(entries.begin(), entries.end(),
                                    [&](const FlatParameters::Entry& entry) { return matches(pattern, entry.name); });
     if (found) continue;
-    std::vector<std::string> names;
-    for (const FlatParameters::Entry& entry : entries) names.push_back(entry.name);
-    const std::string close = nearest(pattern, names);
-    throw ConfigError(join_text("optimizer: no parameter matches the pattern \"", pattern, "\" of a group",
-                                close.empty() ? "" : "; there is \"" + close + "\""));
+    throw ConfigError(join_text("optimizer: no parameter matches the pattern \"", pattern,
+                                "\" of a group; the nearest are ", names_like(pattern, entries),
+                                ", and * stands for any characters"));
   }
 }
 

@@ -31,6 +31,13 @@ double checked_final_factor(double factor) {
 
 }  // namespace
 
+double lr_scaling_factor(LrScaling rule, std::int64_t batch, std::int64_t reference_batch) {
+  HEARTH_CHECK(ConfigError, batch >= 1 && reference_batch >= 1, "learning rate: scaled from ", reference_batch, " to ",
+               batch, " samples an update; both are at least 1");
+  const double ratio = static_cast<double>(batch) / static_cast<double>(reference_batch);
+  return rule == LrScaling::linear ? ratio : rule == LrScaling::sqrt ? std::sqrt(ratio) : 1.0;
+}
+
 Schedule::Schedule(const Warmup& warmup, const ScheduleInfo& info)
     : total_steps_(info.total_steps), warmup_start_(warmup.warmup_start) {
   HEARTH_CHECK(ConfigError, warmup.warmup_steps >= 0 && warmup.warmup_epochs >= 0 && info.total_steps >= 0,

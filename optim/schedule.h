@@ -14,6 +14,14 @@ struct ScheduleInfo {
   std::int64_t steps_per_epoch = 0;
 };
 
+/// How a learning rate follows the number of samples in an update.
+enum class LrScaling { none, linear, sqrt };
+
+/// What to multiply a learning rate with that was chosen for `reference_batch` samples an update, if there are `batch`:
+/// their ratio (linear: Goyal et al. 2017, arXiv:1706.02677), its root (sqrt: Krizhevsky 2014, arXiv:1404.5997, and
+/// You et al. 2019 for LAMB), or 1. ConfigError unless both are at least 1.
+double lr_scaling_factor(LrScaling rule, std::int64_t batch, std::int64_t reference_batch);
+
 /// Linear warm-up of w = warmup_steps + warmup_epochs * steps_per_epoch steps (rounded): step s < w has the factor
 /// start + (1 - start) * (s + 1) / w.
 struct Warmup {

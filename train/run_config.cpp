@@ -38,12 +38,27 @@ void describe(Fields<PrecisionOptions>& f) {
   });
 }
 
+void describe(Fields<LrScalingOptions>& f) {
+  using optim::LrScaling;
+  f.choice("rule", &LrScalingOptions::rule,
+           {{"none", LrScaling::none}, {"linear", LrScaling::linear}, {"sqrt", LrScaling::sqrt}},
+           "How the rate follows the samples of an update, `batch_size` x `accumulate`, over `reference_batch`.");
+  f.integer("reference_batch", &LrScalingOptions::reference_batch, {.min = 1, .max = std::int64_t{1} << 36},
+            "Samples of an update for which the optimizer's `lr` was chosen.");
+  f.rule([](const LrScalingOptions& o) {
+    if (o.rule == LrScaling::none)
+      return o.reference_batch ? "reference_batch is of a rule; use rule linear or sqrt, or leave it out" : "";
+    return o.reference_batch ? "" : "the rule needs reference_batch, the samples of an update that lr was chosen for";
+  });
+}
+
 void describe(Fields<TrainOptions>& f) {
   f.integer("batch_size", &TrainOptions::batch_size, {.min = 1, .max = 1 << 20}, "Samples in one batch.");
   f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
   f.integer("steps", &TrainOptions::steps, {.min = 1}, "Updates of the weights, instead of epochs.");
   f.integer("accumulate", &TrainOptions::accumulate, {.min = 1, .max = 1 << 16},
             "Batches whose gradients are averaged into one update.");
+  f.object("lr_scaling", &TrainOptions::lr_scaling, "The learning rate of another batch than it was chosen for.");
   f.number("clip_norm", &TrainOptions::clip_norm, {.above = 0},
            "Largest norm of all gradients together; larger ones are scaled down. null: no limit.");
   f.boolean("deterministic", &TrainOptions::deterministic,
@@ -103,6 +118,12 @@ void describe(Fields<RunConfig>& f) {
   f.object("checkpoint", &RunConfig::checkpoint, "What is kept on disk.");
   f.object("log", &RunConfig::log, "What is reported.");
   f.object("dist", &RunConfig::dist, "Several processes.");
+}
+
+double lr_factor(const TrainOptions& options) {
+  const std::int64_t samples = checked_mul(options.batch_size, options.accumulate, "train: samples of an update");
+  return optim::lr_scaling_factor(options.lr_scaling.rule, samples,
+                                  options.lr_scaling.reference_batch.value_or(samples));
 }
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {

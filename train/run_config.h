@@ -9,6 +9,7 @@
 
 #include "hearth/core/config.h"
 #include "hearth/core/device.h"
+#include "hearth/optim/schedule.h"
 
 namespace hearth::train {
 
@@ -19,11 +20,17 @@ struct PrecisionOptions {
   std::optional<std::int64_t> growth_steps;
 };
 
+struct LrScalingOptions {
+  optim::LrScaling rule = optim::LrScaling::none;
+  std::optional<std::int64_t> reference_batch;
+};
+
 struct TrainOptions {
   std::int64_t batch_size = 64;
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
   std::int64_t accumulate = 1;
+  LrScalingOptions lr_scaling;
   std::optional<double> clip_norm;
   bool deterministic = false;
   bool graph = false;
@@ -70,12 +77,16 @@ struct RunConfig {
 };
 
 void describe(Fields<PrecisionOptions>&);
+void describe(Fields<LrScalingOptions>&);
 void describe(Fields<TrainOptions>&);
 void describe(Fields<EvalOptions>&);
 void describe(Fields<CheckpointOptions>&);
 void describe(Fields<LogOptions>&);
 void describe(Fields<DistOptions>&);
 void describe(Fields<RunConfig>&);
+
+/// What `train.lr_scaling` makes of the optimizer's learning rate: a factor for batch_size x accumulate samples.
+double lr_factor(const TrainOptions& options);
 
 /// A parsed run and the document with every key filled in, as it is written into the run's folder.
 struct LoadedConfig {

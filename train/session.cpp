@@ -50,7 +50,7 @@ optim::LossScaleOptions loss_scale_options(const PrecisionOptions& options) {
 }
 
 // The base rate stands in every optimizer's options under this name.
-double base_lr(const Json& optimizer) {
+double unscaled_lr(const Json& optimizer) {
   const Json* lr = optimizer.find("lr");
   HEARTH_CHECK(ConfigError, lr != nullptr && lr->is_number(), "/optimizer: the type has no number \"lr\"");
   return lr->as_number();
@@ -94,7 +94,7 @@ void Session::build() {
   }
   const OriginScope of_optimizer = OriginScope::of_op("optimizer");
   optimizer = optim::optimizers().make(config.optimizer, *parameters);
-  base_lr_ = base_lr(loaded_.resolved.at("optimizer"));
+  base_lr_ = unscaled_lr(loaded_.resolved.at("optimizer")) * lr_factor(config.train);
   schedule = optim::schedules().make(config.schedule, {plan.total_steps, plan.steps_per_epoch});
   const OriginScope of_average = OriginScope::of_op("average");
   if (config.train.ema)

@@ -76,6 +76,8 @@ class Session {
   std::optional<DType> autocast() const;
   /// After the weights or the state were loaded.
   void after_load();
+  /// The learning rate that the schedule multiplies: the optimizer's, scaled by `train.lr_scaling`.
+  double base_lr() const { return base_lr_; }
   /// The learning rate of a step.
   double lr(std::int64_t step) const { return base_lr_ * schedule->factor(step); }
   /// Shuffled training batches, from the first one on.

@@ -79,13 +79,13 @@ TEST(OptimOptions, LarsWithoutMomentumIsToldOfSgd) {
 
 TEST(OptimGroups, APatternWithoutParameterIsNamed) {
   ToyParameters toy;
-  try {
-    const optim::UpdatePlan plan(toy.flat(), {.groups = {{.match = {"first.weigth"}}}});
-    FAIL() << "the pattern was accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("first.weigth"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("\"first.weight\""), std::string::npos);
-  }
+  const auto message = [&](const char* pattern) {
+    return test::error_message<ConfigError>([&] { optim::UpdatePlan(toy.flat(), {.groups = {{.match = {pattern}}}}); });
+  };
+  EXPECT_PRED2(test::contains, message("first.weigth"),
+               "\"first.weigth\" of a group; the nearest are \"first.weight\", \"first.bias\", \"second.weight\"");
+  EXPECT_PRED2(test::contains, message("*.wieght"), "the nearest are \"");
+  EXPECT_PRED2(test::contains, message("second*bias*"), "the nearest are \"second.weight\"");
 }
 
 TEST(OptimOptions, BadOnesAreRefused) {
@@ -176,6 +176,17 @@ TEST(OptimState, GapsBetweenParametersStayZero) {
     at += static_cast<std::size_t>(entry.size);
   }
   for (; at < all.size(); ++at) EXPECT_EQ(all[at], 0.0);
+}
+
+TEST(LrScaling, FollowsTheBatch) {
+  using optim::LrScaling;
+  EXPECT_EQ(optim::lr_scaling_factor(LrScaling::none, 4096, 256), 1.0);
+  EXPECT_EQ(optim::lr_scaling_factor(LrScaling::linear, 4096, 256), 16.0);
+  EXPECT_EQ(optim::lr_scaling_factor(LrScaling::sqrt, 4096, 256), 4.0);
+  EXPECT_EQ(optim::lr_scaling_factor(LrScaling::linear, 64, 256), 0.25);
+  EXPECT_EQ(optim::lr_scaling_factor(LrScaling::sqrt, 64, 256), 0.5);
+  EXPECT_THROW(optim::lr_scaling_factor(LrScaling::linear, 64, 0), ConfigError);
+  EXPECT_THROW(optim::lr_scaling_factor(LrScaling::sqrt, 0, 64), ConfigError);
 }
 
 class LargeParameters {

@@ -112,6 +112,12 @@ TEST_F(Cli, wrong_types_and_values_are_refused_with_what_is_allowed) {
   expect_failure(config_with("\"mlp\"", "\"mpl\""), 2, "config", {"run.json:3:21", "/model/type", "\"mlp\""});
   expect_failure(config_with("\"epochs\": 1", "\"epochs\": 1, \"steps\": 2"), 2, "config", {"/train", "not both"});
   expect_failure(config_with(", \"epochs\": 1", ""), 2, "config", {"/train", "epochs or steps"});
+  expect_failure(config_with("\"epochs\": 1", "\"epochs\": 1, \"lr_scaling\": {\"rule\": \"linear\"}"), 2, "config",
+                 {"/train/lr_scaling", "reference_batch"});
+  expect_failure(config_with("\"epochs\": 1", "\"epochs\": 1, \"lr_scaling\": {\"reference_batch\": 64}"), 2, "config",
+                 {"/train/lr_scaling", "linear or sqrt"});
+  expect_failure(config_with("\"sgd\", \"lr\": 0.1, \"momentum\": 0.9", "\"lars\", \"momentum\": 0"), 2, "config",
+                 {"/optimizer", "lars needs momentum above 0"});
   expect_failure(config_with("\"optimizer\": {\"type\": \"sgd\", \"lr\": 0.1, \"momentum\": 0.9},", ""), 2, "config",
                  {"/optimizer", "required"});
 }
@@ -250,6 +256,36 @@ TEST_F(Cli, dry_run_prints_the_plan_and_writes_nothing) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_PRED2(contains, result.err, "mlp");
   EXPECT_FALSE(file_exists(path("runs")));
+}
+
+TEST_F(Cli, the_learning_rate_follows_the_batch) {
+  write("run.json", good_config);
+  const auto plan = [&](const std::string& rule, const std::string& reference) {
+    const ProgramResult result =
+        hearth({"train", "run.json", "--dry-run", "--set", "train.accumulate=4", "--set",
+                "train.lr_scaling={\"rule\": \"" + rule + "\", \"reference_batch\": " + reference + "}"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_PRED2(contains, hearth({"train", "run.json", "--dry-run"}).err, "rate      0.1, constant\n");
+  EXPECT_PRED2(contains, plan("linear", "64"),
+               "rate      0.4 = 0.1 x 4, linear from 64 to 256 images an update, constant\n");
+  EXPECT_PRED2(contains, plan("sqrt", "64"), "rate      0.2 = 0.1 x 2, sqrt from 64 to 256 images");
+  const ProgramResult resolved = hearth({"config", "run.json", "--json"});
+  EXPECT_EQ(parse_json(resolved.out, "stdout").at("train").at("lr_scaling").at("rule").as_string(), "none");
+
+  const ProgramResult trained =
+      hearth({"train", "run.json", "--set", "train.lr_scaling={\"rule\": \"linear\", \"reference_batch\": 32}"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_PRED2(contains, read_text(path("runs/small/metrics.jsonl")), "\"lr\":0.2");
+}
+
+TEST_F(Cli, a_group_that_matches_nothing_is_refused) {
+  expect_failure(config_with("0.9", "0.9, \"groups\": [{\"type\": \"by_name\"}]"), 2, "config",
+                 {"/optimizer/groups/0/match"});
+  (void)config_with("0.9", "0.9, \"groups\": [{\"type\": \"by_name\", \"match\": [\"layers.*.wieght\"]}]");
+  expect_failure(hearth({"train", "run.json", "--dry-run"}), 2, "config",
+                 {"\"layers.*.wieght\"", "the nearest are \"", ".weight\""});
 }
 
 TEST_F(Cli, train_eval_and_predict) {

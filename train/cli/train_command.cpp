@@ -27,7 +27,14 @@ void print_plan(const Session& session, const std::string& folder) {
             << (config.train.deterministic ? ", exact" : "") << "\n"
             << "plan      " << session.plan.total_steps << " steps of " << config.train.batch_size;
   if (config.train.accumulate > 1) std::cerr << " x " << config.train.accumulate;
-  std::cerr << ", " << session.plan.steps_per_epoch << " an epoch\n";
+  std::cerr << ", " << session.plan.steps_per_epoch << " an epoch\n"
+            << "rate      " << session.base_lr();
+  if (const LrScalingOptions& scaling = config.train.lr_scaling; scaling.rule != optim::LrScaling::none)
+    std::cerr << " = " << session.optimizer->base_lr() << " x " << lr_factor(config.train) << ", "
+              << session.resolved().at("train").at("lr_scaling").at("rule").as_string() << " from "
+              << *scaling.reference_batch << " to " << config.train.batch_size * config.train.accumulate
+              << " images an update";
+  std::cerr << ", " << config.schedule.at("type").as_string() << "\n";
 }
 
 }  // namespace
