@@ -52,9 +52,10 @@ void LossScale::begin_step(const Optimizer& optimizer, const Ema* average, std::
               .samples = samples});
 }
 
-Tensor LossScale::seed(const Tensor& loss, double share) const {
+Tensor LossScale::seed(const Tensor& loss, double share, const Tensor& factor) const {
   const Tensor dy = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
-  run_on(loss.device(), [&](auto& stream) { kernels::scale_seed(stream, scale_.data<double>(), share, dy); });
+  const double* const further = factor.defined() ? factor.data<double>() : nullptr;
+  run_on(loss.device(), [&](auto& stream) { kernels::scale_seed(stream, scale_.data<double>(), share, further, dy); });
   return dy;
 }
 

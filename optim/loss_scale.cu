@@ -11,8 +11,8 @@ using namespace cuda;
 __global__ void verdict_of_one(Verdict verdict) { decide(verdict); }
 
 template <class T>
-__global__ void seed_of_one(const double* scale, double share, T* dy) {
-  *dy = narrow<T>(static_cast<acc_t<T>>(share * *scale));
+__global__ void seed_of_one(const double* scale, double share, const double* factor, T* dy) {
+  *dy = narrow<T>(static_cast<acc_t<T>>(share * *scale * (factor == nullptr ? 1.0 : *factor)));
 }
 
 /// A thread an element: traffic is small beside that of a step.
@@ -28,9 +28,9 @@ void reach_verdict(cuda::Stream& stream, const Verdict& verdict) {
   launch(stream, "loss_scale", {1, 1}, verdict_of_one, verdict);
 }
 
-void scale_seed(cuda::Stream& stream, const double* scale, double share, const Tensor& dy) {
+void scale_seed(cuda::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy) {
   visit_dtype("loss scale", dy.dtype(), Floats{}, [&]<class T>() {
-    launch(stream, "scale_seed", {1, 1}, seed_of_one<T>, scale, share, dy.data<T>());
+    launch(stream, "scale_seed", {1, 1}, seed_of_one<T>, scale, share, factor, dy.data<T>());
   });
 }
 

@@ -60,9 +60,9 @@ struct Verdict {
 /// Decides whether the update happens, sets its coefficients, and moves the loss scale.
 void reach_verdict(cpu::Stream& stream, const Verdict& verdict);
 void reach_verdict(cuda::Stream& stream, const Verdict& verdict);
-/// dy = share * scale; dy has one element of any floating type.
-void scale_seed(cpu::Stream& stream, const double* scale, double share, const Tensor& dy);
-void scale_seed(cuda::Stream& stream, const double* scale, double share, const Tensor& dy);
+/// dy = share * scale, times *factor unless that is null; dy has one element of any floating type.
+void scale_seed(cpu::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
+void scale_seed(cuda::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
 /// Where skipped: values = backup; else backup = values. f32, contiguous, of one size.
 void keep_or_restore(cpu::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
 void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
@@ -101,8 +101,9 @@ class LossScale {
 
   /// After begin_step() of the optimizer and begin_update() of the average, which may be null.
   void begin_step(const Optimizer& optimizer, const Ema* average, std::int64_t samples);
-  /// d(total)/d(loss) for backward, `share` times the scale.
-  Tensor seed(const Tensor& loss, double share) const;
+  /// d(total)/d(loss) for backward, `share` times the scale, and times `factor`, f64 [1] on that device, if there is
+  /// one.
+  Tensor seed(const Tensor& loss, double share, const Tensor& factor = {}) const;
   /// Looks at the gradients and settles the update. `max_norm` 0: no clipping. `norm`, f64 [1], may be undefined.
   void judge(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm, const Sums& sums);
   /// Puts the buffers back if the update was skipped.

@@ -450,9 +450,14 @@ value("mse-mean", "static_cast<P>(sum / n)", "static_cast<P>(sum / n * 1.001)")
 value("mse-grad", "(a[k] - b[k]) * scale", "(a[k] - b[k]) * scale * P(1.001)")
 index("mse-part-end", "n - begin < each ? n - begin : each", "(n - begin < each ? n - begin : each) - 1")
 
-value, _, _, _ = group("ops/loss/loss_sum.cu", "ops", "Op.LossSum/cuda_f32")
-value("loss-sum", "__dmul_rn(weight, static_cast<double>(cuda::widen(*loss)))",
-      "__dmul_rn(weight, static_cast<double>(cuda::widen(*loss))) * 1.001")
+value, index, _, _ = group("ops/loss/loss_sum.cu", "ops", "Op.LossSum/cuda_f32")
+value("loss-sum", "__dmul_rn(whole, static_cast<double>(widen(*loss)))",
+      "__dmul_rn(whole, static_cast<double>(widen(*loss))) * 1.001")
+value("loss-share", "__dmul_rn(weight, *share)", "__dmul_rn(weight, *share) * 1.001")
+value("label-count", "labels[i] != ignored ? 1 : 0", "labels[i] != ignored ? 1 : 1", "Op.LabelShares/cuda_f32")
+value("label-shares", "counts[i] /= sum;", "counts[i] /= sum * 1.001;", "Op.LabelShares/cuda_f32")
+index("label-count-end", "i < n; i += one_block) sum += labels", "i <= n; i += one_block) sum += labels",
+      "Op.LabelShares/cuda_f32")
 
 # ---- optimizers ----
 agrees = "Optimizers/OptimOnDevice.AgreesWithTheCpu/*"

@@ -51,9 +51,11 @@ LossRegistry& losses() {
                               [](const CrossEntropyFields& o) -> Loss {
                                 const CrossEntropyOptions options{.label_smoothing = o.label_smoothing,
                                                                   .ignore_index = o.ignore_index};
-                                return [options](const Tensor& outputs, const Tensor& labels) {
+                                Loss loss = [options](const Tensor& outputs, const Tensor& labels) {
                                   return cross_entropy(outputs, labels, options);
                                 };
+                                loss.ignored_label = o.ignore_index;
+                                return loss;
                               });
     r.add<NoOptions>("mse", "Mean squared difference between outputs and one-hot labels.",
                      [](const NoOptions&) -> Loss { return squared_error; });

@@ -2,16 +2,23 @@
 // What a run minimises, by the name its config gives.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "hearth/core/config.h"
 #include "hearth/core/tensor.h"
 
 namespace hearth::train {
 
-/// The loss of a batch: outputs [N, C] and labels [N] (i64) or label distributions [N, C] (f32); a scalar.
-using Loss = std::function<Tensor(const Tensor& outputs, const Tensor& labels)>;
+/// The loss of a batch: outputs [N, C] and labels [N] (i64) or label distributions [N, C] (f32); a scalar, the mean
+/// over the samples that count.
+struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)> {
+  using function::function;
+  /// Samples with this label do not count; without a value all do. Batches of one step are weighed accordingly.
+  std::optional<std::int64_t> ignored_label;
+};
 
 using LossRegistry = Registry<Loss()>;
 /// Known here: cross_entropy {label_smoothing, ignore_index}, mse (against one-hot labels).

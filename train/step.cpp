@@ -22,11 +22,48 @@ namespace {
 // Rows of this label are in no class.
 constexpr std::int64_t no_class = -100;
 
-// Adds a batch to sums of losses and hits that lie where the run computes. Soft labels (mixup) count as right where the
-// heaviest class is predicted.
-void count(const Sums& sums, const Tensor& loss, const Tensor& outputs, const Tensor& labels) {
+// What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the
+// labels that do, which is known only where the run computes.
+struct Share {
+  double of_samples = 1;
+  Tensor of_labels{};  // f64 [1]; undefined where all count
+};
+
+std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs, std::int64_t samples) {
+  std::vector<Share> shares(inputs.size());
+  std::vector<Tensor> labels;
+  bool may_ignore = false;
+  for (const StepInput& input : inputs) {
+    labels.push_back(input.labels);
+    may_ignore = may_ignore || (loss.ignored_label && !is_floating(input.labels.dtype()));
+  }
+  if (may_ignore && inputs.size() > 1) {
+    const Tensor all = label_shares(labels, *loss.ignored_label);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      shares[i].of_labels =
+          Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
+  } else {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      shares[i].of_samples = static_cast<double>(inputs[i].images.dim(0)) / static_cast<double>(samples);
+  }
+  return shares;
+}
+
+void sweep(Session& session, const Tensor& loss, const Share& share) {
+  if (session.loss_scale)
+    backward(loss, session.loss_scale->seed(loss, share.of_samples, share.of_labels));
+  else if (share.of_labels.defined())
+    backward(loss, reshape(share.of_labels, loss.shape()).to(loss.dtype()));
+  else
+    backward(loss, share.of_samples);
+}
+
+// Adds a batch to sums of losses and hits that lie where the run computes: with its share of the losses of a step's
+// samples, or its own samples. Soft labels (mixup) count as right where the heaviest class is predicted.
+void count(const Sums& sums, const Tensor& loss, const Tensor& outputs, const Tensor& labels, std::int64_t samples,
+           const Tensor& share = {}) {
   const NoGrad no_grad;
-  add_loss(sums.loss, loss, static_cast<double>(outputs.dim(0)));
+  add_loss(sums.loss, loss, static_cast<double>(samples), share);
   const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
   run_on(outputs.device(), [&](auto& stream) {
     kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, no_class, sums.correct);
@@ -37,27 +74,27 @@ Tensor network_input(const Session& session, const StepInput& input) {
   return session.network_input(input.images, input.erased, input.share);
 }
 
-// Gradients of the mean over all samples. after_backward(loss) runs for each batch.
+// Gradients of the mean over all samples that count. after_backward(loss) runs for each batch.
 template <class F>
 void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F&& after_backward) {
   const AutocastScope autocast(session.autocast());
   std::int64_t samples = 0;
   for (const StepInput& input : inputs) samples += input.images.dim(0);
   session.parameters->zero_grads();
+  const std::vector<Share> shares = shares_of(session.loss, inputs, samples);
   std::int64_t begun = 0;
-  for (const StepInput& input : inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const StepInput& input = inputs[i];
     const RandomPart part{begun, input.images.dim(0)};
     const RandomScope random(session.config().seed, static_cast<std::uint64_t>(session.position.step), part);
     begun += part.count;
     const Tensor outputs = (*session.model)(network_input(session, input));
     const Tensor loss = session.loss(outputs, input.labels);
-    const double share = static_cast<double>(input.images.dim(0)) / static_cast<double>(samples);
-    if (session.loss_scale)
-      backward(loss, session.loss_scale->seed(loss, share));
-    else
-      backward(loss, share);
+    sweep(session, loss, shares[i]);
     after_backward(loss);
-    count(session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels);
+    const Tensor& share = shares[i].of_labels;
+    count(session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels,
+          share.defined() ? samples : input.images.dim(0), share);
   }
   session.parameters->finish_grads();
 }
@@ -139,7 +176,7 @@ void evaluation_step(Session& session, const StepInput& input, const Sums& sums)
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   const Tensor outputs = (*session.model)(network_input(session, input));
-  count(sums, session.loss(outputs, input.labels), outputs, input.labels);
+  count(sums, session.loss(outputs, input.labels), outputs, input.labels, input.images.dim(0));
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {

@@ -26,7 +26,8 @@ struct StepInput {
 StepInput moved_input(const Session& session, const data::Batch& batch);
 
 /// Forward, loss, backward for each batch, then clipping, the optimizer and the moving average. The gradient is the
-/// mean over all samples of all batches. Losses and hits are added to the session's interval.
+/// mean over all samples of all batches, but for those whose label does not count (Loss::ignored_label). Losses and hits
+/// are added to the session's interval.
 ///
 /// On the CPU: DivergedError, before the weights are touched, if the loss or a gradient is not finite; it names the
 /// first parameter with such a gradient. On a CUDA device nothing waits, and Session::read_interval() reports it. With

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/ops/loss/loss_sum.h"
 
+#include <algorithm>
+
 #include "hearth/core/run_on.h"
 
 namespace hearth {
 
-void add_loss(const Tensor& sum, const Tensor& loss, double weight) {
+void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& share) {
   HEARTH_CHECK(UsageError, sum.defined() && loss.defined(), "add_loss: sum or loss is absent");
   HEARTH_CHECK(DTypeError, sum.dtype() == DType::f64 && is_floating(loss.dtype()), "add_loss: the sum is ",
                describe(sum), ", the loss ", describe(loss), "; they are f64 and floating");
@@ -13,13 +15,51 @@ void add_loss(const Tensor& sum, const Tensor& loss, double weight) {
                describe(loss), "; both have one element");
   HEARTH_CHECK(DeviceError, sum.device() == loss.device(), "add_loss: the sum is on ", sum.device(), ", the loss on ",
                loss.device(), "; move one with to(device)");
-  run_on(sum.device(), [&](auto& stream) { kernels::add_loss(stream, sum, loss, weight); });
+  HEARTH_CHECK(UsageError, !share.defined() || (share.dtype() == DType::f64 && share.size() == 1),
+               "add_loss: the share is ", share.defined() ? describe(share) : "absent", "; it is one f64");
+  run_on(sum.device(), [&](auto& stream) { kernels::add_loss(stream, sum, loss, weight, share); });
+}
+
+Tensor label_shares(std::span<const Tensor> parts, std::int64_t ignored) {
+  HEARTH_CHECK(UsageError, !parts.empty(), "label_shares: there are no parts");
+  const Device device = parts.front().device();
+  const Tensor shares = Tensor::empty({static_cast<std::int64_t>(parts.size())}, DType::f64, device);
+  run_on(device, [&](auto& stream) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Tensor& part = parts[i];
+      HEARTH_CHECK(DeviceError, part.device() == device, "label_shares: part 0 is on ", device, ", part ", i, " on ",
+                   part.device(), "; move one with to(device)");
+      const bool all_count = is_floating(part.dtype());
+      HEARTH_CHECK(DTypeError, all_count || part.dtype() == DType::i64, "label_shares: part ", i, " is ",
+                   describe(part), "; labels are i64 or floating targets of every class");
+      const auto at = static_cast<std::int64_t>(i);
+      if (all_count)
+        Tensor::view(shares.storage(), {1}, {1}, at, DType::f64, device).fill_(static_cast<double>(part.dim(0)));
+      else
+        kernels::count_labels(stream, part.contiguous(), ignored, shares.data<double>() + at);
+    }
+    kernels::divide_by_sum(stream, shares);
+  });
+  return shares;
 }
 
 namespace kernels {
 
-void add_loss(cpu::Stream&, const Tensor& sum, const Tensor& loss, double weight) {
-  *sum.data<double>() += weight * loss.item();
+void add_loss(cpu::Stream&, const Tensor& sum, const Tensor& loss, double weight, const Tensor& share) {
+  const double whole = share.defined() ? weight * *share.data<double>() : weight;
+  *sum.data<double>() += whole * loss.item();
+}
+
+void count_labels(cpu::Stream&, const Tensor& labels, std::int64_t ignored, double* count) {
+  const std::int64_t* const values = labels.data<std::int64_t>();
+  *count = static_cast<double>(labels.size() - std::count(values, values + labels.size(), ignored));
+}
+
+void divide_by_sum(cpu::Stream&, const Tensor& counts) {
+  double* const values = counts.data<double>();
+  double sum = 0;
+  for (std::int64_t i = 0; i < counts.size(); ++i) sum += values[i];
+  for (std::int64_t i = 0; sum > 0 && i < counts.size(); ++i) values[i] /= sum;
 }
 
 }  // namespace kernels

@@ -21,6 +21,34 @@ OP_TEST(LossSum) {
     expected += product;
   }
   EXPECT_EQ(sum.item(), expected);
+  const Tensor loss = Tensor::full({}, 1.7, site.dtype, site.device),
+               share = Tensor::full({1}, 0.3, DType::f64, site.device);
+  add_loss(sum, loss, 13, share);
+  const volatile double weight = 13 * 0.3, product = weight * loss.item();
+  EXPECT_EQ(sum.item(), expected + product);
+}
+
+OP_TEST(LabelShares) {
+  const Device device = current_site().device;
+  const auto labels = [&](std::int64_t size, std::int64_t period) {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(size));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i) % period == 0 ? 7 : 3;
+    return Tensor::of<std::int64_t>({size}, values).to(device);
+  };
+  // 300 of 600, 2 of 3, none of 1, all of 10, all rows of 5, and the empty part.
+  const std::vector<Tensor> parts{labels(600, 2),
+                                  labels(3, 3),
+                                  labels(1, 1),
+                                  labels(10, 100).clone(),
+                                  Tensor::zeros({5, 4}, current_site().dtype, device),
+                                  Tensor::zeros({0}, DType::i64, device)};
+  parts[3].fill_(3);
+  const std::vector<double> counts{300, 2, 0, 10, 5, 0};
+  const std::vector<double> shares = label_shares(parts, 7).to_doubles();
+  ASSERT_EQ(shares.size(), counts.size());
+  for (std::size_t i = 0; i < counts.size(); ++i) EXPECT_EQ(shares[i], counts[i] / 317) << i;
+  EXPECT_EQ(label_shares(std::span(parts).subspan(2, 1), 7).to_doubles(), std::vector<double>{0.0})
+      << "no label counts";
 }
 
 TEST(LossSumRefusal, Arguments) {
@@ -28,6 +56,12 @@ TEST(LossSumRefusal, Arguments) {
   refuses<UsageError>("add_loss", [&] { return add_loss({}, loss, 1), 0; });
   refuses<DTypeError>("add_loss", [&] { return add_loss(loss, loss, 1), 0; });
   refuses<ShapeError>("add_loss", [&] { return add_loss(sum, Tensor::zeros({2}), 1), 0; });
+  refuses<UsageError>("add_loss", [&] { return add_loss(sum, loss, 1, Tensor::zeros({2}, DType::f64)), 0; });
+  refuses<UsageError>("label_shares", [&] { return label_shares({}, 7); });
+  refuses<DTypeError>("label_shares", [&] {
+    const Tensor bytes = Tensor::zeros({2}, DType::u8);
+    return label_shares(std::span(&bytes, 1), 7);
+  });
   if (device_count(DeviceType::cuda) == 0) return;
   refuses<DeviceError>("add_loss", [&] {
     return add_loss(sum, Tensor::zeros({}, DType::f32, {DeviceType::cuda, 0}), 1), 0;

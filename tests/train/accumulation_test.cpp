@@ -9,6 +9,7 @@
 #include "hearth/core/random.h"
 #include "hearth/models/nn/nn.h"
 #include "hearth/ops/ops.h"
+#include "train/precision_session.h"
 
 namespace hearth {
 namespace {
@@ -50,21 +51,22 @@ std::vector<double> gradients(const std::vector<std::int64_t>& parts, bool with_
   for (double& pixel : pixels) pixel = random.normal();
   std::vector<std::int64_t> targets(samples);
   for (std::size_t i = 0; i < targets.size(); ++i)
-    targets[i] = ignore_some && i % 3 == 0 ? -100 : static_cast<std::int64_t>(random.below(classes));
+    targets[i] = ignore_some && (i % 3 == 0 || i < 90) ? -100 : static_cast<std::int64_t>(random.below(classes));
   const Tensor x = Tensor::of<double>({samples, features}, pixels);
   const Tensor labels = Tensor::of<std::int64_t>({samples}, targets);
-  const auto counted = [&](std::int64_t first, std::int64_t count) {
-    double sum = 0;
-    for (std::int64_t i = first; i < first + count; ++i) sum += targets[static_cast<std::size_t>(i)] >= 0 ? 1 : 0;
-    return sum;
-  };
-  flat.zero_grads();
+  std::vector<Tensor> labels_of;
   std::int64_t first = 0;
   for (const std::int64_t count : parts) {
-    const RandomScope scope(4, 2, {first, count});
-    const Tensor loss = cross_entropy(network(rows_of(x, first, count)), rows_of(labels, first, count));
-    backward(loss, counted(first, count) / counted(0, samples));
+    labels_of.push_back(rows_of(labels, first, count));
     first += count;
+  }
+  const std::vector<double> shares = label_shares(labels_of, -100).to_doubles();
+  flat.zero_grads();
+  first = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const RandomScope scope(4, 2, {first, parts[i]});
+    backward(cross_entropy(network(rows_of(x, first, parts[i])), labels_of[i]), shares[i]);
+    first += parts[i];
   }
   flat.finish_grads();
   return flat.grads().to_doubles();
@@ -88,6 +90,65 @@ TEST(Accumulation, EightTimes32Is256) {
 TEST(Accumulation, PartsCountByTheSamplesThatAreNotIgnored) {
   EXPECT_LE(distance(gradients(uneven, false, true), gradients(whole, false, true)), 1e-12);
 }
+
+/// Three batches of noise, of whose labels all, some and none are ignored; or the same as one batch.
+std::vector<data::Batch> batches_with_ignored_labels(bool as_one) {
+  constexpr std::int64_t ignored = 3, size = 8;
+  std::vector<data::Batch> batches;
+  for (int number = 0; number < 3; ++number) {
+    data::Batch batch = test::noise_batch(number);
+    auto* const labels = batch.labels.data<std::int64_t>();
+    for (std::int64_t i = 0; i < size; ++i)
+      if (labels[i] == ignored || i >= 4 * number) labels[i] = i >= 4 * number ? ignored : 4;
+    batches.push_back(std::move(batch));
+  }
+  if (!as_one) return batches;
+  data::Batch all;
+  all.images = concat(std::vector{batches[0].images, batches[1].images, batches[2].images}, 0);
+  all.labels = concat(std::vector{batches[0].labels, batches[1].labels, batches[2].labels}, 0);
+  all.samples.resize(3 * size);
+  return {all};
+}
+
+struct StepCase {
+  const char* name;
+  const char *level, *dtype, *device;
+  double tolerance;  ///< beside the largest gradient
+};
+
+void PrintTo(const StepCase& tried, std::ostream* out) { *out << tried.name; }
+
+class AccumulatedStep : public testing::TestWithParam<StepCase> {};
+
+TEST_P(AccumulatedStep, WeighsBatchesByTheLabelsThatCount) {
+  const StepCase& tried = GetParam();
+  if (tried.device != std::string("cpu") && device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const test::TempDir folder;
+  const auto after = [&](bool as_one) {
+    const test::PrecisionRun run{.level = tried.level,
+                                 .dtype = tried.dtype,
+                                 .device = tried.device,
+                                 .model = test::small_mlp,
+                                 .train = R"(}, "loss": {"type": "cross_entropy", "ignore_index": 3)"};
+    const auto session = run.session(folder);
+    session->position.interval.samples += train::training_step(*session, batches_with_ignored_labels(as_one)).samples;
+    session->read_interval();
+    return std::pair(session->parameters->grads().to_doubles(), session->position.interval.loss());
+  };
+  const auto [found, loss] = after(false);
+  const auto [expected, whole_loss] = after(true);
+  const double largest = distance(expected, std::vector<double>(expected.size()));
+  EXPECT_GT(largest, 1e-3);
+  EXPECT_LE(distance(found, expected), tried.tolerance * largest);
+  EXPECT_NEAR(loss, whole_loss, tried.tolerance * whole_loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, AccumulatedStep,
+                         testing::Values(StepCase{"cpu_f32", "O0", "f32", "cpu", 1e-5},
+                                         StepCase{"cpu_f16", "O2", "f16", "cpu", 1e-2},
+                                         StepCase{"cuda_f32", "O0", "f32", "cuda", 1e-5},
+                                         StepCase{"cuda_f16", "O2", "f16", "cuda", 1e-2}),
+                         [](const auto& tried) { return tried.param.name; });
 
 TEST(Accumulation, BatchNormIsTheException) {
   EXPECT_GT(distance(gradients(eight, true, false), gradients(whole, true, false)), 1e-6);

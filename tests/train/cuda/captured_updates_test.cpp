@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What updates a recorded step may hold: every form of LARS and LAMB, averages, and batches that weigh by the labels
+// that count. Replayed steps give the bits of eager ones.
+#include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+#include "train/precision_session.h"
+
+namespace hearth::train {
+namespace {
+
+class CapturedUpdates : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+
+  static test::PrecisionRun plain() {
+    return {.level = "O0", .dtype = "f32", .device = "cuda", .model = test::small_mlp};
+  }
+
+  /// Hashes of weights and state after some steps, and the loss. Labels of 3 come in varying numbers.
+  struct Outcome {
+    std::string weights, state;
+    double loss = 0;
+    std::int64_t nodes = 0;
+  };
+  Outcome after(const test::PrecisionRun& run, bool captured) {
+    const auto session = run.session(folder_);
+    CapturedStep replay(*session);
+    const std::int64_t accumulate = session->config().train.accumulate;
+    for (int number = 0; number < 6; ++number) {
+      std::vector<data::Batch> batches;
+      for (std::int64_t i = 0; i < accumulate; ++i)
+        batches.push_back(test::noise_batch(static_cast<int>(accumulate) * number + static_cast<int>(i)));
+      session->position.interval.samples += (captured ? replay.run(batches) : training_step(*session, batches)).samples;
+      ++session->position.step;
+    }
+    session->read_interval();
+    EXPECT_EQ(replay.declined(), "");
+    return {session->model_state.hash(), session->training_state.hash(), session->position.interval.loss_sum,
+            replay.nodes()};
+  }
+  void expect_same_bits(const test::PrecisionRun& run) {
+    const Outcome eager = after(run, false), replayed = after(run, true);
+    EXPECT_GT(replayed.nodes, 0);
+    EXPECT_EQ(replayed.weights, eager.weights) << run.optimizer << run.train;
+    EXPECT_EQ(replayed.state, eager.state) << run.optimizer << run.train;
+    EXPECT_EQ(replayed.loss, eager.loss) << run.optimizer << run.train;
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(CapturedUpdates, FormsOfLarsAndLamb) {
+  for (const char* optimizer : {R"({"type": "lars", "lr": 0.5, "clip_trust": true, "lr_in_momentum": true})",
+                                R"({"type": "lamb", "max_grad_norm": 0.5, "norm_min": 0.5, "norm_max": 4})"})
+    for (const bool scaled : {false, true}) {
+      test::PrecisionRun run = plain();
+      run.optimizer = optimizer;
+      run.train = R"(, "ema": 0.9}, "schedule": {"type": "polynomial", "power": 2, "warmup_steps": 3)";
+      if (scaled) run.level = "O2", run.dtype = "f16";
+      expect_same_bits(run);
+    }
+}
+
+TEST_F(CapturedUpdates, BatchesWeighByTheLabelsThatCount) {
+  test::PrecisionRun run = plain();
+  run.train = R"(, "accumulate": 3}, "loss": {"type": "cross_entropy", "ignore_index": 3)";
+  expect_same_bits(run);
+  run.level = "O2", run.dtype = "f16";
+  expect_same_bits(run);
+}
+
+}  // namespace
+}  // namespace hearth::train
