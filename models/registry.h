@@ -23,7 +23,12 @@ struct InputInfo {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t channels = 0;
-  std::int64_t classes = 0;
+  std::int64_t classes = 0;            ///< outputs: of running texts and translations the pieces of the vocabulary
+  std::int64_t length = 0;             ///< the most ids in a row of text; 0 for images
+  std::int64_t vocabulary = 0;         ///< pieces that ids of a text, or of a translation, are of; 0 for images
+  std::int64_t source_vocabulary = 0;  ///< of what is translated; 0 where there is none
+  std::int64_t pad = -1;               ///< the id that fills rows of text up; -1 if there is none
+  std::int64_t source_pad = -1;        ///< of what is translated
 
   /// Values of one sample; ShapeError if the product overflows.
   std::int64_t features() const;

@@ -18,9 +18,11 @@ namespace {
 constexpr int steps_before_recording = 2;
 
 constexpr Tensor data::Batch::*batch_parts[] = {&data::Batch::images, &data::Batch::labels, &data::Batch::erased,
-                                                &data::Batch::share};
+                                                &data::Batch::share,  &data::Batch::input,  &data::Batch::source,
+                                                &data::Batch::target};
 constexpr Tensor StepInput::*input_parts[] = {&StepInput::images, &StepInput::labels, &StepInput::erased,
-                                              &StepInput::share};
+                                              &StepInput::share,  &StepInput::input,  &StepInput::source,
+                                              &StepInput::target};
 constexpr std::size_t part_count = std::size(batch_parts);
 
 /// All parts of all batches; absent where a batch has none.
@@ -50,13 +52,17 @@ std::vector<Tensor> places_for(const std::vector<Tensor>& parts, Device device) 
 
 /// What the recorded work refers to. The arena goes last: the graph holds its addresses.
 struct CapturedStep::Recorded {
-  Recorded(Device device, std::vector<Tensor> where) : arena(device), places(std::move(where)), feed(present(places)) {
+  Recorded(Device device, std::vector<Tensor> where, std::span<const data::Batch> batches)
+      : arena(device), places(std::move(where)), feed(present(places)) {
     inputs.resize(places.size() / part_count);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].counted = batches[i].counted;
     for (std::size_t i = 0; i < places.size(); ++i) inputs[i / part_count].*input_parts[i % part_count] = places[i];
   }
 
-  bool fits(const std::vector<Tensor>& parts) const {
+  bool fits(const std::vector<Tensor>& parts, std::span<const data::Batch> batches) const {
     bool same = parts.size() == places.size();
+    // How many labels count is part of what is recorded.
+    for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i].counted == batches[i].counted;
     for (std::size_t i = 0; same && i < parts.size(); ++i) {
       same = parts[i].defined() == places[i].defined();
       if (same && parts[i].defined())
@@ -80,12 +86,12 @@ CapturedStep::CapturedStep(Session& session) : session_(session) {
 StepResult CapturedStep::run(std::span<const data::Batch> batches) {
   const std::vector<Tensor> parts = tensors_of(batches);
   if (recorded_ == nullptr)
-    recorded_ = std::make_unique<Recorded>(session_.device(), places_for(parts, session_.device()));
+    recorded_ = std::make_unique<Recorded>(session_.device(), places_for(parts, session_.device()), batches);
   Recorded& recorded = *recorded_;
-  if (!declined_.empty() || !recorded.fits(parts)) return training_step(session_, batches);
+  if (!declined_.empty() || !recorded.fits(parts, batches)) return training_step(session_, batches);
 
   std::int64_t samples = 0;
-  for (const data::Batch& batch : batches) samples += batch.images.dim(0);
+  for (const data::Batch& batch : batches) samples += count_of(batch);
   recorded.feed.send(present(parts));
   const StepResult result = begin_device_step(session_, samples);
   const auto work = [&] { run_device_step(session_, recorded.inputs); };
@@ -119,7 +125,7 @@ CapturedStep::CapturedStep(Session& session) : session_(session) {
   throw UsageError("captured step: this build of Hearth has no CUDA backend");
 }
 StepResult CapturedStep::run(std::span<const data::Batch> batches) { return training_step(session_, batches); }
-std::int64_t CapturedStep::nodes() const { return eager_steps_; }
+std::int64_t CapturedStep::nodes() const { return 0; }
 
 #endif
 

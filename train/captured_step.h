@@ -34,7 +34,7 @@ class CapturedStep {
   struct Recorded;
   Session& session_;
   std::unique_ptr<Recorded> recorded_;
-  int eager_steps_ = 0;
+  [[maybe_unused]] int eager_steps_ = 0;
   std::string declined_;
 };
 

@@ -5,6 +5,7 @@
 #include "hearth/autograd/op_observer.h"
 #include "hearth/autograd/record.h"
 #include "hearth/core/origin.h"
+#include "hearth/train/step.h"
 
 namespace hearth::train {
 namespace {
@@ -48,15 +49,13 @@ class Collector : public OpObserver {
 }  // namespace
 
 std::vector<OpPrecision> precision_of_ops(Session& session) {
-  const data::ImageShape shape = session.data.input_shape();
-  const Tensor images = Tensor::zeros({2, shape.height, shape.width, shape.channels}, DType::f32, session.device());
-  const Tensor labels = Tensor::zeros({2}, DType::i64, session.device());
+  const StepInput input = blank_rows(session, 2);
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   Collector collector;
   const OpObserverScope observed(collector);
   session.model->train(true);
-  (void)session.loss((*session.model)(images), labels);
+  (void)session.loss(outputs_of(session, input), input.labels);
   return collector.rows;
 }
 

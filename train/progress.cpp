@@ -46,7 +46,7 @@ std::string Progress::describe(const Step& now) const {
   out << "epoch " << (now.step - 1) / steps_per_epoch_ + 1 << "/"
       << (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_ << "  step " << now.step << "/" << total_steps_
       << std::fixed << std::setprecision(4) << "  loss " << now.loss << std::setprecision(2) << "  accuracy "
-      << 100 * now.accuracy << " %" << std::setprecision(0) << "  " << now.images_per_second << " images/s"
+      << 100 * now.accuracy << " %" << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit
       << std::defaultfloat << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0)
       << "  data wait " << 100 * now.wait_share << " %  left "
       << duration_text(per_step * static_cast<double>(total_steps_ - now.step)) << " (epoch "

@@ -21,7 +21,8 @@ class Progress {
     double loss = 0;
     double accuracy = 0;
     double lr = 0;
-    double images_per_second = 0;
+    double images_per_second = 0;  ///< or tokens
+    const char* unit = "images/s";
     double wait_share = 0;  ///< part of the time spent waiting for data, 0 to 1
   };
   /// Whether step() would draw now, so that nothing need be collected for it otherwise.

@@ -6,6 +6,7 @@
 #include "hearth/autograd/grad_state.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/origin.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/models/registry.h"
 #include "hearth/ops/ops.h"
 
@@ -17,12 +18,22 @@ constexpr std::int64_t skips_before_giving_up = 10;
 
 models::InputInfo input_info(const data::DataSplits& data) {
   const data::ImageShape shape = data.input_shape();
-  return {shape.height, shape.width, shape.channels, data.classes()};
+  models::InputInfo info{shape.height, shape.width, shape.channels, data.classes()};
+  if (const data::TokenDataset* tokens = data.train->tokens()) {
+    info.length = tokens->longest();
+    info.vocabulary = tokens->tokenizer().size();
+    info.pad = tokens->tokenizer().special().pad;
+    if (const data::Tokenizer* source = tokens->source_tokenizer()) {
+      info.source_vocabulary = source->size();
+      info.source_pad = source->special().pad;
+    }
+  }
+  return info;
 }
 
 Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   Plan plan;
-  plan.batches_per_epoch = data.train->size() / options.batch_size;
+  plan.batches_per_epoch = data.train_batches(options.batch_size);
   HEARTH_CHECK(ConfigError, plan.batches_per_epoch >= 1, "/train/batch_size: ", options.batch_size,
                " is more than the ", data.train->size(), " training samples; use a smaller batch");
   plan.steps_per_epoch = (plan.batches_per_epoch + options.accumulate - 1) / options.accumulate;

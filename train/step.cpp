@@ -13,6 +13,7 @@
 #include "hearth/core/origin.h"
 #include "hearth/core/random.h"
 #include "hearth/core/run_on.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/ops/ops.h"
 #include "hearth/optim/clip.h"
 
@@ -44,7 +45,7 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs
           Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
   } else {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      shares[i].of_samples = static_cast<double>(inputs[i].images.dim(0)) / static_cast<double>(samples);
+      shares[i].of_samples = static_cast<double>(inputs[i].count()) / static_cast<double>(samples);
   }
   return shares;
 }
@@ -70,31 +71,27 @@ void count(const Sums& sums, const Tensor& loss, const Tensor& outputs, const Te
   });
 }
 
-Tensor network_input(const Session& session, const StepInput& input) {
-  return session.network_input(input.images, input.erased, input.share);
-}
-
 // Gradients of the mean over all samples that count. after_backward(loss) runs for each batch.
 template <class F>
 void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F&& after_backward) {
   const AutocastScope autocast(session.autocast());
   std::int64_t samples = 0;
-  for (const StepInput& input : inputs) samples += input.images.dim(0);
+  for (const StepInput& input : inputs) samples += input.count();
   session.parameters->zero_grads();
   const std::vector<Share> shares = shares_of(session.loss, inputs, samples);
   std::int64_t begun = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const StepInput& input = inputs[i];
-    const RandomPart part{begun, input.images.dim(0)};
+    const RandomPart part{begun, input.rows()};
     const RandomScope random(session.config().seed, static_cast<std::uint64_t>(session.position.step), part);
     begun += part.count;
-    const Tensor outputs = (*session.model)(network_input(session, input));
+    const Tensor outputs = outputs_of(session, input);
     const Tensor loss = session.loss(outputs, input.labels);
     sweep(session, loss, shares[i]);
     after_backward(loss);
     const Tensor& share = shares[i].of_labels;
     count(session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels,
-          share.defined() ? samples : input.images.dim(0), share);
+          share.defined() ? samples : input.count(), share);
   }
   session.parameters->finish_grads();
 }
@@ -121,9 +118,35 @@ void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
 
 }  // namespace
 
+Tensor outputs_of(Session& session, const StepInput& input) {
+  if (input.source.defined()) return (*session.model)(input.source, input.target);
+  if (input.input.defined()) return (*session.model)(input.input);
+  return (*session.model)(session.network_input(input.images, input.erased, input.share));
+}
+
+StepInput blank_rows(const Session& session, std::int64_t rows) {
+  const Device device = session.device();
+  const auto ids = [&](std::int64_t length) { return Tensor::zeros({rows, length}, DType::i32, device); };
+  StepInput input;
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  if (tokens == nullptr) {
+    const data::ImageShape shape = session.data.input_shape();
+    input.images = Tensor::zeros({rows, shape.height, shape.width, shape.channels}, DType::f32, device);
+    input.labels = Tensor::zeros({rows}, DType::i64, device);
+    return input;
+  }
+  if (tokens->source_tokenizer() != nullptr)
+    input.source = ids(tokens->longest()), input.target = ids(tokens->longest());
+  else
+    input.input = ids(tokens->longest());
+  input.labels = Tensor::zeros({rows, tokens->longest()}, DType::i64, device);
+  return input;
+}
+
 StepInput moved_input(const Session& session, const data::Batch& batch) {
   const auto there = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(session.device()) : tensor; };
-  return {there(batch.images), there(batch.labels), there(batch.erased), there(batch.share)};
+  return {there(batch.images), there(batch.labels), there(batch.erased), there(batch.share),
+          there(batch.input),  there(batch.source), there(batch.target), batch.counted};
 }
 
 StepResult begin_device_step(Session& session, std::int64_t samples) {
@@ -160,7 +183,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) {
     inputs.push_back(moved_input(session, batch));
-    samples += batch.images.dim(0);
+    samples += count_of(batch);
   }
   if (session.device().is_cuda() || session.loss_scale) {
     const StepResult result = begin_device_step(session, samples);
@@ -175,8 +198,8 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 void evaluation_step(Session& session, const StepInput& input, const Sums& sums) {
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
-  const Tensor outputs = (*session.model)(network_input(session, input));
-  count(sums, session.loss(outputs, input.labels), outputs, input.labels, input.images.dim(0));
+  const Tensor outputs = outputs_of(session, input);
+  count(sums, session.loss(outputs, input.labels), outputs, input.labels, input.count());
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {
@@ -191,7 +214,7 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const StepInput input = moved_input(session, loader.next());
     evaluation_step(session, input, sums);
-    meter.samples += input.images.dim(0);
+    meter.samples += input.count();
   }
   sums.read(meter);
   session.model->train(true);

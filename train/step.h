@@ -20,14 +20,33 @@ struct StepInput {
   Tensor labels;
   Tensor erased{};
   Tensor share{};
+  Tensor input{};
+  Tensor source{};
+  Tensor target{};
+  std::int64_t counted = -1;
+
+  std::int64_t rows() const { return labels.dim(0); }
+  /// Labels that count in the mean: images, or ids to be predicted.
+  std::int64_t count() const { return counted >= 0 ? counted : rows(); }
 };
+
+/// StepInput::count() of a batch.
+inline std::int64_t count_of(const data::Batch& batch) {
+  return batch.counted >= 0 ? batch.counted : batch.labels.dim(0);
+}
+
+/// So many rows of zeros as the run's data has them, and their labels, where the run computes.
+StepInput blank_rows(const Session& session, std::int64_t rows);
+
+/// What the network makes of an input: one of images, of texts, or of pairs of texts.
+Tensor outputs_of(Session& session, const StepInput& input);
 
 /// A batch brought there.
 StepInput moved_input(const Session& session, const data::Batch& batch);
 
 /// Forward, loss, backward for each batch, then clipping, the optimizer and the moving average. The gradient is the
-/// mean over all samples of all batches, but for those whose label does not count (Loss::ignored_label). Losses and hits
-/// are added to the session's interval.
+/// mean over all samples of all batches, but for those whose label does not count (Loss::ignored_label). Losses and
+/// hits are added to the session's interval.
 ///
 /// On the CPU: DivergedError, before the weights are touched, if the loss or a gradient is not finite; it names the
 /// first parameter with such a gradient. On a CUDA device nothing waits, and Session::read_interval() reports it. With

@@ -25,8 +25,9 @@ std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batc
   }
   data::Batch batch;
   const auto blank = [&](const Tensor& of) { return Tensor::zeros(of.shape().with(0, batch_size), of.dtype()); };
-  batch.images = blank(sample.images);
-  batch.labels = blank(sample.labels);
+  for (const auto part :
+       {&data::Batch::images, &data::Batch::labels, &data::Batch::input, &data::Batch::source, &data::Batch::target})
+    if ((sample.*part).defined()) batch.*part = blank(sample.*part);
   if (sample.erased.defined()) batch.erased = blank(sample.erased);
   if (sample.share.defined()) batch.share = Tensor::zeros(sample.share.shape(), sample.share.dtype());
   batch.samples.resize(static_cast<std::size_t>(batch_size));
@@ -45,7 +46,7 @@ struct Inputs {
   std::int64_t bytes() const {
     const data::Batch& batch = host.front();
     std::int64_t sum = 0;
-    for (const Tensor* part : {&batch.images, &batch.labels, &batch.erased})
+    for (const Tensor* part : {&batch.images, &batch.labels, &batch.erased, &batch.input, &batch.source, &batch.target})
       if (part->defined()) sum += static_cast<std::int64_t>(part->byte_size());
     return sum;
   }

@@ -7,18 +7,26 @@
 #include <sstream>
 
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/data/text/error_rate.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/train/checkpoint.h"
 #include "hearth/train/report.h"
 #include "hearth/train/run_info.h"
 #include "hearth/train/signals.h"
 #include "hearth/train/step.h"
 #include "hearth/train/step_memory.h"
+#include "hearth/train/text_metrics.h"
 
 namespace hearth::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// What a step's samples are.
+const char* unit_of(const Session& session) {
+  return session.data.train->tokens() != nullptr ? "tokens/s" : "images/s";
+}
 
 }  // namespace
 
@@ -116,6 +124,7 @@ void Trainer::advance(data::Loader& loader) {
   position.interval.samples += step.samples;
   interval_seconds_ += seconds_since(started);
   interval_samples_ += step.samples;
+  for (const data::Batch& batch : batches) interval_tokens_ += batch.tokens, interval_places_ += batch.places;
   if (progress_.wants_step() || position.step == total_steps) {
     session_.read_interval();
     progress_.step(progress_step(step));
@@ -136,6 +145,7 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   now.accuracy = meter.accuracy();
   now.lr = last.lr;
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
+  now.unit = unit_of(session_);
   now.wait_share = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
   return now;
 }
@@ -150,16 +160,20 @@ void Trainer::log_interval(const StepResult& last) {
       .set("split", "train");
   // Nothing was counted where every update was skipped.
   if (meter.samples > 0) record.set("loss", meter.loss()).set("accuracy", meter.accuracy());
+  if (meter.samples > 0 && session_.data.train->tokens() != nullptr)
+    record.set("perplexity", data::perplexity(meter.loss()));
+  if (interval_places_ > 0)
+    record.set("padding", 1 - static_cast<double>(interval_tokens_) / static_cast<double>(interval_places_));
   record.set("lr", last.lr);
   if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
   if (session_.loss_scale)
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
-  record.set("throughput", now.images_per_second).set("unit", "images/s").set("data_wait", now.wait_share);
+  record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_share);
   folder_.add(record);
   progress_.interval(now);
   session_.clear_interval();
   interval_seconds_ = interval_wait_seconds_ = 0;
-  interval_samples_ = 0;
+  interval_samples_ = interval_tokens_ = interval_places_ = 0;
 }
 
 void Trainer::evaluate_and_log() {
@@ -176,10 +190,14 @@ void Trainer::evaluate_and_log() {
       .set("loss", meter.loss())
       .set("accuracy", meter.accuracy())
       .set("throughput", rate)
-      .set("unit", "images/s");
+      .set("unit", unit_of(session_));
+  const data::TokenDataset* const text_part = part->tokens();
+  if (text_part != nullptr) set_text_metrics(record, meter, *text_part);
   folder_.add(record);
-  const bool best = meter.accuracy() > position.best_accuracy ||
-                    (meter.accuracy() == position.best_accuracy && meter.loss() < position.best_loss);
+  // What a text's next piece is has many right answers: the loss tells more.
+  const bool more_right = text_part == nullptr && meter.accuracy() > position.best_accuracy;
+  const bool as_right = text_part != nullptr || meter.accuracy() == position.best_accuracy;
+  const bool best = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
   if (best) {
     position.best_step = position.step;
     position.best_accuracy = meter.accuracy();
@@ -190,7 +208,10 @@ void Trainer::evaluate_and_log() {
   std::ostringstream text;
   text << "epoch " << position.step / std::max<std::int64_t>(1, session_.plan.steps_per_epoch) << "  " << split
        << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
-       << 100 * meter.accuracy() << " %" << (best ? "  (best)" : "");
+       << 100 * meter.accuracy() << " %";
+  if (const Json* bits = record.find("bits_per_character"))
+    text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
+  text << (best ? "  (best)" : "");
   progress_.line(text.str());
   // A new best must be on disk before it can be called the best.
   if (best && session_.config().checkpoint.best) save_checkpoint();

@@ -131,7 +131,7 @@ TokenizerPointer parse_wordpiece(const Part& document) {
 }
 
 bool cuts_characters(const Part& cutting) {
-  return cutting["type"].text() == "Split" && cutting["pattern"]["Regex"].text() == "(?s:.)" &&
+  return cutting["type"].text() == "Split" && cutting["pattern"]["Regex"].text() == "[\\s\\S]" &&
          cutting["behavior"].text() == "Isolated" && !cutting["invert"].flag(false);
 }
 

@@ -104,7 +104,7 @@ std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const 
 
 Json CharacterTokenizer::to_json() const {
   Json cutting = Json::object();
-  cutting.set("type", "Split").set("pattern", Json::object().set("Regex", "(?s:.)"));
+  cutting.set("type", "Split").set("pattern", Json::object().set("Regex", "[\\s\\S]"));
   cutting.set("behavior", "Isolated").set("invert", false);
   return tokenizer_document(added_, nullptr, std::move(cutting), Json::object().set("type", "Fuse"),
                             word_level_model(vocabulary_, special_));

@@ -41,6 +41,10 @@ ObserverScope::~ObserverScope() { observer_of_thread = previous_; }
 
 Module::~Module() = default;
 
+Tensor Module::forward_pair(const Tensor&, const Tensor&) {
+  throw UsageError(join_text(type_name(), ": takes one input, not a text and its translation"));
+}
+
 CallObserver* Module::current_observer() { return observer_of_thread; }
 
 void Module::check_new_name(const std::string& name) const {

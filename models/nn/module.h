@@ -53,9 +53,16 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   virtual Tensor forward(const Tensor& x) = 0;
+  /// For networks of two inputs: a text i32 [N, S], and what was written in answer so far, i32 [N, T]. UsageError
+  /// unless the network overrides it.
+  virtual Tensor forward_pair(const Tensor& source, const Tensor& target);
   /// forward(x), seen by observers.
   Tensor operator()(const Tensor& x) {
     return observed([&] { return forward(x); });
+  }
+  /// forward_pair(source, target), seen by observers.
+  Tensor operator()(const Tensor& source, const Tensor& target) {
+    return observed([&] { return forward_pair(source, target); });
   }
 
   /// All parameters below this module, in order of definition (a module's own before its children's), with dotted

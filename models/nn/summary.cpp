@@ -59,15 +59,24 @@ class EvaluationScope {
   bool was_training_;
 };
 
-}  // namespace
-
-std::vector<ModuleReport> summarize(Module& module, const Tensor& x) {
+template <class F>
+std::vector<ModuleReport> reported(Module& module, F&& call) {
   Reporter reporter;
   const NoGrad no_grad;
   const EvaluationScope evaluation(module);
   const ObserverScope scope(reporter);
-  module(x);
+  call();
   return reporter.take();
+}
+
+}  // namespace
+
+std::vector<ModuleReport> summarize(Module& module, const Tensor& x) {
+  return reported(module, [&] { module(x); });
+}
+
+std::vector<ModuleReport> summarize(Module& module, const Tensor& source, const Tensor& target) {
+  return reported(module, [&] { module(source, target); });
 }
 
 }  // namespace hearth::nn

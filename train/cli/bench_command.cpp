@@ -9,6 +9,7 @@
 #include "hearth/core/profiler.h"
 #include "hearth/train/bench.h"
 #include "hearth/train/cli/cli.h"
+#include "hearth/train/step.h"
 #include "hearth/train/step_bench.h"
 
 namespace hearth::train {
@@ -69,12 +70,15 @@ int bench_step(const Arguments& arguments) {
   BenchCase result;
   const RunConfig& config = session.config();
   result.name = "step/" + config.name;
-  result.shape = join_text(bench.batch().images.shape());
+  const data::Batch& batch = bench.batch();
+  const bool images = batch.images.defined();
+  result.shape = join_text((images ? batch.images : batch.labels).shape());
   result.dtype = dtype_named(config.precision.dtype);
   result.device = session.device();
-  result.batch = bench.batch().size();
+  result.batch = batch.size();
   result.timing = timing_of(all);
-  result.items = static_cast<double>(bench.batch().size());
+  result.items = static_cast<double>(count_of(batch));
+  result.unit = images ? "images/s" : "tokens/s";
   result.flops = (profiler::total_flops() - flops_before) / static_cast<double>(steps);
   result.peak_bytes = static_cast<double>(memory.statistics().peak);
   result.implementation = bench.replays() ? "graph" : "eager";
@@ -94,7 +98,7 @@ int bench_step(const Arguments& arguments) {
   const Ceilings& limits = ceilings(session.device());
   std::cout << to_line(result) << "\n"
             << std::fixed << std::setprecision(1) << result.items / result.timing.median_ms * 1e3
-            << " images/s, peak memory " << result.peak_bytes / 1e6
+            << ' ' << result.unit << ", peak memory " << result.peak_bytes / 1e6
             << " MB, memory asked from the system during the timed steps: " << grown
             << " times\nlimits of this machine: copy " << limits.copy_gbs << " GB/s, matrix product f32 "
             << 1e3 * limits.matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * limits.matmul_bf16_tflops << " GFLOP/s\n";

@@ -100,10 +100,12 @@ const std::vector<CommandSpec>& commands() {
         {"--json", "", "print as JSON on stdout"}},
        tune_command},
       {"data",
-       "inspect|verify CONFIG.json",
+       "inspect|verify|pack CONFIG.json [FOLDER]",
        2,
-       2,
-       "Looks at the data of a run: counts, sizes and classes; `verify` reads every sample.",
+       3,
+       "Looks at the data of a run: counts, sizes and classes; `verify` reads every sample; `pack` turns the texts "
+       "into "
+       "token files.",
        {set_option, {"--json", "", "print as JSON on stdout"}},
        data_command},
       {"weights",

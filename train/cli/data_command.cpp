@@ -3,25 +3,68 @@
 
 #include "hearth/data/inspect.h"
 #include "hearth/data/registry.h"
+#include "hearth/data/text/text_data.h"
+#include "hearth/data/text/text_inspect.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/run_config.h"
 
 namespace hearth::train {
 
+namespace {
+
+int pack(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 3,
+               "data pack: name the folder to write to: ", "hearth data pack CONFIG.json FOLDER");
+  const LoadedConfig loaded = load_config(arguments.positional()[1], arguments.values("--set"));
+  const std::string& folder = arguments.positional()[2];
+  Json all = Json::array();
+  for (const data::PackedFile& file : data::pack_text(loaded.config.data, folder)) {
+    all.push_back(Json::object()
+                      .set("path", file.path)
+                      .set("tokens", file.tokens)
+                      .set("sequences", file.sequences)
+                      .set("characters", file.characters)
+                      .set("bytes_an_id", file.bytes_an_id));
+    std::cerr << file.path << ": " << file.tokens << " ids of " << file.bytes_an_id << " bytes, " << file.sequences
+              << " sequences, " << file.characters << " characters\n";
+  }
+  if (arguments.has("--json"))
+    std::cout << to_text(all) << "\n";
+  else
+    std::cerr << "read them with \"data\": {\"type\": \"" << loaded.config.data.at("type").as_string()
+              << "\", \"packed\": \"" << folder << "\", ...}\n";
+  return 0;
+}
+
+/// One part's report, as JSON and as text; adds what is wrong with it to `problems`.
+std::pair<Json, std::string> report(const data::Dataset& part, bool whole, std::int64_t batch_size,
+                                    std::int64_t& problems) {
+  if (const data::TokenDataset* tokens = part.tokens()) {
+    const data::TextInspection found = data::inspect_text(*tokens, batch_size);
+    problems += found.warnings.count;
+    return {data::to_json(found), data::to_text(found)};
+  }
+  const data::Inspection found = whole ? data::verify(part) : data::inspect(part);
+  problems += found.problems;
+  return {data::to_json(found), data::to_text(found)};
+}
+
+}  // namespace
+
 int data_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
-  HEARTH_CHECK(UsageError, what == "inspect" || what == "verify", "data: \"", what,
-               "\" is not known; use inspect or verify (pack is not in this build)");
+  HEARTH_CHECK(UsageError, what == "inspect" || what == "verify" || what == "pack", "data: \"", what,
+               "\" is not known; use inspect, verify or pack");
+  if (what == "pack") return pack(arguments);
   const LoadedConfig loaded = load_config(arguments.positional()[1], arguments.values("--set"));
   const data::DataSplits data = data::make_data(loaded.config.data);
   std::int64_t problems = 0;
   Json all = Json::object();
   for (const auto& [name, part] : {std::pair{"train", data.train}, {"valid", data.valid}, {"test", data.test}}) {
     if (!part) continue;
-    const data::Inspection found = what == "verify" ? data::verify(*part) : data::inspect(*part);
-    problems += found.problems;
-    all.set(name, data::to_json(found));
-    if (!arguments.has("--json")) std::cout << name << "\n" << data::to_text(found) << "\n";
+    auto [json, text] = report(*part, what == "verify", loaded.config.train.batch_size, problems);
+    all.set(name, std::move(json));
+    if (!arguments.has("--json")) std::cout << name << "\n" << text << "\n";
   }
   if (arguments.has("--json")) std::cout << to_text(all) << "\n";
   HEARTH_CHECK(DataError, what == "inspect" || problems == 0, "data verify: ", problems,

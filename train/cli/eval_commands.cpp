@@ -12,6 +12,7 @@
 #include "hearth/train/checkpoint.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/step.h"
+#include "hearth/train/text_metrics.h"
 
 namespace hearth::train {
 namespace {
@@ -39,19 +40,25 @@ int eval_command(const Arguments& arguments) {
   HEARTH_CHECK(DataError, part != nullptr, "eval: the data of this run has no ",
                wanted.empty() ? "test or valid" : wanted, " part; choose another with --split");
   const Meter meter = evaluate(*session, part);
+  Json record = Json::object();
+  record.set("split", split)
+      .set("step", session->position.step)
+      .set("samples", meter.samples)
+      .set("loss", meter.loss())
+      .set("accuracy", meter.accuracy());
+  const data::TokenDataset* const text = part->tokens();
+  if (text != nullptr) set_text_metrics(record, meter, *text);
   if (arguments.has("--json")) {
-    std::cout << to_text(Json::object()
-                             .set("split", split)
-                             .set("step", session->position.step)
-                             .set("samples", meter.samples)
-                             .set("loss", meter.loss())
-                             .set("accuracy", meter.accuracy()))
-              << "\n";
+    std::cout << to_text(record) << "\n";
     return 0;
   }
-  std::cerr << split << ": " << meter.samples << " images, step " << session->position.step << ", loss "
-            << std::setprecision(9) << meter.loss() << ", accuracy " << std::fixed << std::setprecision(2)
-            << 100 * meter.accuracy() << " %\n";
+  std::cerr << split << ": " << meter.samples << (text != nullptr ? " tokens" : " images") << ", step "
+            << session->position.step << ", loss " << std::setprecision(9) << meter.loss() << ", accuracy "
+            << std::fixed << std::setprecision(2) << 100 * meter.accuracy() << " %";
+  for (const char* key : {"perplexity", "bits_per_character"})
+    if (const Json* value = record.find(key))
+      std::cerr << ", " << key << ' ' << std::setprecision(4) << value->as_number();
+  std::cerr << "\n";
   return 0;
 }
 
@@ -60,6 +67,8 @@ int predict_command(const Arguments& arguments) {
   const long long top = std::atoll(top_text.c_str());
   HEARTH_CHECK(UsageError, top >= 1, "predict: --top ", top_text, "; it must be at least 1");
   const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
+  HEARTH_CHECK(UsageError, session->data.train->tokens() == nullptr,
+               "predict: the run was trained on texts; only images are predicted here");
   const auto& names = session->data.train->class_names();
   const NoGrad no_grad;
   const AutocastScope autocast(session->autocast());

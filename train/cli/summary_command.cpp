@@ -7,6 +7,7 @@
 #include "hearth/models/nn/summary.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/precision_report.h"
+#include "hearth/train/step.h"
 #include "hearth/train/step_memory.h"
 
 namespace hearth::train {
@@ -62,13 +63,14 @@ Summary summarize_run(const Arguments& arguments) {
   Summary summary;
   Device wanted;
   Session session(config_for_here(arguments, wanted));
-  const data::ImageShape input = session.data.input_shape();
+  const StepInput input = blank_rows(session, 1);
   summary.device = name_of(wanted);
   summary.parameters = session.model->parameter_count();
   {
     const AutocastScope autocast(session.autocast());
-    summary.layers = nn::summarize(
-        *session.model, Tensor::zeros({1, input.height, input.width, input.channels}, DType::f32, session.device()));
+    summary.layers = input.source.defined()
+                         ? nn::summarize(*session.model, input.source, input.target)
+                         : nn::summarize(*session.model, input.input.defined() ? input.input : input.images);
   }
   const std::int64_t batch = session.config().train.batch_size;
   const StepMemory memory(session, batches_to_measure(session), wanted.type);

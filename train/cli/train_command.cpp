@@ -7,6 +7,7 @@
 
 #include "hearth/core/cpu/isa.h"
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/trainer.h"
 
@@ -16,14 +17,19 @@ namespace {
 void print_plan(const Session& session, const std::string& folder) {
   const RunConfig& config = session.config();
   const data::ImageShape input = session.data.input_shape();
+  const data::TokenDataset* const text = session.data.train->tokens();
   std::cerr << "run       " << config.name << " -> " << folder << "\n"
             << "device    " << session.device() << ", " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
             << "model     " << config.model.at("type").as_string() << ", " << session.model->parameter_count()
             << " parameters\n"
-            << "data      " << config.data.at("type").as_string() << ", " << session.data.train->size()
-            << " training images, " << session.data.classes() << " classes, input " << input.height << "x"
-            << input.width << "x" << input.channels << "\n"
-            << "precision " << config.precision.level << " " << config.precision.dtype
+            << "data      " << config.data.at("type").as_string() << ", " << session.data.train->size();
+  if (text != nullptr)
+    std::cerr << " training rows of " << text->longest() << " ids or fewer, vocabulary " << session.data.classes()
+              << "\n";
+  else
+    std::cerr << " training images, " << session.data.classes() << " classes, input " << input.height << "x"
+              << input.width << "x" << input.channels << "\n";
+  std::cerr << "precision " << config.precision.level << " " << config.precision.dtype
             << (config.train.deterministic ? ", exact" : "") << "\n"
             << "plan      " << session.plan.total_steps << " steps of " << config.train.batch_size;
   if (config.train.accumulate > 1) std::cerr << " x " << config.train.accumulate;

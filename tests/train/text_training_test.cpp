@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small networks trained on texts by the commands of the library: a table of what follows what, and a copier of lines.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "hearth/data/registry.h"
+#include "hearth/models/nn/nn.h"
+#include "hearth/models/registry.h"
+#include "hearth/ops/ops.h"
+#include "hearth/train/cli/cli.h"
+#include "support/temp_dir.h"
+
+namespace hearth {
+namespace {
+
+struct FollowerOptions {};
+void describe(Fields<FollowerOptions>&) {}
+
+/// Scores of the next id from the present one, or of a translation's from its own place in the source.
+struct Follower : nn::Module {
+  explicit Follower(const models::InputInfo& input)
+      : table(input.vocabulary, 24),
+        out(24, input.classes),
+        source_table(std::max<std::int64_t>(1, input.source_vocabulary), 24) {
+    adopt("table", table);
+    adopt("out", out);
+    adopt("source_table", source_table);
+  }
+  Tensor forward(const Tensor& ids) override { return out(table(ids)); }
+  Tensor forward_pair(const Tensor& source, const Tensor& target) override {
+    return out(add(source_table(slice(source, 1, 0, target.dim(1))), table(target)));
+  }
+  nn::Embedding table;
+  nn::Linear out;
+  nn::Embedding source_table;
+};
+
+class TextTraining : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    models::add<FollowerOptions>("test_follower", [](const FollowerOptions&, const models::InputInfo& input) {
+      return std::make_unique<Follower>(input);
+    });
+  }
+
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  void put(const std::string& name, const std::string& text) const {
+    (void)folder_.write(name, {text.begin(), text.end()});
+  }
+  int run(std::vector<std::string> words) const {
+    words.insert(words.begin(), "hearth");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    return train::run_cli(static_cast<int>(argv.size()), argv.data());
+  }
+  std::vector<Json> metrics(const std::string& out) const {
+    std::vector<Json> records;
+    const std::string text = read_text(path(out) + "/metrics.jsonl");
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      records.push_back(parse_json(std::string_view(text).substr(begin, end - begin), "metrics"));
+      begin = end + 1;
+    }
+    return records;
+  }
+  std::string weights(const std::string& out) const {
+    return read_json(path(out) + "/run.json").at("metrics").at("weights_sha256").as_string();
+  }
+  void put_config(const std::string& name, const std::string& data, int epochs) const {
+    put(name, R"({"model": {"type": "test_follower"}, "data": )" + data +
+                  R"(, "optimizer": {"type": "adamw", "lr": 0.02}, "train": {"batch_size": 8, "epochs": )" +
+                  std::to_string(epochs) + R"(}, "log": {"every_steps": 5, "report": false}})");
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(TextTraining, ATextIsLearnedAndMeasuredInBits) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "abcde"[i % 5];
+  put("a.txt", text);
+  put("b.txt", text.substr(0, 1001));
+  put_config(
+      "run.json",
+      R"({"type": "text", "train": [")" + path("a.txt") + R"("], "test": [")" + path("b.txt") + R"("], "length": 16})",
+      6);
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("out")}), 0);
+  const Json last = metrics("out").back();
+  EXPECT_EQ(last.at("split").as_string(), "test");
+  EXPECT_EQ(last.at("unit").as_string(), "tokens/s");
+  EXPECT_NEAR(last.at("perplexity").as_number(), std::exp(last.at("loss").as_number()), 1e-9);
+  EXPECT_LT(last.at("bits_per_character").as_number(), 0.2);
+  EXPECT_NEAR(last.at("bits_per_character").as_number(), last.at("loss").as_number() / std::log(2.0), 1e-9);
+  // All letters but one, where the text ends, follow from the letter before.
+  EXPECT_NEAR(last.at("accuracy").as_number(), 1000.0 / 1001, 1e-9);
+  EXPECT_EQ(run({"eval", path("out"), "--json"}), 0);
+}
+
+TEST_F(TextTraining, StoppedInTheMiddleOfAnEpochItEndsTheSame) {
+  std::string lines;
+  for (int i = 0; i < 300; ++i) {
+    std::string word;
+    for (int j = 0; j <= i * 7 % 20; ++j) word += static_cast<char>('a' + (i + 3 * j) % 26);
+    lines += word + "\t" + word + "\n";
+  }
+  put("pairs.tsv", lines);
+  put_config("run.json",
+             R"({"type": "parallel_text", "train": [")" + path("pairs.tsv") +
+                 R"("], "tokens_per_batch": 128, "valid_fraction": 0.1})",
+             2);
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("whole")}), 0);
+  const auto records = metrics("whole");
+  EXPECT_LT(records[records.size() - 2].at("loss").as_number(), records[0].at("loss").as_number());
+  EXPECT_GT(records[0].at("padding").as_number(), 0);
+  EXPECT_LT(records[0].at("padding").as_number(), 0.5);
+  const std::int64_t total = records.back().at("step").as_integer();
+  const std::string middle = std::to_string(total / 2 + 3);
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("parts"), "--set", "checkpoint.every_steps=" + middle}), 0);
+  // The last checkpoint goes; the run continues from the one in the middle.
+  std::filesystem::path last;
+  for (const auto& entry : std::filesystem::directory_iterator(path("parts") + "/checkpoints"))
+    if (!entry.is_symlink() && entry.path().filename().string() > last.filename().string()) last = entry.path();
+  std::filesystem::remove_all(last);
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("parts"), "--set", "checkpoint.every_steps=" + middle}), 0);
+  EXPECT_EQ(weights("parts"), weights("whole"));
+}
+
+TEST_F(TextTraining, PackedTextsTrainTheSame) {
+  put("a.txt", read_text(HEARTH_SOURCE_DIR "/tests/golden/text/sample.txt"));
+  put_config("run.json",
+             R"({"type": "text", "train": [")" + path("a.txt") +
+                 R"("], "length": 32, "valid_fraction": 0.1, "tokenizer": {"type": "bpe", "vocabulary": 300}})",
+             1);
+  put_config("packed.json",
+             R"({"type": "text", "packed": ")" + path("packed") + R"(", "length": 32, "valid_fraction": 0.1})", 1);
+  ASSERT_EQ(run({"data", "pack", path("run.json"), path("packed")}), 0);
+  ASSERT_EQ(run({"data", "verify", path("packed.json")}), 0);
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("a")}), 0);
+  ASSERT_EQ(run({"train", path("packed.json"), "--out", path("b")}), 0);
+  EXPECT_EQ(weights("a"), weights("b"));
+}
+
+TEST_F(TextTraining, BadDataEndsWithCodeThree) {
+  put("a.txt", "good\n\xff bad\n");
+  put_config("run.json", R"({"type": "text", "train": [")" + path("a.txt") + R"("]})", 1);
+  EXPECT_EQ(run({"train", path("run.json"), "--out", path("out")}), 3);
+  put("a.txt", "");
+  EXPECT_EQ(run({"train", path("run.json"), "--out", path("out")}), 3);
+  put("a.txt", "fine");
+  put("other.txt", "a\nb\n");
+  put_config("run.json",
+             R"({"type": "parallel_text", "train": [")" + path("a.txt") + R"(", ")" + path("other.txt") + R"("]})", 1);
+  EXPECT_EQ(run({"train", path("run.json"), "--out", path("out")}), 3);
+}
+
+}  // namespace
+}  // namespace hearth

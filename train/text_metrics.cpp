@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/text_metrics.h"
+
+#include "hearth/data/text/error_rate.h"
+
+namespace hearth::train {
+
+void set_text_metrics(Json& record, const Meter& meter, const data::TokenDataset& part) {
+  record.set("perplexity", data::perplexity(meter.loss()));
+  if (meter.samples == part.predicted_tokens() && part.characters() > 0)
+    record.set("bits_per_character", data::bits_per_character(meter.loss(), meter.samples, part.characters()));
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an evaluation of texts tells beside loss and accuracy.
+#pragma once
+
+#include "hearth/core/json_text.h"
+#include "hearth/data/text/token_set.h"
+#include "hearth/train/session.h"
+
+namespace hearth::train {
+
+/// Sets `perplexity` and, where every id of the part was predicted, `bits_per_character`.
+void set_text_metrics(Json& record, const Meter& meter, const data::TokenDataset& part);
+
+}  // namespace hearth::train
