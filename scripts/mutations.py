@@ -187,7 +187,7 @@ value("attention-grad-bias-parts", "sum += from[part * n + i];", "sum += from[pa
 index("attention-last-channel", "row < end && channel < width", "row < end && channel <= width")
 index("attention-last-query", "row < end && channel < width", "row <= end && channel < width")
 index("attention-first-query", "(first - p.query_offset) / Size::tile * Size::tile",
-      "((first - p.query_offset) / Size::tile + 1) * Size::tile")
+      "((first - p.query_offset) / Size::tile + 1) * Size::tile", "Op.AttentionOfLongSequences/cuda_f32")
 barrier("attention-rows-brought", "P(1), v);\n    ", "\n    P score[")
 barrier("attention-weights-put", "", "\n    add_weighted<Size, columns>(weights, Size::weight_pitch, 1, v, sum);")
 barrier("attention-rows-used", "add_weighted<Size, columns>(weights, Size::weight_pitch, 1, v, sum);\n    ")
