@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pairs of lines in batches of about equal lengths. Each pair belongs to the bucket of its longer side; an epoch
-// shuffles the pairs within buckets, cuts them into batches, and shuffles the batches.
+// shuffles the pairs within buckets, sorts stretches of them by the shorter side, cuts them into batches, and shuffles
+// the batches.
 #include <algorithm>
 #include <map>
 
@@ -105,8 +106,13 @@ class TextPairs : public TokenDataset {
 /// Samples that are padded alike.
 struct Bucket {
   std::vector<std::int64_t> samples{};
-  std::int64_t rows = 0;  ///< of its batches, but for the last
+  std::int64_t rows = 0;   ///< of its batches, but for the last
+  std::int64_t taken = 0;  ///< rows of an epoch
 };
+
+// Batches whose rows are sorted by their shorter sides: enough that these meet their like, few enough that chance
+// stays.
+constexpr std::int64_t batches_sorted = 16;
 
 /// Which samples a batch has: a stretch of a bucket's order.
 struct Cut {
@@ -136,6 +142,7 @@ class PairBatches : public BatchMaker {
         if (options_.drop_last && rows < buckets_[b].rows) rows = by_tokens ? rows / multiple * multiple : 0;
         if (rows == 0) continue;
         cuts_.push_back({b, first, rows});
+        buckets_[b].taken += rows;
         samples_ += rows;
       }
     }
@@ -188,8 +195,18 @@ class PairBatches : public BatchMaker {
     for (auto& [length, bucket] : by_length) {
       bucket.rows = std::max<std::int64_t>(1, chosen.tokens_per_batch / length);
       if (bucket.rows > chosen.multiple) bucket.rows = bucket.rows / chosen.multiple * chosen.multiple;
+      sort_by_shorter(bucket.samples, 0, static_cast<std::int64_t>(bucket.samples.size()));
       buckets_.push_back(std::move(bucket));
     }
+  }
+
+  void sort_by_shorter(std::vector<std::int64_t>& order, std::int64_t first, std::int64_t count) const {
+    const auto shorter = [this](std::int64_t sample) {
+      return std::min(set_.source_length(sample), set_.target_length(sample));
+    };
+    const auto begin = order.begin() + static_cast<std::ptrdiff_t>(first);
+    std::stable_sort(begin, begin + static_cast<std::ptrdiff_t>(count),
+                     [&](std::int64_t a, std::int64_t b) { return shorter(a) < shorter(b); });
   }
 
   EpochPlan plan_of(std::uint64_t epoch) const {
@@ -198,6 +215,11 @@ class PairBatches : public BatchMaker {
       std::vector<std::int64_t> order = buckets_[b].samples;
       Random random = random_of(options_.seed, Purpose::order, epoch, static_cast<std::uint32_t>(b) + 1);
       for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+      if (set_.options().tokens_per_batch > 0) {
+        const std::int64_t taken = buckets_[b].taken, chunk = buckets_[b].rows * batches_sorted;
+        for (std::int64_t first = 0; first < taken; first += chunk)
+          sort_by_shorter(order, first, std::min(chunk, taken - first));
+      }
       plan.orders.push_back(std::move(order));
     }
     for (const std::int64_t cut : shuffled_order(per_epoch(), options_.seed, epoch))

@@ -208,6 +208,28 @@ TEST(TextDataTest, BatchesByTokensWasteLittle) {
   EXPECT_LT(two.eval_loader(two.train, 1).batches_per_epoch(), loader.batches_per_epoch());
 }
 
+TEST(TextDataTest, ShorterSidesMeetTheirLike) {
+  const TempDir folder;
+  std::string lines;
+  // All sources have 30 letters, translations 1 to 30.
+  for (int i = 0; i < 640; ++i)
+    lines += std::string(30, 'a') + "\t" + std::string(static_cast<std::size_t>(1 + i * 7 % 30), 'b') + "\n";
+  const std::string path = put(folder, "pairs.tsv", lines);
+  const DataSplits data =
+      make_data(node(R"({"type": "parallel_text", "train": [)" + quoted(path) + R"(], "tokens_per_batch": 256})"));
+  Loader loader = data.train_loader(1, 3);
+  double tokens = 0, places = 0;
+  std::set<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+    const Batch batch = loader.next();
+    tokens += static_cast<double>(batch.tokens);
+    places += static_cast<double>(batch.places);
+    lengths.insert(batch.target.dim(1));
+  }
+  EXPECT_LT(1 - tokens / places, 0.15);
+  EXPECT_EQ(lengths, (std::set<std::int64_t>{8, 16, 24, 32}));
+}
+
 TEST(TextDataTest, PackedIsTheSame) {
   const TempDir folder;
   const std::string pairs = put(folder, "pairs.tsv", pair_lines());
