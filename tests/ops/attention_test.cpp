@@ -282,6 +282,17 @@ OP_TEST(CrossAttention) {
       rounded);
 }
 
+// Heads of queries that share one head of keys and values: a view with strides of 0, read where it lies.
+OP_TEST(AttentionToOneHeadOfKeys) {
+  check(
+      [](Draw& draw) {
+        const auto shared = [&] { return expand(draw.normal({2, 9, 1, 16}), {2, 9, 3, 16}); };
+        const Tensor q = draw.normal({2, 5, 3, 16}), k = shared();
+        return attention(q, k, shared());
+      },
+      rounded);
+}
+
 /// Heads in front of the sequence, as another library has them: strided views, read where they lie.
 TEST(Attention, TakesStridedViewsWithoutCopies) {
   const Case c{2, 5, 5, 3, 8};
