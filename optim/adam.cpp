@@ -40,11 +40,10 @@ void Adam::prepare(double lr, double grad_scale) {
 
 UpdateCells Adam::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
 
-void Adam::update() {
+void Adam::update(const kernels::Copies& copies) {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
-    kernels::adam_update(stream, values, parameters().grads(), first_, second_, parameters().narrow(), plan(),
-                         coefficients_);
+    kernels::adam_update(stream, values, parameters().grads(), first_, second_, copies, plan(), coefficients_);
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Adam update: one launch over all parameters. Traffic: reads w, g, m, v and writes w, m, v and
-// the narrow copy.
+// the copies.
 #include "hearth/optim/shares.cuh"
 #include "hearth/optim/step.h"
 
@@ -9,9 +9,9 @@ namespace {
 
 using namespace cuda;
 
-template <class T, class N>
+template <class T, class C>
 __global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficients, T* w, const T* g, T* m, T* v,
-                            N* narrow) {
+                            C copies) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
@@ -30,7 +30,7 @@ __global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficient
       second.at[k] = next.v;
     }
     store_wide(w + at, weight, packed);
-    store_narrow(narrow, at, weight, packed);
+    store_copies(copies, at, weight, packed);
     store_wide(m + at, first, packed);
     store_wide(v + at, second, packed);
   });
@@ -39,12 +39,12 @@ __global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficient
 }  // namespace
 
 void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
                  const Staged<AdamCoefficients>& coefficients) {
   visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
-    with_narrow(narrow, [&]<class N>(N* rounded) {
-      launch(stream, "adam_update", shape_of(plan), adam_shares<T, N>, tables_of(plan), coefficients.at(stream),
-             values.data<T>(), grads.data<T>(), first.data<T>(), second.data<T>(), rounded);
+    with_copies<T>(stream, copies, [&]<class C>(const C& places) {
+      launch(stream, "adam_update", shape_of(plan), adam_shares<T, C>, tables_of(plan), coefficients.at(stream),
+             values.data<T>(), grads.data<T>(), first.data<T>(), second.data<T>(), places);
     });
   });
 }

@@ -54,7 +54,7 @@ class Adam : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update() override;
+  void update(const kernels::Copies& copies) override;
   UpdateCells cells() override;
 
   AdamOptions options_;
@@ -67,12 +67,12 @@ class Adam : public Optimizer {
 
 namespace hearth::kernels {
 
-/// Reads and writes each element once. `narrow`, undefined for none, receives the new values rounded.
+/// Reads and writes each element once.
 void adam_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
                  const Staged<AdamCoefficients>& coefficients);
 void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
                  const Staged<AdamCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

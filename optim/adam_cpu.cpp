@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Adam update. Traffic: reads w, g, m, v and writes w, m, v and the narrow copy.
-#include "hearth/optim/narrow.h"
+// The Adam update. Traffic: reads w, g, m, v and writes w, m, v and the copies.
 #include "hearth/optim/step.h"
 
 #define HEARTH_ISA_SOURCE "hearth/optim/adam_cpu.cpp"
@@ -26,7 +25,7 @@ void adam(T* w, const T* g, T* m, T* v, std::int64_t n, const AdamRange<T>& rang
 namespace hearth::kernels {
 
 void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& staged) {
+                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& staged) {
   const AdamCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
   visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
@@ -39,7 +38,7 @@ void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       const auto constants = adam_range<T>(coefficients, range.lr_scale, range.weight_decay);
       HEARTH_ISA_CALL(adam<T>, w + begin, g + begin, m + begin, v + begin, n, constants);
-      narrow_piece(values, narrow, piece.begin, piece.end);
+      copy_piece(values, copies, piece.begin, piece.end);
     });
   });
 }

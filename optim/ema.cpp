@@ -16,6 +16,11 @@ void exchange_values(const Tensor& a, const Tensor& b) {
   b.storage()->bump_version();
 }
 
+void take_in(const Tensor& average, const Tensor& values, const Staged<double>& share) {
+  run_on(values.device(), [&](auto& stream) { kernels::blend(stream, average, values, share); });
+  average.storage()->bump_version();
+}
+
 }  // namespace
 
 Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
@@ -36,12 +41,12 @@ void Ema::begin_update() {
 }
 
 void Ema::apply() {
-  const auto take_in = [this](const Tensor& average, const Tensor& values) {
-    run_on(values.device(), [&](auto& stream) { kernels::blend(stream, average, values, share_); });
-    average.storage()->bump_version();
-  };
-  take_in(average_, parameters_.values());
-  for (std::size_t i = 0; i < buffers_.size(); ++i) take_in(buffer_averages_[i], *buffers_[i].tensor);
+  take_in(average_, parameters_.values(), share_);
+  apply_to_buffers();
+}
+
+void Ema::apply_to_buffers() {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) take_in(buffer_averages_[i], *buffers_[i].tensor, share_);
 }
 
 void Ema::swap() {

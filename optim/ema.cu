@@ -12,10 +12,7 @@ using namespace cuda;
 template <class T>
 struct Blend {
   const double* share;
-  __device__ T operator()(T average, T value) const {
-    const double part = *share;
-    return part == 0 ? average : average + static_cast<T>(part) * (value - average);
-  }
+  __device__ T operator()(T average, T value) const { return blended(average, value, *share); }
 };
 
 template <class T>

@@ -45,6 +45,8 @@ class Ema {
   /// which a CUDA graph may hold.
   void begin_update();
   void apply();
+  /// The rest of apply(), where Optimizer::apply() has blended the values.
+  void apply_to_buffers();
   /// Exchanges averages and values: the model computes with the averages until the next call.
   void swap();
   bool in_use() const { return in_use_; }
@@ -54,7 +56,9 @@ class Ema {
   void forget_updates(std::int64_t count) { updates_ -= count; }
   /// Where the weight of the present values lies between the two halves, where the averages are: 0 skips the update.
   double* share_cell() { return share_.cell(); }
+  const Staged<double>& share() const { return share_; }
   const EmaOptions& options() const { return options_; }
+  const FlatParameters& parameters() const { return parameters_; }
   /// The average of the flat values (after an odd number of swaps the values themselves).
   const Tensor& average() const { return average_; }
 
@@ -87,6 +91,16 @@ class EmaScope {
 }  // namespace hearth::optim
 
 namespace hearth::kernels {
+
+/// One element of blend().
+template <class T>
+HEARTH_HD T blended(T average, T value, double share) {
+  return share == 0 ? average : average + static_cast<T>(share) * (value - average);
+}
+
+/// n elements of blend(), on the calling thread, with a share that is not 0; T is float or double.
+template <class T>
+void blend(T* average, const T* values, std::int64_t n, T share);
 
 /// average += share * (values - average); as it is where share is 0. Both contiguous, of one shape, f32 or f64.
 void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share);

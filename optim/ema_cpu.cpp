@@ -35,6 +35,13 @@ namespace {
 constexpr std::int64_t piece_elements = 65536;
 }
 
+template <class T>
+void blend(T* average, const T* values, std::int64_t n, T share) {
+  HEARTH_ISA_CALL(blend_piece<T>, average, values, n, share);
+}
+template void blend(float*, const float*, std::int64_t, float);
+template void blend(double*, const double*, std::int64_t, double);
+
 void blend(cpu::Stream&, const Tensor& average, const Tensor& values, const Staged<double>& staged) {
   if (staged.value() == 0) return;
   visit_dtype("ema", values.dtype(), WideFloats{}, [&]<class T>() {
@@ -42,7 +49,7 @@ void blend(cpu::Stream&, const Tensor& average, const Tensor& values, const Stag
     const T* source = values.data<T>();
     const T share = static_cast<T>(staged.value());
     cpu::parallel_for(values.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
-      HEARTH_ISA_CALL(blend_piece<T>, target + begin, source + begin, end - begin, share);
+      blend(target + begin, source + begin, end - begin, share);
     });
   });
 }

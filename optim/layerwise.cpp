@@ -47,13 +47,13 @@ UpdateCells Lars::cells() {
   return {.grad_scale = coefficients_.cell(&C::grad_scale), .skip = coefficients_.cell(&C::skip)};
 }
 
-void Lars::update() {
+void Lars::update(const kernels::Copies& copies) {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
     const Tensor trust = kernels::lars_trust(stream, values, grads, plan(), coefficients_,
                                              {options_.trust, options_.eps, options_.clip_trust});
-    kernels::sgd_update(stream, values, grads, momentum_, parameters().narrow(), plan(), coefficients_, trust);
+    kernels::sgd_update(stream, values, grads, momentum_, copies, plan(), coefficients_, trust);
   });
 }
 
@@ -99,7 +99,7 @@ void Lamb::prepare(double lr, double grad_scale) {
 
 UpdateCells Lamb::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
 
-void Lamb::update() {
+void Lamb::update(const kernels::Copies& copies) {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
@@ -108,7 +108,7 @@ void Lamb::update() {
       squares = Tensor::empty({}, DType::f64, grads.device());
       kernels::sum_of_squares(stream, grads, 1.0, squares);
     }
-    kernels::lamb_update(stream, values, grads, first_, second_, parameters().narrow(), plan(), coefficients_, squares);
+    kernels::lamb_update(stream, values, grads, first_, second_, copies, plan(), coefficients_, squares);
   });
 }
 

@@ -2,7 +2,7 @@
 // Norms of each parameter and the LAMB update. A block sums its share's squares in f64; one more launch joins the sums
 // of each range in a fixed order and makes the range's factor, which stays on the device.
 // Traffic of LARS's factors: reads w and g. Of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w
-// and the narrow copy.
+// and the copies.
 #include "hearth/optim/shares.cuh"
 #include "hearth/optim/step.h"
 
@@ -100,9 +100,9 @@ __global__ void lengths_of_ranges(PlanTables plan, const LambCoefficients* coeff
     lengths[blockIdx.x] = lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others);
 }
 
-template <class T, class N>
+template <class T, class C>
 __global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficients, const double* lengths, T* w,
-                            const T* m, const T* v, N* narrow) {
+                            const T* m, const T* v, C copies) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
@@ -114,7 +114,7 @@ __global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficient
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c);
     store_wide(w + at, weight, packed);
-    store_narrow(narrow, at, weight, packed);
+    store_copies(copies, at, weight, packed);
   });
 }
 
@@ -145,7 +145,7 @@ Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grad
 }
 
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares) {
   const Tensor partials = make_partials(plan, values.device());
   const Tensor lengths = make_factors(plan, values.device());
@@ -157,9 +157,9 @@ void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads
            squares.defined() ? squares.data<double>() : nullptr, w, grads.data<T>(), m, v, squares_of(partials));
     launch(stream, "lamb_lengths", {blocks_for(lengths.size(), 1), element_block}, lengths_of_ranges, tables_of(plan),
            coefficients.at(stream), squares_of(partials), lengths.data<double>());
-    with_narrow(narrow, [&]<class N>(N* rounded) {
-      launch(stream, "lamb_update", shape_of(plan), lamb_shares<T, N>, tables_of(plan), coefficients.at(stream),
-             lengths.data<double>(), w, m, v, rounded);
+    with_copies<T>(stream, copies, [&]<class C>(const C& places) {
+      launch(stream, "lamb_update", shape_of(plan), lamb_shares<T, C>, tables_of(plan), coefficients.at(stream),
+             lengths.data<double>(), w, m, v, places);
     });
   });
 }

@@ -59,7 +59,7 @@ class Lars : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update() override;
+  void update(const kernels::Copies& copies) override;
   UpdateCells cells() override;
 
   LarsOptions options_;
@@ -97,7 +97,7 @@ class Lamb : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update() override;
+  void update(const kernels::Copies& copies) override;
   UpdateCells cells() override;
 
   LambOptions options_;
@@ -122,13 +122,13 @@ Tensor lars_trust(cpu::Stream& stream, const Tensor& values, const Tensor& grads
 Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
                   const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
 
-/// One pass for the moments and the norms, one for the weights. `narrow`, undefined for none, receives the new values
-/// rounded. `squares`, f64 [1] there, is the sum over all gradients; undefined where they are not normalised.
+/// One pass for the moments and the norms, one for the weights. `squares`, f64 [1] there, is the sum over all
+/// gradients; undefined where they are not normalised.
 void lamb_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Tensor& narrow, const optim::UpdatePlan& plan,
+                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
 
 }  // namespace hearth::kernels

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of each parameter and the LAMB update. Each piece has its own partial sums, which are added in order.
-// Traffic of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w and the narrow copy.
+// Traffic of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w and the copies.
 #include <vector>
 
 #include "hearth/optim/clip.h"
-#include "hearth/optim/narrow.h"
 #include "hearth/optim/step.h"
 
 #define HEARTH_ISA_SOURCE "hearth/optim/layerwise_cpu.cpp"
@@ -73,7 +72,7 @@ Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const
 }
 
 void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged,
+                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged,
                  const Tensor& squares) {
   const LambCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
@@ -100,7 +99,7 @@ void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const 
           lamb_length(coefficients, range.lr_scale, range.adapts, value_norms[piece.range], step_norms[piece.range]);
       HEARTH_ISA_CALL(lamb_apply<T>, w + piece.begin, m + piece.begin, v + piece.begin, piece.end - piece.begin,
                       static_cast<T>(step), lamb_range<T>(coefficients, range.weight_decay, grad_scale));
-      narrow_piece(values, narrow, piece.begin, piece.end);
+      copy_piece(values, copies, piece.begin, piece.end);
     });
   });
 }

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "hearth/optim/ema.h"
+
 namespace hearth::optim {
 
 Optimizer::~Optimizer() = default;
@@ -30,11 +32,18 @@ void Optimizer::begin_step(double lr, double grad_scale) {
   ++steps_;
 }
 
-void Optimizer::apply() {
+void Optimizer::apply(Ema* average) {
   parameters_->finish_grads();
-  update();
-  parameters_->values().storage()->bump_version();
-  if (parameters_->narrow().defined()) parameters_->narrow().storage()->bump_version();
+  kernels::Copies copies{.narrow = parameters_->narrow()};
+  if (average != nullptr) {
+    HEARTH_CHECK(UsageError, &average->parameters() == parameters_,
+                 "optimizer: the moving average is of other parameters; make it of those of the optimizer");
+    copies.average = average->average();
+    copies.share = &average->share();
+  }
+  update(copies);
+  for (const Tensor& written : {parameters_->values(), copies.narrow, copies.average})
+    if (written.defined()) written.storage()->bump_version();
 }
 
 void Optimizer::register_state(State& state) { state.add("optimizer.steps", &steps_); }

@@ -10,6 +10,7 @@
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/staged.h"
 #include "hearth/core/state.h"
+#include "hearth/optim/copies.h"
 #include "hearth/optim/groups.h"
 
 namespace hearth::optim {
@@ -28,6 +29,8 @@ struct UpdateCells {
   double arriving_later = 1;
 };
 
+class Ema;
+
 class Optimizer {
  public:
   virtual ~Optimizer();
@@ -43,8 +46,9 @@ class Optimizer {
 
   /// Checks and sets what the coming update depends on, and counts it as done.
   void begin_step(double lr, double grad_scale = 1.0);
-  /// Queues the update itself.
-  void apply();
+  /// Queues the update itself. With `average`, begun for this update and of the same parameters (UsageError otherwise),
+  /// its values are blended in the same pass; its buffers are left to Ema::apply_to_buffers().
+  void apply(Ema* average = nullptr);
   /// For work between the two halves that clips or skips.
   virtual UpdateCells cells() = 0;
 
@@ -64,7 +68,8 @@ class Optimizer {
   Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options, Ranges ranges = Ranges::merged);
   /// Stages the coefficients of the update numbered steps() + 1.
   virtual void prepare(double lr, double grad_scale) = 0;
-  virtual void update() = 0;
+  /// Writes the values and, of the new values, the copies.
+  virtual void update(const kernels::Copies& copies) = 0;
 
   FlatParameters& parameters() { return *parameters_; }
   const UpdatePlan& plan() const { return plan_; }

@@ -41,10 +41,10 @@ UpdateCells Sgd::cells() {
           .arriving_later = 1.0 - options_.dampening};
 }
 
-void Sgd::update() {
+void Sgd::update(const kernels::Copies& copies) {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
-    kernels::sgd_update(stream, values, parameters().grads(), momentum_, parameters().narrow(), plan(), coefficients_);
+    kernels::sgd_update(stream, values, parameters().grads(), momentum_, copies, plan(), coefficients_);
   });
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SGD update: one launch over all parameters. Traffic: reads w, g (and m), writes w (and m) and the
-// narrow copy.
+// The SGD update: one launch over all parameters. Traffic: reads w, g (and m), writes w (and m) and the copies.
 #include "hearth/optim/shares.cuh"
 #include "hearth/optim/step.h"
 
@@ -10,9 +9,9 @@ namespace {
 using namespace cuda;
 
 /// m null: no momentum; trust null: none.
-template <class T, class N>
+template <class T, class C>
 __global__ void sgd_shares(PlanTables plan, const SgdCoefficients* coefficients, const double* trust, T* w, const T* g,
-                           T* m, N* narrow) {
+                           T* m, C copies) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
@@ -36,21 +35,21 @@ __global__ void sgd_shares(PlanTables plan, const SgdCoefficients* coefficients,
       store_wide(m + at, moment, packed);
     }
     store_wide(w + at, weight, packed);
-    store_narrow(narrow, at, weight, packed);
+    store_copies(copies, at, weight, packed);
   });
 }
 
 }  // namespace
 
 void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
                 const Tensor& trust) {
   const double* const factors = trust.defined() ? trust.data<double>() : nullptr;
   visit_dtype("sgd", values.dtype(), WideFloats{}, [&]<class T>() {
     T* const m = moment.defined() ? moment.data<T>() : nullptr;
-    with_narrow(narrow, [&]<class N>(N* rounded) {
-      launch(stream, "sgd_update", shape_of(plan), sgd_shares<T, N>, tables_of(plan), coefficients.at(stream), factors,
-             values.data<T>(), grads.data<T>(), m, rounded);
+    with_copies<T>(stream, copies, [&]<class C>(const C& places) {
+      launch(stream, "sgd_update", shape_of(plan), sgd_shares<T, C>, tables_of(plan), coefficients.at(stream), factors,
+             values.data<T>(), grads.data<T>(), m, places);
     });
   });
 }

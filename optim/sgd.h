@@ -43,7 +43,7 @@ class Sgd : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update() override;
+  void update(const kernels::Copies& copies) override;
   UpdateCells cells() override;
 
   SgdOptions options_;
@@ -55,14 +55,13 @@ class Sgd : public Optimizer {
 
 namespace hearth::kernels {
 
-/// `moment` is undefined without momentum; `narrow`, undefined for none, receives the new values rounded. `trust`, f64
-/// [ranges of the plan] beside the values, is a factor on gradient and decay of each range; undefined for none. Reads
-/// and writes each element once.
+/// `moment` is undefined without momentum. `trust`, f64 [ranges of the plan] beside the values, is a factor on gradient
+/// and decay of each range; undefined for none. Reads and writes each element once.
 void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
                 const Tensor& trust = {});
 void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Tensor& narrow, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
                 const Tensor& trust = {});
 
 }  // namespace hearth::kernels

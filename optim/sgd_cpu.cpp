@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SGD update. Traffic: reads w, g (and m), writes w (and m) and the narrow copy.
-#include "hearth/optim/narrow.h"
+// The SGD update. Traffic: reads w, g (and m), writes w (and m) and the copies.
 #include "hearth/optim/step.h"
 
 #define HEARTH_ISA_SOURCE "hearth/optim/sgd_cpu.cpp"
@@ -31,7 +30,7 @@ void sgd_momentum(T* w, const T* g, T* m, std::int64_t n, const SgdRange<T>& ran
 #else
 namespace hearth::kernels {
 
-void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& moment, const Tensor& narrow,
+void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& moment, const Copies& copies,
                 const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& staged, const Tensor& trust) {
   const SgdCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
@@ -49,7 +48,7 @@ void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const T
         HEARTH_ISA_CALL(sgd_momentum<T>, w + begin, g + begin, m + begin, n, constants);
       else
         HEARTH_ISA_CALL(sgd_plain<T>, w + begin, g + begin, n, constants);
-      narrow_piece(values, narrow, piece.begin, piece.end);
+      copy_piece(values, copies, piece.begin, piece.end);
     });
   });
 }

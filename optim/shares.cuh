@@ -5,6 +5,8 @@
 
 #include "hearth/core/cuda/elementwise.h"
 #include "hearth/core/tensor.h"
+#include "hearth/optim/copies.h"
+#include "hearth/optim/ema.h"
 #include "hearth/optim/groups.h"
 
 namespace hearth::kernels {
@@ -58,22 +60,42 @@ __device__ __forceinline__ void walk_share(const Share& share, const F& f) {
   for (std::int64_t i = share.begin + packs * count + threadIdx.x; i < share.end; i += blockDim.x) f(i, false);
 }
 
-/// f(where the narrow copy lies): a null bf16* where there is none.
-template <class F>
-void with_narrow(const Tensor& narrow, const F& f) {
-  if (narrow.defined() && narrow.dtype() == DType::f16) return f(narrow.data<f16>());
-  f(narrow.defined() ? narrow.data<bf16>() : static_cast<bf16*>(nullptr));
+/// Copies as kernels take them; null for what there is not.
+template <class T, class N>
+struct CopyPlaces {
+  N* narrow;
+  T* average;
+  const double* share;
+};
+
+/// f(places) of the copies of values of type T.
+template <class T, class F>
+void with_copies(cuda::Stream& stream, const Copies& copies, const F& f) {
+  T* const average = copies.average.defined() ? copies.average.data<T>() : nullptr;
+  const double* const share = copies.share != nullptr ? copies.share->at(stream) : nullptr;
+  const bool has_narrow = copies.narrow.defined();
+  if (has_narrow && copies.narrow.dtype() == DType::f16)
+    return f(CopyPlaces<T, f16>{copies.narrow.data<f16>(), average, share});
+  f(CopyPlaces<T, bf16>{has_narrow ? copies.narrow.data<bf16>() : nullptr, average, share});
 }
 
-/// Rounds updated values into the narrow copy, if there is one.
+/// Brings the copies of updated values up to date.
 template <class T, int count, class N>
-__device__ __forceinline__ void store_narrow(N* narrow, std::int64_t at, const cuda::Wide<T, count>& values,
-                                             bool packed) {
-  if (narrow == nullptr) return;
-  cuda::Wide<N, count> rounded;
-  HEARTH_UNROLL
-  for (int k = 0; k < count; ++k) rounded.at[k] = static_cast<float>(values.at[k]);
-  cuda::store_wide(narrow + at, rounded, packed);
+__device__ __forceinline__ void store_copies(const CopyPlaces<T, N>& copies, std::int64_t at,
+                                             const cuda::Wide<T, count>& values, bool packed) {
+  if (copies.narrow != nullptr) {
+    cuda::Wide<N, count> rounded;
+    HEARTH_UNROLL
+    for (int k = 0; k < count; ++k) rounded.at[k] = static_cast<float>(values.at[k]);
+    cuda::store_wide(copies.narrow + at, rounded, packed);
+  }
+  if (copies.average != nullptr) {
+    const double share = *copies.share;
+    cuda::Wide<T, count> average = cuda::load_wide<count>(copies.average + at, packed);
+    HEARTH_UNROLL
+    for (int k = 0; k < count; ++k) average.at[k] = blended(average.at[k], values.at[k], share);
+    cuda::store_wide(copies.average + at, average, packed);
+  }
 }
 
 inline cuda::LaunchShape shape_of(const optim::UpdatePlan& plan) {

@@ -511,16 +511,17 @@ value("verdict-uncounted", "*v.uncounted += v.input->samples;", "")
 value, _, _, _ = group("optim/shares.cuh", "optim", scaled)
 value("narrow-copy", "rounded.at[k] = static_cast<float>(values.at[k]);",
       "rounded.at[k] = static_cast<float>(values.at[k]) * 1.01f;")
+value("fused-average", "average.at[k] = blended(average.at[k], values.at[k], share);",
+      "average.at[k] = blended(average.at[k], values.at[k], share) * T(1.001);")
 for kernel, file in (("adam", "adam"), ("sgd", "sgd")):
     value, _, _, _ = group(f"optim/{file}.cu", "optim", scaled)
     value(f"{kernel}-skip", "if (coefficients->skip) return;", "")
 value, _, _, _ = group("optim/layerwise.cu", "optim", scaled)
 value("lamb-moments-skip", "if (coefficients->skip) return;", "", within="""T* v, Squares* partials) {
   if (coefficients->skip) return;""")
-value("lamb-skip", "if (coefficients->skip) return;", "", within="""const T* v, N* narrow) {
+value("lamb-skip", "if (coefficients->skip) return;", "", within="""const T* v, C copies) {
   if (coefficients->skip) return;""")
 value, index, _, _ = group("optim/ema.cu", "optim", "EmaOnDevice.*")
-value("ema-blend", "average + static_cast<T>(part) * (value - average)",
-      "average + static_cast<T>(part) * (value - average) * T(1.001)")
+value("ema-blend", "blended(average, value, *share)", "blended(average, value, *share) * T(1.001)")
 value("ema-exchange", "b[i] = kept;", "b[i] = kept * T(1.001);")
 index("ema-exchange-packs", "store_pack(b + i * count, of_a);", "store_pack(b + i * count, of_b);")

@@ -96,6 +96,12 @@ void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F
   session.parameters->finish_grads();
 }
 
+// The weights and, in the same pass, their average; then that of the buffers.
+void apply_update(Session& session) {
+  session.optimizer->apply(session.ema.get());
+  if (session.ema) session.ema->apply_to_buffers();
+}
+
 void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
   session.model->train(true);
   accumulate_gradients(session, inputs, [&](const Tensor& loss) {
@@ -112,8 +118,9 @@ void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
     scale = optim::clip_scale(session.grad_norm, *limit);
   }
   const OriginScope origin = OriginScope::of_op("optimizer");
-  session.optimizer->step(lr, scale);
-  if (session.ema) session.ema->update();
+  session.optimizer->begin_step(lr, scale);
+  if (session.ema) session.ema->begin_update();
+  apply_update(session);
 }
 
 }  // namespace
@@ -174,8 +181,7 @@ void run_device_step(Session& session, std::span<const StepInput> inputs) {
   } else if (limit) {
     optim::clip_on_device(*session.parameters, *session.optimizer, *limit, session.device_grad_norm);
   }
-  session.optimizer->apply();
-  if (session.ema) session.ema->apply();
+  apply_update(session);
 }
 
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {

@@ -72,5 +72,11 @@ TEST_F(CapturedUpdates, BatchesWeighByTheLabelsThatCount) {
   expect_same_bits(run);
 }
 
+TEST_F(CapturedUpdates, AnAverageOfTheWeightsIsNoNodeOfItsOwn) {
+  test::PrecisionRun run = plain(), averaged = plain();
+  averaged.train = R"(, "ema": 0.9)";
+  EXPECT_EQ(after(averaged, true).nodes, after(run, true).nodes);
+}
+
 }  // namespace
 }  // namespace hearth::train

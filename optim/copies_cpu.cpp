@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/cpu/element.h"
+#include "hearth/optim/copies.h"
+#include "hearth/optim/ema.h"
+
+#define HEARTH_ISA_SOURCE "hearth/optim/copies_cpu.cpp"
+#include "hearth/core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+template <class N>
+void narrow_run(const float* wide, N* narrow, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) cpu::store(narrow + i, wide[i]);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+namespace hearth::kernels {
+
+void copy_piece(const Tensor& values, const Copies& copies, std::int64_t begin, std::int64_t end) {
+  if (copies.narrow.defined())
+    visit_dtype("narrow copy", copies.narrow.dtype(), Types<f16, bf16>{}, [&]<class N>() {
+      HEARTH_ISA_CALL(narrow_run<N>, values.data<float>() + begin, copies.narrow.data<N>() + begin, end - begin);
+    });
+  if (copies.average.defined() && copies.share->value() != 0)
+    visit_dtype("moving average", values.dtype(), WideFloats{}, [&]<class T>() {
+      blend(copies.average.data<T>() + begin, values.data<T>() + begin, end - begin,
+            static_cast<T>(copies.share->value()));
+    });
+}
+
+}  // namespace hearth::kernels
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The moving average that an update blends in its own pass: the bits of one that is blended afterwards, on every
+// device.
+#include "hearth/optim/ema.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/random.h"
+#include "hearth/optim/registry.h"
+#include "optim/toy_parameters.h"
+#include "support/error_message.h"
+
+namespace hearth {
+namespace {
+
+Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype, Device device) {
+  Random random(5, stream);
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (double& value : values) value = random.normal();
+  return Tensor::of<double>(shape, values).to(dtype).to(device);
+}
+
+/// Parameters of more than one piece, of no whole pack, and of one element; with a buffer and an average of all.
+class Averaged {
+ public:
+  Averaged(const std::string& optimizer, DType dtype, Device device, std::optional<NarrowCopy> narrow)
+      : tensors_{numbers({150, 131}, 1, dtype, device), numbers({131}, 2, dtype, device),
+                 numbers({1}, 3, dtype, device)},
+        buffer_(numbers({37}, 4, dtype, device)),
+        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"scale", &tensors_[2]}}, narrow),
+        optimizer_(optim::optimizers().make(parse_json(optimizer, "test"), flat_)),
+        ema_(flat_, {{"buffer", &buffer_}}, {.decay = 0.9}) {}
+
+  void step(std::uint64_t number, bool fused) {
+    for (std::size_t i = 0; i < flat_.entries().size(); ++i) {
+      const Tensor& value = flat_.entries()[i].value;
+      grad_of(value).copy_from(numbers(value.shape(), 10 * (number + 1) + i, flat_.grads().dtype(), {}));
+    }
+    buffer_.fill_(static_cast<double>(number));
+    optimizer_->begin_step(0.05);
+    ema_.begin_update();
+    if (fused) {
+      optimizer_->apply(&ema_);
+      ema_.apply_to_buffers();
+    } else {
+      optimizer_->apply();
+      ema_.apply();
+    }
+  }
+  /// Values, average, average of the buffer.
+  std::array<std::vector<double>, 3> result() {
+    std::array<std::vector<double>, 3> all{flat_.values().to_doubles(), ema_.average().to_doubles(), {}};
+    const optim::EmaScope scope(ema_);
+    all[2] = buffer_.to_doubles();
+    return all;
+  }
+  optim::Optimizer& optimizer() { return *optimizer_; }
+  optim::Ema& ema() { return ema_; }
+
+ private:
+  std::array<Tensor, 3> tensors_;
+  Tensor buffer_;
+  FlatParameters flat_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  optim::Ema ema_;
+};
+
+class FusedAverage : public testing::TestWithParam<std::tuple<const char*, Device>> {
+ protected:
+  void SetUp() override {
+    if (device_count(device().type) == 0) GTEST_SKIP() << "there is no device " << device();
+  }
+  static const char* optimizer() { return std::get<0>(GetParam()); }
+  static Device device() { return std::get<1>(GetParam()); }
+};
+
+TEST_P(FusedAverage, HasTheBitsOfASeparateOne) {
+  const auto check = [](DType dtype, std::optional<NarrowCopy> narrow) {
+    Averaged fused(optimizer(), dtype, device(), narrow), separate(optimizer(), dtype, device(), narrow);
+    const auto before = fused.result();
+    for (std::uint64_t number = 0; number < 3; ++number) {
+      fused.step(number, true);
+      separate.step(number, false);
+    }
+    EXPECT_EQ(fused.result(), separate.result());
+    for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NE(fused.result()[i], before[i]);
+  };
+  check(DType::f32, {});
+  check(DType::f64, {});
+  check(DType::f32, NarrowCopy{DType::f16, NarrowCopy::Use::instead});
+  check(DType::f32, NarrowCopy{DType::bf16});
+}
+
+TEST_P(FusedAverage, TakesNoLaunchOfItsOwn) {
+  if (device().is_cpu()) GTEST_SKIP() << "launches are those of a GPU";
+  Averaged run(optimizer(), DType::f32, device(), {});
+  run.step(0, true);
+  const auto launches = [&](optim::Ema* average) {
+    run.optimizer().begin_step(0.05);
+    run.ema().begin_update();
+    const cuda::Counters before = cuda::counters();
+    run.optimizer().apply(average);
+    return (cuda::counters() - before).launches;
+  };
+  EXPECT_EQ(launches(&run.ema()), launches(nullptr));
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, FusedAverage,
+                         testing::Combine(testing::Values(R"({"type": "sgd"})", R"({"type": "sgd", "momentum": 0.9})",
+                                                          R"({"type": "adamw", "weight_decay": 0.1})",
+                                                          R"({"type": "lars", "trust": 0.1})",
+                                                          R"({"type": "lamb", "max_grad_norm": 1})"),
+                                          testing::Values(Device{}, Device{DeviceType::cuda, 0})),
+                         [](const auto& tried) { return "case" + std::to_string(tried.index); });
+
+TEST(FusedAverageMisuse, AnAverageOfOtherParametersIsRefused) {
+  test::ToyParameters toy, other;
+  optim::Sgd sgd(toy.flat(), {});
+  optim::Ema ema(other.flat(), {}, {});
+  sgd.begin_step(0.1);
+  ema.begin_update();
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { sgd.apply(&ema); }), "of other parameters");
+}
+
+}  // namespace
+}  // namespace hearth
