@@ -31,6 +31,8 @@
 #include "hearth/models/nn/summary.h"
 #include "hearth/models/registry.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/transformer/gpt.h"
+#include "hearth/models/transformer/transformer.h"
 #include "hearth/models/vgg.h"
 #include "hearth/ops/ops.h"
 #include "hearth/optim/adam.h"

@@ -9,6 +9,8 @@
 
 #include "hearth/models/mlp.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/transformer/gpt.h"
+#include "hearth/models/transformer/transformer.h"
 #include "hearth/models/vgg.h"
 
 namespace hearth::models {
@@ -25,7 +27,7 @@ struct DataSizes {
   }
   std::int64_t classes_of(const InputInfo& input) const { return chosen(given_classes, input.classes, "classes"); }
 
- private:
+ protected:
   static std::int64_t chosen(const std::optional<std::int64_t>& given, std::int64_t of_data, const char* key) {
     const std::int64_t size = given.value_or(of_data);
     HEARTH_CHECK(ConfigError, size >= 1, "model: the data does not tell \"", key, "\"; give it in the model");
@@ -47,6 +49,48 @@ void describe_sizes(Fields<Config>& f) {
 struct MlpConfig : MlpOptions, DataSizes {};
 struct ResNetConfig : ResNetOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
+
+struct GptConfig : GptOptions, DataSizes {
+  std::optional<std::int64_t> given_vocabulary = {};
+  std::optional<std::int64_t> given_context = {};
+
+  GptOptions options_for(const InputInfo& input) const {
+    GptOptions options = *this;
+    options.vocabulary = chosen(given_vocabulary, input.vocabulary, "vocabulary");
+    options.context = chosen(given_context, input.length, "context");
+    HEARTH_CHECK(ConfigError, input.length <= options.context, "/model/context: ", options.context,
+                 " is less than the data's rows of ", input.length, " tokens");
+    HEARTH_CHECK(ConfigError, input.vocabulary <= options.vocabulary, "/model/vocabulary: ", options.vocabulary,
+                 " is less than the data's ", input.vocabulary, " tokens");
+    return options;
+  }
+};
+
+struct TransformerConfig : TransformerOptions, DataSizes {
+  std::optional<std::int64_t> given_source_vocabulary = {};
+  std::optional<std::int64_t> given_vocabulary = {};
+  std::optional<std::int64_t> given_context = {};
+
+  TransformerOptions options_for(const InputInfo& input) const {
+    TransformerOptions options = *this;
+    options.source_vocabulary = chosen(given_source_vocabulary, input.source_vocabulary, "source_vocabulary");
+    options.vocabulary = chosen(given_vocabulary, input.vocabulary, "vocabulary");
+    options.context = chosen(given_context, input.length, "context");
+    options.source_pad = input.source_pad;
+    HEARTH_CHECK(ConfigError, input.length <= options.context, "/model/context: ", options.context,
+                 " is less than the data's rows of ", input.length, " tokens");
+    HEARTH_CHECK(ConfigError, input.vocabulary <= options.vocabulary && input.source_vocabulary <= options.source_vocabulary,
+                 "/model: vocabularies of ", options.source_vocabulary, " and ", options.vocabulary,
+                 " tokens are less than the data's ", input.source_vocabulary, " and ", input.vocabulary);
+    return options;
+  }
+};
+
+template <class Config>
+std::string undivided_width(const Config& o) {
+  return o.width % o.heads == 0 ? std::string()
+                                : join_text("a width of ", o.width, " does not divide into ", o.heads, " heads");
+}
 
 template <std::size_t n>
 std::string wrong_depth(std::int64_t depth, const std::array<int, n>& depths) {
@@ -101,6 +145,47 @@ void describe(Fields<VggConfig>& f) {
   f.rule([](const VggConfig& o) { return wrong_depth(o.depth, std::array{11, 13, 16, 19}); });
 }
 
+void describe(Fields<GptConfig>& f) {
+  f.integer("vocabulary", &GptConfig::given_vocabulary, {.min = 1, .max = 1 << 28},
+            "Different tokens; null takes the data's.");
+  f.integer("context", &GptConfig::given_context, {.min = 1, .max = 1 << 24},
+            "Longest sequence; null takes the data's.");
+  f.integer("layers", &GptConfig::layers, {.min = 1, .max = 1000}, "Blocks.");
+  f.integer("heads", &GptConfig::heads, {.min = 1, .max = 1 << 16}, "Heads of attention; they divide the width.");
+  f.integer("width", &GptConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
+  f.integer("hidden", &GptConfig::hidden, {.min = 0, .max = 1 << 24},
+            "Hidden units of each block's two-layer part; 0 is 4 times the width.");
+  f.number("dropout", &GptConfig::dropout, {.min = 0, .below = 1},
+           "Dropout of embeddings, attention weights and what each part adds.");
+  f.boolean("tie_head", &GptConfig::tie_head, "The head's weight is the token table.");
+  f.boolean("recompute", &GptConfig::recompute,
+            "Keep only what goes into each block and compute the rest again in the backward pass.");
+  f.rule(undivided_width<GptConfig>);
+}
+
+void describe(Fields<TransformerConfig>& f) {
+  f.integer("source_vocabulary", &TransformerConfig::given_source_vocabulary, {.min = 1, .max = 1 << 28},
+            "Different tokens of the source; null takes the data's.");
+  f.integer("vocabulary", &TransformerConfig::given_vocabulary, {.min = 1, .max = 1 << 28},
+            "Different tokens of the target; null takes the data's.");
+  f.integer("context", &TransformerConfig::given_context, {.min = 1, .max = 1 << 24},
+            "Longest source or target; null takes the data's.");
+  f.integer("layers", &TransformerConfig::layers, {.min = 1, .max = 1000}, "Layers of the encoder.");
+  f.integer("decoder_layers", &TransformerConfig::decoder_layers, {.min = 1, .max = 1000}, "Layers of the decoder.");
+  f.integer("heads", &TransformerConfig::heads, {.min = 1, .max = 1 << 16},
+            "Heads of attention; they divide the width.");
+  f.integer("width", &TransformerConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
+  f.integer("hidden", &TransformerConfig::hidden, {.min = 1, .max = 1 << 24},
+            "Hidden units of each layer's two-layer part.");
+  f.number("dropout", &TransformerConfig::dropout, {.min = 0, .below = 1},
+           "Dropout of embeddings, attention weights and what each part adds.");
+  f.choice("norm", &TransformerConfig::norm, {{"before", NormPlace::before}, {"after", NormPlace::after}},
+           "Where each part's layer norm stands.");
+  f.boolean("share_tables", &TransformerConfig::share_tables,
+            "One table for the tokens of source and target, which have one vocabulary.");
+  f.rule(undivided_width<TransformerConfig>);
+}
+
 std::unique_ptr<nn::Module> make_mlp(const MlpConfig& config, const InputInfo& input) {
   MlpOptions options = config;
   options.in_features = input.features();
@@ -128,6 +213,15 @@ Models& registry() {
     r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
     r.add<ResNetConfig>("resnet", "Residual network, version 1.5.",
                         make_image_network<ResNet, ResNetOptions, ResNetConfig>);
+    r.add<GptConfig>("gpt", "Decoder-only Transformer for language, as GPT-2.",
+                     [](const GptConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
+                       return std::make_unique<Gpt>(config.options_for(input));
+                     });
+    r.add<TransformerConfig>(
+        "transformer", "Encoder-decoder Transformer for translation.",
+        [](const TransformerConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
+          return std::make_unique<Transformer>(config.options_for(input));
+        });
     r.add<VggConfig>("vgg", "VGG network.", make_image_network<Vgg, VggOptions, VggConfig>);
   });
   return models;

@@ -9,6 +9,7 @@
 #include "hearth/ops/conv/conv2d.h"
 #include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/index/index.h"
+#include "hearth/ops/index/row_lengths.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/loss/cross_entropy.h"
 #include "hearth/ops/loss/loss_sum.h"

@@ -2,9 +2,11 @@
 """Trains networks with PyTorch and writes what the parity test needs. Needs PyTorch and torchvision.
 
     make_models.py                  writes the small golden cases beside this file
-    make_models.py --full FOLDER    writes ResNet-18 of torchvision and a large MLP, for scripts/parity_torch
+    make_models.py --full FOLDER    writes ResNet-18 of torchvision, a large MLP and a larger GPT, for
+                                    scripts/parity_torch
 
-A case is one safetensors file: the start values ("weights.NAME", "buffers.NAME"), batches ("x", "labels"), the losses of
+A case is one safetensors file: the start values ("weights.NAME", "buffers.NAME"), batches ("x", "labels", and "source",
+padded with 0, where a network translates), the losses of
 each step in double and single precision ("losses.f64", "losses.f32"), and the gradients of the first step in double
 precision ("grads.NAME"). Tensors have PyTorch's layout; the metadata tells the model, the optimizer, and how far
 PyTorch's own gradients in single precision lie from those in double ("grads_f32_distance").
@@ -103,6 +105,116 @@ class Mlp(nn.Module):
         return self.layers[-1](x)
 
 
+class GptBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = nn.ModuleDict({"c_attn": nn.Linear(width, 3 * width), "c_proj": nn.Linear(width, width)})
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)})
+
+    def attention(self, x):
+        n, t, c = x.shape
+        q, k, v = self.attn["c_attn"](x).view(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.attn["c_proj"](y.transpose(1, 2).reshape(n, t, c))
+
+    def forward(self, x):
+        x = x + self.attention(self.ln_1(x))
+        return x + self.mlp["c_proj"](functional.gelu(self.mlp["c_fc"](self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """GPT-2 with plain linear layers."""
+
+    def __init__(self, vocabulary, context, layers, heads, width):
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, width)
+        self.wpe = nn.Embedding(context, width)
+        self.h = nn.Sequential(*(GptBlock(width, heads) for _ in range(layers)))
+        self.ln_f = nn.LayerNorm(width)
+        for table in (self.wte, self.wpe):
+            nn.init.normal_(table.weight, std=0.1)
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        return functional.linear(self.ln_f(self.h(x)), self.wte.weight)
+
+
+class Attention(nn.Module):
+    """Named as Hearth's: one projection for self attention; a query and a key-value one across."""
+
+    def __init__(self, width, heads, causal, across):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        if across:
+            self.q_proj, self.kv_proj = nn.Linear(width, width), nn.Linear(width, 2 * width)
+        else:
+            self.in_proj = nn.Linear(width, 3 * width)
+        self.out_proj = nn.Linear(width, width)
+
+    def forward(self, x, memory=None, seen=None):
+        q, k, v = self.in_proj(x).chunk(3, -1) if memory is None else (self.q_proj(x), *self.kv_proj(memory).chunk(2, -1))
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k, v))
+        mask = None if seen is None else seen[:, None, None, :]
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal)
+        return self.out_proj(y.transpose(1, 2).flatten(-2))
+
+
+class TransformerLayer(nn.Module):
+    def __init__(self, width, heads, hidden, norm, decodes):
+        super().__init__()
+        self.before = norm == "before"
+        self.self_attn = Attention(width, heads, decodes, False)
+        if decodes:
+            self.multihead_attn = Attention(width, heads, False, True)
+        self.linear1, self.linear2 = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        for i in range(3 if decodes else 2):
+            self.add_module(f"norm{i + 1}", nn.LayerNorm(width))
+
+    def added(self, norm, x, f):
+        return x + f(norm(x)) if self.before else norm(x + f(x))
+
+    def forward(self, x, seen, memory=None):
+        feed = lambda y: self.linear2(functional.relu(self.linear1(y)))
+        if memory is None:
+            x = self.added(self.norm1, x, lambda y: self.self_attn(y, seen=seen))
+            return self.added(self.norm2, x, feed)
+        x = self.added(self.norm1, x, self.self_attn)
+        x = self.added(self.norm2, x, lambda y: self.multihead_attn(y, memory, seen))
+        return self.added(self.norm3, x, feed)
+
+
+class Transformer(nn.Module):
+    def __init__(self, source_vocabulary, vocabulary, context, layers, decoder_layers, heads, width, hidden, norm):
+        super().__init__()
+        self.source_tokens, self.tokens = nn.Embedding(source_vocabulary, width), nn.Embedding(vocabulary, width)
+        angles = torch.arange(context)[:, None] * 10000.0 ** (-(torch.arange(width) // 2 * 2) / width)
+        even = torch.arange(width) % 2 == 0
+        self.register_buffer("positions", torch.where(even, angles.sin(), angles.cos()))
+        self.encoder = nn.ModuleList(TransformerLayer(width, heads, hidden, norm, False) for _ in range(layers))
+        self.decoder = nn.ModuleList(TransformerLayer(width, heads, hidden, norm, True) for _ in range(decoder_layers))
+        if norm == "before":
+            self.encoder_norm, self.decoder_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def embed(self, table, ids):
+        return table(ids) * table.weight.shape[1] ** 0.5 + self.positions[: ids.shape[1]]
+
+    def forward(self, pair):
+        source, target = pair
+        seen = source != 0
+        x = self.embed(self.source_tokens, source)
+        for layer in self.encoder:
+            x = layer(x, seen)
+        x = self.encoder_norm(x) if hasattr(self, "encoder_norm") else x
+        y = self.embed(self.tokens, target)
+        for layer in self.decoder:
+            y = layer(y, seen, x)
+        y = self.decoder_norm(y) if hasattr(self, "decoder_norm") else y
+        return functional.linear(y, self.tokens.weight)
+
+
 def write_safetensors(path, tensors, metadata):
     kinds = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
@@ -121,7 +233,7 @@ def write_safetensors(path, tensors, metadata):
     print(path, pathlib.Path(path).stat().st_size, "bytes")
 
 
-def train(model, state, dtype, x, labels, optimizer_options):
+def train(model, state, dtype, source, x, labels, optimizer_options):
     model.load_state_dict(state)
     model.to(dtype).train()
     options = {key: value for key, value in optimizer_options.items() if key not in ("type", "decay_norm_bias")}
@@ -130,7 +242,9 @@ def train(model, state, dtype, x, labels, optimizer_options):
     losses, first = [], {}
     for step in range(STEPS):
         batch = step % x.shape[0]
-        loss = functional.cross_entropy(model(x[batch].to(dtype)), labels[batch])
+        given = x[batch].to(dtype) if x.is_floating_point() else x[batch]
+        logits = model(given if source is None else (source[batch], given))
+        loss = functional.cross_entropy(logits.flatten(0, -2), labels[batch].flatten())
         optimizer.zero_grad()
         loss.backward()
         if step == 0:
@@ -140,10 +254,10 @@ def train(model, state, dtype, x, labels, optimizer_options):
     return torch.tensor(losses, dtype=torch.float64), first
 
 
-def write_case(path, model, x, labels, model_options, optimizer_options):
+def write_case(path, model, x, labels, model_options, optimizer_options, source=None):
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    exact, grads = train(model, state, torch.float64, x, labels, optimizer_options)
-    single, single_grads = train(model, state, torch.float32, x, labels, optimizer_options)
+    exact, grads = train(model, state, torch.float64, source, x, labels, optimizer_options)
+    single, single_grads = train(model, state, torch.float32, source, x, labels, optimizer_options)
     distance = max(
         ((single_grads[name].double() - value).abs().max() / value.abs().max()).item() for name, value in grads.items()
     )
@@ -151,6 +265,7 @@ def write_case(path, model, x, labels, model_options, optimizer_options):
     print(f"loss {exact[0]:.6f} -> {exact[-1]:.6f}; f32 from f64: loss {relative:.1e}, first gradients {distance:.1e}")
     # Images go to the axis order that Hearth computes in.
     tensors = {"x": x.permute(0, 1, 3, 4, 2) if x.dim() == 5 else x, "labels": labels}
+    tensors |= {} if source is None else {"source": source}
     tensors |= {"losses.f64": exact, "losses.f32": single}
     trained = {name for name, _ in model.named_parameters()}
     for name, value in state.items():
@@ -189,12 +304,41 @@ def mlp(path, batches, count, features, hidden, optimizer):
     write_case(path, Mlp(features, hidden, 10), x, labels, options, optimizer)
 
 
+def gpt(path, batches, count, tokens, optimizer, **options):
+    x = torch.randint(options["vocabulary"], (batches, count, tokens + 1))
+    # Every second token follows from the one before, so that there is something to learn.
+    x[..., 1::2] = (x[..., 0:-1:2] * 5 + 3)[..., : x[..., 1::2].shape[-1]] % options["vocabulary"]
+    model_options = {"type": "gpt", "dropout": 0} | options
+    write_case(path, Gpt(**options), x[..., :-1].clone(), x[..., 1:].clone(), model_options, optimizer)
+
+
+def transformer(path, batches, count, tokens, optimizer, **options):
+    """The target is the source backwards, of sources of any length."""
+    model = Transformer(**options)
+    for table in (model.source_tokens, model.tokens):
+        nn.init.normal_(table.weight, std=options["width"] ** -0.5)
+    source = torch.randint(1, options["source_vocabulary"], (batches, count, tokens))
+    lengths = torch.randint(2, tokens + 1, (batches, count, 1))
+    places = torch.arange(tokens)
+    source[places >= lengths] = 0
+    backwards = source.gather(-1, (lengths - 1 - places).clamp(0)) % options["vocabulary"]
+    labels = torch.where(places < lengths, backwards, -100)
+    begun = torch.nn.functional.pad(backwards, (1, 0))[..., :-1]
+    write_case(path, model, begun.contiguous(), labels, {"type": "transformer", "dropout": 0} | options, optimizer, source)
+
+
 def golden(folder):
     basic = {"blocks": [1, 1, 1], "bottleneck": False, "stem": "small", "width": 8}
     small_resnet(folder / "resnet_basic.safetensors", 2, 8, 8, 3, SGD, **basic)
     bottleneck = {"blocks": [1, 2], "bottleneck": True, "stem": "imagenet", "width": 4}
     small_resnet(folder / "resnet_bottleneck.safetensors", 2, 8, 16, 1, SGD, **bottleneck)
     mlp(folder / "mlp.safetensors", 4, 16, 16, [24, 20], ADAMW)
+    gpt(folder / "gpt.safetensors", 2, 4, 13, ADAMW, vocabulary=29, context=16, layers=2, heads=3, width=24)
+    torch.manual_seed(2)
+    sizes = {"source_vocabulary": 17, "vocabulary": 19, "context": 12, "layers": 1, "decoder_layers": 2, "heads": 2}
+    for norm in ("before", "after"):
+        path = folder / f"transformer_{norm}.safetensors"
+        transformer(path, 2, 4, 9, ADAMW, **sizes, width=16, hidden=24, norm=norm)
 
 
 def full(folder, seed):
@@ -206,6 +350,7 @@ def full(folder, seed):
     write_case(folder / "resnet18.safetensors", model, x, labels, options, SGD | {"lr": 1e-5})
     # Slow enough that a loss is left to compare: what remains of one near 0 is rounding.
     mlp(folder / "mlp.safetensors", 4, 64, 784, [512, 256], ADAMW | {"lr": 1e-4})
+    gpt(folder / "gpt.safetensors", 2, 4, 128, ADAMW, vocabulary=300, context=128, layers=4, heads=4, width=128)
 
 
 def main():
@@ -213,6 +358,8 @@ def main():
     arguments.add_argument("--full", type=pathlib.Path)
     arguments.add_argument("--seed", type=int, default=8)
     arguments = arguments.parse_args()
+    # Small tensors gain nothing from more, and lose much where the machine is busy.
+    torch.set_num_threads(1)
     if arguments.full:
         arguments.full.mkdir(parents=True, exist_ok=True)
         full(arguments.full, arguments.seed)

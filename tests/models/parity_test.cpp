@@ -90,8 +90,11 @@ Distance gradient_distance(const Case& parity, const FlatParameters& flat) {
 /// Losses of all steps; `first_step` runs after the first backward pass.
 template <class F>
 std::vector<double> train(const Case& parity, Device device, DType dtype, std::size_t steps, const F& first_step) {
-  const Tensor x = parity.tensor("x").to(dtype), labels = parity.tensor("labels");
-  const models::InputInfo input{.height = 1, .width = 1, .channels = x.dim(-1), .classes = 10};
+  const Tensor stored = parity.tensor("x"), labels = parity.tensor("labels");
+  const Tensor x = is_floating(stored.dtype()) ? stored.to(dtype) : stored;
+  const Tensor source = parity.has("source") ? parity.tensor("source") : Tensor{};
+  const models::InputInfo input{
+      .height = 1, .width = 1, .channels = x.dim(-1), .classes = 10, .source_pad = source.defined() ? 0 : -1};
   const auto model = models::make(parity.options("model"), input);
   model->to(dtype);
   load(parity, model->parameters(), "weights.");
@@ -103,7 +106,9 @@ std::vector<double> train(const Case& parity, Device device, DType dtype, std::s
   for (std::size_t step = 0; step < steps; ++step) {
     const std::int64_t batch = static_cast<std::int64_t>(step) % x.dim(0);
     flat.zero_grads();
-    const Tensor loss = cross_entropy((*model)(batch_of(x, batch).to(device)), batch_of(labels, batch).to(device));
+    const Tensor given = batch_of(x, batch).to(device);
+    const Tensor logits = source.defined() ? (*model)(batch_of(source, batch).to(device), given) : (*model)(given);
+    const Tensor loss = cross_entropy(logits, batch_of(labels, batch).to(device));
     backward(loss);
     if (step == 0) first_step(flat);
     optimizer->step(optimizer->base_lr());
@@ -159,7 +164,8 @@ TEST_P(Parity, FiftyStepsMatchTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,
-                         testing::Combine(testing::Values("mlp", "resnet_basic", "resnet_bottleneck"),
+                         testing::Combine(testing::Values("gpt", "mlp", "resnet_basic", "resnet_bottleneck",
+                                                          "transformer_after", "transformer_before"),
                                           testing::Values(DeviceType::cpu, DeviceType::cuda)),
                          [](const auto& tried) {
                            const bool on_cuda = std::get<1>(tried.param) == DeviceType::cuda;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/models/transformer/gpt.h"
+
+#include <cmath>
+
+#include "hearth/ops/ops.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr double deviation = 0.02;
+
+/// Parts that add to the residual start smaller, so that its variance does not grow with the depth.
+nn::LinearOptions adding(const GptOptions& options) {
+  return {.weight_init = nn::init::normal(deviation / std::sqrt(2.0 * static_cast<double>(options.layers))),
+          .bias_init = nn::init::zeros()};
+}
+
+nn::LinearOptions starting(Activation activation = Activation::none) {
+  return {.activation = activation, .weight_init = nn::init::normal(deviation), .bias_init = nn::init::zeros()};
+}
+
+/// Each token looks at itself and those before it. x and y [N, T, width].
+class CausalAttention : public nn::Module {
+ public:
+  explicit CausalAttention(const GptOptions& options)
+      : heads_(options.heads),
+        dropout_(options.dropout),
+        in_(options.width, checked_mul(3, options.width, "gpt width"), starting()),
+        out_(options.width, options.width, adding(options)) {
+    adopt("c_attn", in_);
+    adopt("c_proj", out_);
+  }
+  Tensor forward(const Tensor& x) override {
+    return out_(self_attention(in_(x), heads_, {.causal = true, .dropout = is_training() ? dropout_ : 0.0}));
+  }
+
+ private:
+  std::int64_t heads_;
+  double dropout_;
+  nn::Linear in_;
+  nn::Linear out_;
+};
+
+class FeedForward : public nn::Module {
+ public:
+  FeedForward(const GptOptions& options, std::int64_t hidden)
+      : in_(options.width, hidden, starting(Activation::gelu_tanh)), out_(hidden, options.width, adding(options)) {
+    adopt("c_fc", in_);
+    adopt("c_proj", out_);
+  }
+  Tensor forward(const Tensor& x) override { return out_(in_(x)); }
+
+ private:
+  nn::Linear in_;
+  nn::Linear out_;
+};
+
+class Block : public nn::Module {
+ public:
+  Block(const GptOptions& options, std::int64_t hidden)
+      : norm1_(options.width),
+        attention_(options),
+        norm2_(options.width),
+        mlp_(options, hidden),
+        dropout_(options.dropout) {
+    adopt("ln_1", norm1_);
+    adopt("attn", attention_);
+    adopt("ln_2", norm2_);
+    adopt("mlp", mlp_);
+    adopt("drop", dropout_);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = x + dropout_(attention_(norm1_(x)));
+    return y + dropout_(mlp_(norm2_(y)));
+  }
+
+ private:
+  nn::LayerNorm norm1_;
+  CausalAttention attention_;
+  nn::LayerNorm norm2_;
+  FeedForward mlp_;
+  nn::Dropout dropout_;
+};
+
+const GptOptions& checked(const GptOptions& options) {
+  HEARTH_CHECK(ShapeError,
+               options.vocabulary >= 1 && options.context >= 1 && options.layers >= 1 && options.hidden >= 0,
+               "gpt: vocabulary ", options.vocabulary, ", context ", options.context, ", layers ", options.layers,
+               ", hidden ", options.hidden, "; all are at least 1 (hidden 0 is 4 times the width)");
+  HEARTH_CHECK(ShapeError, options.width >= 1 && options.heads >= 1 && options.width % options.heads == 0,
+               "gpt: a width of ", options.width, " does not divide into ", options.heads, " heads");
+  return options;
+}
+
+}  // namespace
+
+Gpt::Gpt(const GptOptions& options)
+    : context_(checked(options).context),
+      tokens_(options.vocabulary, options.width, nn::init::normal(deviation)),
+      positions_(options.context, options.width, nn::init::normal(deviation)),
+      dropout_(options.dropout),
+      norm_(options.width) {
+  const std::int64_t hidden = options.hidden ? options.hidden : checked_mul(4, options.width, "gpt width");
+  adopt("wte", tokens_);
+  adopt("wpe", positions_);
+  adopt("drop", dropout_);
+  for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<Block>(options, hidden);
+  blocks_.recompute(options.recompute);
+  adopt("h", blocks_);
+  adopt("ln_f", norm_);
+  if (options.tie_head) return;
+  nn::LinearOptions head = starting();
+  head.bias = false;
+  head_ = std::make_unique<nn::Linear>(options.width, options.vocabulary, head);
+  adopt("lm_head", *head_);
+}
+
+Tensor Gpt::forward(const Tensor& ids) {
+  HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= context_, "gpt: token ids ",
+               describe(ids), "; they are [N, T] with T from 1 to the context of ", context_);
+  Tensor y = tokens_(ids) + slice(positions_.weight, 0, 0, ids.dim(1));
+  y = norm_(blocks_(dropout_(y)));
+  return head_ ? (*head_)(y) : linear(y, tokens_.weight, {});
+}
+
+}  // namespace hearth::models

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decoder-only Transformer that predicts the next token, as GPT-2 has it: norms before each part, learned
+// positions, a head that shares the token table. Source: Radford et al., "Language Models are Unsupervised Multitask
+// Learners" (2019). Parameter names are those of its published weights ("wte", "h.0.attn.c_attn", ...).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "hearth/models/nn/nn.h"
+
+namespace hearth::models {
+
+/// The sizes of GPT-2's smallest network (124 million parameters) unless told otherwise.
+struct GptOptions {
+  std::int64_t vocabulary = 50257;
+  std::int64_t context = 1024;  ///< the longest sequence
+  std::int64_t layers = 12;
+  std::int64_t heads = 12;
+  std::int64_t width = 768;
+  std::int64_t hidden = 0;  ///< of each block's two-layer part; 0: 4 times the width
+  double dropout = 0.1;     ///< of embeddings, attention weights and what each part adds
+  bool tie_head = true;     ///< the head's weight is the token table
+  /// Keep only what goes into each block and compute the rest of it again in the backward pass.
+  bool recompute = false;
+};
+
+class Gpt : public nn::Module {
+ public:
+  /// ShapeError for sizes below 1 and for heads that do not divide the width.
+  explicit Gpt(const GptOptions& options);
+  /// ids [N, T] (i32 or i64), T <= context, to logits [N, T, vocabulary] for the token after each.
+  /// ShapeError, DTypeError.
+  Tensor forward(const Tensor& ids) override;
+
+ private:
+  std::int64_t context_;
+  nn::Embedding tokens_;
+  nn::Embedding positions_;
+  nn::Dropout dropout_;
+  nn::ModuleList blocks_;
+  nn::LayerNorm norm_;
+  std::unique_ptr<nn::Linear> head_;  ///< none where it is tied
+};
+
+}  // namespace hearth::models
