@@ -67,8 +67,11 @@ struct MemoryRun {
 };
 
 inline const char* const digits_resnet = R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 32})";
-inline const char* const resnet50 = R"({"type": "resnet", "depth": 50, "width": 32})";
-inline const char* const images_of_64 =
-    R"({"type": "synthetic", "classes": 10, "height": 64, "width": 64, "channels": 3, "train_size": 64, "test_size": 8})";
+/// As the digits, but few to evaluate on.
+inline const char* const images_of_8 =
+    R"({"type": "synthetic", "classes": 10, "height": 8, "width": 8, "channels": 1, "train_size": 256, "test_size": 8})";
+inline const char* const resnet50 = R"({"type": "resnet", "depth": 50, "width": 16})";
+inline const char* const images_of_32 =
+    R"({"type": "synthetic", "classes": 10, "height": 32, "width": 32, "channels": 3, "train_size": 64, "test_size": 2})";
 
 }  // namespace hearth::test

@@ -20,7 +20,7 @@ using test::contains;
 using test::MemoryRun;
 
 TEST(StepMemory, ForetellsTheCpuAtTwoBatches) {
-  const MemoryRun run{.model = test::digits_resnet};
+  const MemoryRun run{.model = test::digits_resnet, .data = test::images_of_8};
   for (const std::int64_t batch : {48, 160}) run.expect_foretold({8, 16}, batch, 0.01);
 }
 
@@ -33,9 +33,10 @@ TEST(StepMemory, ForetellsAccumulationClippingAveragesAndNarrowTypes) {
 }
 
 TEST(StepMemory, ForetellsNarrowWeightsAndLossScaling) {
-  const MemoryRun o0{.model = test::digits_resnet};
+  const MemoryRun o0{.model = test::digits_resnet, .data = test::images_of_8};
   for (const char* dtype : {"bf16", "f16"}) {
     const MemoryRun run{.model = test::digits_resnet,
+                        .data = test::images_of_8,
                         .top_level = std::string(R"(, "precision": {"level": "O2", "dtype": ")") + dtype + "\"}"};
     run.expect_foretold({8, 16}, 96, 0.05);
     // Values in f32 and in 16 bits; the rest of the state is as in O0.
@@ -119,7 +120,10 @@ void expect_advice_that_works(const char* variable, const char* megabytes, const
   const auto train = [&](const std::string& batch_size) {
     return test::run_program(
         {HEARTH_PROGRAM, "train", config, "--device", device, "--out", folder / "run", "--resume", "never", "--set",
-         "train.steps=2", "--set", "train.epochs=null", "--set", "train.batch_size=" + batch_size},
+         "train.steps=2", "--set", "train.epochs=null", "--set", "train.batch_size=" + batch_size, "--set",
+         // Few to evaluate on, for the time it takes.
+         R"(data={"type": "synthetic", "classes": 10, "height": 8, "width": 8, "channels": 1,
+          "train_size": 640, "test_size": 8})"},
         folder.path());
   };
   const test::ProgramResult failed = train(batch);
@@ -172,7 +176,7 @@ TEST(CudaOutOfMemoryRun, SaysWhatBatchWouldFitBelowALimit) {
 
 #if HEARTH_CUDA_EMULATED
 TEST(CudaOutOfMemoryRun, SaysWhatBatchWouldFitWhereTheDriverRefuses) {
-  expect_advice_that_works("HEARTH_EMULATE_MEMORY_MB", "40", "cuda", "1024", "the system refused");
+  expect_advice_that_works("HEARTH_EMULATE_MEMORY_MB", "40", "cuda", "640", "the system refused");
 }
 #endif
 #endif

@@ -56,12 +56,12 @@ void expect_the_loaders_bits(Device device) {
             return normalize_images(there(batch.images), values,
                                     {.dtype = dtype, .erased = there(batch.erased), .share = there(batch.share)});
           };
-          const Tensor expected = floats.next().images, narrow = halves.next().images;
+          const Tensor expected = floats.next().images, halved = halves.next().images;
           EXPECT_TRUE(same_bits(images(DType::f32), expected)) << "batch " << i << ", erasing " << erasing << ", mixup "
                                                                << mixup << ", " << shape.channels << " channels";
           EXPECT_TRUE(same_bits(images(DType::f16), expected.to(DType::f16)));
           EXPECT_TRUE(same_bits(images(DType::bf16), expected.to(DType::bf16)));
-          EXPECT_TRUE(mixup > 0 || same_bits(images(DType::bf16), narrow));
+          EXPECT_TRUE(mixup > 0 || same_bits(images(DType::bf16), halved));
         }
       }
 }
@@ -76,9 +76,9 @@ class CudaPixelInput : public ::testing::Test {
   std::unique_ptr<Session> session(const std::string& top_level = "") {
     const std::string path = folder_ / "run.json";
     std::ofstream(path) << R"({"seed": 3, "device": "cuda", "model": {"type": "resnet", "blocks": [1], "stem": "small",
-      "width": 8}, "data": {"type": "synthetic", "classes": 4, "height": 16, "width": 16, "channels": 3,
+      "width": 8}, "data": {"type": "synthetic", "classes": 4, "height": 8, "width": 8, "channels": 3,
       "train_size": 64, "test_size": 8}, "optimizer": {"type": "sgd", "lr": 0.05},
-      "train": {"batch_size": 16, "steps": 4})"
+      "train": {"batch_size": 8, "steps": 4})"
                         << top_level << "}";
     return std::make_unique<Session>(load_config(path, {}));
   }
@@ -98,7 +98,7 @@ TEST_F(CudaPixelInput, CostsOneLaunchForAQuarterOfTheBytes) {
   const auto run = session();
   const data::Batch pixels = run->make_train_loader().next();
   ASSERT_EQ(pixels.images.dtype(), DType::u8);
-  const data::Batch floats = run->data.train_loader(16, run->config().seed).next();
+  const data::Batch floats = run->data.train_loader(8, run->config().seed).next();
   ASSERT_EQ(floats.images.dtype(), DType::f32);
   for (int i = 0; i < 2; ++i)
     for (const data::Batch* batch : {&pixels, &floats}) (void)spent_on(*run, *batch);
@@ -116,7 +116,7 @@ TEST_F(CudaPixelInput, CostsOneLaunchForAQuarterOfTheBytes) {
 // One launch where floats take two: to the type that the network computes in, and to pixels of 8 channels.
 TEST_F(CudaPixelInput, ComesPaddedForTensorCores) {
   const auto run = session(narrow);
-  const data::Batch pixels = run->make_train_loader().next(), floats = run->data.train_loader(16, 3).next();
+  const data::Batch pixels = run->make_train_loader().next(), floats = run->data.train_loader(8, 3).next();
   for (int i = 0; i < 2; ++i) (void)spent_on(*run, pixels), (void)spent_on(*run, floats);
   const cuda::Counters with_pixels = spent_on(*run, pixels), with_floats = spent_on(*run, floats);
   EXPECT_EQ(with_floats.launches - with_pixels.launches, 1);
@@ -127,7 +127,7 @@ TEST_F(CudaPixelInput, ComesPaddedForTensorCores) {
 TEST_F(CudaPixelInput, TrainsAndEvaluatesTheSameEitherWay) {
   for (const std::string& precision : {std::string(), narrow}) {
     const auto a = session(precision), b = session(precision);
-    data::Loader pixels = a->make_train_loader(), floats = b->data.train_loader(16, b->config().seed);
+    data::Loader pixels = a->make_train_loader(), floats = b->data.train_loader(8, b->config().seed);
     for (int i = 0; i < 3; ++i) {
       (void)spent_on(*a, pixels.next());
       (void)spent_on(*b, floats.next());
