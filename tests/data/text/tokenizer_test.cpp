@@ -10,6 +10,7 @@
 #include "hearth/core/file.h"
 #include "hearth/core/random.h"
 #include "hearth/data/text/bpe.h"
+#include "hearth/data/text/pretokenize.h"
 #include "hearth/data/text/special.h"
 #include "hearth/data/text/unicode.h"
 #include "hearth/data/text/word_level.h"
@@ -203,6 +204,25 @@ TEST(TokenizerTest, BadInput) {
       "not a tokenizer of the type bpe"));
   EXPECT_THROW((void)read_tokenizer("/nonexistent/tokenizer.json"), FileError);
   EXPECT_THROW((void)make(R"({"type": "bpe", "vocabulary": 200})"), ConfigError);
+}
+
+TEST(TokenizerTest, OfEqualPairsTheLeftmostIsJoinedFirst) {
+  const BytePairTokenizer tokenizer(Vocabulary({"a", "b", "aa", "aab"}, "test"), {{"a", "a"}, {"aa", "b"}}, {}, {},
+                                    "test");
+  EXPECT_EQ(tokenizer.encode("aaa"), (std::vector<std::int32_t>{2, 0}));
+  EXPECT_EQ(tokenizer.encode("aaab"), (std::vector<std::int32_t>{2, 0, 1}));
+  EXPECT_EQ(tokenizer.encode("aab"), (std::vector<std::int32_t>{3}));
+  EXPECT_THROW((void)tokenizer.encode("c"), DataError);
+}
+
+// As HuggingFace's ByteLevel cuts it.
+TEST(PretokenizeTest, CutsOfGpt2) {
+  std::vector<std::string_view> cuts;
+  split_gpt2("It's they've I'm she'll we'd you're can't IT'S 12ab!?  x\n\n y \t", cuts);
+  const std::vector<std::string_view> expected{"It", "'s",   " they", "'ve",  " I",   "'m",  " she", "'ll", " we",
+                                               "'d", " you", "'re",   " can", "'t",   " IT", "'",    "S",   " 12",
+                                               "ab", "!?",   " ",     " x",   "\n\n", " y",  " \t"};
+  EXPECT_EQ(cuts, expected);
 }
 
 TEST(UnicodeTest, LowerCaseAndAccents) {
