@@ -51,9 +51,8 @@ void Lars::update(const kernels::Copies& copies) {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
-    const Tensor trust = kernels::lars_trust(stream, values, grads, plan(), coefficients_,
-                                             {options_.trust, options_.eps, options_.clip_trust});
-    kernels::sgd_update(stream, values, grads, momentum_, copies, plan(), coefficients_, trust);
+    kernels::lars_update(stream, values, grads, momentum_, copies, plan(), coefficients_,
+                         {options_.trust, options_.eps, options_.clip_trust});
   });
 }
 

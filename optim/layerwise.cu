@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of each parameter and the LAMB update. A block sums its share's squares in f64; one more launch joins the sums
-// of each range in a fixed order and makes the range's factor, which stays on the device.
-// Traffic of LARS's factors: reads w and g. Of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w
-// and the copies.
-#include "hearth/optim/shares.cuh"
-#include "hearth/optim/step.h"
+// The updates of LARS and LAMB, two launches each. In the first a block sums its share's squares in f64; in the second
+// every block joins the sums of its range in a fixed order (a few numbers a thread, from the cache) and works out the
+// range's factor by itself.
+// Traffic of LARS: reads w and g; then what SGD moves. Of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v
+// and writes w and the copies.
+#include "hearth/optim/sgd.cuh"
 
 namespace hearth::kernels {
 namespace {
-
-using namespace cuda;
 
 /// The squared norms of one share.
 struct Squares {
@@ -24,11 +22,11 @@ __device__ void store_squares(Squares* partials, double values, double others) {
   if (threadIdx.x == 0) partials[blockIdx.x] = {values, others};
 }
 
-/// The norms of range blockIdx.x, from the partial sums of its blocks; every thread gets them.
-__device__ Squares norms_of_range(const PlanTables& plan, const Squares* partials) {
-  const std::int64_t end = plan.first_pieces[blockIdx.x + 1] * shares_a_piece;
+/// The norms of a range, from the partial sums of its blocks; every thread of a block that asks gets them.
+__device__ Squares norms_of_range(const PlanTables& plan, std::int64_t range, const Squares* partials) {
+  const std::int64_t end = plan.first_pieces[range + 1] * shares_a_piece;
   double values = 0, others = 0;
-  for (std::int64_t i = plan.first_pieces[blockIdx.x] * shares_a_piece + threadIdx.x; i < end; i += blockDim.x) {
+  for (std::int64_t i = plan.first_pieces[range] * shares_a_piece + threadIdx.x; i < end; i += blockDim.x) {
     values += partials[i].values;
     others += partials[i].others;
   }
@@ -53,14 +51,17 @@ __global__ void square_shares(PlanTables plan, const SgdCoefficients* coefficien
   store_squares(partials, values, grads);
 }
 
-__global__ void trust_of_ranges(PlanTables plan, const SgdCoefficients* coefficients, LarsConstants constants,
-                                const Squares* partials, double* trust) {
-  const Squares norms = norms_of_range(plan, partials);
-  const RangeOptions options = options_of(plan, blockIdx.x);
-  const double lr = coefficients->lr * options.lr_scale;
-  if (threadIdx.x == 0)
-    trust[blockIdx.x] = lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others);
-}
+struct LarsTrust {
+  LarsConstants constants;
+  const Squares* partials;
+
+  __device__ double operator()(const PlanTables& plan, std::int64_t range, const SgdCoefficients& coefficients) const {
+    const Squares norms = norms_of_range(plan, range, partials);
+    const RangeOptions options = options_of(plan, range);
+    const double lr = coefficients.lr * options.lr_scale;
+    return lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others);
+  }
+};
 
 template <class T>
 __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coefficients, const double* squares,
@@ -91,23 +92,17 @@ __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coef
   store_squares(partials, values, steps);
 }
 
-__global__ void lengths_of_ranges(PlanTables plan, const LambCoefficients* coefficients, const Squares* partials,
-                                  double* lengths) {
-  if (coefficients->skip) return;
-  const Squares norms = norms_of_range(plan, partials);
-  const RangeOptions options = options_of(plan, blockIdx.x);
-  if (threadIdx.x == 0)
-    lengths[blockIdx.x] = lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others);
-}
-
 template <class T, class C>
-__global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficients, const double* lengths, T* w,
+__global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficients, const Squares* partials, T* w,
                             const T* m, const T* v, C copies) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
-  const LambRange<T> c = lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay, 1.0);
-  const T length = static_cast<T>(lengths[share.range]);
+  const Squares norms = norms_of_range(plan, share.range, partials);
+  const RangeOptions options = options_of(plan, share.range);
+  const LambRange<T> c = lamb_range<T>(*coefficients, options.weight_decay, 1.0);
+  const T length =
+      static_cast<T>(lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others));
   walk_share<T>(share, [&](std::int64_t at, bool packed) {
     Wide<T, count> weight = load_wide<count>(w + at, packed);
     const Wide<T, count> first = load_wide<count>(m + at, packed), second = load_wide<count>(v + at, packed);
@@ -123,43 +118,35 @@ Tensor make_partials(const optim::UpdatePlan& plan, Device device) {
   return Tensor::empty({static_cast<std::int64_t>(plan.piece_count()) * shares_a_piece, 2}, DType::f64, device);
 }
 
-Tensor make_factors(const optim::UpdatePlan& plan, Device device) {
-  return Tensor::empty({static_cast<std::int64_t>(plan.ranges().size())}, DType::f64, device);
-}
-
 Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(partials.data<double>()); }
 
 }  // namespace
 
-Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
+void lars_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
+                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                 const LarsConstants& constants) {
   const Tensor partials = make_partials(plan, values.device());
-  const Tensor trust = make_factors(plan, values.device());
-  visit_dtype("lars_trust", values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("lars", values.dtype(), WideFloats{}, [&]<class T>() {
     launch(stream, "lars_norms", shape_of(plan), square_shares<T>, tables_of(plan), coefficients.at(stream),
            values.data<T>(), grads.data<T>(), squares_of(partials));
+    launch_sgd<T>(stream, values, grads, moment, copies, plan, coefficients,
+                  LarsTrust{constants, squares_of(partials)});
   });
-  launch(stream, "lars_trust", {blocks_for(trust.size(), 1), element_block}, trust_of_ranges, tables_of(plan),
-         coefficients.at(stream), constants, squares_of(partials), trust.data<double>());
-  return trust;
 }
 
 void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
                  const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares) {
   const Tensor partials = make_partials(plan, values.device());
-  const Tensor lengths = make_factors(plan, values.device());
   visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
     T* const w = values.data<T>();
     T* const m = first.data<T>();
     T* const v = second.data<T>();
     launch(stream, "lamb_moments", shape_of(plan), lamb_moment_shares<T>, tables_of(plan), coefficients.at(stream),
            squares.defined() ? squares.data<double>() : nullptr, w, grads.data<T>(), m, v, squares_of(partials));
-    launch(stream, "lamb_lengths", {blocks_for(lengths.size(), 1), element_block}, lengths_of_ranges, tables_of(plan),
-           coefficients.at(stream), squares_of(partials), lengths.data<double>());
     with_copies<T>(stream, copies, [&]<class C>(const C& places) {
       launch(stream, "lamb_update", shape_of(plan), lamb_shares<T, C>, tables_of(plan), coefficients.at(stream),
-             lengths.data<double>(), w, m, v, places);
+             squares_of(partials), w, m, v, places);
     });
   });
 }

@@ -116,11 +116,13 @@ struct LarsConstants {
   bool clip;
 };
 
-/// The factor r of each range of the plan: f64 [ranges], where the values are. Reads values and gradients once.
-Tensor lars_trust(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
-Tensor lars_trust(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
+/// One pass for the norms of values and gradients, one for the weights.
+void lars_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
+                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                 const LarsConstants& constants);
+void lars_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
+                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                 const LarsConstants& constants);
 
 /// One pass for the moments and the norms, one for the weights. `squares`, f64 [1] there, is the sum over all
 /// gradients; undefined where they are not normalised.

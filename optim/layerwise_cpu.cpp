@@ -48,10 +48,11 @@ std::vector<double> norms_of_ranges(const optim::UpdatePlan& plan, const std::ve
 
 }  // namespace
 
-Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const optim::UpdatePlan& plan,
-                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
+void lars_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
+                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
+                 const LarsConstants& constants) {
   std::vector<double> of_values(plan.piece_count()), of_grads(plan.piece_count());
-  visit_dtype("lars_trust", values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("lars", values.dtype(), WideFloats{}, [&]<class T>() {
     const T* w = values.data<T>();
     const T* g = grads.data<T>();
     plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
@@ -68,7 +69,7 @@ Tensor lars_trust(cpu::Stream&, const Tensor& values, const Tensor& grads, const
     trust.push_back(lars_trust_of(constants, coefficients.value().lr * range.lr_scale, range.weight_decay, range.adapts,
                                   value_norms[i], grad_norms[i]));
   }
-  return Tensor::of<double>({static_cast<std::int64_t>(trust.size())}, trust);
+  sgd_update(stream, values, grads, moment, copies, plan, coefficients, trust);
 }
 
 void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,

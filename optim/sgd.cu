@@ -1,57 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SGD update: one launch over all parameters. Traffic: reads w, g (and m), writes w (and m) and the copies.
-#include "hearth/optim/shares.cuh"
-#include "hearth/optim/step.h"
+// The SGD update, for a device.
+#include "hearth/optim/sgd.cuh"
 
 namespace hearth::kernels {
 namespace {
 
-using namespace cuda;
-
-/// m null: no momentum; trust null: none.
-template <class T, class C>
-__global__ void sgd_shares(PlanTables plan, const SgdCoefficients* coefficients, const double* trust, T* w, const T* g,
-                           T* m, C copies) {
-  if (coefficients->skip) return;
-  constexpr int count = pack_size<T>;
-  const Share share = share_of_block(plan);
-  const RangeOptions options = options_of(plan, share.range);
-  const SgdRange<T> c =
-      sgd_range<T>(*coefficients, options.lr_scale, options.weight_decay, trust == nullptr ? 1.0 : trust[share.range]);
-  walk_share<T>(share, [&](std::int64_t at, bool packed) {
-    Wide<T, count> weight = load_wide<count>(w + at, packed);
-    const Wide<T, count> gradient = load_wide<count>(g + at, packed);
-    if (m == nullptr) {
-      HEARTH_UNROLL
-      for (int k = 0; k < count; ++k) weight.at[k] = sgd_step(weight.at[k], gradient.at[k], c);
-    } else {
-      Wide<T, count> moment = load_wide<count>(m + at, packed);
-      HEARTH_UNROLL
-      for (int k = 0; k < count; ++k) {
-        const SgdState<T> next = sgd_step(SgdState<T>{weight.at[k], moment.at[k]}, gradient.at[k], c);
-        weight.at[k] = next.w;
-        moment.at[k] = next.m;
-      }
-      store_wide(m + at, moment, packed);
-    }
-    store_wide(w + at, weight, packed);
-    store_copies(copies, at, weight, packed);
-  });
-}
+struct NoTrust {
+  __device__ double operator()(const PlanTables&, std::int64_t, const SgdCoefficients&) const { return 1.0; }
+};
 
 }  // namespace
 
 void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                const Tensor& trust) {
-  const double* const factors = trust.defined() ? trust.data<double>() : nullptr;
-  visit_dtype("sgd", values.dtype(), WideFloats{}, [&]<class T>() {
-    T* const m = moment.defined() ? moment.data<T>() : nullptr;
-    with_copies<T>(stream, copies, [&]<class C>(const C& places) {
-      launch(stream, "sgd_update", shape_of(plan), sgd_shares<T, C>, tables_of(plan), coefficients.at(stream), factors,
-             values.data<T>(), grads.data<T>(), m, places);
-    });
-  });
+                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients) {
+  visit_dtype("sgd", values.dtype(), WideFloats{},
+              [&]<class T>() { launch_sgd<T>(stream, values, grads, moment, copies, plan, coefficients, NoTrust{}); });
 }
 
 }  // namespace hearth::kernels

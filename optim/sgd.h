@@ -2,6 +2,8 @@
 // Stochastic gradient descent with momentum.
 #pragma once
 
+#include <span>
+
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
@@ -55,13 +57,12 @@ class Sgd : public Optimizer {
 
 namespace hearth::kernels {
 
-/// `moment` is undefined without momentum. `trust`, f64 [ranges of the plan] beside the values, is a factor on gradient
-/// and decay of each range; undefined for none. Reads and writes each element once.
+/// `moment` is undefined without momentum. Reads and writes each element once. `trust`, empty for none, is a factor on
+/// gradient and decay of each range of the plan; on a device it is LARS's alone (lars_update).
 void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                const Tensor& trust = {});
+                std::span<const double> trust = {});
 void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                const Tensor& trust = {});
+                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

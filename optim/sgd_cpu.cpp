@@ -31,10 +31,9 @@ void sgd_momentum(T* w, const T* g, T* m, std::int64_t n, const SgdRange<T>& ran
 namespace hearth::kernels {
 
 void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& moment, const Copies& copies,
-                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& staged, const Tensor& trust) {
+                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& staged, std::span<const double> trust) {
   const SgdCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
-  const double* const factors = trust.defined() ? trust.data<double>() : nullptr;
   visit_dtype("sgd", values.dtype(), WideFloats{}, [&]<class T>() {
     T* w = values.data<T>();
     const T* g = grads.data<T>();
@@ -42,7 +41,7 @@ void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const T
     plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
       const optim::ParameterRange& range = plan.ranges()[piece.range];
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
-      const double factor = factors ? factors[piece.range] : 1.0;
+      const double factor = trust.empty() ? 1.0 : trust[piece.range];
       const auto constants = sgd_range<T>(coefficients, range.lr_scale, range.weight_decay, factor);
       if (m)
         HEARTH_ISA_CALL(sgd_momentum<T>, w + begin, g + begin, m + begin, n, constants);

@@ -461,7 +461,7 @@ index("label-count-end", "i < n; i += one_block) sum += labels", "i <= n; i += o
 
 # ---- optimizers ----
 agrees = "Optimizers/OptimOnDevice.AgreesWithTheCpu/*"
-value, _, _, _ = group("optim/sgd.cu", "optim", agrees)
+value, _, _, _ = group("optim/sgd.cuh", "optim", agrees)
 value("sgd", "weight.at[k] = sgd_step(weight.at[k], gradient.at[k], c);",
       "weight.at[k] = sgd_step(weight.at[k], gradient.at[k], c) * T(1.001);")
 value("sgd-momentum", "weight.at[k] = next.w;", "weight.at[k] = next.w * T(1.001);")
@@ -474,7 +474,7 @@ value, _, _, _ = group("optim/layerwise.cu", "optim", agrees)
 value("lars-norms", "grads += scaled * scaled;", "grads += scaled * scaled * 1.001;")
 value("lars-trust", "lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others)",
       "lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others) * 1.001")
-value("lars-clip-lr", "coefficients->lr * options.lr_scale", "coefficients->lr")
+value("lars-clip-lr", "coefficients.lr * options.lr_scale", "coefficients.lr")
 value("lamb-moments", "second.at[k] = next.v;", "second.at[k] = next.v * T(1.001);")
 value("lamb-normalised", "lamb_grad_scale(*coefficients, squares)", "coefficients->grad_scale")
 value("lamb-norms", "steps += step * step;", "steps += step * step * 1.001;")
@@ -513,8 +513,8 @@ value("narrow-copy", "rounded.at[k] = static_cast<float>(values.at[k]);",
       "rounded.at[k] = static_cast<float>(values.at[k]) * 1.01f;")
 value("fused-average", "average.at[k] = blended(average.at[k], values.at[k], share);",
       "average.at[k] = blended(average.at[k], values.at[k], share) * T(1.001);")
-for kernel, file in (("adam", "adam"), ("sgd", "sgd")):
-    value, _, _, _ = group(f"optim/{file}.cu", "optim", scaled)
+for kernel, file in (("adam", "adam.cu"), ("sgd", "sgd.cuh")):
+    value, _, _, _ = group(f"optim/{file}", "optim", scaled)
     value(f"{kernel}-skip", "if (coefficients->skip) return;", "")
 value, _, _, _ = group("optim/layerwise.cu", "optim", scaled)
 value("lamb-moments-skip", "if (coefficients->skip) return;", "", within="""T* v, Squares* partials) {
