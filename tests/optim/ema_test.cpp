@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hearth/autograd/grad_state.h"
+#include "hearth/core/build.h"
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/random.h"
 #include "hearth/optim/registry.h"
@@ -108,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, FusedAverage,
                                           testing::Values(Device{}, Device{DeviceType::cuda, 0})),
                          [](const auto& tried) { return "case" + std::to_string(tried.index); });
 
+#if HEARTH_HAS_CUDA
 TEST(FusedAverageOnDevice, TakesNoLaunchOfItsOwn) {
   const Device gpu{DeviceType::cuda, 0};
   if (device_count(gpu.type) == 0) GTEST_SKIP() << "there is no CUDA device";
@@ -124,6 +126,7 @@ TEST(FusedAverageOnDevice, TakesNoLaunchOfItsOwn) {
     EXPECT_EQ(launches(&run.ema()), launches(nullptr)) << optimizer;
   }
 }
+#endif
 
 TEST(FusedAverageMisuse, AnAverageOfOtherParametersIsRefused) {
   test::ToyParameters toy, other;
