@@ -17,6 +17,7 @@
 #include "hearth/core/run_on.h"
 #include "hearth/core/shape.h"
 #include "hearth/core/tensor.h"
+#include "hearth/core/tf32.h"
 #include "hearth/data/dataset.h"
 #include "hearth/data/formats/digits.h"
 #include "hearth/data/loader.h"

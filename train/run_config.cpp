@@ -17,9 +17,11 @@ void describe(Fields<PrecisionOptions>& f) {
       "level", &PrecisionOptions::level, {"O0", "O1", "O2"},
       "O0: everything in `dtype` f32. O1: convolutions and matrix products in the narrow `dtype`, the rest as each "
       "operation needs; weights, their updates, statistics and losses stay f32. O2: the model's weights are narrow "
-      "too, except those of norms; updates act on f32 values, which are what is saved.");
-  f.choice("dtype", &PrecisionOptions::dtype, {"f32", "bf16", "f16"},
-           "The type activations are held in: f32 with O0, bf16 or f16 with O1 and O2.");
+      "too, except those of norms; updates act on f32 values, which are what is saved. With tf32 level O1 keeps all in "
+      "f32.");
+  f.choice("dtype", &PrecisionOptions::dtype, {"f32", "tf32", "bf16", "f16"},
+           "The type activations are held in: f32 with O0, bf16 or f16 with O1 and O2. tf32, with O1: f32, whose "
+           "products cuBLASLt and cuDNN round to 10 bits of mantissa; on a CPU it is f32.");
   f.number("loss_scale", &PrecisionOptions::loss_scale, {.above = 0, .max = 1e30, .words = {{"dynamic", 0}}},
            "Factor on the loss, which keeps small gradients within f16: dynamic starts at 65536, is halved when "
            "gradients overflow, in an update that is then skipped, and doubled after `growth_steps` updates in a row "
@@ -27,7 +29,11 @@ void describe(Fields<PrecisionOptions>& f) {
   f.integer("growth_steps", &PrecisionOptions::growth_steps, {.min = 1, .max = 1 << 30},
             "Updates without overflow after which a dynamic loss scale doubles. null: 2000.");
   f.rule([](const PrecisionOptions& o) -> std::string {
-    if (o.level == "O0" && o.dtype != "f32") return "level O0 computes in f32; use level O1 or O2 for " + o.dtype;
+    if (o.level == "O0" && o.dtype != "f32")
+      return "level O0 computes in f32; use level O1" + std::string(o.dtype == "tf32" ? "" : " or O2") + " for " +
+             o.dtype;
+    if (o.level == "O2" && o.dtype == "tf32")
+      return "tf32 is a way to multiply f32, not a type that weights are held in; use level O1, or bf16 or f16";
     if (o.level != "O0" && o.dtype == "f32") return "level " + o.level + " needs a narrow dtype; use bf16 or f16";
     if (o.dtype != "f16" && o.loss_scale)
       return o.dtype +

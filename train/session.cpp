@@ -6,6 +6,7 @@
 #include "hearth/autograd/grad_state.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/origin.h"
+#include "hearth/core/tf32.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/models/registry.h"
 #include "hearth/ops/ops.h"
@@ -45,6 +46,7 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
 /// O2 has narrow weights. In O1 a CUDA device keeps narrow copies of them, so that none is converted at each use; the
 /// CPU's library reads f32 weights beside narrow images as they are.
 std::optional<NarrowCopy> narrow_copy(const PrecisionOptions& options, Device device) {
+  if (options.dtype == "tf32") return std::nullopt;
   if (options.level == "O2") return NarrowCopy{dtype_named(options.dtype), NarrowCopy::Use::instead};
   if (options.level == "O1" && device.is_cuda()) return NarrowCopy{dtype_named(options.dtype)};
   return std::nullopt;
@@ -85,6 +87,7 @@ void Session::build() {
   const RunConfig& config = loaded_.config;
   const OriginScope of_parameters = OriginScope::of_op("parameters");
   cpu::set_deterministic(config.train.deterministic);
+  set_allows_tf32(config.precision.dtype == "tf32");
   plan = make_plan(config.train, data);
   model = models::make(config.model, input_info(data));
   // Start values are drawn on the host, so they are the same on every device.
@@ -179,7 +182,7 @@ void throw_diverged(const Session& session, const std::string& what) {
 }
 
 std::optional<DType> Session::autocast() const {
-  if (config().precision.level == "O0") return std::nullopt;
+  if (config().precision.level == "O0" || config().precision.dtype == "tf32") return std::nullopt;
   return dtype_named(config().precision.dtype);
 }
 

@@ -73,6 +73,7 @@ std::string text_of(const Problem& problem) {
   if (p.batch_stride_a >= 0 || p.batch_stride_b >= 0 || p.batch_stride_c >= 0)
     text += join_text(", strides ", p.batch_stride_a, ' ', p.batch_stride_b, ' ', p.batch_stride_c);
   if (p.accumulate) text += ", added";
+  if (problem.tf32) text += ", TF32";
   if (problem.bias) text += ", bias";
   if (problem.activation != Activation::none) text += join_text(", ", name_of(problem.activation));
   if (problem.keeps_pre) text += ", keeps what went in";

@@ -25,6 +25,7 @@ struct Problem {
   bool bias = false;         ///< n values of c's type, added to every row
   Activation activation = Activation::none;
   bool keeps_pre = false;  ///< what goes into the activation is stored too, in c's type, densely; for GELU
+  bool tf32 = false;       ///< f32 operands are rounded to TF32
   bool sums_a = false;     ///< the rows of op(A) are summed over k too: m values of c's type; with nothing of the above
 
   auto operator<=>(const Problem&) const = default;
@@ -49,9 +50,9 @@ std::string why_absent();
 /// Empty if cuBLASLt does this product on this device; else the reason why not. The first question for a problem asks
 /// the library's heuristics and times what they offer, so it is refused (DeviceError) while a step is recorded.
 std::string declines(Device device, const Problem& problem);
-/// The product, with a and b of one type, c of theirs or f32; f32 is multiplied as f32, not TF32, and 16-bit types are
-/// summed in f32. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own
-/// words.
+/// The product, with a and b of one type, c of theirs or f32; f32 is multiplied as f32 unless the problem says TF32,
+/// and 16-bit types are summed in f32. UsageError where `declines` gives a reason; DeviceError if the library is
+/// absent, or with its own words.
 void matmul(Stream& stream, const Problem& problem, const Operands& operands);
 
 /// How a plan came to be chosen.

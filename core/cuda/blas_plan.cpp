@@ -70,7 +70,8 @@ Owned<cublasLtMatmulDesc_t> desc_of(const Problem& p) {
   const cpu::dnn::Matmul& product = p.product;
   const bool f64 = product.a == DType::f64;
   cublasLtMatmulDesc_t raw = nullptr;
-  check(lt().desc_create(&raw, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F),
+  const cublasComputeType_t f32 = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(lt().desc_create(&raw, f64 ? CUBLAS_COMPUTE_64F : f32, f64 ? CUDA_R_64F : CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   Owned<cublasLtMatmulDesc_t> desc(raw, lt().desc_destroy);
   // The row-major product is the column-major one of the transposes, in the other order: C^T = op(B)^T op(A)^T.

@@ -9,6 +9,7 @@
 
 #include "hearth/core/cuda/dnn_graph.h"
 #include "hearth/core/error.h"
+#include "hearth/core/tf32.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -22,6 +23,8 @@ struct Key {
   Conv2d problem;
   Pass pass;
   Epilogue epilogue;
+  /// Only engines that multiply f32 as f32.
+  bool exact_f32;
   auto operator<=>(const Key&) const = default;
 };
 
@@ -49,7 +52,7 @@ Plan make_plan(const Target& target, const Key& key) {
   if (e.sums)
     graph.channel_sums(y, graph.channels(operand_sum, CUDNN_DATA_FLOAT, s.k),
                        graph.channels(operand_squares, CUDNN_DATA_FLOAT, s.k));
-  return graph.plan(target, key.problem.activations == DType::f32);
+  return graph.plan(target, key.exact_f32);
 }
 
 /// Under the mutex. Leaked, like the library.
@@ -61,6 +64,10 @@ const Plan& plan_for(const Key& key) {
     found = plans.emplace(key, plan_or_reason([&] { return make_plan(target, key); })).first;
   }
   return found->second;
+}
+
+Key key_of(Device device, const Conv2d& problem, Pass pass, const Epilogue& epilogue) {
+  return {device.index, problem, pass, epilogue, problem.activations == DType::f32 && !allows_tf32()};
 }
 
 /// What needs no plan to be declined; or empty.
@@ -89,14 +96,14 @@ std::string declines(Device device, const Conv2d& problem, Pass pass, const Epil
   if (std::string reason = why_absent(); !reason.empty()) return reason;
   if (std::string reason = refused(problem, pass, epilogue); !reason.empty()) return reason;
   const std::lock_guard lock(library_mutex());
-  return plan_for({device.index, problem, pass, epilogue}).info.declines;
+  return plan_for(key_of(device, problem, pass, epilogue)).info.declines;
 }
 
 bool try_conv2d(Stream& stream, const Conv2d& problem, Pass pass, const Epilogue& epilogue,
                 const ConvOperands& operands) {
   if (!why_absent().empty() || !refused(problem, pass, epilogue).empty()) return false;
   const std::lock_guard lock(library_mutex());
-  const Plan& plan = plan_for({stream.device().index, problem, pass, epilogue});
+  const Plan& plan = plan_for(key_of(stream.device(), problem, pass, epilogue));
   if (!plan.info.declines.empty()) return false;
   std::vector<std::int64_t> ids{operand_x, operand_w, operand_y};
   std::vector<void*> pointers{operands.x, operands.w, operands.y};
@@ -123,7 +130,7 @@ Probe probe(const Conv2d& problem, Pass pass, const std::string& device_json, co
   if (!api().file.is_open()) return {api().file.why_absent(), -1, 0};
   if (std::string reason = refused(problem, pass, epilogue); !reason.empty()) return {std::move(reason), -1, 0};
   const Descriptor description = described_device(device_json);
-  return make_plan({nullptr, &description}, {0, problem, pass, epilogue}).info;
+  return make_plan({nullptr, &description}, {0, problem, pass, epilogue, problem.activations == DType::f32}).info;
 }
 
 }  // namespace hearth::cuda::dnn

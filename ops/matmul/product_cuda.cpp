@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a matrix product on the device.
 #include "hearth/core/cuda/blas.h"
+#include "hearth/core/tf32.h"
 #include "hearth/ops/matmul/product.h"
 
 namespace hearth::kernels {
@@ -49,6 +50,7 @@ cuda::blas::Problem library_problem(const ProductProblem& problem) {
   if (problem.activation == Activation::gelu_tanh) p.activation = cuda::blas::Activation::gelu_tanh;
   p.keeps_pre = problem.keeps_pre;
   p.sums_a = problem.sums_a;
+  p.tf32 = problem.a == DType::f32 && problem.b == DType::f32 && allows_tf32();
   return p;
 }
 

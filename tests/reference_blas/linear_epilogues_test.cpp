@@ -9,6 +9,7 @@
 #include "hearth/core/cuda/blas.h"
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/graph.h"
+#include "hearth/core/tf32.h"
 #include "hearth/ops/candidates.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/matmul/matmul.h"
@@ -301,6 +302,42 @@ TEST_F(CudaReferenceLinear, PlansAreMadeBeforeAStepIsRecorded) {
   graph.launch(stream);
   EXPECT_EQ(y.to_doubles(), eager);
   y = Tensor();
+}
+
+/// The largest difference of x w^T and its gradients on the device from f64 on the CPU, as a part of the largest value.
+double error_of_product() {
+  std::vector<float> x(33 * 64), w(24 * 64);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(static_cast<double>(i) * 1.7));
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(std::cos(static_cast<double>(i) * 2.3));
+  const auto results = [&](Device device, DType dtype) {
+    const Tensor a = as_leaf(Tensor::of<float>({33, 64}, x).to(dtype).to(device));
+    const Tensor b = as_leaf(Tensor::of<float>({24, 64}, w).to(dtype).to(device));
+    const Tensor y = linear(a, b, {});
+    backward(y, y);
+    std::vector<double> all = y.to_doubles();
+    for (const Tensor& part : {grad_of(a), grad_of(b)})
+      for (const double value : part.to_doubles()) all.push_back(value);
+    return all;
+  };
+  const std::vector<double> found = results(gpu, DType::f32), exact = results({}, DType::f64);
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    largest = std::max(largest, std::abs(exact[i]));
+    difference = std::max(difference, std::abs(exact[i] - found[i]));
+  }
+  return difference / largest;
+}
+
+class CudaTf32 : public CudaReferenceBlas {};
+
+TEST_F(CudaTf32, RoundsTheOperandsWhereItIsAllowed) {
+  EXPECT_LT(error_of_product(), 1e-6);
+  set_allows_tf32(true);
+  const double allowed = error_of_product();
+  set_allows_tf32(false);
+  EXPECT_GT(allowed, 1e-5);
+  EXPECT_LT(allowed, 5e-3);
+  EXPECT_LT(error_of_product(), 1e-6) << "plans of both kinds are kept apart";
 }
 
 }  // namespace

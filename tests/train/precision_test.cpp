@@ -35,6 +35,8 @@ TEST(PrecisionConfig, WhatMakesNoSenseIsRefusedWithARemedy) {
       {R"({"level": "O2", "dtype": "f32"})", {"O2", "narrow dtype", "bf16 or f16"}},
       {R"({"level": "O1"})", {"O1", "narrow dtype"}},
       {R"({"level": "O0", "dtype": "f16"})", {"O0 computes in f32", "O1 or O2 for f16"}},
+      {R"({"level": "O2", "dtype": "tf32"})", {"tf32", "level O1"}},
+      {R"({"level": "O0", "dtype": "tf32"})", {"O0 computes in f32"}},
       {R"({"level": "O3", "dtype": "f16"})", {"O3", "O2"}},
       {R"({"level": "O2", "dtype": "f8"})", {"f8", "allowed"}},
       {R"({"level": "O2", "dtype": "f16", "loss_scale": -2})", {"loss_scale", "> 0", "-2"}},

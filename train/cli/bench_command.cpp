@@ -73,7 +73,7 @@ int bench_step(const Arguments& arguments) {
   const data::Batch& batch = bench.batch();
   const bool images = batch.images.defined();
   result.shape = join_text((images ? batch.images : batch.labels).shape());
-  result.dtype = dtype_named(config.precision.dtype);
+  result.dtype = config.precision.dtype == "tf32" ? DType::f32 : dtype_named(config.precision.dtype);
   result.device = session.device();
   result.batch = batch.size();
   result.timing = timing_of(all);
@@ -97,8 +97,8 @@ int bench_step(const Arguments& arguments) {
   }
   const Ceilings& limits = ceilings(session.device());
   std::cout << to_line(result) << "\n"
-            << std::fixed << std::setprecision(1) << result.items / result.timing.median_ms * 1e3
-            << ' ' << result.unit << ", peak memory " << result.peak_bytes / 1e6
+            << std::fixed << std::setprecision(1) << result.items / result.timing.median_ms * 1e3 << ' ' << result.unit
+            << ", peak memory " << result.peak_bytes / 1e6
             << " MB, memory asked from the system during the timed steps: " << grown
             << " times\nlimits of this machine: copy " << limits.copy_gbs << " GB/s, matrix product f32 "
             << 1e3 * limits.matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * limits.matmul_bf16_tflops << " GFLOP/s\n";

@@ -44,6 +44,19 @@ double element(const Matrix& matrix, bool transposed, std::int64_t i, std::int64
   return read(matrix.type, matrix.data, i * matrix.stride + at);
 }
 
+/// To the nearest of 10 bits of mantissa, the even one of two.
+double as_tf32(double value) {
+  int exponent;
+  const double fraction = std::frexp(value, &exponent);
+  return std::isfinite(value) ? std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11) : value;
+}
+
+double operand(const Product& p, const Matrix& matrix, bool transposed, std::int64_t i, std::int64_t row,
+               std::int64_t column) {
+  const double value = element(matrix, transposed, i, row, column);
+  return p.tf32 ? as_tf32(value) : value;
+}
+
 /// One element of alpha op(A) op(B), of as many separate sums as there are parts.
 template <class Sum>
 Sum sum_of(const Product& p, std::int64_t i, std::int64_t row, std::int64_t column) {
@@ -52,8 +65,8 @@ Sum sum_of(const Product& p, std::int64_t i, std::int64_t row, std::int64_t colu
   for (std::int64_t begin = 0; begin < p.k; begin += share) {
     Sum part = 0;
     for (std::int64_t k = begin; k < std::min(p.k, begin + share); ++k)
-      part += static_cast<Sum>(element(p.a, p.transpose_a, i, row, k)) *
-              static_cast<Sum>(element(p.b, p.transpose_b, i, k, column));
+      part += static_cast<Sum>(operand(p, p.a, p.transpose_a, i, row, k)) *
+              static_cast<Sum>(operand(p, p.b, p.transpose_b, i, k, column));
     total += part;
   }
   return static_cast<Sum>(p.alpha) * total;

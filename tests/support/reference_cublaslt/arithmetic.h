@@ -22,6 +22,7 @@ struct Product {
   Matrix a, b, c, d;
   double alpha = 1, beta = 0;
   bool doubles = false;  ///< sums in f64, else in f32
+  bool tf32 = false;     ///< operands are rounded to 10 bits of mantissa
   int parts = 1;         ///< of k, each summed by itself
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* vector = nullptr;  ///< the bias, [m]; for BGRADB the gradient of one, [n]

@@ -66,7 +66,9 @@ bool takes_types(const Description& desc, const Layout& a, const Layout& b, cons
   if (a.type() != b.type()) return false;
   if (desc.compute == CUBLAS_COMPUTE_64F)
     return desc.scale == CUDA_R_64F && a.type() == CUDA_R_64F && d.type() == a.type();
-  if (desc.compute != CUBLAS_COMPUTE_32F || desc.scale != CUDA_R_32F || a.type() == CUDA_R_64F) return false;
+  const bool tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (tf32 && a.type() != CUDA_R_32F) return false;
+  if ((!tf32 && desc.compute != CUBLAS_COMPUTE_32F) || desc.scale != CUDA_R_32F || a.type() == CUDA_R_64F) return false;
   return d.type() == a.type() || d.type() == CUDA_R_32F;
 }
 
@@ -297,6 +299,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_raw, c
   product.aux = desc.aux();
   product.aux_pitch = desc.aux_pitch();
   product.doubles = desc.compute == CUBLAS_COMPUTE_64F;
+  product.tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   product.alpha = product.doubles ? *static_cast<const double*>(alpha) : double{*static_cast<const float*>(alpha)};
   product.beta = product.doubles ? *static_cast<const double*>(beta) : double{*static_cast<const float*>(beta)};
   Controls& seen = controls();
