@@ -79,7 +79,8 @@ struct TransformerConfig : TransformerOptions, DataSizes {
     options.source_pad = input.source_pad;
     HEARTH_CHECK(ConfigError, input.length <= options.context, "/model/context: ", options.context,
                  " is less than the data's rows of ", input.length, " tokens");
-    HEARTH_CHECK(ConfigError, input.vocabulary <= options.vocabulary && input.source_vocabulary <= options.source_vocabulary,
+    HEARTH_CHECK(ConfigError,
+                 input.vocabulary <= options.vocabulary && input.source_vocabulary <= options.source_vocabulary,
                  "/model: vocabularies of ", options.source_vocabulary, " and ", options.vocabulary,
                  " tokens are less than the data's ", input.source_vocabulary, " and ", input.vocabulary);
     return options;

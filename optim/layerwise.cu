@@ -9,6 +9,8 @@
 namespace hearth::kernels {
 namespace {
 
+using namespace cuda;
+
 /// The squared norms of one share.
 struct Squares {
   double values;

@@ -73,8 +73,8 @@ namespace hearth::optim {
 
 /// The loss scale and all that hangs on whether an update is skipped. In each step:
 ///
-///   begin_step() of optimizer, average and this; backward(loss, seed(loss, share)); judge(); apply() of optimizer and
-///   average; settle_buffers().
+///   begin_step() of optimizer, begin_update() of the average, begin_step() of this; backward(loss, seed(loss, share));
+///   judge(); settle_buffers(); optimizer.apply(average); apply_to_buffers() of the average.
 ///
 /// All but the begin_step()s is work of the device, which may be recorded once and replayed. A skipped update leaves
 /// weights, moments, step counts, averages and buffers as if the step had not been run.

@@ -8,13 +8,12 @@
 
 namespace hearth::kernels {
 
-using namespace cuda;
-
 /// m null: no momentum. trust(plan, range, coefficients) is a factor on gradient and decay, worked out by the whole
 /// block.
 template <class T, class C, class Trust>
 __global__ void sgd_shares(PlanTables plan, const SgdCoefficients* coefficients, Trust trust, T* w, const T* g, T* m,
                            C copies) {
+  using namespace cuda;
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Share share = share_of_block(plan);
@@ -48,8 +47,8 @@ void launch_sgd(cuda::Stream& stream, const Tensor& values, const Tensor& grads,
                 const Trust& trust) {
   T* const m = moment.defined() ? moment.data<T>() : nullptr;
   with_copies<T>(stream, copies, [&]<class C>(const C& places) {
-    launch(stream, "sgd_update", shape_of(plan), sgd_shares<T, C, Trust>, tables_of(plan), coefficients.at(stream),
-           trust, values.data<T>(), grads.data<T>(), m, places);
+    cuda::launch(stream, "sgd_update", shape_of(plan), sgd_shares<T, C, Trust>, tables_of(plan),
+                 coefficients.at(stream), trust, values.data<T>(), grads.data<T>(), m, places);
   });
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 // Enough for every plan and every buffer that is made at first use to be there.
 constexpr int steps_before_recording = 2;
+constexpr int misfits_before_declining = 8;
 
 constexpr Tensor data::Batch::*batch_parts[] = {&data::Batch::images, &data::Batch::labels, &data::Batch::erased,
                                                 &data::Batch::share,  &data::Batch::input,  &data::Batch::source,
@@ -88,7 +89,11 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) {
   if (recorded_ == nullptr)
     recorded_ = std::make_unique<Recorded>(session_.device(), places_for(parts, session_.device()), batches);
   Recorded& recorded = *recorded_;
-  if (!declined_.empty() || !recorded.fits(parts, batches)) return training_step(session_, batches);
+  const bool fits = recorded.fits(parts, batches);
+  if (!fits && recorded.graph == nullptr && declined_.empty() && ++misfits_ == misfits_before_declining)
+    declined_ = join_text("batches differ in shape, or in how many of their labels count, from the first of the run: ",
+                          misfits_, " of ", misfits_ + eager_steps_, " steps could not be recorded");
+  if (!declined_.empty() || !fits) return training_step(session_, batches);
 
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) samples += count_of(batch);

@@ -21,8 +21,9 @@ class CapturedStep {
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  /// As training_step(). The first steps run eagerly in the arena of the graph, then one is recorded; steps of other
-  /// shapes than the recorded one, and all if recording failed, run eagerly.
+  /// As training_step(). The first steps run eagerly in the arena of the graph, then one is recorded; steps whose
+  /// shapes or numbers of labels that count are others than those of the first, and all if recording failed, run
+  /// eagerly.
   StepResult run(std::span<const data::Batch> batches);
 
   /// Kernels, copies and fills that one replay consists of; 0 as long as nothing is recorded.
@@ -35,6 +36,7 @@ class CapturedStep {
   Session& session_;
   std::unique_ptr<Recorded> recorded_;
   [[maybe_unused]] int eager_steps_ = 0;
+  [[maybe_unused]] int misfits_ = 0;  ///< before anything was recorded
   std::string declined_;
 };
 

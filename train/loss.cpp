@@ -55,6 +55,7 @@ LossRegistry& losses() {
                                   return cross_entropy(outputs, labels, options);
                                 };
                                 loss.ignored_label = o.ignore_index;
+                                loss.is_likelihood = o.label_smoothing == 0;
                                 return loss;
                               });
     r.add<NoOptions>("mse", "Mean squared difference between outputs and one-hot labels.",

@@ -18,6 +18,9 @@ struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)>
   using function::function;
   /// Samples with this label do not count; without a value all do. Batches of one step are weighed accordingly.
   std::optional<std::int64_t> ignored_label;
+  /// The loss is the mean of -log of the probability that the outputs give to the labels, so that e^loss is a
+  /// perplexity.
+  bool is_likelihood = false;
 };
 
 using LossRegistry = Registry<Loss()>;

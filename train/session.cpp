@@ -88,6 +88,11 @@ void Session::build() {
   const OriginScope of_parameters = OriginScope::of_op("parameters");
   cpu::set_deterministic(config.train.deterministic);
   set_allows_tf32(config.precision.dtype == "tf32");
+  const data::TokenDataset* const tokens = data.train->tokens();
+  HEARTH_CHECK(ConfigError,
+               config.train.lr_scaling.rule == optim::LrScaling::none || !tokens || tokens->rows_by_tokens() == 0,
+               "/train/lr_scaling: batches are filled by /data/tokens_per_batch, so that an update has no fixed number "
+               "of samples; leave the rule out and give the rate");
   plan = make_plan(config.train, data);
   model = models::make(config.model, input_info(data));
   // Start values are drawn on the host, so they are the same on every device.
@@ -127,6 +132,8 @@ void Session::register_state() {
   training_state.add("position.interval.loss_sum", &position.interval.loss_sum);
   training_state.add("position.interval.correct", &position.interval.correct);
   training_state.add("position.interval.samples", &position.interval.samples);
+  training_state.add("position.interval.tokens", &position.interval_tokens);
+  training_state.add("position.interval.places", &position.interval_places);
   training_state.add("position.best_step", &position.best_step);
   training_state.add("position.best_accuracy", &position.best_accuracy);
   training_state.add("position.best_loss", &position.best_loss);
@@ -169,6 +176,7 @@ void Session::after_load() {
 
 void Session::clear_interval() {
   position.interval.clear();
+  position.interval_tokens = position.interval_places = 0;
   write_interval();
 }
 

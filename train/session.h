@@ -52,7 +52,9 @@ struct Sums {
 /// Where a run stands. All but metrics_bytes, which depends on timings, is registered state.
 struct Position {
   std::int64_t step = 0;
-  Meter interval;  ///< since the last line of training metrics, as of the last read_interval()
+  Meter interval;                    ///< since the last line of training metrics, as of the last read_interval()
+  std::int64_t interval_tokens = 0;  ///< of texts in that time, without padding
+  std::int64_t interval_places = 0;  ///< with it
   std::int64_t best_step = -1;
   double best_accuracy = -1;
   double best_loss = 0;

@@ -20,7 +20,7 @@
 namespace hearth::train {
 namespace {
 
-// Rows of this label are in no class.
+// Where no label is ignored, none has this.
 constexpr std::int64_t no_class = -100;
 
 // What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the
@@ -45,7 +45,7 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs
           Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
   } else {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      shares[i].of_samples = static_cast<double>(inputs[i].count()) / static_cast<double>(samples);
+      shares[i].of_samples = samples > 0 ? static_cast<double>(inputs[i].count()) / static_cast<double>(samples) : 0.0;
   }
   return shares;
 }
@@ -61,13 +61,14 @@ void sweep(Session& session, const Tensor& loss, const Share& share) {
 
 // Adds a batch to sums of losses and hits that lie where the run computes: with its share of the losses of a step's
 // samples, or its own samples. Soft labels (mixup) count as right where the heaviest class is predicted.
-void count(const Sums& sums, const Tensor& loss, const Tensor& outputs, const Tensor& labels, std::int64_t samples,
-           const Tensor& share = {}) {
+void count(const Loss& rule, const Sums& sums, const Tensor& loss, const Tensor& outputs, const Tensor& labels,
+           std::int64_t samples, const Tensor& share = {}) {
   const NoGrad no_grad;
   add_loss(sums.loss, loss, static_cast<double>(samples), share);
   const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
   run_on(outputs.device(), [&](auto& stream) {
-    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, no_class, sums.correct);
+    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, rule.ignored_label.value_or(no_class),
+                           sums.correct);
   });
 }
 
@@ -90,7 +91,7 @@ void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F
     sweep(session, loss, shares[i]);
     after_backward(loss);
     const Tensor& share = shares[i].of_labels;
-    count(session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels,
+    count(session.loss, session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels,
           share.defined() ? samples : input.count(), share);
   }
   session.parameters->finish_grads();
@@ -205,7 +206,7 @@ void evaluation_step(Session& session, const StepInput& input, const Sums& sums)
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   const Tensor outputs = outputs_of(session, input);
-  count(sums, session.loss(outputs, input.labels), outputs, input.labels, input.count());
+  count(session.loss, sums, session.loss(outputs, input.labels), outputs, input.labels, input.count());
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {

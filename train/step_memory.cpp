@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "hearth/core/build.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/train/step.h"
 
 namespace hearth::train {
@@ -24,7 +25,12 @@ std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batc
     sample = session.data.train_loader(few, session.config().seed, Session::image_type(target)).next();
   }
   data::Batch batch;
-  const auto blank = [&](const Tensor& of) { return Tensor::zeros(of.shape().with(0, batch_size), of.dtype()); };
+  // Of texts rows are as long as the longest.
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  const auto blank = [&](const Tensor& of) {
+    const Shape shape = of.shape().with(0, batch_size);
+    return Tensor::zeros(tokens != nullptr ? shape.with(1, tokens->longest()) : shape, of.dtype());
+  };
   for (const auto part :
        {&data::Batch::images, &data::Batch::labels, &data::Batch::input, &data::Batch::source, &data::Batch::target})
     if ((sample.*part).defined()) batch.*part = blank(sample.*part);
@@ -109,8 +115,12 @@ std::int64_t MemoryBudget::bytes() const {
 MemoryBudget memory_budget(Device device) { return {memory_of(device).statistics().limit, obtainable_memory(device)}; }
 
 MeasuredBatches batches_to_measure(const Session& session) {
+  constexpr std::int64_t enough_pixels = 8192, enough_ids = 2048, most = 16;
+  if (const data::TokenDataset* const tokens = session.data.train->tokens(); tokens != nullptr) {
+    const std::int64_t small = std::clamp<std::int64_t>(enough_ids / tokens->longest(), 2, most);
+    return {small, 2 * small};
+  }
   const data::ImageShape shape = session.data.input_shape();
-  constexpr std::int64_t enough_pixels = 8192, most = 16;
   const std::int64_t pixels = std::max<std::int64_t>(1, shape.height * shape.width);
   const std::int64_t small = std::clamp<std::int64_t>(enough_pixels / pixels, 2, most);
   return {small, 2 * small};
@@ -229,6 +239,8 @@ std::string StepMemory::method() const {
 }
 
 std::string advice_on_batch(Session& session) {
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  if (tokens != nullptr && tokens->rows_by_tokens() > 0) return "use a smaller data.tokens_per_batch";
   const std::int64_t batch = session.config().train.batch_size;
   const Device device = session.device();
   std::string text;
@@ -249,7 +261,7 @@ std::string advice_on_batch(Session& session) {
       text = join_text("train.batch_size=", *fits, " would fit (", memory.at(*fits).peak, " bytes of ", granted, " on ",
                        device, "; ", batch, " needs ", wanted.peak, ")");
   } catch (const OutOfMemory&) {
-    text = "not even a step of a few images fits; use a smaller network";
+    text = "not even a step of a few samples fits; use a smaller network";
   } catch (const Error&) {
     // What stopped the training is what the caller has to hear of.
   }

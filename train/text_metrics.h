@@ -9,6 +9,6 @@
 namespace hearth::train {
 
 /// Sets `perplexity` and, where every id of the part was predicted, `bits_per_character`.
-void set_text_metrics(Json& record, const Meter& meter, const data::TokenDataset& part);
+void set_text_metrics(Json& record, const Loss& loss, const Meter& meter, const data::TokenDataset& part);
 
 }  // namespace hearth::train

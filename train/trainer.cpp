@@ -124,7 +124,10 @@ void Trainer::advance(data::Loader& loader) {
   position.interval.samples += step.samples;
   interval_seconds_ += seconds_since(started);
   interval_samples_ += step.samples;
-  for (const data::Batch& batch : batches) interval_tokens_ += batch.tokens, interval_places_ += batch.places;
+  for (const data::Batch& batch : batches) {
+    position.interval_tokens += batch.tokens;
+    position.interval_places += batch.places;
+  }
   if (progress_.wants_step() || position.step == total_steps) {
     session_.read_interval();
     progress_.step(progress_step(step));
@@ -160,10 +163,11 @@ void Trainer::log_interval(const StepResult& last) {
       .set("split", "train");
   // Nothing was counted where every update was skipped.
   if (meter.samples > 0) record.set("loss", meter.loss()).set("accuracy", meter.accuracy());
-  if (meter.samples > 0 && session_.data.train->tokens() != nullptr)
+  if (meter.samples > 0 && session_.data.train->tokens() != nullptr && session_.loss.is_likelihood)
     record.set("perplexity", data::perplexity(meter.loss()));
-  if (interval_places_ > 0)
-    record.set("padding", 1 - static_cast<double>(interval_tokens_) / static_cast<double>(interval_places_));
+  if (const Position& now_at = session_.position; now_at.interval_places > 0)
+    record.set("padding",
+               1 - static_cast<double>(now_at.interval_tokens) / static_cast<double>(now_at.interval_places));
   record.set("lr", last.lr);
   if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
   if (session_.loss_scale)
@@ -173,7 +177,7 @@ void Trainer::log_interval(const StepResult& last) {
   progress_.interval(now);
   session_.clear_interval();
   interval_seconds_ = interval_wait_seconds_ = 0;
-  interval_samples_ = interval_tokens_ = interval_places_ = 0;
+  interval_samples_ = 0;
 }
 
 void Trainer::evaluate_and_log() {
@@ -192,7 +196,7 @@ void Trainer::evaluate_and_log() {
       .set("throughput", rate)
       .set("unit", unit_of(session_));
   const data::TokenDataset* const text_part = part->tokens();
-  if (text_part != nullptr) set_text_metrics(record, meter, *text_part);
+  if (text_part != nullptr) set_text_metrics(record, session_.loss, meter, *text_part);
   folder_.add(record);
   // What a text's next piece is has many right answers: the loss tells more.
   const bool more_right = text_part == nullptr && meter.accuracy() > position.best_accuracy;

@@ -53,7 +53,6 @@ class Trainer {
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;
   std::int64_t interval_samples_ = 0;
-  std::int64_t interval_tokens_ = 0, interval_places_ = 0;  // of texts, without and with padding
 };
 
 }  // namespace hearth::train

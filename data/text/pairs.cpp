@@ -30,6 +30,8 @@ class TextPairs : public TokenDataset {
     for (const std::int64_t pair : pairs) {
       HEARTH_CHECK(IndexError, pair >= 0 && pair < target_ids_->sequences(), source(), ": pair ", pair, " of ",
                    target_ids_->sequences());
+      HEARTH_CHECK(DataError, source_ids_->length(pair) >= 1 && target_ids_->length(pair) >= 1, source(), ": pair ",
+                   pair + 1, " has a side without ids, not even an end");
       const std::int64_t longer = std::max(source_ids_->length(pair), target_ids_->length(pair));
       if (longer <= options_.longest) {
         pairs_.push_back(pair);
@@ -47,11 +49,13 @@ class TextPairs : public TokenDataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(pairs_.size()); }
   const Tokenizer* source_tokenizer() const override { return source_tokenizer_.get(); }
   std::int64_t longest() const override { return rounded_up(options_.longest, options_.multiple); }
+  std::int64_t rows_by_tokens() const override {
+    return options_.tokens_per_batch > 0 ? std::max<std::int64_t>(1, options_.tokens_per_batch / longest()) : 0;
+  }
   std::int64_t predicted_tokens() const override { return predicted_; }
   std::int64_t characters() const override {
-    const double share =
-        static_cast<double>(predicted_) / static_cast<double>(std::max<std::int64_t>(1, target_ids_->size()));
-    return static_cast<std::int64_t>(share * static_cast<double>(target_ids_->meaning().characters));
+    // Those of a part nobody wrote down.
+    return predicted_ == target_ids_->size() ? target_ids_->meaning().characters : 0;
   }
   void verify() const override {
     source_ids_->verify();
@@ -138,8 +142,9 @@ class PairBatches : public BatchMaker {
       const auto all = static_cast<std::int64_t>(buckets_[b].samples.size());
       for (std::int64_t first = 0; first < all; first += buckets_[b].rows) {
         std::int64_t rows = std::min(buckets_[b].rows, all - first);
-        // What an epoch leaves out here is drawn anew in each.
-        if (options_.drop_last && rows < buckets_[b].rows) rows = by_tokens ? rows / multiple * multiple : 0;
+        // What an epoch leaves out here is drawn anew in each; a bucket that gives no batch otherwise is one.
+        const bool is_part = options_.drop_last && rows < buckets_[b].rows;
+        if (is_part && !(by_tokens && first == 0 && rows < multiple)) rows = by_tokens ? rows / multiple * multiple : 0;
         if (rows == 0) continue;
         cuts_.push_back({b, first, rows});
         buckets_[b].taken += rows;

@@ -36,6 +36,8 @@ void describe_files(Fields<T>& fields, const char* what) {
   fields.text("test", &TextFiles::test, {}, "As train, for testing.");
   fields.text("packed", &TextFiles::packed, "Folder that `hearth data pack` wrote, instead of texts.");
   fields.rule([](const T& o) {
+    if (!o.packed.empty() && !(o.valid.empty() && o.test.empty()))
+      return "packed, a folder, has its own valid and test; leave them out";
     return o.train.empty() == o.packed.empty() ? "either train, files of text, or packed, a folder, is needed" : "";
   });
 }
@@ -265,6 +267,11 @@ Splits parallel_text_data(const ParallelTextData& options) {
 std::vector<PackedFile> pack_text(const Json& node, const std::string& folder) {
   const Parts all = text_sources().make(node);
   make_directories(folder);
+  // What an earlier packing left would be taken for a part of this one.
+  fs::remove(fs::path(folder) / "source_tokenizer.json");
+  for (const char* part : part_names)
+    for (const char* ending : {".tokens", ".source.tokens", ".target.tokens"})
+      fs::remove(fs::path(folder) / (std::string(part) + ending));
   write_tokenizer(*all.tokenizer, (fs::path(folder) / "tokenizer.json").string());
   if (all.source_tokenizer && all.source_tokenizer->digest() != all.tokenizer->digest())
     write_tokenizer(*all.source_tokenizer, (fs::path(folder) / "source_tokenizer.json").string());

@@ -36,7 +36,10 @@ class TokenDataset : public Dataset {
   virtual const Tokenizer* source_tokenizer() const { return nullptr; }
   /// The most ids a row may have.
   virtual std::int64_t longest() const = 0;
-  /// Ids to be predicted in an epoch in order, and the characters that they are.
+  /// Rows of a batch of the longest where batches are filled up to a number of ids; 0 where the loader's options say
+  /// how many rows there are.
+  virtual std::int64_t rows_by_tokens() const { return 0; }
+  /// Ids to be predicted in an epoch in order, and the characters that they are; 0 where these are not known.
   virtual std::int64_t predicted_tokens() const = 0;
   virtual std::int64_t characters() const = 0;
   /// DataError if what the ids are read from is damaged.

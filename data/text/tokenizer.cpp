@@ -66,8 +66,8 @@ void describe(Fields<WordPieceFields>& f) {
 }
 
 template <class Kind>
-TokenizerPointer read_kind(const std::string& path, const char* name) {
-  TokenizerPointer found = read_tokenizer(path);
+TokenizerPointer read_kind(const std::string& path, const char* name, bool lower_case = true) {
+  TokenizerPointer found = read_tokenizer(path, lower_case);
   HEARTH_CHECK(DataError, dynamic_cast<const Kind*>(found.get()) != nullptr, path, ": not a tokenizer of the type ",
                name, "; say another \"type\"");
   return found;
@@ -94,8 +94,7 @@ void add_own(Tokenizers& registry) {
   registry.add<BpeFields>("bpe", "Byte-level byte pair encoding, as of GPT-2.", make_bpe);
   registry.add<WordPieceFields>("wordpiece", "WordPiece, as of BERT.",
                                 [](const WordPieceFields& f, Texts) -> TokenizerPointer {
-                                  if (f.path.ends_with(".txt")) return read_vocab_txt(f.path, f.lower_case);
-                                  return read_kind<WordPieceTokenizer>(f.path, "wordpiece");
+                                  return read_kind<WordPieceTokenizer>(f.path, "wordpiece", f.lower_case);
                                 });
 }
 

@@ -63,7 +63,7 @@ Tokenizers& tokenizers();
 /// Reads a tokenizer by its file: tokenizer.json (as HuggingFace's tokenizers write it, or Tokenizer::to_json),
 /// vocab.txt (WordPiece), or vocab.json with merges.txt beside it (byte-level BPE); or the folder that holds one of
 /// them. FileError or DataError, naming the file and what in it is not supported.
-TokenizerPointer read_tokenizer(const std::string& path);
+TokenizerPointer read_tokenizer(const std::string& path, bool lower_case = true);
 /// WordPiece from a list of pieces, one a line, as BERT's vocab.txt.
 TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case = true);
 /// From the text of a tokenizer.json; `name` is for messages.

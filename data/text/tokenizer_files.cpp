@@ -228,7 +228,7 @@ TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case) {
   return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), std::move(added), options, path);
 }
 
-TokenizerPointer read_tokenizer(const std::string& path) {
+TokenizerPointer read_tokenizer(const std::string& path, bool lower_case) {
   fs::path file = path;
   if (fs::is_directory(file)) {
     for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
@@ -238,7 +238,7 @@ TokenizerPointer read_tokenizer(const std::string& path) {
     }
     HEARTH_CHECK(FileError, file != fs::path(path), path, ": holds none of tokenizer.json, vocab.json and vocab.txt");
   }
-  if (file.extension() == ".txt") return read_vocab_txt(file.string());
+  if (file.extension() == ".txt") return read_vocab_txt(file.string(), lower_case);
   if (file.filename() == "vocab.json") return read_vocab_json(file);
   return parse_tokenizer(read_document(file.string()), file.string());
 }

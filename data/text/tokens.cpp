@@ -84,8 +84,10 @@ void Tokens::check_file(const std::string& path) {
   const auto vocabulary = take<std::uint64_t>(bytes, at_vocabulary);
   const auto width_found = take<std::uint32_t>(bytes, at_width);
   constexpr std::uint64_t most = std::uint64_t{1} << 48;
-  HEARTH_CHECK(DataError, ids < most && count < most && vocabulary <= INT32_MAX, path, ": ", ids, " ids in ", count,
-               " sequences of a vocabulary of ", vocabulary, " cannot be right");
+  const auto characters = take<std::uint64_t>(bytes, at_characters);
+  HEARTH_CHECK(DataError, ids < most && count < most && characters < most && vocabulary <= INT32_MAX, path, ": ", ids,
+               " ids of ", characters, " characters in ", count, " sequences of a vocabulary of ", vocabulary,
+               " cannot be right");
   meaning_.vocabulary = static_cast<std::int64_t>(vocabulary);
   HEARTH_CHECK(DataError, static_cast<int>(width_found) == width(), path, ": ids of ", width_found,
                " bytes for a vocabulary of ", vocabulary);
@@ -93,12 +95,12 @@ void Tokens::check_file(const std::string& path) {
   HEARTH_CHECK(DataError, bytes.size() == wanted, path, ": ", bytes.size(), " bytes where the header tells of ", wanted,
                "; the file is cut short or damaged");
   size_ = static_cast<std::int64_t>(ids);
-  meaning_.characters = take<std::int64_t>(bytes, at_characters);
+  meaning_.characters = static_cast<std::int64_t>(characters);
   meaning_.digest.assign(reinterpret_cast<const char*>(bytes.data()) + at_digest, digest_size);
   payload_checksum_ = take<std::uint32_t>(bytes, at_payload_checksum);
   mapped_ = bytes.data() + header_size;
   ends_.resize(count);
-  std::memcpy(ends_.data(), mapped_ + id_bytes, count * 8);
+  if (count > 0) std::memcpy(ends_.data(), mapped_ + id_bytes, count * 8);
   check_ends();
 }
 
@@ -111,7 +113,7 @@ void Tokens::write(const std::string& path) const {
     copy(i, 1, &id);
     std::memcpy(payload.data() + static_cast<std::size_t>(i) * bytes_an_id, &id, bytes_an_id);
   }
-  std::memcpy(payload.data() + payload.size() - ends_.size() * 8, ends_.data(), ends_.size() * 8);
+  if (!ends_.empty()) std::memcpy(payload.data() + payload.size() - ends_.size() * 8, ends_.data(), ends_.size() * 8);
   Header header{};
   std::memcpy(header.data(), magic.data(), magic.size());
   put(header, at_width, static_cast<std::uint32_t>(bytes_an_id));

@@ -35,10 +35,8 @@ class TextWindows : public TokenDataset {
   std::int64_t longest() const override { return options_.length; }
   std::int64_t predicted_tokens() const override { return guesses(); }
   std::int64_t characters() const override {
-    if (first_ == 0 && last_ == tokens_->size()) return tokens_->meaning().characters;
-    // A part's share; what its ids are exactly, nobody wrote down.
-    const double share = static_cast<double>(last_ - first_) / static_cast<double>(tokens_->size());
-    return static_cast<std::int64_t>(share * static_cast<double>(tokens_->meaning().characters));
+    // Those of a part nobody wrote down.
+    return first_ == 0 && last_ == tokens_->size() ? tokens_->meaning().characters : 0;
   }
   void verify() const override { tokens_->verify(); }
   std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const override;
@@ -67,12 +65,12 @@ class WindowBatches : public BatchMaker {
     const std::int64_t length = set.options().length;
     windows_ = set.size();
     if (options.shuffle) {
-      // One window fewer than fits leaves room to begin anywhere within the first.
+      // One window fewer than fits leaves room to begin anywhere within the first, and to end with the text.
       const std::int64_t whole = set.guesses() / length;
       HEARTH_CHECK(DataError, whole >= 1, set.source(), ": ", set.guesses(), " ids give no window of ", length,
                    "; use a smaller length");
       windows_ = std::max<std::int64_t>(1, whole - 1);
-      starts_ = std::min(length, set.guesses() - windows_ * length + 1);
+      starts_ = set.guesses() - windows_ * length + 1;
     }
     HEARTH_CHECK(DataError, windows_ < (std::int64_t{1} << 32), set.source(), ": ", windows_,
                  " windows; at most 2^32 - 1 can be addressed");

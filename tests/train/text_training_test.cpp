@@ -71,7 +71,7 @@ class TextTraining : public testing::Test {
     return read_json(path(out) + "/run.json").at("metrics").at("weights_sha256").as_string();
   }
   void put_config(const std::string& name, const std::string& data, int epochs) const {
-    put(name, R"({"model": {"type": "test_follower"}, "data": )" + data +
+    put(name, R"({"device": "cpu", "model": {"type": "test_follower"}, "data": )" + data +
                   R"(, "optimizer": {"type": "adamw", "lr": 0.02}, "train": {"batch_size": 8, "epochs": )" +
                   std::to_string(epochs) + R"(}, "log": {"every_steps": 5, "report": false}})");
   }
@@ -117,16 +117,31 @@ TEST_F(TextTraining, StoppedInTheMiddleOfAnEpochItEndsTheSame) {
   EXPECT_LT(records[records.size() - 2].at("loss").as_number(), records[0].at("loss").as_number());
   EXPECT_GT(records[0].at("padding").as_number(), 0);
   EXPECT_LT(records[0].at("padding").as_number(), 0.5);
-  const std::int64_t total = records.back().at("step").as_integer();
-  const std::string middle = std::to_string(total / 2 + 3);
+  // In the middle of the second epoch, and of an interval of the metrics.
+  const std::int64_t total = records.back().at("step").as_integer(), step = total * 3 / 4 / 5 * 5 + 2;
+  ASSERT_NE(step % (total / 2), 0);
+  ASSERT_LT(step, total);
+  const std::string middle = std::to_string(step);
   ASSERT_EQ(run({"train", path("run.json"), "--out", path("parts"), "--set", "checkpoint.every_steps=" + middle}), 0);
   // The last checkpoint goes; the run continues from the one in the middle.
   std::filesystem::path last;
   for (const auto& entry : std::filesystem::directory_iterator(path("parts") + "/checkpoints"))
     if (!entry.is_symlink() && entry.path().filename().string() > last.filename().string()) last = entry.path();
   std::filesystem::remove_all(last);
+  std::string name = std::to_string(step);
+  name = "step-" + std::string(8 - name.size(), '0') + name;
+  ASSERT_TRUE(std::filesystem::exists(path("parts") + "/checkpoints/" + name));
+  ASSERT_NE(last.filename().string(), name);
   ASSERT_EQ(run({"train", path("run.json"), "--out", path("parts"), "--set", "checkpoint.every_steps=" + middle}), 0);
   EXPECT_EQ(weights("parts"), weights("whole"));
+  // Of the steps after the checkpoint every line is there once, and says the same.
+  const auto resumed = metrics("parts");
+  ASSERT_EQ(resumed.size(), records.size());
+  for (std::size_t i = 0; i < records.size(); ++i)
+    for (const char* key : {"step", "loss", "padding"}) {
+      if (!records[i].find(key)) continue;
+      EXPECT_EQ(resumed[i].at(key).as_number(), records[i].at(key).as_number()) << i << key;
+    }
 }
 
 TEST_F(TextTraining, PackedTextsTrainTheSame) {

@@ -47,7 +47,7 @@ int eval_command(const Arguments& arguments) {
       .set("loss", meter.loss())
       .set("accuracy", meter.accuracy());
   const data::TokenDataset* const text = part->tokens();
-  if (text != nullptr) set_text_metrics(record, meter, *text);
+  if (text != nullptr) set_text_metrics(record, session->loss, meter, *text);
   if (arguments.has("--json")) {
     std::cout << to_text(record) << "\n";
     return 0;

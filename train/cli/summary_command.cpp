@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "hearth/autograd/grad_mode.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/models/nn/summary.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/precision_report.h"
@@ -72,12 +73,15 @@ Summary summarize_run(const Arguments& arguments) {
                          ? nn::summarize(*session.model, input.source, input.target)
                          : nn::summarize(*session.model, input.input.defined() ? input.input : input.images);
   }
-  const std::int64_t batch = session.config().train.batch_size;
+  // Batches that are filled by ids are largest where their rows are longest.
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  const bool by_tokens = tokens != nullptr && tokens->rows_by_tokens() > 0;
+  const std::int64_t batch = by_tokens ? tokens->rows_by_tokens() : session.config().train.batch_size;
   const StepMemory memory(session, batches_to_measure(session), wanted.type);
   summary.need = memory.at(batch);
   summary.kept = memory.kept_by_layer(batch);
   summary.method = memory.method();
-  if (wanted == session.device()) {
+  if (wanted == session.device() && !by_tokens) {
     summary.budget = memory_budget(wanted);
     summary.largest_batch = memory.largest_batch(summary.budget, session.data.train->size());
   }

@@ -39,7 +39,7 @@ void print_plan(const Session& session, const std::string& folder) {
     std::cerr << " = " << session.optimizer->base_lr() << " x " << lr_factor(config.train) << ", "
               << session.resolved().at("train").at("lr_scaling").at("rule").as_string() << " from "
               << *scaling.reference_batch << " to " << config.train.batch_size * config.train.accumulate
-              << " images an update";
+              << " samples an update";
   std::cerr << ", " << config.schedule.at("type").as_string() << "\n";
 }
 

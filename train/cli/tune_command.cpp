@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "hearth/core/memory.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/train/bench.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/step_bench.h"
@@ -29,6 +30,9 @@ LoadedConfig config_with_batch(const Arguments& arguments, std::int64_t batch) {
 /// The largest batch of the budget that is not more than the data set; 0 if not even 1 fits.
 std::int64_t largest_foretold(const Arguments& arguments) {
   Session session(config_with_batch(arguments, 0));
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  HEARTH_CHECK(ConfigError, !tokens || tokens->rows_by_tokens() == 0,
+               "tune batch: batches are filled by /data/tokens_per_batch; train.batch_size changes nothing");
   const StepMemory memory(session, batches_to_measure(session), session.device().type);
   const std::int64_t samples = session.data.train->size();
   return memory.largest_batch(memory_budget(session.device()), samples).value_or(0);
