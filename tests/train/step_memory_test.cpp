@@ -163,7 +163,7 @@ TEST(OutOfMemoryRun, SaysWhenNoBatchFits) {
   const test::ProgramResult step = train("model.width=32"), weights = train("model.width=96");
   unsetenv("HEARTH_MEMORY_LIMIT_MB");
   EXPECT_EQ(step.exit_code, 4) << step.err;
-  EXPECT_PRED2(contains, step.last_error_line(), "not even a step of a few images fits");
+  EXPECT_PRED2(contains, step.last_error_line(), "not even a step of a few samples fits");
   EXPECT_EQ(weights.exit_code, 4) << weights.err;
   EXPECT_PRED2(contains, weights.last_error_line(), "does not fit at any batch size");
 }
