@@ -270,7 +270,7 @@ TEST_F(Cli, the_learning_rate_follows_the_batch) {
   EXPECT_PRED2(contains, hearth({"train", "run.json", "--dry-run"}).err, "rate      0.1, constant\n");
   EXPECT_PRED2(contains, plan("linear", "64"),
                "rate      0.4 = 0.1 x 4, linear from 64 to 256 samples an update, constant\n");
-  EXPECT_PRED2(contains, plan("sqrt", "64"), "rate      0.2 = 0.1 x 2, sqrt from 64 to 256 images");
+  EXPECT_PRED2(contains, plan("sqrt", "64"), "rate      0.2 = 0.1 x 2, sqrt from 64 to 256 samples");
   const ProgramResult resolved = hearth({"config", "run.json", "--json"});
   EXPECT_EQ(parse_json(resolved.out, "stdout").at("train").at("lr_scaling").at("rule").as_string(), "none");
 
