@@ -159,12 +159,13 @@ class DecoderLayer : public Layer {
 Tensor sinusoids(std::int64_t length, std::int64_t width) {
   const Tensor table = Tensor::empty({length, width});
   float* const values = table.data<float>();
-  for (std::int64_t t = 0; t < length; ++t)
-    for (std::int64_t c = 0; c < width; ++c) {
-      const double exponent = static_cast<double>(c - c % 2) / static_cast<double>(width);
-      const double angle = static_cast<double>(t) * std::pow(10000.0, -exponent);
+  for (std::int64_t c = 0; c < width; ++c) {
+    const double frequency = std::pow(10000.0, -static_cast<double>(c - c % 2) / static_cast<double>(width));
+    for (std::int64_t t = 0; t < length; ++t) {
+      const double angle = static_cast<double>(t) * frequency;
       values[t * width + c] = static_cast<float>(c % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
+  }
   return table;
 }
 
