@@ -30,7 +30,7 @@ std::string printable(std::string_view bytes) {
 
 BytePairTokenizer::BytePairTokenizer(Vocabulary vocabulary, const std::vector<Merge>& merges,
                                      std::vector<AddedToken> added, BpeOptions options, const std::string& source)
-    : vocabulary_(std::move(vocabulary)), options_(options), source_(source) {
+    : VocabularyTokenizer(std::move(vocabulary)), options_(options), source_(source) {
   model_size_ = static_cast<std::size_t>(vocabulary_.size());
   add_tokens(vocabulary_, added, source);
   added_ = AddedTokens(std::move(added));

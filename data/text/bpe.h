@@ -11,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/data/text/vocabulary.h"
+#include "hearth/data/text/vocabulary_tokenizer.h"
 
 namespace hearth::data {
 
@@ -28,20 +27,16 @@ struct BpeModel {
   std::vector<std::pair<std::string, std::string>> merges;
 };
 
-class BytePairTokenizer : public Tokenizer {
+class BytePairTokenizer : public VocabularyTokenizer {
  public:
   using Merge = std::pair<std::string, std::string>;
   /// DataError, naming `source`, for a merge whose parts or result are no pieces.
   BytePairTokenizer(Vocabulary vocabulary, const std::vector<Merge>& merges, std::vector<AddedToken> added,
                     BpeOptions options, const std::string& source);
 
-  std::int64_t size() const override { return vocabulary_.size(); }
-  const SpecialIds& special() const override { return special_; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   /// Bytes that are not UTF-8, as when ids end within a character, stay as they are.
   std::string decode(std::span<const std::int32_t> ids) const override;
-  const std::string& piece(std::int32_t id) const override { return vocabulary_.piece(id); }
-  std::optional<std::int32_t> id_of(std::string_view piece) const override { return vocabulary_.find(piece); }
   Json to_json() const override;
 
  private:
@@ -55,11 +50,8 @@ class BytePairTokenizer : public Tokenizer {
   void join(std::vector<std::int32_t>& ids, std::size_t first) const;
   const Joined* joined(std::int32_t left, std::int32_t right) const;
 
-  Vocabulary vocabulary_;
   std::size_t model_size_;  // pieces that are not only added tokens
-  AddedTokens added_;
   BpeOptions options_;
-  SpecialIds special_;
   std::array<std::int32_t, 256> byte_ids_{};
   std::vector<std::pair<std::int32_t, std::int32_t>> merges_;
   std::unordered_map<std::uint64_t, Joined> joins_;

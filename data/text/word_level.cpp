@@ -70,7 +70,10 @@ Json word_level_model(const Vocabulary& vocabulary, const SpecialIds& special) {
 }  // namespace
 
 CharacterTokenizer::CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added)
-    : vocabulary_(std::move(vocabulary)), added_(std::move(added)), special_(find_special(vocabulary_, "")) {}
+    : VocabularyTokenizer(std::move(vocabulary)) {
+  added_ = AddedTokens(std::move(added));
+  special_ = find_special(vocabulary_, "");
+}
 
 TokenizerPointer CharacterTokenizer::train(Texts texts, CountLimits limits) {
   TextMap<std::int64_t> counts;
@@ -111,10 +114,10 @@ Json CharacterTokenizer::to_json() const {
 }
 
 WordTokenizer::WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, WordOptions options)
-    : vocabulary_(std::move(vocabulary)),
-      added_(std::move(added)),
-      options_(options),
-      special_(find_special(vocabulary_, "")) {}
+    : VocabularyTokenizer(std::move(vocabulary)), options_(options) {
+  added_ = AddedTokens(std::move(added));
+  special_ = find_special(vocabulary_, "");
+}
 
 TokenizerPointer WordTokenizer::train(Texts texts, CountLimits limits, WordOptions options) {
   TextMap<std::int64_t> counts;

@@ -6,8 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/data/text/vocabulary.h"
+#include "hearth/data/text/vocabulary_tokenizer.h"
 
 namespace hearth::data {
 
@@ -19,24 +18,15 @@ struct CountLimits {
 };
 
 /// Every character is a piece.
-class CharacterTokenizer : public Tokenizer {
+class CharacterTokenizer : public VocabularyTokenizer {
  public:
   CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added);
   /// From the characters of texts.
   static TokenizerPointer train(Texts texts, CountLimits limits);
 
-  std::int64_t size() const override { return vocabulary_.size(); }
-  const SpecialIds& special() const override { return special_; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
-  const std::string& piece(std::int32_t id) const override { return vocabulary_.piece(id); }
-  std::optional<std::int32_t> id_of(std::string_view piece) const override { return vocabulary_.find(piece); }
   Json to_json() const override;
-
- private:
-  Vocabulary vocabulary_;
-  AddedTokens added_;
-  SpecialIds special_;
 };
 
 struct WordOptions {
@@ -45,25 +35,18 @@ struct WordOptions {
 };
 
 /// Words between white space; decode() puts one blank between them.
-class WordTokenizer : public Tokenizer {
+class WordTokenizer : public VocabularyTokenizer {
  public:
   WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, WordOptions options);
   /// From the words of texts.
   static TokenizerPointer train(Texts texts, CountLimits limits, WordOptions options);
 
-  std::int64_t size() const override { return vocabulary_.size(); }
-  const SpecialIds& special() const override { return special_; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
-  const std::string& piece(std::int32_t id) const override { return vocabulary_.piece(id); }
-  std::optional<std::int32_t> id_of(std::string_view piece) const override { return vocabulary_.find(piece); }
   Json to_json() const override;
 
  private:
-  Vocabulary vocabulary_;
-  AddedTokens added_;
   WordOptions options_;
-  SpecialIds special_;
 };
 
 }  // namespace hearth::data

@@ -47,7 +47,7 @@ void clean_up(std::string& word) {
 
 WordPieceTokenizer::WordPieceTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, WordPieceOptions options,
                                        const std::string& source)
-    : vocabulary_(std::move(vocabulary)), model_size_(vocabulary_.size()), options_(std::move(options)) {
+    : VocabularyTokenizer(std::move(vocabulary)), model_size_(vocabulary_.size()), options_(std::move(options)) {
   add_tokens(vocabulary_, added, source);
   added_ = AddedTokens(std::move(added));
   special_ = find_special(vocabulary_, options_.unknown);

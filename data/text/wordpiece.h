@@ -8,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/data/text/vocabulary.h"
+#include "hearth/data/text/vocabulary_tokenizer.h"
 
 namespace hearth::data {
 
@@ -23,19 +22,15 @@ struct WordPieceOptions {
   std::int64_t longest_word = 100;  ///< in characters; longer words are unknown
 };
 
-class WordPieceTokenizer : public Tokenizer {
+class WordPieceTokenizer : public VocabularyTokenizer {
  public:
   /// DataError, naming `source`, if the vocabulary lacks the unknown piece.
   WordPieceTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, WordPieceOptions options,
                      const std::string& source);
 
-  std::int64_t size() const override { return vocabulary_.size(); }
-  const SpecialIds& special() const override { return special_; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   /// Words with blanks between them, but before common signs; what cleaning took away does not come back.
   std::string decode(std::span<const std::int32_t> ids) const override;
-  const std::string& piece(std::int32_t id) const override { return vocabulary_.piece(id); }
-  std::optional<std::int32_t> id_of(std::string_view piece) const override { return vocabulary_.find(piece); }
   Json to_json() const override;
 
   /// The text as words are cut from it.
@@ -44,11 +39,8 @@ class WordPieceTokenizer : public Tokenizer {
  private:
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
 
-  Vocabulary vocabulary_;
   std::int64_t model_size_;  // pieces that are not only added tokens
-  AddedTokens added_;
   WordPieceOptions options_;
-  SpecialIds special_;
 };
 
 }  // namespace hearth::data
