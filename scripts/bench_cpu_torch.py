@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU training-step times of PyTorch, the peer that `hearth bench step` is compared with.
 
-Times the full step (forward, cross entropy, backward, SGD with momentum) of torchvision ResNets on random data and
-prints one JSON line a case and mode:
+Times the full step (forward, cross entropy, backward, update) of torchvision ResNets with SGD on random images, and of
+Transformers with fused AdamW on random ids, and prints one JSON line a case and mode:
 
     bench_cpu_torch.py [--cases RE] [--modes RE] [--steps N] [--threads N]
 
@@ -35,37 +35,104 @@ TUNED = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 MODES = ["eager", "channels_last", "eager_tuned", "channels_last_tuned", "compile_tuned"]
+# Sizes are pixels of a side, or ids in a row.
 CASES = {
-    f"{model}-{pixels}-{dtype}": (model, pixels, batch, dtype)
-    for model, pixels, batch in [("resnet18", 64, 32), ("resnet50", 64, 32), ("resnet50", 224, 16)]
+    f"{model}-{size}-{dtype}": (model, size, batch, dtype)
+    for model, size, batch in [("resnet18", 64, 32), ("resnet50", 64, 32), ("resnet50", 224, 16), ("gpt", 256, 8),
+                               ("bert", 128, 16)]
     for dtype in ("f32", "bf16")
 }
+LAYERS, WIDTH, HEADS, VOCABULARY = 6, 384, 6, 8192  # of both Transformers
 # An optimizer's step on 25 million parameters in 160 tensors, those of `hearth bench ops --filter update`.
 UPDATES = ["update/adamw", "update/adamw+clip"]
 IS_CHILD = "HEARTH_BENCH_TUNED_CHILD"
 
 
-def make_step(case, mode):
-    """A function that runs one training step and returns the loss."""
+def make_vision(model_name, pixels, batch, mode):
+    """A ResNet, its optimizer, random images and labels."""
     import torch
     import torchvision
 
-    model_name, pixels, batch, dtype = CASES[case]
-    torch.manual_seed(0)
-    classes = 1000
-    model = getattr(torchvision.models, model_name)(num_classes=classes)
+    model = getattr(torchvision.models, model_name)(num_classes=1000)
     x = torch.randn(batch, 3, pixels, pixels)
-    labels = torch.randint(0, classes, (batch,))
     if not mode.startswith("eager"):
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
-    model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    return model, optimizer, x, torch.randint(0, 1000, (batch,))
+
+
+def make_text(model_name, length, batch):
+    """A Transformer with tied head: causal with norms before ("gpt"), or of all to all with norms after ("bert")."""
+    import torch
+    from torch.nn import functional as F
+
+    causal = model_name == "gpt"
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
+            self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+            self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+
+        def attend(self, x):
+            q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return self.out(y.transpose(1, 2).flatten(-2))
+
+        def feed(self, x):
+            return self.down(F.gelu(self.up(x), approximate="tanh" if causal else "none"))
+
+        def forward(self, x):
+            if causal:
+                x = x + self.attend(self.norm1(x))
+                return x + self.feed(self.norm2(x))
+            x = self.norm1(x + self.attend(x))
+            return self.norm2(x + self.feed(x))
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, WIDTH), torch.nn.Embedding(length, WIDTH)
+            self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
+            self.norm = torch.nn.LayerNorm(WIDTH)
+            self.transform = None if causal else torch.nn.Linear(WIDTH, WIDTH)
+            self.bias = None if causal else torch.nn.Parameter(torch.zeros(VOCABULARY))
+
+        def forward(self, ids):
+            x = self.tokens(ids) + self.positions.weight
+            if not causal:
+                x = self.norm(x)
+            for block in self.blocks:
+                x = block(x)
+            x = self.norm(x) if causal else self.norm(F.gelu(self.transform(x)))
+            return F.linear(x, self.tokens.weight, self.bias).flatten(0, 1)
+
+    model = Network()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.02)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    ids = torch.randint(0, VOCABULARY, (batch, length + 1))
+    return model, optimizer, ids[:, :-1].contiguous(), ids[:, 1:].flatten()
+
+
+def make_step(case, mode):
+    """A function that runs one training step and returns the loss."""
+    import torch
+
+    model_name, size, batch, dtype = CASES[case]
+    torch.manual_seed(0)
+    if model_name.startswith("resnet"):
+        model, optimizer, x, labels = make_vision(model_name, size, batch, mode)
+    else:
+        model, optimizer, x, labels = make_text(model_name, size, batch)
+    model.train()
     criterion = torch.nn.CrossEntropyLoss()
 
-    def forward(images, targets):
+    def forward(inputs, targets):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
-            return criterion(model(images), targets)
+            return criterion(model(inputs), targets)
 
     if mode.startswith("compile"):
         forward = torch.compile(forward)
