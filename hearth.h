@@ -32,6 +32,8 @@
 #include "hearth/models/nn/summary.h"
 #include "hearth/models/registry.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/text/decoder.h"
+#include "hearth/models/text/generate.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/transformer/transformer.h"
 #include "hearth/models/vgg.h"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "hearth/models/text/attention_cache.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::models {
@@ -33,6 +34,10 @@ class CausalAttention : public nn::Module {
   }
   Tensor forward(const Tensor& x) override {
     return out_(self_attention(in_(x), heads_, {.causal = true, .dropout = is_training() ? dropout_ : 0.0}));
+  }
+  /// x stands behind the `length` tokens that the cache holds.
+  Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length) {
+    return observed([&] { return out_(cache.attend(in_(x), heads_, length)); });
   }
 
  private:
@@ -71,11 +76,19 @@ class Block : public nn::Module {
     adopt("drop", dropout_);
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor y = x + dropout_(attention_(norm1_(x)));
-    return y + dropout_(mlp_(norm2_(y)));
+    return around(x, [&](const Tensor& y) { return attention_(y); });
+  }
+  Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length) {
+    return observed([&] { return around(x, [&](const Tensor& y) { return attention_.extend(y, cache, length); }); });
   }
 
  private:
+  template <class F>
+  Tensor around(const Tensor& x, const F& attend) {
+    const Tensor y = x + dropout_(attend(norm1_(x)));
+    return y + dropout_(mlp_(norm2_(y)));
+  }
+
   nn::LayerNorm norm1_;
   CausalAttention attention_;
   nn::LayerNorm norm2_;
@@ -116,12 +129,43 @@ Gpt::Gpt(const GptOptions& options)
   adopt("lm_head", *head_);
 }
 
+Tensor Gpt::embed(const Tensor& ids, std::int64_t first) {
+  return dropout_(tokens_(ids) + slice(positions_.weight, 0, first, first + ids.dim(1)));
+}
+
+Tensor Gpt::logits(const Tensor& y) {
+  const Tensor normed = norm_(y);
+  return head_ ? (*head_)(normed) : linear(normed, tokens_.weight, {});
+}
+
 Tensor Gpt::forward(const Tensor& ids) {
   HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= context_, "gpt: token ids ",
                describe(ids), "; they are [N, T] with T from 1 to the context of ", context_);
-  Tensor y = tokens_(ids) + slice(positions_.weight, 0, 0, ids.dim(1));
-  y = norm_(blocks_(dropout_(y)));
-  return head_ ? (*head_)(y) : linear(y, tokens_.weight, {});
+  return logits(blocks_(embed(ids, 0)));
+}
+
+class Gpt::Decoder : public CachedDecoder {
+ public:
+  Decoder(Gpt& network, const DecoderOptions& options)
+      : CachedDecoder("gpt", network, options, network.context_, network.blocks_.size(),
+                      network.tokens_.weight.device()),
+        network_(network) {
+    HEARTH_CHECK(UsageError, !options.source.defined(), "gpt: continues texts; it does not answer a source");
+  }
+
+ private:
+  Tensor logits(const Tensor& ids) override {
+    Tensor y = network_.embed(ids, length());
+    for (std::size_t i = 0; i < caches_.size(); ++i)
+      y = static_cast<Block&>(network_.blocks_[i]).extend(y, caches_[i], length());
+    return network_.logits(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)}));
+  }
+
+  Gpt& network_;
+};
+
+std::unique_ptr<TextDecoder> Gpt::make_decoder(const DecoderOptions& options) {
+  return std::make_unique<Decoder>(*this, options);
 }
 
 }  // namespace hearth::models

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "hearth/models/nn/nn.h"
+#include "hearth/models/text/decoder.h"
 
 namespace hearth::models {
 
@@ -25,15 +26,22 @@ struct GptOptions {
   bool recompute = false;
 };
 
-class Gpt : public nn::Module {
+class Gpt : public nn::Module, public TextNetwork {
  public:
   /// ShapeError for sizes below 1 and for heads that do not divide the width.
   explicit Gpt(const GptOptions& options);
   /// ids [N, T] (i32 or i64), T <= context, to logits [N, T, vocabulary] for the token after each.
   /// ShapeError, DTypeError.
   Tensor forward(const Tensor& ids) override;
+  /// Of texts without a source. Keeps the keys and values of each layer.
+  std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
 
  private:
+  class Decoder;
+  /// Of ids that stand behind `first` others.
+  Tensor embed(const Tensor& ids, std::int64_t first);
+  Tensor logits(const Tensor& y);
+
   std::int64_t context_;
   nn::Embedding tokens_;
   nn::Embedding positions_;

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/models/text/attention_cache.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::models {
@@ -31,6 +33,10 @@ class SelfAttention : public nn::Module {
       return out_(self_attention(in_(x), heads_, {.causal = causal_, .dropout = dropout, .key_lengths = lengths}));
     });
   }
+  /// x stands behind the `length` tokens that the cache holds.
+  Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length) {
+    return observed([&] { return out_(cache.attend(in_(x), heads_, length)); });
+  }
 
  private:
   std::int64_t heads_;
@@ -58,6 +64,15 @@ class CrossAttention : public nn::Module {
     return observed([&] {
       const double dropout = is_training() ? dropout_ : 0.0;
       return out_(cross_attention(query_(x), memory_(memory), heads_, {.dropout = dropout, .key_lengths = lengths}));
+    });
+  }
+  Tensor keys_and_values(const Tensor& memory) { return memory_(memory); }
+  /// x [N, T, width] answers fewer sources, keys and values of which are kv [M, S, 2 width]: no order among the targets
+  /// matters here, so that those of one source are taken as one.
+  Tensor extend(const Tensor& x, const Tensor& kv, const Tensor& lengths) {
+    return observed([&] {
+      const Tensor q = reshape(query_(x), {kv.dim(0), -1, x.dim(2)});
+      return out_(reshape(cross_attention(q, kv, heads_, {.key_lengths = lengths}), x.shape()));
     });
   }
 
@@ -140,14 +155,28 @@ class DecoderLayer : public Layer {
   }
   Tensor forward(const Tensor& x) override { return (*this)(x, x, {}); }
   Tensor operator()(const Tensor& x, const Tensor& memory, const Tensor& lengths) {
+    return around(
+        x, [&](const Tensor& z) { return attention_(z, {}); },
+        [&](const Tensor& z) { return cross_(z, memory, lengths); });
+  }
+  Tensor keys_and_values(const Tensor& memory) { return cross_.keys_and_values(memory); }
+  /// x stands behind the `length` tokens that the cache holds.
+  Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length, const Tensor& kv, const Tensor& lengths) {
+    return around(
+        x, [&](const Tensor& z) { return attention_.extend(z, cache, length); },
+        [&](const Tensor& z) { return cross_.extend(z, kv, lengths); });
+  }
+
+ private:
+  template <class Self, class Cross>
+  Tensor around(const Tensor& x, const Self& attend, const Cross& attend_memory) {
     return observed([&] {
-      Tensor y = added(norm1_, x, [&](const Tensor& z) { return attention_(z, {}); });
-      y = added(norm2_, y, [&](const Tensor& z) { return cross_(z, memory, lengths); });
+      Tensor y = added(norm1_, x, attend);
+      y = added(norm2_, y, attend_memory);
       return fed_forward(norm3_, y);
     });
   }
 
- private:
   SelfAttention attention_;
   CrossAttention cross_;
   nn::LayerNorm norm1_;
@@ -225,24 +254,86 @@ Tensor Transformer::source_lengths(const Tensor& source) const {
   return options_.source_pad < 0 ? Tensor{} : row_lengths(source, options_.source_pad);
 }
 
-Tensor Transformer::embed(nn::Embedding& table, const Tensor& ids, const char* what) {
+void Transformer::check_ids(const Tensor& ids, const char* what) const {
   HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= options_.context, "transformer: ", what,
                " ids ", describe(ids), "; they are [N, T] with T from 1 to the context of ", options_.context);
+}
+
+Tensor Transformer::embed(nn::Embedding& table, const Tensor& ids, std::int64_t first) {
   const Tensor y = table(ids) * std::sqrt(static_cast<double>(options_.width));
-  return dropout_(y + cast(slice(positions_, 0, 0, ids.dim(1)), y.dtype()));
+  return dropout_(y + cast(slice(positions_, 0, first, first + ids.dim(1)), y.dtype()));
 }
 
 Tensor Transformer::encode(const Tensor& source, const Tensor& lengths) {
-  Tensor y = embed(source_tokens_ ? *source_tokens_ : tokens_, source, "source");
+  check_ids(source, "source");
+  Tensor y = embed(source_tokens_ ? *source_tokens_ : tokens_, source, 0);
   for (std::size_t i = 0; i < encoder_.size(); ++i) y = static_cast<EncoderLayer&>(encoder_[i])(y, lengths);
   return encoder_norm_ ? (*encoder_norm_)(y) : y;
 }
 
 Tensor Transformer::decode(const Tensor& memory, const Tensor& lengths, const Tensor& target) {
-  Tensor y = embed(tokens_, target, "target");
+  check_ids(target, "target");
+  Tensor y = embed(tokens_, target, 0);
   for (std::size_t i = 0; i < decoder_.size(); ++i) y = static_cast<DecoderLayer&>(decoder_[i])(y, memory, lengths);
-  if (decoder_norm_) y = (*decoder_norm_)(y);
-  return linear(y, tokens_.weight, {});
+  return logits(y);
+}
+
+Tensor Transformer::logits(const Tensor& y) {
+  return linear(decoder_norm_ ? (*decoder_norm_)(y) : y, tokens_.weight, {});
+}
+
+class Transformer::Decoder : public CachedDecoder {
+ public:
+  Decoder(Transformer& network, const DecoderOptions& options)
+      : CachedDecoder("transformer", network, options, network.options_.context, network.decoder_.size(),
+                      network.tokens_.weight.device()),
+        network_(network) {
+    HEARTH_CHECK(UsageError, options.source.defined(), "transformer: answers sources; there is none");
+    const NoGrad no_grad;
+    const Tensor source = options.source.to(device_);
+    sources_ = source.dim(0);
+    lengths_ = network.source_lengths(source);
+    const Tensor memory = network.encode(source, lengths_);
+    for (std::size_t i = 0; i < caches_.size(); ++i) memories_.push_back(layer(i).keys_and_values(memory));
+  }
+
+ private:
+  DecoderLayer& layer(std::size_t i) { return static_cast<DecoderLayer&>(network_.decoder_[i]); }
+
+  Tensor logits(const Tensor& ids) override {
+    Tensor y = network_.embed(network_.tokens_, ids, length());
+    for (std::size_t i = 0; i < caches_.size(); ++i)
+      y = layer(i).extend(y, caches_[i], length(), memories_[i], lengths_);
+    return network_.logits(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)}));
+  }
+
+  void select_sources(std::span<const std::int64_t> from) override {
+    const std::int64_t each = texts() / sources_, count = static_cast<std::int64_t>(from.size());
+    std::vector<std::int64_t> chosen;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t source = from[static_cast<std::size_t>(i)] / each;
+      if (i % each == 0) chosen.push_back(source);
+      HEARTH_CHECK(ShapeError, count % each == 0 && source == chosen.back(), "transformer: of ", count,
+                   " selected texts number ", i, " answers source ", source, "; the ", each,
+                   " texts of one source stay beside each other");
+    }
+    bool moved = static_cast<std::int64_t>(chosen.size()) != sources_;
+    for (std::size_t i = 0; i < chosen.size(); ++i) moved = moved || chosen[i] != static_cast<std::int64_t>(i);
+    if (!moved) return;
+    const Tensor rows = Tensor::of<std::int64_t>({static_cast<std::int64_t>(chosen.size())}, chosen).to(device_);
+    for (Tensor& memory : memories_) memory = index_select(memory, 0, rows);
+    if (lengths_.defined()) lengths_ = index_select(lengths_, 0, rows);
+    sources_ = rows.size();
+  }
+
+  Transformer& network_;
+  std::int64_t sources_ = 0;
+  Tensor lengths_;                // i32 [sources]; undefined where sources have no padding
+  std::vector<Tensor> memories_;  // keys and values [sources, S, 2 width] of each layer
+};
+
+std::unique_ptr<TextDecoder> Transformer::make_decoder(const DecoderOptions& options) {
+  return std::make_unique<Decoder>(*this, options);
 }
 
 }  // namespace hearth::models

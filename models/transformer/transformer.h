@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "hearth/models/nn/nn.h"
+#include "hearth/models/text/decoder.h"
 
 namespace hearth::models {
 
@@ -34,7 +35,7 @@ struct TransformerOptions {
 };
 
 /// The head's weight is the table of target tokens.
-class Transformer : public nn::Module {
+class Transformer : public nn::Module, public TextNetwork {
  public:
   /// ShapeError for sizes below 1, heads that do not divide the width, and shared tables of different sizes.
   explicit Transformer(const TransformerOptions& options);
@@ -51,9 +52,15 @@ class Transformer : public nn::Module {
   Tensor decode(const Tensor& memory, const Tensor& lengths, const Tensor& target);
   /// i32 [N]; undefined where sources have no padding.
   Tensor source_lengths(const Tensor& source) const;
+  /// Of answers to sources, each of which is encoded once. Keeps the keys and values of each layer.
+  std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
 
  private:
-  Tensor embed(nn::Embedding& table, const Tensor& ids, const char* what);
+  class Decoder;
+  void check_ids(const Tensor& ids, const char* what) const;
+  /// Of ids that stand behind `first` others.
+  Tensor embed(nn::Embedding& table, const Tensor& ids, std::int64_t first);
+  Tensor logits(const Tensor& y);
 
   TransformerOptions options_;
   std::unique_ptr<nn::Embedding> source_tokens_;  ///< none where tables are shared

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention layers keep of the ids before, so that a network that writes computes each id once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hearth/core/tensor.h"
+#include "hearth/models/text/decoder.h"
+
+namespace hearth::models {
+
+/// Keys and values of one layer. The memory for all ids is taken with the first of them and written in place. Time is
+/// the first axis: what a selection moves is then one piece, however much room there is.
+class AttentionCache {
+ public:
+  AttentionCache(std::int64_t texts, std::int64_t room) : texts_(texts), room_(room) {}
+
+  /// The causal self_attention() of qkv [N, T, 3 C] to themselves and to the `length` ids before them, y [N, T, C].
+  /// Keeps the keys and values.
+  Tensor attend(const Tensor& qkv, std::int64_t heads, std::int64_t length);
+  /// Text i becomes text from[i] (i64 on the device) of `texts`.
+  void select(const Tensor& from, std::int64_t texts, std::int64_t length);
+
+ private:
+  Tensor part(std::int64_t first, std::int64_t length, std::int64_t texts) const;
+
+  std::int64_t texts_;
+  std::int64_t room_;
+  Tensor kept_;   ///< [room, texts, 2 C], of which fewer texts use the beginning
+  Tensor spare_;  ///< like it, once texts were selected
+};
+
+/// A decoder of layers with caches; what is left to a network is how ids become logits.
+class CachedDecoder : public TextDecoder {
+ public:
+  Tensor append(const Tensor& ids) final;
+  void select(std::span<const std::int64_t> from) final;
+  void clear() final { length_ = 0; }
+
+ protected:
+  /// UsageError if the network is in training.
+  CachedDecoder(const char* name, nn::Module& network, const DecoderOptions& options, std::int64_t context,
+                std::size_t layers, Device device);
+
+  /// The logits [N, vocabulary] after ids [N, T], which stand behind length() others.
+  virtual Tensor logits(const Tensor& ids) = 0;
+  /// As select(), of what texts answer; texts() are still those before.
+  virtual void select_sources(std::span<const std::int64_t>) {}
+
+  std::vector<AttentionCache> caches_;
+  Device device_;
+};
+
+}  // namespace hearth::models
