@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "hearth/core/error.h"
 #include "hearth/core/nearest.h"
@@ -70,14 +71,25 @@ std::optional<std::string> Arguments::value(std::string_view option) const {
   return all.empty() ? std::nullopt : std::optional(all.back());
 }
 
-std::int64_t Arguments::positive(std::string_view option, std::int64_t otherwise) const {
+std::int64_t Arguments::whole(std::string_view option, std::int64_t otherwise, std::int64_t least) const {
   const std::optional<std::string> text = value(option);
   if (!text) return otherwise;
   std::int64_t number = 0;
   const char* const end = text->data() + text->size();
   const auto [stopped, error] = std::from_chars(text->data(), end, number);
-  HEARTH_CHECK(UsageError, error == std::errc() && stopped == end && number >= 1, option, " ", *text,
-               "; it must be a whole number of at least 1");
+  HEARTH_CHECK(UsageError, error == std::errc() && stopped == end && number >= least, option, " ", *text,
+               "; it must be a whole number of at least ", least);
+  return number;
+}
+
+double Arguments::number(std::string_view option, double otherwise) const {
+  const std::optional<std::string> text = value(option);
+  if (!text) return otherwise;
+  double number = 0;
+  const char* const end = text->data() + text->size();
+  const auto [stopped, error] = std::from_chars(text->data(), end, number);
+  HEARTH_CHECK(UsageError, error == std::errc() && stopped == end && std::isfinite(number), option, " ", *text,
+               "; it must be a number");
   return number;
 }
 

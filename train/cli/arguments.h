@@ -40,8 +40,11 @@ class Arguments {
   std::optional<std::string> value(std::string_view option) const;
   /// Every value given to the option, in order.
   std::vector<std::string> values(std::string_view option) const;
-  /// The number given to the option, or `otherwise`. UsageError unless it is a whole number of at least 1.
-  std::int64_t positive(std::string_view option, std::int64_t otherwise) const;
+  /// The number given to the option, or `otherwise`. UsageError unless it is a whole number of at least `least`.
+  std::int64_t whole(std::string_view option, std::int64_t otherwise, std::int64_t least) const;
+  std::int64_t positive(std::string_view option, std::int64_t otherwise) const { return whole(option, otherwise, 1); }
+  /// The number given to the option, or `otherwise`. UsageError unless it is a finite number.
+  double number(std::string_view option, double otherwise) const;
   /// The whole command line, to be recorded.
   const std::string& command_line() const { return command_line_; }
 

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// predict: classes of images, and texts written on.
+#include <algorithm>
+#include <initializer_list>
+#include <iostream>
+#include <optional>
+
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/data/prepare.h"
+#include "hearth/data/text/token_set.h"
+#include "hearth/ops/ops.h"
+#include "hearth/train/checkpoint.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/text_generation.h"
+
+namespace hearth::train {
+namespace {
+
+/// What a kind of run predicts, and the options that belong to it.
+struct Kind {
+  const char* trained_on;
+  const char* usage;
+  std::initializer_list<const char*> options;
+};
+
+const Kind images{"images", "hearth predict RUN IMAGE...", {"--top"}};
+const Kind running_text{"a running text",
+                        "hearth predict RUN --prompt TEXT",
+                        {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"}};
+
+/// UsageError for an option that belongs to other kinds of runs only.
+void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
+  for (const Kind& other : {images, running_text})
+    for (const char* option : other.options)
+      HEARTH_CHECK(
+          UsageError,
+          !arguments.has(option) ||
+              std::find_if(kind.options.begin(), kind.options.end(),
+                           [&](const char* own) { return std::string_view(own) == option; }) != kind.options.end(),
+          "predict: ", option, " is not for this run, which was trained on ", kind.trained_on, "; use ", kind.usage);
+}
+
+struct Row {
+  std::int64_t label;
+  double probability;
+};
+
+std::vector<Row> most_likely(const Tensor& outputs, std::int64_t count) {
+  const std::vector<double> probability = softmax(outputs).to_doubles();
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < probability.size(); ++i) rows.push_back({static_cast<std::int64_t>(i), probability[i]});
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.probability > b.probability; });
+  rows.resize(std::min(rows.size(), static_cast<std::size_t>(count)));
+  return rows;
+}
+
+int classify(const Arguments& arguments, Session& session) {
+  const std::int64_t top = arguments.whole("--top", 3, 1);
+  const std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
+  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no image is named; use ", images.usage);
+  const auto& names = session.data.train->class_names();
+  const NoGrad no_grad;
+  const AutocastScope autocast(session.autocast());
+  session.use_averaged_weights();
+  session.model->train(false);
+  for (const std::string& input : inputs) {
+    const Tensor image = data::load_input(input, session.data.train->image_shape(), session.data.eval_transforms);
+    const Tensor outputs = (*session.model)(image.to(session.device()));
+    Json list = Json::array();
+    const auto rows = most_likely(outputs, top);
+    for (const Row& row : rows)
+      list.push_back(Json::object()
+                         .set("label", row.label)
+                         .set("class", names[static_cast<std::size_t>(row.label)])
+                         .set("probability", row.probability));
+    std::cout << to_text(Json::object()
+                             .set("input", input)
+                             .set("label", rows[0].label)
+                             .set("class", names[static_cast<std::size_t>(rows[0].label)])
+                             .set("probability", rows[0].probability)
+                             .set("top", list))
+              << std::endl;
+  }
+  return 0;
+}
+
+int continue_prompts(const Arguments& arguments, Session& session) {
+  const std::vector<std::string> prompts = arguments.values("--prompt");
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 1 && !prompts.empty(),
+               "predict: the run was trained on a running text and writes prompts on; use ", running_text.usage);
+  models::GenerateOptions options{.limits = {.most = arguments.whole("--max-tokens", 400, 1)},
+                                  .temperature = arguments.number("--temperature", 0.8),
+                                  .top_k = arguments.whole("--top-k", 0, 0),
+                                  .top_p = arguments.number("--top-p", 1),
+                                  .seed = static_cast<std::uint64_t>(arguments.whole("--seed", 0, 0))};
+  if (arguments.has("--greedy")) {
+    for (const char* option : {"--temperature", "--top-k", "--top-p", "--seed"})
+      HEARTH_CHECK(UsageError, !arguments.has(option),
+                   "predict: --greedy takes the likeliest ids and draws none; leave ", option, " out");
+    options.temperature = 0;
+  }
+  const std::vector<Continuation> written = continue_texts(session, prompts, options);
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (arguments.has("--json")) {
+      std::cout << to_text(Json::object()
+                               .set("prompt", prompts[i])
+                               .set("text", written[i].text)
+                               .set("tokens", written[i].tokens)
+                               .set("ended", written[i].ended))
+                << "\n";
+    } else {
+      std::cout << (i > 0 ? "\n" : "") << prompts[i] << written[i].text << "\n";
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int predict_command(const Arguments& arguments) {
+  const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
+  const data::TokenDataset* const text = session->data.train->tokens();
+  HEARTH_CHECK(UsageError, text == nullptr || text->source_tokenizer() == nullptr,
+               "predict: the run was trained on pairs of lines; only images and running texts are predicted here");
+  const Kind& kind = text != nullptr ? running_text : images;
+  refuse_options_of_others(arguments, kind);
+  return text != nullptr ? continue_prompts(arguments, *session) : classify(arguments, *session);
+}
+
+}  // namespace hearth::train
