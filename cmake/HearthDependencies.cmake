@@ -20,5 +20,6 @@ hearth_optional(HEARTH_HAS_DNNL dnnl DNNL::dnnl "convolution and matmul use the 
 hearth_optional(HEARTH_HAS_JPEG JPEG JPEG::JPEG "JPEG files cannot be read")
 hearth_optional(HEARTH_HAS_PNG PNG PNG::PNG "PNG files cannot be read")
 hearth_optional(HEARTH_HAS_ZLIB ZLIB ZLIB::ZLIB "gzip-compressed data sets cannot be read")
+hearth_optional(HEARTH_HAS_SENTENCEPIECE SentencePiece SentencePiece::sentencepiece "SentencePiece models cannot be read")
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/build.h.in ${CMAKE_BINARY_DIR}/generated/hearth/core/build.h)

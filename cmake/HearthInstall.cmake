@@ -20,5 +20,6 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hearthConfig.cmake.in
   ${CMAKE_BINARY_DIR}/hearthConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/hearthConfig.cmake ${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake
-  ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake ${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)

@@ -6,6 +6,7 @@
 #include "hearth/core/error.h"
 #include "hearth/core/file.h"
 #include "hearth/data/text/bpe.h"
+#include "hearth/data/text/sentencepiece.h"
 #include "hearth/data/text/special.h"
 #include "hearth/data/text/word_level.h"
 #include "hearth/data/text/wordpiece.h"
@@ -65,6 +66,13 @@ void describe(Fields<WordPieceFields>& f) {
             "For a vocab.txt, which does not say: small letters without accents.");
 }
 
+struct SentencePieceFields {
+  std::string path;
+};
+void describe(Fields<SentencePieceFields>& f) {
+  f.text("path", &SentencePieceFields::path, "A .model file.").required();
+}
+
 template <class Kind>
 TokenizerPointer read_kind(const std::string& path, const char* name, bool lower_case = true) {
   TokenizerPointer found = read_tokenizer(path, lower_case);
@@ -96,6 +104,9 @@ void add_own(Tokenizers& registry) {
                                 [](const WordPieceFields& f, Texts) -> TokenizerPointer {
                                   return read_kind<WordPieceTokenizer>(f.path, "wordpiece", f.lower_case);
                                 });
+  registry.add<SentencePieceFields>(
+      "sentencepiece", "A SentencePiece model, by the library that defines them.",
+      [](const SentencePieceFields& f, Texts) { return sentencepiece_tokenizer(read_text(f.path), f.path); });
 }
 
 }  // namespace

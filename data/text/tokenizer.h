@@ -57,12 +57,13 @@ using Texts = std::span<const std::string_view>;
 
 /// What a tokenizer is made from: its node's fields and the training texts.
 using Tokenizers = Registry<TokenizerPointer(Texts)>;
-/// "characters", "words", "bpe", "wordpiece", and what the program adds.
+/// "characters", "words", "bpe", "wordpiece", "sentencepiece", and what the program adds.
 Tokenizers& tokenizers();
 
 /// Reads a tokenizer by its file: tokenizer.json (as HuggingFace's tokenizers write it, or Tokenizer::to_json),
-/// vocab.txt (WordPiece), or vocab.json with merges.txt beside it (byte-level BPE); or the folder that holds one of
-/// them. FileError or DataError, naming the file and what in it is not supported.
+/// vocab.txt (WordPiece), vocab.json with merges.txt beside it (byte-level BPE), or a SentencePiece .model; or the
+/// folder that holds one of them (a model as tokenizer.model). FileError or DataError, naming the file and what in it
+/// is not supported.
 TokenizerPointer read_tokenizer(const std::string& path, bool lower_case = true);
 /// WordPiece from a list of pieces, one a line, as BERT's vocab.txt.
 TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case = true);

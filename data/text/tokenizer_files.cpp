@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading tokenizer.json, vocab.txt, and vocab.json with merges.txt. What a file asks for and this library does not do
-// is refused by name: ids that are nearly right are worse than none.
+// Reading tokenizer.json, vocab.txt, vocab.json with merges.txt, and SentencePiece models. What a file asks for and
+// this library does not do is refused by name: ids that are nearly right are worse than none.
 #include <algorithm>
 #include <filesystem>
 
 #include "hearth/core/error.h"
 #include "hearth/core/file.h"
 #include "hearth/data/text/bpe.h"
+#include "hearth/data/text/sentencepiece.h"
 #include "hearth/data/text/special.h"
 #include "hearth/data/text/tokenizer.h"
 #include "hearth/data/text/unicode.h"
@@ -214,8 +215,12 @@ TokenizerPointer parse_tokenizer(const Json& document, const std::string& name) 
   if (model == "BPE") return parse_bpe(whole);
   if (model == "WordPiece") return parse_wordpiece(whole);
   if (model == "WordLevel") return parse_word_level(whole);
-  throw DataError(
-      join_text(type.where, ": the model '", model, "' is not supported; BPE, WordPiece and WordLevel are"));
+  if (model == "SentencePiece") {
+    const Part bytes = whole["model"]["bytes"];
+    return sentencepiece_tokenizer(bytes_of_digits(bytes.text(), bytes.where), name);
+  }
+  throw DataError(join_text(type.where, ": the model '", model,
+                            "' is not supported; BPE, WordPiece, WordLevel and SentencePiece are"));
 }
 
 TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case) {
@@ -231,14 +236,16 @@ TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case) {
 TokenizerPointer read_tokenizer(const std::string& path, bool lower_case) {
   fs::path file = path;
   if (fs::is_directory(file)) {
-    for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
+    for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model"}) {
       if (!file_exists(fs::path(path) / name)) continue;
       file = fs::path(path) / name;
       break;
     }
-    HEARTH_CHECK(FileError, file != fs::path(path), path, ": holds none of tokenizer.json, vocab.json and vocab.txt");
+    HEARTH_CHECK(FileError, file != fs::path(path), path,
+                 ": holds none of tokenizer.json, vocab.json, vocab.txt and tokenizer.model");
   }
   if (file.extension() == ".txt") return read_vocab_txt(file.string(), lower_case);
+  if (file.extension() == ".model") return sentencepiece_tokenizer(read_text(file.string()), file.string());
   if (file.filename() == "vocab.json") return read_vocab_json(file);
   return parse_tokenizer(read_document(file.string()), file.string());
 }

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes text/: what other libraries make of texts. Needs the packages tokenizers and sacrebleu.
+"""Writes text/: what other libraries make of texts. Needs the packages tokenizers, sentencepiece and sacrebleu.
 
     python3 make_text.py FILE
 
 FILE is a plain text to learn byte pairs from: the Persuasion that scripts/data/jane_austen writes.
 """
 
+import io
 import json
 import pathlib
 import sys
 
 import sacrebleu
+import sentencepiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "text"
@@ -83,6 +85,24 @@ def cased(tokenizer):
     return other
 
 
+def sentencepiece_model(text):
+    """The bytes of a model; its own normalisation is left out, which would be a quarter of a megabyte."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text.split("\n")), model_writer=model,
+                                             vocab_size=300, normalization_rule_name="identity", pad_id=3,
+                                             control_symbols=["<mask>"], minloglevel=2)
+    return model.getvalue()
+
+
+def sentencepiece_answers(model, lines):
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    result = []
+    for line in lines:
+        ids = processor.encode(line)
+        result.append({"text": line, "ids": ids, "decoded": processor.decode(ids)})
+    return result
+
+
 def bleu():
     references = [
         "The cat sat on the mat.",
@@ -126,6 +146,9 @@ def main():
     words.save(str(FOLDER / "wordpiece.json"), pretty=False)
     write("wordpiece_answers.json", answers(words, lines))
     write("wordpiece_cased_answers.json", answers(cased(words), LINES))
+    model = sentencepiece_model(text)
+    (FOLDER / "sentencepiece.model").write_bytes(model)
+    write("sentencepiece_answers.json", sentencepiece_answers(model, LINES))
     write("bleu.json", bleu())
 
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference runs on real texts, in a short form: the texts come from Debian packages, installed or fetched.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "support/temp_dir.h"
+
+namespace hearth {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool is_sanitized = true;
+#else
+constexpr bool is_sanitized = false;
+#endif
+
+class SlowLanguage : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (is_sanitized) GTEST_SKIP() << "too slow under a sanitizer; text_training_test.cpp covers the same code there";
+  }
+
+  /// Whether the script of this name beside the data sets made its files in the folder data-sets/`name`.
+  bool has(const std::string& name) const {
+    return shell("\"" HEARTH_SOURCE_DIR "/scripts/data/" + name + "\" --out data-sets/" + name);
+  }
+  /// The last line of the metrics of a run.
+  Json train(const std::string& config, const std::string& options) const {
+    EXPECT_TRUE(shell("\"" HEARTH_PROGRAM "\" train \"" HEARTH_SOURCE_DIR "/examples/configs/" + config +
+                      "\" --out run " + options));
+    const std::string text = read_text((folder_ / "run/metrics.jsonl").string());
+    return parse_json(std::string_view(text).substr(text.rfind('\n', text.size() - 2) + 1), "metrics");
+  }
+  bool shell(const std::string& command) const {
+    return std::system(("cd \"" + folder_.path().string() + "\" && " + command + " >/dev/null 2>&1").c_str()) == 0;
+  }
+
+  const test::TempDir folder_;
+};
+
+// Half a minute on one core; the whole run reaches less than 1.9.
+TEST_F(SlowLanguage, AShortRunOnAustenNeedsLessThan2Point6BitsACharacter) {
+  if (!has("jane_austen")) GTEST_SKIP() << "r-cran-janeaustenr can neither be found nor fetched";
+  const Json last = train("austen_gpt_char.json",
+                          "--set model.layers=2 --set model.width=128 --set data.length=64 --set train.epochs=1");
+  EXPECT_EQ(last.at("split").as_string(), "test");
+  EXPECT_LT(last.at("bits_per_character").as_number(), 2.6);
+}
+
+}  // namespace
+}  // namespace hearth
