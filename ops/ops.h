@@ -15,6 +15,7 @@
 #include "hearth/ops/loss/loss_sum.h"
 #include "hearth/ops/loss/mse.h"
 #include "hearth/ops/matmul/matmul.h"
+#include "hearth/ops/norm/add_layer_norm.h"
 #include "hearth/ops/norm/batch_norm.h"
 #include "hearth/ops/norm/layer_norm.h"
 #include "hearth/ops/norm/rms_norm.h"

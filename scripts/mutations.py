@@ -133,8 +133,9 @@ value, index, _, _ = group("ops/pointwise/dropout.cu", "ops", "CudaElementwise.D
 value("dropout", "widen(x[i]) * scale", "widen(x[i]) * scale * acc_t<T>(1.001)")
 index("dropout-place", "first + 16 * j", "first + 16 * j + 1")
 index("dropout-end", "i < n", "i <= n", within="if (i >= 0 && i < n)")
-value("dropout-part", "skipped * 16 + draw", "draw", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
 index("dropout-begin", "i >= 0", "i >= -1", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
+value, _, _, _ = group("ops/pointwise/dropout.cuh", "ops", "CudaElementwise.DropoutChoosesAsTheCpuDoes")
+value("dropout-part", "skipped * 16 + block)", "block)", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
 
 value, index, _, _ = group("ops/pointwise/binary.cu", "ops", "Op.Mul/cuda_f32")
 value("binary", "evaluate<step>(of_a[k], of_b[k], slope)",
@@ -256,7 +257,7 @@ index("sum-columns-end", "at >= place.end_row", "at > place.end_row")
 index("extreme-end", "c < end", "c < end - 1", "Op.Max/cuda_f32")
 barrier("extreme-written", "spots[warp] = best.place;\n      }\n      ", "", "Op.Max/cuda_f32")
 
-value, index, barrier, _ = group("ops/norm/layer_norm.cu", "ops", "Op.LayerNorm/cuda_f32")
+value, index, barrier, _ = group("ops/norm/layer_norm.cuh", "ops", "Op.LayerNorm/cuda_f32")
 value("layer-norm-variance", "squares / n - rest * rest", "squares / n * P(1.001) - rest * rest")
 value("layer-norm-held", "(value[u][k] - found.mean) * found.rstd * scale[k] + shift[k]",
       "((value[u][k] - found.mean) * found.rstd * scale[k] + shift[k]) * P(1.001)")
@@ -278,6 +279,19 @@ index("layer-norm-last-row-of-a-share", "row < begin + rows_each", "row < begin 
 barrier("layer-norm-merge-turn", "merged[c + k] + value[u][k];\n      });\n    }\n    ")
 barrier("layer-norm-merge-read", "total[c] = merged[c];\n  ")
 barrier("layer-norm-shares-written", "sums[warp][lane] = sum;\n  ")
+
+value, index, barrier, _ = group("ops/norm/add_layer_norm.cu", "ops", "Op.AddLayerNorm/cuda_f32")
+value("add-layer-norm-sum", "narrow<T>(value[k] + added[k])", "narrow<T>((value[k] + added[k]) * P(1.001))")
+value("add-layer-norm-drop", "stay.at[k] != 0 ? value[k] * scale", "stay.at[k] != 0 ? value[k] * scale * P(1.001)")
+value("add-layer-norm-keep", "value[k] *= scale;", "value[k] *= scale * P(1.001);")
+value("add-layer-norm-grad", "narrow<T>(value[k] + gradient[k])", "narrow<T>(value[k] + gradient[k] * P(1.001))")
+value("add-layer-norm-long-sum", "widen(f[at]) * scale", "widen(f[at]) * scale * P(1.001)")
+value("add-layer-norm-long-grad", "widen(others[at]) + value", "widen(others[at]) + value * P(1.001)")
+value("add-layer-norm-long-drop", "widen(total) * scale", "widen(total) * scale * P(1.001)")
+index("add-layer-norm-long-draw", "number % 64 / 16", "(number + 1) % 64 / 16", "AddLayerNorm.DrawsWhatDropoutDraws")
+index("add-layer-norm-draw", "row[c + 16 * j] = words", "row[c + 16 * j == 0 ? 0 : c + 16 * j - 1] = words")
+barrier("add-layer-norm-drawn", "  ", "\n  return row;", original="wait_for_row(group);")
+barrier("add-layer-norm-read", "held;\n  ", "\n  draws", original="wait_for_row(group);")
 
 value, index, barrier, _ = group("ops/norm/batch_norm.cu", "ops", "Op.BatchNormTraining/cuda_f32")
 value("batch-norm-mean", "mean[k] /= rows;", "mean[k] /= rows * 1.001;")

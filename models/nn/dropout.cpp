@@ -10,9 +10,6 @@ Dropout::Dropout(double p) : p_(p) {
   HEARTH_CHECK(UsageError, p >= 0 && p < 1, "dropout layer: probability ", p, " is outside [0, 1)");
 }
 
-Tensor Dropout::forward(const Tensor& x) {
-  if (!is_training() || p_ == 0) return x;
-  return dropout(x, p_, true);
-}
+Tensor Dropout::forward(const Tensor& x) { return rate() == 0 ? x : dropout(x, p_, true); }
 
 }  // namespace hearth::nn

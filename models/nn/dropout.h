@@ -13,6 +13,8 @@ class Dropout : public Module {
   /// UsageError unless p is in [0, 1).
   explicit Dropout(double p);
   Tensor forward(const Tensor& x) override;
+  /// For ops that drop on their way: p in training, else 0.
+  double rate() const { return is_training() ? p_ : 0; }
 
  private:
   double p_;

@@ -7,6 +7,7 @@
 #include "hearth/models/nn/conv.h"
 #include "hearth/models/nn/module.h"
 #include "hearth/ops/activation.h"
+#include "hearth/ops/norm/add_layer_norm.h"
 
 namespace hearth::nn {
 
@@ -54,6 +55,9 @@ class LayerNorm : public Module {
   explicit LayerNorm(std::int64_t channels, double eps = 1e-5);
   Tensor forward(const Tensor& x) override;
   bool keeps_wide() const override { return true; }
+  Tensor operator()(const Tensor& x) { return Module::operator()(x); }
+  /// sum = x + dropout(f), and y, its norm, in the same pass; f [same shape as x].
+  SumAndNorm operator()(const Tensor& x, const Tensor& f, double dropout);
 
   Tensor weight;
   Tensor bias;

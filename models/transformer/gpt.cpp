@@ -85,8 +85,8 @@ class Block : public nn::Module {
  private:
   template <class F>
   Tensor around(const Tensor& x, const F& attend) {
-    const Tensor y = x + dropout_(attend(norm1_(x)));
-    return y + dropout_(mlp_(norm2_(y)));
+    const auto [sum, y] = norm2_(x, attend(norm1_(x)), dropout_.rate());
+    return sum + dropout_(mlp_(y));
   }
 
   nn::LayerNorm norm1_;

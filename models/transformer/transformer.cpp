@@ -84,7 +84,7 @@ class CrossAttention : public nn::Module {
   nn::Linear out_;
 };
 
-/// What both kinds of layer share: a part f with its norm, dropout and residual, and the two-layer part.
+/// What both kinds of layer share: norm, dropout and residual between their parts, and the two-layer part.
 class Layer : public nn::Module {
  protected:
   explicit Layer(const TransformerOptions& options)
@@ -98,13 +98,19 @@ class Layer : public nn::Module {
     adopt("linear2", out_);
     adopt("dropout", dropout_);
   }
-  template <class F>
-  Tensor added(nn::LayerNorm& norm, const Tensor& x, const F& f) {
-    if (place_ == NormPlace::before) return x + dropout_(f(norm(x)));
-    return norm(x + dropout_(f(x)));
+  /// What the first part, of this norm, takes (y), and what its result is added to (sum).
+  SumAndNorm start(nn::LayerNorm& own, const Tensor& x) { return {x, place_ == NormPlace::before ? own(x) : x}; }
+  /// The same for the part of norm `next`, behind a part of norm `own` that made f.
+  SumAndNorm between(const SumAndNorm& at, const Tensor& f, nn::LayerNorm& own, nn::LayerNorm& next) {
+    if (place_ == NormPlace::before) return next(at.sum, f, dropout_.rate());
+    const Tensor y = own(at.sum, f, dropout_.rate()).y;
+    return {y, y};
   }
-  Tensor fed_forward(nn::LayerNorm& norm, const Tensor& x) {
-    return added(norm, x, [&](const Tensor& y) { return out_(in_(y)); });
+  /// The result of the layer, whose last part of norm `own` is the two-layer part.
+  Tensor fed_forward(const SumAndNorm& at, nn::LayerNorm& own) {
+    const Tensor f = out_(in_(at.y));
+    if (place_ == NormPlace::before) return at.sum + dropout_(f);
+    return own(at.sum, f, dropout_.rate()).y;
   }
 
  private:
@@ -126,8 +132,8 @@ class EncoderLayer : public Layer {
   Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
   Tensor operator()(const Tensor& x, const Tensor& lengths) {
     return observed([&] {
-      const Tensor y = added(norm1_, x, [&](const Tensor& z) { return attention_(z, lengths); });
-      return fed_forward(norm2_, y);
+      const SumAndNorm at = start(norm1_, x);
+      return fed_forward(between(at, attention_(at.y, lengths), norm1_, norm2_), norm2_);
     });
   }
 
@@ -171,9 +177,10 @@ class DecoderLayer : public Layer {
   template <class Self, class Cross>
   Tensor around(const Tensor& x, const Self& attend, const Cross& attend_memory) {
     return observed([&] {
-      Tensor y = added(norm1_, x, attend);
-      y = added(norm2_, y, attend_memory);
-      return fed_forward(norm3_, y);
+      SumAndNorm at = start(norm1_, x);
+      at = between(at, attend(at.y), norm1_, norm2_);
+      at = between(at, attend_memory(at.y), norm2_, norm3_);
+      return fed_forward(at, norm3_);
     });
   }
 

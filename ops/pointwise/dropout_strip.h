@@ -20,6 +20,15 @@ inline std::uint32_t dropout_threshold(double p) {
   return static_cast<std::uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
 }
 
+/// What dropout multiplies elements with.
+template <class P>
+struct DropoutFactors {
+  RandomKey key;
+  std::int64_t first;       ///< the number of element 0
+  std::uint32_t threshold;  ///< 0: nothing is dropped, and the key is not used
+  P scale;                  ///< of the elements that stay
+};
+
 /// The words of elements [64 strip, 64 strip + 64): word j of block 16 strip + l belongs to element 16 j + l.
 /// The same function as philox() of core/random.h, sixteen counters side by side.
 HEARTH_ALWAYS_INLINE void strip_words(const RandomKey& key, std::uint64_t strip, std::uint32_t* words) {

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// An op of the tape has one result, so one pass makes two nodes: Added, whose result is the sum, and behind it Normed,
+// whose result is y. Whoever uses the sum comes after both, so a backward pass reaches Normed when all others have
+// given the sum their gradients: Normed adds its own to them where they are, and leaves df to Added on the way.
+#include "hearth/ops/norm/add_layer_norm.h"
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "hearth/autograd/record.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+#include "hearth/ops/norm/parameter.h"
+#include "hearth/ops/pointwise/dropout.h"
+
+namespace hearth {
+namespace {
+
+/// What one node leaves to the other.
+struct Pass {
+  Tensor y, mean, rstd;  ///< Added to Normed, forward
+  Tensor df;             ///< Normed to Added, backward
+  DType f_type = DType::f32;
+  bool wants_df = false;
+};
+
+struct Added {
+  static constexpr OpInfo info{.name = "add_layer_norm", .autocast = Autocast::as_is};
+  struct Kept {};
+  kernels::ResidualDropout dropout;
+  double eps;
+  std::shared_ptr<Pass> pass;
+
+  // gamma and beta get no gradient here.
+  Tensor forward(Kept&, const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta) const {
+    const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
+    const Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device());
+    pass->y = Tensor::empty_like(sum);
+    pass->mean = Tensor::empty({rows}, gamma.dtype(), x.device());
+    pass->rstd = Tensor::empty_like(pass->mean);
+    pass->f_type = f.dtype();
+    pass->wants_df = wants_grad(f);
+    run_on(x.device(), [&](auto& stream) {
+      kernels::add_layer_norm(stream, x.contiguous(), f.contiguous(), dropout, gamma.contiguous(), beta.contiguous(),
+                              eps, sum, pass->y, pass->mean, pass->rstd);
+    });
+    return sum;
+  }
+
+  std::array<Tensor, 4> backward(const Kept&, const Tensor& d_sum, const GradWants& wants) const {
+    if (!wants[1]) return {d_sum};
+    // Where y gave no gradient, Normed did not run.
+    Tensor df = pass->df.defined() ? std::exchange(pass->df, {}) : dropped(d_sum);
+    return {d_sum, std::move(df)};
+  }
+
+  Tensor dropped(const Tensor& d_sum) const {
+    const Tensor df = d_sum.dtype() == pass->f_type ? d_sum.contiguous() : d_sum.to(pass->f_type);
+    if (dropout.p == 0) return df;
+    const Tensor result = Tensor::empty_like(df);
+    run_on(df.device(), [&](auto& stream) { kernels::dropout(stream, df, dropout.key, dropout.p, result); });
+    return result;
+  }
+};
+
+struct Normed {
+  static constexpr OpInfo info{.name = "add_layer_norm", .autocast = Autocast::as_is};
+  struct Kept {
+    KeptTensor sum, gamma;
+    Tensor mean, rstd;
+  };
+  kernels::ResidualDropout dropout;
+  std::shared_ptr<Pass> pass;
+  std::weak_ptr<GradState> slot;  ///< of the sum
+
+  Tensor forward(Kept& kept, const Tensor& sum, const Tensor& gamma, const Tensor&) const {
+    if (is_recording()) {
+      kept.sum = sum;
+      kept.gamma = gamma.contiguous();
+      kept.mean = pass->mean;
+      kept.rstd = pass->rstd;
+    }
+    pass->mean = pass->rstd = Tensor();
+    return std::exchange(pass->y, {});
+  }
+
+  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    const Tensor& sum = kept.sum.get();
+    const Tensor& gamma = kept.gamma.get();
+    dy = dy.contiguous();
+    std::array<Tensor, 3> gradients;
+    for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
+      if (wants[input]) gradients[input] = wants.make(input, gamma.shape(), gamma.dtype());
+    const Tensor others = wants[0] ? take_others() : Tensor();
+    const Tensor d_sum = others.defined() ? others : dy.sole_owner() ? dy : Tensor::empty_like(sum);
+    // What f and the sum get is the same where nothing is dropped or rounded.
+    const bool same = dropout.p == 0 && pass->f_type == sum.dtype();
+    Tensor df;
+    if (pass->wants_df && !same) df = Tensor::empty(sum.shape(), pass->f_type, sum.device());
+    run_on(sum.device(), [&](auto& stream) {
+      kernels::add_layer_norm_grad(stream, sum, dy, gamma, kept.mean, kept.rstd, dropout, others, d_sum, df,
+                                   gradients[1], gradients[2]);
+    });
+    if (pass->wants_df) pass->df = same ? d_sum : df;
+    if (wants[0] && !others.defined()) gradients[0] = d_sum;
+    return gradients;
+  }
+
+  /// What the sum has from all others, to be written over; undefined if that is nothing.
+  Tensor take_others() const {
+    Tensor& pending = slot.lock()->pending;
+    if (pending.defined() && !(pending.is_contiguous() && pending.sole_owner())) pending = pending.clone();
+    return pending;
+  }
+};
+
+void check_arguments(const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta,
+                     const AddLayerNormOptions& options) {
+  const char* const op = Added::info.name;
+  require_floating(op, "x", x);
+  require_floating(op, "f", f);
+  HEARTH_CHECK(ShapeError, x.rank() >= 1, op, ": x is a scalar; it needs an axis to normalise over");
+  HEARTH_CHECK(ShapeError, x.shape() == f.shape(), op, ": x ", x.shape(), " and f ", f.shape(),
+               " differ; they must have one shape");
+  HEARTH_CHECK(DTypeError, f.dtype() == x.dtype() || (x.dtype() == DType::f32 && size_of(f.dtype()) == 2), op,
+               ": f is ", f.dtype(), " and x ", x.dtype(), "; f has x's type, or is f16 or bf16 beside f32");
+  check_norm_parameter(op, "gamma", gamma, x);
+  check_norm_parameter(op, "beta", beta, x);
+  HEARTH_CHECK(UsageError, std::isfinite(options.eps) && options.eps >= 0.0, op, ": eps is ", options.eps,
+               "; it must be finite and at least 0");
+  HEARTH_CHECK(UsageError, options.dropout >= 0 && options.dropout < 1, op, ": the probability is ", options.dropout,
+               "; it must be at least 0 and below 1");
+}
+
+}  // namespace
+
+SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta,
+                          const AddLayerNormOptions& options) {
+  check_arguments(x, f, gamma, beta, options);
+  const kernels::ResidualDropout dropout{options.dropout > 0 ? next_random_key() : RandomKey{}, options.dropout};
+  const auto pass = std::make_shared<Pass>();
+  const Tensor sum = record(Added{dropout, options.eps, pass}, x, f, gamma.detach(), beta.detach());
+  const Tensor y = record(Normed{dropout, pass, sum.grad_state()}, sum, gamma, beta);
+  return {sum, y};
+}
+
+}  // namespace hearth

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows that are summed on their way into layer normalisation, and a gradient that is summed and dropped on its way out.
+// The threads of a row draw its random words together, a Philox block for four elements, and leave in shared memory
+// which elements stay. Traffic: x and f are read once, sum and y written once; the gradient reads sum, dy and what
+// others gave the sum, and writes d_sum and df.
+#include "hearth/ops/norm/add_layer_norm.h"
+
+#include "hearth/ops/norm/layer_norm.cuh"
+#include "hearth/ops/pointwise/dropout.cuh"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+using namespace layer_norm_rows;
+
+__device__ __forceinline__ void wait_for_row(const LaneGroup&) { __syncwarp(all_lanes); }
+__device__ __forceinline__ void wait_for_row(const BlockGroup&) { __syncthreads(); }
+
+// Which elements of the group's row stay, in shared memory until the next call.
+template <int held, class Group>
+__device__ const std::uint8_t* draw_row(const Group& group, const DropoutDraws& draws, std::int64_t first, int cols) {
+  HEARTH_SHARED(std::uint8_t, stays, [held_threads<Group> * held]);
+  const int index = group.index(), threads = group.threads();
+  std::uint8_t* const row = stays + static_cast<int>(threadIdx.x) / threads * threads * held;
+  wait_for_row(group);
+  draws.each_block(first, cols, index, threads, [&](std::uint64_t block, std::int64_t c) {
+    const auto words = draws.words(block);
+    HEARTH_UNROLL
+    for (int j = 0; j < 4; ++j)
+      if (c + 16 * j >= 0 && c + 16 * j < cols) row[c + 16 * j] = words[j] >= draws.threshold ? 1 : 0;
+  });
+  wait_for_row(group);
+  return row;
+}
+
+// The same for one element.
+__device__ inline bool stays_alone(const DropoutDraws& draws, std::int64_t at) {
+  if (draws.threshold == 0) return true;
+  const std::int64_t number = draws.first_number + at;
+  const auto words = draws.words(static_cast<std::uint64_t>(number / 64 * 16 + number % 16));
+  return words[static_cast<std::size_t>(number % 64 / 16)] >= draws.threshold;
+}
+
+// Units of what is added, or of what it gets back, of one row; `stays` is null where nothing is dropped.
+template <int width, class P>
+__device__ __forceinline__ void drop_unit(const std::uint8_t* stays, int c, P scale, P (&value)[width]) {
+  if (stays == nullptr) {
+    HEARTH_UNROLL
+    for (int k = 0; k < width; ++k) value[k] *= scale;
+    return;
+  }
+  const auto stay = load_pack<width>(stays + c);
+  HEARTH_UNROLL
+  for (int k = 0; k < width; ++k) value[k] = stay.at[k] != 0 ? value[k] * scale : P(0);
+}
+
+template <class T, class F>
+struct SummedRows {
+  using Element = T;
+  using P = acc_t<T>;
+  const T* x;
+  const F* f;
+  T* sum;
+  DropoutDraws draws;
+  P scale;
+
+  struct Row {
+    const T* x;
+    const F* f;
+    T* sum;
+    const std::uint8_t* stays;
+    P scale;
+    template <int width>
+    __device__ void load(int c, P (&value)[width]) const {
+      P added[width];
+      load_unit(x + c, value);
+      load_unit(f + c, added);
+      drop_unit(stays, c, scale, added);
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + added[k]));
+      store_unit(sum + c, value);
+    }
+  };
+  template <int held, class Group>
+  __device__ Row row(const Group& group, std::int64_t first, int cols) const {
+    const std::uint8_t* const stays = draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, cols);
+    return {x + first, f + first, sum + first, stays, scale};
+  }
+  __device__ P element(std::int64_t at) const {
+    sum[at] = narrow<T>(widen(x[at]) + (stays_alone(draws, at) ? widen(f[at]) * scale : P(0)));
+    return widen(sum[at]);
+  }
+  __device__ const T* stored() const { return sum; }
+};
+
+template <class T, class F>
+struct SumGradientRows {
+  using Element = T;
+  using P = acc_t<T>;
+  const T* others;  // null: none
+  T* d_sum;
+  F* df;  // null: not wanted
+  DropoutDraws draws;
+  P scale;
+
+  struct Row {
+    const T* others;
+    T* d_sum;
+    F* df;
+    const std::uint8_t* stays;
+    P scale;
+    template <int width>
+    __device__ void store(int c, const P (&gradient)[width]) const {
+      P value[width] = {};
+      if (others != nullptr) load_unit(others + c, value);
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + gradient[k]));
+      store_unit(d_sum + c, value);
+      if (df == nullptr) return;
+      drop_unit(stays, c, scale, value);
+      store_unit(df + c, value);
+    }
+  };
+  template <int held, class Group>
+  __device__ Row row(const Group& group, std::int64_t first, int cols) const {
+    const bool drops = df != nullptr && draws.threshold != 0;
+    const std::uint8_t* const stays = drops ? draw_row<held>(group, draws, first, cols) : nullptr;
+    return {others == nullptr ? nullptr : others + first, d_sum + first, df == nullptr ? nullptr : df + first, stays,
+            scale};
+  }
+  __device__ void store(std::int64_t at, P value) const {
+    const T total = narrow<T>(others == nullptr ? value : widen(others[at]) + value);
+    d_sum[at] = total;
+    if (df != nullptr) df[at] = narrow<F>(stays_alone(draws, at) ? widen(total) * scale : P(0));
+  }
+};
+
+const void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; }
+
+template <class T>
+T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+// body.operator()<T, F, width>() for the types of x and of what is added to it.
+template <class Body>
+void visit_types(const Tensor& x, DType f, std::initializer_list<const void*> arrays, Body&& body) {
+  visit_rows("add_layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
+    if (f == x.dtype()) return body.template operator()<T, T, width>();
+    if constexpr (std::is_same_v<T, float>)
+      visit_dtype("add_layer_norm", f, Types<f16, bf16>{}, [&]<class F>() { body.template operator()<T, F, width>(); });
+  });
+}
+
+template <class P>
+P scale_of(const ResidualDropout& dropout) {
+  return static_cast<P>(1.0 / (1.0 - dropout.p));
+}
+
+}  // namespace
+
+void add_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& f, const ResidualDropout& dropout,
+                    const Tensor& gamma, const Tensor& beta, double eps, const Tensor& sum, const Tensor& y,
+                    const Tensor& mean, const Tensor& rstd) {
+  if (x.size() == 0) return;
+  const auto arrays = {address_of(x),    address_of(f),   address_of(gamma),
+                       address_of(beta), address_of(sum), address_of(y)};
+  visit_types(x, f.dtype(), arrays, [&]<class T, class F, int width>() {
+    const SummedRows<T, F> rows{x.data<T>(), f.data<F>(), sum.data<T>(),
+                                dropout_draws(stream, dropout.key, dropout.p, x.size()), scale_of<acc_t<T>>(dropout)};
+    normalize_rows<width>(stream, "add_layer_norm", rows, {gamma, beta, eps, y, mean, rstd});
+  });
+}
+
+void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const Tensor& dy, const Tensor& gamma,
+                         const Tensor& mean, const Tensor& rstd, const ResidualDropout& dropout, const Tensor& others,
+                         const Tensor& d_sum, const Tensor& df, const Tensor& d_gamma, const Tensor& d_beta) {
+  if (sum.size() == 0) {
+    if (d_gamma.defined()) d_gamma.fill_(0);
+    if (d_beta.defined()) d_beta.fill_(0);
+    return;
+  }
+  const auto arrays = {address_of(sum),    address_of(dy),    address_of(gamma),
+                       address_of(others), address_of(d_sum), address_of(df)};
+  visit_types(sum, df.defined() ? df.dtype() : sum.dtype(), arrays, [&]<class T, class F, int width>() {
+    const SumGradientRows<T, F> rows{data_or_null<T>(others), d_sum.data<T>(), data_or_null<F>(df),
+                                     dropout_draws(stream, dropout.key, dropout.p, sum.size()),
+                                     scale_of<acc_t<T>>(dropout)};
+    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, {sum, dy, gamma, mean, rstd, d_gamma, d_beta});
+  });
+}
+
+}  // namespace hearth::kernels

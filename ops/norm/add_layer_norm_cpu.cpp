@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row's sum is made in the nearest cache and normalised there; its gradient is stored, dropped and passed on there.
+#include <algorithm>
+#include <cmath>
+
+#include "hearth/core/cpu/element.h"
+#include "hearth/ops/norm/add_layer_norm.h"
+#include "hearth/ops/norm/layer_norm_cpu.h"
+#include "hearth/ops/pointwise/dropout_strip.h"
+
+#define HEARTH_ISA_SOURCE "hearth/ops/norm/add_layer_norm_cpu.cpp"
+#include "hearth/core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+#include "hearth/ops/norm/layer_norm_cpu.inc"
+
+/// f(first element, count, factors) over elements [begin, begin + count) in runs that share their random words.
+template <class P, class F>
+void each_run(const DropoutFactors<P>& dropout, std::int64_t begin, std::int64_t count, const F& f) {
+  std::uint32_t words[dropout_strip] = {};
+  P factors[dropout_strip];
+  const std::int64_t end = begin + count;
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t skipped = (dropout.first + at) % dropout_strip;
+    const std::int64_t run = std::min(dropout_strip - skipped, end - at);
+    if (dropout.threshold != 0)
+      strip_words(dropout.key, static_cast<std::uint64_t>((dropout.first + at) / dropout_strip), words);
+    const std::uint32_t* const word = words + skipped;
+#pragma omp simd
+    for (std::int64_t i = 0; i < run; ++i) factors[i] = word[i] >= dropout.threshold ? dropout.scale : P(0);
+    f(at, run, factors);
+    at += run;
+  }
+}
+
+/// Rows [begin, begin + rows). All pointers are to element 0.
+template <class T, class F, class P>
+void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const P* gamma, const P* beta,
+                         double eps, T* sum, T* y, P* means, P* rstds, std::int64_t begin, std::int64_t rows,
+                         std::int64_t cols) {
+  for (std::int64_t r = begin; r < begin + rows; ++r) {
+    each_run(dropout, r * cols, cols, [=](std::int64_t at, std::int64_t count, const P* factors) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i)
+        cpu::store(sum + at + i, cpu::load(x + at + i) + cpu::load(f + at + i) * factors[i]);
+    });
+    layer_norm_rows(sum + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, 1, cols);
+  }
+}
+
+/// The gradient of a sum: stored with that of others added, and dropped for f.
+template <class T, class F>
+struct SumGradient {
+  using P = acc_t<T>;
+  const T* others;  ///< null: none
+  T* d_sum;
+  F* df;  ///< null: not wanted
+  DropoutFactors<P> dropout;
+  std::int64_t begin;  ///< the element that the sweep calls 0
+
+  HEARTH_ALWAYS_INLINE void store(std::int64_t at, P value) const {
+    cpu::store(d_sum + begin + at, others == nullptr ? value : value + cpu::load(others + begin + at));
+  }
+  HEARTH_ALWAYS_INLINE void finish(std::int64_t at, std::int64_t cols) const {
+    if (df == nullptr) return;
+    each_run(dropout, begin + at, cols, [this](std::int64_t first, std::int64_t count, const P* factors) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) cpu::store(df + first + i, cpu::load(d_sum + first + i) * factors[i]);
+    });
+  }
+};
+
+template <class T, class F, class P>
+void add_layer_norm_grad_rows(const T* sum, const T* dy, const P* gamma, const P* means, const P* rstds,
+                              const T* others, T* d_sum, F* df, const DropoutFactors<P>& dropout, P* narrow,
+                              double* sums, std::int64_t begin, std::int64_t rows, std::int64_t cols) {
+  const std::int64_t at = begin * cols;
+  layer_norm_grad_rows(sum + at, dy + at, gamma, means + begin, rstds + begin,
+                       SumGradient<T, F>{others, d_sum, df, dropout, at}, narrow, sums, rows, cols);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+namespace hearth::kernels {
+namespace {
+
+/// f.operator()<T, F>() for the types of x and of what is added to it.
+template <class Body>
+void visit_types(DType x, DType f, Body&& body) {
+  visit_dtype("add_layer_norm", x, Floats{}, [&]<class T>() {
+    if (f == x) return body.template operator()<T, T>();
+    if constexpr (std::is_same_v<T, float>)
+      visit_dtype("add_layer_norm", f, Types<f16, bf16>{}, [&]<class F>() { body.template operator()<T, F>(); });
+  });
+}
+
+template <class P>
+DropoutFactors<P> factors_of(const ResidualDropout& dropout, std::int64_t elements) {
+  return {dropout.key, dropout.key.first_element(elements), dropout_threshold(dropout.p),
+          static_cast<P>(1.0 / (1.0 - dropout.p))};
+}
+
+}  // namespace
+
+void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout, const Tensor& gamma,
+                    const Tensor& beta, double eps, const Tensor& sum, const Tensor& y, const Tensor& mean,
+                    const Tensor& rstd) {
+  if (x.size() == 0) return;
+  const std::int64_t cols = x.dim(-1);
+  visit_types(x.dtype(), f.dtype(), [&]<class T, class F>() {
+    using P = acc_t<T>;
+    const auto factors = factors_of<P>(dropout, x.size());
+    cpu::parallel_for(
+        x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols), [&](std::int64_t begin, std::int64_t end) {
+          HEARTH_ISA_CALL(add_layer_norm_rows, x.data<T>(), f.data<F>(), factors, gamma.data<P>(), beta.data<P>(), eps,
+                          sum.data<T>(), y.data<T>(), mean.data<P>(), rstd.data<P>(), begin, end - begin, cols);
+        });
+  });
+}
+
+void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
+                         const Tensor& rstd, const ResidualDropout& dropout, const Tensor& others, const Tensor& d_sum,
+                         const Tensor& df, const Tensor& d_gamma, const Tensor& d_beta) {
+  const std::int64_t cols = sum.dim(-1), rows = cols == 0 ? 0 : sum.size() / cols;
+  visit_types(sum.dtype(), df.defined() ? df.dtype() : sum.dtype(), [&]<class T, class F>() {
+    using P = acc_t<T>;
+    const auto factors = factors_of<P>(dropout, sum.size());
+    const T* const more = others.defined() ? others.data<T>() : nullptr;
+    F* const dropped = df.defined() ? df.data<F>() : nullptr;
+    layer_norm_grad_pieces(rows, cols, d_gamma, d_beta, [&](std::int64_t begin, std::int64_t count, double* sums) {
+      cpu::Scratch scratch;
+      HEARTH_ISA_CALL(add_layer_norm_grad_rows, sum.data<T>(), dy.data<T>(), gamma.data<P>(), mean.data<P>(),
+                      rstd.data<P>(), more, d_sum.data<T>(), dropped, factors, scratch.take<P>(2 * cols), sums, begin,
+                      count, cols);
+    });
+  });
+}
+
+}  // namespace hearth::kernels
+#endif

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a block of a Transformer costs the host on a CUDA device, by counter, as contracts_test.cpp has it for a ResNet.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/cuda/counters.h"
+#include "hearth/core/cuda/stream.h"
+#include "hearth/core/random.h"
+#include "hearth/models/transformer/gpt.h"
+#include "hearth/models/transformer/transformer.h"
+#include "hearth/ops/ops.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr Device gpu{DeviceType::cuda, 0};
+
+std::int64_t calls(const cuda::Counters& counters) { return counters.launches + counters.library_calls; }
+
+// Nothing but kernels: no copy that only reorders, no wait, no allocation, nothing from or to the host.
+void expect_undisturbed(const cuda::Counters& counters) {
+  EXPECT_EQ(counters.layout_changes, 0);
+  EXPECT_EQ(counters.waits, 0);
+  EXPECT_EQ(counters.copies_in + counters.copies_out, 0);
+  // Where tests of bounds want each tensor as a block of its own, there is no pool to take them from.
+  const char* const memory = std::getenv("HEARTH_MEMORY");
+  const bool pooled = memory == nullptr || std::string_view(memory) != "system";
+  EXPECT_TRUE(counters.allocations == 0 || !pooled) << counters.allocations << " allocations";
+}
+
+struct Cost {
+  std::int64_t forward, backward;
+};
+
+// Of the third training step.
+Cost cost_of(nn::Module& model, const std::function<Tensor()>& outputs) {
+  nn::initialize(model, 1);
+  model.to(gpu);
+  FlatParameters flat(model.parameters());
+  Cost cost{};
+  for (int step = 0; step < 3; ++step) {
+    const RandomScope random(1, static_cast<std::uint64_t>(step));
+    flat.zero_grads();
+    const cuda::Counters start = cuda::counters();
+    const Tensor loss = mean(outputs());
+    const cuda::Counters middle = cuda::counters();
+    backward(loss);
+    flat.finish_grads();
+    const cuda::Counters end = cuda::counters();
+    cost = {calls(middle - start), calls(end - middle)};
+    if (step == 2) expect_undisturbed(end - start);
+  }
+  return cost;
+}
+
+Tensor ids(std::int64_t length) { return Tensor::full({2, length}, 3, DType::i32, gpu); }
+
+Cost cost_of_gpt(std::int64_t layers, double dropout) {
+  Gpt model({.vocabulary = 16, .context = 8, .layers = layers, .heads = 2, .width = 32, .dropout = dropout});
+  return cost_of(model, [&] { return model(ids(8)); });
+}
+
+Cost cost_of_transformer(std::int64_t layers, std::int64_t decoder_layers, NormPlace place) {
+  Transformer model({.source_vocabulary = 16,
+                     .vocabulary = 16,
+                     .context = 8,
+                     .layers = layers,
+                     .decoder_layers = decoder_layers,
+                     .heads = 2,
+                     .width = 32,
+                     .hidden = 64,
+                     .dropout = 0.25,
+                     .norm = place});
+  return cost_of(model, [&] { return model(ids(8), ids(7)); });
+}
+
+class CudaTransformerContracts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << cuda::why_no_device();
+  }
+};
+
+// What a model with one block more costs more is the block's cost: a norm, four products, attention, and residual,
+// dropout and norm in one between the parts; behind the second part dropout and the residual of the next block.
+TEST_F(CudaTransformerContracts, ABlockOfAGpt) {
+  const Cost one = cost_of_gpt(1, 0.25), two = cost_of_gpt(2, 0.25);
+  const Cost one_undropped = cost_of_gpt(1, 0), two_undropped = cost_of_gpt(2, 0);
+  EXPECT_EQ(two.forward - one.forward, 9);
+  EXPECT_EQ(two_undropped.forward - one_undropped.forward, 8);
+  // The gradient of the first dropout is part of the norm's.
+  EXPECT_EQ((two.backward - one.backward) - (two_undropped.backward - one_undropped.backward), 1);
+}
+
+// Norms after each part take residual and dropout of every part along.
+TEST_F(CudaTransformerContracts, ALayerOfATranslator) {
+  const auto more = [](std::int64_t layers, std::int64_t decoder_layers, NormPlace place) {
+    return cost_of_transformer(layers, decoder_layers, place).forward - cost_of_transformer(1, 1, place).forward;
+  };
+  EXPECT_EQ(more(2, 1, NormPlace::before), 9);
+  EXPECT_EQ(more(2, 1, NormPlace::after), 7);
+  EXPECT_EQ(more(1, 2, NormPlace::before), 14);
+  EXPECT_EQ(more(1, 2, NormPlace::after), 12);
+}
+
+}  // namespace
+}  // namespace hearth::models
