@@ -34,6 +34,7 @@
 #include "hearth/models/resnet.h"
 #include "hearth/models/text/decoder.h"
 #include "hearth/models/text/generate.h"
+#include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/transformer/transformer.h"
 #include "hearth/models/vgg.h"

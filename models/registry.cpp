@@ -9,6 +9,7 @@
 
 #include "hearth/models/mlp.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/transformer/transformer.h"
 #include "hearth/models/vgg.h"
@@ -50,18 +51,40 @@ struct MlpConfig : MlpOptions, DataSizes {};
 struct ResNetConfig : ResNetOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
 
-struct GptConfig : GptOptions, DataSizes {
+/// What a network of one text takes from the data.
+struct TextSizes : DataSizes {
   std::optional<std::int64_t> given_vocabulary = {};
   std::optional<std::int64_t> given_context = {};
 
-  GptOptions options_for(const InputInfo& input) const {
-    GptOptions options = *this;
+ protected:
+  template <class Options>
+  Options fitted(Options options, const InputInfo& input) const {
     options.vocabulary = chosen(given_vocabulary, input.vocabulary, "vocabulary");
     options.context = chosen(given_context, input.length, "context");
     HEARTH_CHECK(ConfigError, input.length <= options.context, "/model/context: ", options.context,
                  " is less than the data's rows of ", input.length, " tokens");
     HEARTH_CHECK(ConfigError, input.vocabulary <= options.vocabulary, "/model/vocabulary: ", options.vocabulary,
                  " is less than the data's ", input.vocabulary, " tokens");
+    return options;
+  }
+};
+
+template <class Config>
+void describe_text_sizes(Fields<Config>& f) {
+  f.integer("vocabulary", &Config::given_vocabulary, {.min = 1, .max = 1 << 28},
+            "Different tokens; null takes the data's.");
+  f.integer("context", &Config::given_context, {.min = 1, .max = 1 << 24}, "Longest sequence; null takes the data's.");
+}
+
+struct GptConfig : GptOptions, TextSizes {
+  GptOptions options_for(const InputInfo& input) const { return fitted<GptOptions>(*this, input); }
+};
+
+struct BertConfig : BertOptions, TextSizes {
+  BertOptions options_for(const InputInfo& input) const {
+    BertOptions options = fitted<BertOptions>(*this, input);
+    if (options.head == BertHead::classification) options.classes = classes_of(input);
+    options.pad = input.pad;
     return options;
   }
 };
@@ -147,10 +170,7 @@ void describe(Fields<VggConfig>& f) {
 }
 
 void describe(Fields<GptConfig>& f) {
-  f.integer("vocabulary", &GptConfig::given_vocabulary, {.min = 1, .max = 1 << 28},
-            "Different tokens; null takes the data's.");
-  f.integer("context", &GptConfig::given_context, {.min = 1, .max = 1 << 24},
-            "Longest sequence; null takes the data's.");
+  describe_text_sizes(f);
   f.integer("layers", &GptConfig::layers, {.min = 1, .max = 1000}, "Blocks.");
   f.integer("heads", &GptConfig::heads, {.min = 1, .max = 1 << 16}, "Heads of attention; they divide the width.");
   f.integer("width", &GptConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
@@ -162,6 +182,30 @@ void describe(Fields<GptConfig>& f) {
   f.boolean("recompute", &GptConfig::recompute,
             "Keep only what goes into each block and compute the rest again in the backward pass.");
   f.rule(undivided_width<GptConfig>);
+}
+
+void describe(Fields<BertConfig>& f) {
+  describe_text_sizes(f);
+  f.integer("segments", &BertConfig::segments, {.min = 1, .max = 1 << 10},
+            "Rows of the table of token types, of which texts use the first.");
+  f.integer("layers", &BertConfig::layers, {.min = 1, .max = 1000}, "Layers.");
+  f.integer("heads", &BertConfig::heads, {.min = 1, .max = 1 << 16}, "Heads of attention; they divide the width.");
+  f.integer("width", &BertConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
+  f.integer("hidden", &BertConfig::hidden, {.min = 0, .max = 1 << 24},
+            "Hidden units of each layer's two-layer part; 0 is 4 times the width.");
+  f.number("dropout", &BertConfig::dropout, {.min = 0, .below = 1},
+           "Dropout of embeddings, attention weights, what each part adds, and what a classifier gets.");
+  f.choice("head", &BertConfig::head,
+           {{"masked_lm", BertHead::masked_lm},
+            {"classification", BertHead::classification},
+            {"embedding", BertHead::embedding}},
+           "Scores of each token, scores of the text's classes, or the text as a vector of length 1.");
+  f.choice("pool", &BertConfig::pool, {{"first", BertPool::first}, {"mean", BertPool::mean}},
+           "What a classifier sees: the first token behind a layer with tanh, or the mean of the tokens.");
+  describe_classes(f);
+  f.boolean("recompute", &BertConfig::recompute,
+            "Keep only what goes into each layer and compute the rest again in the backward pass.");
+  f.rule(undivided_width<BertConfig>);
 }
 
 void describe(Fields<TransformerConfig>& f) {
@@ -211,6 +255,10 @@ std::int64_t InputInfo::features() const {
 
 Models& registry() {
   static Models models("model", "The network.", [](Models& r) {
+    r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.",
+                      [](const BertConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
+                        return std::make_unique<Bert>(config.options_for(input));
+                      });
     r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
     r.add<ResNetConfig>("resnet", "Residual network, version 1.5.",
                         make_image_network<ResNet, ResNetOptions, ResNetConfig>);

@@ -2,7 +2,7 @@
 """Trains networks with PyTorch and writes what the parity test needs. Needs PyTorch and torchvision.
 
     make_models.py                  writes the small golden cases beside this file
-    make_models.py --full FOLDER    writes ResNet-18 of torchvision, a large MLP and a larger GPT, for
+    make_models.py --full FOLDER    writes ResNet-18 of torchvision, a large MLP, a larger GPT and BERT, for
                                     scripts/parity_torch
 
 A case is one safetensors file: the start values ("weights.NAME", "buffers.NAME"), batches ("x", "labels", and "source",
@@ -140,6 +140,59 @@ class Gpt(nn.Module):
     def forward(self, ids):
         x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
         return functional.linear(self.ln_f(self.h(x)), self.wte.weight)
+
+
+class BertLayer(nn.Module):
+    def __init__(self, width, heads, hidden):
+        super().__init__()
+        self.heads = heads
+        dense = lambda inputs, outputs: nn.ModuleDict({"dense": nn.Linear(inputs, outputs)})
+        ending = lambda inputs: nn.ModuleDict(
+            {"dense": nn.Linear(inputs, width), "LayerNorm": nn.LayerNorm(width, eps=1e-12)}
+        )
+        query_key_value = nn.ModuleDict({"qkv": nn.Linear(width, 3 * width)})
+        self.attention = nn.ModuleDict({"self": query_key_value, "output": ending(width)})
+        self.intermediate, self.output = dense(width, hidden), ending(hidden)
+
+    def forward(self, x, seen):
+        heads = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.attention["self"]["qkv"](x).chunk(3, -1))
+        y = functional.scaled_dot_product_attention(*heads, attn_mask=seen[:, None, None, :])
+        end = self.attention["output"]
+        x = end["LayerNorm"](x + end["dense"](y.transpose(1, 2).flatten(-2)))
+        y = functional.gelu(self.intermediate["dense"](x))
+        return self.output["LayerNorm"](x + self.output["dense"](y))
+
+
+class Bert(nn.Module):
+    """BERT for masked texts with its published names, but for one matrix of query, key and value."""
+
+    def __init__(self, vocabulary, context, layers, heads, width, hidden):
+        super().__init__()
+        self.embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": nn.Embedding(vocabulary, width),
+                "position_embeddings": nn.Embedding(context, width),
+                "token_type_embeddings": nn.Embedding(2, width),
+                "LayerNorm": nn.LayerNorm(width, eps=1e-12),
+            }
+        )
+        for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
+            nn.init.normal_(self.embeddings[name].weight, std=0.3)
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(BertLayer(width, heads, hidden) for _ in range(layers))})
+        transform = nn.ModuleDict({"dense": nn.Linear(width, width), "LayerNorm": nn.LayerNorm(width, eps=1e-12)})
+        self.cls = nn.ModuleDict({"predictions": nn.ModuleDict({"transform": transform})})
+        self.cls["predictions"].register_parameter("bias", nn.Parameter(torch.zeros(vocabulary)))
+
+    def forward(self, ids):
+        table = self.embeddings
+        words = table["word_embeddings"].weight
+        x = table["word_embeddings"](ids) + table["token_type_embeddings"].weight[0]
+        x = table["LayerNorm"](x + table["position_embeddings"].weight[: ids.shape[1]])
+        for layer in self.encoder["layer"]:
+            x = layer(x, ids != 0)
+        head = self.cls["predictions"]["transform"]
+        x = head["LayerNorm"](functional.gelu(head["dense"](x)))
+        return functional.linear(x, words, self.cls["predictions"].bias)
 
 
 class Attention(nn.Module):
@@ -312,6 +365,18 @@ def gpt(path, batches, count, tokens, optimizer, **options):
     write_case(path, Gpt(**options), x[..., :-1].clone(), x[..., 1:].clone(), model_options, optimizer)
 
 
+def bert(path, batches, count, tokens, optimizer, **options):
+    """Each text counts up from its first id; id 1 masks some, which are to be guessed, and 0 fills rows up."""
+    model = Bert(**options)
+    ids = options["vocabulary"] - 2
+    x = (torch.randint(ids, (batches, count, 1)) + torch.arange(tokens)) % ids + 2
+    there = torch.arange(tokens) < torch.randint(4, tokens + 1, (batches, count, 1))
+    guessed = there & ((torch.rand(x.shape) < 0.3) | (torch.arange(tokens) == 1))
+    labels = torch.where(guessed, x, -100)
+    x = torch.where(there, torch.where(guessed, 1, x), 0)
+    write_case(path, model, x, labels, {"type": "bert", "dropout": 0} | options, optimizer)
+
+
 def transformer(path, batches, count, tokens, optimizer, **options):
     """The target is the source backwards, of sources of any length."""
     model = Transformer(**options)
@@ -339,6 +404,9 @@ def golden(folder):
     for norm in ("before", "after"):
         path = folder / f"transformer_{norm}.safetensors"
         transformer(path, 2, 4, 9, ADAMW, **sizes, width=16, hidden=24, norm=norm)
+    torch.manual_seed(3)
+    sizes = {"vocabulary": 19, "context": 12, "layers": 2, "heads": 2, "width": 16, "hidden": 24}
+    bert(folder / "bert.safetensors", 2, 4, 11, ADAMW, **sizes)
 
 
 def full(folder, seed):
@@ -350,7 +418,9 @@ def full(folder, seed):
     write_case(folder / "resnet18.safetensors", model, x, labels, options, SGD | {"lr": 1e-5})
     # Slow enough that a loss is left to compare: what remains of one near 0 is rounding.
     mlp(folder / "mlp.safetensors", 4, 64, 784, [512, 256], ADAMW | {"lr": 1e-4})
-    gpt(folder / "gpt.safetensors", 2, 4, 128, ADAMW, vocabulary=300, context=128, layers=4, heads=4, width=128)
+    sizes = {"vocabulary": 300, "context": 128, "layers": 4, "heads": 4, "width": 128}
+    gpt(folder / "gpt.safetensors", 2, 4, 128, ADAMW, **sizes)
+    bert(folder / "bert.safetensors", 2, 4, 128, ADAMW, **sizes, hidden=512)
 
 
 def main():

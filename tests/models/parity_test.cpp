@@ -94,7 +94,7 @@ std::vector<double> train(const Case& parity, Device device, DType dtype, std::s
   const Tensor x = is_floating(stored.dtype()) ? stored.to(dtype) : stored;
   const Tensor source = parity.has("source") ? parity.tensor("source") : Tensor{};
   const models::InputInfo input{
-      .height = 1, .width = 1, .channels = x.dim(-1), .classes = 10, .source_pad = source.defined() ? 0 : -1};
+      .height = 1, .width = 1, .channels = x.dim(-1), .classes = 10, .pad = 0, .source_pad = source.defined() ? 0 : -1};
   const auto model = models::make(parity.options("model"), input);
   model->to(dtype);
   load(parity, model->parameters(), "weights.");
@@ -164,7 +164,7 @@ TEST_P(Parity, FiftyStepsMatchTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,
-                         testing::Combine(testing::Values("gpt", "mlp", "resnet_basic", "resnet_bottleneck",
+                         testing::Combine(testing::Values("bert", "gpt", "mlp", "resnet_basic", "resnet_bottleneck",
                                                           "transformer_after", "transformer_before"),
                                           testing::Values(DeviceType::cpu, DeviceType::cuda)),
                          [](const auto& tried) {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/models/transformer/bert.h"
+
+#include "hearth/autograd/recompute.h"
+#include "hearth/ops/ops.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr double deviation = 0.02;
+constexpr double norm_eps = 1e-12;
+
+nn::LinearOptions starting(Activation activation = Activation::none) {
+  return {.activation = activation, .weight_init = nn::init::normal(deviation), .bias_init = nn::init::zeros()};
+}
+
+std::int64_t hidden_of(const BertOptions& options) {
+  return options.hidden ? options.hidden : checked_mul(4, options.width, "bert width");
+}
+
+/// The end of both parts of a layer: norm(x + dropout(y w + b)).
+class Output : public nn::Module {
+ public:
+  Output(std::int64_t inputs, const BertOptions& options)
+      : dense_(inputs, options.width, starting()), norm_(options.width, norm_eps), dropout_(options.dropout) {
+    adopt("dense", dense_);
+    adopt("LayerNorm", norm_);
+    adopt("dropout", dropout_);
+  }
+  Tensor forward(const Tensor& y) override { return norm_(dropout_(dense_(y))); }
+  Tensor operator()(const Tensor& y, const Tensor& x) {
+    return observed([&] { return norm_(x + dropout_(dense_(y))); });
+  }
+
+ private:
+  nn::Linear dense_;
+  nn::LayerNorm norm_;
+  nn::Dropout dropout_;
+};
+
+const BertOptions& checked(const BertOptions& o) {
+  HEARTH_CHECK(
+      ShapeError,
+      o.vocabulary >= 1 && o.context >= 1 && o.segments >= 1 && o.layers >= 1 && o.classes >= 1 && o.hidden >= 0,
+      "bert: vocabulary ", o.vocabulary, ", context ", o.context, ", segments ", o.segments, ", layers ", o.layers,
+      ", classes ", o.classes, ", hidden ", o.hidden, "; all are at least 1 (hidden 0 is 4 times the width)");
+  HEARTH_CHECK(ShapeError, o.width >= 1 && o.heads >= 1 && o.width % o.heads == 0, "bert: a width of ", o.width,
+               " does not divide into ", o.heads, " heads");
+  return o;
+}
+
+}  // namespace
+
+class Bert::Layer : public nn::Module {
+ public:
+  explicit Layer(const BertOptions& options)
+      : heads_(options.heads),
+        dropout_(options.dropout),
+        qkv_(attention_.add_named<nn::ModuleList>("self").add_named<nn::Linear>(
+            "qkv", options.width, checked_mul(3, options.width, "bert width"), starting())),
+        attended_(attention_.add_named<Output>("output", options.width, options)),
+        output_(hidden_of(options), options) {
+    adopt("attention", attention_);
+    intermediate_.add_named<nn::Linear>("dense", options.width, hidden_of(options), starting(Activation::gelu));
+    adopt("intermediate", intermediate_);
+    adopt("output", output_);
+  }
+  Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
+  Tensor operator()(const Tensor& x, const Tensor& lengths) {
+    return observed([&] {
+      const double dropout = is_training() ? dropout_ : 0.0;
+      const Tensor seen = self_attention(qkv_(x), heads_, {.dropout = dropout, .key_lengths = lengths});
+      const Tensor y = attended_(seen, x);
+      return output_(intermediate_(y), y);
+    });
+  }
+
+ private:
+  std::int64_t heads_;
+  double dropout_;
+  nn::ModuleList attention_;
+  nn::Linear& qkv_;
+  Output& attended_;
+  nn::ModuleList intermediate_;
+  Output output_;
+};
+
+/// Of every token: the table of tokens is the last layer's weight.
+class Bert::Predictions : public nn::Module {
+ public:
+  explicit Predictions(const BertOptions& options) : bias(Tensor::zeros({options.vocabulary})) {
+    parameter("bias", bias, nn::init::zeros());
+    transform_.add_named<nn::Linear>("dense", options.width, options.width, starting(Activation::gelu));
+    transform_.add_named<nn::LayerNorm>("LayerNorm", options.width, norm_eps);
+    adopt("transform", transform_);
+  }
+  Tensor forward(const Tensor& y) override { return transform_(y); }
+
+  Tensor bias;
+
+ private:
+  nn::ModuleList transform_;
+};
+
+Bert::Bert(const BertOptions& options)
+    : options_(checked(options)),
+      words_(embeddings_.add_named<nn::Embedding>("word_embeddings", options.vocabulary, options.width,
+                                                  nn::init::normal(deviation))),
+      positions_(embeddings_.add_named<nn::Embedding>("position_embeddings", options.context, options.width,
+                                                      nn::init::normal(deviation))),
+      segments_(embeddings_.add_named<nn::Embedding>("token_type_embeddings", options.segments, options.width,
+                                                     nn::init::normal(deviation))),
+      norm_(embeddings_.add_named<nn::LayerNorm>("LayerNorm", options.width, norm_eps)),
+      dropout_(options.dropout),
+      layers_(encoder_.add_named<nn::ModuleList>("layer")) {
+  adopt("embeddings", embeddings_);
+  adopt("dropout", dropout_);
+  for (std::int64_t i = 0; i < options.layers; ++i) layers_.add<Layer>(options);
+  adopt("encoder", encoder_);
+  if (options.head == BertHead::masked_lm) {
+    predictions_ = &cls_.add_named<Predictions>("predictions", options);
+    adopt("cls", cls_);
+  }
+  if (options.head != BertHead::classification) return;
+  if (options.pool == BertPool::first) {
+    pooler_.add_named<nn::Linear>("dense", options.width, options.width, starting());
+    adopt("pooler", pooler_);
+  }
+  classifier_ = std::make_unique<nn::Linear>(options.width, options.classes, starting());
+  adopt("classifier", *classifier_);
+}
+
+Tensor Bert::lengths(const Tensor& ids) const { return options_.pad < 0 ? Tensor{} : row_lengths(ids, options_.pad); }
+
+Tensor Bert::embed(const Tensor& ids) {
+  HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= options_.context, "bert: token ids ",
+               describe(ids), "; they are [N, T] with T from 1 to the context of ", options_.context);
+  const Tensor places = slice(positions_.weight, 0, 0, ids.dim(1)) + slice(segments_.weight, 0, 0, 1);
+  return dropout_(norm_(words_(ids) + places));
+}
+
+Tensor Bert::encode(const Tensor& ids, const Tensor& lengths) {
+  Tensor y = embed(ids);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    auto& layer = static_cast<Layer&>(layers_[i]);
+    if (!options_.recompute) {
+      y = layer(y, lengths);
+      continue;
+    }
+    std::vector<Tensor> parameters;
+    for (const NamedTensor& named : layer.parameters()) parameters.push_back(*named.tensor);
+    y = recompute([&layer, lengths](const Tensor& x) { return layer(x, lengths); }, y, parameters);
+  }
+  return y;
+}
+
+/// Attention whose scores are all equal is a mean, and knows how long rows are.
+Tensor Bert::mean_of_tokens(const Tensor& y, const Tensor& lengths) const {
+  const std::int64_t n = y.dim(0), t = y.dim(1), width = options_.width / options_.heads;
+  const Tensor nothing = Tensor::zeros({1, 1, 1, width}, y.dtype(), y.device());
+  const Tensor query = expand(nothing, {n, 1, options_.heads, width});
+  const Tensor keys = expand(nothing, {n, t, options_.heads, width});
+  const Tensor values = reshape(y, {n, t, options_.heads, width});
+  return reshape(attention(query, keys, values, {.key_lengths = lengths}), {n, options_.width});
+}
+
+Tensor Bert::forward(const Tensor& ids) {
+  const Tensor known = lengths(ids);
+  const Tensor y = encode(ids, known);
+  if (predictions_) return linear((*predictions_)(y), words_.weight, predictions_->bias);
+  if (pooler_.empty() || !classifier_) {
+    const Tensor average = mean_of_tokens(y, known);
+    if (classifier_) return (*classifier_)(dropout_(average));
+    return average / sqrt(sum(square(average), {-1}, true) + 1e-24);
+  }
+  const Tensor first = reshape(slice(y, 1, 0, 1), {y.dim(0), options_.width});
+  return (*classifier_)(dropout_(tanh(pooler_(first))));
+}
+
+}  // namespace hearth::models
