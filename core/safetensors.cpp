@@ -287,23 +287,25 @@ void SafetensorsFile::verify() const {
   }
 }
 
-void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
-                       SafetensorsMetadata metadata) {
-  sort_as_reference(entries, path);
-  std::string tensors;
-  std::uint64_t offset = 0;
-  std::vector<std::span<const std::byte>> parts(1);
-  for (const SafetensorsEntry& entry : entries) {
-    tensors += "," + declaration_of(entry, offset, path);
-    offset += entry.bytes.size();
-    parts.push_back(entry.bytes);
+namespace {
+
+/// Length, JSON and the blanks that fill it up to a multiple of 8; `entries` are in order.
+std::string front_of(const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata,
+                     const std::filesystem::path& path) {
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += join_text('"', safetensors::metadata_key, "\":{");
+    for (const auto& [key, value] : metadata) header += quoted(key, path) + ":" + quoted(value, path) + ",";
+    header.back() = '}';
+    header += ",";
   }
-  metadata[safetensors::block_checksums_key] = checksums_of(entries);
-  metadata[safetensors::header_checksum_key] = std::string(checksum_digits, '0');
-  std::string header = join_text("{\"", safetensors::metadata_key, "\":{");
-  for (const auto& [key, value] : metadata) header += quoted(key, path) + ":" + quoted(value, path) + ",";
-  header.back() = '}';
-  header += tensors + "}";
+  std::uint64_t offset = 0;
+  for (const SafetensorsEntry& entry : entries) {
+    header += declaration_of(entry, offset, path) + ",";
+    offset += entry.bytes.size();
+  }
+  if (header.back() == ',') header.pop_back();
+  header += "}";
   header.append((8 - header.size() % 8) % 8, ' ');
   if (header.size() > safetensors::longest_header) {
     fail(path, "HeaderTooLarge",
@@ -311,11 +313,33 @@ void write_safetensors(const std::filesystem::path& path, std::vector<Safetensor
   }
   std::string front;
   for (std::size_t i = 0; i < safetensors::length_bytes; ++i) front += static_cast<char>(header.size() >> (8 * i));
-  front += header;
+  return front + header;
+}
+
+void write_parts(const std::filesystem::path& path, const std::string& front,
+                 const std::vector<SafetensorsEntry>& entries) {
+  std::vector<std::span<const std::byte>> parts{bytes_of(front)};
+  for (const SafetensorsEntry& entry : entries) parts.push_back(entry.bytes);
+  write_file_synced(path, parts);
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
+                       SafetensorsMetadata metadata) {
+  sort_as_reference(entries, path);
+  metadata[safetensors::block_checksums_key] = checksums_of(entries);
+  metadata[safetensors::header_checksum_key] = std::string(checksum_digits, '0');
+  std::string front = front_of(entries, metadata, path);
   const std::size_t digits = front.find(header_checksum_marker) + header_checksum_marker.size();
   front.replace(digits, checksum_digits, hex_of(crc32c(bytes_of(front))));
-  parts[0] = bytes_of(front);
-  write_file_synced(path, parts);
+  write_parts(path, front, entries);
+}
+
+void write_plain_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
+                             const SafetensorsMetadata& metadata) {
+  sort_as_reference(entries, path);
+  write_parts(path, front_of(entries, metadata, path), entries);
 }
 
 }  // namespace hearth

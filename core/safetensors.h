@@ -86,5 +86,8 @@ struct SafetensorsEntry {
 /// UTF-8), HeaderTooLarge, or what write_file_synced throws.
 void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
                        SafetensorsMetadata metadata = {});
+/// The same without checksums, byte for byte as the reference writer has it.
+void write_plain_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
+                             const SafetensorsMetadata& metadata = {});
 
 }  // namespace hearth

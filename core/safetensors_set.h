@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of one safetensors file, or of the several that a model.safetensors.index.json joins.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hearth/core/safetensors.h"
+
+namespace hearth {
+
+class SafetensorsSet {
+ public:
+  struct Item {
+    const SafetensorsFile* file;
+    const TensorRecord* record;
+    std::span<const std::byte> bytes() const { return file->bytes(*record); }
+  };
+
+  /// `path` is a .safetensors file; an index, whose "weight_map" tells the file beside it that each tensor is in; or a
+  /// folder with model.safetensors or model.safetensors.index.json. FileError as of SafetensorsFile, and of kinds
+  /// InvalidIndex (no such map, or a file that is not beside it), IndexMismatch (a file has other tensors than the map
+  /// says) and IoError.
+  explicit SafetensorsSet(const std::filesystem::path& path);
+
+  /// In the order of the files' names, then of their bytes.
+  const std::vector<Item>& items() const { return items_; }
+  /// Of the first file.
+  const SafetensorsMetadata& metadata() const;
+  /// SafetensorsFile::verify() of every file.
+  void verify() const;
+
+ private:
+  void open_index(const std::filesystem::path& path);
+
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::vector<Item> items_;
+};
+
+}  // namespace hearth
