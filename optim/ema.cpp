@@ -34,6 +34,13 @@ Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const Ema
   }
 }
 
+void Ema::restart() {
+  HEARTH_CHECK(UsageError, !in_use_, "ema: restart while the averages are in use; swap back first");
+  average_.copy_from(parameters_.values());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) buffer_averages_[i].copy_from(*buffers_[i].tensor);
+  updates_ = 0;
+}
+
 void Ema::begin_update() {
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
   share_.set(share_of(options_, updates_));

@@ -47,6 +47,8 @@ class Ema {
   void apply();
   /// The rest of apply(), where Optimizer::apply() has blended the values.
   void apply_to_buffers();
+  /// Begins again, as a copy of the present values.
+  void restart();
   /// Exchanges averages and values: the model computes with the averages until the next call.
   void swap();
   bool in_use() const { return in_use_; }

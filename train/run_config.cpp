@@ -58,6 +58,23 @@ void describe(Fields<LrScalingOptions>& f) {
   });
 }
 
+void describe(Fields<WeightsOptions>& f) {
+  f.text("path", &WeightsOptions::path,
+         "A .safetensors file, the index of several, or their folder, that a new run's weights come from; empty: all "
+         "are drawn.");
+  f.choice("from", &WeightsOptions::from, {"hearth", "torch", "hf-gpt2", "hf-bert"},
+           "Names and layout of that file: of this library, the same with PyTorch's filters, or as transformers saves "
+           "GPT-2 and BERT.");
+  f.text("fresh", &WeightsOptions::fresh, {},
+         "Beginnings of names of the network that are drawn all the same, as that of a classifier of other classes.");
+  f.text("unused", &WeightsOptions::unused, {},
+         "Beginnings of names of the file that the network has no use for, as those of another head.");
+  f.rule([](const WeightsOptions& o) {
+    return o.path.empty() && !(o.fresh.empty() && o.unused.empty()) ? "fresh and unused are of a file; give its path"
+                                                                    : "";
+  });
+}
+
 void describe(Fields<TrainOptions>& f) {
   f.integer("batch_size", &TrainOptions::batch_size, {.min = 1, .max = 1 << 20}, "Samples in one batch.");
   f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
@@ -118,6 +135,7 @@ void describe(Fields<RunConfig>& f) {
   f.component("optimizer", &RunConfig::optimizer, optim::optimizers(), "How weights are updated.").required();
   f.component("schedule", &RunConfig::schedule, optim::schedules(),
               "Learning rate over the run; constant if not given.");
+  f.object("weights", &RunConfig::weights, "What a new run starts from.");
   f.object("precision", &RunConfig::precision, "Number formats.");
   f.object("train", &RunConfig::train, "The training loop.");
   f.object("eval", &RunConfig::eval, "Evaluation during training.");

@@ -37,6 +37,14 @@ struct TrainOptions {
   std::optional<double> ema;
 };
 
+/// Where a run's weights come from that are not drawn.
+struct WeightsOptions {
+  std::string path;             ///< empty: from nowhere
+  std::string from = "hearth";  ///< the format: models::weight_format_named()
+  std::vector<std::string> fresh;
+  std::vector<std::string> unused;
+};
+
 struct EvalOptions {
   std::int64_t every_epochs = 1;
   std::optional<std::int64_t> batch_size;
@@ -68,6 +76,7 @@ struct RunConfig {
   Json loss;
   Json optimizer;
   Json schedule;
+  WeightsOptions weights;
   PrecisionOptions precision;
   TrainOptions train;
   EvalOptions eval;
@@ -78,6 +87,7 @@ struct RunConfig {
 
 void describe(Fields<PrecisionOptions>&);
 void describe(Fields<LrScalingOptions>&);
+void describe(Fields<WeightsOptions>&);
 void describe(Fields<TrainOptions>&);
 void describe(Fields<EvalOptions>&);
 void describe(Fields<CheckpointOptions>&);

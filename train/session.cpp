@@ -9,6 +9,7 @@
 #include "hearth/core/tf32.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/models/registry.h"
+#include "hearth/models/weights.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::train {
@@ -167,6 +168,23 @@ void Session::read_loss_scale() {
   throw_diverged(*this, join_text("at step ", position.step, " the gradients overflowed ", loss_scale_now.stuck,
                                   " times in a row while the loss scale is ", loss_scale_now.scale,
                                   loss_scale->options().dynamic ? ", its floor" : "; a dynamic one would give way"));
+}
+
+std::vector<std::string> Session::load_start_weights() {
+  const WeightsOptions& options = loaded_.config.weights;
+  if (options.path.empty()) return {};
+  models::NameReport report;
+  const models::WeightSet set =
+      models::to_hearth(models::read_weights(options.path), models::weight_format_named(options.from), report);
+  HEARTH_CHECK(FileError, report.fits(), report.faults(options.path + ": "));
+  std::vector<NamedTensor> tensors = parameters->masters();
+  for (const NamedTensor& buffer : model->buffers()) tensors.push_back(buffer);
+  models::NameReport loaded = models::load_weights(tensors, set, {options.fresh, options.unused});
+  HEARTH_CHECK(FileError, loaded.fits(), loaded.faults(options.path + ": "));
+  after_load();
+  if (ema) ema->restart();
+  report.left_out.insert(report.left_out.end(), loaded.left_out.begin(), loaded.left_out.end());
+  return report.left_out;
 }
 
 void Session::after_load() {

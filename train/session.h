@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hearth/autograd/parameters.h"
 #include "hearth/core/state.h"
@@ -76,6 +77,9 @@ class Session {
   Device device() const { return device_; }
   /// The narrow type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
+  /// Takes the weights of config().weights, where it names a file, as a new run starts from them; returns what was not
+  /// loaded, and why. FileError with everything that does not fit.
+  std::vector<std::string> load_start_weights();
   /// After the weights or the state were loaded.
   void after_load();
   /// The learning rate that the schedule multiplies: the optimizer's, scaled by `train.lr_scaling`.

@@ -43,6 +43,13 @@ void print_plan(const Session& session, const std::string& folder) {
   std::cerr << ", " << config.schedule.at("type").as_string() << "\n";
 }
 
+void start_from_weights(Session& session) {
+  const std::vector<std::string> left_out = session.load_start_weights();
+  if (const WeightsOptions& options = session.config().weights; !options.path.empty())
+    std::cerr << "weights   " << options.path << " (" << options.from << ")\n";
+  for (const std::string& name : left_out) std::cerr << "          not loaded: " << name << "\n";
+}
+
 }  // namespace
 
 int train_command(const Arguments& arguments) {
@@ -51,7 +58,10 @@ int train_command(const Arguments& arguments) {
   Session session(load_config(arguments.positional()[0], overrides));
   const std::string path = arguments.value("--out").value_or("runs/" + session.config().name);
   print_plan(session, path);
-  if (arguments.has("--dry-run")) return 0;
+  if (arguments.has("--dry-run")) {
+    start_from_weights(session);
+    return 0;
+  }
 
   RunFolder folder(path);
   Progress progress(std::cerr, isatty(STDERR_FILENO) == 1);
@@ -64,6 +74,7 @@ int train_command(const Arguments& arguments) {
     resumed = trainer.resume(resume, true);
     HEARTH_CHECK(FileError, resumed, "--resume ", resume, ": there is no complete checkpoint below it");
   }
+  if (!resumed) start_from_weights(session);
   // A run that starts afresh, or from elsewhere, replaces what this folder held.
   if (!resumed || resume != "auto") folder.clear();
   if (resumed && resume != "auto") session.position.metrics_bytes = 0;

@@ -4,7 +4,7 @@
 
 #include "hearth/core/json_text.h"
 #include "hearth/core/safetensors.h"
-#include "hearth/models/import.h"
+#include "hearth/models/weights.h"
 #include "hearth/train/cli/cli.h"
 
 namespace hearth::train {
@@ -35,29 +35,41 @@ int inspect(const Arguments& arguments) {
   return 0;
 }
 
-Tensor converted(const TensorRecord& record, std::span<const std::byte> bytes, const Arguments& arguments) {
-  Tensor tensor = Tensor::empty(record.shape, record.dtype);
-  std::copy(bytes.begin(), bytes.end(), tensor.bytes());
-  if (arguments.has("--to-torch")) tensor = models::to_torch_layout(record.name, tensor);
-  if (arguments.has("--from-torch")) tensor = models::from_torch_layout(record.name, tensor);
-  if (const auto dtype = arguments.value("--dtype"); dtype && is_floating(record.dtype))
-    tensor = tensor.to(dtype_named(*dtype));
-  return tensor;
+// Without the weights that --leave-out names by their beginnings.
+void leave_out(models::WeightSet& set, const std::vector<std::string>& beginnings) {
+  for (const std::string& beginning : beginnings) {
+    const auto count =
+        std::erase_if(set.weights, [&](const models::Weight& weight) { return weight.name.starts_with(beginning); });
+    HEARTH_CHECK(UsageError, count > 0, "weights convert: --leave-out ", beginning, ": there is no such weight");
+  }
 }
 
 int convert_file(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 3, "weights convert: give an input and an output file");
-  HEARTH_CHECK(UsageError, !arguments.has("--to-torch") || !arguments.has("--from-torch"),
-               "weights convert: --to-torch and --from-torch exclude each other");
-  const SafetensorsFile file(arguments.positional()[1]);
-  std::vector<Tensor> tensors;
-  for (const TensorRecord& record : file.records()) tensors.push_back(converted(record, file.bytes(record), arguments));
+  const std::string& input = arguments.positional()[1];
+  const std::string& output = arguments.positional()[2];
+  const models::WeightFormat from = models::weight_format_named(arguments.value("--from").value_or("hearth"));
+  const models::WeightFormat to = models::weight_format_named(arguments.value("--to").value_or("hearth"));
+  models::WeightSet set = models::read_weights(input);
+  leave_out(set, arguments.values("--leave-out"));
+  models::NameReport report;
+  set = models::to_hearth(set, from, report);
+  if (report.fits()) set = models::from_hearth(set, to, report);
+  HEARTH_CHECK(FileError, report.fits(), report.faults(input + ": "));
   std::vector<SafetensorsEntry> entries;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    entries.push_back({file.records()[i].name, tensors[i].dtype(), tensors[i].shape(),
-                       std::span(tensors[i].bytes(), tensors[i].byte_size())});
-  write_safetensors(arguments.positional()[2], entries, {{"format", "pt"}});
-  std::cerr << "wrote " << entries.size() << " tensors to " << arguments.positional()[2] << "\n";
+  for (models::Weight& weight : set.weights) {
+    if (const auto dtype = arguments.value("--dtype"); dtype && is_floating(weight.value.dtype()))
+      weight.value = weight.value.to(dtype_named(*dtype));
+    entries.push_back({weight.name, weight.value.dtype(), weight.value.shape(),
+                       std::span(weight.value.bytes(), weight.value.byte_size())});
+  }
+  set.metadata["format"] = "pt";
+  if (to == models::WeightFormat::hearth)
+    write_safetensors(output, entries, set.metadata);
+  else
+    write_plain_safetensors(output, entries, set.metadata);
+  for (const std::string& name : report.left_out) std::cerr << "left out " << name << "\n";
+  std::cerr << "wrote " << entries.size() << " tensors to " << output << "\n";
   return 0;
 }
 

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of names, and the walk over them in both directions.
+#include "hearth/models/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "hearth/core/nearest.h"
+#include "hearth/core/safetensors_set.h"
+#include "hearth/models/import.h"
+#include "hearth/ops/shape/view.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr const char* prefix_note = "hearth.prefix";
+constexpr const char* positions_note = "hearth.position_ids";
+constexpr const char* positions_name = "embeddings.position_ids";
+
+enum class Kind {
+  plain,
+  transposed,  // theirs is [inputs, outputs]
+  joined,      // theirs are "query", "key", "value", ours is "qkv"
+};
+
+/// One tensor of ours, "#" standing for a layer's number. The shape names each extent by a letter, which is the same
+/// number wherever it stands; Q is three times W. Tensors of a group are expected where one of them is there.
+struct Rule {
+  std::string_view name;
+  std::string_view shape;
+  Kind kind = Kind::plain;
+  std::string_view group = {};
+};
+
+constexpr Rule gpt2_rules[] = {
+    {"wte.weight", "VW"},
+    {"wpe.weight", "PW"},
+    {"h.#.ln_1.weight", "W"},
+    {"h.#.ln_1.bias", "W"},
+    {"h.#.attn.c_attn.weight", "QW", Kind::transposed},
+    {"h.#.attn.c_attn.bias", "Q"},
+    {"h.#.attn.c_proj.weight", "WW", Kind::transposed},
+    {"h.#.attn.c_proj.bias", "W"},
+    {"h.#.ln_2.weight", "W"},
+    {"h.#.ln_2.bias", "W"},
+    {"h.#.mlp.c_fc.weight", "HW", Kind::transposed},
+    {"h.#.mlp.c_fc.bias", "H"},
+    {"h.#.mlp.c_proj.weight", "WH", Kind::transposed},
+    {"h.#.mlp.c_proj.bias", "W"},
+    {"ln_f.weight", "W"},
+    {"ln_f.bias", "W"},
+    {"lm_head.weight", "VW", Kind::plain, "lm_head"},
+};
+
+constexpr Rule bert_rules[] = {
+    {"embeddings.word_embeddings.weight", "VW"},
+    {"embeddings.position_embeddings.weight", "PW"},
+    {"embeddings.token_type_embeddings.weight", "SW"},
+    {"embeddings.LayerNorm.weight", "W"},
+    {"embeddings.LayerNorm.bias", "W"},
+    {"encoder.layer.#.attention.self.qkv.weight", "QW", Kind::joined},
+    {"encoder.layer.#.attention.self.qkv.bias", "Q", Kind::joined},
+    {"encoder.layer.#.attention.output.dense.weight", "WW"},
+    {"encoder.layer.#.attention.output.dense.bias", "W"},
+    {"encoder.layer.#.attention.output.LayerNorm.weight", "W"},
+    {"encoder.layer.#.attention.output.LayerNorm.bias", "W"},
+    {"encoder.layer.#.intermediate.dense.weight", "HW"},
+    {"encoder.layer.#.intermediate.dense.bias", "H"},
+    {"encoder.layer.#.output.dense.weight", "WH"},
+    {"encoder.layer.#.output.dense.bias", "W"},
+    {"encoder.layer.#.output.LayerNorm.weight", "W"},
+    {"encoder.layer.#.output.LayerNorm.bias", "W"},
+    {"pooler.dense.weight", "WW", Kind::plain, "pooler"},
+    {"pooler.dense.bias", "W", Kind::plain, "pooler"},
+    {"cls.predictions.bias", "V", Kind::plain, "cls"},
+    {"cls.predictions.transform.dense.weight", "WW", Kind::plain, "cls"},
+    {"cls.predictions.transform.dense.bias", "W", Kind::plain, "cls"},
+    {"cls.predictions.transform.LayerNorm.weight", "W", Kind::plain, "cls"},
+    {"cls.predictions.transform.LayerNorm.bias", "W", Kind::plain, "cls"},
+    {"classifier.weight", "CW", Kind::plain, "classifier"},
+    {"classifier.bias", "C", Kind::plain, "classifier"},
+};
+
+/// A name of theirs that may be there beside the tensor it equals.
+struct Tie {
+  std::string_view copy;
+  std::string_view of;
+};
+constexpr Tie gpt2_ties[] = {{"lm_head.weight", "wte.weight"}};
+constexpr Tie bert_ties[] = {{"cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"},
+                             {"cls.predictions.decoder.bias", "cls.predictions.bias"}};
+
+struct Family {
+  std::string_view prefix;
+  std::string_view layers;  // what a layer's number follows
+  std::span<const Rule> rules;
+  std::span<const Tie> ties;
+};
+
+const Family& family_of(WeightFormat format) {
+  static constexpr Family gpt2{"transformer.", "h.", gpt2_rules, gpt2_ties};
+  static constexpr Family bert{"bert.", "encoder.layer.", bert_rules, bert_ties};
+  return format == WeightFormat::hf_gpt2 ? gpt2 : bert;
+}
+
+std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
+  std::string result(text);
+  if (const std::size_t at = result.find(what); at != std::string::npos) result.replace(at, what.size(), by);
+  return result;
+}
+
+/// Buffers, and the head that guesses whether one sentence follows another.
+bool is_needless(const Family& family, std::string_view name) {
+  if (&family == &family_of(WeightFormat::hf_bert))
+    return name == positions_name || name.starts_with("cls.seq_relationship.");
+  return name.starts_with(family.layers) && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
+}
+
+bool are_equal(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
+}
+
+/// A network's tensors by name, and the numbers behind the letters of shapes.
+class Walk {
+ public:
+  using ByName = std::map<std::string, Tensor, std::less<>>;
+
+  Walk(const Family& family, ByName given, NameReport& report)
+      : family_(family), given_(std::move(given)), report_(report) {}
+
+  /// f(rule, name) for every tensor that is expected. `names` gives the names under which a rule's tensor is looked
+  /// for.
+  template <class Names, class F>
+  void each(const Names& names, const F& f) {
+    std::set<std::string_view> groups;
+    for (const Rule& rule : family_.rules)
+      for (const std::string& name : names(rule, std::string(rule.name)))
+        if (!rule.group.empty() && given_.contains(name)) groups.insert(rule.group);
+    const std::int64_t layers = layer_count();
+    // All before the layers, each layer, all behind them.
+    const auto is_layer = [](const Rule& rule) { return rule.name.find('#') != std::string_view::npos; };
+    const auto begin = std::find_if(family_.rules.begin(), family_.rules.end(), is_layer);
+    const auto end = std::find_if_not(begin, family_.rules.end(), is_layer);
+    for (auto rule = family_.rules.begin(); rule != begin; ++rule) f(*rule, std::string(rule->name));
+    for (std::int64_t layer = 0; layer < layers; ++layer)
+      for (auto rule = begin; rule != end; ++rule) f(*rule, replaced(rule->name, "#", std::to_string(layer)));
+    for (auto rule = end; rule != family_.rules.end(); ++rule)
+      if (rule->group.empty() || groups.contains(rule->group)) f(*rule, std::string(rule->name));
+  }
+
+  /// The tensor of that name if it has the shape; otherwise nothing, and a word in the report.
+  Tensor take(const std::string& name, std::string_view shape) {
+    const auto found = given_.find(name);
+    if (found == given_.end()) {
+      report_.missing.push_back(name);
+      return {};
+    }
+    const Tensor tensor = found->second;
+    given_.erase(found);
+    bool fits = tensor.rank() == static_cast<int>(shape.size());
+    for (std::size_t i = 0; fits && i < shape.size(); ++i) bind(shape[i], tensor.dim(static_cast<int>(i)));
+    std::string wanted;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      const auto known = extents_.find(shape[i]);
+      fits = fits && known != extents_.end() && tensor.dim(static_cast<int>(i)) == known->second;
+      wanted += (i > 0 ? ", " : "") + (known != extents_.end() ? std::to_string(known->second) : std::string("any"));
+    }
+    if (fits) return tensor;
+    report_.misshaped.push_back(join_text(name, " ", tensor.shape(), ", expected [", wanted, "]"));
+    return {};
+  }
+
+  /// What nothing was taken of is unexpected.
+  void finish() {
+    for (const auto& [name, tensor] : given_) report_.unexpected.push_back(join_text(name, " ", tensor.shape()));
+  }
+
+ private:
+  // The first tensor with a letter says what it means.
+  void bind(char letter, std::int64_t extent) {
+    extents_.emplace(letter, extent);
+    if (letter == 'W') extents_.emplace('Q', checked_mul(3, extent, "weights: width"));
+  }
+
+  std::int64_t layer_count() const {
+    std::int64_t layers = 0;
+    for (const auto& [name, tensor] : given_) {
+      if (!name.starts_with(family_.layers)) continue;
+      std::int64_t number = -1;
+      const char* const begin = name.data() + family_.layers.size();
+      const auto read = std::from_chars(begin, name.data() + name.size(), number);
+      // A number beyond what there are tensors for is no layer's.
+      if (read.ec == std::errc() && *read.ptr == '.' && number >= 0 &&
+          number < static_cast<std::int64_t>(given_.size()))
+        layers = std::max(layers, number + 1);
+    }
+    return layers;
+  }
+
+  const Family& family_;
+  ByName given_;
+  NameReport& report_;
+  std::map<char, std::int64_t> extents_;
+};
+
+constexpr std::array<std::string_view, 3> part_names{"query", "key", "value"};
+
+std::vector<std::string> their_names(const Rule& rule, const std::string& ours) {
+  if (rule.kind != Kind::joined) return {ours};
+  std::vector<std::string> names;
+  for (const std::string_view part : part_names) names.push_back(replaced(ours, "qkv", part));
+  return names;
+}
+
+/// Axis 0 of the parts in a row; all of one type and shape.
+Tensor joined(const std::vector<Tensor>& parts) {
+  std::vector<std::int64_t> extents(parts[0].shape().begin(), parts[0].shape().end());
+  extents[0] = checked_mul(extents[0], static_cast<std::int64_t>(parts.size()), "weights: rows");
+  const Tensor result = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), parts[0].dtype());
+  std::byte* to = result.bytes();
+  for (const Tensor& part : parts) {
+    std::memcpy(to, part.bytes(), part.byte_size());
+    to += part.byte_size();
+  }
+  return result;
+}
+
+Walk::ByName by_name(const WeightSet& set, const Family* family, NameReport& report, std::string& prefix) {
+  Walk::ByName result;
+  for (const Weight& weight : set.weights) {
+    std::string name = weight.name;
+    if (family && name.starts_with(family->prefix)) {
+      name = name.substr(family->prefix.size());
+      prefix = family->prefix;
+    }
+    if (family && name.ends_with(".gamma")) name.replace(name.size() - 5, 5, "weight");
+    if (family && name.ends_with(".beta")) name.replace(name.size() - 4, 4, "bias");
+    if (!result.emplace(name, weight.value.contiguous()).second)
+      report.unexpected.push_back(weight.name + ", which is there under another name too");
+  }
+  return result;
+}
+
+/// A note for each that is to be written again, and out of the way.
+void leave_out(const Family& family, Walk::ByName& given, NameReport& report, SafetensorsMetadata& notes) {
+  if (const auto found = given.find(positions_name); found != given.end() && found->second.dtype() == DType::i64)
+    notes[positions_note] = std::to_string(found->second.size());
+  for (const Tie& tie : family.ties) {
+    const auto copy = given.find(tie.copy), of = given.find(tie.of);
+    if (copy == given.end() || of == given.end() || !are_equal(copy->second, of->second)) continue;
+    report.left_out.push_back(join_text(tie.copy, ", equal to ", tie.of));
+    given.erase(copy);
+  }
+  for (auto each = given.begin(); each != given.end();) {
+    const bool needless = is_needless(family, each->first);
+    if (needless) report.left_out.push_back(each->first);
+    each = needless ? given.erase(each) : std::next(each);
+  }
+}
+
+WeightSet in_torch_layout(const WeightSet& set, Tensor (*layout)(std::string_view, const Tensor&)) {
+  WeightSet result{{}, set.metadata};
+  for (const Weight& weight : set.weights) result.weights.push_back({weight.name, layout(weight.name, weight.value)});
+  return result;
+}
+
+/// [1, count] of 0, 1, 2, ...
+Tensor positions(std::int64_t count) {
+  const Tensor result = Tensor::empty({1, count}, DType::i64);
+  for (std::int64_t i = 0; i < count; ++i) result.data<std::int64_t>()[i] = i;
+  return result;
+}
+
+bool begins_with_any(const std::string& name, const std::vector<std::string>& beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](const std::string& beginning) { return name.starts_with(beginning); });
+}
+
+}  // namespace
+
+WeightFormat weight_format_named(const std::string& name) {
+  static const std::map<std::string, WeightFormat> known{{"hearth", WeightFormat::hearth},
+                                                         {"torch", WeightFormat::torch},
+                                                         {"hf-gpt2", WeightFormat::hf_gpt2},
+                                                         {"hf-bert", WeightFormat::hf_bert}};
+  if (const auto found = known.find(name); found != known.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [each, format] : known) names.push_back(each);
+  throw UsageError(join_text("weights: the format \"", name, "\" is not known; ", suggest(name, names, "formats")));
+}
+
+std::string NameReport::faults(const std::string& prefix) const {
+  std::string text;
+  const auto add = [&](const char* what, const std::vector<std::string>& names) {
+    for (const std::string& name : names) text += (text.empty() ? "" : "\n") + prefix + what + " " + name;
+  };
+  add("missing", missing);
+  add("unexpected", unexpected);
+  add("wrong shape:", misshaped);
+  return text;
+}
+
+WeightSet read_weights(const std::string& path) {
+  const SafetensorsSet set{path};
+  set.verify();
+  WeightSet result{{}, set.metadata()};
+  for (const SafetensorsSet::Item& item : set.items()) {
+    const Tensor tensor = Tensor::empty(item.record->shape, item.record->dtype);
+    const auto bytes = item.bytes();
+    std::copy(bytes.begin(), bytes.end(), tensor.bytes());
+    result.weights.push_back({item.record->name, tensor});
+  }
+  return result;
+}
+
+WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
+  if (from == WeightFormat::hearth) return theirs;
+  if (from == WeightFormat::torch) return in_torch_layout(theirs, from_torch_layout);
+  const Family& family = family_of(from);
+  WeightSet ours{{}, theirs.metadata};
+  std::string prefix;
+  Walk::ByName given = by_name(theirs, &family, report, prefix);
+  ours.metadata[prefix_note] = prefix;
+  leave_out(family, given, report, ours.metadata);
+  Walk walk(family, std::move(given), report);
+  walk.each(their_names, [&](const Rule& rule, const std::string& name) {
+    std::string shape(rule.shape);
+    if (rule.kind == Kind::transposed) std::reverse(shape.begin(), shape.end());
+    if (rule.kind == Kind::joined) std::replace(shape.begin(), shape.end(), 'Q', 'W');
+    std::vector<Tensor> parts;
+    for (const std::string& part : their_names(rule, name)) parts.push_back(walk.take(part, shape));
+    for (const Tensor& part : parts)
+      if (!part.defined()) return;
+    if (rule.kind == Kind::transposed) parts[0] = transpose(parts[0], {1, 0}).contiguous();
+    for (const Tensor& part : parts)
+      if (part.dtype() != parts[0].dtype()) {
+        report.misshaped.push_back(join_text(name, " is joined from ", parts[0].dtype(), " and ", part.dtype()));
+        return;
+      }
+    ours.weights.push_back({name, parts.size() > 1 ? joined(parts) : parts[0]});
+  });
+  walk.finish();
+  return ours;
+}
+
+WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report) {
+  if (to == WeightFormat::hearth) return ours;
+  if (to == WeightFormat::torch) return in_torch_layout(ours, to_torch_layout);
+  const Family& family = family_of(to);
+  WeightSet theirs{{}, ours.metadata};
+  std::string prefix;
+  Walk walk(family, by_name(ours, nullptr, report, prefix), report);
+  bool has_head = false;
+  walk.each([](const Rule&, const std::string& name) { return std::vector{name}; },
+            [&](const Rule& rule, const std::string& name) {
+              const Tensor tensor = walk.take(name, rule.shape);
+              if (!tensor.defined()) return;
+              has_head = has_head || rule.group == "cls" || rule.group == "classifier";
+              const std::vector<std::string> names = their_names(rule, name);
+              const std::int64_t rows = tensor.dim(0) / static_cast<std::int64_t>(names.size());
+              for (std::size_t i = 0; i < names.size(); ++i) {
+                const auto first = static_cast<std::int64_t>(i) * rows;
+                Tensor part = slice(tensor, 0, first, first + rows);
+                if (rule.kind == Kind::transposed) part = transpose(part, {1, 0});
+                theirs.weights.push_back({names[i], part.contiguous()});
+              }
+            });
+  walk.finish();
+  const auto note = theirs.metadata.extract(prefix_note);
+  if (!note.empty())
+    prefix = note.mapped();
+  else if (to == WeightFormat::hf_bert && has_head)
+    prefix = family.prefix;
+  if (const auto count = theirs.metadata.extract(positions_note); !count.empty())
+    theirs.weights.push_back({positions_name, positions(std::atoll(count.mapped().c_str()))});
+  for (Weight& weight : theirs.weights)
+    if (!weight.name.starts_with("cls.") && !weight.name.starts_with("classifier.") &&
+        !weight.name.starts_with("lm_head."))
+      weight.name = prefix + weight.name;
+  return theirs;
+}
+
+NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours, const LoadRules& rules) {
+  NameReport report;
+  std::map<std::string, const Tensor*> given;
+  for (const Weight& weight : ours.weights) given[weight.name] = &weight.value;
+  std::vector<std::pair<Tensor*, const Tensor*>> copies;
+  for (const NamedTensor& named : tensors) {
+    const auto found = given.find(named.name);
+    const Tensor* const value = found == given.end() ? nullptr : found->second;
+    if (value) given.erase(found);
+    if (begins_with_any(named.name, rules.fresh))
+      report.left_out.push_back(named.name + ", fresh");
+    else if (!value)
+      report.missing.push_back(join_text(named.name, " ", named.tensor->shape()));
+    else if (value->shape() != named.tensor->shape())
+      report.misshaped.push_back(join_text(named.name, " ", value->shape(), ", expected ", named.tensor->shape()));
+    else
+      copies.emplace_back(named.tensor, value);
+  }
+  for (const auto& [name, value] : given) {
+    if (begins_with_any(name, rules.unused) || begins_with_any(name, rules.fresh))
+      report.left_out.push_back(name + ", unused");
+    else
+      report.unexpected.push_back(join_text(name, " ", value->shape()));
+  }
+  if (report.fits())
+    for (const auto& [to, from] : copies) to->copy_from(*from);
+  return report;
+}
+
+}  // namespace hearth::models

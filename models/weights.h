@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights as other programs name and lay them out: PyTorch's filters, and GPT-2 and BERT as HuggingFace's transformers
+// save them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hearth/autograd/parameters.h"
+#include "hearth/core/safetensors.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth::models {
+
+enum class WeightFormat {
+  hearth,   ///< as checkpoints of this library are
+  torch,    ///< the same names, filters as [K, C, R, S]
+  hf_gpt2,  ///< linear weights as [inputs, outputs]; names with or without "transformer."; a tied "lm_head.weight"
+            ///< and the buffers "attn.bias" may be there
+  hf_bert,  ///< query, key and value apart; names with or without "bert."; "gamma" and "beta" for weight and bias of
+            ///< norms; the buffer "position_ids", tied decoders and the head for the next sentence may be there
+};
+
+/// "hearth", "torch", "hf-gpt2" or "hf-bert"; UsageError for others.
+WeightFormat weight_format_named(const std::string& name);
+
+struct Weight {
+  std::string name;
+  Tensor value;
+};
+
+/// Tensors in host memory, and the free text beside them.
+struct WeightSet {
+  std::vector<Weight> weights{};
+  SafetensorsMetadata metadata{};
+};
+
+/// What does not fit. Each entry names a tensor, and its shape where that matters.
+struct NameReport {
+  std::vector<std::string> missing{};
+  std::vector<std::string> unexpected{};
+  std::vector<std::string> misshaped{};
+  std::vector<std::string> left_out{};  ///< what needs not be kept: buffers, copies of tied weights; not a fault
+  bool fits() const { return missing.empty() && unexpected.empty() && misshaped.empty(); }
+  /// The faults, each on a line that begins with `prefix`, without a line's end at the end.
+  std::string faults(const std::string& prefix) const;
+};
+
+/// A file, an index of several, or a folder, as SafetensorsSet takes them. Checksums are compared. FileError.
+WeightSet read_weights(const std::string& path);
+
+/// Names and layout as Hearth's own networks have them. What was left out but is to be there again in the other
+/// direction is noted in the metadata, so that from_hearth() gives back equal weights. Types stay as they are. The
+/// result has what fits, and `report` tells the rest.
+WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report);
+/// The inverse. Without notes in the metadata the weights of GPT-2 have no prefix, those of BERT "bert." where there is
+/// a head for masked texts or classes.
+WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report);
+
+/// Which of a network's tensors need not come from a file, by beginnings of their names.
+struct LoadRules {
+  std::vector<std::string> fresh{};   ///< of the network: keep their start values, whatever the file has
+  std::vector<std::string> unused{};  ///< of the file: the network has no use for them
+};
+
+/// Copies `weights`, converted to their types, into the parameters and buffers of a network, if the report, which it
+/// returns, has no faults; otherwise nothing is changed. Entries of `left_out` are those that the rules name.
+NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours, const LoadRules& rules = {});
+
+}  // namespace hearth::models

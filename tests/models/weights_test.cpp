@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names and layouts of other programs' weights, both ways, and what is said of those that do not fit.
+#include "hearth/models/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "hearth/core/convert.h"
+#include "hearth/models/transformer/bert.h"
+#include "hearth/models/transformer/gpt.h"
+
+namespace hearth {
+namespace {
+
+using models::NameReport;
+using models::Weight;
+using models::WeightFormat;
+using models::WeightSet;
+
+/// Every element of a network's parameters another number.
+template <class Network>
+WeightSet weights_of(Network& network) {
+  WeightSet set;
+  float next = 0;
+  for (const NamedTensor& named : network.parameters()) {
+    const Tensor value = Tensor::empty(named.tensor->shape());
+    for (std::int64_t i = 0; i < value.size(); ++i) value.data<float>()[i] = next++;
+    set.weights.push_back({named.name, value});
+  }
+  return set;
+}
+
+WeightSet gpt() {
+  models::Gpt network({.vocabulary = 5, .context = 4, .layers = 2, .heads = 1, .width = 3});
+  return weights_of(network);
+}
+
+WeightSet bert(models::BertHead head = models::BertHead::embedding) {
+  models::Bert network({.vocabulary = 5, .context = 4, .layers = 2, .heads = 1, .width = 3, .head = head});
+  return weights_of(network);
+}
+
+std::map<std::string, std::vector<double>> values_of(const WeightSet& set) {
+  std::map<std::string, std::vector<double>> result;
+  for (const Weight& weight : set.weights) result[weight.name] = weight.value.to_doubles();
+  return result;
+}
+
+WeightSet written(const WeightSet& ours, WeightFormat format) {
+  NameReport report;
+  WeightSet theirs = models::from_hearth(ours, format, report);
+  EXPECT_EQ(report.faults(""), "");
+  return theirs;
+}
+
+WeightSet read(const WeightSet& theirs, WeightFormat format, NameReport* seen = nullptr) {
+  NameReport report;
+  WeightSet ours = models::to_hearth(theirs, format, report);
+  EXPECT_EQ(report.faults(""), "");
+  if (seen) *seen = report;
+  return ours;
+}
+
+Tensor find(const WeightSet& set, const std::string& name) {
+  for (const Weight& weight : set.weights)
+    if (weight.name == name) return weight.value;
+  ADD_FAILURE() << "there is no " << name;
+  return Tensor::zeros({1});
+}
+
+TEST(Weights, Gpt2HasItsLinearWeightsTheOtherWayRound) {
+  const WeightSet ours = gpt(), theirs = written(ours, WeightFormat::hf_gpt2);
+  EXPECT_EQ(find(theirs, "wte.weight").shape(), (Shape{5, 3}));
+  EXPECT_EQ(find(theirs, "h.1.attn.c_attn.weight").shape(), (Shape{3, 9}));
+  EXPECT_EQ(find(theirs, "h.1.mlp.c_proj.weight").shape(), (Shape{12, 3}));
+  const std::vector<double> square = find(ours, "h.0.attn.c_proj.weight").to_doubles();
+  std::vector<double> turned = find(theirs, "h.0.attn.c_proj.weight").to_doubles();
+  EXPECT_NE(turned, square);
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t j = 0; j < i; ++j) std::swap(turned[i * 3 + j], turned[j * 3 + i]);
+  EXPECT_EQ(turned, square);
+  EXPECT_EQ(values_of(read(theirs, WeightFormat::hf_gpt2)), values_of(ours));
+}
+
+TEST(Weights, Gpt2MayHaveAPrefixATiedHeadAndBuffers) {
+  const WeightSet ours = gpt();
+  WeightSet theirs = written(ours, WeightFormat::hf_gpt2);
+  for (Weight& weight : theirs.weights) weight.name = "transformer." + weight.name;
+  const WeightSet prefixed = theirs;
+  theirs.weights.push_back({"lm_head.weight", find(ours, "wte.weight").clone()});
+  theirs.weights.push_back({"transformer.h.1.attn.bias", Tensor::zeros({1, 1, 4, 4}, DType::u8)});
+  theirs.weights.push_back({"transformer.h.1.attn.masked_bias", Tensor::zeros({})});
+  NameReport report;
+  const WeightSet back = read(theirs, WeightFormat::hf_gpt2, &report);
+  EXPECT_EQ(values_of(back), values_of(ours));
+  EXPECT_EQ(report.left_out,
+            (std::vector<std::string>{"lm_head.weight, equal to wte.weight", "h.1.attn.bias", "h.1.attn.masked_bias"}));
+  EXPECT_EQ(values_of(written(back, WeightFormat::hf_gpt2)), values_of(prefixed)) << "the prefix is remembered";
+  // A head of its own is one.
+  theirs.weights[theirs.weights.size() - 3].value = Tensor::zeros({5, 3});
+  EXPECT_EQ(find(read(theirs, WeightFormat::hf_gpt2), "lm_head.weight").to_doubles(), std::vector<double>(15));
+}
+
+TEST(Weights, BertHasQueryKeyAndValueApart) {
+  const WeightSet ours = bert(), theirs = written(ours, WeightFormat::hf_bert);
+  const std::vector<double> all = find(ours, "encoder.layer.1.attention.self.qkv.weight").to_doubles();
+  std::vector<double> parts;
+  for (const char* part : {"query", "key", "value"}) {
+    const Tensor weight = find(theirs, join_text("encoder.layer.1.attention.self.", part, ".weight"));
+    EXPECT_EQ(weight.shape(), (Shape{3, 3}));
+    for (const double value : weight.to_doubles()) parts.push_back(value);
+  }
+  EXPECT_EQ(parts, all);
+  EXPECT_EQ(values_of(read(theirs, WeightFormat::hf_bert)), values_of(ours));
+}
+
+TEST(Weights, BertWithAHeadHasAPrefix) {
+  for (const auto head : {models::BertHead::masked_lm, models::BertHead::classification}) {
+    const WeightSet ours = bert(head);
+    WeightSet theirs = written(ours, WeightFormat::hf_bert);
+    for (const Weight& weight : theirs.weights)
+      EXPECT_EQ(weight.name.starts_with("bert."),
+                !weight.name.starts_with("cls.") && !weight.name.starts_with("classifier."))
+          << weight.name;
+    EXPECT_EQ(values_of(read(theirs, WeightFormat::hf_bert)), values_of(ours));
+  }
+}
+
+TEST(Weights, BertMayHaveOldNamesCopiesAndPositions) {
+  const WeightSet ours = bert(models::BertHead::masked_lm);
+  WeightSet theirs = written(ours, WeightFormat::hf_bert);
+  for (Weight& weight : theirs.weights) {
+    if (weight.name.ends_with("LayerNorm.weight")) weight.name.replace(weight.name.size() - 6, 6, "gamma");
+    if (weight.name.ends_with("LayerNorm.bias")) weight.name.replace(weight.name.size() - 4, 4, "beta");
+  }
+  const Tensor places = Tensor::of<std::int64_t>({1, 4}, {0, 1, 2, 3});
+  theirs.weights.push_back({"bert.embeddings.position_ids", places});
+  theirs.weights.push_back({"cls.predictions.decoder.weight", find(ours, "embeddings.word_embeddings.weight")});
+  theirs.weights.push_back({"cls.predictions.decoder.bias", find(ours, "cls.predictions.bias")});
+  theirs.weights.push_back({"cls.seq_relationship.weight", Tensor::zeros({2, 3})});
+  NameReport report;
+  const WeightSet back = read(theirs, WeightFormat::hf_bert, &report);
+  EXPECT_EQ(values_of(back), values_of(ours));
+  EXPECT_EQ(report.left_out.size(), 4U);
+  const Tensor again = find(written(back, WeightFormat::hf_bert), "bert.embeddings.position_ids");
+  EXPECT_EQ(again.dtype(), DType::i64);
+  EXPECT_EQ(again.shape(), (Shape{1, 4}));
+  EXPECT_EQ(again.to_doubles(), places.to_doubles());
+  // A decoder of its own has no place in the network.
+  for (Weight& weight : theirs.weights)
+    if (weight.name == "cls.predictions.decoder.weight") weight.value = Tensor::zeros({5, 3});
+  (void)models::to_hearth(theirs, WeightFormat::hf_bert, report);
+  EXPECT_EQ(report.faults("x: "), "x: unexpected cls.predictions.decoder.weight [5, 3]");
+}
+
+TEST(Weights, NarrowTypesCrossBitForBit) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    WeightSet ours = bert();
+    for (Weight& weight : ours.weights) weight.value = weight.value.to(dtype);
+    const WeightSet back = read(written(ours, WeightFormat::hf_bert), WeightFormat::hf_bert);
+    EXPECT_EQ(values_of(back), values_of(ours));
+    for (const Weight& weight : back.weights) EXPECT_EQ(weight.value.dtype(), dtype);
+  }
+}
+
+TEST(Weights, EveryFaultIsTold) {
+  WeightSet theirs = written(bert(), WeightFormat::hf_bert);
+  std::erase_if(theirs.weights, [](const Weight& weight) {
+    return weight.name == "encoder.layer.1.attention.self.key.bias" || weight.name == "embeddings.LayerNorm.weight";
+  });
+  for (Weight& weight : theirs.weights) {
+    if (weight.name == "encoder.layer.0.intermediate.dense.bias") weight.value = Tensor::zeros({11});
+    if (weight.name == "encoder.layer.1.output.LayerNorm.bias") weight.value = Tensor::zeros({3, 1});
+    if (weight.name == "encoder.layer.1.attention.self.value.weight") weight.value = weight.value.to(DType::f16);
+  }
+  theirs.weights.push_back({"encoder.layer.999999999999.output.dense.bias", Tensor::zeros({3})});
+  theirs.weights.push_back({"vision.weight", Tensor::zeros({2, 2})});
+  NameReport report;
+  (void)models::to_hearth(theirs, WeightFormat::hf_bert, report);
+  EXPECT_EQ(report.faults("F: "),
+            "F: missing embeddings.LayerNorm.weight\n"
+            "F: missing encoder.layer.1.attention.self.key.bias\n"
+            "F: unexpected encoder.layer.999999999999.output.dense.bias [3]\n"
+            "F: unexpected vision.weight [2, 2]\n"
+            "F: wrong shape: encoder.layer.0.intermediate.dense.bias [11], expected [12]\n"
+            "F: wrong shape: encoder.layer.1.attention.self.qkv.weight is joined from f32 and f16\n"
+            "F: wrong shape: encoder.layer.1.output.LayerNorm.bias [3, 1], expected [3]");
+}
+
+TEST(Weights, NothingAtAllIsAllMissing) {
+  NameReport report;
+  EXPECT_TRUE(models::to_hearth({}, WeightFormat::hf_gpt2, report).weights.empty());
+  EXPECT_EQ(report.missing, (std::vector<std::string>{"wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"}));
+}
+
+TEST(Weights, FiltersOfPyTorch) {
+  WeightSet ours;
+  ours.weights.push_back({"conv.weight", Tensor::of<float>({1, 1, 2, 2}, {1, 2, 3, 4})});
+  const WeightSet theirs = written(ours, WeightFormat::torch);
+  EXPECT_EQ(find(theirs, "conv.weight").to_doubles(), (std::vector<double>{1, 3, 2, 4}));
+  EXPECT_EQ(values_of(read(theirs, WeightFormat::torch)), values_of(ours));
+}
+
+TEST(Weights, AFormatThatIsNotKnown) {
+  EXPECT_EQ(models::weight_format_named("hf-bert"), WeightFormat::hf_bert);
+  EXPECT_THROW(models::weight_format_named("hf-brt"), UsageError);
+}
+
+TEST(Weights, AnEncoderIsLoadedBelowAFreshClassifier) {
+  models::Bert network({.vocabulary = 5,
+                        .context = 4,
+                        .layers = 2,
+                        .heads = 1,
+                        .width = 3,
+                        .head = models::BertHead::classification,
+                        .pool = models::BertPool::mean});
+  nn::initialize(network, 1);
+  const auto find_own = [&](const std::string& name) {
+    for (const NamedTensor& named : network.parameters())
+      if (named.name == name) return named.tensor->to_doubles();
+    return std::vector<double>();
+  };
+  const std::vector<double> fresh = find_own("classifier.weight"),
+                            drawn = find_own("encoder.layer.1.output.dense.weight");
+  WeightSet given = bert(models::BertHead::masked_lm);
+  for (Weight& weight : given.weights) weight.value = weight.value.to(DType::f64);
+  NameReport report = models::load_weights(network.parameters(), given);
+  EXPECT_EQ(report.missing, (std::vector<std::string>{"classifier.weight [2, 3]", "classifier.bias [2]"}));
+  EXPECT_EQ(report.unexpected.size(), 5U);
+  EXPECT_EQ(find_own("encoder.layer.1.output.dense.weight"), drawn) << "all or nothing";
+  report = models::load_weights(network.parameters(), given, {.fresh = {"classifier"}, .unused = {"cls."}});
+  EXPECT_EQ(report.faults(""), "");
+  EXPECT_EQ(report.left_out.size(), 7U);
+  EXPECT_EQ(find_own("classifier.weight"), fresh);
+  EXPECT_EQ(find_own("encoder.layer.1.output.dense.weight"),
+            find(given, "encoder.layer.1.output.dense.weight").to_doubles());
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights that cross by command, and runs that start from them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "hearth/core/file.h"
+#include "hearth/models/transformer/bert.h"
+#include "hearth/models/weights.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/session.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth {
+namespace {
+
+using test::contains;
+
+class WeightsCommand : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  void put(const std::string& name, const std::string& text) const {
+    (void)folder_.write(name, {text.begin(), text.end()});
+  }
+  int run(std::vector<std::string> words) const {
+    words.insert(words.begin(), "hearth");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStderr();
+    const int code = train::run_cli(static_cast<int>(argv.size()), argv.data());
+    message_ = testing::internal::GetCapturedStderr();
+    return code;
+  }
+  /// A small BERT for masked texts as transformers would save it, in parts behind an index if wanted.
+  void put_bert(bool in_parts) const {
+    models::Bert network({.vocabulary = 30, .context = 16, .layers = 1, .heads = 2, .width = 8});
+    nn::initialize(network, 7);
+    models::WeightSet ours;
+    for (const NamedTensor& named : network.parameters()) ours.weights.push_back({named.name, named.tensor->clone()});
+    models::NameReport report;
+    const models::WeightSet theirs = models::from_hearth(ours, models::WeightFormat::hf_bert, report);
+    std::vector<SafetensorsEntry> parts[2];
+    std::string map;
+    for (std::size_t i = 0; i < theirs.weights.size(); ++i) {
+      const models::Weight& weight = theirs.weights[i];
+      const int part = in_parts && i % 3 == 0 ? 1 : 0;
+      parts[part].push_back({weight.name, DType::f32, weight.value.shape(),
+                             std::span<const std::byte>(weight.value.bytes(), weight.value.byte_size())});
+      map += (map.empty() ? "\"" : ", \"") + weight.name + "\": \"part" + std::to_string(part) + ".safetensors\"";
+    }
+    if (!in_parts) return write_plain_safetensors(path("bert.safetensors"), parts[0], {{"format", "pt"}});
+    for (int part = 0; part < 2; ++part)
+      write_plain_safetensors(path("part" + std::to_string(part) + ".safetensors"), parts[part], {{"format", "pt"}});
+    put("model.safetensors.index.json", "{\"weight_map\": {" + map + "}}");
+  }
+  std::string config(const std::string& weights) const {
+    put("text.txt", std::string(400, 'a') + "bcdefgh");
+    put("run.json", R"({"device": "cpu", "model": {"type": "bert", "layers": 1, "heads": 2, "width": 8, "context": 16,
+        "vocabulary": 30}, "data": {"type": "text", "train": [")" +
+                        path("text.txt") +
+                        R"("], "length": 16, "mask_share": 0.2, "tokenizer": {"type": "characters"}},
+        "optimizer": {"type": "sgd", "lr": 0.001}, "train": {"batch_size": 4, "steps": 1, "ema": 0.9},
+        "weights": )" + weights +
+                        "}");
+    return path("run.json");
+  }
+
+  test::TempDir folder_;
+  mutable std::string message_;
+};
+
+TEST_F(WeightsCommand, ThereAndBackIsTheSameFile) {
+  put_bert(false);
+  ASSERT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--from", "hf-bert"}), 0) << message_;
+  ASSERT_EQ(run({"weights", "convert", path("own"), path("back.safetensors"), "--to", "hf-bert"}), 0) << message_;
+  EXPECT_EQ(read_text(path("back.safetensors")), read_text(path("bert.safetensors")));
+  SafetensorsFile(path("own")).verify();
+  EXPECT_TRUE(SafetensorsFile(path("own")).has_checksums());
+}
+
+TEST_F(WeightsCommand, PartsBecomeOneFileInAnotherType) {
+  put_bert(true);
+  ASSERT_EQ(run({"weights", "convert", folder_.path().string(), path("half"), "--from", "hf-bert", "--dtype", "bf16",
+                 "--leave-out", "cls."}),
+            0)
+      << message_;
+  const SafetensorsFile file(path("half"));
+  EXPECT_EQ(file.at("encoder.layer.0.attention.self.qkv.weight").shape, (Shape{24, 8}));
+  EXPECT_EQ(file.find("cls.predictions.bias"), nullptr);
+  for (const TensorRecord& record : file.records()) EXPECT_EQ(record.dtype, DType::bf16) << record.name;
+}
+
+TEST_F(WeightsCommand, ListsAllThatDoesNotFit) {
+  put_bert(false);
+  EXPECT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--from", "hf-gpt2"}), 3);
+  EXPECT_PRED2(contains, message_, "missing wte.weight");
+  EXPECT_PRED2(contains, message_, "missing ln_f.bias");
+  EXPECT_PRED2(contains, message_, "unexpected bert.embeddings.LayerNorm.bias [8]");
+  EXPECT_FALSE(file_exists(path("own")));
+  EXPECT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--from", "hf-brt"}), 2);
+  EXPECT_PRED2(contains, message_, "hf-bert");
+  EXPECT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--leave-out", "wte"}), 2);
+}
+
+TEST_F(WeightsCommand, ARunStartsFromThem) {
+  put_bert(false);
+  train::Session session(
+      train::load_config(config(R"({"path": ")" + path("bert.safetensors") + R"(", "from": "hf-bert"})"), {}));
+  const std::string drawn = session.model_state.hash();
+  EXPECT_TRUE(session.load_start_weights().empty());
+  models::Bert twin({.vocabulary = 30, .context = 16, .layers = 1, .heads = 2, .width = 8});
+  nn::initialize(twin, 7);
+  const auto expected = twin.parameters();
+  const auto found = session.parameters->masters();
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_EQ(found[i].tensor->to_doubles(), expected[i].tensor->to_doubles()) << found[i].name;
+  EXPECT_NE(session.model_state.hash(), drawn);
+  const std::string start = session.model_state.hash();
+  session.use_averaged_weights();
+  EXPECT_EQ(session.model_state.hash(), start) << "the average begins there too";
+  // By the command; a resumed run does without the file.
+  const std::string run_json = path("run.json");
+  ASSERT_EQ(run({"train", run_json, "--out", path("out")}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "weights   " + path("bert.safetensors"));
+  std::filesystem::remove(path("bert.safetensors"));
+  ASSERT_EQ(run({"train", run_json, "--out", path("out"), "--set", "train.steps=2"}), 0) << message_;
+  EXPECT_EQ(run({"train", run_json, "--out", path("other")}), 3);
+}
+
+TEST_F(WeightsCommand, AFaultEndsADryRun) {
+  put_bert(false);
+  const std::string given = R"("path": ")" + path("bert.safetensors") + R"(", "from": "hf-bert")";
+  EXPECT_EQ(run({"train", config("{" + given + "}"), "--dry-run", "--set", "model.head=\"embedding\""}), 3);
+  EXPECT_PRED2(contains, message_, "unexpected cls.predictions.bias [30]");
+  EXPECT_EQ(run({"train", config("{" + given + R"(, "unused": ["cls."]})"), "--dry-run", "--set",
+                 "model.head=\"embedding\""}),
+            0);
+  EXPECT_PRED2(contains, message_, "not loaded: cls.predictions.bias, unused");
+  EXPECT_EQ(run({"train", config(R"({"fresh": ["cls"]})"), "--dry-run"}), 2);
+}
+
+}  // namespace
+}  // namespace hearth
