@@ -12,6 +12,7 @@
 #include "hearth/ops/index/row_lengths.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/loss/cross_entropy.h"
+#include "hearth/ops/loss/linear_cross_entropy.h"
 #include "hearth/ops/loss/loss_sum.h"
 #include "hearth/ops/loss/mse.h"
 #include "hearth/ops/matmul/matmul.h"

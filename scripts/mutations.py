@@ -458,6 +458,13 @@ value("count-correct", "static_cast<unsigned long long>(hits)", "static_cast<uns
 index("cross-entropy-label", "from[labels[row]]", "from[labels[row] + 1 < in.cols ? labels[row] + 1 : 0]")
 index("count-correct-rank", "before < k", "before <= k", "Op.CountCorrectOfTheBestThree/cuda_f32")
 
+value, index, _, _ = group("ops/loss/linear_cross_entropy.cu", "ops", "Op.LinearCrossEntropy/cuda_f32")
+value("scale-gradient", "value.at[k] * factor", "value.at[k] * factor * P(1.001)")
+value("scale-gradient-rest", ": from[i] * factor", ": from[i] * factor * P(1.001)", "Op.LinearCrossEntropy/cuda_f64")
+value("scale-gradient-adds", "widen(before.at[k]) + scaled", "widen(before.at[k]) + scaled * P(1.001)",
+      "LinearCrossEntropyEdges.LaterPassesAddToTheGradient")
+index("scale-gradient-end", "i < n; i += global_threads())\n    into", "i <= n; i += global_threads())\n    into")
+
 value, index, _, _ = group("ops/loss/mse.cu", "ops", "Op.MeanSquaredError/cuda_f32")
 value("mse-parts", "partial[blockIdx.x] = sum;", "partial[blockIdx.x] = sum * 1.001;")
 value("mse-mean", "static_cast<P>(sum / n)", "static_cast<P>(sum / n * 1.001)")

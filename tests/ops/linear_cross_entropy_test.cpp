@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/loss/linear_cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/core/memory.h"
+#include "hearth/ops/linear/linear.h"
+#include "hearth/ops/pointwise/operators.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+struct Case {
+  Shape x;
+  std::int64_t classes;
+  LinearCrossEntropyOptions options;
+  bool bias = false;
+  Width width_of_w = Width::site;
+};
+
+struct Inputs {
+  Tensor x, w, b, labels;
+};
+
+Inputs draw_inputs(Draw& draw, const Case& c) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(c.x.dim(-1)));
+  Inputs in{draw.normal(c.x), draw.normal({c.classes, c.x.dim(-1)}, scale, c.width_of_w), {}, {}};
+  if (c.bias) in.b = draw.normal({c.classes}, 1.0, c.width_of_w);
+  const Shape rows(std::span(c.x.begin(), static_cast<std::size_t>(c.x.rank() - 1)));
+  // Every fourth row is ignored.
+  std::vector<double> labels;
+  for (std::int64_t i = 0; i < rows.size(); ++i)
+    labels.push_back(static_cast<double>(i % 4 == 3 ? c.options.ignore_index : i * 7 % c.classes));
+  in.labels = draw.indices(rows, labels);
+  return in;
+}
+
+Tensor apart(const Inputs& in, const Case& c) {
+  return cross_entropy(linear(in.x, in.w, in.b), in.labels,
+                       {.label_smoothing = c.options.label_smoothing,
+                        .ignore_index = c.options.ignore_index,
+                        .reduction = c.options.reduction});
+}
+
+// Twice, so that gradients come in with another scale than 1.
+void check_case(const Case& c) {
+  check(
+      [&](Draw& draw) {
+        const Inputs in = draw_inputs(draw, c);
+        return linear_cross_entropy(in.x, in.w, in.b, in.labels, c.options) * 2.0;
+      },
+      [&](Draw& draw) { return (apart(draw_inputs(draw, c), c) * 2.0).to_doubles(); }, {.tolerance_scale = 4.0});
+}
+
+OP_TEST(LinearCrossEntropy) {
+  // One chunk, chunks that divide the rows, and a last one that is shorter.
+  for (const std::int64_t chunk : {0, 4, 5})
+    for (const double smoothing : {0.0, 0.1})
+      check_case({{3, 4, 24}, 37, {.label_smoothing = smoothing, .chunk_rows = chunk}});
+  check_case({{1, 3}, 1, {}});
+  check_case({{9, 16}, 40, {.ignore_index = 0, .reduction = Reduction::sum, .chunk_rows = 4}});
+}
+
+OP_TEST(LinearCrossEntropyWithABias) {
+  for (const std::int64_t chunk : {0, 2}) check_case({{7, 16}, 24, {.chunk_rows = chunk}, true});
+}
+
+// As under autocast on the CPU.
+OP_TEST(LinearCrossEntropyOfAWideWeight) { check_case({{7, 16}, 24, {.chunk_rows = 3}, true, Width::wide}); }
+
+std::vector<Device> devices() {
+  std::vector<Device> all{Device{}};
+  if (device_count(DeviceType::cuda) > 0) all.push_back({DeviceType::cuda, 0});
+  return all;
+}
+
+Tensor numbers(const Shape& shape, Device device, double step, DType dtype = DType::f32) {
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i) * step);
+  return Tensor::of<double>(shape, values).to(dtype).to(device);
+}
+
+Tensor labels_below(std::int64_t classes, std::int64_t rows, Device device) {
+  const Tensor labels = Tensor::empty({rows}, DType::i64);
+  for (std::int64_t i = 0; i < rows; ++i) labels.data<std::int64_t>()[i] = i % 5 == 4 ? -100 : i * 3 % classes;
+  return labels.to(device);
+}
+
+TEST(LinearCrossEntropyEdges, CountsWhatCountCorrectCounts) {
+  for (const Device device : devices()) {
+    const Tensor x = numbers({50, 8}, device, 1.3), w = numbers({6, 8}, device, 0.7),
+                 labels = labels_below(6, 50, device);
+    const std::int64_t expected = count_correct(linear(x, w, {}), labels).to(Device{}).data<std::int64_t>()[0];
+    ASSERT_GT(expected, 0);
+    const Tensor correct = Tensor::full({1}, 3, DType::i64, device);
+    (void)linear_cross_entropy(x, w, {}, labels, {.chunk_rows = 16}, correct);
+    EXPECT_EQ(correct.to(Device{}).data<std::int64_t>()[0], expected + 3) << device;
+  }
+}
+
+// The share of labels is not known to a chunk, nor is the loss scale: gradients of f16 must not vanish on the way.
+TEST(LinearCrossEntropyEdges, SmallGradientsOfF16Stay) {
+  for (const Device device : devices()) {
+    const std::int64_t classes = 300000;
+    const Tensor x = Tensor::full({1, 2}, 1.0, DType::f16, device);
+    const Tensor w = as_leaf(Tensor::zeros({classes, 2}, DType::f16, device));
+    backward(linear_cross_entropy(x, w, {}, Tensor::zeros({1}, DType::i64, device)), 1024.0);
+    const double value = grad_of(w).to_doubles().back();
+    EXPECT_NEAR(value * static_cast<double>(classes) / 1024.0, 1.0, 2e-3) << device;
+  }
+}
+
+// Gradients of several passes add up in the leaf.
+TEST(LinearCrossEntropyEdges, LaterPassesAddToTheGradient) {
+  for (const Device device : devices()) {
+    const Tensor w = as_leaf(numbers({6, 8}, device, 0.7)), x = numbers({10, 8}, device, 1.3);
+    const Tensor labels = labels_below(6, 10, device);
+    const auto pass = [&](double seed) { backward(linear_cross_entropy(x, w, {}, labels), seed); };
+    pass(1);
+    const std::vector<double> once = grad_of(w).to_doubles();
+    pass(2);
+    const std::vector<double> both = grad_of(w).to_doubles();
+    for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(both[i], 3 * once[i], 1e-6) << device << i;
+  }
+}
+
+TEST(LinearCrossEntropyEdges, AllIgnoredIsZeroWithZeroGradient) {
+  for (const Device device : devices())
+    for (const std::int64_t rows : {0, 3}) {
+      const Tensor x = as_leaf(numbers({rows, 4}, device, 1.0)), w = as_leaf(numbers({5, 4}, device, 0.7));
+      const Tensor loss = linear_cross_entropy(x, w, {}, Tensor::full({rows}, -100, DType::i64, device));
+      EXPECT_EQ(loss.item(), 0.0);
+      backward(loss);
+      for (const Tensor& leaf : {x, w})
+        for (const double value : grad_of(leaf).to_doubles()) EXPECT_EQ(value, 0.0);
+    }
+}
+
+// Beside the gradients, at most the logits of one chunk; without a gradient, nothing else of that size.
+TEST(LinearCrossEntropyEdges, HoldsTheLogitsOfOneChunkAtMost) {
+  constexpr std::int64_t rows = 512, inputs = 16, classes = 4096, chunk = 32, slack = 200 * 1024;
+  for (const Device device : devices()) {
+    const Tensor x = as_leaf(numbers({rows, inputs}, device, 1.3)),
+                 w = as_leaf(numbers({classes, inputs}, device, 0.7));
+    const Tensor labels = labels_below(classes, rows, device);
+    const auto peak_of = [&](auto&& f) {
+      f();  // what is made at first use
+      const auto before = memory_of(device).statistics().in_use;
+      memory_of(device).reset_peak();
+      f();
+      return static_cast<std::int64_t>(memory_of(device).statistics().peak - before);
+    };
+    const std::int64_t logits = chunk * classes * 4, gradients = (rows + classes) * inputs * 4;
+    {
+      const NoGrad no_grad;
+      EXPECT_LT(peak_of([&] { (void)linear_cross_entropy(x, w, {}, labels, {.chunk_rows = chunk}); }), logits + slack);
+    }
+    (void)grad_of(x), (void)grad_of(w);
+    EXPECT_LT(peak_of([&] { backward(linear_cross_entropy(x, w, {}, labels, {.chunk_rows = chunk})); }),
+              logits + 2 * gradients + slack)
+        << device;
+  }
+}
+
+TEST(LinearCrossEntropyEdges, RefusesBadArguments) {
+  const Tensor x = Tensor::zeros({2, 3}), w = Tensor::zeros({5, 3}), labels = Tensor::of<std::int64_t>({2}, {0, 4});
+  const char* op = "linear_cross_entropy";
+  const auto run = [&](const Tensor& b, const LinearCrossEntropyOptions& options = {}, const Tensor& correct = {}) {
+    return linear_cross_entropy(x, w, b, labels, options, correct);
+  };
+  refuses<UsageError>(op, [&] { return linear_cross_entropy({}, w, {}, labels); });
+  refuses<UsageError>(op, [&] { return linear_cross_entropy(x, {}, {}, labels); });
+  refuses<UsageError>(op, [&] { return linear_cross_entropy(x, w, {}, {}); });
+  refuses<ShapeError>(op, [&] { return linear_cross_entropy(Tensor::zeros({}), w, {}, labels); });
+  refuses<ShapeError>(op, [&] { return linear_cross_entropy(x, Tensor::zeros({5, 4}), {}, labels); });
+  refuses<ShapeError>(op, [&] { return linear_cross_entropy(x, Tensor::zeros({0, 3}), {}, labels); });
+  refuses<ShapeError>(op, [&] { return linear_cross_entropy(x, w, {}, Tensor::zeros({3}, DType::i64)); });
+  refuses<ShapeError>(op, [&] { return run(Tensor::zeros({3})); });
+  refuses<DTypeError>(op, [&] { return linear_cross_entropy(x, w, {}, Tensor::zeros({2})); });
+  refuses<DTypeError>(op, [&] { return linear_cross_entropy(x, w.to(DType::f64), {}, labels); });
+  refuses<DTypeError>(op, [&] { return linear_cross_entropy(x.to(DType::i64), w, {}, labels); });
+  refuses<UsageError>(op, [&] { return run({}, {.label_smoothing = 1.5}); });
+  refuses<UsageError>(op, [&] { return run({}, {.reduction = Reduction::none}); });
+  refuses<UsageError>(op, [&] { return run({}, {.chunk_rows = -1}); });
+  refuses<UsageError>(op, [&] { return run({}, {}, Tensor::zeros({2}, DType::i64)); });
+  refuses<UsageError>(op, [&] { return run({}, {}, Tensor::zeros({1})); });
+  refuses<IndexError>(op, [&] { return linear_cross_entropy(x, w, {}, Tensor::full({2}, 5, DType::i64)); });
+}
+
+}  // namespace
+}  // namespace hearth::test
