@@ -476,7 +476,7 @@ value("loss-sum", "__dmul_rn(whole, static_cast<double>(widen(*loss)))",
       "__dmul_rn(whole, static_cast<double>(widen(*loss))) * 1.001")
 value("loss-share", "__dmul_rn(weight, *share)", "__dmul_rn(weight, *share) * 1.001")
 value("label-count", "labels[i] != ignored ? 1 : 0", "labels[i] != ignored ? 1 : 1", "Op.LabelShares/cuda_f32")
-value("label-shares", "counts[i] /= sum;", "counts[i] /= sum * 1.001;", "Op.LabelShares/cuda_f32")
+value("label-shares", "counts[i] / sum", "counts[i] / (sum * 1.001)", "Op.LabelShares/cuda_f32")
 index("label-count-end", "i < n", "i <= n", "Op.LabelShares/cuda_f32",
       within="i < n; i += one_block) sum += labels")
 

@@ -3,6 +3,7 @@
 
 #include "hearth/core/build.h"
 #if HEARTH_HAS_CUDA
+#include <algorithm>
 #include <iterator>
 
 #include "hearth/core/cuda/feed.h"
@@ -15,8 +16,8 @@ namespace hearth::train {
 namespace {
 
 // Enough for every plan and every buffer that is made at first use to be there.
-constexpr int steps_before_recording = 2;
-constexpr int misfits_before_declining = 8;
+constexpr int steps_before_first = 2;
+constexpr int steps_before_others = 1;
 
 constexpr Tensor data::Batch::*batch_parts[] = {&data::Batch::images, &data::Batch::labels, &data::Batch::erased,
                                                 &data::Batch::share,  &data::Batch::input,  &data::Batch::source,
@@ -51,19 +52,20 @@ std::vector<Tensor> places_for(const std::vector<Tensor>& parts, Device device) 
 
 }  // namespace
 
-/// What the recorded work refers to. The arena goes last: the graph holds its addresses.
+/// Steps of one shape, and what their recorded work refers to.
 struct CapturedStep::Recorded {
-  Recorded(Device device, std::vector<Tensor> where, std::span<const data::Batch> batches)
-      : arena(device), places(std::move(where)), feed(present(places)) {
+  Recorded(std::vector<Tensor> where, std::span<const data::Batch> batches)
+      : places(std::move(where)), feed(present(places)) {
     inputs.resize(places.size() / part_count);
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].counted = batches[i].counted;
     for (std::size_t i = 0; i < places.size(); ++i) inputs[i / part_count].*input_parts[i % part_count] = places[i];
   }
 
-  bool fits(const std::vector<Tensor>& parts, std::span<const data::Batch> batches) const {
+  /// Where the device counts labels itself, their number is no part of what is recorded.
+  bool fits(const std::vector<Tensor>& parts, std::span<const data::Batch> batches, bool device_counts) const {
     bool same = parts.size() == places.size();
-    // How many labels count is part of what is recorded.
-    for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i].counted == batches[i].counted;
+    for (std::size_t i = 0; same && !device_counts && i < inputs.size(); ++i)
+      same = inputs[i].counted == batches[i].counted;
     for (std::size_t i = 0; same && i < parts.size(); ++i) {
       same = parts[i].defined() == places[i].defined();
       if (same && parts[i].defined())
@@ -72,11 +74,20 @@ struct CapturedStep::Recorded {
     return same;
   }
 
-  cuda::Arena arena;
   std::vector<Tensor> places;
   cuda::Feed feed;
   std::vector<StepInput> inputs;
+  int eager_steps = 0;
   std::unique_ptr<cuda::Graph> graph;
+};
+
+/// All graphs share one arena: they run one after the other, and nothing of a step outlives it. It goes last, because
+/// the graphs hold its addresses.
+struct CapturedStep::Recordings {
+  explicit Recordings(Device device) : arena(device) {}
+
+  cuda::Arena arena;
+  std::vector<std::unique_ptr<Recorded>> all;
 };
 
 CapturedStep::CapturedStep(Session& session) : session_(session) {
@@ -86,51 +97,60 @@ CapturedStep::CapturedStep(Session& session) : session_(session) {
 
 StepResult CapturedStep::run(std::span<const data::Batch> batches) {
   const std::vector<Tensor> parts = tensors_of(batches);
-  if (recorded_ == nullptr)
-    recorded_ = std::make_unique<Recorded>(session_.device(), places_for(parts, session_.device()), batches);
-  Recorded& recorded = *recorded_;
-  const bool fits = recorded.fits(parts, batches);
-  if (!fits && recorded.graph == nullptr && declined_.empty() && ++misfits_ == misfits_before_declining)
-    declined_ = join_text("batches differ in shape, or in how many of their labels count, from the first of the run: ",
-                          misfits_, " of ", misfits_ + eager_steps_, " steps could not be recorded");
-  if (!declined_.empty() || !fits) return training_step(session_, batches);
+  if (recordings_ == nullptr) recordings_ = std::make_unique<Recordings>(session_.device());
+  std::vector<std::unique_ptr<Recorded>>& all = recordings_->all;
+  const bool device_counts = session_.loss.ignored_label.has_value();
+  auto found = std::find_if(all.begin(), all.end(),
+                            [&](const auto& recorded) { return recorded->fits(parts, batches, device_counts); });
+  if (!declined_.empty() || (found == all.end() && all.size() == most_graphs)) return training_step(session_, batches);
+  if (found == all.end()) {
+    all.push_back(std::make_unique<Recorded>(places_for(parts, session_.device()), batches));
+    found = all.end() - 1;
+  }
+  return step(**found, present(parts), batches);
+}
 
+StepResult CapturedStep::step(Recorded& recorded, std::span<const Tensor> parts, std::span<const data::Batch> batches) {
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) samples += count_of(batch);
-  recorded.feed.send(present(parts));
+  recorded.feed.send(parts);
   const StepResult result = begin_device_step(session_, samples);
   const auto work = [&] { run_device_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
-  if (recorded.graph == nullptr && eager_steps_ == steps_before_recording) {
+  const bool is_first = &recorded == recordings_->all.front().get();
+  if (recorded.graph == nullptr && recorded.eager_steps == (is_first ? steps_before_first : steps_before_others)) {
     try {
-      recorded.graph = std::make_unique<cuda::Graph>(cuda::Graph::record(stream, recorded.arena, work));
+      recorded.graph = std::make_unique<cuda::Graph>(cuda::Graph::record(stream, recordings_->arena, work));
     } catch (const Error& error) {
-      // Nothing of the step has run yet.
-      declined_ = error.what();
+      // Nothing of the step has run yet. If it was not the first, this shape alone runs eagerly from now on.
+      if (is_first) declined_ = error.what();
     }
   }
   if (recorded.graph != nullptr) {
     recorded.graph->launch(stream);
+    nodes_ = recorded.graph->nodes();
   } else {
-    recorded.arena.run(work);
-    ++eager_steps_;
+    recordings_->arena.run(work);
+    ++recorded.eager_steps;
   }
   return result;
 }
 
-std::int64_t CapturedStep::nodes() const {
-  return recorded_ != nullptr && recorded_->graph != nullptr ? recorded_->graph->nodes() : 0;
+std::int64_t CapturedStep::graphs() const {
+  if (recordings_ == nullptr) return 0;
+  return std::count_if(recordings_->all.begin(), recordings_->all.end(),
+                       [](const auto& recorded) { return recorded->graph != nullptr; });
 }
 
 #else
 
-struct CapturedStep::Recorded {};
+struct CapturedStep::Recordings {};
 
 CapturedStep::CapturedStep(Session& session) : session_(session) {
   throw UsageError("captured step: this build of Hearth has no CUDA backend");
 }
 StepResult CapturedStep::run(std::span<const data::Batch> batches) { return training_step(session_, batches); }
-std::int64_t CapturedStep::nodes() const { return 0; }
+std::int64_t CapturedStep::graphs() const { return 0; }
 
 #endif
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps of a CUDA device as one graph: forward, backward, clipping, optimizer, moving average and meters are
-// recorded once and then replayed by a single launch. What changes from step to step (batch, learning rate, step
-// number) reaches the device beforehand, in memory that the recorded work reads. Gives the same bits as eager steps.
+// recorded once for each shape of batches and then replayed by a single launch. What changes from step to step (batch,
+// learning rate, step number) reaches the device beforehand, in memory that the recorded work reads. Gives the same
+// bits as eager steps.
 #pragma once
 
 #include <memory>
@@ -21,22 +22,28 @@ class CapturedStep {
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  /// As training_step(). The first steps run eagerly in the arena of the graph, then one is recorded; steps whose
-  /// shapes or numbers of labels that count are others than those of the first, and all if recording failed, run
-  /// eagerly.
+  /// As training_step(). Batches of a new shape run eagerly in the arena of the graphs, twice the first of all and once
+  /// all others, and are recorded when they come again. Steps run eagerly too if recording failed, and if their shapes
+  /// come after the first `most_graphs`.
   StepResult run(std::span<const data::Batch> batches);
 
-  /// Kernels, copies and fills that one replay consists of; 0 as long as nothing is recorded.
-  std::int64_t nodes() const;
+  static constexpr std::size_t most_graphs = 256;
+
+  /// Kernels, copies and fills that the last replay consisted of; 0 as long as nothing is recorded.
+  std::int64_t nodes() const { return nodes_; }
+  /// Shapes of batches that are recorded.
+  std::int64_t graphs() const;
   /// Why steps are not replayed; empty if they are, or may be yet.
   const std::string& declined() const { return declined_; }
 
  private:
   struct Recorded;
+  struct Recordings;
+  StepResult step(Recorded& recorded, std::span<const Tensor> parts, std::span<const data::Batch> batches);
+
   Session& session_;
-  std::unique_ptr<Recorded> recorded_;
-  [[maybe_unused]] int eager_steps_ = 0;
-  [[maybe_unused]] int misfits_ = 0;  ///< before anything was recorded
+  std::unique_ptr<Recordings> recordings_;
+  std::int64_t nodes_ = 0;
   std::string declined_;
 };
 

@@ -24,10 +24,11 @@ namespace {
 constexpr std::int64_t no_class = -100;
 
 // What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the
-// labels that do, which is known only where the run computes.
+// labels that do, which only the device knows.
 struct Share {
   double of_samples = 1;
-  Tensor of_labels{};  // f64 [1]; undefined where all count
+  Tensor of_labels{};  // f64 [1]; undefined where all count, and where there is one batch
+  Tensor labels{};     // f64 [1]: how many count; undefined where all do
 };
 
 std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs, std::int64_t samples) {
@@ -38,14 +39,19 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs
     labels.push_back(input.labels);
     may_ignore = may_ignore || (loss.ignored_label && !is_floating(input.labels.dtype()));
   }
-  if (may_ignore && inputs.size() > 1) {
-    const Tensor all = label_shares(labels, *loss.ignored_label);
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      shares[i].of_labels =
-          Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
-  } else {
+  if (!may_ignore) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       shares[i].of_samples = samples > 0 ? static_cast<double>(inputs[i].count()) / static_cast<double>(samples) : 0.0;
+    return shares;
+  }
+  const auto element = [](const Tensor& all, std::size_t i) {
+    return Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
+  };
+  const Tensor counts = label_counts(labels, *loss.ignored_label);
+  const Tensor parts = inputs.size() > 1 ? label_shares(counts) : Tensor();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    shares[i].labels = element(counts, i);
+    if (parts.defined()) shares[i].of_labels = element(parts, i);
   }
   return shares;
 }
@@ -59,12 +65,12 @@ void sweep(Session& session, const Tensor& loss, const Share& share) {
     backward(loss, share.of_samples);
 }
 
-// Adds a batch to sums of losses and hits that lie where the run computes: with its share of the losses of a step's
-// samples, or its own samples. Soft labels (mixup) count as right where the heaviest class is predicted.
+// Adds a batch to sums of losses and hits that lie where the run computes: `samples` losses, or as many as the device
+// counted labels. Soft labels (mixup) count as right where the heaviest class is predicted.
 void count(const Loss& rule, const Sums& sums, const Tensor& loss, const Tensor& outputs, const Tensor& labels,
-           std::int64_t samples, const Tensor& share = {}) {
+           std::int64_t samples, const Tensor& counted = {}) {
   const NoGrad no_grad;
-  add_loss(sums.loss, loss, static_cast<double>(samples), share);
+  add_loss(sums.loss, loss, counted.defined() ? 1.0 : static_cast<double>(samples), counted);
   const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
   run_on(outputs.device(), [&](auto& stream) {
     kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, rule.ignored_label.value_or(no_class),
@@ -90,9 +96,8 @@ void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F
     const Tensor loss = session.loss(outputs, input.labels);
     sweep(session, loss, shares[i]);
     after_backward(loss);
-    const Tensor& share = shares[i].of_labels;
     count(session.loss, session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels,
-          share.defined() ? samples : input.count(), share);
+          input.count(), shares[i].labels);
   }
   session.parameters->finish_grads();
 }

@@ -20,26 +20,34 @@ void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor
   run_on(sum.device(), [&](auto& stream) { kernels::add_loss(stream, sum, loss, weight, share); });
 }
 
-Tensor label_shares(std::span<const Tensor> parts, std::int64_t ignored) {
-  HEARTH_CHECK(UsageError, !parts.empty(), "label_shares: there are no parts");
+Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored) {
+  HEARTH_CHECK(UsageError, !parts.empty(), "label_counts: there are no parts");
   const Device device = parts.front().device();
-  const Tensor shares = Tensor::empty({static_cast<std::int64_t>(parts.size())}, DType::f64, device);
+  const Tensor counts = Tensor::empty({static_cast<std::int64_t>(parts.size())}, DType::f64, device);
   run_on(device, [&](auto& stream) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const Tensor& part = parts[i];
-      HEARTH_CHECK(DeviceError, part.device() == device, "label_shares: part 0 is on ", device, ", part ", i, " on ",
+      HEARTH_CHECK(DeviceError, part.device() == device, "label_counts: part 0 is on ", device, ", part ", i, " on ",
                    part.device(), "; move one with to(device)");
       const bool all_count = is_floating(part.dtype());
-      HEARTH_CHECK(DTypeError, all_count || part.dtype() == DType::i64, "label_shares: part ", i, " is ",
+      HEARTH_CHECK(DTypeError, all_count || part.dtype() == DType::i64, "label_counts: part ", i, " is ",
                    describe(part), "; labels are i64 or floating targets of every class");
       const auto at = static_cast<std::int64_t>(i);
       if (all_count)
-        Tensor::view(shares.storage(), {1}, {1}, at, DType::f64, device).fill_(static_cast<double>(part.dim(0)));
+        Tensor::view(counts.storage(), {1}, {1}, at, DType::f64, device).fill_(static_cast<double>(part.dim(0)));
       else
-        kernels::count_labels(stream, part.contiguous(), ignored, shares.data<double>() + at);
+        kernels::count_labels(stream, part.contiguous(), ignored, counts.data<double>() + at);
     }
-    kernels::divide_by_sum(stream, shares);
   });
+  return counts;
+}
+
+Tensor label_shares(const Tensor& counts) {
+  HEARTH_CHECK(UsageError, counts.defined() && counts.dtype() == DType::f64 && counts.rank() == 1 && counts.size() > 0,
+               "label_shares: the counts are ", counts.defined() ? describe(counts) : "absent",
+               "; they are what label_counts() gives");
+  const Tensor shares = Tensor::empty(counts.shape(), DType::f64, counts.device());
+  run_on(counts.device(), [&](auto& stream) { kernels::divide_by_sum(stream, counts.contiguous(), shares); });
   return shares;
 }
 
@@ -55,11 +63,11 @@ void count_labels(cpu::Stream&, const Tensor& labels, std::int64_t ignored, doub
   *count = static_cast<double>(labels.size() - std::count(values, values + labels.size(), ignored));
 }
 
-void divide_by_sum(cpu::Stream&, const Tensor& counts) {
-  double* const values = counts.data<double>();
+void divide_by_sum(cpu::Stream&, const Tensor& counts, const Tensor& shares) {
+  const double* const values = counts.data<double>();
   double sum = 0;
   for (std::int64_t i = 0; i < counts.size(); ++i) sum += values[i];
-  for (std::int64_t i = 0; sum > 0 && i < counts.size(); ++i) values[i] /= sum;
+  for (std::int64_t i = 0; i < counts.size(); ++i) shares.data<double>()[i] = sum > 0 ? values[i] / sum : 0;
 }
 
 }  // namespace kernels

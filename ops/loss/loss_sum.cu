@@ -27,11 +27,11 @@ __global__ void __launch_bounds__(one_block)
 }
 
 /// Counts are whole numbers, so that the order of their sum does not show.
-__global__ void __launch_bounds__(one_block) divide_counts(double* counts, std::int64_t n) {
+__global__ void __launch_bounds__(one_block) divide_counts(const double* counts, double* shares, std::int64_t n) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < n; i += one_block) sum += counts[i];
   sum = block_reduce<Sum>(sum, 0.0);
-  for (std::int64_t i = threadIdx.x; sum > 0 && i < n; i += one_block) counts[i] /= sum;
+  for (std::int64_t i = threadIdx.x; i < n; i += one_block) shares[i] = sum > 0 ? counts[i] / sum : 0;
 }
 
 }  // namespace
@@ -48,8 +48,9 @@ void count_labels(cuda::Stream& stream, const Tensor& labels, std::int64_t ignor
          ignored, count);
 }
 
-void divide_by_sum(cuda::Stream& stream, const Tensor& counts) {
-  launch(stream, "label_shares", {1, one_block}, divide_counts, counts.data<double>(), counts.size());
+void divide_by_sum(cuda::Stream& stream, const Tensor& counts, const Tensor& shares) {
+  launch(stream, "label_shares", {1, one_block}, divide_counts, counts.data<double>(), shares.data<double>(),
+         counts.size());
 }
 
 }  // namespace hearth::kernels

@@ -16,11 +16,13 @@ namespace hearth {
 /// every device. With `share`, f64 [1] there, the weight is weight * share. Not differentiable.
 void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& share = {});
 
-/// The share of each part of a batch in the labels that count: those other than `ignored`. Losses that are means over
-/// the labels that count, summed with these shares, make the mean over the whole batch. parts: i64 labels, or floating
-/// targets [rows, classes], all rows of which count. The result is f64 [parts], beside them; 0 if no label counts.
-/// UsageError without parts, DTypeError for other types, DeviceError for parts on several devices.
-Tensor label_shares(std::span<const Tensor> parts, std::int64_t ignored);
+/// How many labels of each part of a batch count: those other than `ignored`. parts: i64 labels, or floating targets
+/// [rows, classes], all rows of which count. The result is f64 [parts], beside them. UsageError without parts,
+/// DTypeError for other types, DeviceError for parts on several devices.
+Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored);
+/// The share of each part in all labels that count, from their counts: losses that are means over the labels that
+/// count, summed with these shares, make the mean over the whole batch. f64 [parts]; 0 if no label counts.
+Tensor label_shares(const Tensor& counts);
 
 namespace kernels {
 
@@ -29,9 +31,9 @@ void add_loss(cuda::Stream&, const Tensor& sum, const Tensor& loss, double weigh
 /// *count = the labels, i64 and contiguous, other than `ignored`.
 void count_labels(cpu::Stream&, const Tensor& labels, std::int64_t ignored, double* count);
 void count_labels(cuda::Stream&, const Tensor& labels, std::int64_t ignored, double* count);
-/// Counts, f64 [n], become shares in their sum; zeros stay.
-void divide_by_sum(cpu::Stream&, const Tensor& counts);
-void divide_by_sum(cuda::Stream&, const Tensor& counts);
+/// shares[i] = counts[i] / the sum of all, f64 [n]; 0 where that is 0.
+void divide_by_sum(cpu::Stream&, const Tensor& counts, const Tensor& shares);
+void divide_by_sum(cuda::Stream&, const Tensor& counts, const Tensor& shares);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -44,10 +44,12 @@ OP_TEST(LabelShares) {
                                   Tensor::zeros({0}, DType::i64, device)};
   parts[3].fill_(3);
   const std::vector<double> counts{300, 2, 0, 10, 5, 0};
-  const std::vector<double> shares = label_shares(parts, 7).to_doubles();
+  const Tensor counted = label_counts(parts, 7);
+  EXPECT_EQ(counted.to_doubles(), counts);
+  const std::vector<double> shares = label_shares(counted).to_doubles();
   ASSERT_EQ(shares.size(), counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i) EXPECT_EQ(shares[i], counts[i] / 317) << i;
-  EXPECT_EQ(label_shares(std::span(parts).subspan(2, 1), 7).to_doubles(), std::vector<double>{0.0})
+  EXPECT_EQ(label_shares(label_counts(std::span(parts).subspan(2, 1), 7)).to_doubles(), std::vector<double>{0.0})
       << "no label counts";
 }
 
@@ -57,11 +59,13 @@ TEST(LossSumRefusal, Arguments) {
   refuses<DTypeError>("add_loss", [&] { return add_loss(loss, loss, 1), 0; });
   refuses<ShapeError>("add_loss", [&] { return add_loss(sum, Tensor::zeros({2}), 1), 0; });
   refuses<UsageError>("add_loss", [&] { return add_loss(sum, loss, 1, Tensor::zeros({2}, DType::f64)), 0; });
-  refuses<UsageError>("label_shares", [&] { return label_shares({}, 7); });
-  refuses<DTypeError>("label_shares", [&] {
+  refuses<UsageError>("label_counts", [&] { return label_counts({}, 7); });
+  refuses<DTypeError>("label_counts", [&] {
     const Tensor bytes = Tensor::zeros({2}, DType::u8);
-    return label_shares(std::span(&bytes, 1), 7);
+    return label_counts(std::span(&bytes, 1), 7);
   });
+  refuses<UsageError>("label_shares", [&] { return label_shares({}); });
+  refuses<UsageError>("label_shares", [&] { return label_shares(loss); });
   if (device_count(DeviceType::cuda) == 0) return;
   refuses<DeviceError>("add_loss", [&] {
     return add_loss(sum, Tensor::zeros({}, DType::f32, {DeviceType::cuda, 0}), 1), 0;

@@ -60,7 +60,7 @@ std::vector<double> gradients(const std::vector<std::int64_t>& parts, bool with_
     labels_of.push_back(rows_of(labels, first, count));
     first += count;
   }
-  const std::vector<double> shares = label_shares(labels_of, -100).to_doubles();
+  const std::vector<double> shares = label_shares(label_counts(labels_of, -100)).to_doubles();
   flat.zero_grads();
   first = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
