@@ -101,6 +101,9 @@ void describe(Fields<EvalOptions>& f) {
   f.integer("every_epochs", &EvalOptions::every_epochs, {.min = 1},
             "Epochs between evaluations; one comes at the end too.");
   f.integer("batch_size", &EvalOptions::batch_size, {.min = 1, .max = 1 << 20}, "null: as in training.");
+  f.choice("metric", &EvalOptions::metric, {"none", "bleu", "error_rate"},
+           "Of translations, what `hearth eval` counts in those that the network writes: BLEU, edits by the words (of "
+           "pronunciations, phonemes) of the nearest reference, or nothing.");
 }
 
 void describe(Fields<CheckpointOptions>& f) {

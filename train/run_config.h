@@ -48,6 +48,7 @@ struct WeightsOptions {
 struct EvalOptions {
   std::int64_t every_epochs = 1;
   std::optional<std::int64_t> batch_size;
+  std::string metric = "bleu";  ///< of translations
 };
 
 struct CheckpointOptions {

@@ -2,9 +2,13 @@
 #include "hearth/train/text_generation.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <sstream>
 
 #include "hearth/autograd/grad_mode.h"
-#include "hearth/data/text/token_set.h"
+#include "hearth/data/text/bleu.h"
+#include "hearth/data/text/error_rate.h"
 #include "hearth/data/text/unicode.h"
 
 namespace hearth::train {
@@ -42,6 +46,73 @@ std::string text_behind(const data::Tokenizer& tokenizer, Ids before, const Ids&
   before.insert(before.end(), added.begin(), added.end());
   const std::string whole = tokenizer.decode(before);
   return repaired(whole.starts_with(prompt) ? whole.substr(prompt.size()) : tokenizer.decode(added));
+}
+
+// Searched for together; each with its beam.
+constexpr std::size_t sources_at_once = 32;
+
+const data::TokenDataset& set_of_pairs(const Session& session) {
+  const data::TokenDataset* const set = session.data.train->tokens();
+  HEARTH_CHECK(UsageError, set != nullptr && set->source_tokenizer() != nullptr,
+               "translate: the run was not trained on pairs of lines (data \"parallel_text\")");
+  return *set;
+}
+
+/// As many rows as ids, filled up to the longest.
+Tensor padded(const std::vector<const Ids*>& rows, std::int32_t pad) {
+  std::size_t longest = 0;
+  for (const Ids* row : rows) longest = std::max(longest, row->size());
+  const Tensor result =
+      Tensor::full({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)}, pad, DType::i32);
+  std::int32_t* to = result.data<std::int32_t>();
+  for (const Ids* row : rows) {
+    std::copy(row->begin(), row->end(), to);
+    to += longest;
+  }
+  return result;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+/// What is to be translated, and what may come out.
+struct Tasks {
+  std::vector<Ids> sources;
+  std::vector<std::vector<std::string>> references;  // of each source
+};
+
+/// Of the first `limit` pairs; where `merged`, equal sources are one with the references of all pairs.
+Tasks tasks_of(const data::TokenDataset& part, std::int64_t limit, bool merged) {
+  Tasks tasks;
+  std::map<Ids, std::size_t> places;
+  for (std::int64_t sample = 0; sample < part.size(); ++sample) {
+    Ids source = part.source_ids(sample);
+    std::size_t place = tasks.sources.size();
+    if (const auto known = places.find(source); merged && known != places.end()) place = known->second;
+    if (place == tasks.sources.size()) {
+      if (limit > 0 && sample >= limit) continue;
+      if (merged) places.emplace(source, place);
+      tasks.sources.push_back(std::move(source));
+      tasks.references.emplace_back();
+    }
+    tasks.references[place].push_back(part.tokenizer().decode(part.target_ids(sample)));
+  }
+  return tasks;
+}
+
+void set_error_rate(Json& record, const std::vector<std::string>& outputs,
+                    const std::vector<std::vector<std::string>>& references) {
+  data::ErrorRate rate;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<std::vector<std::string>> words;
+    for (const std::string& reference : references[i]) words.push_back(words_of(reference));
+    rate.add(words_of(outputs[i]), words);
+  }
+  record.set("error_rate", rate.rate()).set("wrong_share", rate.wrong_share());
 }
 
 }  // namespace
@@ -83,6 +154,67 @@ std::vector<Continuation> continue_texts(Session& session, const std::vector<std
     result.push_back({text_behind(tokenizer, begun[i], written[i].ids),
                       static_cast<std::int64_t>(written[i].ids.size()), written[i].ended});
   return result;
+}
+
+std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, const std::vector<std::string>& lines,
+                                                      const std::string& source) {
+  const data::TokenDataset& set = set_of_pairs(session);
+  const data::Tokenizer& tokenizer = *set.source_tokenizer();
+  std::vector<Ids> result;
+  for (const std::string& line : lines) {
+    const std::string place = join_text(source, ":", result.size() + 1);
+    try {
+      result.push_back(tokenizer.encode(line));
+    } catch (const DataError& error) {
+      throw DataError(join_text(place, ": ", error.what()));
+    }
+    result.back().push_back(tokenizer.special().end);
+    HEARTH_CHECK(DataError, static_cast<std::int64_t>(result.back().size()) <= set.longest(), place, ": ",
+                 result.back().size(), " ids with the end; the longest line of the run's training may have ",
+                 set.longest(), "; cut it in two");
+  }
+  return result;
+}
+
+std::vector<Translation> translate(Session& session, const std::vector<std::vector<std::int32_t>>& sources,
+                                   models::BeamOptions options) {
+  const data::TokenDataset& set = set_of_pairs(session);
+  const data::Tokenizer& tokenizer = set.tokenizer();
+  options.limits = writing_limits(tokenizer, options.limits.most);
+  std::vector<Translation> result(sources.size(), {"", 0, true});
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (sources[i].size() > 1) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+  const WritingScope scope(session);
+  for (std::size_t first = 0; first < order.size(); first += sources_at_once) {
+    const std::size_t count = std::min(sources_at_once, order.size() - first);
+    std::vector<const Ids*> rows;
+    for (std::size_t i = first; i < first + count; ++i) rows.push_back(&sources[order[i]]);
+    const auto decoder =
+        models::make_decoder(*session.model, {.texts = static_cast<std::int64_t>(count) * options.beam,
+                                              .room = set.longest(),
+                                              .source = padded(rows, set.source_tokenizer()->special().pad)});
+    const auto found = models::beam_search(*decoder, std::vector<Ids>(count, Ids{tokenizer.special().begin}), options);
+    for (std::size_t i = 0; i < count; ++i)
+      result[order[first + i]] = {repaired(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};
+  }
+  return result;
+}
+
+void set_translation_metric(Json& record, Session& session, const data::TokenDataset& part,
+                            const models::BeamOptions& options, std::int64_t limit) {
+  const bool by_edits = session.config().eval.metric == "error_rate";
+  const Tasks tasks = tasks_of(part, limit, by_edits);
+  std::vector<std::string> outputs;
+  for (Translation& translation : translate(session, tasks.sources, options))
+    outputs.push_back(std::move(translation.text));
+  record.set("decoded", static_cast<std::int64_t>(outputs.size()));
+  if (by_edits) return set_error_rate(record, outputs, tasks.references);
+  std::vector<std::string> references;
+  for (const auto& each : tasks.references) references.push_back(each.front());
+  record.set("bleu", data::bleu(outputs, references).score);
 }
 
 }  // namespace hearth::train

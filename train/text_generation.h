@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "hearth/data/text/tokenizer.h"
+#include "hearth/data/text/token_set.h"
+#include "hearth/models/text/beam_search.h"
 #include "hearth/models/text/generate.h"
 #include "hearth/train/session.h"
 
@@ -26,5 +27,29 @@ struct Continuation {
 /// naming the prompt, for one that is not UTF-8 or has what the vocabulary lacks.
 std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
                                          models::GenerateOptions options);
+
+/// The ids of lines as a run on pairs takes them. DataError naming `source` and the line for one that is longer than
+/// those of the training may be, or has what the vocabulary lacks; UsageError for a run on something else.
+std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, const std::vector<std::string>& lines,
+                                                      const std::string& source);
+
+struct Translation {
+  std::string text;  ///< UTF-8
+  double score = 0;  ///< as models::Found has it
+  bool ended = false;
+};
+
+/// Translates sources, ids with an end, by a run on pairs; `options.limits` but for `most` come from the tokenizer of
+/// translations. Those of about equal length are searched for together. What has no ids but the end gives an empty
+/// text.
+std::vector<Translation> translate(Session& session, const std::vector<std::vector<std::int32_t>>& sources,
+                                   models::BeamOptions options);
+
+/// Translates the first `limit` pairs of a part (0: all) and sets `decoded`, their number, and by eval.metric `bleu`,
+/// or `error_rate` (edits by words) and `wrong_share` (translations with an edit). For the latter pairs with one source
+/// are translated once and counted against the nearest of their references. References are what the tokenizer makes of
+/// them.
+void set_translation_metric(Json& record, Session& session, const data::TokenDataset& part,
+                            const models::BeamOptions& options, std::int64_t limit);
 
 }  // namespace hearth::train

@@ -57,6 +57,18 @@ class TextPairs : public TokenDataset {
     // Those of a part nobody wrote down.
     return predicted_ == target_ids_->size() ? target_ids_->meaning().characters : 0;
   }
+  std::vector<std::int32_t> target_ids(std::int64_t sample) const override {
+    check_index(sample);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(target_length(sample)));
+    copy_target(sample, ids.data());
+    return ids;
+  }
+  std::vector<std::int32_t> source_ids(std::int64_t sample) const override {
+    check_index(sample);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(source_length(sample)));
+    copy_source(sample, ids.data());
+    return ids;
+  }
   void verify() const override {
     source_ids_->verify();
     target_ids_->verify();

@@ -21,6 +21,12 @@ std::int64_t TokenDataset::read(std::int64_t, Image&) const {
   throw UsageError(source_ + ": a set of texts; its samples are no images");
 }
 
+std::vector<std::int32_t> TokenDataset::target_ids(std::int64_t) const {
+  throw UsageError(source_ + ": a running text; it has no pairs");
+}
+
+std::vector<std::int32_t> TokenDataset::source_ids(std::int64_t sample) const { return target_ids(sample); }
+
 Padding TokenDataset::padding(LoaderOptions options) const {
   options.shuffle = options.drop_last = false;
   const std::unique_ptr<BatchMaker> maker = batches(options);

@@ -42,6 +42,10 @@ class TokenDataset : public Dataset {
   /// Ids to be predicted in an epoch in order, and the characters that they are; 0 where these are not known.
   virtual std::int64_t predicted_tokens() const = 0;
   virtual std::int64_t characters() const = 0;
+  /// The ids of a translation, and of what it translates, each with its end. IndexError; UsageError for sets that are
+  /// no pairs.
+  virtual std::vector<std::int32_t> target_ids(std::int64_t sample) const;
+  virtual std::vector<std::int32_t> source_ids(std::int64_t sample) const;
   /// DataError if what the ids are read from is damaged.
   virtual void verify() const = 0;
 

@@ -158,8 +158,11 @@ void Tokens::copy(std::int64_t first, std::int64_t count, std::int32_t* target) 
 
 std::string read_corpus(const std::string& path) {
   const std::vector<std::uint8_t> bytes = read_maybe_gzip(path);
-  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  unicode::require_utf8(text, path);
+  return checked_corpus({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+std::string checked_corpus(std::string text, const std::string& source) {
+  unicode::require_utf8(text, source);
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
   if (text.find('\r') != std::string::npos) {
     std::string plain;
@@ -168,7 +171,7 @@ std::string read_corpus(const std::string& path) {
       if (text[i] != '\r' || i + 1 == text.size() || text[i + 1] != '\n') plain += text[i];
     text = std::move(plain);
   }
-  HEARTH_CHECK(DataError, !text.empty(), path, ": no text in it");
+  HEARTH_CHECK(DataError, !text.empty(), source, ": no text in it");
   return text;
 }
 

@@ -72,6 +72,8 @@ using TokensPointer = std::shared_ptr<const Tokens>;
 /// The text of a file, plain or gzip, as training takes it: without byte order mark, lines ending in \n. FileError;
 /// DataError, naming the file and line, for what is not UTF-8, and for an empty file.
 std::string read_corpus(const std::string& path);
+/// The same of a text that was read already; `source` is for messages.
+std::string checked_corpus(std::string text, const std::string& source);
 
 /// The ids of texts, each a sequence that ends with the tokenizer's end id if it has one.
 TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source);

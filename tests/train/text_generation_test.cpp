@@ -4,6 +4,7 @@
 
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
+#include "hearth/core/random.h"
 #include "support/error_message.h"
 #include "support/run_program.h"
 
@@ -33,8 +34,37 @@ class TextGeneration : public testing::Test {
       "data": {"type": "text", "train": ["a.txt"], "length": 16, "valid_fraction": 0.1},
       "optimizer": {"type": "adamw", "lr": 0.02}, "train": {"batch_size": 8, "epochs": 4},
       "log": {"report": false}})");
-    const ProgramResult trained = hearth({"train", "gpt.json"});
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    write("pairs.tsv", pairs(600, 1));
+    // The first source has a second translation, which the network cannot know.
+    write("test.tsv", pairs(20, 2) + "a b c\tA B C\na b c\tX X X\n");
+    write("sources.txt", "a b c\n\nd d e a\r\nb\n");
+    write("g2p.json",
+          R"({"device": "cpu", "model": {"type": "transformer", "layers": 1, "decoder_layers": 1, "heads": 2,
+      "width": 32, "hidden": 64, "dropout": 0},
+      "data": {"type": "parallel_text", "train": ["pairs.tsv"], "test": ["test.tsv"], "multiple": 1, "longest": 8,
+        "tokenizer": {"type": "words"}, "source_tokenizer": {"type": "words"}},
+      "optimizer": {"type": "adamw", "lr": 0.01}, "schedule": {"type": "cosine", "warmup_steps": 20},
+      "train": {"batch_size": 32, "epochs": 12},
+      "eval": {"metric": "error_rate"}, "log": {"report": false}})");
+    for (const char* config : {"gpt.json", "g2p.json"}) {
+      const ProgramResult trained = hearth({"train", config});
+      ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    }
+  }
+  /// Lines of one to four letters, and the same in capitals.
+  static std::string pairs(int count, std::uint64_t seed) {
+    std::string lines;
+    Random random(seed, 0);
+    for (int i = 0; i < count; ++i) {
+      std::string source, target;
+      for (std::uint64_t j = 0, length = 1 + random.below(4); j < length; ++j) {
+        const auto letter = static_cast<char>(random.below(5));
+        (source += j > 0 ? " " : "") += static_cast<char>('a' + letter);
+        (target += j > 0 ? " " : "") += static_cast<char>('A' + letter);
+      }
+      lines += source + "\t" + target + "\n";
+    }
+    return lines;
   }
 
   static void expect_refused(std::vector<std::string> words, int exit_code, const std::vector<std::string>& parts) {
@@ -80,6 +110,56 @@ TEST_F(TextGeneration, TheSeedDecidesWhatIsDrawn) {
   EXPECT_NE(text("2"), first);
 }
 
+TEST_F(TextGeneration, LinesAreTranslated) {
+  for (const char* beam : {"1", "4"}) {
+    const ProgramResult result = hearth({"predict", "runs/g2p", "sources.txt", "--beam", beam});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, "A B C\n\nD D E A\nB\n");
+  }
+  const ProgramResult result = hearth({"predict", "runs/g2p", "sources.txt", "--json", "--length-penalty", "0"});
+  const Json first = parse_json(result.out.substr(0, result.out.find('\n')), "stdout");
+  EXPECT_EQ(first.at("input").as_string(), "a b c");
+  EXPECT_EQ(first.at("text").as_string(), "A B C");
+  EXPECT_TRUE(first.at("ended").as_boolean());
+  EXPECT_LT(first.at("score").as_number(), 0);
+  EXPECT_GT(first.at("score").as_number(), -1);
+  EXPECT_EQ(hearth({"predict", "runs/g2p", "sources.txt", "--max-tokens", "2"}).out, "A B\n\nD D\nB\n");
+}
+
+TEST_F(TextGeneration, TranslationsAreEvaluated) {
+  const auto evaluated = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", "runs/g2p", "--json"});
+    const ProgramResult result = hearth(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout");
+  };
+  const Json all = evaluated({});
+  EXPECT_EQ(all.at("error_rate").as_number(), 0) << "the second reference of a source is not counted against it";
+  EXPECT_EQ(all.at("wrong_share").as_number(), 0);
+  EXPECT_GT(all.at("perplexity").as_number(), 1.1) << "but it is in the loss";
+  EXPECT_LE(all.at("decoded").as_integer(), 21);
+  EXPECT_EQ(evaluated({"--limit", "1", "--beam", "1"}).at("decoded").as_integer(), 1);
+  const Json cut = evaluated({"--set", "eval.metric=bleu"});
+  EXPECT_EQ(cut.at("decoded").as_integer(), 22);
+  EXPECT_GT(cut.at("bleu").as_number(), 80);
+  EXPECT_LT(cut.at("bleu").as_number(), 100);
+  EXPECT_EQ(evaluated({"--set", "eval.metric=none"}).find("decoded"), nullptr);
+  const ProgramResult told = hearth({"eval", "runs/g2p"});
+  EXPECT_PRED2(contains, told.err, "error rate 0.00 %, wrong 0.00 %");
+  EXPECT_EQ(hearth({"eval", "runs/gpt", "--beam", "2"}).exit_code, 2);
+  EXPECT_EQ(hearth({"eval", "runs/g2p", "--set", "eval.metric=none", "--limit", "2"}).exit_code, 2);
+}
+
+TEST_F(TextGeneration, BadLinesEndWithCodeThree) {
+  write("bytes.txt", "a b\nc \xff\n");
+  expect_refused({"runs/g2p", "bytes.txt"}, 3, {"bytes.txt:2"});
+  write("long.txt", "a b\na a a a a a a a\n");
+  expect_refused({"runs/g2p", "long.txt"}, 3, {"long.txt:2", "9 ids", "8"});
+  write("empty.txt", "");
+  expect_refused({"runs/g2p", "empty.txt"}, 3, {"empty.txt"});
+  expect_refused({"runs/g2p", "absent.txt"}, 3, {"absent.txt"});
+}
+
 TEST_F(TextGeneration, WhatDoesNotFitIsRefusedWithARemedy) {
   expect_refused({"runs/gpt"}, 2, {"--prompt TEXT"});
   expect_refused({"runs/gpt", "a.txt"}, 2, {"--prompt TEXT"});
@@ -90,6 +170,11 @@ TEST_F(TextGeneration, WhatDoesNotFitIsRefusedWithARemedy) {
   expect_refused({"runs/gpt", "--prompt", "a", "--top-p", "0"}, 2, {"top_p 0"});
   expect_refused({"runs/gpt", "--prompt", "a", "--max-tokens", "0"}, 2, {"--max-tokens 0"});
   expect_refused({"runs/gpt", "--prompt", "a", "--seed", "-4"}, 2, {"--seed -4"});
+  expect_refused({"runs/g2p"}, 2, {"FILE"});
+  expect_refused({"runs/g2p", "sources.txt", "--greedy"}, 2, {"--greedy ", "FILE"});
+  expect_refused({"runs/g2p", "sources.txt", "--beam", "0"}, 2, {"--beam 0"});
+  expect_refused({"runs/g2p", "sources.txt", "--length-penalty", "-1"}, 2, {"length penalty of -1"});
+  expect_refused({"runs/gpt", "--prompt", "a", "--beam", "2"}, 2, {"--beam ", "--prompt"});
   expect_refused({"runs/gpt", "--promt", "a"}, 2, {"--promt", "--prompt"});
   expect_refused({"runs/gpt", "--prompt", "a\xff"}, 3, {"prompt", "UTF-8"});
 }

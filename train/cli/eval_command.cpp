@@ -4,8 +4,10 @@
 #include <iostream>
 
 #include "hearth/train/checkpoint.h"
+#include "hearth/train/cli/beam.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/step.h"
+#include "hearth/train/text_generation.h"
 #include "hearth/train/text_metrics.h"
 
 namespace hearth::train {
@@ -16,6 +18,14 @@ int eval_command(const Arguments& arguments) {
   const auto [split, part] = session->evaluation_part(wanted);
   HEARTH_CHECK(DataError, part != nullptr, "eval: the data of this run has no ",
                wanted.empty() ? "test or valid" : wanted, " part; choose another with --split");
+  const data::TokenDataset* const text = part->tokens();
+  const bool translates =
+      text != nullptr && text->source_tokenizer() != nullptr && session->config().eval.metric != "none";
+  for (const char* option : {"--beam", "--length-penalty", "--limit"})
+    HEARTH_CHECK(UsageError, translates || !arguments.has(option), "eval: ", option,
+                 " is for runs on pairs of lines, with an eval.metric");
+  const models::BeamOptions beam = translates ? beam_options(arguments, *session) : models::BeamOptions{};
+  const std::int64_t limit = arguments.whole("--limit", 0, 1);
   const Meter meter = evaluate(*session, part);
   Json record = Json::object();
   record.set("split", split)
@@ -23,8 +33,8 @@ int eval_command(const Arguments& arguments) {
       .set("samples", meter.samples)
       .set("loss", meter.loss())
       .set("accuracy", meter.accuracy());
-  const data::TokenDataset* const text = part->tokens();
   if (text != nullptr) set_text_metrics(record, session->loss, meter, *text);
+  if (translates) set_translation_metric(record, *session, *text, beam, limit);
   if (arguments.has("--json")) {
     std::cout << to_text(record) << "\n";
     return 0;
@@ -35,6 +45,10 @@ int eval_command(const Arguments& arguments) {
   for (const char* key : {"perplexity", "bits_per_character"})
     if (const Json* value = record.find(key))
       std::cerr << ", " << key << ' ' << std::setprecision(4) << value->as_number();
+  if (const Json* value = record.find("bleu")) std::cerr << ", BLEU " << std::setprecision(2) << value->as_number();
+  if (const Json* value = record.find("error_rate"))
+    std::cerr << ", error rate " << std::setprecision(2) << 100 * value->as_number() << " %, wrong "
+              << 100 * record.at("wrong_share").as_number() << " %";
   std::cerr << "\n";
   return 0;
 }

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iostream>
-#include <optional>
+#include <iterator>
+#include <sstream>
 
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/data/prepare.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/ops/ops.h"
 #include "hearth/train/checkpoint.h"
+#include "hearth/train/cli/beam.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/text_generation.h"
 
@@ -28,9 +30,12 @@ const Kind running_text{"a running text",
                         "hearth predict RUN --prompt TEXT",
                         {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"}};
 
+const Kind pairs{
+    "pairs of lines", "hearth predict RUN FILE (or - for the input)", {"--beam", "--length-penalty", "--max-tokens"}};
+
 /// UsageError for an option that belongs to other kinds of runs only.
 void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
-  for (const Kind& other : {images, running_text})
+  for (const Kind& other : {images, running_text, pairs})
     for (const char* option : other.options)
       HEARTH_CHECK(
           UsageError,
@@ -115,16 +120,58 @@ int continue_prompts(const Arguments& arguments, Session& session) {
   return 0;
 }
 
+std::vector<std::string> lines_of(const std::string& input) {
+  std::string text;
+  if (input == "-")
+    text = data::checked_corpus({std::istreambuf_iterator<char>(std::cin), {}}, "the input");
+  else
+    text = data::read_corpus(input);
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+int translate_files(const Arguments& arguments, Session& session) {
+  const std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
+  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: the run was trained on pairs of lines and translates files; use ",
+               pairs.usage);
+  const models::BeamOptions options = beam_options(arguments, session);
+  for (const std::string& input : inputs) {
+    const std::vector<std::string> lines = lines_of(input);
+    const auto translations =
+        translate(session, encode_sources(session, lines, input == "-" ? "the input" : input), options);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (arguments.has("--json"))
+        std::cout << to_text(Json::object()
+                                 .set("input", lines[i])
+                                 .set("text", translations[i].text)
+                                 .set("score", translations[i].score)
+                                 .set("ended", translations[i].ended))
+                  << "\n";
+      else
+        std::cout << translations[i].text << "\n";
+    }
+    std::cout.flush();
+  }
+  return 0;
+}
+
 }  // namespace
 
 int predict_command(const Arguments& arguments) {
   const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
   const data::TokenDataset* const text = session->data.train->tokens();
-  HEARTH_CHECK(UsageError, text == nullptr || text->source_tokenizer() == nullptr,
-               "predict: the run was trained on pairs of lines; only images and running texts are predicted here");
-  const Kind& kind = text != nullptr ? running_text : images;
-  refuse_options_of_others(arguments, kind);
-  return text != nullptr ? continue_prompts(arguments, *session) : classify(arguments, *session);
+  if (text == nullptr) {
+    refuse_options_of_others(arguments, images);
+    return classify(arguments, *session);
+  }
+  if (text->source_tokenizer() == nullptr) {
+    refuse_options_of_others(arguments, running_text);
+    return continue_prompts(arguments, *session);
+  }
+  refuse_options_of_others(arguments, pairs);
+  return translate_files(arguments, *session);
 }
 
 }  // namespace hearth::train

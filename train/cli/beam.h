@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of a beam search, as eval and predict take them.
+#pragma once
+
+#include "hearth/data/text/token_set.h"
+#include "hearth/models/text/beam_search.h"
+#include "hearth/train/cli/arguments.h"
+#include "hearth/train/session.h"
+
+namespace hearth::train {
+
+/// Of --beam, --length-penalty and, for commands that have it, --max-tokens.
+inline models::BeamOptions beam_options(const Arguments& arguments, const Session& session) {
+  const models::BeamOptions usual;
+  return {.limits = {.most = arguments.whole("--max-tokens", session.data.train->tokens()->longest(), 1)},
+          .beam = arguments.whole("--beam", usual.beam, 1),
+          .length_penalty = arguments.number("--length-penalty", usual.length_penalty)};
+}
+
+}  // namespace hearth::train
