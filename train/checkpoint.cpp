@@ -5,6 +5,7 @@
 
 #include "hearth/core/checkpoint_set.h"
 #include "hearth/core/safetensors.h"
+#include "hearth/data/text/token_set.h"
 
 namespace hearth::train {
 namespace {
@@ -14,7 +15,34 @@ constexpr const char* state_file = "state.safetensors";
 constexpr const char* config_file = "config.json";
 constexpr const char* metrics_key = "hearth.metrics_bytes";
 
+struct NamedTokenizer {
+  const char* file;
+  const data::Tokenizer* tokenizer;
+};
+
+/// Those of the run's texts; none where it has images.
+std::vector<NamedTokenizer> tokenizers_of(const Session& session) {
+  std::vector<NamedTokenizer> found;
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  if (tokens == nullptr) return found;
+  found.push_back({"tokenizer.json", &tokens->tokenizer()});
+  if (tokens->source_tokenizer() != nullptr) found.push_back({"source_tokenizer.json", tokens->source_tokenizer()});
+  return found;
+}
+
+/// Ids of another vocabulary would mean other texts to the weights.
+void require_own_tokenizers(const Session& session, const std::string& set) {
+  for (const auto& [file, tokenizer] : tokenizers_of(session)) {
+    const std::string path = set + "/" + file;
+    if (!file_exists(path)) continue;
+    HEARTH_CHECK(DataError, data::read_tokenizer(path)->digest() == tokenizer->digest(), path, " is not the tokenizer ",
+                 "that the run's texts and configuration give now (", tokenizer->size(), " pieces); bring the texts ",
+                 "back that it was trained on, or say {\"path\": \"", path, "\"} as its tokenizer");
+  }
+}
+
 void load_set(Session& session, const std::string& set) {
+  require_own_tokenizers(session, set);
   session.model_state.load(set + "/" + model_file);
   const Json saved = read_json(set + "/" + config_file);
   const Json* precision = saved.find("precision");
@@ -38,6 +66,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   session.model_state.save(writer.file(model_file), {{"format", "pt"}});
   session.training_state.save(writer.file(state_file), {{metrics_key, std::to_string(session.position.metrics_bytes)}});
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
+  for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
   const std::string name = writer.commit();
   point_to(checkpoint_folder, "latest", name);
   if (options.best && session.position.best_step == session.position.step) point_to(checkpoint_folder, "best", name);

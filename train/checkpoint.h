@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors and config.json.
+// Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors, config.json and, of a run on
+// texts, tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -21,10 +22,11 @@ struct Restored {
 };
 /// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers; with
 /// `other_precision` it may differ in its precision, and goes on with the f32 weights and moments that are saved.
+/// DataError if its texts now give another tokenizer.
 Restored restore_newest(Session& session, const std::string& run_folder, bool other_precision = false);
 
 /// The session of a finished or interrupted run, at its best checkpoint (or the newest, where no best was kept), or of
-/// one checkpoint folder. FileError naming what is missing.
+/// one checkpoint folder. FileError naming what is missing; DataError if its texts now give another tokenizer.
 std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides);
 
 }  // namespace hearth::train

@@ -98,6 +98,12 @@ TEST_F(TextTraining, ATextIsLearnedAndMeasuredInBits) {
   // All letters but one, where the text ends, follow from the letter before.
   EXPECT_NEAR(last.at("accuracy").as_number(), 1000.0 / 1001, 1e-9);
   EXPECT_EQ(run({"eval", path("out"), "--json"}), 0);
+  EXPECT_TRUE(std::filesystem::exists(path("out") + "/checkpoints/latest/tokenizer.json"));
+  // A text with other letters gives ids that mean something else to these weights.
+  put("a.txt", "x" + text);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run({"eval", path("out")}), 3);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("is not the tokenizer"), std::string::npos);
 }
 
 TEST_F(TextTraining, StoppedInTheMiddleOfAnEpochItEndsTheSame) {
