@@ -33,11 +33,11 @@ Tensor AttentionCache::attend(const Tensor& qkv, std::int64_t heads, std::int64_
   return reshape(attention(q, k, v, {.causal = true, .query_offset = length}), {texts, added, width});
 }
 
-void AttentionCache::select(const Tensor& from, std::int64_t texts, std::int64_t length) {
+void AttentionCache::select(const Tensor& from, std::int64_t texts, std::int64_t length, Tensor& spare) {
   if (!kept_.defined() || length == 0) return;
-  if (!spare_.defined()) spare_ = Tensor::empty_like(kept_);
+  if (!spare.defined()) spare = Tensor::empty_like(kept_);
   const Tensor x = part(0, length, texts);
-  std::swap(kept_, spare_);
+  std::swap(kept_, spare);
   const Tensor y = part(0, length, from.size());
   y.storage()->bump_version();
   run_on(y.device(), [&](auto& stream) { kernels::take_rows(stream, x, length, texts, x.dim(2), from, y); });
@@ -68,7 +68,7 @@ void CachedDecoder::select(std::span<const std::int64_t> from) {
   const NoGrad no_grad;
   select_sources(from);
   const Tensor rows = Tensor::of<std::int64_t>({count}, from).to(device_);
-  for (AttentionCache& cache : caches_) cache.select(rows, texts_, length_);
+  for (AttentionCache& cache : caches_) cache.select(rows, texts_, length_, spare_);
   texts_ = count;
 }
 

@@ -20,16 +20,16 @@ class AttentionCache {
   /// The causal self_attention() of qkv [N, T, 3 C] to themselves and to the `length` ids before them, y [N, T, C].
   /// Keeps the keys and values.
   Tensor attend(const Tensor& qkv, std::int64_t heads, std::int64_t length);
-  /// Text i becomes text from[i] (i64 on the device) of `texts`.
-  void select(const Tensor& from, std::int64_t texts, std::int64_t length);
+  /// Text i becomes text from[i] (i64 on the device) of `texts`. `spare`, undefined at first, is memory that this cache
+  /// exchanges with its own.
+  void select(const Tensor& from, std::int64_t texts, std::int64_t length, Tensor& spare);
 
  private:
   Tensor part(std::int64_t first, std::int64_t length, std::int64_t texts) const;
 
   std::int64_t texts_;
   std::int64_t room_;
-  Tensor kept_;   ///< [room, texts, 2 C], of which fewer texts use the beginning
-  Tensor spare_;  ///< like it, once texts were selected
+  Tensor kept_;  ///< [room, texts, 2 C], of which fewer texts use the beginning
 };
 
 /// A decoder of layers with caches; what is left to a network is how ids become logits.
@@ -51,6 +51,9 @@ class CachedDecoder : public TextDecoder {
 
   std::vector<AttentionCache> caches_;
   Device device_;
+
+ private:
+  Tensor spare_;  ///< of all layers in turn
 };
 
 }  // namespace hearth::models

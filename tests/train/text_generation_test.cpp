@@ -2,6 +2,7 @@
 // Texts written by trained runs, by the commands that users have.
 #include <gtest/gtest.h>
 
+#include "hearth/core/device.h"
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 #include "hearth/core/random.h"
@@ -82,6 +83,19 @@ TEST_F(TextGeneration, APromptIsWrittenOn) {
   std::string expected = "cdeab";
   for (int i = 0; i < 10; ++i) expected += "cdeab";
   EXPECT_EQ(result.out, expected + "\n") << "longer than the 16 ids that the network sees at once";
+}
+
+TEST_F(TextGeneration, ACudaDeviceWritesTheSame) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  for (std::vector<std::string> words : std::vector<std::vector<std::string>>{
+           {"predict", "runs/gpt", "--prompt", "cdeab", "--temperature", "1", "--max-tokens", "20"},
+           {"predict", "runs/g2p", "sources.txt"}}) {
+    const ProgramResult here = hearth(words);
+    words.insert(words.end(), {"--set", "device=cuda"});
+    const ProgramResult there = hearth(words);
+    EXPECT_EQ(there.exit_code, 0) << there.err;
+    EXPECT_EQ(there.out, here.out);
+  }
 }
 
 TEST_F(TextGeneration, PromptsBecomeJsonLines) {

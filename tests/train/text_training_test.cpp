@@ -106,6 +106,18 @@ TEST_F(TextTraining, ATextIsLearnedAndMeasuredInBits) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("is not the tokenizer"), std::string::npos);
 }
 
+TEST_F(TextTraining, ANetworkOfOnesOwnWritesToo) {
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "abcde"[i % 5];
+  put("a.txt", text);
+  put_config("run.json", R"({"type": "text", "train": [")" + path("a.txt") + R"("], "length": 16})", 6);
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("out")}), 0);
+  testing::internal::CaptureStdout();
+  const int code = run({"predict", path("out"), "--prompt", "cd", "--greedy", "--max-tokens", "25"});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "cdeabcdeabcdeabcdeabcdeabcd\n");
+  EXPECT_EQ(code, 0);
+}
+
 TEST_F(TextTraining, StoppedInTheMiddleOfAnEpochItEndsTheSame) {
   std::string lines;
   for (int i = 0; i < 300; ++i) {
