@@ -29,7 +29,7 @@ class Output : public nn::Module {
   }
   Tensor forward(const Tensor& y) override { return norm_(dropout_(dense_(y))); }
   Tensor operator()(const Tensor& y, const Tensor& x) {
-    return observed([&] { return norm_(x + dropout_(dense_(y))); });
+    return observed([&] { return norm_(x, dense_(y), dropout_.rate()).y; });
   }
 
  private:

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights as transformers saves them give PyTorch's results: small ones of golden/make_weights.py, and all-MiniLM-L6-v2
+// where HEARTH_MINILM names its folder and HEARTH_MINILM_CASES what scripts/parity_minilm made for it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "hearth/data/text/tokenizer.h"
+#include "hearth/models/transformer/bert.h"
+#include "hearth/models/transformer/gpt.h"
+#include "hearth/models/weights.h"
+
+namespace hearth {
+namespace {
+
+using models::WeightFormat;
+
+models::WeightSet loaded(const std::string& path, WeightFormat format) {
+  models::NameReport report;
+  models::WeightSet set = models::to_hearth(models::read_weights(path), format, report);
+  EXPECT_EQ(report.faults(path + ": "), "");
+  return set;
+}
+
+/// The largest difference of the network's result from PyTorch's of f64.
+double distance(nn::Module& network, const models::WeightSet& set) {
+  const NoGrad no_grad;
+  network.eval();
+  const Json rows = parse_json(set.metadata.at("ids"), "ids");
+  std::vector<std::int32_t> ids;
+  for (const Json& row : rows.items())
+    for (const Json& id : row.items()) ids.push_back(static_cast<std::int32_t>(id.as_integer()));
+  const auto count = static_cast<std::int64_t>(rows.items().size());
+  const Tensor input = Tensor::of<std::int32_t>({count, static_cast<std::int64_t>(ids.size()) / count}, ids);
+  const std::vector<double> found = network(input).to_doubles();
+  const Json result = parse_json(set.metadata.at("result"), "result");
+  EXPECT_EQ(found.size(), result.items().size());
+  double worst = 0;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    worst = std::max(worst, std::abs(found[i] - result.items()[i].as_number()));
+  return worst;
+}
+
+TEST(Pretrained, BertGivesPyTorchsEmbeddings) {
+  const auto set = loaded(HEARTH_SOURCE_DIR "/tests/golden/hf_bert.safetensors", WeightFormat::hf_bert);
+  models::Bert network({.vocabulary = 17,
+                        .context = 8,
+                        .layers = 2,
+                        .heads = 2,
+                        .width = 8,
+                        .hidden = 12,
+                        .head = models::BertHead::embedding,
+                        .pad = 0});
+  network.to(DType::f64);
+  ASSERT_EQ(models::load_weights(network.parameters(), set, {.unused = {"pooler"}}).faults(""), "");
+  EXPECT_LT(distance(network, set), 1e-12);
+}
+
+TEST(Pretrained, Gpt2GivesPyTorchsScores) {
+  const auto set = loaded(HEARTH_SOURCE_DIR "/tests/golden/hf_gpt2.safetensors", WeightFormat::hf_gpt2);
+  models::Gpt network({.vocabulary = 17, .context = 8, .layers = 2, .heads = 2, .width = 8});
+  network.to(DType::f64);
+  ASSERT_EQ(models::load_weights(network.parameters(), set).faults(""), "");
+  EXPECT_LT(distance(network, set), 1e-11);
+}
+
+class MiniLm : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::getenv("HEARTH_MINILM") || !std::getenv("HEARTH_MINILM_CASES"))
+      GTEST_SKIP() << "HEARTH_MINILM is not set; scripts/parity_minilm sets it";
+    folder_ = std::getenv("HEARTH_MINILM");
+    cases_ = std::getenv("HEARTH_MINILM_CASES");
+    tokenizer_ = data::read_tokenizer(folder_ + "/tokenizer.json");
+    expected_ = models::read_weights(cases_ + "/expected.safetensors");
+    std::istringstream text(read_text(cases_ + "/lines.txt"));
+    for (std::string line; std::getline(text, line);) lines_.push_back(line);
+  }
+  const Tensor& expected(const std::string& name) const {
+    for (const models::Weight& weight : expected_.weights)
+      if (weight.name == name) return weight.value;
+    throw DataError("there is no " + name);
+  }
+  std::vector<std::int32_t> row(std::size_t line) const {
+    std::vector<std::int32_t> ids = tokenizer_->encode(lines_[line]);
+    ids.insert(ids.begin(), tokenizer_->special().begin);
+    ids.push_back(tokenizer_->special().end);
+    return ids;
+  }
+
+  std::string folder_, cases_;
+  data::TokenizerPointer tokenizer_;
+  models::WeightSet expected_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(MiniLm, IdsAreThoseOfItsTokenizer) {
+  ASSERT_EQ(expected("counts").size(), static_cast<std::int64_t>(lines_.size()));
+  const std::int64_t* id = expected("ids").data<std::int64_t>();
+  std::int64_t unequal = 0;
+  for (std::size_t line = 0; line < lines_.size(); ++line) {
+    const std::vector<std::int32_t> found = row(line);
+    const std::int64_t count = expected("counts").data<std::int64_t>()[line];
+    if (static_cast<std::int64_t>(found.size()) == count && std::equal(found.begin(), found.end(), id)) {
+      id += count;
+      continue;
+    }
+    if (++unequal <= 5) ADD_FAILURE() << "line " << line + 1 << ": " << lines_[line];
+    id += count;
+  }
+  EXPECT_EQ(unequal, 0);
+  std::cout << lines_.size() << " lines, " << expected("ids").size() << " ids, " << unequal << " lines unequal\n";
+}
+
+TEST_F(MiniLm, EmbeddingsAreThoseOfPyTorch) {
+  const auto set = loaded(folder_ + "/model.safetensors", WeightFormat::hf_bert);
+  models::Bert network(
+      {.layers = 6, .heads = 12, .width = 384, .head = models::BertHead::embedding, .pad = tokenizer_->special().pad});
+  ASSERT_EQ(models::load_weights(network.parameters(), set, {.unused = {"pooler"}}).faults(""), "");
+  const NoGrad no_grad;
+  network.eval();
+  const Tensor chosen = expected("chosen");
+  const std::vector<double> wanted = expected("embeddings").to_doubles();
+  double worst = 0;
+  constexpr std::int64_t together = 16;
+  for (std::int64_t first = 0; first < chosen.size(); first += together) {
+    std::vector<std::vector<std::int32_t>> rows;
+    std::size_t longest = 0;
+    for (std::int64_t i = first; i < std::min(first + together, chosen.size()); ++i) {
+      rows.push_back(row(static_cast<std::size_t>(chosen.data<std::int64_t>()[i])));
+      longest = std::max(longest, rows.back().size());
+    }
+    std::vector<std::int32_t> ids;
+    for (std::vector<std::int32_t>& each : rows) {
+      each.resize(longest, tokenizer_->special().pad);
+      ids.insert(ids.end(), each.begin(), each.end());
+    }
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const std::vector<double> found =
+        network(Tensor::of<std::int32_t>({count, static_cast<std::int64_t>(longest)}, ids)).to_doubles();
+    for (std::size_t i = 0; i < found.size(); ++i)
+      worst = std::max(worst, std::abs(found[i] - wanted[static_cast<std::size_t>(first) * 384 + i]));
+  }
+  EXPECT_LT(worst, 1e-5);
+  std::cout << chosen.size() << " sentences, largest difference from PyTorch in f64 " << worst << '\n';
+}
+
+}  // namespace
+}  // namespace hearth
