@@ -178,10 +178,17 @@ void describe(Fields<GptConfig>& f) {
             "Hidden units of each block's two-layer part; 0 is 4 times the width.");
   f.number("dropout", &GptConfig::dropout, {.min = 0, .below = 1},
            "Dropout of embeddings, attention weights and what each part adds.");
+  f.choice("positions", &GptConfig::positions, {{"learned", GptPositions::learned}, {"rotary", GptPositions::rotary}},
+           "A table that is added to the tokens, or queries and keys turned by their place.");
   f.boolean("tie_head", &GptConfig::tie_head, "The head's weight is the token table.");
   f.boolean("recompute", &GptConfig::recompute,
             "Keep only what goes into each block and compute the rest again in the backward pass.");
   f.rule(undivided_width<GptConfig>);
+  f.rule([](const GptConfig& o) {
+    return o.positions == GptPositions::rotary && o.width / o.heads % 2 != 0
+               ? join_text("rotary positions turn channels in pairs; a head has ", o.width / o.heads, " channels")
+               : "";
+  });
 }
 
 void describe(Fields<BertConfig>& f) {

@@ -27,22 +27,30 @@ class CausalAttention : public nn::Module {
   explicit CausalAttention(const GptOptions& options)
       : heads_(options.heads),
         dropout_(options.dropout),
+        rotates_(options.positions == GptPositions::rotary),
         in_(options.width, checked_mul(3, options.width, "gpt width"), starting()),
         out_(options.width, options.width, adding(options)) {
     adopt("c_attn", in_);
     adopt("c_proj", out_);
   }
   Tensor forward(const Tensor& x) override {
-    return out_(self_attention(in_(x), heads_, {.causal = true, .dropout = is_training() ? dropout_ : 0.0}));
+    return out_(self_attention(project(x, 0), heads_, {.causal = true, .dropout = is_training() ? dropout_ : 0.0}));
   }
   /// x stands behind the `length` tokens that the cache holds.
   Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length) {
-    return observed([&] { return out_(cache.attend(in_(x), heads_, length)); });
+    return observed([&] { return out_(cache.attend(project(x, length), heads_, length)); });
   }
 
  private:
+  /// Queries, keys and values of tokens that stand from `first` on.
+  Tensor project(const Tensor& x, std::int64_t first) {
+    const Tensor qkv = in_(x);
+    return rotates_ ? rotary_of_qkv(qkv, heads_, {.first_position = first}) : qkv;
+  }
+
   std::int64_t heads_;
   double dropout_;
+  bool rotates_;
   nn::Linear in_;
   nn::Linear out_;
 };
@@ -103,6 +111,8 @@ const GptOptions& checked(const GptOptions& options) {
                ", hidden ", options.hidden, "; all are at least 1 (hidden 0 is 4 times the width)");
   HEARTH_CHECK(ShapeError, options.width >= 1 && options.heads >= 1 && options.width % options.heads == 0,
                "gpt: a width of ", options.width, " does not divide into ", options.heads, " heads");
+  HEARTH_CHECK(ShapeError, options.positions == GptPositions::learned || options.width / options.heads % 2 == 0,
+               "gpt: rotary positions turn channels in pairs; a head has ", options.width / options.heads, " channels");
   return options;
 }
 
@@ -111,12 +121,14 @@ const GptOptions& checked(const GptOptions& options) {
 Gpt::Gpt(const GptOptions& options)
     : context_(checked(options).context),
       tokens_(options.vocabulary, options.width, nn::init::normal(deviation)),
-      positions_(options.context, options.width, nn::init::normal(deviation)),
       dropout_(options.dropout),
       norm_(options.width) {
   const std::int64_t hidden = options.hidden ? options.hidden : checked_mul(4, options.width, "gpt width");
   adopt("wte", tokens_);
-  adopt("wpe", positions_);
+  if (options.positions == GptPositions::learned) {
+    positions_ = std::make_unique<nn::Embedding>(options.context, options.width, nn::init::normal(deviation));
+    adopt("wpe", *positions_);
+  }
   adopt("drop", dropout_);
   for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<Block>(options, hidden);
   blocks_.recompute(options.recompute);
@@ -130,7 +142,8 @@ Gpt::Gpt(const GptOptions& options)
 }
 
 Tensor Gpt::embed(const Tensor& ids, std::int64_t first) {
-  return dropout_(tokens_(ids) + slice(positions_.weight, 0, first, first + ids.dim(1)));
+  const Tensor y = tokens_(ids);
+  return dropout_(positions_ ? y + slice(positions_->weight, 0, first, first + ids.dim(1)) : y);
 }
 
 Tensor Gpt::logits(const Tensor& y) {

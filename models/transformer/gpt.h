@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder-only Transformer that predicts the next token, as GPT-2 has it: norms before each part, learned
-// positions, a head that shares the token table. Source: Radford et al., "Language Models are Unsupervised Multitask
-// Learners" (2019). Parameter names are those of its published weights ("wte", "h.0.attn.c_attn", ...).
+// The decoder-only Transformer that predicts the next token, as GPT-2 has it: norms before each part, learned or
+// rotary positions, a head that shares the token table. Source: Radford et al., "Language Models are Unsupervised
+// Multitask Learners" (2019). Parameter names are those of its published weights ("wte", "h.0.attn.c_attn", ...).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,11 @@
 
 namespace hearth::models {
 
+enum class GptPositions {
+  learned,  ///< a table of so many rows as the context, added to the tokens (GPT-2)
+  rotary,   ///< queries and keys are turned by their place (Su et al., "RoFormer", 2021); no weights
+};
+
 /// The sizes of GPT-2's smallest network (124 million parameters) unless told otherwise.
 struct GptOptions {
   std::int64_t vocabulary = 50257;
@@ -21,14 +26,15 @@ struct GptOptions {
   std::int64_t width = 768;
   std::int64_t hidden = 0;  ///< of each block's two-layer part; 0: 4 times the width
   double dropout = 0.1;     ///< of embeddings, attention weights and what each part adds
-  bool tie_head = true;     ///< the head's weight is the token table
+  GptPositions positions = GptPositions::learned;
+  bool tie_head = true;  ///< the head's weight is the token table
   /// Keep only what goes into each block and compute the rest of it again in the backward pass.
   bool recompute = false;
 };
 
 class Gpt : public nn::Module, public TextNetwork {
  public:
-  /// ShapeError for sizes below 1 and for heads that do not divide the width.
+  /// ShapeError for sizes below 1, heads that do not divide the width, and rotary positions of odd heads.
   explicit Gpt(const GptOptions& options);
   /// ids [N, T] (i32 or i64), T <= context, to logits [N, T, vocabulary] for the token after each.
   /// ShapeError, DTypeError.
@@ -44,7 +50,7 @@ class Gpt : public nn::Module, public TextNetwork {
 
   std::int64_t context_;
   nn::Embedding tokens_;
-  nn::Embedding positions_;
+  std::unique_ptr<nn::Embedding> positions_;  ///< none where they are rotary
   nn::Dropout dropout_;
   nn::ModuleList blocks_;
   nn::LayerNorm norm_;

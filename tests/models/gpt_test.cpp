@@ -55,6 +55,28 @@ TEST(Gpt, TheSameTokenDiffersByItsPosition) {
             std::vector<double>(logits.begin() + 13, logits.end()));
 }
 
+TEST(Gpt, RotaryPositionsAreThoseOfTheTokensToEachOther) {
+  const NoGrad no_grad;
+  models::GptOptions options = small();
+  options.positions = models::GptPositions::rotary;
+  const auto model = made(options);
+  for (const NamedTensor& parameter : model->parameters()) {
+    EXPECT_EQ(parameter.name.find("wpe"), std::string::npos);
+    if (parameter.tensor->rank() == 2) parameter.tensor->copy_from(*parameter.tensor * 20.0);
+  }
+  const auto last_of = [&](const std::vector<std::int32_t>& ids) {
+    const std::vector<double> logits = (*model)(ids_of(ids, 1)).to_doubles();
+    return std::vector<double>(logits.end() - 13, logits.end());
+  };
+  const auto distance = [](const std::vector<double>& a, const std::vector<double>& b) {
+    double most = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+    return most;
+  };
+  EXPECT_LT(distance(last_of({4}), last_of({4, 4, 4})), 1e-5) << "equal tokens are one to each other";
+  EXPECT_GT(distance(last_of({1, 2, 3}), last_of({2, 1, 3})), 1e-3) << "the order matters";
+}
+
 TEST(Gpt, HasAsManyParametersAsGpt2) {
   EXPECT_EQ(models::Gpt(models::GptOptions{}).parameter_count(), 124'439'808);
   models::GptOptions untied = small();
@@ -112,7 +134,8 @@ TEST(Gpt, RefusesWhatDoesNotFit) {
   for (const auto& change : std::vector<void (*)(models::GptOptions&)>{
            [](models::GptOptions& o) { o.vocabulary = 0; }, [](models::GptOptions& o) { o.context = 0; },
            [](models::GptOptions& o) { o.layers = 0; }, [](models::GptOptions& o) { o.heads = 3; },
-           [](models::GptOptions& o) { o.width = 0; }, [](models::GptOptions& o) { o.hidden = -1; }}) {
+           [](models::GptOptions& o) { o.width = 0; }, [](models::GptOptions& o) { o.hidden = -1; },
+           [](models::GptOptions& o) { o.width = 6, o.positions = models::GptPositions::rotary; }}) {
     models::GptOptions options = small();
     change(options);
     EXPECT_THROW(models::Gpt{options}, ShapeError);
@@ -139,6 +162,7 @@ TEST(Gpt, TakesItsSizesFromTheDataOrSaysWhatIsWrong) {
   EXPECT_THROW(make(R"({"type": "gpt", "heads": 3, "width": 8})", text), ConfigError);
   EXPECT_THROW(make(R"({"type": "gpt", "context": 4})", text), ConfigError) << "rows are longer";
   EXPECT_THROW(make(R"({"type": "gpt", "vocabulary": 4})", text), ConfigError) << "the data has more";
+  EXPECT_THROW(make(R"({"type": "gpt", "heads": 2, "width": 6, "positions": "rotary"})", text), ConfigError);
   EXPECT_THROW(make(R"({"type": "gpt", "depth": 4})", text), ConfigError) << "no such key";
 }
 

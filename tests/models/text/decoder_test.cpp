@@ -68,9 +68,9 @@ class Decoder : public testing::TestWithParam<Site> {
     network->eval();
     return network;
   }
-  std::unique_ptr<models::Gpt> gpt() const {
-    return made<models::Gpt>(
-        models::GptOptions{.vocabulary = 13, .context = 12, .layers = 2, .heads = 2, .width = 8, .dropout = 0.3});
+  std::unique_ptr<models::Gpt> gpt(models::GptPositions positions = models::GptPositions::learned) const {
+    return made<models::Gpt>(models::GptOptions{
+        .vocabulary = 13, .context = 12, .layers = 2, .heads = 2, .width = 8, .dropout = 0.3, .positions = positions});
   }
   std::unique_ptr<models::Transformer> transformer(models::NormPlace place) const {
     return made<models::Transformer>(models::TransformerOptions{.source_vocabulary = 11,
@@ -127,6 +127,12 @@ TEST_P(Decoder, OfAGptSeesWhatAWholePassSees) {
   expect_like_whole(*decoder, *network, texts, {}, {3, 1, 2, 1});
   decoder->clear();
   expect_like_whole(*decoder, *network, drawn(2, 3, 12, 13), {}, {1, 11});
+}
+
+TEST_P(Decoder, OfAGptWithRotaryPositions) {
+  const auto network = gpt(models::GptPositions::rotary);
+  const auto decoder = models::make_decoder(*network, {.texts = 3});
+  expect_like_whole(*decoder, *network, drawn(1, 3, 12, 13), {}, {3, 1, 2, 1});
 }
 
 TEST_P(Decoder, TextsChangePlacesAndAreDropped) {
