@@ -252,6 +252,11 @@ const Descriptor& Graph::passing(std::int64_t n, std::int64_t c, std::int64_t h,
   return keep(images(++last_passing_, CUDNN_DATA_FLOAT, n, c, h, w, Stored::no));
 }
 
+const Descriptor& Graph::passing(cudnnDataType_t type, std::span<const std::int64_t> extents,
+                                 std::span<const std::int64_t> strides) {
+  return keep(tensor(++last_passing_, type, extents, strides, Stored::no));
+}
+
 const Descriptor& Graph::number(std::int64_t id) {
   const std::array<std::int64_t, 4> ones{1, 1, 1, 1};
   Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -270,15 +275,18 @@ void Graph::add(Descriptor operation, const char* what) {
   operations_.push_back(std::move(operation));
 }
 
-void Graph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y) {
+void Graph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y,
+                      const PointwiseOptions& options) {
   Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   kind.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
-  kind.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  kind.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, options.math);
+  if (options.axis) kind.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, *options.axis);
   kind.finalize("pointwise");
   Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, keep(std::move(kind)));
   operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
   if (b != nullptr) operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+  if (options.which != nullptr) operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *options.which);
   operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
   add(std::move(operation), "pointwise operation");
 }

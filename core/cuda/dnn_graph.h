@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hearth/core/cuda/dnn.h"
+#include "hearth/core/cuda/dnn_attention.h"
 #include "hearth/core/cuda/dnn_norm.h"
 #include "hearth/core/cuda/library.h"
 #include "hearth/core/error.h"
@@ -142,6 +144,13 @@ Plan plan_or_reason(Make&& make) {
   }
 }
 
+/// What a pointwise operation may be told beyond its operands.
+struct PointwiseOptions {
+  cudnnDataType_t math = CUDNN_DATA_FLOAT;  ///< the type it computes in
+  std::optional<std::int64_t> axis = {};    ///< of an index
+  const Descriptor* which = nullptr;        ///< of a choice: true where it is x, else b
+};
+
 /// A graph while it is put together.
 class Graph {
  public:
@@ -156,12 +165,16 @@ class Graph {
   }
   /// An f32 tensor between two operations.
   const Descriptor& passing(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w);
+  /// Any tensor between two operations.
+  const Descriptor& passing(cudnnDataType_t type, std::span<const std::int64_t> extents,
+                            std::span<const std::int64_t> strides);
   /// One f32 number that is read from the host's memory when the plan is run.
   const Descriptor& number(std::int64_t id);
 
   void add(Descriptor operation, const char* what);
-  /// y = mode(x) or mode(x, b), in f32.
-  void pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y);
+  /// y = mode(x) or mode(x, b).
+  void pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y,
+                 const PointwiseOptions& options = {});
   /// The sums of y and of y squared by channel, f32.
   void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
 
@@ -178,6 +191,9 @@ class Graph {
 /// A batch normalisation in training, and its gradient.
 Graph graph_of(const BatchNorm& problem);
 Graph graph_of(const BatchNormGrad& problem);
+/// Attention, and its gradient.
+Graph graph_of(const Attention& problem);
+Graph graph_of(const AttentionGrad& problem);
 
 /// Held while handles and plans are used.
 std::mutex& library_mutex();

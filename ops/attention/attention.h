@@ -39,7 +39,7 @@ inline constexpr std::int64_t most_head_width = 256;
 /// last axis is dense; heads may share keys and values by expand(). y is [N, Tq, H, D], contiguous. A query that sees
 /// no key gives zeros and takes part in no gradient. Sums in f32 or wider; under autocast q, k and v are narrowed. Kept
 /// for the gradient: q, k, v, y, and one number a query and head (f32; f64 beside f64); no array of Tq x Tk is made in
-/// memory.
+/// memory, except by a library in a workspace of bounded size (docs/kernels.md).
 /// ShapeError, DTypeError, DeviceError, UsageError. Source: Vaswani et al., "Attention Is All You Need" (NeurIPS 2017);
 /// computed block by block as in Dao et al., "FlashAttention" (NeurIPS 2022).
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of attention on the device, forward and gradient under one name.
 #include <compare>
+#include <vector>
 
 #include "hearth/core/profiler.h"
 #include "hearth/ops/attention/kernels.h"
@@ -11,10 +12,16 @@ namespace {
 
 /// What the choice depends on.
 struct Problem {
-  DType dtype = DType::f32;
-  std::int64_t width = 0;
+  cuda::dnn::AttentionGrad shape;  ///< of a forward pass: `forward` alone
+  bool gradient = false;
   bool aligned = false;  ///< every row of every operand begins at a multiple of 16 bytes
+  bool drops = false;
+  bool cached = false;  ///< there are keys before the first query
+  bool alike = true;    ///< dy lies like y
+  bool shares = false;  ///< heads have the same keys or values
 
+  DType dtype() const { return shape.forward.dtype; }
+  std::int64_t width() const { return shape.forward.width; }
   auto operator<=>(const Problem&) const = default;
 };
 
@@ -25,39 +32,82 @@ bool rows_are_aligned(const Tensor& x) {
   return reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
 }
 
-std::string mma_declines(const Problem& p) {
-  if (size_of(p.dtype) != 2) return join_text("heads are ", p.dtype, "; tensor cores take f16 and bf16 here");
-  if (p.width % 8 != 0) return join_text("heads of ", p.width, " channels, not a multiple of 8");
-  if (p.width > most_mma_width) return join_text("heads of ", p.width, " channels, more than ", most_mma_width);
+/// Empty if kernels of 16-byte accesses to f16 and bf16 heads of a multiple of 8 channels, `most` at most, take it.
+std::string narrow_declines(const Problem& p, std::int64_t most) {
+  if (size_of(p.dtype()) != 2) return join_text("heads are ", p.dtype(), "; tensor cores take f16 and bf16 here");
+  if (p.width() % 8 != 0) return join_text("heads of ", p.width(), " channels, not a multiple of 8");
+  if (p.width() > most) return join_text("heads of ", p.width(), " channels, more than ", most);
   if (!p.aligned) return "rows of q, k, v, y or their gradients do not begin at multiples of 16 bytes";
   return "";
 }
 
+std::string mma_declines(const Problem& p) { return narrow_declines(p, most_mma_width); }
+
+std::string library_declines(const Problem& p) {
+  if (std::string reason = narrow_declines(p, most_head_width); !reason.empty()) return reason;
+  if (p.drops) return "dropout draws by Hearth's own counters, and cuDNN by its own";
+  if (p.cached) return "there are keys before the first query";
+  if (p.shares) return "heads share keys or values";
+  if (!p.alike) return "dy does not lie like y";
+  const Device device{DeviceType::cuda};
+  return p.gradient ? cuda::dnn::declines(device, p.shape) : cuda::dnn::declines(device, p.shape.forward);
+}
+
+/// cuDNN compiles an engine for each size, about a second, so it comes first only for such as stay: whole tiles, as
+/// fixed lengths are, and neither the steps of decoding nor sentences of any length.
+std::string library_declines_unasked(const Problem& p) {
+  const cuda::dnn::Attention& a = p.shape.forward;
+  constexpr std::int64_t tile = 64, least = 128;
+  if (a.queries % tile != 0 || a.keys % tile != 0 || a.queries < least || a.keys < least)
+    return join_text(a.queries, " queries and ", a.keys, " keys are not multiples of ", tile, " of at least ", least,
+                     "; cuDNN, which compiles for each size, takes others by a pin only");
+  return library_declines(p);
+}
+
 std::string portable_declines(const Problem&) { return ""; }
 
+Problem problem_of(const AttentionArguments& a, const Tensor& y) {
+  Problem problem;
+  problem.shape.forward = library_problem(a, y);
+  problem.drops = a.dropout > 0;
+  problem.cached = a.query_offset > 0;
+  problem.aligned = true;
+  for (const Tensor* const x : {&a.q, &a.k, &a.v, &y}) problem.aligned = problem.aligned && rows_are_aligned(*x);
+  problem.shares = a.heads() > 1 && (a.k.strides()[2] == 0 || a.v.strides()[2] == 0);
+  return problem;
+}
+
+/// With the library in front for sizes that stay, and behind the last, which takes everything, for pins.
 template <class Run>
-using List = Candidates<Problem, Run>;
+std::vector<Candidate<Problem, Run>> list_of(Run* library, Run* mma, Run* portable) {
+  return {{"cudnn", library_declines_unasked, library, cuda::dnn::why_absent},
+          {"mma", mma_declines, mma},
+          {"portable", portable_declines, portable},
+          {"cudnn", library_declines, library, cuda::dnn::why_absent}};
+}
+
 using Forward = void(cuda::Stream&, const AttentionArguments&, const Tensor& y, const Tensor& lse);
 using Gradient = void(cuda::Stream&, const AttentionArguments&, const AttentionSaved&, const AttentionGradients&);
 
 }  // namespace
 
 void attention(cuda::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
-  static List<Forward> candidates(
-      "attention", {{"mma", mma_declines, attention_mma}, {"portable", portable_declines, attention_portable}});
-  Problem problem{a.q.dtype(), a.width(), true};
-  for (const Tensor* const x : {&a.q, &a.k, &a.v, &y}) problem.aligned = problem.aligned && rows_are_aligned(*x);
-  const auto choice = candidates.choose(problem);
+  static Candidates<Problem, Forward> candidates(
+      "attention", list_of<Forward>(attention_library, attention_mma, attention_portable));
+  const auto choice = candidates.choose(problem_of(a, y));
   const profiler::Scope scope(choice.label);
   choice.run(stream, a, y, lse);
 }
 
 void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse,
                     const Tensor& dy, const AttentionGradients& gradients) {
-  static List<Gradient> candidates("attention", {{"mma", mma_declines, attention_grad_mma},
-                                                 {"portable", portable_declines, attention_grad_portable}});
-  Problem problem{a.q.dtype(), a.width(), true};
-  for (const Tensor* const x : {&a.q, &a.k, &a.v, &y, &dy, &gradients.dq, &gradients.dk, &gradients.dv})
+  static Candidates<Problem, Gradient> candidates(
+      "attention", list_of<Gradient>(attention_grad_library, attention_grad_mma, attention_grad_portable));
+  Problem problem = problem_of(a, y);
+  problem.shape = library_problem(a, y, gradients);
+  problem.gradient = true;
+  problem.alike = library_problem(a, dy).y == problem.shape.forward.y;
+  for (const Tensor* const x : {&dy, &gradients.dq, &gradients.dk, &gradients.dv})
     problem.aligned = problem.aligned && rows_are_aligned(*x);
   const auto choice = candidates.choose(problem);
   const profiler::Scope scope(choice.label);

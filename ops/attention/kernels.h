@@ -2,6 +2,7 @@
 // The implementations of attention on a CUDA device; attention_cuda.cpp chooses among them.
 #pragma once
 
+#include "hearth/core/cuda/dnn_attention.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/ops/attention/attention.h"
 
@@ -24,6 +25,23 @@ inline constexpr std::int64_t most_mma_width = 128;
 void attention_mma(cuda::Stream&, const AttentionArguments& arguments, const Tensor& y, const Tensor& lse);
 void attention_grad_mma(cuda::Stream&, const AttentionArguments& arguments, const AttentionSaved& saved,
                         const AttentionGradients& gradients);
+
+/// The problem as cuDNN is asked for it. The gradient's: with where the gradients lie.
+cuda::dnn::Attention library_problem(const AttentionArguments& arguments, const Tensor& y);
+cuda::dnn::AttentionGrad library_problem(const AttentionArguments& arguments, const Tensor& y,
+                                         const AttentionGradients& gradients);
+/// By cuDNN (attention_library_cuda.cpp): one call, two launches more with key_lengths, one with a bias alone. The
+/// gradient: a call for each share of the batch, and two launches more with key_lengths; that of a bias by the kernels
+/// below.
+void attention_library(cuda::Stream&, const AttentionArguments& arguments, const Tensor& y, const Tensor& lse);
+void attention_grad_library(cuda::Stream&, const AttentionArguments& arguments, const AttentionSaved& saved,
+                            const AttentionGradients& gradients);
+/// counts [2, N], i32: the number of queries, and of keys, at least 1, of each sample (attention_library.cu).
+void attention_counts(cuda::Stream&, const AttentionArguments& arguments, const Tensor& counts);
+/// Rows of y without a key become 0, and +infinity in lse: those of samples of length 0, and those whose lse says so.
+void attention_settle(cuda::Stream&, const AttentionArguments& arguments, const Tensor& y, const Tensor& lse);
+/// Zeros for keys behind the lengths in dk and dv, and for queries without a key in dq.
+void attention_settle_grad(cuda::Stream&, const AttentionArguments& arguments, const AttentionGradients& gradients);
 
 /// delta [N, H, Tq] = dy . y of each row.
 void attention_row_products(cuda::Stream&, const AttentionArguments& arguments, const AttentionSaved& saved,

@@ -280,6 +280,23 @@ TEST_P(CudaDnnMatrix, NormsOfResNet50) {
   compare("norm ");
 }
 
+/// q, k and v in one tensor [batch, tokens, 3, heads, channels], as a projection writes them.
+cuda::dnn::Attention attention_of(std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t width,
+                                  DType dtype) {
+  const std::int64_t row = heads * width;
+  const cuda::dnn::HeadSteps packed{tokens * 3 * row, 3 * row, width};
+  return {.batch = batch,
+          .heads = heads,
+          .queries = tokens,
+          .keys = tokens,
+          .width = width,
+          .dtype = dtype,
+          .q = packed,
+          .k = packed,
+          .v = packed,
+          .y = {tokens * row, row, width}};
+}
+
 TEST_P(CudaDnnMatrix, AttentionOfTransformers) {
   if (GetParam().dtype == DType::f32) GTEST_SKIP() << "cuDNN's attention takes f16 and bf16";
   if (const std::string reason = why_none_compiled(); !reason.empty()) GTEST_SKIP() << reason;
@@ -287,24 +304,49 @@ TEST_P(CudaDnnMatrix, AttentionOfTransformers) {
   const cuda::dnn::Target target{nullptr, &device};
   struct Model {
     const char* name;
-    std::int64_t heads;
+    std::int64_t heads, width;
+    std::vector<std::int64_t> tokens;
   };
-  for (const Model& model : {Model{"bert-base/gpt2", 12}, Model{"bert-large", 16}})
-    for (const std::int64_t tokens : {128, 512, 1024}) {
-      cuda::dnn::Attention problem{16, tokens, model.heads, 64, GetParam().dtype};
-      const std::string text = join_text(model.name, " b16 ", tokens, " tokens, ", model.heads, " heads of 64");
-      add("attention forward", text, answer([&] { return attention_forward(target, problem); }));
-      add("attention backward", text, answer([&] { return attention_backward(target, problem); }));
-      for (const auto& [mask, name] : {std::pair(cuda::dnn::Mask::none, "no mask"),
-                                       {cuda::dnn::Mask::padding, "padding"},
-                                       {cuda::dnn::Mask::causal, "causal"}}) {
-        problem.mask = mask;
+  for (const Model& model : {Model{"bert-base/gpt2", 12, 64, {128, 512, 1024}},
+                             {"bert-large", 16, 64, {128, 512, 1024}},
+                             {"narrow heads, odd lengths", 8, 32, {77}},
+                             {"wide heads", 8, 128, {512}},
+                             {"very wide heads", 4, 256, {256}}})
+    for (const std::int64_t tokens : model.tokens) {
+      const cuda::dnn::Attention plain = attention_of(16, tokens, model.heads, model.width, GetParam().dtype);
+      const std::string text =
+          join_text(model.name, " b16 ", tokens, " tokens, ", model.heads, " heads of ", model.width);
+      add("attention forward", text, answer([&] { return attention_forward(target, plain); }));
+      add("attention backward", text, answer([&] { return attention_backward(target, plain); }));
+      for (const char* const name : {"no mask", "padding", "causal", "bias"}) {
+        cuda::dnn::Attention problem = plain;
+        problem.lengths = name == std::string_view("padding");
+        problem.causal = name == std::string_view("causal");
+        problem.bias_heads = name == std::string_view("bias") ? model.heads : 0;
         const std::string graph = join_text("attention graph, ", name);
-        add(graph + ", forward", text, answer([&] { return attention_graph_forward(target, problem); }));
-        add(graph + ", backward", text, answer([&] { return attention_graph_backward(target, problem); }));
+        add(graph + ", forward", text, answer([&] { return first_suggestion(target, graph_of(problem)); }));
+        const cuda::dnn::AttentionGrad grad{problem, problem.q, problem.k, problem.v};
+        add(graph + ", backward", text, answer([&] { return first_suggestion(target, graph_of(grad)); }));
       }
     }
   compare("attention");
+}
+
+// An engine that the library compiles when it is used is made without a device up to the loading of its program.
+TEST_P(CudaDnnMatrix, AttentionIsCompiledToTheEnd) {
+  if (GetParam().dtype == DType::f32) GTEST_SKIP() << "cuDNN's attention takes f16 and bf16";
+  if (const std::string reason = why_none_compiled(); !reason.empty()) GTEST_SKIP() << reason;
+  const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
+  const cuda::dnn::Target target{nullptr, &device};
+  cuda::dnn::Attention masked = attention_of(2, 77, 2, 64, GetParam().dtype);
+  masked.lengths = masked.causal = true;
+  cuda::dnn::Attention biased = attention_of(2, 77, 2, 32, GetParam().dtype);
+  biased.bias_heads = 2;
+  for (const cuda::dnn::Attention& problem : {attention_of(2, 128, 2, 128, GetParam().dtype), masked, biased}) {
+    EXPECT_EQ(compile_first(target, graph_of(problem)), CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
+    const cuda::dnn::AttentionGrad grad{problem, problem.q, problem.k, problem.v};
+    EXPECT_EQ(compile_first(target, graph_of(grad)), CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CudaDnnMatrix,

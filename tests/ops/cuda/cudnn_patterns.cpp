@@ -6,14 +6,13 @@
 namespace hearth::cuda::dnn {
 namespace {
 
-/// [batch, heads, tokens, channels], one of the `parts` that a projection writes side by side.
-const Descriptor& heads_of(Asked& graph, const Attention& a, std::int64_t parts) {
-  const std::int64_t row = parts * a.heads * a.channels;
-  return graph.with(type_of(a.dtype), {a.batch, a.heads, a.tokens, a.channels}, {a.tokens * row, a.channels, row, 1});
+/// [batch, heads, tokens, channels].
+const Descriptor& heads_of(Asked& graph, const Attention& a, std::int64_t tokens, const HeadSteps& steps) {
+  return graph.with(type_of(a.dtype), {a.batch, a.heads, tokens, a.width}, {steps.sample, steps.head, steps.token, 1});
 }
 
 const Descriptor& row_statistics(Asked& graph, const Attention& a) {
-  return graph.with(CUDNN_DATA_FLOAT, {a.batch, a.heads, a.tokens, 1}, {a.heads * a.tokens, a.tokens, 1, 1});
+  return graph.with(CUDNN_DATA_FLOAT, {a.batch, a.heads, a.queries, 1}, {a.heads * a.queries, a.queries, 1, 1});
 }
 
 }  // namespace
@@ -24,6 +23,16 @@ Probe first_suggestion(const Target& target, const Graph& graph) {
   if (list.empty()) return {"cuDNN suggests no engine", -1, 0};
   const auto number = list[0].engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1);
   return {"", number.empty() ? -1 : number[0], 0};
+}
+
+cudnnStatus_t compile_first(const Target& target, const Graph& graph) {
+  const Descriptor asked = graph_of(target, graph.operations());
+  const std::vector<Suggestion> list = suggestions(CUDNN_HEUR_MODE_A, target, asked);
+  if (list.empty()) return CUDNN_STATUS_NOT_SUPPORTED;
+  Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set_descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, list[0].configuration);
+  plan.set_descriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.description);
+  return plan.try_finalize();
 }
 
 namespace {
@@ -74,10 +83,10 @@ Probe attention_forward(const Target& target, const Attention& problem) {
 #if CUDNN_VERSION >= 91700
   Asked graph;
   Descriptor attention(CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR);
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, heads_of(graph, problem, 1));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, heads_of(graph, problem, problem.queries, problem.q));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, heads_of(graph, problem, problem.keys, problem.k));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, heads_of(graph, problem, problem.keys, problem.v));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, heads_of(graph, problem, problem.queries, problem.y));
   attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC, row_statistics(graph, problem));
   attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, graph.number(graph.next_id()));
   graph.add(std::move(attention), "attention");
@@ -92,16 +101,16 @@ Probe attention_backward(const Target& target, const Attention& problem) {
 #if CUDNN_VERSION >= 91700
   Asked graph;
   Descriptor attention(CUDNN_BACKEND_OPERATION_SDPA_BWD_DESCRIPTOR);
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_QDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_KDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_VDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_ODESC, heads_of(graph, problem, 1));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DODDESC, heads_of(graph, problem, 1));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_QDESC, heads_of(graph, problem, problem.queries, problem.q));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_KDESC, heads_of(graph, problem, problem.keys, problem.k));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_VDESC, heads_of(graph, problem, problem.keys, problem.v));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_ODESC, heads_of(graph, problem, problem.queries, problem.y));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DODDESC, heads_of(graph, problem, problem.queries, problem.y));
   attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_STATSDESC, row_statistics(graph, problem));
   attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_SCALEDESC, graph.number(graph.next_id()));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DQDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DKDESC, heads_of(graph, problem, 3));
-  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DVDESC, heads_of(graph, problem, 3));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DQDESC, heads_of(graph, problem, problem.queries, problem.q));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DKDESC, heads_of(graph, problem, problem.keys, problem.k));
+  attention.set_descriptor(CUDNN_ATTR_OPERATION_SDPA_BWD_DVDESC, heads_of(graph, problem, problem.keys, problem.v));
   graph.add(std::move(attention), "attention's gradient");
   return first_suggestion(target, graph);
 #else

@@ -27,6 +27,8 @@ class Asked : public Graph {
 /// What the library would take first for a graph, whose plan is not made: an engine that is compiled when it is used
 /// needs a driver, or the toolkit's stub of it, only to be named.
 Probe first_suggestion(const Target& target, const Graph& graph);
+/// What becomes of its plan if it is made all the same, without a device.
+cudnnStatus_t compile_first(const Target& target, const Graph& graph);
 
 /// y = conv(relu(x scale + bias), w) with scale and bias of the images' type, and the sums of y and of y squared: a
 /// normalisation folded into the convolution after it.
@@ -34,23 +36,11 @@ Probe normalized_conv_statistics(const Target& target, const Conv2d& problem);
 /// The gradient of its w, which reads the same operand.
 Probe normalized_conv_weights(const Target& target, const Conv2d& problem);
 
-/// Which tokens are looked at: all, those of the sentence, or none that comes later.
-enum class Mask : std::uint8_t { none, padding, causal };
-
-/// Attention of `heads` over sequences, without dropout. q, k and v lie in one tensor
-/// [batch, tokens, 3, heads, channels], as a projection writes them.
-struct Attention {
-  std::int64_t batch, tokens, heads, channels;
-  DType dtype;
-  Mask mask = Mask::none;
-};
-/// As a graph of products and a softmax.
-Probe attention_graph_forward(const Target& target, const Attention& problem);
-Probe attention_graph_backward(const Target& target, const Attention& problem);
-/// o from q, k and v, with the logarithm of each row's sum. Engines for it are compiled when they are used, so that a
-/// driver, or the toolkit's stub of it, must be loaded; what is asked is whether there is one. Its workspace is not
-/// known before it is compiled.
+/// Attention as the single operation of the library's header: y from q, k and v, with the logarithm of each row's sum.
+/// Engines for it are compiled when they are used, so that a driver, or the toolkit's stub of it, must be loaded; what
+/// is asked is whether there is one. Its workspace is not known before it is compiled.
 Probe attention_forward(const Target& target, const Attention& problem);
+/// The gradients lie like q, k and v.
 Probe attention_backward(const Target& target, const Attention& problem);
 
 }  // namespace hearth::cuda::dnn

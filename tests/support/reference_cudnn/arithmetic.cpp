@@ -5,97 +5,11 @@
 #include <cmath>
 #include <functional>
 
-#include "hearth/core/half.h"
+#include "support/reference_cudnn/matrices.h"
 
 namespace hearth::reference_dnn {
 namespace {
 
-using Name = cudnnBackendAttributeName_t;
-using Values = std::vector<double>;
-
-/// Bits of a boolean tensor fill each byte from its highest, unlike Hearth's own masks.
-constexpr int bit_of(std::int64_t element) { return 7 - static_cast<int>(element % 8); }
-
-double read(cudnnDataType_t type, const void* data, std::int64_t at) {
-  switch (type) {
-    case CUDNN_DATA_HALF:
-      return static_cast<double>(static_cast<float>(static_cast<const f16*>(data)[at]));
-    case CUDNN_DATA_BFLOAT16:
-      return static_cast<double>(static_cast<float>(static_cast<const bf16*>(data)[at]));
-    case CUDNN_DATA_BOOLEAN:
-      return static_cast<const unsigned char*>(data)[at / 8] >> bit_of(at) & 1;
-    default:
-      return static_cast<double>(static_cast<const float*>(data)[at]);
-  }
-}
-
-void write(cudnnDataType_t type, void* data, std::int64_t at, double value) {
-  switch (type) {
-    case CUDNN_DATA_HALF:
-      static_cast<f16*>(data)[at] = f16(static_cast<float>(value));
-      break;
-    case CUDNN_DATA_BFLOAT16:
-      static_cast<bf16*>(data)[at] = bf16(static_cast<float>(value));
-      break;
-    case CUDNN_DATA_BOOLEAN: {
-      unsigned char& byte = static_cast<unsigned char*>(data)[at / 8];
-      const unsigned bit = 1u << bit_of(at);
-      byte = static_cast<unsigned char>(value != 0 ? byte | bit : byte & ~bit);
-      break;
-    }
-    default:
-      static_cast<float*>(data)[at] = static_cast<float>(value);
-  }
-}
-
-/// f(position in row-major order, element of memory) for each element of a tensor of rank 4.
-template <class F>
-void each_element(const TensorFacts& tensor, F&& f) {
-  std::int64_t position = 0;
-  for (std::int64_t n = 0; n < tensor.extents[0]; ++n)
-    for (std::int64_t c = 0; c < tensor.extents[1]; ++c)
-      for (std::int64_t h = 0; h < tensor.extents[2]; ++h)
-        for (std::int64_t w = 0; w < tensor.extents[3]; ++w)
-          f(position++, n * tensor.strides[0] + c * tensor.strides[1] + h * tensor.strides[2] + w * tensor.strides[3]);
-}
-
-/// The tensors while a graph is computed. Those between operations have room here.
-class Memory {
- public:
-  explicit Memory(const std::map<std::int64_t, void*>& stored) : stored_(stored) {}
-
-  /// In row-major order of the extents.
-  Values load(const Node& node) {
-    const TensorFacts tensor = facts_of(node);
-    const void* const data = address(tensor);
-    Values values(static_cast<std::size_t>(tensor.size()));
-    each_element(tensor, [&](std::int64_t position, std::int64_t at) {
-      values[static_cast<std::size_t>(position)] = read(tensor.type, data, at);
-    });
-    return values;
-  }
-  void store(const Node& node, const Values& values) {
-    const TensorFacts tensor = facts_of(node);
-    void* const data = address(tensor);
-    each_element(tensor, [&](std::int64_t position, std::int64_t at) {
-      write(tensor.type, data, at, values[static_cast<std::size_t>(position)]);
-    });
-  }
-
- private:
-  void* address(const TensorFacts& tensor) {
-    if (!tensor.passing) return stored_.at(tensor.id);
-    std::vector<std::byte>& room = passing_[tensor.id];
-    room.resize(tensor.bytes());
-    return room.data();
-  }
-
-  const std::map<std::int64_t, void*>& stored_;
-  std::map<std::int64_t, std::vector<std::byte>> passing_;
-};
-
-using Extents = std::vector<std::int64_t>;
-Extents extents_of(const Node& operation, Name tensor) { return facts_of(operation.node(tensor)).extents; }
 bool is_per_channel(const Extents& extents, std::int64_t channels) { return extents == Extents{1, channels, 1, 1}; }
 
 // Convolutions.
@@ -199,16 +113,37 @@ void run_pass(const Node& operation, Memory& memory) {
 
 // Element by element.
 
-std::function<double(double, double)> function_of(cudnnPointwiseMode_t mode) {
+/// What a mode makes of x and b at a place, which for a choice is where `which` is true.
+using Function = std::function<double(double x, double b, bool which)>;
+
+Function function_of(cudnnPointwiseMode_t mode) {
   switch (mode) {
     case CUDNN_POINTWISE_ADD:
-      return [](double a, double b) { return a + b; };
+      return [](double a, double b, bool) { return a + b; };
+    case CUDNN_POINTWISE_SUB:
+      return [](double a, double b, bool) { return a - b; };
     case CUDNN_POINTWISE_MUL:
-      return [](double a, double b) { return a * b; };
+      return [](double a, double b, bool) { return a * b; };
+    case CUDNN_POINTWISE_DIV:
+      return [](double a, double b, bool) { return a / b; };
     case CUDNN_POINTWISE_RELU_FWD:
-      return [](double a, double) { return a < 0 ? 0 : a; };
+      return [](double a, double, bool) { return a < 0 ? 0 : a; };
+    case CUDNN_POINTWISE_EXP:
+      return [](double a, double, bool) { return std::exp(a); };
+    case CUDNN_POINTWISE_LOG:
+      return [](double a, double, bool) { return std::log(a); };
     case CUDNN_POINTWISE_CMP_GT:
-      return [](double a, double b) { return a > b ? 1.0 : 0.0; };
+      return [](double a, double b, bool) { return a > b ? 1.0 : 0.0; };
+    case CUDNN_POINTWISE_CMP_GE:
+      return [](double a, double b, bool) { return a >= b ? 1.0 : 0.0; };
+    case CUDNN_POINTWISE_CMP_LT:
+      return [](double a, double b, bool) { return a < b ? 1.0 : 0.0; };
+    case CUDNN_POINTWISE_LOGICAL_AND:
+      return [](double a, double b, bool) { return a != 0 && b != 0 ? 1.0 : 0.0; };
+    case CUDNN_POINTWISE_GEN_INDEX:
+      return [](double place, double, bool) { return place; };
+    case CUDNN_POINTWISE_BINARY_SELECT:
+      return [](double a, double b, bool which) { return which ? a : b; };
     default:
       return nullptr;
   }
@@ -219,32 +154,67 @@ cudnnPointwiseMode_t mode_of(const Node& operation) {
       .value<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
 }
 
+bool is_unary(cudnnPointwiseMode_t mode) {
+  return mode == CUDNN_POINTWISE_RELU_FWD || mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG ||
+         mode == CUDNN_POINTWISE_GEN_INDEX;
+}
+
+/// Whether a tensor may stand for one of these extents: each of its own is the same, or 1.
+bool broadcasts(const Extents& from, const Extents& to) {
+  if (from.size() != to.size()) return false;
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if (from[i] != to[i] && from[i] != 1) return false;
+  return true;
+}
+
 cudnnStatus_t check_pointwise(const Node& operation) {
   const cudnnPointwiseMode_t mode = mode_of(operation);
   if (!function_of(mode)) return CUDNN_STATUS_NOT_SUPPORTED;
-  const bool binary = operation.has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-  if (binary == (mode == CUDNN_POINTWISE_RELU_FWD)) return CUDNN_STATUS_BAD_PARAM;
+  const bool has_axis = operation.node(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).has(CUDNN_ATTR_POINTWISE_AXIS);
+  if (operation.has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == is_unary(mode) ||
+      operation.has(CUDNN_ATTR_OPERATION_POINTWISE_TDESC) != (mode == CUDNN_POINTWISE_BINARY_SELECT) ||
+      has_axis != (mode == CUDNN_POINTWISE_GEN_INDEX))
+    return CUDNN_STATUS_BAD_PARAM;
   const Extents x = extents_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
   if (x.size() != 4 || extents_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC) != x)
     return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-  if (!binary) return CUDNN_STATUS_SUCCESS;
-  const Extents b = extents_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-  const bool fits = b == x || is_per_channel(b, x[1]) || is_per_channel(b, 1);
+  const bool fits =
+      (is_unary(mode) || broadcasts(extents_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC), x)) &&
+      (mode != CUDNN_POINTWISE_BINARY_SELECT || extents_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC) == x);
   return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
 }
 
+/// Where in a row-major tensor of extents `from` the element at `place` of one of extents `to` is read.
+std::size_t place_of(std::size_t place, const Extents& to, const Extents& from) {
+  std::int64_t rest = static_cast<std::int64_t>(place), at = 0, step = 1;
+  for (std::size_t i = to.size(); i-- > 0;) {
+    if (from[i] > 1) at += rest % to[i] * step;
+    rest /= to[i];
+    step *= from[i];
+  }
+  return static_cast<std::size_t>(at);
+}
+
 void run_pointwise(const Node& operation, Memory& memory) {
-  const auto function = function_of(mode_of(operation));
+  const cudnnPointwiseMode_t mode = mode_of(operation);
+  const auto function = function_of(mode);
   const Extents x = extents_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
   Values values = memory.load(operation.node(CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
-  const Values others = operation.has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC)
-                            ? memory.load(operation.node(CUDNN_ATTR_OPERATION_POINTWISE_BDESC))
-                            : Values{0};
-  const auto pixels = static_cast<std::size_t>(x[2] * x[3]), channels = static_cast<std::size_t>(x[1]);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t at = others.size() == 1 ? 0 : others.size() == values.size() ? i : i / pixels % channels;
-    values[i] = function(values[i], others[at]);
+  const auto given = [&](Name name) {
+    return operation.has(name) ? std::pair(memory.load(operation.node(name)), extents_of(operation, name))
+                               : std::pair(Values{0}, Extents(x.size(), 1));
+  };
+  const auto [b, extents] = given(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+  const auto [which, chosen] = given(CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+  if (mode == CUDNN_POINTWISE_GEN_INDEX) {
+    Extents along(x.size(), 1);
+    const auto axis = static_cast<std::size_t>(
+        operation.node(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).value<std::int64_t>(CUDNN_ATTR_POINTWISE_AXIS));
+    along.at(axis) = x[axis];
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(place_of(i, x, along));
   }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = function(values[i], b[place_of(i, x, extents)], which[place_of(i, x, chosen)] != 0);
   memory.store(operation.node(CUDNN_ATTR_OPERATION_POINTWISE_YDESC), values);
 }
 
@@ -364,6 +334,12 @@ cudnnStatus_t check_operation(const Node& operation) {
     case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
       return check_channels(operation, CUDNN_ATTR_OPERATION_GENSTATS_XDESC,
                             {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC});
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      return check_product(operation);
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+      return check_reduction(operation);
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      return check_reshape(operation);
     case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR:
       return check_norm(operation);
     case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR:
@@ -379,6 +355,12 @@ void run_operation(const Node& operation, Memory& memory) {
       return run_pointwise(operation, memory);
     case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
       return run_sums(operation, memory);
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      return run_product(operation, memory);
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+      return run_reduction(operation, memory);
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      return run_reshape(operation, memory);
     case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR:
       return run_norm(operation, memory);
     case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR:

@@ -19,6 +19,7 @@ enum Engine : int {
 struct Controls {
   std::array<std::int64_t, engine_count> runs{};  ///< plans run, since somebody set them to zero
   std::int64_t questions = 0;                     ///< of a heuristic
+  std::int64_t counts_below_one = 0;              ///< of queries or keys of a sample, of which nothing is documented
   /// A kind of operation that no engine takes, a cudnnBackendDescriptorType_t; -1 for none.
   int withheld = -1;
 };

@@ -77,6 +77,15 @@ bool is_on_device(const void* address, std::size_t bytes) {
   return begin + bytes <= block->begin + block->bytes;
 }
 
+/// When a plan runs.
+void look_at_counts(const std::map<std::int64_t, TensorFacts>& tensors, const std::map<std::int64_t, void*>& memory) {
+  for (const auto& [id, tensor] : tensors) {
+    if (tensor.type != CUDNN_DATA_INT32) continue;
+    const auto* const counts = static_cast<const std::int32_t*>(memory.at(id));
+    controls().counts_below_one += std::count_if(counts, counts + tensor.size(), [](int count) { return count < 1; });
+  }
+}
+
 bool is_aligned(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; }
 
 }  // namespace
@@ -206,7 +215,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   ++controls().runs[static_cast<std::size_t>(plan.engine)];
   hearth::cuda::emulate::enqueue_work(handle->stream, "reference cudnnBackendExecute",
-                                      [graph = plan.graph, memory, numbers] { compute(*graph, memory); });
+                                      [graph = plan.graph, memory, numbers, wanted] {
+                                        look_at_counts(wanted, memory);
+                                        compute(*graph, memory);
+                                      });
   return cudaPeekAtLastError() == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 

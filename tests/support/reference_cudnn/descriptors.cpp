@@ -31,7 +31,10 @@ const std::vector<Documented>& documented() {
                pack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, each = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
                sums = CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR,
                norm = CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR,
-               norm_grad = CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
+               norm_grad = CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR, product = CUDNN_BACKEND_MATMUL_DESCRIPTOR,
+               multiply = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, reduction = CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
+               reduce = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+               reshape = CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
     const auto descriptor = CUDNN_TYPE_BACKEND_DESCRIPTOR;
     std::vector<Documented> list{
         {CUDNN_ATTR_TENSOR_UNIQUE_ID, tensor, CUDNN_TYPE_INT64, 1, true},
@@ -50,10 +53,27 @@ const std::vector<Documented>& documented() {
         {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, conv, CUDNN_TYPE_INT64, 6, true},
         {CUDNN_ATTR_POINTWISE_MODE, pointwise, CUDNN_TYPE_POINTWISE_MODE, 1, true},
         {CUDNN_ATTR_POINTWISE_MATH_PREC, pointwise, CUDNN_TYPE_DATA_TYPE, 1, true},
+        {CUDNN_ATTR_POINTWISE_AXIS, pointwise, CUDNN_TYPE_INT64, 1},
         {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, each, descriptor, 1, true, pointwise},
         {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, each, descriptor, 1, true},
         {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, each, descriptor, 1},
         {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, each, descriptor, 1, true},
+        {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, each, descriptor, 1},
+        {CUDNN_ATTR_MATMUL_COMP_TYPE, product, CUDNN_TYPE_DATA_TYPE, 1, true},
+        {CUDNN_ATTR_OPERATION_MATMUL_ADESC, multiply, descriptor, 1, true},
+        {CUDNN_ATTR_OPERATION_MATMUL_BDESC, multiply, descriptor, 1, true},
+        {CUDNN_ATTR_OPERATION_MATMUL_CDESC, multiply, descriptor, 1, true},
+        {CUDNN_ATTR_OPERATION_MATMUL_DESC, multiply, descriptor, 1, true, product},
+        {CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, multiply, descriptor, 1},
+        {CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, multiply, descriptor, 1},
+        {CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, multiply, descriptor, 1},
+        {CUDNN_ATTR_REDUCTION_OPERATOR, reduction, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, true},
+        {CUDNN_ATTR_REDUCTION_COMP_TYPE, reduction, CUDNN_TYPE_DATA_TYPE, 1, true},
+        {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, reduce, descriptor, 1, true},
+        {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, reduce, descriptor, 1, true},
+        {CUDNN_ATTR_OPERATION_REDUCTION_DESC, reduce, descriptor, 1, true, reduction},
+        {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, reshape, descriptor, 1, true},
+        {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, reshape, descriptor, 1, true},
         {CUDNN_ATTR_OPERATION_GENSTATS_MODE, sums, CUDNN_TYPE_GENSTATS_MODE, 1, true},
         {CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, sums, CUDNN_TYPE_DATA_TYPE, 1, true},
         {CUDNN_ATTR_OPERATION_GENSTATS_XDESC, sums, descriptor, 1, true},
@@ -106,7 +126,7 @@ cudnnStatus_t check_tensor(const Node& node) {
   if (tensor.extents.size() != tensor.strides.size()) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
   if (*std::min_element(tensor.extents.begin(), tensor.extents.end()) < 1) return CUDNN_STATUS_BAD_PARAM;
   if (tensor.by_value && (tensor.passing || tensor.size() != 1)) return CUDNN_STATUS_BAD_PARAM;
-  const auto known = {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16, CUDNN_DATA_BOOLEAN};
+  const auto known = {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16, CUDNN_DATA_BOOLEAN, CUDNN_DATA_INT32};
   return std::find(known.begin(), known.end(), tensor.type) == known.end() ? CUDNN_STATUS_NOT_SUPPORTED
                                                                            : CUDNN_STATUS_SUCCESS;
 }
@@ -145,6 +165,7 @@ std::size_t size_of(cudnnBackendAttributeType_t kind) {
     case CUDNN_TYPE_DATA_TYPE:
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_POINTWISE_MODE:
+    case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
     case CUDNN_TYPE_GENSTATS_MODE:
     case CUDNN_TYPE_NORM_MODE:
     case CUDNN_TYPE_NORM_FWD_PHASE:
@@ -170,7 +191,7 @@ std::int64_t TensorFacts::span() const {
 std::size_t TensorFacts::bytes() const {
   const auto elements = static_cast<std::size_t>(span());
   if (type == CUDNN_DATA_BOOLEAN) return (elements + 7) / 8;
-  return elements * (type == CUDNN_DATA_FLOAT ? 4 : 2);
+  return elements * (type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_INT32 ? 4 : 2);
 }
 
 TensorFacts facts_of(const Node& tensor) {
