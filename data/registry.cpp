@@ -147,6 +147,7 @@ void add_own(Datasets& registry) {
   add_to<SyntheticData>(registry, "synthetic", "Noisy patterns made from numbers, for benchmarks and tests.",
                         [](const SyntheticData& o) { return synthetic(o); });
   add_to<TextData>(registry, "text", "A running text in rows of equal length, for language models.", text_data);
+  add_to<LabelledTextData>(registry, "labelled_text", "Lines with a label each, for classifiers.", labelled_text_data);
   add_to<ParallelTextData>(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
 }
 

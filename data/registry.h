@@ -90,7 +90,7 @@ struct OpenedData {
 };
 
 using Datasets = Registry<OpenedData()>;
-/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", "text", "parallel_text", and
+/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", "text", "labelled_text", "parallel_text", and
 /// what the program adds.
 Datasets& datasets();
 

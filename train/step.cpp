@@ -152,7 +152,8 @@ StepInput blank_rows(const Session& session, std::int64_t rows) {
     input.source = ids(tokens->longest()), input.target = ids(tokens->longest());
   else
     input.input = ids(tokens->longest());
-  input.labels = Tensor::zeros({rows, tokens->longest()}, DType::i64, device);
+  input.labels = tokens->labelled() != nullptr ? Tensor::zeros({rows}, DType::i64, device)
+                                               : Tensor::zeros({rows, tokens->longest()}, DType::i64, device);
   return input;
 }
 

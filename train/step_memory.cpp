@@ -29,7 +29,7 @@ std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batc
   const data::TokenDataset* const tokens = session.data.train->tokens();
   const auto blank = [&](const Tensor& of) {
     const Shape shape = of.shape().with(0, batch_size);
-    return Tensor::zeros(tokens != nullptr ? shape.with(1, tokens->longest()) : shape, of.dtype());
+    return Tensor::zeros(tokens != nullptr && shape.rank() > 1 ? shape.with(1, tokens->longest()) : shape, of.dtype());
   };
   for (const auto part :
        {&data::Batch::images, &data::Batch::labels, &data::Batch::input, &data::Batch::source, &data::Batch::target})

@@ -25,7 +25,14 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 /// What a step's samples are.
 const char* unit_of(const Session& session) {
-  return session.data.train->tokens() != nullptr ? "tokens/s" : "images/s";
+  const data::TokenDataset* const text = session.data.train->tokens();
+  if (text == nullptr) return "images/s";
+  return text->labelled() != nullptr ? "texts/s" : "tokens/s";
+}
+
+/// Whether ids are predicted, not classes.
+bool predicts_tokens(const data::Dataset& part) {
+  return part.tokens() != nullptr && part.tokens()->labelled() == nullptr;
 }
 
 }  // namespace
@@ -163,7 +170,7 @@ void Trainer::log_interval(const StepResult& last) {
       .set("split", "train");
   // Nothing was counted where every update was skipped.
   if (meter.samples > 0) record.set("loss", meter.loss()).set("accuracy", meter.accuracy());
-  if (meter.samples > 0 && session_.data.train->tokens() != nullptr && session_.loss.is_likelihood)
+  if (meter.samples > 0 && predicts_tokens(*session_.data.train) && session_.loss.is_likelihood)
     record.set("perplexity", data::perplexity(meter.loss()));
   if (const Position& now_at = session_.position; now_at.interval_places > 0)
     record.set("padding",
@@ -199,8 +206,9 @@ void Trainer::evaluate_and_log() {
   if (text_part != nullptr) set_text_metrics(record, session_.loss, meter, *text_part);
   folder_.add(record);
   // What a text's next piece is has many right answers: the loss tells more.
-  const bool more_right = text_part == nullptr && meter.accuracy() > position.best_accuracy;
-  const bool as_right = text_part != nullptr || meter.accuracy() == position.best_accuracy;
+  const bool by_loss = predicts_tokens(*part);
+  const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
+  const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
   const bool best = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
   if (best) {
     position.best_step = position.step;

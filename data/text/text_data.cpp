@@ -9,6 +9,7 @@
 #include "hearth/core/error.h"
 #include "hearth/core/file.h"
 #include "hearth/data/order.h"
+#include "hearth/data/text/labelled.h"
 
 namespace hearth::data {
 namespace {
@@ -139,6 +140,45 @@ Parts tokenized(const ParallelTextData& options) {
   return result;
 }
 
+/// Lines of `label<tab>text`.
+struct LabelledLines {
+  std::vector<std::string> texts{};  // of files
+  std::vector<std::string_view> labels{};
+  std::vector<std::string_view> lines{};
+  std::vector<std::string> places{};  // file and line of each, for messages
+};
+
+LabelledLines read_labelled(const std::vector<std::string>& paths) {
+  LabelledLines result;
+  result.texts = read_all(paths);
+  for (std::size_t file = 0; file < paths.size(); ++file) {
+    std::int64_t number = 0;
+    for (const std::string_view line : lines_of(result.texts[file])) {
+      result.places.push_back(join_text(paths[file], ":", ++number));
+      const std::size_t tab = line.find('\t');
+      HEARTH_CHECK(DataError,
+                   tab != std::string_view::npos && tab > 0 && line.find('\t', tab + 1) == std::string_view::npos,
+                   result.places.back(), ": ", std::count(line.begin(), line.end(), '\t'), " tabs",
+                   tab == 0 ? " and no label" : "", "; a line is a label, a tab and a text");
+      result.labels.push_back(line.substr(0, tab));
+      result.lines.push_back(line.substr(tab + 1));
+    }
+  }
+  return result;
+}
+
+std::vector<std::int64_t> numbers_of(const LabelledLines& lines, const std::vector<std::string>& classes) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t i = 0; i < lines.labels.size(); ++i) {
+    const auto found = std::find(classes.begin(), classes.end(), lines.labels[i]);
+    HEARTH_CHECK(DataError, found != classes.end(), lines.places[i], ": the label \"", lines.labels[i],
+                 "\" is none of the ", classes.size(),
+                 " classes, which are those of the training texts or of \"classes\"");
+    numbers.push_back(found - classes.begin());
+  }
+  return numbers;
+}
+
 TokensPointer open_packed(const fs::path& path, const Tokenizer& tokenizer) {
   if (!file_exists(path)) return nullptr;
   TokensPointer tokens = Tokens::open(path.string());
@@ -219,6 +259,21 @@ void describe(Fields<ParallelTextData>& fields) {
   describe_loading(fields, "Share of the training pairs set aside as `valid` where there is none.");
 }
 
+void describe(Fields<LabelledTextData>& fields) {
+  fields.text("train", &LabelledTextData::train, {}, "Training texts: files of lines, each a label, a tab and a text.")
+      .required();
+  fields.text("valid", &LabelledTextData::valid, {}, "As train, for validation.");
+  fields.text("test", &LabelledTextData::test, {}, "As train, for testing.");
+  fields.text("classes", &LabelledTextData::classes, {},
+              "The labels in the order of their numbers; []: those of the training texts, sorted.");
+  fields.integer("length", &LabelledTextData::length, {.min = 3, .max = 1 << 16},
+                 "The most ids of a row, with what begins and ends it; the rest of a longer text is cut off.");
+  fields.component("tokenizer", &LabelledTextData::tokenizer, tokenizers(),
+                   "How texts become numbers; null for characters.");
+  fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of the choice of valid_fraction.");
+  describe_loading(fields, "Share of the training texts set aside as `valid` where there is none.");
+}
+
 Splits text_data(const TextData& options) {
   const Parts all = parts_of(options, false);
   const WindowOptions windows{options.length, options.mask_share};
@@ -260,6 +315,38 @@ Splits parallel_text_data(const ParallelTextData& options) {
       splits.valid = pairs_of(part, std::move(held));
     }
     *places[i] = pairs_of(part, std::move(pairs));
+  }
+  return splits;
+}
+
+Splits labelled_text_data(const LabelledTextData& options) {
+  const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
+  Splits splits;
+  DatasetPointer* const places[] = {&splits.train, &splits.valid, &splits.test};
+  std::vector<std::string> classes = options.classes;
+  TokenizerPointer tokenizer;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (files[i]->empty()) continue;
+    const LabelledLines lines = read_labelled(*files[i]);
+    if (i == 0) {
+      tokenizer = make_tokenizer(options.tokenizer, lines.lines);
+      if (classes.empty()) classes.assign(lines.labels.begin(), lines.labels.end());
+      if (options.classes.empty()) std::sort(classes.begin(), classes.end());
+      classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+    }
+    const auto set =
+        std::make_shared<LabelledTexts>(tokenizer, tokenize(*tokenizer, lines.lines, files[i]->front()),
+                                        numbers_of(lines, classes), classes, LabelledOptions{.length = options.length});
+    *places[i] = set;
+    if (i != 0 || !options.valid.empty() || options.valid_fraction == 0) continue;
+    std::vector<std::int64_t> texts = shuffled_order(set->size(), options.split_seed, 0);
+    const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(texts.size()));
+    std::vector<std::int64_t> held(texts.end() - count, texts.end());
+    texts.resize(texts.size() - held.size());
+    std::sort(texts.begin(), texts.end());
+    std::sort(held.begin(), held.end());
+    splits.train = set->subset(std::move(texts));
+    if (count > 0) splits.valid = set->subset(std::move(held));
   }
   return splits;
 }

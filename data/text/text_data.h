@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data sets "text" and "parallel_text" of run configurations:
+// The data sets "text", "parallel_text" and "labelled_text" of run configurations:
 //   "data": {"type": "text", "train": ["emma.txt"], "test": ["persuasion.txt"], "length": 256,
 //            "tokenizer": {"type": "bpe", "vocabulary": 4096}}
 //   "data": {"type": "parallel_text", "train": ["train.tsv"], "tokens_per_batch": 2048, ...}
+//   "data": {"type": "labelled_text", "train": ["train.tsv"], "test": ["test.tsv"], "length": 128, ...}
 //   "data": {"type": "text", "packed": "FOLDER", "length": 256}
 #pragma once
 
@@ -40,12 +41,23 @@ struct ParallelTextData : DataOptions, TextFiles {
   Json source_tokenizer;
 };
 
+struct LabelledTextData : DataOptions {
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
+  std::vector<std::string> test;
+  std::vector<std::string> classes;
+  std::int64_t length = 256;
+  Json tokenizer;
+};
+
 void describe(Fields<TextData>& fields);
 void describe(Fields<ParallelTextData>& fields);
+void describe(Fields<LabelledTextData>& fields);
 
 /// Reads and tokenises, or maps what was packed. Errors name file and line: ConfigError, DataError, FileError.
 Splits text_data(const TextData& options);
 Splits parallel_text_data(const ParallelTextData& options);
+Splits labelled_text_data(const LabelledTextData& options);
 
 /// One token file that pack_text() wrote.
 struct PackedFile {

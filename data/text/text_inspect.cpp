@@ -13,7 +13,8 @@ TextInspection inspect_text(const TokenDataset& set, std::int64_t batch_size) {
   set.verify();
   found.source = set.source();
   found.samples = set.size();
-  found.vocabulary = set.classes();
+  found.vocabulary = set.tokenizer().size();
+  found.classes = set.labelled() != nullptr ? set.classes() : 0;
   found.source_vocabulary = set.source_tokenizer() != nullptr ? set.source_tokenizer()->size() : 0;
   found.predicted_tokens = set.predicted_tokens();
   found.characters = set.characters();
@@ -28,6 +29,7 @@ Json to_json(const TextInspection& inspection) {
   Json result = Json::object();
   result.set("source", inspection.source).set("samples", inspection.samples).set("vocabulary", inspection.vocabulary);
   if (inspection.source_vocabulary > 0) result.set("source_vocabulary", inspection.source_vocabulary);
+  if (inspection.classes > 0) result.set("classes", inspection.classes);
   result.set("predicted_tokens", inspection.predicted_tokens).set("characters", inspection.characters);
   result.set("batches", inspection.batches).set("tokens", inspection.padding.tokens);
   result.set("places", inspection.padding.places).set("padding", inspection.padding.share());
@@ -38,8 +40,11 @@ Json to_json(const TextInspection& inspection) {
 
 std::string to_text(const TextInspection& inspection) {
   std::ostringstream out;
-  out << inspection.source << ": " << inspection.samples << " rows, " << inspection.predicted_tokens
-      << " ids to predict, " << inspection.characters << " characters\n";
+  out << inspection.source << ": " << inspection.samples << " rows, ";
+  if (inspection.classes > 0)
+    out << inspection.classes << " classes\n";
+  else
+    out << inspection.predicted_tokens << " ids to predict, " << inspection.characters << " characters\n";
   out << "  vocabulary " << inspection.vocabulary;
   if (inspection.source_vocabulary > 0) out << ", of the source " << inspection.source_vocabulary;
   if (inspection.predicted_tokens > 0)

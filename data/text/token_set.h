@@ -15,6 +15,7 @@
 namespace hearth::data {
 
 class BatchMaker;
+class LabelledTexts;
 
 /// How much of a set's batches is padding, in an epoch in order.
 struct Padding {
@@ -48,12 +49,15 @@ class TokenDataset : public Dataset {
   virtual std::vector<std::int32_t> source_ids(std::int64_t sample) const;
   /// DataError if what the ids are read from is damaged.
   virtual void verify() const = 0;
+  /// This set if its rows have one label each; otherwise null: each id is to be predicted.
+  virtual const LabelledTexts* labelled() const { return nullptr; }
 
   /// Of the batches that a loader with these options makes.
   Padding padding(LoaderOptions options) const;
 
   const TokenDataset* tokens() const final { return this; }
-  const std::vector<std::string>& class_names() const final { return pieces_; }
+  /// The pieces that are to be predicted, or the classes of texts.
+  const std::vector<std::string>& class_names() const override { return pieces_; }
   const std::string& source() const final { return source_; }
   ImageShape image_shape() const final { return {}; }
   /// UsageError: samples of texts have no label, nor pixels.

@@ -48,11 +48,12 @@ const std::vector<CommandSpec>& commands() {
        "RUN_OR_CHECKPOINT [INPUT...]",
        1,
        1 << 20,
-       "Classifies image files, one JSON line each on stdout; writes a text on; or translates files of lines, - for "
-       "the "
-       "input.",
+       "Classifies image files or texts, one JSON line each on stdout; writes a text on; or translates files of lines, "
+       "- "
+       "for the input.",
        {set_option,
-        {"--top", "N", "images: how many classes to list (default: 3)"},
+        {"--top", "N", "images and labelled texts: how many classes to list (default: 3)"},
+        {"--text", "TEXT", "labelled texts: what to classify; may be repeated"},
         {"--prompt", "TEXT", "running texts: what to go on from; may be repeated"},
         {"--max-tokens", "N", "texts: how many tokens to write at most (default: 400, translations: the longest row)"},
         {"--temperature", "X", "running texts: below 1 keeps to what is likely (default: 0.8)"},

@@ -39,8 +39,11 @@ int eval_command(const Arguments& arguments) {
     std::cout << to_text(record) << "\n";
     return 0;
   }
-  std::cerr << split << ": " << meter.samples << (text != nullptr ? " tokens" : " images") << ", step "
-            << session->position.step << ", loss " << std::setprecision(9) << meter.loss() << ", accuracy "
+  std::cerr << split << ": " << meter.samples
+            << (text == nullptr               ? " images"
+                : text->labelled() != nullptr ? " texts"
+                                              : " tokens")
+            << ", step " << session->position.step << ", loss " << std::setprecision(9) << meter.loss() << ", accuracy "
             << std::fixed << std::setprecision(2) << 100 * meter.accuracy() << " %";
   for (const char* key : {"perplexity", "bits_per_character"})
     if (const Json* value = record.find(key))

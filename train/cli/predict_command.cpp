@@ -8,7 +8,7 @@
 
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/data/prepare.h"
-#include "hearth/data/text/token_set.h"
+#include "hearth/data/text/labelled.h"
 #include "hearth/ops/ops.h"
 #include "hearth/train/checkpoint.h"
 #include "hearth/train/cli/beam.h"
@@ -26,6 +26,7 @@ struct Kind {
 };
 
 const Kind images{"images", "hearth predict RUN IMAGE...", {"--top"}};
+const Kind labelled_texts{"texts with a label", "hearth predict RUN --text TEXT", {"--top", "--text"}};
 const Kind running_text{"a running text",
                         "hearth predict RUN --prompt TEXT",
                         {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"}};
@@ -35,7 +36,7 @@ const Kind pairs{
 
 /// UsageError for an option that belongs to other kinds of runs only.
 void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
-  for (const Kind& other : {images, running_text, pairs})
+  for (const Kind& other : {images, labelled_texts, running_text, pairs})
     for (const char* option : other.options)
       HEARTH_CHECK(
           UsageError,
@@ -61,16 +62,23 @@ std::vector<Row> most_likely(const Tensor& outputs, std::int64_t count) {
 
 int classify(const Arguments& arguments, Session& session) {
   const std::int64_t top = arguments.whole("--top", 3, 1);
-  const std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
-  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no image is named; use ", images.usage);
+  const data::TokenDataset* const text = session.data.train->tokens();
+  std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
+  HEARTH_CHECK(UsageError, text == nullptr || inputs.empty(), "predict: the run was trained on texts; use ",
+               labelled_texts.usage);
+  if (text != nullptr) inputs = arguments.values("--text");
+  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no ", text != nullptr ? "text" : "image", " is named; use ",
+               text != nullptr ? labelled_texts.usage : images.usage);
   const auto& names = session.data.train->class_names();
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   session.use_averaged_weights();
   session.model->train(false);
   for (const std::string& input : inputs) {
-    const Tensor image = data::load_input(input, session.data.train->image_shape(), session.data.eval_transforms);
-    const Tensor outputs = (*session.model)(image.to(session.device()));
+    const Tensor sample =
+        text != nullptr ? text->labelled()->input_of(input)
+                        : data::load_input(input, session.data.train->image_shape(), session.data.eval_transforms);
+    const Tensor outputs = (*session.model)(sample.to(session.device()));
     Json list = Json::array();
     const auto rows = most_likely(outputs, top);
     for (const Row& row : rows)
@@ -162,8 +170,8 @@ int translate_files(const Arguments& arguments, Session& session) {
 int predict_command(const Arguments& arguments) {
   const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
   const data::TokenDataset* const text = session->data.train->tokens();
-  if (text == nullptr) {
-    refuse_options_of_others(arguments, images);
+  if (text == nullptr || text->labelled() != nullptr) {
+    refuse_options_of_others(arguments, text != nullptr ? labelled_texts : images);
     return classify(arguments, *session);
   }
   if (text->source_tokenizer() == nullptr) {

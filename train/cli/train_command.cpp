@@ -24,8 +24,8 @@ void print_plan(const Session& session, const std::string& folder) {
             << " parameters\n"
             << "data      " << config.data.at("type").as_string() << ", " << session.data.train->size();
   if (text != nullptr)
-    std::cerr << " training rows of " << text->longest() << " ids or fewer, vocabulary " << session.data.classes()
-              << "\n";
+    std::cerr << " training rows of " << text->longest() << " ids or fewer, vocabulary " << text->tokenizer().size()
+              << (text->labelled() != nullptr ? join_text(", ", session.data.classes(), " classes") : "") << "\n";
   else
     std::cerr << " training images, " << session.data.classes() << " classes, input " << input.height << "x"
               << input.width << "x" << input.channels << "\n";

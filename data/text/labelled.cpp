@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/text/labelled.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "hearth/core/error.h"
+#include "hearth/data/batch_maker.h"
+#include "hearth/data/order.h"
+
+namespace hearth::data {
+namespace {
+
+// Enough batches that rows meet their like, few enough that chance stays.
+constexpr std::int64_t batches_sorted = 16;
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+class LabelledBatches : public BatchMaker {
+ public:
+  LabelledBatches(const LabelledTexts& set, const LoaderOptions& options) : set_(set), options_(options) {
+    HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
+    HEARTH_CHECK(DataError, set.size() < (std::int64_t{1} << 32), set.source(), ": ", set.size(),
+                 " texts; at most 2^32 - 1 can be addressed");
+    const std::int64_t whole = set.size() / options.batch_size;
+    per_epoch_ = whole + (!options.drop_last && set.size() % options.batch_size != 0 ? 1 : 0);
+    HEARTH_CHECK(DataError, per_epoch_ >= 1, set.source(), ": ", set.size(), " texts give no batch of ",
+                 options.batch_size, "; use a smaller batch");
+  }
+
+  std::int64_t per_epoch() const override { return per_epoch_; }
+  std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, set_.size()); }
+
+  std::optional<Batch> make(std::int64_t epoch, std::int64_t index, Workspace&,
+                            const std::function<bool()>& cancelled) const override {
+    Batch batch;
+    if (!options_.shuffle) {
+      const std::int64_t first = index * options_.batch_size;
+      batch.samples.resize(static_cast<std::size_t>(std::min(options_.batch_size, set_.size() - first)));
+      std::iota(batch.samples.begin(), batch.samples.end(), first);
+    } else {
+      const auto plan = plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
+      batch.samples = (*plan)[static_cast<std::size_t>(index)];
+    }
+    if (cancelled()) return std::nullopt;
+    write(batch);
+    return batch;
+  }
+
+ private:
+  using Plan = std::vector<std::vector<std::int64_t>>;  // the samples of each batch
+
+  Plan plan_of(std::uint64_t epoch) const {
+    std::vector<std::int64_t> order = shuffled_order(set_.size(), options_.seed, epoch);
+    order.resize(static_cast<std::size_t>(samples_per_epoch()));
+    const auto size = static_cast<std::int64_t>(order.size()), stretch = options_.batch_size * batches_sorted;
+    for (std::int64_t first = 0; first < size; first += stretch)
+      std::stable_sort(order.begin() + first, order.begin() + std::min(first + stretch, size),
+                       [&](std::int64_t a, std::int64_t b) { return set_.length_of(a) < set_.length_of(b); });
+    Plan plan;
+    for (const std::int64_t batch : shuffled_order(per_epoch_, options_.seed + 1, epoch)) {
+      const std::int64_t first = batch * options_.batch_size;
+      plan.emplace_back(order.begin() + first, order.begin() + std::min(first + options_.batch_size, size));
+    }
+    return plan;
+  }
+
+  void write(Batch& batch) const {
+    std::int64_t length = 1;
+    for (const std::int64_t sample : batch.samples) length = std::max(length, set_.length_of(sample));
+    length = rounded_up(length, set_.options().multiple);
+    batch.input = Tensor::full({batch.size(), length}, set_.tokenizer().special().pad, DType::i32);
+    batch.labels = Tensor::empty({batch.size()}, DType::i64);
+    batch.places = batch.size() * length;
+    for (std::int64_t row = 0; row < batch.size(); ++row) {
+      const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      set_.copy(sample, batch.input.data<std::int32_t>() + row * length);
+      batch.labels.data<std::int64_t>()[row] = set_.label_of(sample);
+      batch.tokens += set_.length_of(sample);
+    }
+  }
+
+  const LabelledTexts& set_;
+  const LoaderOptions& options_;
+  std::int64_t per_epoch_ = 0;
+  ByEpoch<Plan> plans_;
+};
+
+}  // namespace
+
+LabelledTexts::LabelledTexts(TokenizerPointer tokenizer, TokensPointer tokens, std::vector<std::int64_t> labels,
+                             std::vector<std::string> names, LabelledOptions options)
+    : TokenDataset(tokenizer, tokens->source()),
+      tokens_(std::move(tokens)),
+      labels_(std::move(labels)),
+      names_(std::move(names)),
+      samples_(labels_.size()),
+      options_(options) {
+  std::iota(samples_.begin(), samples_.end(), std::int64_t{0});
+  HEARTH_CHECK(ConfigError, options.length >= 3 && options.length <= (1 << 24) && options.multiple >= 1, source(),
+               ": rows of ", options.length, " ids, multiples of ", options.multiple, "; a row has at least 3");
+  HEARTH_CHECK(DataError, tokenizer->special().pad >= 0, source(),
+               ": the tokenizer has no id for padding, which texts of unequal length need");
+  HEARTH_CHECK(DataError, tokens_->sequences() == static_cast<std::int64_t>(labels_.size()) && !labels_.empty(),
+               source(), ": ", tokens_->sequences(), " texts and ", labels_.size(), " labels");
+  for (std::size_t i = 0; i < labels_.size(); ++i) {
+    HEARTH_CHECK(DataError, labels_[i] >= 0 && labels_[i] < static_cast<std::int64_t>(names_.size()), source(), ":",
+                 i + 1, ": label ", labels_[i], " of ", names_.size(), " classes");
+    HEARTH_CHECK(DataError, length_of(static_cast<std::int64_t>(i)) >= 1, source(), ":", i + 1,
+                 ": a text without ids, and the tokenizer has none to begin or end it");
+  }
+}
+
+std::shared_ptr<const LabelledTexts> LabelledTexts::subset(std::vector<std::int64_t> samples) const {
+  auto result = std::make_shared<LabelledTexts>(*this);
+  for (std::int64_t& sample : samples) sample = sequence_of(sample);
+  result->samples_ = std::move(samples);
+  return result;
+}
+
+std::int64_t LabelledTexts::longest() const { return rounded_up(options_.length, options_.multiple); }
+
+std::int64_t LabelledTexts::sequence_of(std::int64_t sample) const {
+  HEARTH_CHECK(IndexError, sample >= 0 && sample < size(), source(), ": text ", sample, " of ", size());
+  return samples_[static_cast<std::size_t>(sample)];
+}
+
+std::int64_t LabelledTexts::kept(std::int64_t count) const {
+  const SpecialIds& special = tokenizer().special();
+  return std::min(count, options_.length - (special.begin >= 0 ? 1 : 0) - (special.end >= 0 ? 1 : 0));
+}
+
+std::int64_t LabelledTexts::label_of(std::int64_t sample) const {
+  return labels_[static_cast<std::size_t>(sequence_of(sample))];
+}
+
+std::int64_t LabelledTexts::length_of(std::int64_t sample) const {
+  const SpecialIds& special = tokenizer().special();
+  const int end = special.end >= 0 ? 1 : 0;  // of the sequence too
+  return (special.begin >= 0 ? 1 : 0) + kept(tokens_->length(sequence_of(sample)) - end) + end;
+}
+
+void LabelledTexts::copy(std::int64_t sample, std::int32_t* to) const {
+  const SpecialIds& special = tokenizer().special();
+  const std::int64_t sequence = sequence_of(sample);
+  const std::int64_t count = kept(tokens_->length(sequence) - (special.end >= 0 ? 1 : 0));
+  if (special.begin >= 0) *to++ = special.begin;
+  tokens_->copy(tokens_->begin(sequence), count, to);
+  if (special.end >= 0) to[count] = special.end;
+}
+
+Tensor LabelledTexts::input_of(std::string_view text) const {
+  const SpecialIds& special = tokenizer().special();
+  std::vector<std::int32_t> ids = tokenizer().encode(text);
+  ids.resize(static_cast<std::size_t>(kept(static_cast<std::int64_t>(ids.size()))));
+  if (special.begin >= 0) ids.insert(ids.begin(), special.begin);
+  if (special.end >= 0) ids.push_back(special.end);
+  HEARTH_CHECK(DataError, !ids.empty(), "the text has no ids");
+  return Tensor::of<std::int32_t>({1, static_cast<std::int64_t>(ids.size())}, ids);
+}
+
+std::unique_ptr<BatchMaker> LabelledTexts::batches(const LoaderOptions& options) const {
+  return std::make_unique<LabelledBatches>(*this, options);
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small BERT learns to classify texts by the commands of the library.
+#include <gtest/gtest.h>
+
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "hearth/train/cli/cli.h"
+#include "support/temp_dir.h"
+
+namespace hearth {
+namespace {
+
+class LabelledTraining : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  void put(const std::string& name, const std::string& text) const {
+    (void)folder_.write(name, {text.begin(), text.end()});
+  }
+  int run(std::vector<std::string> words) {
+    words.insert(words.begin(), "hearth");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStdout();
+    const int code = train::run_cli(static_cast<int>(argv.size()), argv.data());
+    output_ = testing::internal::GetCapturedStdout();
+    return code;
+  }
+
+  test::TempDir folder_;
+  std::string output_;
+};
+
+TEST_F(LabelledTraining, ABertTellsTextsApart) {
+  // Which of two letters a text has more of.
+  std::string lines;
+  for (int i = 0; i < 240; ++i) {
+    const bool a = i % 2 == 0;
+    std::string text;
+    for (int j = 0; j < 3 + i % 7; ++j) text += j % 3 == 0 ? (a ? 'b' : 'a') : (a ? 'a' : 'b');
+    lines += (a ? "more-a\t" : "more-b\t") + text + "\n";
+  }
+  put("texts.tsv", lines);
+  put("run.json", R"({"seed": 2, "device": "cpu",
+    "model": {"type": "bert", "head": "classification", "pool": "mean", "layers": 1, "heads": 2, "width": 16,
+              "dropout": 0.1},
+    "data": {"type": "labelled_text", "train": [")" +
+                      path("texts.tsv") + R"("], "valid_fraction": 0.2, "length": 16, "workers": 0},
+    "optimizer": {"type": "adamw", "lr": 0.01}, "train": {"batch_size": 8, "epochs": 4},
+    "log": {"every_steps": 10, "report": true}})");
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("out")}), 0);
+  ASSERT_EQ(run({"eval", path("out"), "--json"}), 0);
+  const Json result = parse_json(output_, "eval");
+  EXPECT_EQ(result.at("samples").as_integer(), 48);
+  EXPECT_GT(result.at("accuracy").as_number(), 0.95);
+  EXPECT_EQ(result.find("perplexity"), nullptr) << "classes are not ids of a text";
+  ASSERT_EQ(run({"predict", path("out"), "--text", "baabaa", "--text", "abbabb", "--top", "1"}), 0);
+  const std::size_t line = output_.find('\n');
+  EXPECT_EQ(parse_json(output_.substr(0, line), "first").at("class").as_string(), "more-a");
+  EXPECT_EQ(parse_json(output_.substr(line + 1), "second").at("class").as_string(), "more-b");
+  const std::string metrics = read_text(path("out") + "/metrics.jsonl");
+  EXPECT_NE(metrics.find("\"unit\":\"texts/s\""), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\"padding\""), std::string::npos);
+  EXPECT_EQ(run({"predict", path("out"), "image.png"}), 2) << "texts are given as such";
+  EXPECT_EQ(run({"predict", path("out"), "--prompt", "a"}), 2);
+  EXPECT_EQ(run({"summary", path("run.json")}), 0);
+  EXPECT_EQ(run({"data", "verify", path("run.json")}), 0);
+}
+
+}  // namespace
+}  // namespace hearth
