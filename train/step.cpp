@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/train/step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -22,6 +23,8 @@ namespace {
 
 // Where no label is ignored, none has this.
 constexpr std::int64_t no_class = -100;
+// Random operations of one forward pass, at most.
+constexpr std::uint32_t most_random_ops = 1 << 20;
 
 // What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the
 // labels that do, which only the device knows.
@@ -78,6 +81,19 @@ void count(const Loss& rule, const Sums& sums, const Tensor& loss, const Tensor&
   });
 }
 
+// Whether the rows of a step's batches have one shape. They then draw as one batch would; otherwise, as with texts of
+// different lengths, each batch draws numbers of its own.
+bool rows_are_alike(std::span<const StepInput> inputs) {
+  const auto differ = [](const Tensor& a, const Tensor& b) {
+    if (!a.defined() || !b.defined()) return a.defined() != b.defined();
+    return a.rank() != b.rank() || a.shape().with(0, 0) != b.shape().with(0, 0);
+  };
+  return std::none_of(inputs.begin(), inputs.end(), [&](const StepInput& input) {
+    return differ(input.images, inputs[0].images) || differ(input.labels, inputs[0].labels) ||
+           differ(input.input, inputs[0].input) || differ(input.source, inputs[0].source);
+  });
+}
+
 // Gradients of the mean over all samples that count. after_backward(loss) runs for each batch.
 template <class F>
 void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F&& after_backward) {
@@ -87,11 +103,16 @@ void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F
   session.parameters->zero_grads();
   const std::vector<Share> shares = shares_of(session.loss, inputs, samples);
   std::int64_t begun = 0;
+  const bool alike = rows_are_alike(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const StepInput& input = inputs[i];
-    const RandomPart part{begun, input.rows()};
-    const RandomScope random(session.config().seed, static_cast<std::uint64_t>(session.position.step), part);
-    begun += part.count;
+    RandomKey key{session.config().seed, static_cast<std::uint64_t>(session.position.step)};
+    if (alike)
+      key.part = {begun, input.rows()};
+    else
+      key.op = static_cast<std::uint32_t>(i) * most_random_ops;
+    const RandomScope random(key);
+    begun += input.rows();
     const Tensor outputs = outputs_of(session, input);
     const Tensor loss = session.loss(outputs, input.labels);
     sweep(session, loss, shares[i]);

@@ -8,6 +8,7 @@
 #include "hearth/autograd/backward.h"
 #include "hearth/core/random.h"
 #include "hearth/models/nn/nn.h"
+#include "hearth/models/registry.h"
 #include "hearth/ops/ops.h"
 #include "train/precision_session.h"
 
@@ -149,6 +150,39 @@ INSTANTIATE_TEST_SUITE_P(Steps, AccumulatedStep,
                                          StepCase{"cuda_f32", "O0", "f32", "cuda", 1e-5},
                                          StepCase{"cuda_f16", "O2", "f16", "cuda", 1e-2}),
                          [](const auto& tried) { return tried.param.name; });
+
+/// Keeps what its dropout made of ones.
+struct Dropping : nn::Module {
+  Tensor bias = Tensor::zeros({10});
+  static inline std::vector<std::vector<double>> masks;
+
+  Dropping() { parameter("bias", bias, nn::init::zeros()); }
+  Tensor forward(const Tensor& x) override {
+    masks.push_back(dropout(Tensor::full(x.shape(), 1), 0.5, true).to_doubles());
+    return add(Tensor::zeros({x.dim(0), 10}), bias);
+  }
+};
+
+TEST(Accumulation, PartsOfOtherShapesDrawTheirOwnNumbers) {
+  models::add("test_dropping", [](const models::InputInfo&) { return std::make_unique<Dropping>(); });
+  const test::TempDir folder;
+  const test::PrecisionRun run{.level = "O0", .dtype = "f32", .model = R"({"type": "test_dropping"})"};
+  const auto session = run.session(folder);
+  data::Batch large = test::noise_batch(0), small = test::noise_batch(1);
+  const auto masks_of = [&](const std::vector<data::Batch>& batches) {
+    Dropping::masks.clear();
+    (void)train::training_step(*session, batches);
+    return Dropping::masks;
+  };
+  const auto alike = masks_of({large, small}), whole = masks_of({large}), again = masks_of({large, small});
+  EXPECT_EQ(alike, again);
+  EXPECT_EQ(alike[0], whole[0]);
+  large.images = Tensor::zeros({8, 16, 8, 1});
+  const auto masks = masks_of({large, small});
+  // By places in the whole batch the second part's numbers would be the second half of the first's.
+  EXPECT_NE(masks[1], std::vector<double>(masks[0].begin() + 512, masks[0].end()));
+  EXPECT_NE(masks[1], std::vector<double>(masks[0].begin(), masks[0].begin() + 512));
+}
 
 TEST(Accumulation, BatchNormIsTheException) {
   EXPECT_GT(distance(gradients(eight, true, false), gradients(whole, true, false)), 1e-6);
