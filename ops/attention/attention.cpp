@@ -5,10 +5,12 @@
 #include <array>
 #include <cmath>
 
+#include "hearth/autograd/grad_state.h"
 #include "hearth/autograd/record.h"
 #include "hearth/core/profiler.h"
 #include "hearth/core/run_on.h"
 #include "hearth/ops/argument.h"
+#include "hearth/ops/shape/view.h"
 
 namespace hearth {
 namespace {
@@ -33,6 +35,19 @@ Tensor heads_of(const Tensor& x, std::int64_t first, std::int64_t heads, std::in
 /// x, or a copy where neighbours of its last axis do not lie side by side.
 Tensor with_dense_rows(const Tensor& x) {
   return x.dim(-1) == 1 || x.strides()[static_cast<std::size_t>(x.rank() - 1)] == 1 ? x : x.contiguous();
+}
+
+/// What autocast makes of an operand, before types are compared.
+Tensor narrowed(const Tensor& x) {
+  const std::optional<DType> narrow = autocast_dtype();
+  const bool converts = narrow && x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64;
+  return converts ? detail::cast(x, *narrow) : x;
+}
+
+/// The bias, but no leaf that autocast would replace by its narrow copy: it is added to sums in f32.
+Tensor wide_bias(const Tensor& bias) {
+  const bool has_copy = bias.defined() && bias.grad_state() != nullptr && bias.grad_state()->narrow.defined();
+  return has_copy && autocast_dtype() ? reshape(bias, bias.shape()) : bias;
 }
 
 Tensor in_type(const Tensor& x, DType dtype) { return x.defined() && x.dtype() != dtype ? x.to(dtype) : x; }
@@ -182,7 +197,7 @@ Tensor run(const char* op, Packing packing, const Extents& e, const std::array<T
   checked_add(options.query_offset, e.tq, op);
   Attention attention{packing, e.heads, options.causal, options.query_offset, scale, options.dropout, {}};
   if (options.dropout > 0) attention.key = next_random_key();
-  return record(attention, x[0], x[1], x[2], options.bias, options.key_lengths);
+  return record(attention, x[0], x[1], x[2], wide_bias(options.bias), options.key_lengths);
 }
 
 /// The width of a head where `parts` times `heads` of them make the channels of x [N, T, channels].
@@ -203,8 +218,9 @@ std::int64_t head_width(const char* op, const char* name, const Tensor& x, std::
 
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+Tensor attention(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const AttentionOptions& options) {
   const char* const op = "attention";
+  const Tensor q = narrowed(q_in), k = narrowed(k_in), v = narrowed(v_in);
   require_floating(op, "q", q);
   require_same_kind(op, "q", q, "k", k);
   require_same_kind(op, "q", q, "v", v);
@@ -215,14 +231,16 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   return run(op, Packing::none, {q.dim(0), q.dim(1), k.dim(1), q.dim(2), q.dim(3)}, {q, k, v}, options);
 }
 
-Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options) {
+Tensor self_attention(const Tensor& qkv_in, std::int64_t heads, const AttentionOptions& options) {
   const char* const op = "self_attention";
+  const Tensor qkv = narrowed(qkv_in);
   const std::int64_t width = head_width(op, "qkv", qkv, heads, 3);
   return run(op, Packing::qkv, {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, width}, {qkv, {}, {}}, options);
 }
 
-Tensor cross_attention(const Tensor& q, const Tensor& kv, std::int64_t heads, const AttentionOptions& options) {
+Tensor cross_attention(const Tensor& q_in, const Tensor& kv_in, std::int64_t heads, const AttentionOptions& options) {
   const char* const op = "cross_attention";
+  const Tensor q = narrowed(q_in), kv = narrowed(kv_in);
   const std::int64_t width = head_width(op, "q", q, heads, 1);
   const std::int64_t other = head_width(op, "kv", kv, heads, 2);
   require_same_kind(op, "q", q, "kv", kv);

@@ -187,7 +187,8 @@ namespace hearth::kernels {
 namespace {
 
 /// The gradients of every head: runs of queries side by side, each with dk and dv of its own where there are several.
-/// Where the bias has a gradient, one piece goes through all the samples (and heads) that share it, in order.
+/// Where the bias has a gradient, the heads that share it are dealt out to shares, each with a sum of its own; a piece
+/// is a run of queries of a share's heads, one head after the other. The shape decides on shares and runs.
 template <class T>
 class GradientPieces {
  public:
@@ -197,35 +198,52 @@ class GradientPieces {
                  const AttentionGradients& gradients)
       : a_(a), problem_(a), y_(y), lse_(lse), dy_(dy), gradients_(gradients) {
     const std::int64_t all = a.batch() * a.heads();
-    const bool shared = gradients.dbias.defined();
-    groups_ = shared ? a.bias.dim(0) : all;
-    piece_ = piece_queries(a.queries(), groups_);
+    const Tensor& dbias = gradients.dbias;
+    groups_ = dbias.defined() ? dbias.dim(0) : all;
+    count_ = all / groups_;
+    if (dbias.defined()) {
+      // The sums take no more room than the inputs.
+      const std::int64_t room = std::max<std::int64_t>(1, (a.q.size() + a.k.size() + a.v.size()) / dbias.size());
+      const std::int64_t shares = std::min({count_, room, (wanted_pieces + groups_ - 1) / groups_});
+      share_ = (count_ + shares - 1) / shares;
+      shares_ = (count_ + share_ - 1) / share_;
+    }
+    piece_ = piece_queries(a.queries(), groups_ * shares_);
     pieces_ = (a.queries() + piece_ - 1) / piece_;
     padded_ = HEARTH_ISA_CALL(padded_elements<P>, a.keys(), a.width());
   }
 
   void run() const {
     cpu::Scratch scratch;
-    const std::int64_t heads = a_.batch() * a_.heads();
+    const std::int64_t heads = groups_ * count_;
     P* const parts = pieces_ > 1 ? scratch.take<P>(checked_mul(heads * pieces_, 2 * padded_, "attention")) : nullptr;
-    if (gradients_.dbias.defined()) gradients_.dbias.fill_(0);
-    each_piece(groups_ * pieces_, grain_of(problem_, piece_), [&](std::int64_t index) {
-      const std::int64_t group = index / pieces_, piece = index % pieces_;
-      // Heads of a group: n and h count up, or n alone.
-      for (std::int64_t head = group; head < heads; head += groups_) {
+    const Tensor& dbias = gradients_.dbias;
+    P* const biases = shares_ > 1 ? scratch.take<P>(checked_mul(shares_ - 1, dbias.size(), "attention")) : nullptr;
+    each_piece(groups_ * shares_ * pieces_, grain_of(problem_, piece_), [&](std::int64_t index) {
+      const std::int64_t piece = index % pieces_, share = index / pieces_ % shares_, group = index / pieces_ / shares_;
+      P* const sum = !dbias.defined() ? nullptr
+                                      : (share == 0 ? dbias.data<P>() : biases + (share - 1) * dbias.size()) +
+                                            group * a_.queries() * a_.keys();
+      const std::int64_t begin = piece * piece_, end = std::min(begin + piece_, a_.queries());
+      if (sum != nullptr) std::fill_n(sum + begin * a_.keys(), (end - begin) * a_.keys(), P(0));
+      for (std::int64_t i = share * share_; i < std::min(count_, (share + 1) * share_); ++i) {
+        // Heads of a group: n and h count up, or n alone.
+        const std::int64_t head = group + i * groups_;
         cpu::Scratch own;
         P* const sums = parts != nullptr ? parts + (head * pieces_ + piece) * 2 * padded_ : own.take<P>(2 * padded_);
-        differentiate(head, piece, group, sums);
+        differentiate(head, begin, end, sums, sum);
         if (parts == nullptr) store(head, sums, 1);
       }
     });
+    if (biases != nullptr) add_shares(biases);
     if (parts == nullptr) return;
     each_piece(heads, grain_of(problem_, 16),
                [&](std::int64_t head) { store(head, parts + head * pieces_ * 2 * padded_, pieces_); });
   }
 
  private:
-  void differentiate(std::int64_t index, std::int64_t piece, std::int64_t group, P* sums) const {
+  /// The queries [begin, end) of a head. dbias, added to, may be null.
+  void differentiate(std::int64_t index, std::int64_t begin, std::int64_t end, P* sums, P* dbias) const {
     const std::int64_t n = index / a_.heads(), h = index % a_.heads();
     const AttentionHead<P> head(problem_, a_, n, h);
     const AttentionGradRows<T> rows{head_of<T>(y_, n, h),
@@ -234,13 +252,23 @@ class GradientPieces {
                                     dy_.strides()[1],
                                     head_of<T>(gradients_.dq, n, h),
                                     gradients_.dq.strides()[1]};
-    const std::int64_t begin = piece * piece_, end = std::min(begin + piece_, a_.queries());
     const P* const lse = lse_.data<P>() + index * a_.queries();
-    P* const dbias =
-        gradients_.dbias.defined() ? gradients_.dbias.data<P>() + group * a_.queries() * a_.keys() : nullptr;
     std::fill_n(sums, 2 * padded_, P(0));
     HEARTH_ISA_CALL(attend_grad<T>, head, AttentionRows<T>(a_, n, h), rows, lse, begin, end, sums, sums + padded_,
                     dbias);
+  }
+
+  /// The first share's sum of the bias's gradient becomes that of all, added in order.
+  void add_shares(const P* others) const {
+    const std::int64_t size = gradients_.dbias.size();
+    P* const sum = gradients_.dbias.data<P>();
+    cpu::parallel_for(size, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t share = 0; share + 1 < shares_; ++share) {
+        const P* const from = others + share * size;
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) sum[i] += from[i];
+      }
+    });
   }
 
   void store(std::int64_t index, const P* sums, std::int64_t parts) const {
@@ -254,7 +282,12 @@ class GradientPieces {
   AttentionProblem problem_;
   const Tensor &y_, &lse_, &dy_;
   const AttentionGradients& gradients_;
-  std::int64_t groups_, piece_, pieces_, padded_;
+  std::int64_t groups_;          ///< of heads that share a bias's gradient; else each its own
+  std::int64_t count_;           ///< heads of a group
+  std::int64_t share_ = 1;       ///< heads of a share
+  std::int64_t shares_ = 1;      ///< of a group
+  std::int64_t piece_, pieces_;  ///< queries of a run, and runs
+  std::int64_t padded_;
 };
 
 }  // namespace

@@ -80,10 +80,13 @@ struct AttentionGradRows {
   std::int64_t dq_step;
 };
 
-/// Queries of a piece of parallel work, so that there are about 32 pieces where `heads` are side by side.
+/// Pieces of parallel work that there are about, where a problem is large enough.
+inline constexpr std::int64_t wanted_pieces = 32;
+
+/// Queries of a piece where `heads` are side by side.
 inline std::int64_t piece_queries(std::int64_t queries, std::int64_t heads) {
-  constexpr std::int64_t wanted = 32, least = 128;
-  const std::int64_t pieces = std::max<std::int64_t>(1, wanted / std::max<std::int64_t>(1, heads));
+  constexpr std::int64_t least = 128;
+  const std::int64_t pieces = std::max<std::int64_t>(1, wanted_pieces / std::max<std::int64_t>(1, heads));
   const std::int64_t share = (queries + pieces - 1) / pieces;
   return std::max(least, (share + 63) / 64 * 64);
 }

@@ -377,6 +377,43 @@ TEST(Attention, NarrowsUnderAutocast) {
   EXPECT_EQ(grad_of(bias).dtype(), DType::f32);
 }
 
+// Types are compared behind the conversion.
+TEST(Attention, TakesMixedTypesUnderAutocast) {
+  const Tensor wide = as_leaf(Tensor::full({1, 4, 2, 8}, 1.0)), narrow = Tensor::full({1, 4, 2, 8}, 1.0, DType::bf16);
+  const AutocastScope scope(DType::bf16);
+  const Tensor y = attention(wide, narrow, narrow, {.bias = Tensor::zeros({2, 4, 4}, DType::bf16)});
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  backward(y, narrow);
+  EXPECT_EQ(grad_of(wide).dtype(), DType::f32);
+  EXPECT_EQ(cross_attention(wide.detach().as_shape({1, 4, 16}), Tensor::zeros({1, 3, 32}, DType::bf16), 2).dtype(),
+            DType::bf16);
+}
+
+// 257 has no bf16, and its narrow copy is 256.
+TEST(Attention, ABiasIsNotRoundedUnderAutocast) {
+  const Tensor bias = as_leaf(Tensor::of<float>({1, 1, 2}, {256.0f, 257.0f}));
+  bias.grad_state()->narrow = bias.detach().to(DType::bf16);
+  const Tensor q = Tensor::zeros({1, 1, 1, 1}), v = Tensor::of<float>({1, 2, 1, 1}, {0.0f, 1.0f});
+  const AutocastScope scope(DType::bf16);
+  const Tensor y = attention(q, v * 0.0, v, {.bias = bias});
+  EXPECT_NEAR(y.to_doubles()[0], 1 / (1 + std::exp(-1.0)), 4e-3);
+  backward(y, Tensor::full({1, 1, 1, 1}, 1.0, DType::bf16));
+  EXPECT_NEAR(grad_of(bias).to_doubles()[1], 0.1966, 4e-3);
+}
+
+// Heads that share a bias, in several shares and runs of queries.
+OP_TEST(AttentionBiasOfManySamples) {
+  if (!current_site().device.is_cpu()) return;
+  for (const Case& c : {Case{21, 9, 7, 3, 8}, {2, 260, 5, 2, 8}, {3, 140, 140, 1, 8}})
+    check(
+        [&](Draw& draw) {
+          const Tensor q = draw.normal({c.n, c.tq, c.h, c.d}), k = draw.normal({c.n, c.tk, c.h, c.d});
+          const Tensor v = draw.normal({c.n, c.tk, c.h, c.d});
+          return attention(q, k, v, {.bias = draw.normal({1, c.tq, c.tk})});
+        },
+        rounded);
+}
+
 TEST(AttentionRefusal, Arguments) {
   const Tensor x = Tensor::zeros({2, 3, 4, 8});
   refuses<UsageError>("attention", [&] { return attention(Tensor(), x, x); });
