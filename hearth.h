@@ -35,6 +35,7 @@
 #include "hearth/models/text/beam_search.h"
 #include "hearth/models/text/decoder.h"
 #include "hearth/models/text/generate.h"
+#include "hearth/models/text/vocabulary_network.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/transformer/transformer.h"

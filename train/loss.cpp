@@ -47,17 +47,22 @@ Tensor squared_error(const Tensor& outputs, const Tensor& labels) {
 
 LossRegistry& losses() {
   static LossRegistry registry("loss", "What training minimises.", [](LossRegistry& r) {
-    r.add<CrossEntropyFields>("cross_entropy", "Cross entropy of softmax outputs, averaged over the batch.",
-                              [](const CrossEntropyFields& o) -> Loss {
-                                const CrossEntropyOptions options{.label_smoothing = o.label_smoothing,
-                                                                  .ignore_index = o.ignore_index};
-                                Loss loss = [options](const Tensor& outputs, const Tensor& labels) {
-                                  return cross_entropy(outputs, labels, options);
-                                };
-                                loss.ignored_label = o.ignore_index;
-                                loss.is_likelihood = o.label_smoothing == 0;
-                                return loss;
-                              });
+    r.add<CrossEntropyFields>(
+        "cross_entropy", "Cross entropy of softmax outputs, averaged over the batch.",
+        [](const CrossEntropyFields& o) -> Loss {
+          const CrossEntropyOptions options{.label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index};
+          Loss loss = [options](const Tensor& outputs, const Tensor& labels) {
+            return cross_entropy(outputs, labels, options);
+          };
+          loss.of_head = [o](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels,
+                             const Tensor& correct) {
+            return linear_cross_entropy(
+                x, w, b, labels, {.label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index}, correct);
+          };
+          loss.ignored_label = o.ignore_index;
+          loss.is_likelihood = o.label_smoothing == 0;
+          return loss;
+        });
     r.add<NoOptions>("mse", "Mean squared difference between outputs and one-hot labels.",
                      [](const NoOptions&) -> Loss { return squared_error; });
   });

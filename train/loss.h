@@ -21,6 +21,10 @@ struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)>
   /// The loss is the mean of -log of the probability that the outputs give to the labels, so that e^loss is a
   /// perplexity.
   bool is_likelihood = false;
+  /// The same loss where outputs are linear(x, w, b), without them; how many labels have the largest output is added to
+  /// `correct`, one i64, unless absent. Empty for losses that need the outputs.
+  std::function<Tensor(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels, const Tensor& correct)>
+      of_head;
 };
 
 using LossRegistry = Registry<Loss()>;

@@ -55,7 +55,7 @@ std::vector<OpPrecision> precision_of_ops(Session& session) {
   Collector collector;
   const OpObserverScope observed(collector);
   session.model->train(true);
-  (void)session.loss(outputs_of(session, input), input.labels);
+  (void)loss_of(session, input);
   return collector.rows;
 }
 

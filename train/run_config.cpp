@@ -90,6 +90,10 @@ void describe(Fields<TrainOptions>& f) {
             "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without.");
   f.number("ema", &TrainOptions::ema, {.above = 0, .below = 1},
            "Decay of an exponential moving average of the weights, used for evaluation. null: none.");
+  f.boolean(
+      "chunked_head", &TrainOptions::chunked_head,
+      "Take a cross entropy over a vocabulary by chunks of rows, so that the network's outputs, the largest tensor "
+      "of the step, never exist at once. null: for vocabularies of 16384 pieces or more.");
   f.rule([](const TrainOptions& o) -> std::string {
     if (o.epochs && o.steps) return "give epochs or steps, not both";
     if (!o.epochs && !o.steps) return "give epochs or steps";

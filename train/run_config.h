@@ -35,6 +35,7 @@ struct TrainOptions {
   bool deterministic = false;
   bool graph = false;
   std::optional<double> ema;
+  std::optional<bool> chunked_head;
 };
 
 /// Where a run's weights come from that are not drawn.

@@ -63,6 +63,21 @@ optim::LossScaleOptions loss_scale_options(const PrecisionOptions& options) {
   return result;
 }
 
+// Chunks cost some time for the memory that they save, which is little where the vocabulary is small.
+constexpr std::int64_t fewest_chunked_pieces = 16384;
+
+/// The network as one whose loss is taken of its features; null where it is taken of its outputs.
+models::VocabularyNetwork* chunked_network(nn::Module& model, const Loss& loss, std::optional<bool> asked) {
+  auto* const network = dynamic_cast<models::VocabularyNetwork*>(&model);
+  const Tensor weight = network != nullptr ? network->head().weight : Tensor();
+  const bool possible = weight.defined() && loss.of_head != nullptr;
+  HEARTH_CHECK(ConfigError, possible || !asked.value_or(false), "/train/chunked_head: ",
+               weight.defined() ? "the loss needs all outputs; it is for cross_entropy"
+                                : "the network has no head over a vocabulary",
+               "; leave it out");
+  return possible && asked.value_or(weight.dim(0) >= fewest_chunked_pieces) ? network : nullptr;
+}
+
 // The base rate stands in every optimizer's options under this name.
 double unscaled_lr(const Json& optimizer) {
   const Json* lr = optimizer.find("lr");
@@ -120,6 +135,7 @@ void Session::build() {
   if (config.train.ema)
     ema = std::make_unique<optim::Ema>(*parameters, model->buffers(), optim::EmaOptions{.decay = *config.train.ema});
   loss = losses().make(config.loss);
+  chunked = chunked_network(*model, loss, config.train.chunked_head);
   register_state();
 }
 

@@ -12,6 +12,7 @@
 #include "hearth/core/state.h"
 #include "hearth/data/registry.h"
 #include "hearth/models/nn/module.h"
+#include "hearth/models/text/vocabulary_network.h"
 #include "hearth/optim/ema.h"
 #include "hearth/optim/loss_scale.h"
 #include "hearth/optim/registry.h"
@@ -115,6 +116,7 @@ class Session {
   std::unique_ptr<optim::Ema> ema;               ///< null without averaging
   std::unique_ptr<optim::LossScale> loss_scale;  ///< null without loss scaling
   optim::LossScale::Reading loss_scale_now;      ///< as of the last read_interval()
+  models::VocabularyNetwork* chunked = nullptr;  ///< the model where the loss is taken of its features, else null
   Loss loss;
   Plan plan;
   Position position;

@@ -68,16 +68,20 @@ void sweep(Session& session, const Tensor& loss, const Share& share) {
     backward(loss, share.of_samples);
 }
 
-// Adds a batch to sums of losses and hits that lie where the run computes: `samples` losses, or as many as the device
-// counted labels. Soft labels (mixup) count as right where the heaviest class is predicted.
-void count(const Loss& rule, const Sums& sums, const Tensor& loss, const Tensor& outputs, const Tensor& labels,
-           std::int64_t samples, const Tensor& counted = {}) {
+// What the network makes of an input: one of images, of texts, or of pairs of texts.
+Tensor outputs_of(Session& session, const StepInput& input) {
+  if (input.source.defined()) return (*session.model)(input.source, input.target);
+  if (input.input.defined()) return (*session.model)(input.input);
+  return (*session.model)(session.network_input(input.images, input.erased, input.share));
+}
+
+// Soft labels (mixup) count as right where the heaviest class is predicted.
+void count_hits(const Loss& rule, const Tensor& outputs, const Tensor& labels, const Tensor& correct) {
   const NoGrad no_grad;
-  add_loss(sums.loss, loss, counted.defined() ? 1.0 : static_cast<double>(samples), counted);
   const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
   run_on(outputs.device(), [&](auto& stream) {
     kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, rule.ignored_label.value_or(no_class),
-                           sums.correct);
+                           correct);
   });
 }
 
@@ -113,12 +117,13 @@ void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F
       key.op = static_cast<std::uint32_t>(i) * most_random_ops;
     const RandomScope random(key);
     begun += input.rows();
-    const Tensor outputs = outputs_of(session, input);
-    const Tensor loss = session.loss(outputs, input.labels);
+    const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
+    const Tensor loss = loss_of(session, input, sums.correct);
     sweep(session, loss, shares[i]);
     after_backward(loss);
-    count(session.loss, session.loss_scale ? session.step_sums : session.sums, loss, outputs, input.labels,
-          input.count(), shares[i].labels);
+    // As many losses as the batch has samples, or as the device counted labels.
+    const Tensor& counted = shares[i].labels;
+    add_loss(sums.loss, loss, counted.defined() ? 1.0 : static_cast<double>(input.count()), counted);
   }
   session.parameters->finish_grads();
 }
@@ -152,10 +157,17 @@ void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
 
 }  // namespace
 
-Tensor outputs_of(Session& session, const StepInput& input) {
-  if (input.source.defined()) return (*session.model)(input.source, input.target);
-  if (input.input.defined()) return (*session.model)(input.input);
-  return (*session.model)(session.network_input(input.images, input.erased, input.share));
+Tensor loss_of(Session& session, const StepInput& input, const Tensor& correct) {
+  if (session.chunked != nullptr) {
+    const Tensor x = input.source.defined() ? session.chunked->features_pair(input.source, input.target)
+                                            : session.chunked->features(input.input);
+    const auto [weight, bias] = session.chunked->head();
+    return session.loss.of_head(x, weight, bias, input.labels, correct);
+  }
+  const Tensor outputs = outputs_of(session, input);
+  const Tensor loss = session.loss(outputs, input.labels);
+  if (correct.defined()) count_hits(session.loss, outputs, input.labels, correct);
+  return loss;
 }
 
 StepInput blank_rows(const Session& session, std::int64_t rows) {
@@ -232,8 +244,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 void evaluation_step(Session& session, const StepInput& input, const Sums& sums) {
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
-  const Tensor outputs = outputs_of(session, input);
-  count(session.loss, sums, session.loss(outputs, input.labels), outputs, input.labels, input.count());
+  add_loss(sums.loss, loss_of(session, input, sums.correct), static_cast<double>(input.count()));
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {

@@ -38,8 +38,9 @@ inline std::int64_t count_of(const data::Batch& batch) {
 /// So many rows of zeros as the run's data has them, and their labels, where the run computes.
 StepInput blank_rows(const Session& session, std::int64_t rows);
 
-/// What the network makes of an input: one of images, of texts, or of pairs of texts.
-Tensor outputs_of(Session& session, const StepInput& input);
+/// The loss of an input: of what the network makes of images, of texts, or of pairs of texts. To `correct`, one i64
+/// where the run computes, is added how many labels were predicted, unless it is absent.
+Tensor loss_of(Session& session, const StepInput& input, const Tensor& correct = {});
 
 /// A batch brought there.
 StepInput moved_input(const Session& session, const data::Batch& batch);

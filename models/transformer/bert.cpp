@@ -164,6 +164,15 @@ Tensor Bert::mean_of_tokens(const Tensor& y, const Tensor& lengths) const {
   return reshape(attention(query, keys, values, {.key_lengths = lengths}), {n, options_.width});
 }
 
+VocabularyNetwork::Head Bert::head() const {
+  return predictions_ != nullptr ? Head{words_.weight, predictions_->bias} : Head{};
+}
+
+Tensor Bert::features(const Tensor& ids) {
+  HEARTH_CHECK(UsageError, predictions_ != nullptr, "bert: features: this network has no head over its vocabulary");
+  return observed([&] { return (*predictions_)(encode(ids, lengths(ids))); });
+}
+
 Tensor Bert::forward(const Tensor& ids) {
   const Tensor known = lengths(ids);
   const Tensor y = encode(ids, known);

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "hearth/models/nn/nn.h"
+#include "hearth/models/text/vocabulary_network.h"
 
 namespace hearth::models {
 
@@ -43,7 +44,7 @@ struct BertOptions {
   bool recompute = false;
 };
 
-class Bert : public nn::Module {
+class Bert : public nn::Module, public VocabularyNetwork {
  public:
   /// ShapeError for sizes below 1 and for heads that do not divide the width.
   explicit Bert(const BertOptions& options);
@@ -54,6 +55,10 @@ class Bert : public nn::Module {
   Tensor encode(const Tensor& ids, const Tensor& lengths);
   /// i32 [N]: tokens of each row before the padding at its end; undefined where there is no padding.
   Tensor lengths(const Tensor& ids) const;
+  /// That of masked_lm.
+  Head head() const override;
+  /// Of masked_lm (UsageError).
+  Tensor features(const Tensor& ids) override;
 
  private:
   class Predictions;

@@ -146,15 +146,20 @@ Tensor Gpt::embed(const Tensor& ids, std::int64_t first) {
   return dropout_(positions_ ? y + slice(positions_->weight, 0, first, first + ids.dim(1)) : y);
 }
 
-Tensor Gpt::logits(const Tensor& y) {
-  const Tensor normed = norm_(y);
-  return head_ ? (*head_)(normed) : linear(normed, tokens_.weight, {});
-}
+Tensor Gpt::logits(const Tensor& y) { return head_ ? (*head_)(y) : linear(y, tokens_.weight, {}); }
 
-Tensor Gpt::forward(const Tensor& ids) {
+Tensor Gpt::trunk(const Tensor& ids) {
   HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= context_, "gpt: token ids ",
                describe(ids), "; they are [N, T] with T from 1 to the context of ", context_);
-  return logits(blocks_(embed(ids, 0)));
+  return norm_(blocks_(embed(ids, 0)));
+}
+
+Tensor Gpt::forward(const Tensor& ids) { return logits(trunk(ids)); }
+
+VocabularyNetwork::Head Gpt::head() const { return {head_ ? head_->weight : tokens_.weight}; }
+
+Tensor Gpt::features(const Tensor& ids) {
+  return observed([&] { return trunk(ids); });
 }
 
 class Gpt::Decoder : public CachedDecoder {
@@ -171,7 +176,7 @@ class Gpt::Decoder : public CachedDecoder {
     Tensor y = network_.embed(ids, length());
     for (std::size_t i = 0; i < caches_.size(); ++i)
       y = static_cast<Block&>(network_.blocks_[i]).extend(y, caches_[i], length());
-    return network_.logits(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)}));
+    return network_.logits(network_.norm_(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)})));
   }
 
   Gpt& network_;

@@ -9,6 +9,7 @@
 
 #include "hearth/models/nn/nn.h"
 #include "hearth/models/text/decoder.h"
+#include "hearth/models/text/vocabulary_network.h"
 
 namespace hearth::models {
 
@@ -32,7 +33,7 @@ struct GptOptions {
   bool recompute = false;
 };
 
-class Gpt : public nn::Module, public TextNetwork {
+class Gpt : public nn::Module, public TextNetwork, public VocabularyNetwork {
  public:
   /// ShapeError for sizes below 1, heads that do not divide the width, and rotary positions of odd heads.
   explicit Gpt(const GptOptions& options);
@@ -41,11 +42,14 @@ class Gpt : public nn::Module, public TextNetwork {
   Tensor forward(const Tensor& ids) override;
   /// Of texts without a source. Keeps the keys and values of each layer.
   std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
+  Head head() const override;
+  Tensor features(const Tensor& ids) override;
 
  private:
   class Decoder;
   /// Of ids that stand behind `first` others.
   Tensor embed(const Tensor& ids, std::int64_t first);
+  Tensor trunk(const Tensor& ids);
   Tensor logits(const Tensor& y);
 
   std::int64_t context_;

@@ -278,16 +278,25 @@ Tensor Transformer::encode(const Tensor& source, const Tensor& lengths) {
   return encoder_norm_ ? (*encoder_norm_)(y) : y;
 }
 
-Tensor Transformer::decode(const Tensor& memory, const Tensor& lengths, const Tensor& target) {
+Tensor Transformer::answer(const Tensor& memory, const Tensor& lengths, const Tensor& target) {
   check_ids(target, "target");
   Tensor y = embed(tokens_, target, 0);
   for (std::size_t i = 0; i < decoder_.size(); ++i) y = static_cast<DecoderLayer&>(decoder_[i])(y, memory, lengths);
-  return logits(y);
+  return normed(y);
 }
 
-Tensor Transformer::logits(const Tensor& y) {
-  return linear(decoder_norm_ ? (*decoder_norm_)(y) : y, tokens_.weight, {});
+Tensor Transformer::decode(const Tensor& memory, const Tensor& lengths, const Tensor& target) {
+  return logits(answer(memory, lengths, target));
 }
+
+Tensor Transformer::features_pair(const Tensor& source, const Tensor& target) {
+  return observed([&] {
+    const Tensor lengths = source_lengths(source);
+    return answer(encode(source, lengths), lengths, target);
+  });
+}
+
+Tensor Transformer::logits(const Tensor& y) const { return linear(y, tokens_.weight, {}); }
 
 class Transformer::Decoder : public CachedDecoder {
  public:
@@ -311,7 +320,7 @@ class Transformer::Decoder : public CachedDecoder {
     Tensor y = network_.embed(network_.tokens_, ids, length());
     for (std::size_t i = 0; i < caches_.size(); ++i)
       y = layer(i).extend(y, caches_[i], length(), memories_[i], lengths_);
-    return network_.logits(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)}));
+    return network_.logits(network_.normed(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)})));
   }
 
   void select_sources(std::span<const std::int64_t> from) override {

@@ -8,6 +8,7 @@
 
 #include "hearth/models/nn/nn.h"
 #include "hearth/models/text/decoder.h"
+#include "hearth/models/text/vocabulary_network.h"
 
 namespace hearth::models {
 
@@ -35,7 +36,7 @@ struct TransformerOptions {
 };
 
 /// The head's weight is the table of target tokens.
-class Transformer : public nn::Module, public TextNetwork {
+class Transformer : public nn::Module, public TextNetwork, public VocabularyNetwork {
  public:
   /// ShapeError for sizes below 1, heads that do not divide the width, and shared tables of different sizes.
   explicit Transformer(const TransformerOptions& options);
@@ -54,13 +55,18 @@ class Transformer : public nn::Module, public TextNetwork {
   Tensor source_lengths(const Tensor& source) const;
   /// Of answers to sources, each of which is encoded once. Keeps the keys and values of each layer.
   std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
+  Head head() const override { return {tokens_.weight}; }
+  Tensor features_pair(const Tensor& source, const Tensor& target) override;
 
  private:
   class Decoder;
   void check_ids(const Tensor& ids, const char* what) const;
   /// Of ids that stand behind `first` others.
   Tensor embed(nn::Embedding& table, const Tensor& ids, std::int64_t first);
-  Tensor logits(const Tensor& y);
+  /// The decoder without its head.
+  Tensor answer(const Tensor& memory, const Tensor& lengths, const Tensor& target);
+  Tensor normed(const Tensor& y) { return decoder_norm_ ? (*decoder_norm_)(y) : y; }
+  Tensor logits(const Tensor& y) const;
 
   TransformerOptions options_;
   std::unique_ptr<nn::Embedding> source_tokens_;  ///< none where tables are shared

@@ -31,7 +31,8 @@ class CudaTextPrecision : public ::testing::Test {
     }
   }
 
-  std::unique_ptr<Session> session(const std::string& model, const std::string& level, const std::string& dtype) {
+  std::unique_ptr<Session> session(const std::string& model, const std::string& level, const std::string& dtype,
+                                   const std::vector<std::string>& overrides = {}) {
     const bool translates = model == transformer;
     const std::string file = (folder_ / (translates ? "pairs.tsv" : "text.txt")).string();
     const std::string path = folder_ / "run.json";
@@ -42,7 +43,7 @@ class CudaTextPrecision : public ::testing::Test {
                         << R"(, "tokenizer": {"type": "characters"}}, "optimizer": {"type": "adamw", "lr": 0.005},
       "precision": {"level": ")"
                         << level << R"(", "dtype": ")" << dtype << R"("}, "train": {"batch_size": 4, "steps": 100}})";
-    return std::make_unique<Session>(load_config(path, {}));
+    return std::make_unique<Session>(load_config(path, overrides));
   }
   test::TempDir folder_;
 };
@@ -76,6 +77,27 @@ TEST_F(CudaTextPrecision, ReplayedStepsGiveTheBitsOfEagerOnes) {
     EXPECT_GT(one->position.interval.loss_sum, 0);
     EXPECT_EQ(one->position.interval.loss_sum, other->position.interval.loss_sum);
   }
+}
+
+TEST_F(CudaTextPrecision, ReplayedStepsWithAChunkedHeadGiveTheBitsOfEagerOnes) {
+  for (const auto& [level, dtype] : {std::pair("O1", "f16"), {"O2", "bf16"}})
+    for (const char* model : {gpt, bert}) {
+      const auto one = session(model, level, dtype, {"train.chunked_head=true"});
+      const auto other = session(model, level, dtype, {"train.chunked_head=true"});
+      ASSERT_NE(one->chunked, nullptr);
+      data::Loader first = one->make_train_loader(), second = other->make_train_loader();
+      CapturedStep captured(*other);
+      for (int step = 0; step < 4; ++step) {
+        const data::Batch a = first.next(), b = second.next();
+        (void)training_step(*one, std::span(&a, 1));
+        (void)captured.run(std::span(&b, 1));
+        ++one->position.step;
+        ++other->position.step;
+      }
+      EXPECT_EQ(captured.declined(), "");
+      if (model == std::string(gpt)) EXPECT_GT(captured.nodes(), 0);
+      EXPECT_EQ(one->model_state.hash(), other->model_state.hash()) << level << dtype << model;
+    }
 }
 
 TEST_F(CudaTextPrecision, NothingIsConvertedAloneInABlock) {

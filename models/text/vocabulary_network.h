@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks whose outputs are a matrix product over a vocabulary. Who needs the loss of the outputs alone can take it of
+// the features (linear_cross_entropy), so that the outputs, the largest tensor of such a network, never exist:
+//
+//   const auto [w, b] = network.head();
+//   const Tensor loss = linear_cross_entropy(network.features(ids), w, b, labels);
+#pragma once
+
+#include "hearth/core/error.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth::models {
+
+/// What such a network derives from, beside nn::Module: its outputs are linear(features, head().weight, head().bias).
+class VocabularyNetwork {
+ public:
+  struct Head {
+    Tensor weight;     ///< [vocabulary, C], a parameter; undefined where the network was made without this head
+    Tensor bias = {};  ///< [vocabulary], or undefined
+  };
+  virtual Head head() const = 0;
+  /// [..., C], for what the network's forward() takes; seen by observers as a call of the network. UsageError where it
+  /// takes two inputs.
+  virtual Tensor features(const Tensor&) { throw UsageError("features: the network takes two inputs"); }
+  /// For what its forward_pair() takes. UsageError where it takes one input.
+  virtual Tensor features_pair(const Tensor&, const Tensor&) {
+    throw UsageError("features_pair: the network takes one input");
+  }
+
+ protected:
+  ~VocabularyNetwork() = default;
+};
+
+}  // namespace hearth::models
