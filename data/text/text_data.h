@@ -42,6 +42,7 @@ struct ParallelTextData : DataOptions, TextFiles {
 };
 
 struct LabelledTextData : DataOptions {
+  LabelledTextData() = default;  // as an aggregate gcc 12 takes its members for uninitialised
   std::vector<std::string> train;
   std::vector<std::string> valid;
   std::vector<std::string> test;
