@@ -3,6 +3,7 @@
 // places or were dropped.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -86,9 +87,10 @@ class Decoder : public testing::TestWithParam<Site> {
                                                                 .source_pad = 0});
   }
 
-  /// Appends the texts in pieces of the given lengths, each time comparing with a pass over all ids so far.
+  /// Appends the texts in pieces of the given lengths, each time comparing with a pass over all ids so far. `rounding`:
+  /// instead of the site's tolerance, in proportion to the largest logit.
   void expect_like_whole(models::TextDecoder& decoder, nn::Module& network, const Texts& texts, const Texts& sources,
-                         const std::vector<std::size_t>& pieces) const {
+                         const std::vector<std::size_t>& pieces, double rounding = 0) const {
     const NoGrad no_grad;
     const Device device = GetParam().device;
     for (const std::size_t piece : pieces) {
@@ -105,9 +107,12 @@ class Decoder : public testing::TestWithParam<Site> {
       ASSERT_EQ(decoder.length(), static_cast<std::int64_t>(end));
       ASSERT_EQ(logits.shape(), (Shape{static_cast<std::int64_t>(texts.size()), 13}));
       const std::vector<double> found = logits.to_doubles(), all = whole.to_doubles();
+      double most = 0;
+      for (const double logit : all) most = std::max(most, std::abs(logit));
+      const double tolerance = rounding > 0 ? rounding * most : GetParam().tolerance;
       for (std::size_t row = 0; row < texts.size(); ++row)
         for (std::size_t i = 0; i < 13; ++i)
-          ASSERT_NEAR(found[row * 13 + i], all[(row * end + end - 1) * 13 + i], GetParam().tolerance)
+          ASSERT_NEAR(found[row * 13 + i], all[(row * end + end - 1) * 13 + i], tolerance)
               << "text " << row << ", ids " << end;
     }
   }
@@ -133,6 +138,21 @@ TEST_P(Decoder, OfAGptWithRotaryPositions) {
   const auto network = gpt(models::GptPositions::rotary);
   const auto decoder = models::make_decoder(*network, {.texts = 3});
   expect_like_whole(*decoder, *network, drawn(1, 3, 12, 13), {}, {3, 1, 2, 1});
+}
+
+TEST_P(Decoder, InMixedPrecisionToo) {
+  if (GetParam().dtype != DType::f32) GTEST_SKIP() << "weights are f32";
+  const auto network = gpt();
+  const auto pairs = transformer(models::NormPlace::before);
+  const Texts texts = drawn(1, 2, 12, 13), sources = drawn(5, 2, 6, 11);
+  for (const DType narrow : {DType::bf16, DType::f16}) {
+    const AutocastScope autocast(narrow);
+    const double rounding = narrow == DType::bf16 ? 0.02 : 0.003;
+    const auto decoder = models::make_decoder(*network, {.texts = 2});
+    expect_like_whole(*decoder, *network, texts, {}, {3, 1, 2, 1}, rounding);
+    const auto answers = models::make_decoder(*pairs, {.texts = 2, .source = as_tensor(sources)});
+    expect_like_whole(*answers, *pairs, texts, sources, {1, 2, 1}, rounding);
+  }
 }
 
 TEST_P(Decoder, TextsChangePlacesAndAreDropped) {
