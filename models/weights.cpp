@@ -22,6 +22,7 @@ namespace {
 constexpr const char* prefix_note = "hearth.prefix";
 constexpr const char* positions_note = "hearth.position_ids";
 constexpr const char* positions_name = "embeddings.position_ids";
+constexpr const char* positions_table = "embeddings.position_embeddings.weight";
 
 enum class Kind {
   plain,
@@ -124,6 +125,13 @@ bool is_needless(const Family& family, std::string_view name) {
 
 bool are_equal(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
+}
+
+/// [1, count] of 0, 1, 2, ...
+Tensor positions(std::int64_t count) {
+  const Tensor result = Tensor::empty({1, count}, DType::i64);
+  for (std::int64_t i = 0; i < count; ++i) result.data<std::int64_t>()[i] = i;
+  return result;
 }
 
 /// A network's tensors by name, and the numbers behind the letters of shapes.
@@ -249,8 +257,10 @@ Walk::ByName by_name(const WeightSet& set, const Family* family, NameReport& rep
 
 /// A note for each that is to be written again, and out of the way.
 void leave_out(const Family& family, Walk::ByName& given, NameReport& report, SafetensorsMetadata& notes) {
-  if (const auto found = given.find(positions_name); found != given.end() && found->second.dtype() == DType::i64)
-    notes[positions_note] = std::to_string(found->second.size());
+  const auto ids = given.find(positions_name), table = given.find(positions_table);
+  if (ids != given.end() && table != given.end() && table->second.rank() == 2 &&
+      are_equal(ids->second, positions(table->second.dim(0))))
+    notes[positions_note] = "1";
   for (const Tie& tie : family.ties) {
     const auto copy = given.find(tie.copy), of = given.find(tie.of);
     if (copy == given.end() || of == given.end() || !are_equal(copy->second, of->second)) continue;
@@ -267,13 +277,6 @@ void leave_out(const Family& family, Walk::ByName& given, NameReport& report, Sa
 WeightSet in_torch_layout(const WeightSet& set, Tensor (*layout)(std::string_view, const Tensor&)) {
   WeightSet result{{}, set.metadata};
   for (const Weight& weight : set.weights) result.weights.push_back({weight.name, layout(weight.name, weight.value)});
-  return result;
-}
-
-/// [1, count] of 0, 1, 2, ...
-Tensor positions(std::int64_t count) {
-  const Tensor result = Tensor::empty({1, count}, DType::i64);
-  for (std::int64_t i = 0; i < count; ++i) result.data<std::int64_t>()[i] = i;
   return result;
 }
 
@@ -377,8 +380,10 @@ WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report
     prefix = note.mapped();
   else if (to == WeightFormat::hf_bert && has_head)
     prefix = family.prefix;
-  if (const auto count = theirs.metadata.extract(positions_note); !count.empty())
-    theirs.weights.push_back({positions_name, positions(std::atoll(count.mapped().c_str()))});
+  const bool with_positions = !theirs.metadata.extract(positions_note).empty();
+  for (std::size_t i = 0; with_positions && i < theirs.weights.size(); ++i)
+    if (const Weight& weight = theirs.weights[i]; weight.name == positions_table)
+      theirs.weights.push_back({positions_name, positions(weight.value.dim(0))});
   for (Weight& weight : theirs.weights)
     if (!weight.name.starts_with("cls.") && !weight.name.starts_with("classifier.") &&
         !weight.name.starts_with("lm_head."))

@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 
-#include "hearth/core/convert.h"
+#include "hearth/core/random.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 
@@ -188,6 +188,32 @@ TEST(Weights, EveryFaultIsTold) {
             "F: wrong shape: encoder.layer.0.intermediate.dense.bias [11], expected [12]\n"
             "F: wrong shape: encoder.layer.1.attention.self.qkv.weight is joined from f32 and f16\n"
             "F: wrong shape: encoder.layer.1.output.LayerNorm.bias [3, 1], expected [3]");
+}
+
+TEST(Weights, WhateverAFileHoldsIsReportedNeverThrown) {
+  Random random(3, 1);
+  const Shape shapes[] = {{}, {0}, {3}, {3, 3}, {0, 3}, {1, 2, 3}, {9, 3}, {12}};
+  for (const WeightFormat format : {WeightFormat::hf_bert, WeightFormat::hf_gpt2}) {
+    const WeightSet good = written(format == WeightFormat::hf_bert ? bert(models::BertHead::masked_lm) : gpt(), format);
+    int faulty = 0;
+    for (int trial = 0; trial < 300; ++trial) {
+      WeightSet theirs = good;
+      for (std::uint64_t change = random.below(3); change < 3; ++change) {
+        const auto at = static_cast<std::ptrdiff_t>(random.below(theirs.weights.size()));
+        Weight& weight = theirs.weights[static_cast<std::size_t>(at)];
+        const std::uint64_t kind = random.below(4);
+        if (kind == 0) weight.value = Tensor::zeros(shapes[random.below(8)], random.below(2) ? DType::f32 : DType::i64);
+        if (kind == 1) weight.name = theirs.weights[random.below(theirs.weights.size())].name;
+        if (kind == 2) weight.name[random.below(weight.name.size())] = static_cast<char>('0' + random.below(10));
+        if (kind == 3) theirs.weights.erase(theirs.weights.begin() + at);
+      }
+      NameReport report;
+      const WeightSet ours = models::to_hearth(theirs, format, report);
+      faulty += report.fits() ? 0 : 1;
+      if (report.fits()) (void)models::from_hearth(ours, format, report);
+    }
+    EXPECT_GT(faulty, 200);
+  }
 }
 
 TEST(Weights, NothingAtAllIsAllMissing) {
