@@ -120,6 +120,16 @@ def operation(case, device):
         if out.endswith("+gelu"):
             return (lambda: F.gelu(F.linear(x, w, b))), [x, w, b]
         return (lambda: F.linear(x, w, b)), [x, w, b]
+    if family == "attention":
+        x, (heads, width) = leaf(*shape), (int(v) for v in variant[0].split("x"))
+        causal = "causal" in variant
+
+        def attend():
+            q, k, v = x.view(shape[0], shape[1], 3, heads, width).permute(2, 0, 3, 1, 4).unbind(0)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return y.transpose(1, 2).reshape(shape[0], shape[1], heads * width)
+
+        return attend, [x]
     if family in ("relu", "gelu"):
         x = leaf(*shape)
         return (lambda: getattr(F, family)(x)), [x]
