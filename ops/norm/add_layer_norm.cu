@@ -66,26 +66,24 @@ struct SummedRows {
   P scale;
 
   struct Row {
-    const T* x;
-    const F* f;
-    T* sum;
+    const SummedRows& rows;
+    std::int64_t first;
     const std::uint8_t* stays;
-    P scale;
     template <int width>
     __device__ void load(int c, P (&value)[width]) const {
+      const std::int64_t at = first + c;
       P added[width];
-      load_unit(x + c, value);
-      load_unit(f + c, added);
-      drop_unit(stays, c, scale, added);
+      load_unit(rows.x + at, value);
+      load_unit(rows.f + at, added);
+      drop_unit(stays, c, rows.scale, added);
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + added[k]));
-      store_unit(sum + c, value);
+      store_unit(rows.sum + at, value);
     }
   };
   template <int held, class Group>
   __device__ Row row(const Group& group, std::int64_t first, int cols) const {
-    const std::uint8_t* const stays = draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, cols);
-    return {x + first, f + first, sum + first, stays, scale};
+    return {*this, first, draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, cols)};
   }
   __device__ P element(std::int64_t at) const {
     sum[at] = narrow<T>(widen(x[at]) + (stays_alone(draws, at) ? widen(f[at]) * scale : P(0)));
@@ -105,29 +103,26 @@ struct SumGradientRows {
   P scale;
 
   struct Row {
-    const T* others;
-    T* d_sum;
-    F* df;
+    const SumGradientRows& rows;
+    std::int64_t first;
     const std::uint8_t* stays;
-    P scale;
     template <int width>
     __device__ void store(int c, const P (&gradient)[width]) const {
+      const std::int64_t at = first + c;
       P value[width] = {};
-      if (others != nullptr) load_unit(others + c, value);
+      if (rows.others != nullptr) load_unit(rows.others + at, value);
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + gradient[k]));
-      store_unit(d_sum + c, value);
-      if (df == nullptr) return;
-      drop_unit(stays, c, scale, value);
-      store_unit(df + c, value);
+      store_unit(rows.d_sum + at, value);
+      if (rows.df == nullptr) return;
+      drop_unit(stays, c, rows.scale, value);
+      store_unit(rows.df + at, value);
     }
   };
   template <int held, class Group>
   __device__ Row row(const Group& group, std::int64_t first, int cols) const {
     const bool drops = df != nullptr && draws.threshold != 0;
-    const std::uint8_t* const stays = drops ? draw_row<held>(group, draws, first, cols) : nullptr;
-    return {others == nullptr ? nullptr : others + first, d_sum + first, df == nullptr ? nullptr : df + first, stays,
-            scale};
+    return {*this, first, drops ? draw_row<held>(group, draws, first, cols) : nullptr};
   }
   __device__ void store(std::int64_t at, P value) const {
     const T total = narrow<T>(others == nullptr ? value : widen(others[at]) + value);
