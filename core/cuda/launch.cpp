@@ -24,8 +24,14 @@ void allow_shared(const char* name, const void* kernel, std::size_t bytes) {
   if (bytes <= now) return;
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  HEARTH_CHECK(DeviceError, status == cudaSuccess, "kernel ", name, ": ", bytes,
-               " bytes of shared memory a block: ", cudaGetErrorString(status));
+  if (status != cudaSuccess) {
+    int device = 0, most = 0;
+    if (cudaGetDevice(&device) == cudaSuccess)
+      (void)cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    throw DeviceError(join_text("kernel ", name, " needs ", bytes,
+                                " bytes of shared memory a block, and this device has ", most, " (",
+                                cudaGetErrorString(status), "); use narrower rows or heads, or another type"));
+  }
   now = bytes;
 }
 

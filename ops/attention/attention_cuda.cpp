@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of attention on the device, forward and gradient under one name.
+#include <algorithm>
 #include <compare>
 #include <vector>
 
@@ -77,6 +78,15 @@ Problem problem_of(const AttentionArguments& a, const Tensor& y) {
   return problem;
 }
 
+/// Every kernel has at most a block for 16 rows of a head.
+void check_grid(const AttentionArguments& a) {
+  constexpr std::int64_t most = 0x7fffffff;
+  const std::int64_t tiles = (std::max(a.queries(), a.keys()) + 15) / 16;
+  HEARTH_CHECK(ShapeError, tiles == 0 || a.batch() * a.heads() <= most / tiles, "attention: ", a.batch(),
+               " samples of ", a.heads(), " heads with up to ", std::max(a.queries(), a.keys()),
+               " rows are more than one launch takes; use a smaller batch");
+}
+
 /// With the library in front for sizes that stay, and behind the last, which takes everything, for pins.
 template <class Run>
 std::vector<Candidate<Problem, Run>> list_of(Run* library, Run* mma, Run* portable) {
@@ -92,6 +102,7 @@ using Gradient = void(cuda::Stream&, const AttentionArguments&, const AttentionS
 }  // namespace
 
 void attention(cuda::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
+  check_grid(a);
   static Candidates<Problem, Forward> candidates(
       "attention", list_of<Forward>(attention_library, attention_mma, attention_portable));
   const auto choice = candidates.choose(problem_of(a, y));
@@ -101,6 +112,7 @@ void attention(cuda::Stream& stream, const AttentionArguments& a, const Tensor& 
 
 void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse,
                     const Tensor& dy, const AttentionGradients& gradients) {
+  check_grid(a);
   static Candidates<Problem, Gradient> candidates(
       "attention", list_of<Gradient>(attention_grad_library, attention_grad_mma, attention_grad_portable));
   Problem problem = problem_of(a, y);

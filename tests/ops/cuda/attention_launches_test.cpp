@@ -14,6 +14,7 @@
 #include "hearth/core/random.h"
 #include "hearth/ops/attention/attention.h"
 #include "hearth/ops/candidates.h"
+#include "hearth/ops/shape/view.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -64,6 +65,22 @@ TEST_F(CudaAttention, IsOneLaunchAndThreeForTheGradient) {
     }
     EXPECT_EQ(last_choice("attention"), name);
   }
+}
+
+TEST_F(CudaAttention, RefusesMoreHeadsThanALaunchTakes) {
+  // Views of one element, as so many would not fit.
+  const Shape many{std::int64_t{1} << 27, 1, 16, 1};
+  const Tensor x = expand(numbered({1, 1, 1, 1}, DType::f32), many), lse = numbered({1, 1, 1}, DType::f32);
+  cuda::Stream& stream = cuda::stream_of(gpu);
+  const kernels::AttentionArguments arguments{.q = x, .k = x, .v = x, .bias = {}, .key_lengths = {}};
+  refuses<ShapeError>("attention", [&] {
+    kernels::attention(stream, arguments, x, lse);
+    return true;
+  });
+  refuses<ShapeError>("attention", [&] {
+    kernels::attention_grad(stream, arguments, x, lse, x, {x, x, x, {}});
+    return true;
+  });
 }
 
 TEST_F(CudaAttention, TakesUnalignedAndOddHeadsByThePortableKernel) {
