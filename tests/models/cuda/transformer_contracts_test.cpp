@@ -12,6 +12,7 @@
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/core/random.h"
+#include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/transformer/transformer.h"
 #include "hearth/ops/ops.h"
@@ -80,6 +81,19 @@ Cost cost_of_transformer(std::int64_t layers, std::int64_t decoder_layers, NormP
   return cost_of(model, [&] { return model(ids(8), ids(7)); });
 }
 
+Cost cost_of_bert(std::int64_t layers, BertHead head) {
+  Bert model({.vocabulary = 16,
+              .context = 8,
+              .layers = layers,
+              .heads = 2,
+              .width = 32,
+              .dropout = 0.25,
+              .head = head,
+              .pool = BertPool::mean,
+              .pad = 0});
+  return cost_of(model, [&] { return model(ids(8)); });
+}
+
 class CudaTransformerContracts : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -107,6 +121,14 @@ TEST_F(CudaTransformerContracts, ALayerOfATranslator) {
   EXPECT_EQ(more(2, 1, NormPlace::after), 7);
   EXPECT_EQ(more(1, 2, NormPlace::before), 14);
   EXPECT_EQ(more(1, 2, NormPlace::after), 12);
+}
+
+// Four products, attention, and twice residual, dropout and norm in one, whatever stands on top.
+TEST_F(CudaTransformerContracts, ALayerOfABert) {
+  for (const BertHead head : {BertHead::masked_lm, BertHead::classification, BertHead::embedding}) {
+    const Cost one = cost_of_bert(1, head), two = cost_of_bert(2, head);
+    EXPECT_EQ(two.forward - one.forward, 7);
+  }
 }
 
 }  // namespace
