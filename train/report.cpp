@@ -106,6 +106,14 @@ Scale scale_of(const Chart& chart) {
   return low > 0 && high > 50 * low ? Scale::logarithmic : Scale::linear;
 }
 
+// What throughput counts: "images per second", "tokens per second", ...
+std::string rate_label(const std::vector<Json>& records) {
+  std::string unit;
+  for (const Json& record : records)
+    if (unit.empty()) unit = text_at(record, "unit");
+  return (unit.empty() ? "images" : unit.substr(0, unit.find('/'))) + " per second";
+}
+
 std::vector<Chart> charts_of(const std::vector<Json>& records) {
   Chart loss = chart_of(records, "loss", "loss");
   loss.scale = scale_of(loss);
@@ -113,7 +121,7 @@ std::vector<Chart> charts_of(const std::vector<Json>& records) {
   accuracy.percent = true;
   Chart lr = chart_of(records, "lr", "learning rate");
   lr.scale = Scale::from_zero;
-  Chart throughput = chart_of(records, "throughput", "images per second");
+  Chart throughput = chart_of(records, "throughput", rate_label(records));
   std::erase_if(throughput.curves, [](const Curve& curve) { return curve.name != "train"; });
   throughput.scale = Scale::from_zero;
   Chart grad_norm = chart_of(records, "grad_norm", "gradient norm");
@@ -155,7 +163,8 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
     if (const auto loss = number_at(*metrics, "loss")) tile(rounded(*loss, 4), "final loss");
     if (const auto step = number_at(*metrics, "step")) tile(rounded(*step, 12), "steps");
   }
-  if (const auto rate = median_throughput(records)) tile(tick_text(std::round(*rate)), "images per second (median)");
+  if (const auto rate = median_throughput(records))
+    tile(tick_text(std::round(*rate)), rate_label(records) + " (median)");
   out << "</div>";
 }
 

@@ -60,6 +60,7 @@ TEST_F(LabelledTraining, ABertTellsTextsApart) {
   const std::string metrics = read_text(path("out") + "/metrics.jsonl");
   EXPECT_NE(metrics.find("\"unit\":\"texts/s\""), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("\"padding\""), std::string::npos);
+  EXPECT_NE(read_text(path("out") + "/report.html").find("texts per second"), std::string::npos);
   EXPECT_EQ(run({"predict", path("out"), "image.png"}), 2) << "texts are given as such";
   EXPECT_EQ(run({"predict", path("out"), "--prompt", "a"}), 2);
   EXPECT_EQ(run({"summary", path("run.json")}), 0);

@@ -7,6 +7,7 @@
 #include "hearth/core/file.h"
 #include "hearth/core/memory.h"
 #include "hearth/core/profiler.h"
+#include "hearth/data/text/token_set.h"
 #include "hearth/train/bench.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/step.h"
@@ -78,7 +79,8 @@ int bench_step(const Arguments& arguments) {
   result.batch = batch.size();
   result.timing = timing_of(all);
   result.items = static_cast<double>(count_of(batch));
-  result.unit = images ? "images/s" : "tokens/s";
+  const data::TokenDataset* const text = session.data.train->tokens();
+  result.unit = images ? "images/s" : text != nullptr && text->labelled() != nullptr ? "texts/s" : "tokens/s";
   result.flops = (profiler::total_flops() - flops_before) / static_cast<double>(steps);
   result.peak_bytes = static_cast<double>(memory.statistics().peak);
   result.implementation = bench.replays() ? "graph" : "eager";
