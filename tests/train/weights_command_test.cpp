@@ -85,6 +85,7 @@ TEST_F(WeightsCommand, PartsBecomeOneFileInAnotherType) {
                  "--leave-out", "cls."}),
             0)
       << message_;
+  EXPECT_EQ(run({"weights", "inspect", folder_.path().string(), "--json"}), 0) << message_;
   const SafetensorsFile file(path("half"));
   EXPECT_EQ(file.at("encoder.layer.0.attention.self.qkv.weight").shape, (Shape{24, 8}));
   EXPECT_EQ(file.find("cls.predictions.bias"), nullptr);

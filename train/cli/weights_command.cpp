@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "hearth/core/json_text.h"
-#include "hearth/core/safetensors.h"
+#include "hearth/core/safetensors_set.h"
 #include "hearth/models/weights.h"
 #include "hearth/train/cli/cli.h"
 
@@ -11,11 +11,12 @@ namespace hearth::train {
 namespace {
 
 int inspect(const Arguments& arguments) {
-  const SafetensorsFile file(arguments.positional()[1]);
-  file.verify();
+  const SafetensorsSet set{arguments.positional()[1]};
+  set.verify();
   Json list = Json::array();
   std::int64_t elements = 0;
-  for (const TensorRecord& record : file.records()) {
+  for (const SafetensorsSet::Item& item : set.items()) {
+    const TensorRecord& record = *item.record;
     elements += record.shape.size();
     if (!arguments.has("--json")) {
       std::cout << std::left << std::setw(48) << record.name << " " << std::setw(5) << name_of(record.dtype) << " "
@@ -31,7 +32,7 @@ int inspect(const Arguments& arguments) {
   if (arguments.has("--json"))
     std::cout << to_text(Json::object().set("tensors", list).set("elements", elements), 2) << "\n";
   else
-    std::cout << file.records().size() << " tensors, " << elements << " elements\n";
+    std::cout << set.items().size() << " tensors, " << elements << " elements\n";
   return 0;
 }
 
