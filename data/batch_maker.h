@@ -19,6 +19,14 @@ struct Workspace {
   Image scratch;
 };
 
+/// Batches whose rows are sorted by length in the epochs of texts: enough that rows meet their like, few enough that
+/// chance stays.
+inline constexpr std::int64_t batches_sorted = 16;
+
+inline std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
 /// Makes batches by their number: a pure function of (epoch, index), called by several threads at once.
 class BatchMaker {
  public:

@@ -11,13 +11,6 @@
 namespace hearth::data {
 namespace {
 
-// Enough batches that rows meet their like, few enough that chance stays.
-constexpr std::int64_t batches_sorted = 16;
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 class LabelledBatches : public BatchMaker {
  public:
   LabelledBatches(const LabelledTexts& set, const LoaderOptions& options) : set_(set), options_(options) {
@@ -106,10 +99,10 @@ LabelledTexts::LabelledTexts(TokenizerPointer tokenizer, TokensPointer tokens, s
   HEARTH_CHECK(DataError, tokens_->sequences() == static_cast<std::int64_t>(labels_.size()) && !labels_.empty(),
                source(), ": ", tokens_->sequences(), " texts and ", labels_.size(), " labels");
   for (std::size_t i = 0; i < labels_.size(); ++i) {
-    HEARTH_CHECK(DataError, labels_[i] >= 0 && labels_[i] < static_cast<std::int64_t>(names_.size()), source(), ":",
-                 i + 1, ": label ", labels_[i], " of ", names_.size(), " classes");
-    HEARTH_CHECK(DataError, length_of(static_cast<std::int64_t>(i)) >= 1, source(), ":", i + 1,
-                 ": a text without ids, and the tokenizer has none to begin or end it");
+    HEARTH_CHECK(DataError, labels_[i] >= 0 && labels_[i] < static_cast<std::int64_t>(names_.size()), source(),
+                 ": text ", i + 1, ": label ", labels_[i], " of ", names_.size(), " classes");
+    HEARTH_CHECK(DataError, length_of(static_cast<std::int64_t>(i)) >= 1, source(), ": text ", i + 1,
+                 " is without ids, and the tokenizer has none to begin or end it");
   }
 }
 

@@ -13,10 +13,6 @@
 namespace hearth::data {
 namespace {
 
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 class TextPairs : public TokenDataset {
  public:
   TextPairs(TokenizerPointer source_tokenizer, TokensPointer source_ids, TokenizerPointer target_tokenizer,
@@ -125,10 +121,6 @@ struct Bucket {
   std::int64_t rows = 0;   ///< of its batches, but for the last
   std::int64_t taken = 0;  ///< rows of an epoch
 };
-
-// Batches whose rows are sorted by their shorter sides: enough that these meet their like, few enough that chance
-// stays.
-constexpr std::int64_t batches_sorted = 16;
 
 /// Which samples a batch has: a stretch of a bucket's order.
 struct Cut {

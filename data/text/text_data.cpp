@@ -76,16 +76,6 @@ Parts tokenized(const TextData& options) {
   return result;
 }
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 /// Lines and their translations, and the texts that they are views of.
 struct Lines {
   std::vector<std::string> texts{};
@@ -177,6 +167,31 @@ std::vector<std::int64_t> numbers_of(const LabelledLines& lines, const std::vect
     numbers.push_back(found - classes.begin());
   }
   return numbers;
+}
+
+/// The classes of a set whose training texts have these labels.
+std::vector<std::string> classes_of(const std::vector<std::string_view>& labels,
+                                    const std::vector<std::string>& given) {
+  std::vector<std::string> sorted = given;
+  if (given.empty()) sorted.assign(labels.begin(), labels.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (given.empty()) {
+    sorted.erase(std::unique(twice, sorted.end()), sorted.end());
+    return sorted;
+  }
+  HEARTH_CHECK(ConfigError, twice == sorted.end(), "/data/classes: \"", *twice,
+               "\" is there twice; name each class once, in the order of their numbers");
+  return given;
+}
+
+/// Tokens of lines, none of which makes an empty row.
+TokensPointer tokenized(const Tokenizer& tokenizer, const LabelledLines& lines, const std::string& source) {
+  TokensPointer tokens = tokenize(tokenizer, lines.lines, source);
+  for (std::size_t i = 0; i < lines.places.size(); ++i)
+    HEARTH_CHECK(DataError, tokenizer.special().begin >= 0 || tokens->length(static_cast<std::int64_t>(i)) > 0,
+                 lines.places[i], ": a text without ids, and the tokenizer has none to begin or end it");
+  return tokens;
 }
 
 TokensPointer open_packed(const fs::path& path, const Tokenizer& tokenizer) {
@@ -323,19 +338,17 @@ Splits labelled_text_data(const LabelledTextData& options) {
   const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
   Splits splits;
   DatasetPointer* const places[] = {&splits.train, &splits.valid, &splits.test};
-  std::vector<std::string> classes = options.classes;
+  std::vector<std::string> classes;
   TokenizerPointer tokenizer;
   for (std::size_t i = 0; i < 3; ++i) {
     if (files[i]->empty()) continue;
     const LabelledLines lines = read_labelled(*files[i]);
     if (i == 0) {
       tokenizer = make_tokenizer(options.tokenizer, lines.lines);
-      if (classes.empty()) classes.assign(lines.labels.begin(), lines.labels.end());
-      if (options.classes.empty()) std::sort(classes.begin(), classes.end());
-      classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+      classes = classes_of(lines.labels, options.classes);
     }
     const auto set =
-        std::make_shared<LabelledTexts>(tokenizer, tokenize(*tokenizer, lines.lines, files[i]->front()),
+        std::make_shared<LabelledTexts>(tokenizer, tokenized(*tokenizer, lines, files[i]->front()),
                                         numbers_of(lines, classes), classes, LabelledOptions{.length = options.length});
     *places[i] = set;
     if (i != 0 || !options.valid.empty() || options.valid_fraction == 0) continue;

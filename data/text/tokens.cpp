@@ -175,6 +175,16 @@ std::string checked_corpus(std::string text, const std::string& source) {
   return text;
 }
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
 TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source) {
   std::vector<std::int32_t> ids;
   std::vector<std::uint64_t> ends;

@@ -74,6 +74,8 @@ using TokensPointer = std::shared_ptr<const Tokens>;
 std::string read_corpus(const std::string& path);
 /// The same of a text that was read already; `source` is for messages.
 std::string checked_corpus(std::string text, const std::string& source);
+/// Its lines, without their ends; views of the text.
+std::vector<std::string_view> lines_of(std::string_view text);
 
 /// The ids of texts, each a sequence that ends with the tokenizer's end id if it has one.
 TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source);

@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <iostream>
 #include <iterator>
-#include <sstream>
 
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/data/prepare.h"
@@ -128,16 +127,12 @@ int continue_prompts(const Arguments& arguments, Session& session) {
   return 0;
 }
 
-std::vector<std::string> lines_of(const std::string& input) {
-  std::string text;
-  if (input == "-")
-    text = data::checked_corpus({std::istreambuf_iterator<char>(std::cin), {}}, "the input");
-  else
-    text = data::read_corpus(input);
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
+std::vector<std::string> read_lines(const std::string& input) {
+  const std::string text = input == "-"
+                               ? data::checked_corpus({std::istreambuf_iterator<char>(std::cin), {}}, "the input")
+                               : data::read_corpus(input);
+  const std::vector<std::string_view> lines = data::lines_of(text);
+  return {lines.begin(), lines.end()};
 }
 
 int translate_files(const Arguments& arguments, Session& session) {
@@ -146,7 +141,7 @@ int translate_files(const Arguments& arguments, Session& session) {
                pairs.usage);
   const models::BeamOptions options = beam_options(arguments, session);
   for (const std::string& input : inputs) {
-    const std::vector<std::string> lines = lines_of(input);
+    const std::vector<std::string> lines = read_lines(input);
     const auto translations =
         translate(session, encode_sources(session, lines, input == "-" ? "the input" : input), options);
     for (std::size_t i = 0; i < lines.size(); ++i) {

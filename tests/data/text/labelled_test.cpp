@@ -121,6 +121,24 @@ TEST_F(Labelled, ClassesMayBeGivenAndUnknownOnesAreRefused) {
                "test.tsv:2: the label \"new\"");
 }
 
+TEST_F(Labelled, AClassIsGivenOnce) {
+  for (const char* classes : {R"(["a", "b", "a"])", R"(["b", "a", "a"])"}) {
+    const std::string message =
+        error_message<ConfigError>([&] { (void)open(std::string(R"(, "classes": )") + classes, "a\tx\nb\ty\n"); });
+    EXPECT_PRED2(contains, message, "/data/classes: \"a\" is there twice");
+  }
+}
+
+TEST_F(Labelled, AnEmptyRowIsNamedByItsOwnFileAndLine) {
+  const std::string vocabulary = put("vocab.txt", "[PAD]\n[UNK]\na\n"), more = put("more.tsv", "b\ta\na\t\n");
+  const std::string first = put("first.tsv", "a\ta\n");
+  const Json node =
+      parse_json(R"({"type": "labelled_text", "train": [)" + to_text(Json(first)) + ", " + to_text(Json(more)) +
+                     R"(], "tokenizer": {"type": "wordpiece", "path": )" + to_text(Json(vocabulary)) + "}}",
+                 "run.json");
+  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)make_data(node); }), "more.tsv:2: a text without ids");
+}
+
 TEST_F(Labelled, LinesThatAreNoneAreNamed) {
   EXPECT_PRED2(contains, refusal("", "a\tx\nno tab\n"), "train.tsv:2: 0 tabs; a line is a label, a tab and a text");
   EXPECT_PRED2(contains, refusal("", "a\tx\ty\n"), "train.tsv:1: 2 tabs");
