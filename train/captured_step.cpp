@@ -18,6 +18,8 @@ namespace {
 // Enough for every plan and every buffer that is made at first use to be there.
 constexpr int steps_before_first = 2;
 constexpr int steps_before_others = 1;
+// Of a shape to be recorded.
+constexpr int most_failures = 2;
 
 constexpr Tensor data::Batch::*batch_parts[] = {&data::Batch::images, &data::Batch::labels, &data::Batch::erased,
                                                 &data::Batch::share,  &data::Batch::input,  &data::Batch::source,
@@ -78,6 +80,7 @@ struct CapturedStep::Recorded {
   cuda::Feed feed;
   std::vector<StepInput> inputs;
   int eager_steps = 0;
+  int failures = 0;  ///< to be recorded
   std::unique_ptr<cuda::Graph> graph;
 };
 
@@ -102,7 +105,13 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) {
   const bool device_counts = session_.loss.ignored_label.has_value();
   auto found = std::find_if(all.begin(), all.end(),
                             [&](const auto& recorded) { return recorded->fits(parts, batches, device_counts); });
-  if (!declined_.empty() || (found == all.end() && all.size() == most_graphs)) return training_step(session_, batches);
+  if (!declined_.empty()) return training_step(session_, batches);
+  if (found == all.end() && all.size() == most_graphs) {
+    // Within the arena, which has the memory.
+    StepResult result;
+    recordings_->arena.run([&] { result = training_step(session_, batches); });
+    return result;
+  }
   if (found == all.end()) {
     all.push_back(std::make_unique<Recorded>(places_for(parts, session_.device()), batches));
     found = all.end() - 1;
@@ -118,12 +127,14 @@ StepResult CapturedStep::step(Recorded& recorded, std::span<const Tensor> parts,
   const auto work = [&] { run_device_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
   const bool is_first = &recorded == recordings_->all.front().get();
-  if (recorded.graph == nullptr && recorded.eager_steps == (is_first ? steps_before_first : steps_before_others)) {
+  if (recorded.graph == nullptr && recorded.failures < most_failures &&
+      recorded.eager_steps >= (is_first ? steps_before_first : steps_before_others)) {
     try {
       recorded.graph = std::make_unique<cuda::Graph>(cuda::Graph::record(stream, recordings_->arena, work));
     } catch (const Error& error) {
-      // Nothing of the step has run yet. If it was not the first, this shape alone runs eagerly from now on.
-      if (is_first) declined_ = error.what();
+      // Nothing of the step has run yet. The eager step that follows may give the arena what was missing.
+      ++recorded.failures;
+      if (recorded.failures == most_failures && graphs() == 0) declined_ = error.what();
     }
   }
   if (recorded.graph != nullptr) {

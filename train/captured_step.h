@@ -23,11 +23,11 @@ class CapturedStep {
   CapturedStep& operator=(const CapturedStep&) = delete;
 
   /// As training_step(). Batches of a new shape run eagerly in the arena of the graphs, twice the first of all and once
-  /// all others, and are recorded when they come again. Steps run eagerly too if recording failed, and if their shapes
-  /// come after the first `most_graphs`.
+  /// all others, and are recorded when they come again. Steps run eagerly too if their shape could not be recorded
+  /// twice, and if it comes after the first `most_graphs`. All do once a shape could not be recorded before any other.
   StepResult run(std::span<const data::Batch> batches);
 
-  static constexpr std::size_t most_graphs = 256;
+  static constexpr std::size_t most_graphs = 128;
 
   /// Kernels, copies and fills that the last replay consisted of; 0 as long as nothing is recorded.
   std::int64_t nodes() const { return nodes_; }

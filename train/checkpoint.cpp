@@ -26,7 +26,8 @@ std::vector<NamedTokenizer> tokenizers_of(const Session& session) {
   const data::TokenDataset* const tokens = session.data.train->tokens();
   if (tokens == nullptr) return found;
   found.push_back({"tokenizer.json", &tokens->tokenizer()});
-  if (tokens->source_tokenizer() != nullptr) found.push_back({"source_tokenizer.json", tokens->source_tokenizer()});
+  const data::Tokenizer* const source = tokens->source_tokenizer();
+  if (source != nullptr && source != found.front().tokenizer) found.push_back({"source_tokenizer.json", source});
   return found;
 }
 
@@ -35,9 +36,9 @@ void require_own_tokenizers(const Session& session, const std::string& set) {
   for (const auto& [file, tokenizer] : tokenizers_of(session)) {
     const std::string path = set + "/" + file;
     if (!file_exists(path)) continue;
-    HEARTH_CHECK(DataError, data::read_tokenizer(path)->digest() == tokenizer->digest(), path, " is not the tokenizer ",
-                 "that the run's texts and configuration give now (", tokenizer->size(), " pieces); bring the texts ",
-                 "back that it was trained on, or say {\"path\": \"", path, "\"} as its tokenizer");
+    HEARTH_CHECK(DataError, data::read_tokenizer(path)->digest() == tokenizer->digest(), path,
+                 " is not the tokenizer that the run's texts and configuration give now (", tokenizer->size(),
+                 " pieces), so that ids would mean something else; bring back the texts that it was trained on");
   }
 }
 
@@ -81,7 +82,8 @@ Restored restore_newest(Session& session, const std::string& run_folder, bool ot
   for (const DamagedSet& set : found.damaged) result.damaged.push_back(set.name + ": " + set.reason);
   if (found.newest.empty()) return result;
   const std::string set = folder + "/" + found.newest;
-  auto differences = differences_that_matter(session.resolved(), read_json(set + "/" + config_file));
+  // With the defaults of keys that came after it was written.
+  auto differences = differences_that_matter(session.resolved(), load_config(set + "/" + config_file, {}).resolved);
   if (other_precision) std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
   if (!differences.empty()) {
     std::string text;

@@ -23,15 +23,15 @@ namespace {
 
 // Where no label is ignored, none has this.
 constexpr std::int64_t no_class = -100;
-// Random operations of one forward pass, at most.
-constexpr std::uint32_t most_random_ops = 1 << 20;
+// Random operations of one forward pass, at most, so that there is room for a million batches in a step.
+constexpr std::uint32_t most_random_ops = 1 << 12;
 
 // What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the
 // labels that do, which only the device knows.
 struct Share {
   double of_samples = 1;
   Tensor of_labels{};  // f64 [1]; undefined where all count, and where there is one batch
-  Tensor labels{};     // f64 [1]: how many count; undefined where all do
+  Tensor labels{};     // f64 [1]: how many count; undefined where the meter counts rows
 };
 
 std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs, std::int64_t samples) {
@@ -53,7 +53,7 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs
   const Tensor counts = label_counts(labels, *loss.ignored_label);
   const Tensor parts = inputs.size() > 1 ? label_shares(counts) : Tensor();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    shares[i].labels = element(counts, i);
+    if (inputs[i].counted >= 0) shares[i].labels = element(counts, i);
     if (parts.defined()) shares[i].of_labels = element(parts, i);
   }
   return shares;
@@ -121,9 +121,13 @@ void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F
     const Tensor loss = loss_of(session, input, sums.correct);
     sweep(session, loss, shares[i]);
     after_backward(loss);
-    // As many losses as the batch has samples, or as the device counted labels.
-    const Tensor& counted = shares[i].labels;
-    add_loss(sums.loss, loss, counted.defined() ? 1.0 : static_cast<double>(input.count()), counted);
+    // As many losses as the device counted labels, or so that the sum is that of the mean over all rows.
+    const Share& share = shares[i];
+    if (share.labels.defined())
+      add_loss(sums.loss, loss, 1, share.labels);
+    else
+      add_loss(sums.loss, loss, static_cast<double>(share.of_labels.defined() ? samples : input.count()),
+               share.of_labels);
   }
   session.parameters->finish_grads();
 }

@@ -19,7 +19,7 @@ struct Problem {
   bool drops = false;
   bool cached = false;  ///< there are keys before the first query
   bool alike = true;    ///< dy lies like y
-  bool shares = false;  ///< heads have the same keys or values
+  bool shares = false;  ///< heads, rows or samples are one by expand()
 
   DType dtype() const { return shape.forward.dtype; }
   std::int64_t width() const { return shape.forward.width; }
@@ -48,7 +48,7 @@ std::string library_declines(const Problem& p) {
   if (std::string reason = narrow_declines(p, most_head_width); !reason.empty()) return reason;
   if (p.drops) return "dropout draws by Hearth's own counters, and cuDNN by its own";
   if (p.cached) return "there are keys before the first query";
-  if (p.shares) return "heads share keys or values";
+  if (p.shares) return "heads, rows or samples are shared by expand()";
   if (!p.alike) return "dy does not lie like y";
   const Device device{DeviceType::cuda};
   return p.gradient ? cuda::dnn::declines(device, p.shape) : cuda::dnn::declines(device, p.shape.forward);
@@ -74,7 +74,9 @@ Problem problem_of(const AttentionArguments& a, const Tensor& y) {
   problem.cached = a.query_offset > 0;
   problem.aligned = true;
   for (const Tensor* const x : {&a.q, &a.k, &a.v, &y}) problem.aligned = problem.aligned && rows_are_aligned(*x);
-  problem.shares = a.heads() > 1 && (a.k.strides()[2] == 0 || a.v.strides()[2] == 0);
+  for (const Tensor* const x : {&a.q, &a.k, &a.v})
+    for (std::size_t axis = 0; axis < 4; ++axis)
+      problem.shares = problem.shares || (x->shape()[static_cast<int>(axis)] > 1 && x->strides()[axis] == 0);
   return problem;
 }
 

@@ -202,7 +202,7 @@ class GradientPieces {
     groups_ = dbias.defined() ? dbias.dim(0) : all;
     count_ = all / groups_;
     if (dbias.defined()) {
-      // The sums take no more room than the inputs.
+      // The bias's sums have no more elements than the inputs.
       const std::int64_t room = std::max<std::int64_t>(1, (a.q.size() + a.k.size() + a.v.size()) / dbias.size());
       const std::int64_t shares = std::min({count_, room, (wanted_pieces + groups_ - 1) / groups_});
       share_ = (count_ + shares - 1) / shares;

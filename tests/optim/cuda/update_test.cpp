@@ -114,6 +114,10 @@ constexpr OptimizerCase optimizer_cases[] = {
     {R"({"type": "lars", "trust": 1, "clip_trust": true, "lr_in_momentum": true,
          "groups": [{"type": "by_name", "match": ["first.*"], "adapt": true, "lr_scale": 10}]})",
      2},
+    // The bound lies between what the base rate and the group's make of it.
+    {R"({"type": "lars", "trust": 0.1, "clip_trust": true,
+         "groups": [{"type": "by_name", "match": ["first.*"], "adapt": true, "lr_scale": 10}]})",
+     2},
     {R"({"type": "lamb", "weight_decay": 0.1})", 2},
     // Two more for the norm of all gradients.
     {R"({"type": "lamb", "max_grad_norm": 1, "norm_min": 5, "norm_max": 100})", 4},
