@@ -11,6 +11,7 @@
 #include "hearth/autograd/grad_state.h"
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/dnn_graph.h"
+#include "hearth/core/cuda/graph.h"
 #include "hearth/core/random.h"
 #include "hearth/ops/attention/attention.h"
 #include "hearth/ops/candidates.h"
@@ -246,6 +247,33 @@ TEST_F(CudaReferenceAttention, LaunchesAreOnesOfLengthsOnly) {
       EXPECT_EQ(found.library_calls, 1);
     }
     zero_grad(qkv);
+  }
+}
+
+// Lengths lie on the device and are read anew by each replay.
+TEST_F(CudaReferenceAttention, RecordedWorkReadsTheLengthsOfTheMoment) {
+  const PinCandidate pin("attention", "cudnn");
+  const Tensor x = numbers({2, 6, 3 * 16}, 1), dy = numbers({2, 6, 16}, 2);
+  const Tensor lengths = Tensor::of<std::int32_t>({2}, {6, 6}).to(gpu);
+  const Tensor y = Tensor::empty({2, 6, 16}, DType::bf16, gpu), dx = Tensor::empty(x.shape(), DType::bf16, gpu);
+  const auto work = [&] {
+    const Tensor leaf = as_leaf(x), made = self_attention(leaf, 2, {.causal = true, .key_lengths = lengths});
+    y.copy_from(made.detach());
+    backward(made, dy);
+    dx.copy_from(grad_of(leaf));
+  };
+  cuda::Stream& stream = cuda::stream_of(gpu);
+  cuda::Arena arena(gpu);
+  arena.run(work);
+  const std::int64_t questions = controls().questions;
+  const cuda::Graph graph = cuda::Graph::record(stream, arena, work);
+  EXPECT_EQ(controls().questions, questions) << "no plan is made while work is recorded";
+  for (const auto& now : {std::vector<std::int32_t>{6, 2}, {0, 5}}) {
+    lengths.copy_from(Tensor::of<std::int32_t>({2}, now).to(gpu));
+    graph.launch(stream);
+    const std::vector<std::vector<double>> replayed{y.to_doubles(), dx.to_doubles()};
+    work();
+    EXPECT_EQ(replayed, (std::vector<std::vector<double>>{y.to_doubles(), dx.to_doubles()}));
   }
 }
 
