@@ -6,6 +6,7 @@
 #include "hearth/ops/activation.h"
 #include "hearth/ops/attention/attention.h"
 #include "hearth/ops/attention/rotary.h"
+#include "hearth/ops/attention/window_attention.h"
 #include "hearth/ops/conv/conv2d.h"
 #include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/index/index.h"

@@ -337,6 +337,22 @@ value("batch-norm-adopted-mean", "static_cast<double>(mean[c])", "static_cast<do
 value("batch-norm-adopted-variance", "variance < 0 ? 0.0 : variance", "variance < 0 ? 0.0 : variance * 1.001")
 index("batch-norm-mask-of-result", "lane + k < lanes", "lane + k < lanes - 1")
 
+value, index, barrier, _ = group("ops/attention/window_attention.cu", "ops", "Op.WindowAttention/cuda_f32")
+value("window-attention", "inverse = P(1) / weigh", "inverse = P(1.001) / weigh")
+value("window-attention-bias", "sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x]",
+      "sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x] * P(1.001)")
+value("window-attention-padding", "+ d] += dk;", "+ d] += dk * P(1.001);")
+value("window-attention-grad-q", "tokens, pitch, d) * p.scale)", "tokens, pitch, d) * p.scale * P(1.001))")
+value("window-attention-grad-v", "narrow<T>(dv)", "narrow<T>(dv * P(1.001))")
+value("window-attention-draws", "P factor = inside ? kept(p, window, i, j) : P(0)", "P factor = inside ? P(1) : P(0)",
+      "Op.WindowAttentionDropout/cuda_f32")
+index("window-attention-last-share", "begin + sums.size < sums.all", "begin + sums.size <= sums.all + 1",
+      "Op.WindowAttentionOfManyWindows/cuda_f32")
+barrier("window-attention-grad-used", "", "\n    load_part(p, window, 0, p.scale, rows);",
+        "Op.WindowAttentionOfManyWindows/cuda_f32")
+barrier("window-attention-brought", "load_part(p, window, 2, P(1), v);\n  ")
+barrier("window-attention-grad-brought", "load_slopes(p, window, dy, rows + 3 * tokens * pitch);\n    ")
+barrier("window-attention-grad-shifts", "bias, dqkv);\n    ")
 # ---- ops: products ----
 value, index, barrier, _ = group("ops/matmul/tile.cuh", "ops", "Op.MatmulTiles/cuda_f32")
 value("sum-parts", "sum += parts[part * elements + i];", "sum += parts[part * elements + i] * acc_t<T>(1.001);")

@@ -5,15 +5,16 @@
 #include <array>
 #include <cmath>
 
-#include "hearth/autograd/grad_state.h"
 #include "hearth/autograd/record.h"
 #include "hearth/core/profiler.h"
 #include "hearth/core/run_on.h"
 #include "hearth/ops/argument.h"
-#include "hearth/ops/shape/view.h"
+#include "hearth/ops/attention/operands.h"
 
 namespace hearth {
 namespace {
+
+using namespace attention_operands;
 
 /// How the heads lie in the inputs.
 enum class Packing {
@@ -21,8 +22,6 @@ enum class Packing {
   kv,    ///< q, and k beside v
   qkv,   ///< one tensor
 };
-
-constexpr DType sum_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 /// The heads that begin at channel `first` of x [N, T, channels], whose last axis is dense, as [N, T, H, D].
 Tensor heads_of(const Tensor& x, std::int64_t first, std::int64_t heads, std::int64_t width) {
@@ -36,21 +35,6 @@ Tensor heads_of(const Tensor& x, std::int64_t first, std::int64_t heads, std::in
 Tensor with_dense_rows(const Tensor& x) {
   return x.dim(-1) == 1 || x.strides()[static_cast<std::size_t>(x.rank() - 1)] == 1 ? x : x.contiguous();
 }
-
-/// What autocast makes of an operand, before types are compared.
-Tensor narrowed(const Tensor& x) {
-  const std::optional<DType> narrow = autocast_dtype();
-  const bool converts = narrow && x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64;
-  return converts ? detail::cast(x, *narrow) : x;
-}
-
-/// The bias, but no leaf that autocast would replace by its narrow copy: it is added to sums in f32.
-Tensor wide_bias(const Tensor& bias) {
-  const bool has_copy = bias.defined() && bias.grad_state() != nullptr && bias.grad_state()->narrow.defined();
-  return has_copy && autocast_dtype() ? reshape(bias, bias.shape()) : bias;
-}
-
-Tensor in_type(const Tensor& x, DType dtype) { return x.defined() && x.dtype() != dtype ? x.to(dtype) : x; }
 
 struct Attention {
   static constexpr OpInfo info{.name = "attention", .autocast = Autocast::narrow, .autocast_inputs = 3};

@@ -89,18 +89,6 @@ struct QueryBlock {
   }
 };
 
-/// rows[key][pitch] += sum over the block's queries of from[key][query] to[query][pitch].
-template <class P>
-void add_outer(const P* from, const P* to, std::int64_t count, std::int64_t pitch, P* rows) {
-  constexpr int lanes = block_queries<P>, vector = Vector<P>::lanes;
-  for (std::int64_t j = 0; j < count; j += tile_rows) {
-    std::int64_t d = 0;
-    for (; d + 2 * vector <= pitch; d += 2 * vector)
-      multiply<2, lanes>(lanes, from + j * lanes, 0, to + d, pitch, rows + j * pitch + d, pitch, true);
-    if (d < pitch) multiply<1, lanes>(lanes, from + j * lanes, 0, to + d, pitch, rows + j * pitch + d, pitch, true);
-  }
-}
-
 /// `memory` is for a block of slopes.
 template <class P>
 void add_bias_slopes(const AttentionProblem& problem, const P* slopes, std::int64_t first_query, std::int64_t inside,
@@ -147,7 +135,8 @@ void attend_grad(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x,
       multiply_rows(k_turned, key, count, width, block.q_turned, block.weights);
       multiply_rows(v_turned, key, count, width, block.dy_turned, block.slopes);
       mask_scores(head, first, key, count, block.memory, block.weights);
-      if (drops) draw_block(head, first, key, count, block.memory, block.factors);
+      if (drops)
+        draw_block(head.draws(), problem.queries, problem.keys, first, key, count, block.memory, block.factors);
       block.differentiate(count, drops);
       add_outer(block.weights, block.dy_rows, count, pitch, dv + key * pitch);
       add_outer(block.slopes, block.q_rows, count, pitch, dk + key * pitch);

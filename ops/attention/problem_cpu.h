@@ -47,6 +47,10 @@ struct AttentionHead {
     if (a.key_lengths.defined()) keys = std::clamp<std::int64_t>(a.key_lengths.data<std::int32_t>()[n], 0, of.keys);
     first_element = a.key.first_element(a.batch() * a.heads() * weights) + (n * a.heads() + h) * weights;
   }
+
+  DropoutFactors<P> draws() const {
+    return {problem->key, first_element, problem->threshold, static_cast<P>(1.0 / (1.0 - problem->dropout))};
+  }
 };
 
 /// Row 0 of head h of sample n of x [N, T, H, D].

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the attention ops do to their operands before they are recorded.
+#pragma once
+
+#include <optional>
+
+#include "hearth/autograd/grad_state.h"
+#include "hearth/autograd/record.h"
+#include "hearth/core/tensor.h"
+#include "hearth/ops/shape/view.h"
+
+namespace hearth::attention_operands {
+
+constexpr DType sum_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+/// What autocast makes of an operand, before types are compared.
+inline Tensor narrowed(const Tensor& x) {
+  const std::optional<DType> narrow = autocast_dtype();
+  const bool converts = narrow && x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64;
+  return converts ? detail::cast(x, *narrow) : x;
+}
+
+/// The bias, but no leaf that autocast would replace by its narrow copy: it is added to sums in f32.
+inline Tensor wide_bias(const Tensor& bias) {
+  const bool has_copy = bias.defined() && bias.grad_state() != nullptr && bias.grad_state()->narrow.defined();
+  return has_copy && autocast_dtype() ? reshape(bias, bias.shape()) : bias;
+}
+
+inline Tensor in_type(const Tensor& x, DType dtype) { return x.defined() && x.dtype() != dtype ? x.to(dtype) : x; }
+
+}  // namespace hearth::attention_operands

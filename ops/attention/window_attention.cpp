@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/attention/window_attention.h"
+
+#include <array>
+
+#include "hearth/core/profiler.h"
+#include "hearth/core/run_on.h"
+#include "hearth/ops/argument.h"
+#include "hearth/ops/attention/operands.h"
+
+namespace hearth {
+namespace {
+
+using namespace attention_operands;
+
+constexpr const char* op_name = "window_attention";
+
+struct WindowAttention {
+  static constexpr OpInfo info{.name = op_name, .autocast = Autocast::narrow, .autocast_inputs = 1};
+  struct Kept {
+    KeptTensor qkv, table, padding;
+    DType table_dtype = DType::f32, padding_dtype = DType::f32;
+  };
+  kernels::WindowGrid grid;
+  std::int64_t heads = 1;
+  double dropout = 0.0;
+  RandomKey key = {};
+
+  kernels::WindowAttentionArguments arguments(const Tensor& qkv, const Tensor& table, const Tensor& padding) const {
+    return {qkv, table, padding, grid, heads, dropout, key};
+  }
+
+  Tensor forward(Kept& kept, const Tensor& qkv_in, const Tensor& table_in, const Tensor& padding_in) const {
+    const Tensor qkv = qkv_in.contiguous();
+    const DType sums = sum_type(qkv.dtype());
+    const Tensor table = in_type(table_in.contiguous(), sums);
+    const Tensor padding = padding_in.defined() ? in_type(padding_in.contiguous(), sums) : Tensor();
+    const auto given = arguments(qkv, table, padding);
+    const Tensor y = Tensor::empty(qkv.shape().with(3, given.channels()), qkv.dtype(), qkv.device());
+    add_flops(given, 2);
+    if (y.size() > 0) run_on(y.device(), [&](auto& stream) { kernels::window_attention(stream, given, y); });
+    if (is_recording()) {
+      kept.qkv = qkv;
+      kept.table = table;
+      kept.table_dtype = table_in.dtype();
+      kept.padding = padding;
+      if (padding.defined()) kept.padding_dtype = padding_in.dtype();
+    }
+    return y;
+  }
+
+  std::array<Tensor, 3> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
+    const auto given = arguments(kept.qkv.get(), kept.table.get(), kept.padding.get());
+    const Tensor &qkv = given.qkv, dy = dy_in.contiguous();
+    kernels::WindowAttentionGradients into;
+    into.dqkv = wants[0] ? wants.make(0, qkv.shape(), qkv.dtype()) : Tensor::empty_like(qkv);
+    if (wants[1]) into.dtable = sums_for(1, given.table, kept.table_dtype, wants);
+    if (given.padding.defined() && wants[2]) into.dpadding = sums_for(2, given.padding, kept.padding_dtype, wants);
+    if (dy.size() == 0) {
+      for (const Tensor& gradient : {into.dqkv, into.dtable, into.dpadding})
+        if (gradient.defined()) gradient.fill_(0);
+    } else {
+      add_flops(given, 5);
+      run_on(dy.device(), [&](auto& stream) { kernels::window_attention_grad(stream, given, dy, into); });
+    }
+    std::array<Tensor, 3> gradients;
+    if (wants[0]) gradients[0] = into.dqkv;
+    if (into.dtable.defined()) gradients[1] = in_type(into.dtable, wants.type_for(1, kept.table_dtype));
+    if (into.dpadding.defined()) gradients[2] = in_type(into.dpadding, wants.type_for(2, kept.padding_dtype));
+    return gradients;
+  }
+
+  /// Memory for a gradient like x, in x's type; the leaf's own where that has it.
+  static Tensor sums_for(std::size_t input, const Tensor& x, DType dtype, const GradWants& wants) {
+    const bool as_is = wants.type_for(input, dtype) == x.dtype();
+    return as_is ? wants.make(input, x.shape(), x.dtype()) : Tensor::empty_like(x);
+  }
+
+  static void add_flops(const kernels::WindowAttentionArguments& a, int products) {
+    profiler::add_flops(2.0 * products * static_cast<double>(a.batch() * a.grid.windows()) *
+                        static_cast<double>(a.weights()) * static_cast<double>(a.head_width()));
+  }
+};
+
+/// Of x's type, or f32 beside a narrower one.
+void check_type(const char* name, const Tensor& x, const Tensor& qkv) {
+  require_floating(op_name, name, x);
+  HEARTH_CHECK(DTypeError, x.dtype() == qkv.dtype() || (x.dtype() == DType::f32 && qkv.dtype() != DType::f64), op_name,
+               ": ", name, " is ", describe(x), " beside qkv of ", qkv.dtype(), "; give it that type, or f32");
+}
+
+void check_options(const Tensor& qkv, const WindowAttentionOptions& options) {
+  HEARTH_CHECK(UsageError, options.heads >= 1, op_name, ": ", options.heads, " heads; there must be at least one");
+  HEARTH_CHECK(UsageError, options.window >= 1 && options.window <= most_window, op_name, ": windows of ",
+               options.window, " x ", options.window, " tokens; the side must be from 1 to ", most_window);
+  HEARTH_CHECK(UsageError, options.shift >= 0 && options.shift < options.window, op_name, ": a shift of ",
+               options.shift, " for windows of ", options.window, "; it must be at least 0 and below the window");
+  HEARTH_CHECK(UsageError, options.dropout >= 0 && options.dropout < 1, op_name, ": the dropout is ", options.dropout,
+               "; it must be at least 0 and below 1");
+  HEARTH_CHECK(ShapeError, qkv.rank() == 4, op_name, ": qkv is ", qkv.shape(), "; it must be [N, H, W, 3C]");
+  const std::int64_t channels = qkv.dim(3);
+  HEARTH_CHECK(ShapeError, channels % 3 == 0 && channels / 3 % options.heads == 0, op_name, ": the ", channels,
+               " channels of qkv ", qkv.shape(), " do not divide into 3 times ", options.heads, " heads");
+  const std::int64_t width = channels / 3 / options.heads;
+  HEARTH_CHECK(ShapeError, width >= 1 && width <= most_window_head_width, op_name, ": heads of ", width,
+               " channels; they must have from 1 to ", most_window_head_width, ": use more heads");
+}
+
+}  // namespace
+
+Tensor window_attention(const Tensor& qkv_in, const Tensor& bias_table, const WindowAttentionOptions& options) {
+  const Tensor qkv = narrowed(qkv_in);
+  require_floating(op_name, "qkv", qkv);
+  check_options(qkv, options);
+  check_type("bias_table", bias_table, qkv);
+  const kernels::WindowGrid grid(qkv.dim(1), qkv.dim(2), options.window, options.shift);
+  const Shape expected{grid.entries(), options.heads};
+  HEARTH_CHECK(ShapeError, bias_table.shape() == expected, op_name, ": bias_table is ", bias_table.shape(),
+               " for windows of ", options.window, " and ", options.heads, " heads; it must be ", expected);
+  if (options.padding.defined()) {
+    check_type("padding", options.padding, qkv);
+    HEARTH_CHECK(ShapeError, options.padding.shape() == Shape{qkv.dim(3)}, op_name, ": padding is ",
+                 options.padding.shape(), " beside qkv ", qkv.shape(), "; it must be ", Shape{qkv.dim(3)});
+  }
+  // The weights are never in memory, but each has a number.
+  std::int64_t weights = checked_mul(qkv.dim(0), checked_mul(grid.down, grid.across, op_name), op_name);
+  for (const std::int64_t factor : {options.heads, grid.tokens(), grid.tokens()})
+    weights = checked_mul(weights, factor, op_name);
+  WindowAttention attention{grid, options.heads, options.dropout, {}};
+  if (options.dropout > 0) attention.key = next_random_key();
+  // Where the windows divide the image there are no such positions, and so no gradient.
+  const Tensor padding = grid.pads() ? wide_bias(options.padding) : Tensor();
+  return record(attention, qkv, wide_bias(bias_table), padding);
+}
+
+}  // namespace hearth

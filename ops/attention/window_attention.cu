@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention within windows on a CUDA device in ordinary arithmetic, for every type, window and width. A block has one
+// head of one window at a time in shared memory, gathered from the image; a warp works on one query, or on one key,
+// with the tokens in its lanes, so nothing is added across warps and bits repeat. Sums are f32 (f64 beside f64).
+// Forward is one launch. The gradient makes the weights again: over the queries for q and the biases, over the keys for
+// k and v. A block of it walks over its share of the windows of one head, adding the gradients of biases and padding to
+// sums of its own, which a second launch adds in order.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hearth/core/cuda/graph.h"
+#include "hearth/core/cuda/kernel.h"
+#include "hearth/ops/attention/problem.cuh"
+#include "hearth/ops/attention/window_attention.h"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+using attention_problem::draw;
+using attention_problem::Draws;
+
+constexpr int warps = 8, threads = warps * warp_size;
+
+template <class T, class P = acc_t<T>>
+struct Problem {
+  const T* qkv;
+  const P *table, *padding;  ///< padding: null where there is none
+  WindowGrid grid;
+  std::int64_t heads, channels;
+  int width;
+  P scale;
+  Draws draws;
+};
+
+template <class T>
+Problem<T> problem_of(Stream& stream, const WindowAttentionArguments& a) {
+  using P = acc_t<T>;
+  Problem<T> p{};
+  p.qkv = a.qkv.data<T>();
+  p.table = a.table.data<P>();
+  p.padding = a.padding.defined() ? a.padding.data<P>() : nullptr;
+  p.grid = a.grid;
+  p.heads = a.heads;
+  p.channels = a.channels();
+  p.width = static_cast<int>(a.head_width());
+  p.scale = static_cast<P>(1.0 / std::sqrt(static_cast<double>(a.head_width())));
+  p.draws.on = a.dropout > 0;
+  if (p.draws.on) {
+    p.draws.key = a.key;
+    p.draws.step = recorded_random_step(stream);
+    p.draws.first_element = a.key.first_element(a.batch() * a.grid.windows() * a.weights());
+    p.draws.threshold = dropout_threshold(a.dropout);
+    p.draws.kept = 1.0 / (1.0 - a.dropout);
+  }
+  return p;
+}
+
+/// One head of one window.
+template <class T>
+struct Window {
+  std::int64_t n, w, h;
+  bool mixes;  ///< has tokens of several regions
+
+  __device__ Window(const Problem<T>& p, std::int64_t at, std::int64_t head)
+      : n(at / p.grid.windows()), w(at % p.grid.windows()), h(head), mixes(p.grid.mixes(w)) {}
+  /// Position of a pixel in the image, counted over samples.
+  __device__ std::int64_t row(const Problem<T>& p, std::int64_t pixel) const {
+    return n * p.grid.height * p.grid.width + pixel;
+  }
+  /// Number of the weight of query i and key 0.
+  __device__ std::int64_t weight(const Problem<T>& p, int i) const {
+    const std::int64_t tokens = p.grid.tokens();
+    return (((n * p.grid.windows() + w) * p.heads + h) * tokens + i) * tokens;
+  }
+};
+
+__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / warp_size; }
+/// Odd, so that neighbouring rows begin in different banks.
+__host__ __device__ constexpr int pitch_of(int width) { return width | 1; }
+
+/// q (part 0), k or v of all tokens, times a factor.
+template <class T, class P>
+__device__ void load_part(const Problem<T>& p, const Window<T>& window, int part, P factor, P* to) {
+  const std::int64_t first = part * p.channels + window.h * p.width;
+  for (int t = warp_id(); t < p.grid.tokens(); t += warps) {
+    const std::int64_t pixel = p.grid.pixel(window.w, t);
+    for (int d = lane_id(); d < p.width; d += warp_size) {
+      const P behind = p.padding != nullptr ? p.padding[first + d] : P(0);
+      to[t * pitch_of(p.width) + d] =
+          (pixel >= 0 ? widen(p.qkv[window.row(p, pixel) * 3 * p.channels + first + d]) : behind) * factor;
+    }
+  }
+}
+
+template <class T, class P>
+__device__ void load_slopes(const Problem<T>& p, const Window<T>& window, const T* dy, P* to) {
+  for (int t = warp_id(); t < p.grid.tokens(); t += warps) {
+    const std::int64_t pixel = p.grid.pixel(window.w, t);
+    for (int d = lane_id(); d < p.width; d += warp_size)
+      to[t * pitch_of(p.width) + d] =
+          pixel >= 0 ? widen(dy[window.row(p, pixel) * p.channels + window.h * p.width + d]) : P(0);
+  }
+}
+
+template <class P>
+__device__ __forceinline__ P product(const P* a, const P* b, int width) {
+  P sum = 0;
+  for (int d = 0; d < width; ++d) sum += a[d] * b[d];
+  return sum;
+}
+
+/// The score of query i and key j from their rows.
+template <class T, class P>
+__device__ __forceinline__ P score(const Problem<T>& p, const Window<T>& window, int i, int j, const P* q, const P* k) {
+  P value = product(q, k, p.width) + p.table[p.grid.entry(i, j) * p.heads + window.h];
+  if (window.mixes && p.grid.region(window.w, i) != p.grid.region(window.w, j)) value += P(window_mask);
+  return value;
+}
+
+template <class T>
+__device__ __forceinline__ acc_t<T> kept(const Problem<T>& p, const Window<T>& window, int i, int j) {
+  acc_t<T> factor[1];
+  draw(p.draws, window.weight(p, i) + j, factor);
+  return factor[0];
+}
+
+/// scores[j] = exp(score - shift) for the lane's keys, where -shift makes the largest 1; the sum over all of them.
+template <class T, class P>
+__device__ P weigh(const Problem<T>& p, const Window<T>& window, int i, const P* q, const P* k, P* scores, P* shift) {
+  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+  P most = -std::numeric_limits<P>::infinity();
+  for (int j = lane_id(); j < tokens; j += warp_size) {
+    const P value = score(p, window, i, j, q + i * pitch, k + j * pitch);
+    scores[j] = value;
+    most = Largest::join(most, value);
+  }
+  most = warp_reduce<Largest>(most);
+  P sum = 0;
+  for (int j = lane_id(); j < tokens; j += warp_size) {
+    scores[j] = std::exp(scores[j] - most);
+    sum += scores[j];
+  }
+  *shift = most;
+  return warp_reduce<Sum>(sum);
+}
+
+/// The sum over t of weights[t] times channel d of row t.
+template <class P>
+__device__ __forceinline__ P weighted(const P* weights, const P* rows, int tokens, int pitch, int d) {
+  P sum = 0;
+  for (int t = 0; t < tokens; ++t) sum += weights[t] * rows[t * pitch + d];
+  return sum;
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads) attend_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, T* y) {
+  using P = acc_t<T>;
+  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+  P* const q = dynamic_shared<P>();
+  P *const k = q + tokens * pitch, *const v = k + tokens * pitch;
+  P* const weights = v + tokens * pitch + warp_id() * tokens;
+  const Window<T> window(p, blockIdx.x / p.heads, blockIdx.x % p.heads);
+  load_part(p, window, 0, p.scale, q);
+  load_part(p, window, 1, P(1), k);
+  load_part(p, window, 2, P(1), v);
+  __syncthreads();
+  for (int i = warp_id(); i < tokens; i += warps) {
+    const std::int64_t pixel = p.grid.pixel(window.w, i);
+    if (pixel < 0) continue;
+    P shift;
+    const P inverse = P(1) / weigh(p, window, i, q, k, weights, &shift);
+    if (p.draws.on)
+      for (int j = lane_id(); j < tokens; j += warp_size) weights[j] *= kept(p, window, i, j);
+    __syncwarp();
+    for (int d = lane_id(); d < p.width; d += warp_size)
+      y[window.row(p, pixel) * p.channels + window.h * p.width + d] =
+          narrow<T>(weighted(weights, v, tokens, pitch, d) * inverse);
+    __syncwarp();
+  }
+}
+
+/// Sums that a block of the gradient keeps for itself, [share][head] of them each; null where not wanted.
+template <class P>
+struct ShareSums {
+  P* bias;              ///< [tokens][tokens]
+  P* padding;           ///< of k, and of v, of each token: [tokens][2][width]
+  std::int64_t shares;  ///< of the windows
+  std::int64_t size;    ///< windows of one
+  std::int64_t all;     ///< windows
+};
+
+/// dq of one window, and the biases' slopes. Of each query, `shifts` gets what makes exp() the weight and `deltas` the
+/// mean slope. `own`: this warp's memory for two rows of tokens.
+template <class T, class P>
+__device__ void differentiate_queries(const Problem<T>& p, const Window<T>& window, const P* rows, P* shifts, P* deltas,
+                                      P* own, P* bias, T* dqkv) {
+  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+  const P *const q = rows, *const k = q + tokens * pitch, *const v = k + tokens * pitch, *const dy = v + tokens * pitch;
+  P *const weights = own, *const slopes = own + tokens;
+  for (int i = warp_id(); i < tokens; i += warps) {
+    const std::int64_t pixel = p.grid.pixel(window.w, i);
+    if (pixel < 0) continue;
+    P shift;
+    const P sum = weigh(p, window, i, q, k, weights, &shift);
+    P delta = 0;
+    for (int j = lane_id(); j < tokens; j += warp_size) {
+      weights[j] /= sum;
+      slopes[j] = product(dy + i * pitch, v + j * pitch, p.width) * kept(p, window, i, j);
+      delta += weights[j] * slopes[j];
+    }
+    delta = warp_reduce<Sum>(delta);
+    for (int j = lane_id(); j < tokens; j += warp_size) {
+      slopes[j] = weights[j] * (slopes[j] - delta);
+      if (bias != nullptr) bias[i * tokens + j] += slopes[j];
+    }
+    if (lane_id() == 0) {
+      shifts[i] = shift + std::log(sum);
+      deltas[i] = delta;
+    }
+    __syncwarp();
+    for (int d = lane_id(); d < p.width; d += warp_size)
+      dqkv[window.row(p, pixel) * 3 * p.channels + window.h * p.width + d] =
+          narrow<T>(weighted(slopes, k, tokens, pitch, d) * p.scale);
+    __syncwarp();
+  }
+}
+
+/// dk and dv of one window; those of keys behind the image are added to `padding`.
+template <class T, class P>
+__device__ void differentiate_keys(const Problem<T>& p, const Window<T>& window, const P* rows, const P* shifts,
+                                   const P* deltas, P* own, P* padding, T* dqkv) {
+  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+  const P *const q = rows, *const k = q + tokens * pitch, *const v = k + tokens * pitch, *const dy = v + tokens * pitch;
+  P *const weights = own, *const slopes = own + tokens;
+  for (int j = warp_id(); j < tokens; j += warps) {
+    const std::int64_t pixel = p.grid.pixel(window.w, j);
+    if (pixel < 0 && padding == nullptr) continue;
+    for (int i = lane_id(); i < tokens; i += warp_size) {
+      const bool inside = p.grid.pixel(window.w, i) >= 0;  // other queries have no slopes
+      const P factor = inside ? kept(p, window, i, j) : P(0);
+      const P weight = inside ? std::exp(score(p, window, i, j, q + i * pitch, k + j * pitch) - shifts[i]) : P(0);
+      weights[i] = weight * factor;
+      slopes[i] = inside ? weight * (product(dy + i * pitch, v + j * pitch, p.width) * factor - deltas[i]) : P(0);
+    }
+    __syncwarp();
+    for (int d = lane_id(); d < p.width; d += warp_size) {
+      const P dk = weighted(slopes, q, tokens, pitch, d), dv = weighted(weights, dy, tokens, pitch, d);
+      if (pixel >= 0) {
+        T* const to = dqkv + window.row(p, pixel) * 3 * p.channels + window.h * p.width + d;
+        to[p.channels] = narrow<T>(dk);
+        to[2 * p.channels] = narrow<T>(dv);
+      } else {
+        padding[2 * j * p.width + d] += dk;
+        padding[(2 * j + 1) * p.width + d] += dv;
+      }
+    }
+    __syncwarp();
+  }
+}
+
+/// A block differentiates one head of one share of the windows.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    differentiate_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, const T* dy, T* dqkv, ShareSums<acc_t<T>> sums) {
+  using P = acc_t<T>;
+  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+  P* const rows = dynamic_shared<P>();
+  P* const shifts = rows + 4 * tokens * pitch;
+  P* const deltas = shifts + tokens;
+  P* const own = deltas + tokens + 2 * warp_id() * tokens;
+  P* const bias = sums.bias == nullptr ? nullptr : sums.bias + static_cast<std::int64_t>(blockIdx.x) * tokens * tokens;
+  P* const padding =
+      sums.padding == nullptr ? nullptr : sums.padding + static_cast<std::int64_t>(blockIdx.x) * 2 * tokens * p.width;
+  if (bias != nullptr)
+    for (int e = static_cast<int>(threadIdx.x); e < tokens * tokens; e += threads) bias[e] = P(0);
+  if (padding != nullptr)
+    for (int e = static_cast<int>(threadIdx.x); e < 2 * tokens * p.width; e += threads) padding[e] = P(0);
+  const std::int64_t begin = blockIdx.x / p.heads * sums.size;
+  const std::int64_t end = begin + sums.size < sums.all ? begin + sums.size : sums.all;
+  for (std::int64_t at = begin; at < end; ++at) {
+    const Window<T> window(p, at, blockIdx.x % p.heads);
+    __syncthreads();
+    load_part(p, window, 0, p.scale, rows);
+    load_part(p, window, 1, P(1), rows + tokens * pitch);
+    load_part(p, window, 2, P(1), rows + 2 * tokens * pitch);
+    load_slopes(p, window, dy, rows + 3 * tokens * pitch);
+    __syncthreads();
+    differentiate_queries(p, window, rows, shifts, deltas, own, bias, dqkv);
+    __syncthreads();
+    differentiate_keys(p, window, rows, shifts, deltas, own, padding, dqkv);
+  }
+}
+
+/// The shares' sums, in order: thread by thread the entries of dtable [entries, heads], then those of dpadding [3C].
+/// Either may be null.
+template <class P>
+__global__ void __launch_bounds__(threads)
+    join_shares(WindowGrid grid, ShareSums<P> sums, std::int64_t heads, std::int64_t width, P* dtable, P* dpadding) {
+  const std::int64_t tokens = grid.tokens(), side = grid.window, channels = heads * width;
+  const std::int64_t entries = dtable != nullptr ? grid.entries() * heads : 0;
+  const std::int64_t all = entries + (dpadding != nullptr ? 3 * channels : 0);
+  for (std::int64_t e = global_thread(); e < all; e += global_threads()) {
+    P sum = 0;
+    if (e < entries) {
+      const std::int64_t h = e % heads, entry = e / heads;
+      const std::int64_t down = entry / (2 * side - 1) - (side - 1), right = entry % (2 * side - 1) - (side - 1);
+      for (std::int64_t share = 0; share < sums.shares; ++share)
+        for (std::int64_t i = 0; i < tokens; ++i) {
+          const std::int64_t y = i / side - down, x = i % side - right;
+          if (y >= 0 && y < side && x >= 0 && x < side)
+            sum += sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x];
+        }
+      dtable[e] = sum;
+    } else {
+      const std::int64_t part = (e - entries) / channels, channel = (e - entries) % channels;
+      // A query behind the image has no gradient.
+      if (part > 0)
+        for (std::int64_t share = 0; share < sums.shares; ++share)
+          for (std::int64_t j = 0; j < tokens; ++j)
+            sum += sums.padding[(((share * heads + channel / width) * tokens + j) * 2 + part - 1) * width +
+                                channel % width];
+      dpadding[e - entries] = sum;
+    }
+  }
+}
+
+/// Shared memory for `arrays` of rows of a head and `rows` rows of tokens. ShapeError where no device has as much.
+template <class P>
+std::size_t shared_bytes(const WindowAttentionArguments& a, int arrays, int rows) {
+  constexpr std::size_t most = 227 * 1024;
+  const auto tokens = static_cast<std::size_t>(a.grid.tokens());
+  const auto pitch = static_cast<std::size_t>(pitch_of(static_cast<int>(a.head_width())));
+  const std::size_t bytes =
+      tokens * (static_cast<std::size_t>(arrays) * pitch + static_cast<std::size_t>(rows)) * sizeof(P);
+  HEARTH_CHECK(ShapeError, bytes <= most, "window_attention: windows of ", a.grid.window, " with heads of ",
+               a.head_width(), " channels, ", a.qkv.dtype(), ", take ", bytes,
+               " bytes of shared memory, and a block has ", most, " at most; use smaller windows, more heads, or f32");
+  return bytes;
+}
+
+}  // namespace
+
+void window_attention(Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
+  visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() {
+    launch(stream, "window_attention",
+           {blocks_for(a.batch() * a.grid.windows() * a.heads, 1), threads, shared_bytes<acc_t<T>>(a, 3, warps)},
+           attend_windows<T>, problem_of<T>(stream, a), y.data<T>());
+  });
+}
+
+void window_attention_grad(Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
+                           const WindowAttentionGradients& g) {
+  visit_dtype("window_attention", dy.dtype(), Floats{}, [&]<class T>() {
+    using P = acc_t<T>;
+    constexpr std::int64_t wanted = 1024;  // blocks
+    ShareSums<P> sums{};
+    sums.all = a.batch() * a.grid.windows();
+    const std::int64_t most = std::clamp<std::int64_t>(wanted / a.heads, 1, sums.all);
+    sums.size = (sums.all + most - 1) / most;
+    sums.shares = (sums.all + sums.size - 1) / sums.size;
+    const std::int64_t blocks = sums.shares * a.heads, tokens = a.grid.tokens();
+    const auto memory = [&](bool wanted_here, std::int64_t each) {
+      return wanted_here ? Tensor::empty({blocks, each}, dtype_of<P>(), dy.device()) : Tensor();
+    };
+    const Tensor bias = memory(g.dtable.defined(), tokens * tokens);
+    const Tensor padding = memory(g.dpadding.defined(), 2 * tokens * a.head_width());
+    if (bias.defined()) sums.bias = bias.data<P>();
+    if (padding.defined()) sums.padding = padding.data<P>();
+    launch(stream, "window_attention_grad", {blocks_for(blocks, 1), threads, shared_bytes<P>(a, 4, 2 + 2 * warps)},
+           differentiate_windows<T>, problem_of<T>(stream, a), static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(),
+           sums);
+    const std::int64_t results =
+        (g.dtable.defined() ? g.dtable.size() : 0) + (g.dpadding.defined() ? 3 * a.channels() : 0);
+    launch(stream, "window_attention_grad join", {blocks_for(results, threads), threads}, join_shares<P>, a.grid, sums,
+           a.heads, a.head_width(), g.dtable.defined() ? g.dtable.data<P>() : nullptr,
+           g.dpadding.defined() ? g.dpadding.data<P>() : nullptr);
+  });
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/ops/attention/window_attention.h"
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/ops/index/index.h"
+#include "hearth/ops/matmul/matmul.h"
+#include "hearth/ops/pointwise/dropout.h"
+#include "hearth/ops/pointwise/operators.h"
+#include "hearth/ops/shape/concat.h"
+#include "hearth/ops/shape/view.h"
+#include "hearth/ops/softmax/softmax.h"
+#include "support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+/// Scores, softmax and values hold rounding errors of their own.
+constexpr CheckOptions rounded{.tolerance_scale = 4.0};
+
+struct Case {
+  std::int64_t n, height, width, heads, head_width, window, shift;
+  bool padding = false;
+
+  Shape qkv() const { return {n, height, width, 3 * heads * head_width}; }
+  Shape table() const { return {(2 * window - 1) * (2 * window - 1), heads}; }
+  WindowAttentionOptions options(const Tensor& behind = {}, double dropped = 0.0) const {
+    return {.heads = heads, .window = window, .shift = shift, .dropout = dropped, .padding = behind};
+  }
+};
+
+/// The definition, in plain loops over row-major values.
+std::vector<double> naive(const Case& c, const std::vector<double>& qkv, const std::vector<double>& table,
+                          const std::vector<double>& behind) {
+  const std::int64_t w = c.window, channels = c.heads * c.head_width, tokens = w * w;
+  const std::int64_t rows = (c.height + w - 1) / w * w, columns = (c.width + w - 1) / w * w;
+  const std::int64_t shift_y = rows > w ? c.shift : 0, shift_x = columns > w ? c.shift : 0;
+  std::vector<double> y(static_cast<std::size_t>(c.n * c.height * c.width * channels));
+  const auto zone = [&](std::int64_t at, std::int64_t size, std::int64_t shift) {
+    return shift == 0 || at < size - w ? 0 : at < size - shift ? 1 : 2;
+  };
+  for (std::int64_t n = 0; n < c.n; ++n)
+    for (std::int64_t top = 0; top < rows; top += w)
+      for (std::int64_t left = 0; left < columns; left += w)
+        for (std::int64_t h = 0; h < c.heads; ++h) {
+          // Where token t is in the rolled and in the padded image.
+          const auto rolled_y = [&](std::int64_t t) { return top + t / w; };
+          const auto rolled_x = [&](std::int64_t t) { return left + t % w; };
+          const auto row = [&](std::int64_t t) { return (rolled_y(t) + shift_y) % rows; };
+          const auto column = [&](std::int64_t t) { return (rolled_x(t) + shift_x) % columns; };
+          const auto inside = [&](std::int64_t t) { return row(t) < c.height && column(t) < c.width; };
+          const auto value = [&](int part, std::int64_t t, std::int64_t d) {
+            const std::int64_t channel = part * channels + h * c.head_width + d;
+            if (!inside(t)) return behind.empty() ? 0.0 : behind[static_cast<std::size_t>(channel)];
+            const std::int64_t pixel = (n * c.height + row(t)) * c.width + column(t);
+            return qkv[static_cast<std::size_t>(pixel * 3 * channels + channel)];
+          };
+          for (std::int64_t i = 0; i < tokens; ++i) {
+            if (!inside(i)) continue;
+            std::vector<double> weight(static_cast<std::size_t>(tokens));
+            double sum = 0;
+            for (std::int64_t j = 0; j < tokens; ++j) {
+              double score = 0;
+              for (std::int64_t d = 0; d < c.head_width; ++d) score += value(0, i, d) * value(1, j, d);
+              score /= std::sqrt(static_cast<double>(c.head_width));
+              const std::int64_t entry = (i / w - j / w + w - 1) * (2 * w - 1) + i % w - j % w + w - 1;
+              score += table[static_cast<std::size_t>(entry * c.heads + h)];
+              if (zone(rolled_y(i), rows, shift_y) != zone(rolled_y(j), rows, shift_y) ||
+                  zone(rolled_x(i), columns, shift_x) != zone(rolled_x(j), columns, shift_x))
+                score -= 100;
+              sum += weight[static_cast<std::size_t>(j)] = std::exp(score);
+            }
+            for (std::int64_t d = 0; d < c.head_width; ++d) {
+              double mean = 0;
+              for (std::int64_t j = 0; j < tokens; ++j)
+                mean += weight[static_cast<std::size_t>(j)] / sum * value(2, j, d);
+              const std::int64_t pixel = (n * c.height + row(i)) * c.width + column(i);
+              y[static_cast<std::size_t>(pixel * channels + h * c.head_width + d)] = mean;
+            }
+          }
+        }
+  return y;
+}
+
+void check_case(const Case& c, Width width = Width::site) {
+  const Shape behind{c.qkv()[3]};
+  check(
+      [&](Draw& draw) {
+        const Tensor qkv = draw.normal(c.qkv()), table = draw.normal(c.table(), 1.0, width);
+        return window_attention(qkv, table, c.options(c.padding ? draw.normal(behind, 1.0, width) : Tensor()));
+      },
+      [&](Draw& draw) {
+        const auto qkv = draw.normal(c.qkv()).to_doubles(), table = draw.normal(c.table(), 1.0, width).to_doubles();
+        return naive(c, qkv, table, c.padding ? draw.normal(behind, 1.0, width).to_doubles() : std::vector<double>());
+      },
+      rounded);
+}
+
+OP_TEST(WindowAttention) {
+  for (const std::int64_t shift : {0, 2}) {
+    check_case({1, 8, 8, 2, 8, 4, shift});
+    check_case({8, 4, 8, 1, 3, 4, shift});
+    check_case({2, 6, 9, 3, 5, 4, shift});
+    check_case({2, 6, 9, 3, 5, 4, shift, true});
+  }
+  for (const Width width : {Width::site, Width::wide}) check_case({1, 7, 5, 2, 4, 4, 1, true}, width);
+}
+
+OP_TEST(WindowAttentionOfSwin) {
+  check_case({1, 14, 14, 1, 32, 7, 3});
+  check_case({1, 7, 7, 3, 32, 7, 3});
+  check_case({1, 10, 8, 1, 32, 7, 3, true});
+  check_case({1, 4, 4, 24, 4, 4, 2});
+}
+
+OP_TEST(WindowAttentionOfLargeWindows) {
+  check_case({1, 9, 16, 1, 8, 8, 4, true});
+  check_case({1, 12, 13, 1, 4, 12, 6, true});
+}
+
+// Windows larger than the image, of one token, and images without pixels.
+OP_TEST(WindowAttentionAtTheEdges) {
+  check_case({2, 2, 3, 2, 4, 5, 2, true});
+  check_case({2, 1, 9, 1, 4, 4, 3, true});
+  check_case({1, 3, 2, 2, 2, 1, 0});
+  check_case({0, 4, 4, 1, 4, 4, 0});
+  check_case({1, 0, 4, 1, 4, 4, 2, true});
+}
+
+OP_TEST(WindowAttentionOfWideHeads) { check_case({1, 5, 5, 1, 64, 3, 1, true}); }
+
+// More windows than there are shares of them in the gradient.
+OP_TEST(WindowAttentionOfManyWindows) {
+  if (site_dtype() == DType::f32) check_case({1, 14, 14, 24, 1, 2, 1});
+}
+
+/// The same from primitive ops, which pad, roll, cut, attend, and put together again.
+Tensor composite(const Case& c, const Tensor& qkv, const Tensor& table, const Tensor& behind, double dropped) {
+  const std::int64_t w = c.window, tokens = w * w, channels = c.heads * c.head_width;
+  const kernels::WindowGrid grid(c.height, c.width, w, c.shift);
+  const std::int64_t rows = grid.down * w, columns = grid.across * w;
+  const auto roll = [](const Tensor& x, int axis, std::int64_t by) {
+    const std::int64_t size = x.dim(axis), at = (size - by) % size;
+    return at == 0 ? x : concat({slice(x, axis, at, size), slice(x, axis, 0, at)}, axis);
+  };
+  Tensor x = qkv;
+  if (columns > c.width)
+    x = concat({x, expand(reshape(behind, {1, 1, 1, 3 * channels}), {c.n, c.height, columns - c.width, 3 * channels})},
+               2);
+  if (rows > c.height)
+    x = concat({x, expand(reshape(behind, {1, 1, 1, 3 * channels}), {c.n, rows - c.height, columns, 3 * channels})}, 1);
+  x = roll(roll(x, 1, -grid.shift_y), 2, -grid.shift_x);
+  x = transpose(reshape(x, {c.n, grid.down, w, grid.across, w, 3 * channels}), {0, 1, 3, 2, 4, 5});
+  x = reshape(x, {c.n * grid.windows(), tokens, 3, c.heads, c.head_width});
+  const auto part = [&](std::int64_t i) {
+    return transpose(reshape(slice(x, 2, i, i + 1), {c.n * grid.windows(), tokens, c.heads, c.head_width}),
+                     {0, 2, 1, 3});
+  };
+  std::vector<std::int64_t> entries;
+  std::vector<double> mask;
+  for (std::int64_t i = 0; i < tokens; ++i)
+    for (std::int64_t j = 0; j < tokens; ++j)
+      entries.push_back((i / w - j / w + w - 1) * (2 * w - 1) + i % w - j % w + w - 1);
+  for (std::int64_t at = 0; at < grid.windows(); ++at)
+    for (std::int64_t i = 0; i < tokens; ++i)
+      for (std::int64_t j = 0; j < tokens; ++j) mask.push_back(grid.region(at, i) == grid.region(at, j) ? 0.0 : -100.0);
+  const Tensor index = Tensor::of<std::int64_t>({tokens * tokens}, entries).to(qkv.device());
+  const Tensor bias = reshape(transpose(index_select(table, 0, index), {1, 0}), {1, c.heads, tokens, tokens});
+  const Tensor hidden =
+      Tensor::of<double>({1, grid.windows(), 1, tokens, tokens}, mask).to(qkv.dtype()).to(qkv.device());
+  Tensor scores =
+      matmul(part(0) * (1.0 / std::sqrt(static_cast<double>(c.head_width))), part(1), {.transpose_b = true});
+  scores = reshape(scores + bias, {c.n, grid.windows(), c.heads, tokens, tokens}) + hidden;
+  const Tensor weights = dropout(softmax(scores), dropped, true);
+  Tensor y = matmul(reshape(weights, {c.n * grid.windows(), c.heads, tokens, tokens}), part(2));
+  y = reshape(transpose(y, {0, 2, 1, 3}), {c.n, grid.down, grid.across, w, w, channels});
+  y = reshape(transpose(y, {0, 1, 3, 2, 4, 5}), {c.n, rows, columns, channels});
+  y = roll(roll(y, 1, grid.shift_y), 2, grid.shift_x);
+  return slice(slice(y, 1, 0, c.height), 2, 0, c.width);
+}
+
+/// Result and gradients of f(qkv, table, padding) for fixed values.
+std::vector<Tensor> run_all(const Case& c, DType dtype, Device device,
+                            const std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>& f) {
+  Random random(7, 1);
+  const auto values = [&](const Shape& shape) {
+    std::vector<double> all(static_cast<std::size_t>(shape.size()));
+    for (double& value : all) value = random.normal();
+    return Tensor::of<double>(shape, all).to(dtype).to(device);
+  };
+  const Tensor qkv = as_leaf(values(c.qkv())), table = as_leaf(values(c.table())),
+               behind = as_leaf(values({c.qkv()[3]}));
+  const RandomScope scope(11, 5);
+  const Tensor y = f(qkv, table, behind);
+  backward(y, values(y.shape()));
+  return {y.detach(), grad_of(qkv), grad_of(table), grad_of(behind)};
+}
+
+OP_TEST(WindowAttentionBesidePrimitiveOps) {
+  if (site_dtype() != DType::f64 && site_dtype() != DType::f32) return;
+  const Device device = current_site().device;
+  const double tolerance = site_dtype() == DType::f64 ? 1e-12 : 1e-5;
+  for (const Case& c : {Case{2, 11, 17, 3, 32, 7, 3}, {1, 10, 6, 2, 8, 8, 4}, {8, 6, 5, 2, 4, 4, 2}})
+    for (const double dropped : {0.0, 0.3}) {
+      const auto own =
+          run_all(c, site_dtype(), device, [&](const Tensor& qkv, const Tensor& table, const Tensor& behind) {
+            return window_attention(qkv, table, c.options(behind, dropped));
+          });
+      const auto primitive =
+          run_all(c, site_dtype(), device, [&](const Tensor& qkv, const Tensor& table, const Tensor& behind) {
+            return composite(c, qkv, table, behind, dropped);
+          });
+      for (std::size_t i = 0; i < own.size(); ++i) expect_close(own[i], primitive[i].contiguous(), tolerance);
+    }
+}
+
+OP_TEST(WindowAttentionDropout) {
+  const Case c{2, 9, 8, 2, 8, 4, 3, true};
+  for (const double dropped : {0.1, 0.6})
+    check(
+        [&](Draw& draw) {
+          const Tensor qkv = draw.normal(c.qkv()), table = draw.normal(c.table());
+          const RandomScope scope(3, 4);
+          return window_attention(qkv, table, c.options(draw.normal({c.qkv()[3]}), dropped));
+        },
+        rounded);
+}
+
+// The table and the padding are added to sums in f32.
+TEST(WindowAttention, NarrowsUnderAutocast) {
+  const Tensor qkv = as_leaf(Tensor::full({1, 3, 4, 24}, 1.0));
+  const Tensor table = as_leaf(Tensor::zeros({9, 2})), behind = as_leaf(Tensor::zeros({24}));
+  const AutocastScope scope(DType::bf16);
+  const Tensor y = window_attention(qkv, table, {.heads = 2, .window = 2, .padding = behind});
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  backward(y, Tensor::full({1, 3, 4, 8}, 1.0, DType::bf16));
+  for (const Tensor& leaf : {qkv, table, behind}) EXPECT_EQ(grad_of(leaf).dtype(), DType::f32);
+}
+
+TEST(WindowAttentionRefusal, Arguments) {
+  const char* const op = "window_attention";
+  const Tensor qkv = Tensor::zeros({1, 8, 8, 24}), table = Tensor::zeros({49, 2});
+  const auto run = [&](const Tensor& x, const Tensor& biases, WindowAttentionOptions options) {
+    return window_attention(x, biases, options);
+  };
+  const WindowAttentionOptions good{.heads = 2, .window = 4};
+  EXPECT_EQ(run(qkv, table, good).shape(), (Shape{1, 8, 8, 8}));
+  refuses<UsageError>(op, [&] { return run(Tensor(), table, good); });
+  refuses<UsageError>(op, [&] { return run(qkv, Tensor(), good); });
+  refuses<DTypeError>(op, [&] { return run(qkv.to(DType::i32), table, good); });
+  refuses<DTypeError>(op, [&] { return run(qkv, table.to(DType::bf16), good); });
+  refuses<ShapeError>(op, [&] { return run(qkv.as_shape({8, 8, 24}), table, good); });
+  refuses<ShapeError>(op, [&] { return run(qkv, Tensor::zeros({49, 3}), good); });
+  refuses<ShapeError>(op, [&] { return run(qkv, Tensor::zeros({64, 2}), good); });
+  refuses<ShapeError>(op, [&] { return run(Tensor::zeros({1, 8, 8, 25}), table, good); });
+  refuses<ShapeError>(op, [&] { return run(qkv, Tensor::zeros({49, 3}), {.heads = 3, .window = 4}); });
+  refuses<ShapeError>(op, [&] { return run(Tensor::zeros({1, 4, 4, 3 * 65}), Tensor::zeros({49, 1}), {.window = 4}); });
+  refuses<ShapeError>(op, [&] { return run(Tensor::zeros({1, 4, 4, 0}), table, good); });
+  refuses<UsageError>(op, [&] { return run(qkv, table, {.heads = 0, .window = 4}); });
+  refuses<UsageError>(op, [&] { return run(qkv, table, {.heads = 2, .window = 0}); });
+  refuses<UsageError>(op, [&] { return run(qkv, table, {.heads = 2, .window = 13}); });
+  refuses<UsageError>(op, [&] { return run(qkv, table, {.heads = 2, .window = 4, .shift = 4}); });
+  refuses<UsageError>(op, [&] { return run(qkv, table, {.heads = 2, .window = 4, .shift = -1}); });
+  refuses<UsageError>(op, [&] { return run(qkv, table, {.heads = 2, .window = 4, .dropout = 1.0}); });
+  refuses<ShapeError>(op, [&] { return run(qkv, table, {.heads = 2, .window = 4, .padding = Tensor::zeros({8})}); });
+  refuses<DTypeError>(
+      op, [&] { return run(qkv, table, {.heads = 2, .window = 4, .padding = Tensor::zeros({24}, DType::f16)}); });
+}
+
+}  // namespace
+}  // namespace hearth::test
