@@ -23,6 +23,7 @@
 #include "hearth/ops/norm/rms_norm.h"
 #include "hearth/ops/pointwise/binary.h"
 #include "hearth/ops/pointwise/cast.h"
+#include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/pointwise/dropout.h"
 #include "hearth/ops/pointwise/operators.h"
 #include "hearth/ops/pointwise/pointwise.h"

@@ -136,6 +136,12 @@ index("dropout-end", "i < n", "i <= n", within="if (i >= 0 && i < n)")
 index("dropout-begin", "i >= 0", "i >= -1", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
 value, _, _, _ = group("ops/pointwise/dropout.cuh", "ops", "CudaElementwise.DropoutChoosesAsTheCpuDoes")
 value("dropout-part", "skipped * 16 + block)", "block)", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
+value("drop-path-sample", "number / 64 * 16", "number / 64 * 15",
+      "CudaElementwise.DropPathChoosesAsTheCpuDoesInOneLaunch")
+value, index, _, _ = group("ops/pointwise/drop_path.cu", "ops", "Op.AddDropPath/cuda_f32")
+value("drop-path", "sum.at[k] *= scale;", "sum.at[k] *= scale * acc_t<T>(1.001);")
+value("drop-path-residual", "sum.at[k] += base.at[k];", "sum.at[k] += base.at[k] * acc_t<T>(1.001);")
+index("drop-path-place", "(sample * units + unit) * count", "(sample * units + unit) * count + 1")
 
 value, index, _, _ = group("ops/pointwise/binary.cu", "ops", "Op.Mul/cuda_f32")
 value("binary", "evaluate<step>(of_a[k], of_b[k], slope)",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dropout layer.
+// The layers that drop.
 #include "hearth/models/nn/dropout.h"
 
 #include "hearth/ops/ops.h"
@@ -11,5 +11,14 @@ Dropout::Dropout(double p) : p_(p) {
 }
 
 Tensor Dropout::forward(const Tensor& x) { return rate() == 0 ? x : dropout(x, p_, true); }
+
+DropPath::DropPath(double p) : p_(p) {
+  HEARTH_CHECK(UsageError, p >= 0 && p < 1, "drop path layer: probability ", p, " is outside [0, 1)");
+}
+
+Tensor DropPath::forward(const Tensor& x) { return drop_path(x, p_, is_training()); }
+Tensor DropPath::add_to(const Tensor& residual, const Tensor& x) {
+  return add_drop_path(residual, x, p_, is_training());
+}
 
 }  // namespace hearth::nn

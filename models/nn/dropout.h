@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dropout layer.
+// Layers that drop: single elements, or whole samples.
 #pragma once
 
 #include "hearth/models/nn/module.h"
@@ -13,6 +13,22 @@ class Dropout : public Module {
   /// UsageError unless p is in [0, 1).
   explicit Dropout(double p);
   Tensor forward(const Tensor& x) override;
+  /// For ops that drop on their way: p in training, else 0.
+  double rate() const { return is_training() ? p_ : 0; }
+
+ private:
+  double p_;
+};
+
+/// Stochastic depth: in training each sample of a branch becomes zero with probability p and the others grow by 1 / (1
+/// - p); in evaluation x itself. Networks let p rise linearly with depth. Source: Huang et al. 2016.
+class DropPath : public Module {
+ public:
+  /// UsageError unless p is in [0, 1).
+  explicit DropPath(double p);
+  Tensor forward(const Tensor& x) override;
+  /// residual + forward(x) in one pass.
+  Tensor add_to(const Tensor& residual, const Tensor& x);
   /// For ops that drop on their way: p in training, else 0.
   double rate() const { return is_training() ? p_ : 0; }
 

@@ -25,6 +25,11 @@ struct DropoutDraws {
                    static_cast<std::uint32_t>(now >> 32) ^ (static_cast<std::uint32_t>(block >> 32) << 16)},
                   {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)});
   }
+  /// Whether one element stays.
+  __device__ bool keeps(std::int64_t element) const {
+    const auto number = static_cast<std::uint64_t>(first_number + element);
+    return words(number / 64 * 16 + number % 16)[number % 64 / 16] >= threshold;
+  }
   /// f(block, element) for this thread's share of the blocks that elements [begin, begin + count) need: word j of
   /// `block` belongs to begin + element + 16 j, which may lie outside.
   template <class F>

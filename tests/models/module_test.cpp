@@ -304,7 +304,28 @@ TEST(Layers, BadSizesAreRefused) {
   EXPECT_THROW(nn::LayerNorm(0), ShapeError);
   EXPECT_THROW(nn::Dropout(1.0), UsageError);
   EXPECT_THROW(nn::Dropout(std::nan("")), UsageError);
+  EXPECT_THROW(nn::DropPath(1.0), UsageError);
+  EXPECT_THROW(nn::DropPath(-0.1), UsageError);
   EXPECT_THROW(nn::Embedding(0, 4), ShapeError);
+}
+
+TEST(DropPathLayer, DropsWholeSamplesInTrainingOnly) {
+  nn::DropPath layer(0.5);
+  const Tensor x = Tensor::full({40, 3}, 1.0), residual = Tensor::full({40, 3}, 4.0);
+  const RandomScope scope(1, 2);
+  const std::vector<double> y = layer.add_to(residual, x).to_doubles();
+  int kept = 0;
+  for (std::size_t i = 0; i < y.size(); i += 3) {
+    EXPECT_TRUE(y[i] == 4 || y[i] == 6) << y[i];
+    EXPECT_TRUE(y[i + 1] == y[i] && y[i + 2] == y[i]);
+    kept += y[i] == 6 ? 1 : 0;
+  }
+  EXPECT_TRUE(kept > 5 && kept < 35) << kept;
+  EXPECT_EQ(layer.rate(), 0.5);
+  layer.train(false);
+  EXPECT_EQ(layer.rate(), 0);
+  EXPECT_EQ(layer(x).to_doubles(), x.to_doubles());
+  EXPECT_EQ(layer.add_to(residual, x).to_doubles(), Tensor::full({40, 3}, 5.0).to_doubles());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "hearth/core/random.h"
 #include "hearth/ops/epilogue/epilogue.h"
 #include "hearth/ops/pointwise/binary.h"
+#include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/pointwise/dropout.h"
 #include "hearth/ops/pointwise/pointwise.h"
 #include "hearth/ops/shape/concat.h"
@@ -113,6 +114,23 @@ TEST_F(CudaElementwise, DropoutChoosesAsTheCpuDoes) {
       EXPECT_EQ(on_gpu.to_doubles(), y.to_doubles()) << dtype << size;
     }
   }
+}
+
+TEST_F(CudaElementwise, DropPathChoosesAsTheCpuDoesInOneLaunch) {
+  const RandomKey key{.seed = 0x123456789abcdefULL, .step = 5'000'000'000, .op = 3};
+  for (const DType dtype : floats)
+    for (const Shape& shape : {Shape{1, 1}, {90, 16}, {70, 3}, {3, 5001}}) {
+      const Tensor x = numbers(shape, 1, dtype, {});
+      const Tensor y = Tensor::empty_like(x);
+      kernels::drop_path(cpu::stream_of({}), x, {}, key, 0.3, y);
+      const Tensor on_gpu = misaligned(x.to(gpu)), aligned = x.to(gpu);
+      kernels::drop_path(stream(), on_gpu, {}, key, 0.3, on_gpu);
+      const cuda::Counters before = cuda::counters();
+      kernels::drop_path(stream(), aligned, {}, key, 0.3, aligned);
+      EXPECT_EQ((cuda::counters() - before).launches, 1);
+      EXPECT_EQ(on_gpu.to_doubles(), y.to_doubles()) << dtype << shape;
+      EXPECT_EQ(aligned.to_doubles(), y.to_doubles()) << dtype << shape;
+    }
 }
 
 TEST_F(CudaElementwise, BiasesAndTheirGradientsAgreeWithTheCpu) {

@@ -19,6 +19,7 @@
 #include "hearth/ops/norm/batch_norm.h"
 #include "hearth/ops/norm/layer_norm.h"
 #include "hearth/ops/pointwise/binary.h"
+#include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/shape/concat.h"
 #include "support/error_message.h"
 
@@ -67,6 +68,7 @@ std::vector<OpCase> op_cases() {
       {"index_select", {square, {3}}, {false, true}, [](Tensors t) { (void)index_select(t[0], 1, t[1]); }},
       {"gather", {square, square}, {false, true}, [](Tensors t) { (void)gather(t[0], 1, t[1]); }},
       {"concat", {square, square, square}, {}, [](Tensors t) { (void)concat(t, 0); }},
+      {"add_drop_path", {square, square}, {}, [](Tensors t) { (void)add_drop_path(t[0], t[1], 0.5, true); }},
       {"normalize_images",
        {{1, 2, 2, 3}, {3, 256}, {1, 4}, {1}},
        {},
