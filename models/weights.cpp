@@ -118,8 +118,7 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
 
 /// Buffers, and the head that guesses whether one sentence follows another.
 bool is_needless(const Family& family, std::string_view name) {
-  if (&family == &family_of(WeightFormat::hf_bert))
-    return name == positions_name || name.starts_with("cls.seq_relationship.");
+  if (&family == &family_of(WeightFormat::hf_bert)) return name.starts_with("cls.seq_relationship.");
   return name.starts_with(family.layers) && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
 }
 
@@ -259,8 +258,11 @@ Walk::ByName by_name(const WeightSet& set, const Family* family, NameReport& rep
 void leave_out(const Family& family, Walk::ByName& given, NameReport& report, SafetensorsMetadata& notes) {
   const auto ids = given.find(positions_name), table = given.find(positions_table);
   if (ids != given.end() && table != given.end() && table->second.rank() == 2 &&
-      are_equal(ids->second, positions(table->second.dim(0))))
+      are_equal(ids->second, positions(table->second.dim(0)))) {
     notes[positions_note] = "1";
+    report.left_out.push_back(positions_name);
+    given.erase(ids);
+  }
   for (const Tie& tie : family.ties) {
     const auto copy = given.find(tie.copy), of = given.find(tie.of);
     if (copy == given.end() || of == given.end() || !are_equal(copy->second, of->second)) continue;
@@ -283,6 +285,17 @@ WeightSet in_torch_layout(const WeightSet& set, Tensor (*layout)(std::string_vie
 bool begins_with_any(const std::string& name, const std::vector<std::string>& beginnings) {
   return std::any_of(beginnings.begin(), beginnings.end(),
                      [&](const std::string& beginning) { return name.starts_with(beginning); });
+}
+
+/// ConfigError for a beginning that no name has.
+void check_rule(const char* rule, const std::vector<std::string>& beginnings, const std::vector<std::string>& names,
+                const char* which) {
+  for (const std::string& beginning : beginnings)
+    HEARTH_CHECK(
+        ConfigError,
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(beginning); }),
+        "/weights/", rule, ": \"", beginning, "\" begins the name of no tensor ", which,
+        "; correct it, or leave it out");
 }
 
 }  // namespace
@@ -396,10 +409,12 @@ NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet
   std::map<std::string, const Tensor*> given;
   for (const Weight& weight : ours.weights) given[weight.name] = &weight.value;
   std::vector<std::pair<Tensor*, const Tensor*>> copies;
+  std::vector<std::string> of_network, left;
   for (const NamedTensor& named : tensors) {
     const auto found = given.find(named.name);
     const Tensor* const value = found == given.end() ? nullptr : found->second;
     if (value) given.erase(found);
+    of_network.push_back(named.name);
     if (begins_with_any(named.name, rules.fresh))
       report.left_out.push_back(named.name + ", fresh");
     else if (!value)
@@ -410,11 +425,14 @@ NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet
       copies.emplace_back(named.tensor, value);
   }
   for (const auto& [name, value] : given) {
+    left.push_back(name);
     if (begins_with_any(name, rules.unused) || begins_with_any(name, rules.fresh))
       report.left_out.push_back(name + ", unused");
     else
       report.unexpected.push_back(join_text(name, " ", value->shape()));
   }
+  check_rule("fresh", rules.fresh, of_network, "of the network");
+  check_rule("unused", rules.unused, left, "of the file that the network has no place for");
   if (report.fits())
     for (const auto& [to, from] : copies) to->copy_from(*from);
   return report;

@@ -65,6 +65,7 @@ struct LoadRules {
 
 /// Copies `weights`, converted to their types, into the parameters and buffers of a network, if the report, which it
 /// returns, has no faults; otherwise nothing is changed. Entries of `left_out` are those that the rules name.
+/// ConfigError for a rule that names none.
 NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours, const LoadRules& rules = {});
 
 }  // namespace hearth::models

@@ -72,6 +72,10 @@ class Writer {
  public:
   Writer(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts, const GenerateOptions& options)
       : decoder_(decoder), options_(options), texts_(prompts), written_(prompts.size()) {
+    // Else where the longest begins would hang on the shortest beside it.
+    const auto room = static_cast<std::size_t>(decoder.room());
+    for (auto& text : texts_)
+      if (text.size() > room) text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(half_of(room)));
     active_.resize(prompts.size());
     std::iota(active_.begin(), active_.end(), std::size_t{0});
   }
@@ -86,6 +90,8 @@ class Writer {
   }
 
  private:
+  static std::size_t half_of(std::size_t room) { return std::max<std::size_t>(1, room / 2); }
+
   /// Gives the decoder what it lacks of the shortest text, and as much of the others.
   Tensor advance() {
     std::size_t shortest = texts_[active_.front()].size();
@@ -93,7 +99,7 @@ class Writer {
     const auto room = static_cast<std::size_t>(decoder_.room());
     if (static_cast<std::size_t>(decoder_.length()) + shortest - fed_ > room) {
       decoder_.clear();
-      fed_ = shortest - std::min(shortest, std::max<std::size_t>(1, room / 2));
+      fed_ = shortest - half_of(room);
     }
     const std::size_t count = shortest - fed_;
     const Tensor ids =

@@ -35,8 +35,9 @@ struct Written {
 };
 
 /// Writes the decoder's texts on behind their prompts, which may differ in length. A text that fills the decoder's room
-/// goes on from its last half. UsageError unless there is one prompt for each text of a decoder that has none yet, each
-/// of one id or more, and for options out of range; DivergedError for logits that are not numbers.
+/// goes on from its last half, a prompt that is longer begins with as many of its last ids. UsageError unless there is
+/// one prompt for each text of a decoder that has none yet, each of one id or more, and for options out of range;
+/// DivergedError for logits that are not numbers.
 std::vector<Written> generate(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts,
                               const GenerateOptions& options);
 

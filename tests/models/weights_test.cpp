@@ -11,6 +11,7 @@
 #include "hearth/core/random.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
+#include "support/error_message.h"
 
 namespace hearth {
 namespace {
@@ -149,6 +150,16 @@ TEST(Weights, BertMayHaveOldNamesCopiesAndPositions) {
   EXPECT_EQ(again.dtype(), DType::i64);
   EXPECT_EQ(again.shape(), (Shape{1, 4}));
   EXPECT_EQ(again.to_doubles(), places.to_doubles());
+  // Other places than 0, 1, 2, ... could not be given back.
+  for (const Tensor& other : {Tensor::of<std::int64_t>({1, 4}, {0, 1, 3, 2}),
+                              Tensor::of<std::int64_t>({1, 3}, {0, 1, 2}), Tensor::of<float>({1, 4}, {0, 1, 2, 3})}) {
+    WeightSet odd = theirs;
+    for (Weight& weight : odd.weights)
+      if (weight.name.ends_with("position_ids")) weight.value = other;
+    NameReport told;
+    (void)models::to_hearth(odd, WeightFormat::hf_bert, told);
+    EXPECT_EQ(told.faults(""), join_text("unexpected embeddings.position_ids ", other.shape()));
+  }
   // A decoder of its own has no place in the network.
   for (Weight& weight : theirs.weights)
     if (weight.name == "cls.predictions.decoder.weight") weight.value = Tensor::zeros({5, 3});
@@ -263,6 +274,16 @@ TEST(Weights, AnEncoderIsLoadedBelowAFreshClassifier) {
   EXPECT_EQ(find_own("classifier.weight"), fresh);
   EXPECT_EQ(find_own("encoder.layer.1.output.dense.weight"),
             find(given, "encoder.layer.1.output.dense.weight").to_doubles());
+  // Rules that name nothing are slips.
+  const auto refusal = [&](const models::LoadRules& rules) {
+    return test::error_message<ConfigError>([&] { (void)models::load_weights(network.parameters(), given, rules); });
+  };
+  EXPECT_PRED2(test::contains, refusal({.fresh = {"classifier", "clasifier"}, .unused = {"cls."}}),
+               "/weights/fresh: \"clasifier\" begins the name of no tensor of the network");
+  EXPECT_PRED2(test::contains, refusal({.fresh = {"classifier"}, .unused = {"cls.", "pooler"}}),
+               "/weights/unused: \"pooler\" begins");
+  EXPECT_PRED2(test::contains, refusal({.fresh = {"classifier"}, .unused = {"cls.", "embeddings"}}), "no place for")
+      << "the network has it";
 }
 
 }  // namespace

@@ -85,6 +85,17 @@ TEST(Generate, PromptsOfDifferentLengthsGoTogether) {
   }
 }
 
+TEST(Generate, LongPromptsAreWrittenOnTheSameWhateverIsBeside) {
+  const auto network = gpt(6);
+  // The likeliest of nearly equal ids: every id that is seen counts.
+  const auto beside = [&](const Ids& prompt, const Ids& other) {
+    const auto decoder = models::make_decoder(*network, {.texts = 2});
+    return generate(*decoder, {prompt, other}, {.limits = {.most = 20}, .temperature = 0})[0].ids;
+  };
+  for (const Ids& prompt : {Ids{1, 2, 3, 4, 5, 6, 7, 8, 9}, Ids{10, 3, 8, 1, 2, 12, 4, 5}, Ids{5, 4, 3, 2, 1, 0}})
+    EXPECT_EQ(beside(prompt, {2}), beside(prompt, Ids(30, 7))) << prompt.size();
+}
+
 TEST(Generate, WritesWhatWholePassesWouldSay) {
   const auto network = gpt();
   const auto decoder = models::make_decoder(*network, {});
