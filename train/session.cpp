@@ -33,6 +33,19 @@ models::InputInfo input_info(const data::DataSplits& data) {
   return info;
 }
 
+/// Labels are numbers of the data's classes, and each class needs its output.
+void check_outputs(const Json& model, const data::DataSplits& data) {
+  const data::TokenDataset* const tokens = data.train->tokens();
+  if (tokens != nullptr && tokens->labelled() == nullptr) return;
+  const Json* const classes = model.find("classes");
+  HEARTH_CHECK(ConfigError, classes == nullptr || !classes->is_integer() || classes->as_integer() == data.classes(),
+               "/model/classes: ", classes->as_integer(), ", but the data has ", data.classes(),
+               " classes; leave it out");
+  const Json* const head = model.find("head");
+  HEARTH_CHECK(ConfigError, model.at("type").as_string() != "bert" || head->as_string() == "classification",
+               "/model/head: \"", head->as_string(), "\" has no scores of the data's classes; use \"classification\"");
+}
+
 Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   Plan plan;
   plan.batches_per_epoch = data.train_batches(options.batch_size);
@@ -110,6 +123,7 @@ void Session::build() {
                "/train/lr_scaling: batches are filled by /data/tokens_per_batch, so that an update has no fixed number "
                "of samples; leave the rule out and give the rate");
   plan = make_plan(config.train, data);
+  check_outputs(loaded_.resolved.at("model"), data);
   model = models::make(config.model, input_info(data));
   // Start values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);

@@ -40,6 +40,16 @@ std::string repaired(std::string_view text) {
   return result;
 }
 
+/// The ids of a text; DataError that begins with its place.
+Ids encoded(const data::Tokenizer& tokenizer, const std::string& text, const std::string& place) {
+  data::unicode::require_utf8(text, place);
+  try {
+    return tokenizer.encode(text);
+  } catch (const DataError& error) {
+    throw DataError(join_text(place, ": ", error.what()));
+  }
+}
+
 /// What ids add to the text of those before them: pieces may be joined, by a blank or within a character.
 std::string text_behind(const data::Tokenizer& tokenizer, Ids before, const Ids& added) {
   const std::string prompt = tokenizer.decode(before);
@@ -138,12 +148,11 @@ std::vector<Continuation> continue_texts(Session& session, const std::vector<std
   options.limits = writing_limits(tokenizer, options.limits.most);
   std::vector<Ids> begun;
   for (const std::string& prompt : prompts) {
-    data::unicode::require_utf8(prompt, "prompt");
-    begun.push_back(tokenizer.encode(prompt));
+    begun.push_back(encoded(tokenizer, prompt, join_text("prompt ", begun.size() + 1)));
     // Texts of the training follow the end of another.
     if (begun.back().empty() && options.limits.end >= 0) begun.back().push_back(options.limits.end);
-    HEARTH_CHECK(UsageError, !begun.back().empty(), "generate: the prompt \"", prompt,
-                 "\" gives no ids, and the tokenizer has none that begins a text; give a longer one");
+    HEARTH_CHECK(UsageError, !begun.back().empty(), "generate: prompt ", begun.size(), ", \"", prompt,
+                 "\", gives no ids, and the tokenizer has none that begins a text; give a longer one");
   }
   const WritingScope scope(session);
   const auto decoder =
@@ -163,15 +172,11 @@ std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, co
   std::vector<Ids> result;
   for (const std::string& line : lines) {
     const std::string place = join_text(source, ":", result.size() + 1);
-    try {
-      result.push_back(tokenizer.encode(line));
-    } catch (const DataError& error) {
-      throw DataError(join_text(place, ": ", error.what()));
-    }
+    result.push_back(encoded(tokenizer, line, place));
     result.back().push_back(tokenizer.special().end);
     HEARTH_CHECK(DataError, static_cast<std::int64_t>(result.back().size()) <= set.longest(), place, ": ",
-                 result.back().size(), " ids with the end; the longest line of the run's training may have ",
-                 set.longest(), "; cut it in two");
+                 result.back().size(), " ids with the end; the run's network takes at most ", set.longest(),
+                 "; cut it in two");
   }
   return result;
 }
@@ -192,10 +197,10 @@ std::vector<Translation> translate(Session& session, const std::vector<std::vect
     const std::size_t count = std::min(sources_at_once, order.size() - first);
     std::vector<const Ids*> rows;
     for (std::size_t i = first; i < first + count; ++i) rows.push_back(&sources[order[i]]);
-    const auto decoder =
-        models::make_decoder(*session.model, {.texts = static_cast<std::int64_t>(count) * options.beam,
-                                              .room = set.longest(),
-                                              .source = padded(rows, set.source_tokenizer()->special().pad)});
+    const auto decoder = models::make_decoder(
+        *session.model, {.texts = checked_mul(static_cast<std::int64_t>(count), options.beam, "translate: texts"),
+                         .room = set.longest(),
+                         .source = padded(rows, set.source_tokenizer()->special().pad)});
     const auto found = models::beam_search(*decoder, std::vector<Ids>(count, Ids{tokenizer.special().begin}), options);
     for (std::size_t i = 0; i < count; ++i)
       result[order[first + i]] = {repaired(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};

@@ -24,12 +24,13 @@ struct Continuation {
 
 /// Writes prompts on with a run on a running text; `options.limits` but for `most` come from its tokenizer. An empty
 /// prompt stands for the beginning of a text. UsageError for a run on something else, or on masked texts; DataError,
-/// naming the prompt, for one that is not UTF-8 or has what the vocabulary lacks.
+/// naming the prompt's number, for one that is not UTF-8 or has what the vocabulary lacks.
 std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
                                          models::GenerateOptions options);
 
 /// The ids of lines as a run on pairs takes them. DataError naming `source` and the line for one that is longer than
-/// those of the training may be, or has what the vocabulary lacks; UsageError for a run on something else.
+/// the network takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks;
+/// UsageError for a run on something else.
 std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, const std::vector<std::string>& lines,
                                                       const std::string& source);
 

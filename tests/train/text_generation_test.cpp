@@ -168,7 +168,7 @@ TEST_F(TextGeneration, BadLinesEndWithCodeThree) {
   write("bytes.txt", "a b\nc \xff\n");
   expect_refused({"runs/g2p", "bytes.txt"}, 3, {"bytes.txt:2"});
   write("long.txt", "a b\na a a a a a a a\n");
-  expect_refused({"runs/g2p", "long.txt"}, 3, {"long.txt:2", "9 ids", "8"});
+  expect_refused({"runs/g2p", "long.txt"}, 3, {"long.txt:2", "9 ids", "at most 8"});
   write("empty.txt", "");
   expect_refused({"runs/g2p", "empty.txt"}, 3, {"empty.txt"});
   expect_refused({"runs/g2p", "absent.txt"}, 3, {"absent.txt"});
@@ -187,10 +187,13 @@ TEST_F(TextGeneration, WhatDoesNotFitIsRefusedWithARemedy) {
   expect_refused({"runs/g2p"}, 2, {"FILE"});
   expect_refused({"runs/g2p", "sources.txt", "--greedy"}, 2, {"--greedy ", "FILE"});
   expect_refused({"runs/g2p", "sources.txt", "--beam", "0"}, 2, {"--beam 0"});
+  expect_refused({"runs/g2p", "sources.txt", "--beam", "65537"}, 2, {"--beam 65537", "at most 65536"});
+  expect_refused({"runs/g2p", "sources.txt", "--beam", "4611686018427387904"}, 2, {"at most 65536"});
   expect_refused({"runs/g2p", "sources.txt", "--length-penalty", "-1"}, 2, {"length penalty of -1"});
   expect_refused({"runs/gpt", "--prompt", "a", "--beam", "2"}, 2, {"--beam ", "--prompt"});
   expect_refused({"runs/gpt", "--promt", "a"}, 2, {"--promt", "--prompt"});
-  expect_refused({"runs/gpt", "--prompt", "a\xff"}, 3, {"prompt", "UTF-8"});
+  expect_refused({"runs/gpt", "--prompt", "a\xff"}, 3, {"prompt 1:", "UTF-8"});
+  expect_refused({"runs/gpt", "--prompt", "a", "--prompt", "a\xff"}, 3, {"prompt 2:", "UTF-8"});
 }
 
 }  // namespace

@@ -12,8 +12,11 @@ namespace hearth::train {
 /// Of --beam, --length-penalty and, for commands that have it, --max-tokens.
 inline models::BeamOptions beam_options(const Arguments& arguments, const Session& session) {
   const models::BeamOptions usual;
+  constexpr std::int64_t widest = 65536;
+  const std::int64_t beam = arguments.whole("--beam", usual.beam, 1);
+  HEARTH_CHECK(UsageError, beam <= widest, "--beam ", beam, "; it must be at most ", widest);
   return {.limits = {.most = arguments.whole("--max-tokens", session.data.train->tokens()->longest(), 1)},
-          .beam = arguments.whole("--beam", usual.beam, 1),
+          .beam = beam,
           .length_penalty = arguments.number("--length-penalty", usual.length_penalty)};
 }
 

@@ -50,7 +50,7 @@ const std::vector<CommandSpec>& commands() {
        1 << 20,
        "Classifies image files or texts, one JSON line each on stdout; writes a text on; or translates files of lines, "
        "- "
-       "for the input.",
+       "for the input. The run's data is opened too, and must still be there.",
        {set_option,
         {"--top", "N", "images and labelled texts: how many classes to list (default: 3)"},
         {"--text", "TEXT", "labelled texts: what to classify; may be repeated"},
