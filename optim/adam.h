@@ -38,6 +38,7 @@ struct AdamOptions {
   AdamDecay decay = AdamDecay::decoupled;
   bool decay_norm_bias = false;  ///< see GroupOptions
   std::vector<ParameterGroup> groups = {};
+  LayerDecay layer_decay = {};
 };
 
 /// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;

@@ -17,14 +17,14 @@ namespace {
 constexpr std::int64_t task_elements = 65536;
 
 // The parameters whose names begin most like the pattern; of those alike in that, the nearest.
-std::string names_like(const std::string& pattern, const std::vector<FlatParameters::Entry>& entries) {
+std::string names_like(const std::string& pattern, const std::vector<std::string>& names) {
   constexpr std::size_t most = 3, longest_pattern = 200;
   std::string wanted = pattern.substr(0, longest_pattern);
   std::erase_if(wanted, [](char c) { return c == '*' || c == '?'; });
   std::vector<std::tuple<std::ptrdiff_t, std::size_t, std::string>> ranked;
-  for (const FlatParameters::Entry& entry : entries) {
-    const auto alike = std::mismatch(wanted.begin(), wanted.end(), entry.name.begin(), entry.name.end()).first;
-    ranked.emplace_back(wanted.begin() - alike, edit_distance(wanted, entry.name), entry.name);
+  for (const std::string& name : names) {
+    const auto alike = std::mismatch(wanted.begin(), wanted.end(), name.begin(), name.end()).first;
+    ranked.emplace_back(wanted.begin() - alike, edit_distance(wanted, name), name);
   }
   const auto end = ranked.begin() + static_cast<std::ptrdiff_t>(std::min(most, ranked.size()));
   std::partial_sort(ranked.begin(), end, ranked.end());
@@ -34,18 +34,32 @@ std::string names_like(const std::string& pattern, const std::vector<FlatParamet
   return text;
 }
 
-void check_group(const ParameterGroup& group, const std::vector<FlatParameters::Entry>& entries) {
+void check_group(const ParameterGroup& group, const std::vector<std::string>& names) {
   HEARTH_CHECK(ConfigError, std::isfinite(group.lr_scale) && group.lr_scale >= 0, "optimizer: lr_scale ",
                group.lr_scale, " of a group; it is finite and at least 0");
   HEARTH_CHECK(ConfigError, !group.weight_decay || (std::isfinite(*group.weight_decay) && *group.weight_decay >= 0),
                "optimizer: weight_decay ", group.weight_decay.value_or(0), " of a group; it is finite and at least 0");
   for (const std::string& pattern : group.match) {
-    const bool found = std::any_of(entries.begin(), entries.end(),
-                                   [&](const FlatParameters::Entry& entry) { return matches(pattern, entry.name); });
+    const bool found =
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); });
     if (found) continue;
     throw ConfigError(join_text("optimizer: no parameter matches the pattern \"", pattern,
-                                "\" of a group; the nearest are ", names_like(pattern, entries),
+                                "\" of a group; the nearest are ", names_like(pattern, names),
                                 ", and * stands for any characters"));
+  }
+}
+
+// The beginning of `name` that the pattern covers, part by part; empty where it does not.
+std::string_view beginning(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0, n = 0;
+  while (true) {
+    const std::size_t pattern_end = std::min(pattern.find('.', p), pattern.size());
+    const std::size_t name_end = std::min(name.find('.', n), name.size());
+    if (!matches(pattern.substr(p, pattern_end - p), name.substr(n, name_end - n))) return {};
+    if (pattern_end == pattern.size()) return name.substr(0, name_end);
+    if (name_end == name.size()) return {};
+    p = pattern_end + 1;
+    n = name_end + 1;
   }
 }
 
@@ -72,11 +86,45 @@ bool matches(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
+std::vector<double> layer_scales(const LayerDecay& options, const std::vector<std::string>& names) {
+  HEARTH_CHECK(ConfigError, options.decay > 0 && options.decay <= 1, "optimizer: layer_decay of ", options.decay,
+               "; it is above 0 and at most 1");
+  std::vector<std::string_view> layers;  // what is found, from the bottom; "" before the first
+  std::vector<std::size_t> layer_of;
+  std::vector<bool> fits(options.layers.size());
+  for (const std::string& name : names) {
+    std::string_view layer;
+    for (std::size_t i = 0; i < options.layers.size(); ++i) {
+      const std::string_view begins = beginning(options.layers[i], name);
+      fits[i] = fits[i] || !begins.empty();
+      if (layer.empty()) layer = begins;
+    }
+    if (layers.empty() || (!layer.empty() && std::find(layers.begin(), layers.end(), layer) == layers.end()))
+      layers.push_back(layer);
+    const auto found = std::find(layers.begin(), layers.end(), layer);
+    layer_of.push_back(layer.empty() ? layer_of.empty() ? 0 : layer_of.back()
+                                     : static_cast<std::size_t>(found - layers.begin()));
+  }
+  for (std::size_t i = 0; i < fits.size(); ++i) {
+    if (fits[i]) continue;
+    throw ConfigError(join_text("optimizer: no parameter lies in \"", options.layers[i],
+                                "\" of layer_decay; the nearest are ", names_like(options.layers[i], names),
+                                ", and * stands for any characters between two dots"));
+  }
+  std::vector<double> scales;
+  for (const std::size_t layer : layer_of)
+    scales.push_back(std::pow(options.decay, static_cast<double>(layers.size() - 1 - layer)));
+  return scales;
+}
+
 UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges) {
   const auto& entries = parameters.entries();
+  std::vector<std::string> names;
+  for (const FlatParameters::Entry& entry : entries) names.push_back(entry.name);
+  const std::vector<double> scales = layer_scales(options.layer_decay, names);
   HEARTH_CHECK(ConfigError, std::isfinite(options.weight_decay) && options.weight_decay >= 0,
                "optimizer: weight_decay ", options.weight_decay, "; it is finite and at least 0");
-  for (const ParameterGroup& group : options.groups) check_group(group, entries);
+  for (const ParameterGroup& group : options.groups) check_group(group, names);
 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const FlatParameters::Entry& entry = entries[i];
@@ -94,6 +142,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
       range.adapts = by_parameter && group.adapt.value_or(range.adapts);
       break;
     }
+    range.lr_scale *= scales[i];
     if (ranges == Ranges::merged && !ranges_.empty() && ranges_.back().lr_scale == range.lr_scale &&
         ranges_.back().weight_decay == range.weight_decay) {
       ranges_.back().end = end;

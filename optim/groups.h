@@ -24,16 +24,33 @@ struct ParameterGroup {
   std::optional<bool> adapt = std::nullopt;
 };
 
+/// Learning rates that fall from the top of a network to its bottom: those of the top layer stay, and each layer below
+/// has `decay` times the rate of the one above it. Source: Clark et al., "ELECTRA" (2020); Bao et al., "BEiT" (2022).
+struct LayerDecay {
+  double decay = 1.0;
+  /// Beginnings of full names, part by part between the dots; '*' stands for any characters within a part, '?' for one.
+  /// Each beginning that is found is a layer: "blocks.*" makes one of blocks.0, one of blocks.1 and so on. Layers lie
+  /// in the order of their parameters in the model; the first pattern that fits a name counts. Parameters that none
+  /// fits belong to the layer before them, those before the first layer to a layer at the bottom.
+  std::vector<std::string> layers = {};
+};
+
 struct GroupOptions {
   double weight_decay = 0.0;
   /// Whether parameters of rank 0 and 1 (norms, biases) decay too.
   bool decay_norm_bias = false;
   /// The first group that matches a parameter applies.
   std::vector<ParameterGroup> groups = {};
+  /// Multiplies the learning rate of whatever group.
+  LayerDecay layer_decay = {};
 };
 
 /// True if `pattern`, in which '*' stands for any characters and '?' for one, covers the whole of `name`.
 bool matches(std::string_view pattern, std::string_view name);
+
+/// The factor on the learning rate of each of the parameters, named in the order of the model.
+/// ConfigError for a decay that is not above 0 and at most 1, and for a pattern that fits no name.
+std::vector<double> layer_scales(const LayerDecay& options, const std::vector<std::string>& names);
 
 /// Neighbouring elements of the flat buffers with equal hyper-parameters.
 struct ParameterRange {
@@ -53,7 +70,7 @@ class UpdatePlan {
   /// The most a piece holds.
   static constexpr std::int64_t piece_elements = 16384;
 
-  /// ConfigError for a pattern that matches no parameter, a negative scale or a negative decay.
+  /// ConfigError for a pattern that matches no parameter, a negative scale or a negative decay, and as layer_scales().
   UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges = Ranges::merged);
 
   const std::vector<ParameterRange>& ranges() const { return ranges_; }

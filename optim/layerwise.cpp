@@ -17,7 +17,8 @@ constexpr double no_bound = std::numeric_limits<double>::infinity();
 }  // namespace
 
 Lars::Lars(FlatParameters& parameters, const LarsOptions& options)
-    : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups},
+    : Optimizer(parameters, options.lr,
+                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay},
                 Ranges::by_parameter),
       options_(options),
       coefficients_(parameters.values().device()) {
@@ -57,7 +58,8 @@ void Lars::update(const kernels::Copies& copies) {
 }
 
 Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
-    : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups},
+    : Optimizer(parameters, options.lr,
+                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay},
                 Ranges::by_parameter),
       options_(options),
       coefficients_(parameters.values().device()) {

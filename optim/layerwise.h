@@ -40,6 +40,7 @@ struct LarsOptions {
   double weight_decay = 0.0;
   bool decay_norm_bias = false;
   std::vector<ParameterGroup> groups = {};
+  LayerDecay layer_decay = {};
 };
 
 /// g = scale * grad + decay * w; r = trust * |w| / (|scale * grad| + decay * |w| + eps), 1 where a norm is zero;
@@ -78,6 +79,7 @@ struct LambOptions {
   double weight_decay = 0.01;
   bool decay_norm_bias = false;
   std::vector<ParameterGroup> groups = {};
+  LayerDecay layer_decay = {};
 };
 
 /// m and v as in Adam, u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + decay * w;

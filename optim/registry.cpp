@@ -36,6 +36,7 @@ void describe_common(Fields<Config>& f) {
   f.number("weight_decay", &Config::weight_decay, {.min = 0}, "Pull of the weights towards zero.");
   f.boolean("decay_norm_bias", &Config::decay_norm_bias, "Whether norms and biases (rank 0 and 1) decay too.");
   f.component("groups", &Config::group_nodes, parameter_groups(), "Parameters that differ; the first match applies.");
+  f.object("layer_decay", &Config::layer_decay, "Learning rates that fall towards the bottom of the network.");
 }
 
 template <class Config>
@@ -108,6 +109,16 @@ void describe(Fields<ParameterGroup>& f) {
   f.number("weight_decay", &ParameterGroup::weight_decay, {.min = 0}, "Instead of the optimizer's weight decay.");
   f.boolean("adapt", &ParameterGroup::adapt,
             "Whether lars and lamb set these steps by the norms. null: for weights of rank 2 and more.");
+}
+
+void describe(Fields<LayerDecay>& f) {
+  f.number("decay", &LayerDecay::decay, {.above = 0, .max = 1},
+           "Factor from each layer to the one below it, on the learning rate of whatever group; 1 turns it off.");
+  f.text("layers", &LayerDecay::layers, {},
+         "Beginnings of parameters' names, with * and ? within a part; each one found is a layer, as with blocks.*.");
+  f.rule([](const LayerDecay& o) {
+    return o.decay < 1 && o.layers.empty() ? "decay needs layers, such as [\"blocks.*\", \"head\"]" : "";
+  });
 }
 
 void describe(Fields<ConstantOptions>& f) { describe_warmup(f); }

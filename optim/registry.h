@@ -26,6 +26,7 @@ ParameterGroups& parameter_groups();
 
 // The fields of the option structs, where argument-dependent lookup finds them.
 void describe(Fields<ParameterGroup>& fields);
+void describe(Fields<LayerDecay>& fields);
 void describe(Fields<ConstantOptions>& fields);
 void describe(Fields<StepOptions>& fields);
 void describe(Fields<CosineOptions>& fields);

@@ -7,7 +7,8 @@
 namespace hearth::optim {
 
 Sgd::Sgd(FlatParameters& parameters, const SgdOptions& options)
-    : Optimizer(parameters, options.lr, {options.weight_decay, options.decay_norm_bias, options.groups}),
+    : Optimizer(parameters, options.lr,
+                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay}),
       options_(options),
       coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.momentum >= 0 && options.momentum < 1, "sgd: momentum ", options.momentum,

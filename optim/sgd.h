@@ -32,6 +32,7 @@ struct SgdOptions {
   double weight_decay = 0.0;
   bool decay_norm_bias = false;  ///< see GroupOptions
   std::vector<ParameterGroup> groups = {};
+  LayerDecay layer_decay = {};
 };
 
 /// g = scale * grad + decay * w; m = momentum * m + (1 - dampening) * g, the first m being g;

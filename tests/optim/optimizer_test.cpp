@@ -70,6 +70,65 @@ TEST(OptimGroups, WhatAdaptsIsOfRankTwoUnlessAGroupSaysOtherwise) {
   EXPECT_EQ(adapting({toy.flat(), options, optim::Ranges::by_parameter}), (std::vector{true, true, false}));
 }
 
+TEST(OptimLayerDecay, CountsLayersFromTheTop) {
+  const std::vector<std::string> names{"embed.weight",          "blocks.0.norm.weight",
+                                       "blocks.0.mlp.0.weight", "blocks.0.mlp.1.weight",
+                                       "merge.0.weight",        "blocks.1.norm.weight",
+                                       "blocks.10.weight",      "norm.weight",
+                                       "head.weight",           "head.bias"};
+  const auto scales = [&](std::vector<std::string> layers) {
+    return optim::layer_scales({.decay = 0.5, .layers = std::move(layers)}, names);
+  };
+  // merge and norm belong to the layer before them.
+  EXPECT_EQ(scales({"embed", "blocks.*", "head"}),
+            (std::vector{1. / 16, 1. / 8, 1. / 8, 1. / 8, 1. / 8, .25, .5, .5, 1., 1.}));
+  // What lies before the first layer is one of its own, and so it is without a pattern.
+  EXPECT_EQ(scales({"blocks.*", "head"}), scales({"embed", "blocks.*", "head"}));
+  EXPECT_EQ(scales({"blocks.?"}), (std::vector{.25, .5, .5, .5, .5, 1., 1., 1., 1., 1.}));
+  EXPECT_EQ(scales({"*.*.weight", "*"}).front(), 1. / 32) << "the first pattern that fits counts";
+  EXPECT_EQ(optim::layer_scales({}, names), std::vector<double>(names.size(), 1.0));
+  EXPECT_EQ(optim::layer_scales({.decay = 0.5, .layers = {"head"}}, {"head.weight"}), std::vector{1.0});
+}
+
+TEST(OptimLayerDecay, MultipliesTheRateOfEachGroup) {
+  ToyParameters toy;
+  const optim::UpdatePlan plan(toy.flat(), {.groups = {{.match = {"*.bias"}, .lr_scale = 3.0}},
+                                            .layer_decay = {.decay = 0.25, .layers = {"first", "second"}}});
+  ASSERT_EQ(plan.ranges().size(), 3u);
+  EXPECT_EQ(plan.ranges()[0].lr_scale, 0.25);
+  EXPECT_EQ(plan.ranges()[1].lr_scale, 0.75);
+  EXPECT_EQ(plan.ranges()[2].lr_scale, 1.0);
+}
+
+TEST(OptimLayerDecay, SlowsTheLowerLayersOfARun) {
+  ToyParameters toy, plain;
+  const auto optimizer = make(R"({"type": "sgd", "layer_decay": {"decay": 0.5, "layers": ["*"]}})", toy.flat());
+  const auto even = make(R"({"type": "sgd"})", plain.flat());
+  const std::vector<double> before = toy.values();
+  for (auto* one : {&toy, &plain}) one->fill_gradients(1.0);
+  optimizer->step(1.0);
+  even->step(1.0);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(before[i] - plain.values()[i], 1.0);
+    EXPECT_EQ(before[i] - toy.values()[i], i < 15 ? 0.5 : 1.0);
+  }
+}
+
+TEST(OptimLayerDecay, SaysWhatIsWrong) {
+  ToyParameters toy;
+  const auto message = [&](const std::string& node) {
+    return test::error_message<ConfigError>(
+        [&] { make(R"({"type": "adamw", "layer_decay": )" + node + "}", toy.flat()); });
+  };
+  EXPECT_PRED2(test::contains, message(R"({"decay": 0.5})"), "decay needs layers");
+  EXPECT_PRED2(test::contains, message(R"({"decay": 0, "layers": ["*"]})"), "decay");
+  EXPECT_PRED2(test::contains, message(R"({"decay": 1.5, "layers": ["*"]})"), "1.5");
+  EXPECT_PRED2(test::contains, message(R"({"decay": 0.5, "layers": ["frist"]})"),
+               "no parameter lies in \"frist\" of layer_decay; the nearest are \"first.");
+  EXPECT_PRED2(test::contains, message(R"({"decay": 0.5, "layers": ["first.weight.more"]})"), "first.weight.more");
+  EXPECT_THROW(optim::layer_scales({.decay = std::nan(""), .layers = {"*"}}, {"a"}), ConfigError);
+}
+
 TEST(OptimOptions, LarsWithoutMomentumIsToldOfSgd) {
   ToyParameters toy;
   const auto message =
