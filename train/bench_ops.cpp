@@ -149,6 +149,18 @@ class Benches {
         });
   }
 
+  /// In square images, by windows shifted by half. The rate in bytes counts qkv and the result, and both gradients.
+  void window_attention(std::int64_t n, std::int64_t side, std::int64_t heads, std::int64_t window, DType dtype) {
+    const Shape shape{n, side, side, 3 * 32 * heads};
+    add("window_attention", join_text(heads, "x32/", window), shape, dtype, 11.0 / 3, [=](const Target& on) -> Work {
+      const Tensor qkv = on.input(on.scaled(shape), dtype);
+      const Tensor table = on.parameter({(2 * window - 1) * (2 * window - 1), heads}, 0.5);
+      const Tensor behind = on.parameter({shape[3]}, 0.25);
+      const WindowAttentionOptions options{.heads = heads, .window = window, .shift = window / 2, .padding = behind};
+      return {qkv, [=] { return hearth::window_attention(qkv, table, options); }};
+    });
+  }
+
   void layer_norm(std::int64_t rows, std::int64_t c, DType dtype) {
     add("layer_norm", join_text(c), {rows, c}, dtype, 5, [=](const Target& on) -> Work {
       const Tensor x = on.input({rows * on.scale, c}, dtype);
@@ -181,6 +193,10 @@ void add_vision(Benches& on, DType dtype) {
   on.conv({16, 7, 7, 512}, 512, 3, 1, dtype);
   for (const Shape& shape : {Shape{16, 112, 112, 64}, Shape{16, 56, 56, 256}, Shape{16, 14, 14, 1024}})
     for (const bool add_residual : {false, true}) on.norm(shape, dtype, add_residual);
+  on.window_attention(8, 56, 3, 7, dtype);   // Swin-T at 224 pixels, the first stage
+  on.window_attention(8, 14, 12, 7, dtype);  // and the third
+  on.window_attention(32, 16, 3, 4, dtype);  // at 64 pixels
+  on.window_attention(1, 96, 4, 12, dtype);  // Swin-B at 384 pixels
   on.linear(16, 2048, 1000, Activation::none, dtype);
   on.unary("relu", relu, {16, 56, 56, 256}, dtype);
 }
