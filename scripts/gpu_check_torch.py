@@ -139,6 +139,13 @@ def operation(case, device):
     if family == "layer_norm":
         x, gamma, beta = leaf(*shape), leaf(shape[-1]), leaf(shape[-1])
         return (lambda: F.layer_norm(x, (shape[-1],), gamma, beta)), [x, gamma, beta]
+    if family == "add_layer_norm":
+        x, f, gamma, beta = leaf(*shape), leaf(*shape), leaf(shape[-1]), leaf(shape[-1])
+        return (lambda: F.layer_norm(x + F.dropout(f, 0.1), (shape[-1],), gamma, beta)), [x, f, gamma, beta]
+    if family == "linear_cross_entropy":
+        x, w = leaf(*shape), leaf(int(variant[0]), shape[-1])
+        labels = torch.zeros(shape[0], device=device, dtype=torch.long)
+        return (lambda: F.cross_entropy(F.linear(x, w).float(), labels)), [x, w]
     if family == "cross_entropy":
         x, labels = leaf(*shape), torch.zeros(shape[0], device=device, dtype=torch.long)
         return (lambda: F.cross_entropy(x.float() if dtype != torch.float32 else x, labels)), [x]
@@ -177,7 +184,8 @@ def time_case(case, arguments):
     f, leaves = made
     dy = torch.randn_like(f().detach())
     # What one operation alone cannot gain from is not compiled: it costs seconds a case.
-    fuses = case["name"].split("/")[0] in ("batch_norm", "layer_norm", "softmax", "cross_entropy", "gelu")
+    fuses = case["name"].split("/")[0] in ("batch_norm", "layer_norm", "add_layer_norm", "softmax", "cross_entropy",
+                                           "linear_cross_entropy", "gelu")
 
     def measure(mode):
         forward = torch.compile(f) if mode == "compile" else f

@@ -301,7 +301,6 @@ value("add-layer-norm-long-drop", "widen(total) * scale", "widen(total) * scale 
 index("add-layer-norm-long-draw", "number % 64 / 16", "(number + 1) % 64 / 16", "AddLayerNorm.DrawsWhatDropoutDraws")
 index("add-layer-norm-draw", "row[c + 16 * j] = words", "row[c + 16 * j == 0 ? 0 : c + 16 * j - 1] = words")
 barrier("add-layer-norm-drawn", "  ", "\n  return row;", original="wait_for_row(group);")
-barrier("add-layer-norm-read", "held;\n  ", "\n  draws", original="wait_for_row(group);")
 
 value, index, barrier, _ = group("ops/norm/batch_norm.cu", "ops", "Op.BatchNormTraining/cuda_f32")
 value("batch-norm-mean", "mean[k] /= rows;", "mean[k] /= rows * 1.001;")
@@ -486,7 +485,7 @@ index("count-correct-rank", "before < k", "before <= k", "Op.CountCorrectOfTheBe
 
 value, index, _, _ = group("ops/loss/linear_cross_entropy.cu", "ops", "Op.LinearCrossEntropy/cuda_f32")
 value("scale-gradient", "value.at[k] * factor", "value.at[k] * factor * P(1.001)")
-value("scale-gradient-rest", ": from[i] * factor", ": from[i] * factor * P(1.001)", "Op.LinearCrossEntropy/cuda_f64")
+value("scale-gradient-rest", ": from[i] * factor", ": from[i] * factor * P(1.001)")
 value("scale-gradient-adds", "widen(before.at[k]) + scaled", "widen(before.at[k]) + scaled * P(1.001)",
       "LinearCrossEntropyEdges.LaterPassesAddToTheGradient")
 index("scale-gradient-end", "i < n; i += global_threads())\n    into", "i <= n; i += global_threads())\n    into")

@@ -169,6 +169,31 @@ class Benches {
     });
   }
 
+  // Forward reads x and f and writes sum and y, backward reads sum and dy and writes two gradients.
+  void add_layer_norm(std::int64_t rows, std::int64_t c, DType dtype) {
+    add("add_layer_norm", join_text(c), {rows, c}, dtype, 8, [=](const Target& on) -> Work {
+      const Tensor x = on.input({rows * on.scale, c}, dtype), f = on.input({rows * on.scale, c}, dtype);
+      const Tensor gamma = on.parameter({c}, 1), beta = on.parameter({c}, 0);
+      return {x, [=] {
+                const RandomScope random(1, 1);
+                return hearth::add_layer_norm(x, f, gamma, beta, {.dropout = 0.1}).y;
+              }};
+    });
+  }
+
+  // By chunks of rows, or with all logits.
+  void head(std::int64_t rows, std::int64_t c, std::int64_t classes, bool whole, DType dtype) {
+    add("linear_cross_entropy", join_text(classes, whole ? "/whole" : ""), {rows, c}, dtype, 0,
+        [=](const Target& on) -> Work {
+          const Tensor x = on.input({rows * on.scale, c}, dtype);
+          // Logits of a few units, as a network has them.
+          const Tensor w = as_leaf(on.spread({classes, c}, dtype) * (1.0 / 32));
+          const Tensor labels = Tensor::zeros({rows * on.scale}, DType::i64, on.device);
+          if (whole) return {x, [=] { return cross_entropy(hearth::linear(x, w, {}), labels); }};
+          return {x, [=] { return linear_cross_entropy(x, w, {}, labels); }};
+        });
+  }
+
   void loss(std::int64_t rows, std::int64_t classes, DType dtype) {
     add("cross_entropy", join_text(classes), {rows, classes}, dtype, 3, [=](const Target& on) -> Work {
       const Tensor x = on.input({rows * on.scale, classes}, dtype);
@@ -208,12 +233,14 @@ void add_language(Benches& on, DType dtype) {
   on.unary("gelu", gelu, {2048, 1536}, dtype);
   on.unary("softmax", softmax, {12288, 256}, dtype);
   on.layer_norm(8192, 768, dtype);
+  on.add_layer_norm(8192, 768, dtype);
   on.attention(8, 256, 12, 64, true, dtype);   // GPT-2
   on.attention(2, 1024, 12, 64, true, dtype);  // GPT-2 at its full length
   on.attention(16, 128, 6, 64, false, dtype);  // MiniLM
   on.attention(32, 64, 4, 32, true, dtype);    // a small GPT of characters
   on.loss(2048, 8192, dtype);
   on.loss(256, 50257, dtype);
+  for (const bool whole : {false, true}) on.head(512, 768, 50257, whole, dtype);
 }
 
 }  // namespace

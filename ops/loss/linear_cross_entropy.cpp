@@ -33,6 +33,8 @@ Tensor rows_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
                       x.dtype(), x.device());
 }
 
+Tensor dense(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x.contiguous() : x.to(dtype); }
+
 struct LinearCrossEntropy {
   static constexpr OpInfo info{.name = "linear_cross_entropy", .autocast = Autocast::narrow, .autocast_inputs = 1};
   LinearCrossEntropyOptions options;
@@ -59,8 +61,9 @@ struct LinearCrossEntropy {
     const std::int64_t rows = detail::rows_of(x_in.shape()), classes = w_in.dim(0);
     const DType wide = wide_of(x_in.dtype());
     const Device device = x_in.device();
-    const Chunks all{x_in.contiguous().as_shape({rows, x_in.dim(-1)}), w_in.contiguous(),
-                     b_in.defined() ? b_in.contiguous() : b_in, labels_in.to(DType::i64).contiguous().as_shape({rows})};
+    // A wide weight is rounded once, not for every product.
+    const Chunks all{x_in.contiguous().as_shape({rows, x_in.dim(-1)}), dense(w_in, x_in.dtype()),
+                     b_in.defined() ? b_in.contiguous() : b_in, dense(labels_in, DType::i64).as_shape({rows})};
     const Tensor losses = Tensor::empty({rows}, wide, device), result = Tensor::empty({}, wide, device);
     const Tensor share = Tensor::empty({1}, DType::f64, device);
     if (is_recording()) {

@@ -65,10 +65,12 @@ struct SumGradient {
   }
   HEARTH_ALWAYS_INLINE void finish(std::int64_t at, std::int64_t cols) const {
     if (df == nullptr) return;
-    each_run(dropout, begin + at, cols, [this](std::int64_t first, std::int64_t count, const P* factors) {
+    each_run(dropout, begin + at, cols,
+             [from = d_sum, to = df](std::int64_t first, std::int64_t count, const P* factors) {
 #pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i) cpu::store(df + first + i, cpu::load(d_sum + first + i) * factors[i]);
-    });
+               for (std::int64_t i = 0; i < count; ++i)
+                 cpu::store(to + first + i, cpu::load(from + first + i) * factors[i]);
+             });
   }
 };
 

@@ -65,6 +65,7 @@ OP_TEST(LinearCrossEntropy) {
     for (const double smoothing : {0.0, 0.1})
       check_case({{3, 4, 24}, 37, {.label_smoothing = smoothing, .chunk_rows = chunk}});
   check_case({{1, 3}, 1, {}});
+  check_case({{5, 3}, 7, {.chunk_rows = 2}});
   check_case({{9, 16}, 40, {.ignore_index = 0, .reduction = Reduction::sum, .chunk_rows = 4}});
 }
 
