@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour jitter on 8-bit pixels. Blends are integer arithmetic, so they give the same pixels everywhere.
+// Colours of 8-bit pixels, and their jitter.
+#include "hearth/data/color.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,16 +15,17 @@ namespace {
 
 constexpr int one = 1 << 16;
 
+// Luma by ITU-R BT.601, weights in 1/65536.
+int luma(const std::uint8_t* pixel) { return (19595 * pixel[0] + 38470 * pixel[1] + 7471 * pixel[2] + one / 2) >> 16; }
+
+}  // namespace
+
 int fixed_point(double factor) { return static_cast<int>(std::lround(factor * one)); }
 
-// base + (value - base) * factor, rounded and clipped.
 std::uint8_t blend(int value, int base, int factor) {
   const std::int64_t mixed = static_cast<std::int64_t>(base) * one + static_cast<std::int64_t>(value - base) * factor;
   return static_cast<std::uint8_t>(std::clamp<std::int64_t>((mixed + one / 2) >> 16, 0, 255));
 }
-
-// Luma by ITU-R BT.601, weights in 1/65536.
-int luma(const std::uint8_t* pixel) { return (19595 * pixel[0] + 38470 * pixel[1] + 7471 * pixel[2] + one / 2) >> 16; }
 
 void blend_with(Image& image, int base, int factor) {
   for (std::uint8_t& value : image.pixels) value = blend(value, base, factor);
@@ -44,6 +47,8 @@ void change_saturation(Image& image, int factor) {
     for (std::size_t c = 0; c < 3; ++c) image.pixels[i + c] = blend(image.pixels[i + c], grey, factor);
   }
 }
+
+namespace {
 
 // Hue runs over 6 sectors; `turn` shifts it, in sectors.
 void shift_hue(std::uint8_t* pixel, float turn) {

@@ -16,8 +16,9 @@ class ImageBatches : public BatchMaker {
   ImageBatches(const Dataset& dataset, const Transforms& transforms, const LoaderOptions& options)
       : dataset_(dataset), transforms_(transforms), options_(options) {
     HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
-    HEARTH_CHECK(ConfigError, options.mixup_alpha >= 0 && options.mixup_alpha <= 1000, "loader: mixup alpha ",
-                 options.mixup_alpha, " is outside 0..1000");
+    for (const double alpha : {options.mixup_alpha, options.cutmix_alpha})
+      HEARTH_CHECK(ConfigError, alpha >= 0 && alpha <= 1000, "loader: mixup or cutmix alpha ", alpha,
+                   " is outside 0..1000");
     const DType possible[] = {DType::f32, DType::bf16, DType::f16, DType::u8};
     HEARTH_CHECK(DTypeError, std::count(std::begin(possible), std::end(possible), options.dtype) == 1,
                  "loader: images of ", options.dtype, "; f32, bf16, f16 and u8 are possible");
@@ -66,23 +67,26 @@ class ImageBatches : public BatchMaker {
       const std::int32_t sides[] = {box.top, box.left, box.height, box.width};
       if (batch.erased.defined()) std::copy_n(sides, 4, batch.erased.data<std::int32_t>() + 4 * i);
     }
-    if (options_.mixup_alpha > 0) mix(batch, epoch, index);
+    if (options_.mixup_alpha > 0 || options_.cutmix_alpha > 0) mix(batch, epoch, index);
     return batch;
   }
 
  private:
   void mix(Batch& batch, std::uint64_t epoch, std::int64_t index) const {
     Random random = random_of(options_.seed, Purpose::mixup, epoch, static_cast<std::uint32_t>(index));
-    batch.lambda = draw_symmetric_beta(options_.mixup_alpha, random);
+    const ImageShape shape = transforms_.output_shape();
+    const PairMix how = draw_pair_mix(options_.mixup_alpha, options_.cutmix_alpha, shape.height, shape.width, random);
+    batch.lambda = how.weight;
     const std::int64_t n = batch.size();
     Tensor soft = Tensor::empty({n, dataset_.classes()}, DType::f32);
-    const std::int64_t* labels = batch.labels.data<std::int64_t>();
+    mix_labels(batch.labels.data<std::int64_t>(), n, dataset_.classes(), how.weight, soft.data<float>());
     if (options_.dtype == DType::u8) {
-      mixup_labels(labels, n, dataset_.classes(), batch.lambda, soft.data<float>());
-      batch.share = Tensor::full({1}, batch.lambda, DType::f32);
+      const Box& box = how.box;
+      batch.share =
+          Tensor::of<double>({5}, {how.share, 1.0 * box.top, 1.0 * box.left, 1.0 * box.height, 1.0 * box.width})
+              .to(DType::f32);
     } else {
-      mixup(options_.dtype, batch.images.bytes(), labels, n, batch.images.size() / n, dataset_.classes(), batch.lambda,
-            soft.data<float>());
+      mix_images(options_.dtype, batch.images.bytes(), n, shape, how);
     }
     batch.labels = soft;
   }

@@ -21,6 +21,7 @@ struct LoaderOptions {
   bool drop_last = false;  ///< leave out an epoch's incomplete last batch
   std::uint64_t seed = 0;
   double mixup_alpha = 0;    ///< above 0: mix pairs of samples, labels become soft
+  double cutmix_alpha = 0;   ///< above 0: boxes change places between samples; with both, one of them a batch
   DType dtype = DType::f32;  ///< of the images: f32, bf16, f16, or u8 for pixels that are normalised elsewhere
 };
 
@@ -30,13 +31,15 @@ constexpr std::int64_t ignored_label = -100;
 /// Images have `images`; texts have `input`, or `source` and `target`.
 struct Batch {
   Tensor images{};  ///< [N, H, W, C]
-  /// i64 [N]; f32 [N, classes] under mixup; of texts i64 [N, T], ignored_label where a place does not count.
+  /// i64 [N]; f32 [N, classes] where samples are mixed; of texts i64 [N, T], ignored_label where a place does not
+  /// count.
   Tensor labels{};
   Tensor input{};   ///< ids of texts, i32 [N, T]
   Tensor source{};  ///< ids of what is to be translated, i32 [N, S], padded
   Tensor target{};  ///< ids of the translation so far, i32 [N, T], padded: `labels` one place later
   /// What is still to be done to images of u8 after their normalisation, as normalize_images() of ops takes it: the box
-  /// of each that becomes 0, i32 [N, 4], and mixup's share, f32 [1]. Absent where there is nothing to do.
+  /// of each that becomes 0, i32 [N, 4], and how pairs are mixed, f32 [5]: share and box. Absent where there is nothing
+  /// to do.
   Tensor erased{};
   Tensor share{};
   std::int64_t counted = -1;  ///< labels that count in the mean of the losses; -1: all
@@ -45,7 +48,7 @@ struct Batch {
   std::int64_t epoch = 0;
   std::int64_t index = 0;               ///< within the epoch
   std::vector<std::int64_t> samples{};  ///< index of each sample in the set
-  double lambda = 1;                    ///< mixup's share of the sample itself
+  double lambda = 1;                    ///< weight of a sample's own label where samples are mixed
   std::int64_t size() const { return static_cast<std::int64_t>(samples.size()); }
 };
 

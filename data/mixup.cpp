@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixing the samples of a batch in pairs, in place.
+// Mixing the samples of a batch in pairs, in place: mixup and CutMix.
 #include <algorithm>
 #include <cmath>
 
@@ -30,13 +30,24 @@ double draw_log_gamma(double shape, Random& random) {
 }
 
 template <class T>
-void mix_pair(T* a, T* b, std::int64_t elements, float lambda) {
+void mix_run(T* a, T* b, std::int64_t elements, float share) {
   for (std::int64_t i = 0; i < elements; ++i) {
     const auto x = static_cast<float>(a[i]);
     const auto y = static_cast<float>(b[i]);
-    a[i] = T(lambda * x + (1.0f - lambda) * y);
-    b[i] = T(lambda * y + (1.0f - lambda) * x);
+    a[i] = T(share * x + (1.0f - share) * y);
+    b[i] = T(share * y + (1.0f - share) * x);
   }
+}
+
+// As in timm: the sides have the root of the partner's part of those of the image, and the box's centre lies anywhere,
+// so that the image's edge may cut the box.
+Box draw_cut(int height, int width, double share, Random& random) {
+  const double side = std::sqrt(1.0 - share);
+  const int half_height = static_cast<int>(height * side) / 2, half_width = static_cast<int>(width * side) / 2;
+  const int y = static_cast<int>(random.below(static_cast<std::uint64_t>(height)));
+  const int x = static_cast<int>(random.below(static_cast<std::uint64_t>(width)));
+  const int top = std::max(y - half_height, 0), left = std::max(x - half_width, 0);
+  return {top, left, std::min(y + half_height, height) - top, std::min(x + half_width, width) - left};
 }
 
 }  // namespace
@@ -48,24 +59,42 @@ double draw_symmetric_beta(double alpha, Random& random) {
   return 1.0 / (1.0 + std::exp(b - a));
 }
 
-void mixup(DType dtype, std::byte* images, const std::int64_t* labels, std::int64_t n, std::int64_t elements,
-           std::int64_t classes, double lambda, float* soft_labels) {
-  mixup_labels(labels, n, classes, lambda, soft_labels);
-  const auto share = static_cast<float>(lambda);
+PairMix draw_pair_mix(double mixup_alpha, double cutmix_alpha, int height, int width, Random& random) {
+  const bool cuts = cutmix_alpha > 0 && (mixup_alpha == 0 || random.below(2) == 1);
+  const double share = draw_symmetric_beta(cuts ? cutmix_alpha : mixup_alpha, random);
+  if (!cuts) return {share, {0, 0, height, width}, share};
+  const Box cut = draw_cut(height, width, share, random);
+  const double area = static_cast<double>(cut.height) * cut.width / (static_cast<double>(height) * width);
+  return {0.0, cut, 1.0 - area};
+}
+
+void mix_images(DType dtype, std::byte* images, std::int64_t n, ImageShape shape, const PairMix& mix) {
+  const auto share = static_cast<float>(mix.share);
+  const Box& box = mix.box;
+  HEARTH_CHECK(ShapeError,
+               box.top >= 0 && box.left >= 0 && box.height >= 0 && box.width >= 0 &&
+                   box.top <= shape.height - box.height && box.left <= shape.width - box.width,
+               "mixup: a box of ", box.height, " x ", box.width, " at ", box.top, ", ", box.left, " leaves images of ",
+               shape.height, " x ", shape.width);
+  const std::int64_t pitch = static_cast<std::int64_t>(shape.width) * shape.channels, elements = shape.height * pitch;
+  const std::int64_t first = box.left * static_cast<std::int64_t>(shape.channels);
+  const std::int64_t run = box.width * static_cast<std::int64_t>(shape.channels);
   visit_dtype("mixup", dtype, Types<float, bf16, f16>{}, [&]<class T>() {
     T* values = reinterpret_cast<T*>(images);
-    for (std::int64_t i = 0; i < n / 2; ++i) {
-      mix_pair(values + i * elements, values + (n - 1 - i) * elements, elements, share);
-    }
+    for (std::int64_t i = 0; i < n / 2; ++i)
+      for (std::int64_t row = box.top; row < box.top + box.height; ++row) {
+        const std::int64_t place = row * pitch + first;
+        mix_run(values + i * elements + place, values + (n - 1 - i) * elements + place, run, share);
+      }
   });
 }
 
-void mixup_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double lambda, float* soft_labels) {
+void mix_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double weight, float* soft_labels) {
   for (std::int64_t i = 0; i < n; ++i) {
     HEARTH_CHECK(IndexError, labels[i] >= 0 && labels[i] < classes, "mixup: the label of sample ", i, " is ", labels[i],
                  ", outside the ", classes, " classes");
   }
-  const auto share = static_cast<float>(lambda);
+  const auto share = static_cast<float>(weight);
   std::fill_n(soft_labels, n * classes, 0.0f);
   for (std::int64_t i = 0; i < n; ++i) {
     soft_labels[i * classes + labels[i]] += share;

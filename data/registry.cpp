@@ -118,6 +118,7 @@ TransformOptions transform_options(const AugmentOptions& augment, const ChannelS
   options.crop = {augment.scale[0], augment.scale[1], augment.ratio[0], augment.ratio[1]};
   options.padded_crop = augment.padded_crop;
   options.horizontal_flip = augment.flip;
+  options.rand_augment = augment.rand_augment;
   options.color_jitter = augment.color_jitter;
   options.erasing.probability = augment.erasing;
   options.mean = normalize.mean;
@@ -160,6 +161,18 @@ void describe(Fields<ColorJitter>& fields) {
   fields.number("hue", &ColorJitter::hue, {.min = 0, .max = 0.5}, "Shift in -x to x of a full turn.");
 }
 
+void describe(Fields<RandAugment>& fields) {
+  fields.integer("ops", &RandAugment::ops, {.min = 0, .max = 100},
+                 "Changes drawn for each image, one after another; 2 is usual, 0 turns it off.");
+  fields.number("magnitude", &RandAugment::magnitude, {.min = 0, .max = 10}, "Mean strength.");
+  fields.number("spread", &RandAugment::spread, {.min = 0, .max = 10}, "Standard deviation of the strength.");
+  fields.number("probability", &RandAugment::probability, {.min = 0, .max = 1},
+                "That a drawn change is applied; 1 as in the paper.");
+  fields.boolean("increasing", &RandAugment::increasing,
+                 "Whether all changes grow with the magnitude; else factors of colour run from 0.1 to 1.9, and fewer "
+                 "values are inverted and more bits kept.");
+}
+
 void describe(Fields<AugmentOptions>& fields) {
   fields.integer("image_size", &AugmentOptions::image_size, {.min = 0, .max = 8192},
                  "Side of the square input, in training and evaluation; 0 keeps the set's size.");
@@ -172,10 +185,15 @@ void describe(Fields<AugmentOptions>& fields) {
   fields.integer("padded_crop", &AugmentOptions::padded_crop, {.min = 0, .max = 4096},
                  "Shift by up to so many pixels, filling with black.");
   fields.boolean("flip", &AugmentOptions::flip, "Mirror every other image, left to right.");
+  fields.object("rand_augment", &AugmentOptions::rand_augment,
+                "RandAugment: a few changes of shape, colour and sharpness, drawn for each image.");
   fields.object("color_jitter", &AugmentOptions::color_jitter, "Random changes of colour.");
   fields.number("erasing", &AugmentOptions::erasing, {.min = 0, .max = 1}, "Probability of blanking a random box.");
   fields.number("mixup", &AugmentOptions::mixup, {.min = 0, .max = 1000},
                 "Alpha of mixup: pairs of samples are mixed by a share from Beta(alpha, alpha); 0 turns it off.");
+  fields.number("cutmix", &AugmentOptions::cutmix, {.min = 0, .max = 1000},
+                "Alpha of CutMix: pairs of samples exchange a box, of an area from Beta(alpha, alpha); 0 turns it off. "
+                "With mixup beside it, each batch takes one of the two, at even odds.");
   fields.rule([](const AugmentOptions& o) {
     return o.random_resized_crop && o.image_size == 0 ? "random_resized_crop needs image_size" : "";
   });
@@ -210,6 +228,7 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DTy
                  .drop_last = true,
                  .seed = seed,
                  .mixup_alpha = options.augment.mixup,
+                 .cutmix_alpha = options.augment.cutmix,
                  .dtype = dtype});
 }
 

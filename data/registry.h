@@ -31,9 +31,11 @@ struct AugmentOptions {
   std::array<double, 2> ratio{0.75, 4.0 / 3.0};
   int padded_crop = 0;
   bool flip = false;
+  RandAugment rand_augment{};
   ColorJitter color_jitter{};
   double erasing = 0;
   double mixup = 0;
+  double cutmix = 0;
 };
 
 /// What every data set's node may say.
@@ -47,6 +49,7 @@ struct DataOptions {
 };
 
 void describe(Fields<ColorJitter>& fields);
+void describe(Fields<RandAugment>& fields);
 void describe(Fields<AugmentOptions>& fields);
 void describe(Fields<ChannelStatistics>& fields);
 
@@ -90,8 +93,8 @@ struct OpenedData {
 };
 
 using Datasets = Registry<OpenedData()>;
-/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", "text", "labelled_text", "parallel_text", and
-/// what the program adds.
+/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", "text", "labelled_text",
+/// "parallel_text", and what the program adds.
 Datasets& datasets();
 
 /// Adds a data set.

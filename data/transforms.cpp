@@ -60,6 +60,14 @@ void check_options(const TransformOptions& options) {
   }
   HEARTH_CHECK(ConfigError, jitter.hue >= 0 && jitter.hue <= 0.5, "color_jitter: hue ", jitter.hue,
                " is outside 0..0.5");
+  const RandAugment& augment = options.rand_augment;
+  HEARTH_CHECK(ConfigError, augment.ops >= 0 && augment.ops <= 100, "rand_augment: ", augment.ops,
+               " ops are outside 0..100");
+  for (const double level : {augment.magnitude, augment.spread})
+    HEARTH_CHECK(ConfigError, level >= 0 && level <= 10, "rand_augment: a magnitude or spread of ", level,
+                 " is outside 0..10");
+  HEARTH_CHECK(ConfigError, augment.probability >= 0 && augment.probability <= 1, "rand_augment: probability ",
+               augment.probability, " is outside 0..1");
 }
 
 ImageShape output_of(ImageShape input, const TransformOptions& options) {
@@ -169,6 +177,12 @@ Transforms::Transforms(ImageShape input, TransformOptions options, bool training
       normalizer_(output_.channels, options_.mean, options_.std) {
   HEARTH_CHECK(ConfigError, !any_jitter(options_.color_jitter) || output_.channels == 1 || output_.channels == 3,
                "color_jitter: needs images of 1 or 3 channels, not ", output_.channels);
+  HEARTH_CHECK(ConfigError, options_.rand_augment.ops == 0 || output_.channels == 1 || output_.channels == 3,
+               "rand_augment: needs images of 1 or 3 channels, not ", output_.channels);
+  for (int c = 0; c < output_.channels; ++c) {
+    const double mean = std::clamp(channel_value(options_.mean, c, 0.0), 0.0, 1.0);
+    fill_.push_back(static_cast<std::uint8_t>(std::lround(255 * mean)));
+  }
 }
 
 void Transforms::resize_step(Image& image, Image& scratch, Random& random) const {
@@ -199,6 +213,7 @@ void Transforms::augment(Image& image, Image& scratch, Random& random) const {
       std::swap(image, scratch);
     }
     if (options_.horizontal_flip && random.below(2) == 1) flip_horizontally(image);
+    rand_augment(image, scratch, options_.rand_augment, fill_, random);
     if (any_jitter(options_.color_jitter)) jitter_color(image, options_.color_jitter, random);
   }
   HEARTH_CHECK(ShapeError,

@@ -12,6 +12,7 @@
 #include "hearth/core/random.h"
 #include "hearth/data/dataset.h"
 #include "hearth/data/image.h"
+#include "hearth/data/rand_augment.h"
 #include "hearth/data/resize.h"
 
 namespace hearth::data {
@@ -53,6 +54,7 @@ struct TransformOptions {
   RandomResizedCrop crop{};
   int padded_crop = 0;           ///< zero padding on each side before a random crop of the original size
   bool horizontal_flip = false;  ///< mirror every other image
+  RandAugment rand_augment{};    ///< what it moves in is the mean
   ColorJitter color_jitter{};
   RandomErasing erasing{};
   std::vector<double> mean{};  ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
@@ -85,7 +87,7 @@ class Normalizer {
   std::vector<f16> table_f16_;
 };
 
-/// The steps of one split, in order: size, padded crop, flip, colour, normalisation, erasing.
+/// The steps of one split, in order: size, padded crop, flip, RandAugment, colour, normalisation, erasing.
 class Transforms {
  public:
   /// `input` as the set reports it. ConfigError if the result's size is not fixed or an option is out of range.
@@ -115,6 +117,7 @@ class Transforms {
   bool training_;
   ImageShape output_;
   Normalizer normalizer_;
+  std::vector<std::uint8_t> fill_;  // the mean as a pixel
 };
 
 /// Counts of every pixel value of each channel: sums that are exact, whatever the order.
@@ -131,13 +134,22 @@ class PixelHistogram {
 /// Measured over the first `most` samples.
 ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
 
-/// Mixup of a whole batch: sample i becomes lambda x_i + (1 - lambda) x_(n-1-i), and so do its one-hot labels.
-/// Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018); pairing by reversal.
-/// `images` [n, elements] of `dtype`, mixed in place; `soft_labels` [n, classes] is written.
-void mixup(DType dtype, std::byte* images, const std::int64_t* labels, std::int64_t n, std::int64_t elements,
-           std::int64_t classes, double lambda, float* soft_labels);
-/// The labels alone.
-void mixup_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double lambda, float* soft_labels);
+/// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
+struct PairMix {
+  double share = 1;
+  Box box{};
+  double weight = 1;  ///< of the sample's own label, what is left of it in the mixture
+};
+/// Mixup has the share from Beta(alpha, alpha) and the whole image as box; CutMix has share 0 and a box of 1 -
+/// Beta(alpha, alpha) of the area, anywhere, of which the part within the image counts, and weighs labels by the area
+/// that is left. An alpha of 0 turns one off; of both, each is taken half of the time. Sources: Zhang et al., "mixup:
+/// Beyond Empirical Risk Minimization" (2018); Yun et al., "CutMix" (2019); pairing by reversal.
+PairMix draw_pair_mix(double mixup_alpha, double cutmix_alpha, int height, int width, Random& random);
+/// `images` [n, height, width, channels] of `dtype` (f32, bf16 or f16), mixed in place. ShapeError for a box that
+/// leaves them.
+void mix_images(DType dtype, std::byte* images, std::int64_t n, ImageShape shape, const PairMix& mix);
+/// Row i of `soft_labels` [n, classes] is weight onehot_i + (1 - weight) onehot_(n-1-i).
+void mix_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double weight, float* soft_labels);
 /// A draw from Beta(alpha, alpha), alpha > 0 (by two Gamma draws; Marsaglia and Tsang, 2000).
 double draw_symmetric_beta(double alpha, Random& random);
 

@@ -152,7 +152,8 @@ value, index, barrier, _ = group("ops/image/normalize_images.cu", "ops", "Op.Nor
 value("normalize-images", "value = own.value(p, values, pixel, channel);",
       "value = own.value(p, values, pixel, channel) * 1.001f;")
 value("normalize-images-mixed", "__fmul_rn(share, value)", "__fmul_rn(share * 1.001f, value)")
-index("normalize-images-box", "row < box[2]", "row <= box[2]")
+index("normalize-images-box", "row - box[0] < box[2]", "row - box[0] <= box[2]")
+index("normalize-images-mixed-box", "p.share[1 + side]", "p.share[side]")
 index("normalize-images-room", "channel < p.c", "channel <= p.c")
 barrier("normalize-images-values", "copied[i] = p.values[i];\n    ")
 

@@ -34,7 +34,7 @@ kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, c
                pixels.shape(), " have more");
   check_operand("values", values, DType::f32, {s.c, pixel_values}, pixels);
   if (options.erased.defined()) check_operand("erased", options.erased, DType::i32, {s.n, 4}, pixels);
-  if (options.share.defined()) check_operand("share", options.share, DType::f32, {1}, pixels);
+  if (options.share.defined()) check_operand("share", options.share, DType::f32, {5}, pixels);
   const char* elements = "normalize_images: elements of an image";
   const std::int64_t image = checked_mul(checked_mul(s.h, s.w, elements), s.room, elements);
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();

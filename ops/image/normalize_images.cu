@@ -22,7 +22,14 @@ struct Pixels {
   const std::uint8_t* pixels;
   const float* values;
   const std::int32_t* erased;  ///< or null
-  const float* share;          ///< or null
+  const float* share;          ///< and its box, or null
+};
+
+struct Place {
+  int row, column;
+  __device__ bool is_in(const int* box) const {
+    return row >= box[0] && row - box[0] < box[2] && column >= box[1] && column - box[1] < box[3];
+  }
 };
 
 /// What is read of one image.
@@ -33,10 +40,7 @@ struct Source {
       : pixels(p.pixels + static_cast<std::int64_t>(image) * p.image_pixels * p.c),
         box(p.erased != nullptr ? p.erased + 4 * static_cast<std::int64_t>(image) : nullptr) {}
   __device__ float value(const Pixels& p, const float* values, int pixel, int channel) const {
-    if (box != nullptr) {
-      const int row = pixel / p.w - box[0], column = pixel % p.w - box[1];
-      if (row >= 0 && row < box[2] && column >= 0 && column < box[3]) return 0;
-    }
+    if (box != nullptr && Place{pixel / p.w, pixel % p.w}.is_in(box)) return 0;
     return values[pixel_values * channel + pixels[static_cast<std::int64_t>(pixel) * p.c + channel]];
   }
 };
@@ -53,6 +57,8 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
     values = copied;
   }
   const float share = p.share != nullptr ? *p.share : 1.0f, rest = __fsub_rn(1.0f, share);
+  int mixed[4] = {};
+  for (int side = 0; side < 4 && p.share != nullptr; ++side) mixed[side] = static_cast<int>(p.share[1 + side]);
   constexpr int pack = pack_size<T>;
   const int count = p.packed ? pack : 1;
   const std::int64_t elements = static_cast<std::int64_t>(p.image_pixels) * p.room;
@@ -70,7 +76,7 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
         if (k < count && channel < p.c) {
           value = own.value(p, values, pixel, channel);
           // Never fused, so that the bits are those of the loader (data/mixup.cpp).
-          if (mixes)
+          if (mixes && Place{pixel / p.w, pixel % p.w}.is_in(mixed))
             value = __fadd_rn(__fmul_rn(share, value), __fmul_rn(rest, partner.value(p, values, pixel, channel)));
         }
         wide.at[k] = value;

@@ -16,14 +16,16 @@ struct NormalizeImagesOptions {
   /// beyond them. conv2d_pixel_channels() tells what a convolution reads without a copy.
   std::int64_t pixel_channels = 0;
   Tensor erased{};  ///< i32 [N, 4] or absent: of each image a box (top, left, height, width) that becomes 0
-  Tensor share{};   ///< f32 [1] or absent: mixes image n with image N-1-n, share y_n + (1 - share) y_(N-1-n)
+  /// f32 [5] or absent: share, top, left, height, width (whole numbers). Within the box, image n is mixed with image
+  /// N-1-n to share y_n + (1 - share) y_(N-1-n).
+  Tensor share{};
 };
 
-/// y[n,h,w,c] = values[c][pixels[n,h,w,c]], then the box, then the mixture (mixup; the image in the middle of an odd
-/// number stays as it is), all in f32 and rounded once. pixels u8 [N,H,W,C]; values f32 [C,256], what each pixel value
-/// of a channel becomes. y [N,H,W,C], with pixel_channels > C a view that is not contiguous. Carries no gradient.
-/// UsageError for what is absent; DTypeError, ShapeError and DeviceError for what is of another type, shape or device,
-/// and for images of 2^31 elements or more.
+/// y[n,h,w,c] = values[c][pixels[n,h,w,c]], then the box, then the mixture (mixup and CutMix; the image in the middle
+/// of an odd number stays as it is), all in f32 and rounded once. pixels u8 [N,H,W,C]; values f32 [C,256], what each
+/// pixel value of a channel becomes. y [N,H,W,C], with pixel_channels > C a view that is not contiguous. Carries no
+/// gradient. UsageError for what is absent; DTypeError, ShapeError and DeviceError for what is of another type, shape
+/// or device, and for images of 2^31 elements or more.
 Tensor normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options = {});
 
 namespace kernels {

@@ -12,8 +12,15 @@ struct Operands {
   const std::uint8_t* pixels;
   const float* values;
   const std::int32_t* erased;
-  const float* share;
+  const float* share;  ///< and its box
 
+  bool is_mixed(std::int64_t row, std::int64_t column) const {
+    const auto within = [](std::int64_t at, float first, float count) {
+      const float place = static_cast<float>(at) - first;
+      return place >= 0 && place < count;
+    };
+    return within(row, share[1], share[3]) && within(column, share[2], share[4]);
+  }
   /// Of an image, before it is mixed.
   float value(std::int64_t image, std::int64_t row, std::int64_t column, std::int64_t channel) const {
     if (erased != nullptr) {
@@ -32,9 +39,10 @@ void normalize_image(const Operands& o, std::int64_t image, T* y) {
   const bool mixes = o.share != nullptr && other != image;
   for (std::int64_t row = 0; row < s.h; ++row)
     for (std::int64_t column = 0; column < s.w; ++column, y += s.room) {
+      const bool mixed = mixes && o.is_mixed(row, column);
       for (std::int64_t c = 0; c < s.c; ++c) {
         float value = o.value(image, row, column, c);
-        if (mixes) value = *o.share * value + (1.0f - *o.share) * o.value(other, row, column, c);
+        if (mixed) value = *o.share * value + (1.0f - *o.share) * o.value(other, row, column, c);
         y[c] = T(value);
       }
       for (std::int64_t c = s.c; c < s.room; ++c) y[c] = T(0.0f);

@@ -88,8 +88,13 @@ TEST(LoaderTest, WorkersAndPrefetchChangeNoBit) {
   const auto set = std::make_shared<Probe>(45);
   for (const double alpha : {0.0, 0.4}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::u8}) {
-      LoaderOptions options{
-          .batch_size = 8, .workers = 0, .shuffle = true, .seed = 3, .mixup_alpha = alpha, .dtype = dtype};
+      LoaderOptions options{.batch_size = 8,
+                            .workers = 0,
+                            .shuffle = true,
+                            .seed = 3,
+                            .mixup_alpha = alpha,
+                            .cutmix_alpha = 2 * alpha,
+                            .dtype = dtype};
       const auto expected = hashes(set, options, 20);
       EXPECT_EQ(std::set(expected.begin(), expected.end()).size(), 20u);
       for (const int workers : {1, 2, 4}) {
@@ -243,6 +248,20 @@ TEST(LoaderTest, MixupGivesSoftLabels) {
   EXPECT_NE(loader.next().lambda, batch.lambda);
 }
 
+TEST(LoaderTest, CutMixWeighsLabelsByTheBox) {
+  const auto set = std::make_shared<Probe>(16);
+  Loader loader(set, steps(*set), {.batch_size = 8, .seed = 2, .cutmix_alpha = 1, .dtype = DType::u8});
+  for (int i = 0; i < 6; ++i) {
+    const Batch batch = loader.next();
+    const std::vector<double> mix = batch.share.to_doubles(), soft = batch.labels.to_doubles();
+    EXPECT_EQ(mix[0], 0);
+    EXPECT_DOUBLE_EQ(batch.lambda, 1 - mix[3] * mix[4] / 30);
+    // Samples 0 and 7 of a batch have the labels 0 and 3.
+    EXPECT_FLOAT_EQ(static_cast<float>(soft[0]), static_cast<float>(batch.lambda));
+    EXPECT_FLOAT_EQ(static_cast<float>(soft[3]), static_cast<float>(1 - batch.lambda));
+  }
+}
+
 TEST(LoaderTest, PixelsComeWithWhatIsStillToBeDone) {
   const auto set = std::make_shared<Probe>(16);
   const LoaderOptions options{.batch_size = 8, .shuffle = true, .seed = 5, .mixup_alpha = 1};
@@ -253,7 +272,7 @@ TEST(LoaderTest, PixelsComeWithWhatIsStillToBeDone) {
   EXPECT_EQ(pixels.images.shape(), floats.images.shape());
   EXPECT_EQ(pixels.labels.to_doubles(), floats.labels.to_doubles());
   EXPECT_EQ(pixels.lambda, floats.lambda);
-  EXPECT_EQ(pixels.share.to_doubles(), std::vector<double>{static_cast<float>(floats.lambda)});
+  EXPECT_EQ(pixels.share.to_doubles(), (std::vector<double>{static_cast<float>(floats.lambda), 0, 0, 6, 5}));
   EXPECT_EQ(pixels.erased.shape(), (Shape{8, 4}));
   EXPECT_EQ(pixels.erased.dtype(), DType::i32);
   EXPECT_FALSE(floats.erased.defined() || floats.share.defined());
@@ -271,6 +290,7 @@ TEST(LoaderTest, RefusesOptionsOutOfRange) {
   EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.workers = -1}); }), "-1 workers"));
   EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.prefetch = 0}); }), "prefetch 0"));
   EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.mixup_alpha = -1}); }), "alpha -1"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { make({.cutmix_alpha = -2}); }), "alpha -2"));
   EXPECT_TRUE(contains(error_message<DTypeError>([&] { make({.dtype = DType::i64}); }), "i64"));
   EXPECT_TRUE(contains(error_message<DataError>([&] { make({.batch_size = 6, .drop_last = true}); }), "no batch of 6"));
   EXPECT_THROW(Loader(nullptr, steps(*set), {}), UsageError);

@@ -336,36 +336,5 @@ TEST(TransformsTest, RefusesOptionsOutOfRange) {
   EXPECT_TRUE(contains(refused({8, 8, 4}, {.color_jitter = {.hue = 0.1}}), "not 4"));
 }
 
-TEST(MixupTest, MixesPairsAndLabels) {
-  std::vector<float> images{1, 2, 3, 4, 5, 6};
-  const std::vector<std::int64_t> labels{0, 1, 2};
-  std::vector<float> soft(9, -1);
-  mixup(DType::f32, reinterpret_cast<std::byte*>(images.data()), labels.data(), 3, 2, 3, 0.75, soft.data());
-  EXPECT_EQ(images, (std::vector<float>{2, 3, 3, 4, 4, 5}));
-  EXPECT_EQ(soft, (std::vector<float>{0.75f, 0, 0.25f, 0, 1, 0, 0.25f, 0, 0.75f}));
-  const std::vector<std::int64_t> wrong{0, 3, 0};
-  EXPECT_TRUE(contains(error_message<IndexError>([&] {
-                         mixup(DType::f32, reinterpret_cast<std::byte*>(images.data()), wrong.data(), 3, 2, 3, 0.5,
-                               soft.data());
-                       }),
-                       "sample 1 is 3"));
-}
-
-TEST(MixupTest, SharesFollowTheBetaDistribution) {
-  for (const double alpha : {0.1, 0.2, 1.0, 4.0}) {
-    double mean = 0, square = 0;
-    constexpr int draws = 20000;
-    for (std::uint32_t i = 0; i < draws; ++i) {
-      Random random(6, 0, i);
-      const double share = draw_symmetric_beta(alpha, random);
-      ASSERT_TRUE(share >= 0 && share <= 1);
-      mean += share / draws;
-      square += share * share / draws;
-    }
-    EXPECT_NEAR(mean, 0.5, 0.015) << alpha;
-    EXPECT_NEAR(square - mean * mean, 1 / (4 * (2 * alpha + 1)), 0.01) << alpha;
-  }
-}
-
 }  // namespace
 }  // namespace hearth::data

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/ops/image/normalize_images.h"
 
+#include <utility>
+
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -10,7 +12,7 @@ struct Case {
   const char* what;
   Shape pixels;
   std::int64_t room = 0;
-  bool erases = false, mixes = false;
+  bool erases = false, mixes = false, cuts = false;
 };
 
 // 8 x 8 images of one channel are whole packs of 16 bytes in every type, 7 x 5 of three in none.
@@ -25,6 +27,8 @@ const Case cases[] = {
     {"grey with room for 8", {4, 9, 9, 1}, 8, false, true},
     {"odd room", {2, 5, 3, 2}, 5, true},
     {"more than one block an image", {2, 40, 37, 3}, 0, true, true},
+    {"a box mixed", {5, 8, 8, 3}, 0, false, true, true},
+    {"a box mixed, odd, with boxes erased", {3, 7, 5, 3}, 8, true, true, true},
     {"more channels than shared memory takes", {2, 3, 3, 40}, 0, true, true},
 };
 
@@ -54,12 +58,15 @@ Inputs draw_inputs(Draw& draw, const Case& c) {
                  boxes[static_cast<std::size_t>(i % 3)].end());
     in.options.erased = draw.indices({n, 4}, all, DType::i32);
   }
-  if (c.mixes) in.options.share = draw.constant({1}, {0.625}).to(DType::f32);
+  const auto height = static_cast<double>(c.pixels[1]), width = static_cast<double>(c.pixels[2]);
+  const std::vector<double> whole{0.625, 0, 0, height, width}, cut{0.625, 1, 2, height - 2, width - 2};
+  if (c.mixes) in.options.share = draw.constant({5}, c.cuts ? cut : whole).to(DType::f32);
   return in;
 }
 
 std::vector<double> naive(const Inputs& in) {
   const std::vector<double> pixels = in.pixels.to_doubles(), values = in.values.to_doubles();
+  const std::vector<double> mix = in.options.share.defined() ? in.options.share.to_doubles() : std::vector<double>(5);
   const std::vector<double> boxes =
       in.options.erased.defined() ? in.options.erased.to_doubles() : std::vector<double>();
   const Shape& s = in.pixels.shape();
@@ -79,7 +86,9 @@ std::vector<double> naive(const Inputs& in) {
         for (std::int64_t c = 0; c < s[3]; ++c) {
           double result = value(n, h, w, c);
           // Exact in f32: 5/8 and 3/8 of numbers of few bits.
-          if (in.options.share.defined()) result = 0.625 * result + 0.375 * value(s[0] - 1 - n, h, w, c);
+          const auto row = static_cast<double>(h), column = static_cast<double>(w);
+          if (row >= mix[1] && row < mix[1] + mix[3] && column >= mix[2] && column < mix[2] + mix[4])
+            result = 0.625 * result + 0.375 * value(s[0] - 1 - n, h, w, c);
           y.push_back(result);
         }
   return y;
@@ -121,6 +130,22 @@ OP_TEST(NormalizeImagesRoom) {
       {.no_gradient = true});
 }
 
+OP_TEST(NormalizeImagesWithAShareOf0ExchangesTheBox) {
+  check(
+      [](Draw& draw) {
+        Inputs in = draw_inputs(draw, {"", {2, 5, 4, 1}});
+        in.options.share = draw.constant({5}, {0, 2, 1, 2, 3}).to(DType::f32);
+        return normalize_images(in.pixels, in.values, in.options);
+      },
+      [](Draw& draw) {
+        std::vector<double> y = naive(draw_inputs(draw, {"", {2, 5, 4, 1}}));
+        for (std::size_t row = 2; row < 4; ++row)
+          for (std::size_t column = 1; column < 4; ++column) std::swap(y[4 * row + column], y[20 + 4 * row + column]);
+        return y;
+      },
+      {.no_gradient = true});
+}
+
 TEST(NormalizeImagesSizes, NoImages) {
   const Tensor values = Tensor::zeros({3, 256});
   EXPECT_EQ(normalize_images(Tensor::zeros({0, 4, 4, 3}, DType::u8), values).shape(), (Shape{0, 4, 4, 3}));
@@ -138,7 +163,7 @@ TEST(NormalizeImagesArguments, Refused) {
   refuses<DTypeError>(op, [&] { return normalize_images(pixels, values.to(DType::f64)); });
   refuses<DTypeError>(op, [&] { return with({.dtype = DType::i32}); });
   refuses<DTypeError>(op, [&] { return with({.erased = Tensor::zeros({2, 4}, DType::i64)}); });
-  refuses<DTypeError>(op, [&] { return with({.share = Tensor::zeros({1}, DType::f16)}); });
+  refuses<DTypeError>(op, [&] { return with({.share = Tensor::zeros({5}, DType::f16)}); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels.as_shape({2, 4, 12}), values); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels, Tensor::zeros({1, 256})); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels, Tensor::zeros({3, 255})); });
@@ -146,7 +171,7 @@ TEST(NormalizeImagesArguments, Refused) {
   refuses<ShapeError>(op, [&] { return with({.pixel_channels = -1}); });
   refuses<ShapeError>(op, [&] { return with({.pixel_channels = std::int64_t{1} << 31}); });
   refuses<ShapeError>(op, [&] { return with({.erased = Tensor::zeros({1, 4}, DType::i32)}); });
-  refuses<ShapeError>(op, [&] { return with({.share = Tensor::zeros({2})}); });
+  refuses<ShapeError>(op, [&] { return with({.share = Tensor::zeros({1})}); });
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ std::vector<OpCase> op_cases() {
       {"concat", {square, square, square}, {}, [](Tensors t) { (void)concat(t, 0); }},
       {"add_drop_path", {square, square}, {}, [](Tensors t) { (void)add_drop_path(t[0], t[1], 0.5, true); }},
       {"normalize_images",
-       {{1, 2, 2, 3}, {3, 256}, {1, 4}, {1}},
+       {{1, 2, 2, 3}, {3, 256}, {1, 4}, {5}},
        {},
        [](Tensors t) { (void)normalize_images(t[0], t[1], {.erased = t[2], .share = t[3]}); },
        {DType::u8, DType::f32, DType::i32, DType::f32}},

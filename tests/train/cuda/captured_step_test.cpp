@@ -83,7 +83,7 @@ TEST_F(CudaTraining, ReplayedStepsGiveTheBitsOfEagerOnes) {
 }
 
 TEST_F(CudaTraining, ReplayedStepsEraseAndMixImages) {
-  const std::string augment = R"(, "erasing": 0.5, "mixup": 0.4)";
+  const std::string augment = R"(, "erasing": 0.5, "mixup": 0.4, "cutmix": 1.0)";
   const Outcome a = eager(*session("cuda", convolutional, R"(, "accumulate": 2)", augment), 5);
   EXPECT_EQ(replayed(*session("cuda", convolutional, R"(, "accumulate": 2)", augment), 5), a);
   const Outcome there = eager(*session("cuda", convolutional, "", augment), 6);

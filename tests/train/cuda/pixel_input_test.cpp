@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "hearth/core/cuda/counters.h"
 #include "hearth/data/loader.h"
@@ -36,7 +37,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 void expect_the_loaders_bits(Device device) {
   for (const data::ImageShape shape : {data::ImageShape{8, 8, 1}, data::ImageShape{9, 7, 3}})
     for (const double erasing : {0.0, 0.6})
-      for (const double mixup : {0.0, 0.5}) {
+      for (const auto& mix : {std::pair{0.0, 0.0}, {0.5, 0.0}, {0.0, 1.0}, {0.5, 1.0}}) {
         data::TransformOptions steps{.padded_crop = 1, .horizontal_flip = true, .color_jitter = {0.4, 0.4, 0.4, 0.1}};
         steps.mean = {0.45};
         steps.std = {0.27};
@@ -45,7 +46,12 @@ void expect_the_loaders_bits(Device device) {
         const data::Transforms transforms(shape, steps, true);
         const auto loader = [&](DType dtype) {
           return data::Loader(set, transforms,
-                              {.batch_size = 5, .shuffle = true, .seed = 8, .mixup_alpha = mixup, .dtype = dtype});
+                              {.batch_size = 5,
+                               .shuffle = true,
+                               .seed = 8,
+                               .mixup_alpha = mix.first,
+                               .cutmix_alpha = mix.second,
+                               .dtype = dtype});
         };
         const Tensor values = Tensor::of({shape.channels, 256}, transforms.normalizer().values()).to(device);
         data::Loader pixels = loader(DType::u8), floats = loader(DType::f32), halves = loader(DType::bf16);
@@ -57,11 +63,12 @@ void expect_the_loaders_bits(Device device) {
                                     {.dtype = dtype, .erased = there(batch.erased), .share = there(batch.share)});
           };
           const Tensor expected = floats.next().images, halved = halves.next().images;
-          EXPECT_TRUE(same_bits(images(DType::f32), expected)) << "batch " << i << ", erasing " << erasing << ", mixup "
-                                                               << mixup << ", " << shape.channels << " channels";
+          EXPECT_TRUE(same_bits(images(DType::f32), expected))
+              << "batch " << i << ", erasing " << erasing << ", mixup " << mix.first << ", cutmix " << mix.second
+              << ", " << shape.channels << " channels";
           EXPECT_TRUE(same_bits(images(DType::f16), expected.to(DType::f16)));
           EXPECT_TRUE(same_bits(images(DType::bf16), expected.to(DType::bf16)));
-          EXPECT_TRUE(mixup > 0 || same_bits(images(DType::bf16), halved));
+          EXPECT_TRUE(mix.first > 0 || same_bits(images(DType::bf16), halved));
         }
       }
 }
