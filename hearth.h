@@ -33,6 +33,7 @@
 #include "hearth/models/nn/summary.h"
 #include "hearth/models/registry.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/swin.h"
 #include "hearth/models/text/beam_search.h"
 #include "hearth/models/text/decoder.h"
 #include "hearth/models/text/generate.h"

@@ -9,10 +9,12 @@
 
 #include "hearth/models/mlp.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/swin.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/transformer/transformer.h"
 #include "hearth/models/vgg.h"
+#include "hearth/ops/attention/window_attention.h"
 
 namespace hearth::models {
 
@@ -49,6 +51,7 @@ void describe_sizes(Fields<Config>& f) {
 
 struct MlpConfig : MlpOptions, DataSizes {};
 struct ResNetConfig : ResNetOptions, DataSizes {};
+struct SwinConfig : SwinOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
 
 /// What a network of one text takes from the data.
@@ -155,6 +158,31 @@ void describe(Fields<ResNetConfig>& f) {
   f.rule([](const ResNetConfig& o) {
     return o.blocks.empty() ? wrong_depth(o.depth, std::array{10, 18, 34, 50, 101, 152}) : std::string();
   });
+}
+
+void describe(Fields<SwinConfig>& f) {
+  f.choice("size", &SwinConfig::size,
+           {{"swin_t", SwinSize::tiny}, {"swin_s", SwinSize::small}, {"swin_b", SwinSize::base}},
+           "Depths, heads and width where they are not given.");
+  f.integer("depths", &SwinConfig::depths, {.min = 1, .max = 1000, .max_items = 6},
+            "Blocks of each stage, instead of the size's.");
+  f.integer("heads", &SwinConfig::heads, {.min = 1, .max = 1 << 16, .max_items = 6},
+            "Heads of attention of each stage, which divide its channels; instead of the size's.");
+  f.integer("width", &SwinConfig::width, {.min = 0, .max = 1 << 16},
+            "Channels of the first stage, each later one having twice as many; 0 takes the size's.");
+  f.integer("patch", &SwinConfig::patch, {.min = 1, .max = 1 << 10}, "Rows and columns of pixels in a token.");
+  f.integer("window", &SwinConfig::window, {.min = 1, .max = most_window},
+            "Rows and columns of tokens in a window. Where windows do not divide the image, or are larger, they are "
+            "filled up; blocks in which one window sees all are not shifted.");
+  f.number("mlp_ratio", &SwinConfig::mlp_ratio, {.min = 0, .max = 1024},
+           "Hidden units of each block's two-layer part for each channel.");
+  f.number("dropout", &SwinConfig::dropout, {.min = 0, .below = 1}, "Dropout of hidden units and what each part adds.");
+  f.number("attention_dropout", &SwinConfig::attention_dropout, {.min = 0, .below = 1},
+           "Dropout of attention weights.");
+  f.boolean("recompute", &SwinConfig::recompute,
+            "Keep only what goes into each block and compute the rest again in the backward pass.");
+  describe_sizes(f);
+  f.rule([](const SwinConfig& o) { return fault_of(o); });
 }
 
 void describe(Fields<VggConfig>& f) {
@@ -278,6 +306,8 @@ Models& registry() {
         [](const TransformerConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
           return std::make_unique<Transformer>(config.options_for(input));
         });
+    r.add<SwinConfig>("swin", "Transformer for images with attention within shifted windows.",
+                      make_image_network<Swin, SwinOptions, SwinConfig>);
     r.add<VggConfig>("vgg", "VGG network.", make_image_network<Vgg, VggOptions, VggConfig>);
   });
   return models;

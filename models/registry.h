@@ -35,7 +35,7 @@ struct InputInfo {
 };
 
 using Models = Registry<std::unique_ptr<nn::Module>(const InputInfo&)>;
-/// "bert", "gpt", "mlp", "resnet", "transformer", "vgg", and what the program adds.
+/// "bert", "gpt", "mlp", "resnet", "swin", "transformer", "vgg", and what the program adds.
 Models& registry();
 
 /// Adds a network with fields; describe(Fields<Options>&) tells them.

@@ -2,8 +2,8 @@
 """Trains networks with PyTorch and writes what the parity test needs. Needs PyTorch and torchvision.
 
     make_models.py                  writes the small golden cases beside this file
-    make_models.py --full FOLDER    writes ResNet-18 of torchvision, a large MLP, a larger GPT and BERT, for
-                                    scripts/parity_torch
+    make_models.py --full FOLDER    writes ResNet-18 and Swin-T of torchvision, a large MLP, a larger GPT and BERT,
+                                    for scripts/parity_torch
 
 A case is one safetensors file: the start values ("weights.NAME", "buffers.NAME"), batches ("x", "labels", and "source",
 padded with 0, where a network translates), the losses of
@@ -322,7 +322,7 @@ def write_case(path, model, x, labels, model_options, optimizer_options, source=
     tensors |= {"losses.f64": exact, "losses.f32": single}
     trained = {name for name, _ in model.named_parameters()}
     for name, value in state.items():
-        if not name.endswith("num_batches_tracked"):
+        if not name.endswith(("num_batches_tracked", "relative_position_index")):
             tensors[("weights." if name in trained else "buffers.") + name] = value
     # Single precision is ample for a comparison to 1e-5 of the largest gradient.
     tensors |= {f"grads.{name}": value.float() for name, value in grads.items()}
@@ -392,6 +392,26 @@ def transformer(path, batches, count, tokens, optimizer, **options):
     write_case(path, model, begun.contiguous(), labels, {"type": "transformer", "dropout": 0} | options, optimizer, source)
 
 
+def swin(path, batches, count, side, optimizer, **options):
+    """Weights of a size at which all that attention does shows."""
+    sizes = {name: options[name] for name in ("depths", "mlp_ratio")}
+    model = torchvision.models.SwinTransformer(
+        patch_size=[options["patch"]] * 2,
+        embed_dim=options["width"],
+        num_heads=options["heads"],
+        window_size=[options["window"]] * 2,
+        stochastic_depth_prob=0.0,
+        num_classes=10,
+        **sizes,
+    )
+    for value in model.parameters():
+        if value.dim() == 2:
+            nn.init.normal_(value, std=0.3)
+    x, labels = images(batches, count, side, 3, 10)
+    model_options = {"type": "swin", "in_channels": 3, "classes": 10} | options
+    write_case(path, model, x, labels, model_options, optimizer)
+
+
 def golden(folder):
     basic = {"blocks": [1, 1, 1], "bottleneck": False, "stem": "small", "width": 8}
     small_resnet(folder / "resnet_basic.safetensors", 2, 8, 8, 3, SGD, **basic)
@@ -407,6 +427,10 @@ def golden(folder):
     torch.manual_seed(3)
     sizes = {"vocabulary": 19, "context": 12, "layers": 2, "heads": 2, "width": 16, "hidden": 24}
     bert(folder / "bert.safetensors", 2, 4, 11, ADAMW, **sizes)
+    torch.manual_seed(4)
+    # 7 x 7 tokens, then 4 x 4: windows of 3 divide neither, and the first are an odd number.
+    sizes = {"depths": [2, 2], "heads": [2, 4], "width": 8, "patch": 2, "window": 3, "mlp_ratio": 2}
+    swin(folder / "swin.safetensors", 2, 2, 14, ADAMW, **sizes)
 
 
 def full(folder, seed):
@@ -421,6 +445,8 @@ def full(folder, seed):
     sizes = {"vocabulary": 300, "context": 128, "layers": 4, "heads": 4, "width": 128}
     gpt(folder / "gpt.safetensors", 2, 4, 128, ADAMW, **sizes)
     bert(folder / "bert.safetensors", 2, 4, 128, ADAMW, **sizes, hidden=512)
+    sizes = {"depths": [2, 2, 6, 2], "heads": [3, 6, 12, 24], "width": 96, "patch": 4, "window": 7, "mlp_ratio": 4}
+    swin(folder / "swin_t.safetensors", 2, 4, 224, ADAMW | {"lr": 1e-5}, **sizes)
 
 
 def main():

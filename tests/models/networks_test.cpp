@@ -15,6 +15,7 @@
 #include "hearth/models/mlp.h"
 #include "hearth/models/registry.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/swin.h"
 #include "hearth/models/vgg.h"
 #include "hearth/ops/ops.h"
 
@@ -157,6 +158,83 @@ TEST(Vgg, ShapesOfBothHeads) {
   EXPECT_THROW(models::Vgg({.depth = 12}), ConfigError);
 }
 
+TEST(Swin, ParameterCountsAndNamesAreTorchvisions) {
+  EXPECT_EQ(models::Swin({.size = models::SwinSize::tiny}).parameter_count(), 28'288'354);
+  EXPECT_EQ(models::Swin({.size = models::SwinSize::small}).parameter_count(), 49'606'258);
+  const auto base = network(R"({"type": "swin", "size": "swin_b", "in_channels": 3, "classes": 1000})");
+  EXPECT_EQ(base->parameter_count(), 87'768'224);
+  const std::vector<std::string> names = names_of(base->parameters());
+  EXPECT_EQ(names.front(), "features.0.0.weight");
+  EXPECT_TRUE(has(names, "features.0.2.bias"));
+  EXPECT_TRUE(has(names, "features.1.1.attn.relative_position_bias_table"));
+  EXPECT_TRUE(has(names, "features.2.reduction.weight"));
+  EXPECT_TRUE(has(names, "features.2.norm.bias"));
+  EXPECT_FALSE(has(names, "features.2.reduction.bias"));
+  EXPECT_TRUE(has(names, "features.5.17.mlp.3.weight"));
+  EXPECT_TRUE(has(names, "features.7.1.attn.qkv.bias"));
+  EXPECT_TRUE(has(names, "norm.weight"));
+  EXPECT_EQ(names.back(), "head.bias");
+  EXPECT_TRUE(base->buffers().empty());
+}
+
+/// Two stages for images of any size.
+models::SwinOptions small_swin() {
+  return {.depths = {2, 2}, .heads = {1, 2}, .width = 4, .patch = 2, .window = 3, .in_channels = 1, .classes = 5};
+}
+
+TEST(Swin, TakesImagesOfAnySize) {
+  models::Swin swin(small_swin());
+  nn::initialize(swin, 1);
+  for (const auto& [height, width] : {std::pair{12, 12}, {13, 9}, {2, 30}, {2, 2}})
+    EXPECT_EQ(swin(random_images({2, height, width, 1}, 1)).shape(), Shape({2, 5})) << height << " x " << width;
+  EXPECT_THROW(swin(random_images({2, 1, 12, 1}, 1)), ShapeError);
+  EXPECT_THROW(swin(random_images({2, 12, 12, 3}, 1)), ShapeError);
+  EXPECT_THROW(swin(random_images({12, 12, 1}, 1)), ShapeError);
+}
+
+TEST(Swin, EveryParameterGetsAGradient) {
+  models::Swin swin(small_swin());
+  nn::initialize(swin, 3);
+  FlatParameters flat(swin.parameters());
+  const Tensor labels = Tensor::of<std::int64_t>({4}, {0, 1, 2, 3});
+  backward(cross_entropy(swin(random_images({4, 13, 13, 1}, 2)), labels));
+  for (const auto& entry : flat.entries()) {
+    const std::vector<double> gradient = grad_of(entry.value).to_doubles();
+    EXPECT_TRUE(std::any_of(gradient.begin(), gradient.end(), [](double g) { return g != 0; })) << entry.name;
+  }
+}
+
+TEST(Swin, DropsInTrainingOnly) {
+  const Tensor x = random_images({2, 12, 12, 1}, 1);
+  for (const bool of_attention : {false, true}) {
+    models::SwinOptions options = small_swin();
+    (of_attention ? options.attention_dropout : options.dropout) = 0.5;
+    models::Swin swin(options);
+    nn::initialize(swin, 1);
+    EXPECT_NE(swin(x).to_doubles(), swin(x).to_doubles()) << of_attention;
+    swin.eval();
+    EXPECT_EQ(swin(x).to_doubles(), swin(x).to_doubles()) << of_attention;
+  }
+}
+
+TEST(Swin, BadOptionsAreRefused) {
+  const auto made = [](auto change) {
+    models::SwinOptions options = small_swin();
+    change(options);
+    models::Swin{options};
+  };
+  EXPECT_NO_THROW(made([](models::SwinOptions&) {}));
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.heads = {1, 3}; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.heads = {1}; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.depths = {2, 0}; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.depths = o.heads = {1, 1, 1, 1, 1, 1, 1}; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.window = 13; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.patch = 0; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.width = 65; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.mlp_ratio = 0.1; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.classes = 0; }), ShapeError);
+}
+
 TEST(Mlp, FlattensAndChecksItsInput) {
   auto mlp = network(R"({"type": "mlp", "hidden": [16, 8], "activation": "gelu", "dropout": 0.5})");
   nn::initialize(*mlp, 1);
@@ -192,6 +270,12 @@ TEST(ModelRegistry, FaultsAreNamed) {
   EXPECT_NE(message(R"({"type": "resnet", "depth": 19})").find("10, 18, 34"), std::string::npos);
   EXPECT_NE(message(R"({"type": "resnet", "stem": "tiny"})").find("small"), std::string::npos);
   EXPECT_NE(message(R"({"type": "vgg", "depth": 10})").find("11, 13, 16, 19"), std::string::npos);
+  EXPECT_NE(message(R"({"type": "swin", "width": 100})").find("100 channels of stage 1 do not divide into 3 heads"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"type": "swin", "depths": [2, 2]})").find("2 stages (\"depths\") with \"heads\" for 4"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"type": "swin", "window": 13})").find("window"), std::string::npos);
+  EXPECT_NE(message(R"({"type": "swin", "width": 384})").find("use more heads"), std::string::npos);
   EXPECT_NE(message(R"({"type": "mlp", "hidden": [0]})"), "");
   EXPECT_NE(message(R"({"type": "mpl"})").find("\"mlp\""), std::string::npos);
 }

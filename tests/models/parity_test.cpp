@@ -165,7 +165,7 @@ TEST_P(Parity, FiftyStepsMatchTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,
                          testing::Combine(testing::Values("bert", "gpt", "mlp", "resnet_basic", "resnet_bottleneck",
-                                                          "transformer_after", "transformer_before"),
+                                                          "swin", "transformer_after", "transformer_before"),
                                           testing::Values(DeviceType::cpu, DeviceType::cuda)),
                          [](const auto& tried) {
                            const bool on_cuda = std::get<1>(tried.param) == DeviceType::cuda;

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens stay [N, H, W, C] in the order of the image from the first layer to the last.
+#include "hearth/models/swin.h"
+
+#include "hearth/ops/attention/window_attention.h"
+#include "hearth/ops/ops.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr std::size_t most_stages = 6;
+
+nn::LinearOptions starting(Activation activation = Activation::none) {
+  return {.activation = activation, .weight_init = nn::init::trunc_normal(0.02), .bias_init = nn::init::zeros()};
+}
+
+/// The options with the sizes of the paper where none are given.
+SwinOptions completed(SwinOptions options) {
+  const bool base = options.size == SwinSize::base;
+  if (options.depths.empty()) options.depths = {2, 2, options.size == SwinSize::tiny ? 6 : 18, 2};
+  if (options.heads.empty())
+    options.heads = base ? std::vector<std::int64_t>{4, 8, 16, 32} : std::vector<std::int64_t>{3, 6, 12, 24};
+  if (options.width == 0) options.width = base ? 128 : 96;
+  return options;
+}
+
+/// Patches to tokens: a convolution whose stride is its kernel, and a norm.
+class PatchEmbedding : public nn::ModuleList {
+ public:
+  explicit PatchEmbedding(const SwinOptions& options) {
+    add_named<nn::Conv2d>("0", options.in_channels, options.width,
+                          nn::Conv2dLayerOptions{.kernel = options.patch, .stride = options.patch});
+    add_named<nn::LayerNorm>("2", options.width);
+  }
+};
+
+/// x and y [N, H, W, width].
+class WindowedAttention : public nn::Module {
+ public:
+  WindowedAttention(const SwinOptions& options, std::int64_t width, std::int64_t heads, std::int64_t shift)
+      : heads_(heads),
+        window_(options.window),
+        shift_(shift),
+        qkv_(width, checked_mul(3, width, "swin width"), starting()),
+        proj_(width, width, starting()),
+        dropout_(options.attention_dropout) {
+    const std::int64_t side = 2 * window_ - 1;
+    table_ = Tensor::zeros({side * side, heads});
+    parameter("relative_position_bias_table", table_, nn::init::trunc_normal(0.02));
+    adopt("qkv", qkv_);
+    adopt("proj", proj_);
+    adopt("dropout", dropout_);
+  }
+  Tensor forward(const Tensor& x) override {
+    // What fills windows up is 0 before the projection, and so the projection's bias behind it.
+    return proj_(window_attention(
+        qkv_(x), table_,
+        {.heads = heads_, .window = window_, .shift = shift_, .dropout = dropout_.rate(), .padding = qkv_.bias}));
+  }
+
+ private:
+  std::int64_t heads_;
+  std::int64_t window_;
+  std::int64_t shift_;
+  Tensor table_;
+  nn::Linear qkv_;
+  nn::Linear proj_;
+  nn::Dropout dropout_;
+};
+
+class Block : public nn::Module {
+ public:
+  Block(const SwinOptions& options, std::int64_t width, std::int64_t heads, std::int64_t shift)
+      : norm1_(width), attention_(options, width, heads, shift), norm2_(width), dropout_(options.dropout) {
+    const auto hidden = static_cast<std::int64_t>(static_cast<double>(width) * options.mlp_ratio);
+    mlp_.add_named<nn::Linear>("0", width, hidden, starting(Activation::gelu));
+    mlp_.add_named<nn::Dropout>("2", options.dropout);
+    mlp_.add_named<nn::Linear>("3", hidden, width, starting());
+    adopt("norm1", norm1_);
+    adopt("attn", attention_);
+    adopt("norm2", norm2_);
+    adopt("mlp", mlp_);
+    adopt("dropout", dropout_);
+  }
+  Tensor forward(const Tensor& x) override {
+    const auto [sum, y] = norm2_(x, attention_(norm1_(x)), dropout_.rate());
+    return sum + dropout_(mlp_(y));
+  }
+
+ private:
+  nn::LayerNorm norm1_;
+  WindowedAttention attention_;
+  nn::LayerNorm norm2_;
+  nn::ModuleList mlp_;
+  nn::Dropout dropout_;
+};
+
+/// 2x2 tokens become one of twice the channels.
+class PatchMerging : public nn::Module {
+ public:
+  explicit PatchMerging(std::int64_t width)
+      : reduction_(checked_mul(4, width, "swin width"), checked_mul(2, width, "swin width"),
+                   {.bias = false, .weight_init = nn::init::trunc_normal(0.02)}),
+        norm_(checked_mul(4, width, "swin width")) {
+    adopt("reduction", reduction_);
+    adopt("norm", norm_);
+  }
+  Tensor forward(const Tensor& x) override {
+    const bool odd = x.dim(1) % 2 != 0 || x.dim(2) % 2 != 0;
+    const Tensor even = odd ? pad(x, {{}, {0, x.dim(1) % 2}, {0, x.dim(2) % 2}, {}}) : x;
+    const std::int64_t n = even.dim(0), rows = even.dim(1) / 2, columns = even.dim(2) / 2, width = even.dim(3);
+    // The four neighbours column by column, as in the published weights; the only copy is that of the last reshape.
+    const Tensor neighbours = transpose(reshape(even, {n, rows, 2, columns, 2, width}), {0, 1, 3, 4, 2, 5});
+    return reduction_(norm_(reshape(neighbours, {n, rows, columns, 4 * width})));
+  }
+
+ private:
+  nn::Linear reduction_;
+  nn::LayerNorm norm_;
+};
+
+SwinOptions checked(const SwinOptions& options) {
+  const std::string fault = fault_of(options);
+  HEARTH_CHECK(ShapeError, fault.empty(), "swin: ", fault);
+  return completed(options);
+}
+
+}  // namespace
+
+std::string fault_of(const SwinOptions& given) {
+  const SwinOptions o = completed(given);
+  if (o.depths.size() > most_stages || o.heads.size() != o.depths.size())
+    return join_text(o.depths.size(), " stages (\"depths\") with \"heads\" for ", o.heads.size(),
+                     "; give both for each stage, of which there are one to ", most_stages);
+  if (o.window < 1 || o.window > most_window || o.patch < 1 || o.in_channels < 1 || o.classes < 1)
+    return join_text("a window of ", o.window, ", patches of ", o.patch, ", ", o.in_channels, " channels and ",
+                     o.classes, " classes; all are at least 1, windows at most ", most_window);
+  if (o.width < 1 || o.width > std::int64_t{1} << 20) return join_text("a width of ", o.width, "; it is 1 to 1048576");
+  for (std::size_t i = 0; i < o.depths.size(); ++i) {
+    const std::int64_t width = o.width << i, heads = o.heads[i];
+    if (o.depths[i] < 1) return join_text("stage ", i + 1, " has ", o.depths[i], " blocks; each has at least 1");
+    if (heads < 1 || width % heads != 0)
+      return join_text("the ", width, " channels of stage ", i + 1, " do not divide into ", heads, " heads");
+    if (width / heads > most_window_head_width)
+      return join_text("heads of ", width / heads, " channels in stage ", i + 1, "; they have at most ",
+                       most_window_head_width, ": use more heads");
+  }
+  if (!(o.mlp_ratio * static_cast<double>(o.width) >= 1 && o.mlp_ratio <= 1024))
+    return join_text("an mlp_ratio of ", o.mlp_ratio, " gives a width of ", o.width,
+                     " no hidden units, or more than 1024 for each channel");
+  return "";
+}
+
+Swin::Swin(const SwinOptions& given) : patch_(given.patch) {
+  const SwinOptions options = checked(given);
+  features_.add<PatchEmbedding>(options);
+  std::int64_t width = options.width;
+  for (std::size_t stage = 0; stage < options.depths.size(); ++stage) {
+    if (stage > 0) {
+      features_.add<PatchMerging>(width);
+      width *= 2;
+    }
+    nn::ModuleList& blocks = features_.add<nn::ModuleList>();
+    blocks.recompute(options.recompute);
+    for (std::int64_t i = 0; i < options.depths[stage]; ++i)
+      blocks.add<Block>(options, width, options.heads[stage], i % 2 == 0 ? 0 : options.window / 2);
+  }
+  adopt("features", features_);
+  norm_ = std::make_unique<nn::LayerNorm>(width);
+  adopt("norm", *norm_);
+  head_ = std::make_unique<nn::Linear>(width, options.classes, starting());
+  adopt("head", *head_);
+}
+
+Tensor Swin::forward(const Tensor& x) {
+  HEARTH_CHECK(ShapeError, x.rank() == 4 && x.dim(1) >= patch_ && x.dim(2) >= patch_, "swin: x ", describe(x),
+               " is not [N, H, W, C] with sides of at least a patch of ", patch_, " pixels");
+  return (*head_)(global_avg_pool((*norm_)(features_(x))));
+}
+
+}  // namespace hearth::models

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hierarchical Transformer for images that attends within shifted windows. Source: Liu et al., "Swin Transformer"
+// (ICCV 2021). Parameter names are torchvision's: "features.0.0.weight", "features.1.0.attn.qkv.weight", ...; its
+// buffers "attn.relative_position_index" follow from the window and are not kept (models/weights.h drops and writes
+// them).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hearth/models/nn/nn.h"
+
+namespace hearth::models {
+
+/// The networks of the paper.
+enum class SwinSize { tiny, small, base };
+
+/// Sizes left empty, or at 0, are those of `size`.
+struct SwinOptions {
+  SwinSize size = SwinSize::tiny;
+  std::vector<std::int64_t> depths = {};  ///< blocks of each stage; one to six stages
+  std::vector<std::int64_t> heads = {};   ///< of each stage, of 64 channels at most
+  std::int64_t width = 0;                 ///< channels of the first stage; each later one has twice as many
+  std::int64_t patch = 4;                 ///< rows and columns of pixels in a token
+  std::int64_t window = 7;                ///< rows and columns of tokens in a window, 1 to 12
+  double mlp_ratio = 4.0;                 ///< hidden units of a block's two-layer part for each channel
+  double dropout = 0.0;                   ///< of what each part gives, and of hidden units
+  double attention_dropout = 0.0;         ///< of attention weights
+  std::int64_t in_channels = 3;
+  std::int64_t classes = 1000;
+  /// Keep only what goes into each block and compute the rest of it again in the backward pass.
+  bool recompute = false;
+};
+
+/// What does not fit together in the sizes, with the remedy; empty if nothing.
+std::string fault_of(const SwinOptions& options);
+
+/// Images of any size: rows and columns of pixels that fill no patch are not seen, windows are filled up at the right
+/// and at the bottom as torchvision does, and so are odd sides before 2x2 tokens become one.
+class Swin : public nn::Module {
+ public:
+  /// ShapeError for what fault_of() tells.
+  explicit Swin(const SwinOptions& options);
+  /// x [N, H, W, in_channels] to logits [N, classes]. ShapeError for an image smaller than a patch.
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::int64_t patch_;
+  nn::ModuleList features_;
+  std::unique_ptr<nn::LayerNorm> norm_;
+  std::unique_ptr<nn::Linear> head_;
+};
+
+}  // namespace hearth::models
