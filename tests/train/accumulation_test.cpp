@@ -175,9 +175,9 @@ TEST(Accumulation, PartsOfOtherShapesDrawTheirOwnNumbers) {
     (void)train::training_step(*session, batches);
     return Dropping::masks;
   };
-  const auto alike = masks_of({large, small}), whole = masks_of({large}), again = masks_of({large, small});
+  const auto alike = masks_of({large, small}), alone = masks_of({large}), again = masks_of({large, small});
   EXPECT_EQ(alike, again);
-  EXPECT_EQ(alike[0], whole[0]);
+  EXPECT_EQ(alike[0], alone[0]);
   large.images = Tensor::zeros({8, 16, 8, 1});
   const auto masks = masks_of({large, small});
   // By places in the whole batch the second part's numbers would be the second half of the first's.
