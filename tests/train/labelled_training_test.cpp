@@ -4,11 +4,23 @@
 
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
+#include "hearth/models/nn/nn.h"
+#include "hearth/models/registry.h"
+#include "hearth/ops/ops.h"
 #include "hearth/train/cli/cli.h"
+#include "support/error_message.h"
 #include "support/temp_dir.h"
 
 namespace hearth {
 namespace {
+
+/// Five scores of any text, whatever the data's classes.
+struct Fixed : nn::Module {
+  Tensor scores = Tensor::zeros({5});
+
+  Fixed() { parameter("scores", scores, nn::init::zeros()); }
+  Tensor forward(const Tensor& ids) override { return add(Tensor::zeros({ids.dim(0), 5}), scores); }
+};
 
 class LabelledTraining : public testing::Test {
  protected:
@@ -70,6 +82,20 @@ TEST_F(LabelledTraining, ABertTellsTextsApart) {
   }
   EXPECT_EQ(run({"summary", path("run.json"), "--set", "model.classes=2"}), 0) << "what the data has";
   EXPECT_EQ(run({"data", "verify", path("run.json")}), 0);
+}
+
+TEST_F(LabelledTraining, ANetworkOfOnesOwnWithOtherOutputsPredictsNoClass) {
+  models::add("test_fixed", [](const models::InputInfo&) { return std::make_unique<Fixed>(); });
+  put("texts.tsv", "a\tx\nb\ty\n");
+  put("run.json",
+      R"({"device": "cpu", "model": {"type": "test_fixed"}, "data": {"type": "labelled_text", "train": [")" +
+          path("texts.tsv") +
+          R"("]}, "optimizer": {"type": "sgd", "lr": 0.01}, "train": {"batch_size": 2, "steps": 1}})");
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("out")}), 0);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run({"predict", path("out"), "--text", "x", "--top", "5"}), 2);
+  EXPECT_PRED2(test::contains, testing::internal::GetCapturedStderr(),
+               "[1, 5] of one input, but the data has 2 classes");
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ int classify(const Arguments& arguments, Session& session) {
         text != nullptr ? text->labelled()->input_of(input)
                         : data::load_input(input, session.data.train->image_shape(), session.data.eval_transforms);
     const Tensor outputs = (*session.model)(sample.to(session.device()));
-    HEARTH_CHECK(DataError, outputs.size() == static_cast<std::int64_t>(names.size()), "predict: the network gives ",
+    HEARTH_CHECK(ShapeError, outputs.size() == static_cast<std::int64_t>(names.size()), "predict: the network gives ",
                  describe(outputs), " of one input, but the data has ", names.size(), " classes");
     Json list = Json::array();
     const auto rows = most_likely(outputs, top);
