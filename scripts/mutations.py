@@ -359,6 +359,18 @@ barrier("window-attention-grad-used", "", "\n    load_part(p, window, 0, p.scale
 barrier("window-attention-brought", "load_part(p, window, 2, P(1), v);\n  ")
 barrier("window-attention-grad-brought", "load_slopes(p, window, dy, rows + 3 * tokens * pitch);\n    ")
 barrier("window-attention-grad-shifts", "bias, dqkv);\n    ")
+value, index, barrier, _ = group("ops/attention/window_attention_mma.cu", "ops",
+                                 "CudaWindowAttention.RoundingFavoursNoSide")
+value("window-attention-mma", "1.0f / reduce_row<Sum>(sum)", "1.001f / reduce_row<Sum>(sum)")
+value("window-attention-mma-grad-q", "p.scale", "p.scale * 1.001f", within="sum, p.scale, to, 3 * p.channels)")
+value("window-attention-mma-grad-k", "p.scale", "p.scale * 1.001f", within="sum, p.scale, to + p.channels")
+value("window-attention-mma-grad-v", "1.0f", "1.001f", within="sum, 1.0f, to + 2")
+value("window-attention-mma-padding", "sum[j][2 * half + e] * factor;", "sum[j][2 * half + e] * factor * 1.001f;")
+index("window-attention-mma-last-key", "key < count) {", "key <= count) {")
+index("window-attention-mma-drops", "odd * 8", "0", "Op.WindowAttentionDropout/cuda_f16",
+      within="warp_row() + own_row(e)) + odd * 8")
+barrier("window-attention-mma-brought", "", "\n  float weight[tokens / 8][4], sum[width / 8][4] = {};")
+barrier("window-attention-mma-grad-put", "", "\n    multiply_turned<width, tokens>(slopes, q, sum);")
 # ---- ops: products ----
 value, index, barrier, _ = group("ops/matmul/tile.cuh", "ops", "Op.MatmulTiles/cuda_f32")
 value("sum-parts", "sum += parts[part * elements + i];", "sum += parts[part * elements + i] * acc_t<T>(1.001);")

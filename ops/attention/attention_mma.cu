@@ -7,8 +7,8 @@
 // Source: Dao, "FlashAttention-2" (ICLR 2024), with dq and dk, dv as kernels of their own so that bits repeat.
 #include <limits>
 
-#include "hearth/core/cuda/mma.h"
 #include "hearth/ops/attention/kernels.h"
+#include "hearth/ops/attention/mma_rows.cuh"
 #include "hearth/ops/attention/problem.cuh"
 
 namespace hearth::kernels {
@@ -16,12 +16,12 @@ namespace {
 
 using namespace cuda;
 using namespace attention_problem;
+using namespace attention_mma_rows;
 
 constexpr int warps = 4;
 constexpr int threads = warps * warp_size;
 constexpr int warp_rows = 16;
 constexpr int block_rows = warps * warp_rows;
-constexpr int run = 8;  ///< elements of a chunk of 16 bytes
 
 /// Sizes for heads of up to `width` channels where `passing` rows pass by at a time.
 template <int width, int passing>
@@ -46,75 +46,7 @@ __device__ __forceinline__ void start_rows(const T* head, std::int64_t row_step,
   }
 }
 
-/// sum [16, passing] = this warp's 16 rows at `rows` times the transposed rows at `passed`.
-template <int width, int passing, class T>
-__device__ __forceinline__ void multiply_rows(const T* rows, const T* passed, float (&sum)[passing / 8][4]) {
-  constexpr int pitch = width + run;
-  const int eighth = lane_id() / 8, line = lane_id() % 8;
-  const T* const a = rows + (eighth % 2 * 8 + line) * pitch + eighth / 2 * 8;
-  const T* const b = passed + (eighth / 2 * 8 + line) * pitch + eighth % 2 * 8;
-  HEARTH_UNROLL
-  for (int j = 0; j < passing / 8; ++j) {
-    HEARTH_UNROLL
-    for (int e = 0; e < 4; ++e) sum[j][e] = 0;
-  }
-  HEARTH_UNROLL
-  for (int d = 0; d < width; d += 16) {
-    unsigned left[4];
-    ldmatrix(left, a + d);
-    HEARTH_UNROLL
-    for (int j = 0; j < passing; j += 16) {
-      unsigned right[4];
-      ldmatrix(right, b + j * pitch + d);
-      const unsigned first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-      mma_m16n8k16<T>(sum[j / 8], left, first);
-      mma_m16n8k16<T>(sum[j / 8 + 1], left, second);
-    }
-  }
-}
-
-/// Two values as one word of the left operand.
-template <class T>
-__device__ __forceinline__ unsigned packed(float first, float second) {
-  return static_cast<unsigned>(narrow<T>(first).bits) | static_cast<unsigned>(narrow<T>(second).bits) << 16;
-}
-
-/// sum [16, width] += weight [16, passing], rounded to T, times the rows at `passed`.
-template <int width, int passing, class T>
-__device__ __forceinline__ void add_weighted(const float (&weight)[passing / 8][4], const T* passed,
-                                             float (&sum)[width / 8][4]) {
-  constexpr int pitch = width + run;
-  const int eighth = lane_id() / 8, line = lane_id() % 8;
-  const T* const b = passed + (eighth % 2 * 8 + line) * pitch + eighth / 2 * 8;
-  HEARTH_UNROLL
-  for (int t = 0; t < passing; t += 16) {
-    const float(&low)[4] = weight[t / 8];
-    const float(&high)[4] = weight[t / 8 + 1];
-    const unsigned left[4] = {packed<T>(low[0], low[1]), packed<T>(low[2], low[3]), packed<T>(high[0], high[1]),
-                              packed<T>(high[2], high[3])};
-    HEARTH_UNROLL
-    for (int d = 0; d < width; d += 16) {
-      unsigned right[4];
-      ldmatrix_transposed(right, b + t * pitch + d);
-      const unsigned first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-      mma_m16n8k16<T>(sum[d / 8], left, first);
-      mma_m16n8k16<T>(sum[d / 8 + 1], left, second);
-    }
-  }
-}
-
-/// Of the values that a lane has of a result [16, ...]: value e of fragment j lies in row own_row(e) of the warp's and
-/// in column 8 j + own_column(e).
-__device__ __forceinline__ int own_row(int e) { return lane_id() / 4 + e / 2 * 8; }
-__device__ __forceinline__ int own_column(int e) { return lane_id() % 4 * 2 + e % 2; }
 __device__ __forceinline__ int warp_row() { return static_cast<int>(threadIdx.x) / warp_size * warp_rows; }
-
-/// The reduction over the four lanes that share a row.
-template <class Join>
-__device__ __forceinline__ float reduce_row(float value) {
-  value = Join::join(value, __shfl_xor_sync(all_lanes, value, 1));
-  return Join::join(value, __shfl_xor_sync(all_lanes, value, 2));
-}
 
 /// Whether each of these queries sees each of these keys and nothing is added to their products; then
 /// score_of need not look at each.

@@ -5,76 +5,19 @@
 // Forward is one launch. The gradient makes the weights again: over the queries for q and the biases, over the keys for
 // k and v. A block of it walks over its share of the windows of one head, adding the gradients of biases and padding to
 // sums of its own, which a second launch adds in order.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/attention/problem.cuh"
-#include "hearth/ops/attention/window_attention.h"
+#include "hearth/ops/attention/window_kernels.h"
+#include "hearth/ops/attention/window_problem.cuh"
 
 namespace hearth::kernels {
 namespace {
 
 using namespace cuda;
-using attention_problem::draw;
-using attention_problem::Draws;
+using namespace window_problem;
 
 constexpr int warps = 8, threads = warps * warp_size;
-
-template <class T, class P = acc_t<T>>
-struct Problem {
-  const T* qkv;
-  const P *table, *padding;  ///< padding: null where there is none
-  WindowGrid grid;
-  std::int64_t heads, channels;
-  int width;
-  P scale;
-  Draws draws;
-};
-
-template <class T>
-Problem<T> problem_of(Stream& stream, const WindowAttentionArguments& a) {
-  using P = acc_t<T>;
-  Problem<T> p{};
-  p.qkv = a.qkv.data<T>();
-  p.table = a.table.data<P>();
-  p.padding = a.padding.defined() ? a.padding.data<P>() : nullptr;
-  p.grid = a.grid;
-  p.heads = a.heads;
-  p.channels = a.channels();
-  p.width = static_cast<int>(a.head_width());
-  p.scale = static_cast<P>(1.0 / std::sqrt(static_cast<double>(a.head_width())));
-  p.draws.on = a.dropout > 0;
-  if (p.draws.on) {
-    p.draws.key = a.key;
-    p.draws.step = recorded_random_step(stream);
-    p.draws.first_element = a.key.first_element(a.batch() * a.grid.windows() * a.weights());
-    p.draws.threshold = dropout_threshold(a.dropout);
-    p.draws.kept = 1.0 / (1.0 - a.dropout);
-  }
-  return p;
-}
-
-/// One head of one window.
-template <class T>
-struct Window {
-  std::int64_t n, w, h;
-  bool mixes;  ///< has tokens of several regions
-
-  __device__ Window(const Problem<T>& p, std::int64_t at, std::int64_t head)
-      : n(at / p.grid.windows()), w(at % p.grid.windows()), h(head), mixes(p.grid.mixes(w)) {}
-  /// Position of a pixel in the image, counted over samples.
-  __device__ std::int64_t row(const Problem<T>& p, std::int64_t pixel) const {
-    return n * p.grid.height * p.grid.width + pixel;
-  }
-  /// Number of the weight of query i and key 0.
-  __device__ std::int64_t weight(const Problem<T>& p, int i) const {
-    const std::int64_t tokens = p.grid.tokens();
-    return (((n * p.grid.windows() + w) * p.heads + h) * tokens + i) * tokens;
-  }
-};
 
 __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / warp_size; }
 /// Odd, so that neighbouring rows begin in different banks.
@@ -180,16 +123,6 @@ __global__ void __launch_bounds__(threads) attend_windows(HEARTH_GRID_CONSTANT(P
     __syncwarp();
   }
 }
-
-/// Sums that a block of the gradient keeps for itself, [share][head] of them each; null where not wanted.
-template <class P>
-struct ShareSums {
-  P* bias;              ///< [tokens][tokens]
-  P* padding;           ///< of k, and of v, of each token: [tokens][2][width]
-  std::int64_t shares;  ///< of the windows
-  std::int64_t size;    ///< windows of one
-  std::int64_t all;     ///< windows
-};
 
 /// dq of one window, and the biases' slopes. Of each query, `shifts` gets what makes exp() the weight and `deltas` the
 /// mean slope. `own`: this warp's memory for two rows of tokens.
@@ -342,7 +275,25 @@ std::size_t shared_bytes(const WindowAttentionArguments& a, int arrays, int rows
 
 }  // namespace
 
-void window_attention(Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
+namespace window_problem {
+
+template <class P>
+void join_windows(Stream& stream, const WindowAttentionArguments& a, const ShareSums<P>& sums,
+                  const WindowAttentionGradients& g) {
+  const std::int64_t biases = g.dtable.defined() ? g.dtable.size() : 0;
+  const std::int64_t paddings = g.dpadding.defined() ? g.dpadding.size() : 0;
+  launch(stream, "window_attention_grad join", {blocks_for(biases + paddings, threads), threads}, join_shares<P>,
+         a.grid, sums, a.heads, a.head_width(), biases > 0 ? g.dtable.data<P>() : nullptr,
+         paddings > 0 ? g.dpadding.data<P>() : nullptr);
+}
+template void join_windows(Stream&, const WindowAttentionArguments&, const ShareSums<float>&,
+                           const WindowAttentionGradients&);
+template void join_windows(Stream&, const WindowAttentionArguments&, const ShareSums<double>&,
+                           const WindowAttentionGradients&);
+
+}  // namespace window_problem
+
+void window_attention_portable(Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
   visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() {
     launch(stream, "window_attention",
            {blocks_for(a.batch() * a.grid.windows() * a.heads, 1), threads, shared_bytes<acc_t<T>>(a, 3, warps)},
@@ -350,32 +301,15 @@ void window_attention(Stream& stream, const WindowAttentionArguments& a, const T
   });
 }
 
-void window_attention_grad(Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
-                           const WindowAttentionGradients& g) {
+void window_attention_grad_portable(Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
+                                    const WindowAttentionGradients& g) {
   visit_dtype("window_attention", dy.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    constexpr std::int64_t wanted = 1024;  // blocks
-    ShareSums<P> sums{};
-    sums.all = a.batch() * a.grid.windows();
-    const std::int64_t most = std::clamp<std::int64_t>(wanted / a.heads, 1, sums.all);
-    sums.size = (sums.all + most - 1) / most;
-    sums.shares = (sums.all + sums.size - 1) / sums.size;
-    const std::int64_t blocks = sums.shares * a.heads, tokens = a.grid.tokens();
-    const auto memory = [&](bool wanted_here, std::int64_t each) {
-      return wanted_here ? Tensor::empty({blocks, each}, dtype_of<P>(), dy.device()) : Tensor();
-    };
-    const Tensor bias = memory(g.dtable.defined(), tokens * tokens);
-    const Tensor padding = memory(g.dpadding.defined(), 2 * tokens * a.head_width());
-    if (bias.defined()) sums.bias = bias.data<P>();
-    if (padding.defined()) sums.padding = padding.data<P>();
-    launch(stream, "window_attention_grad", {blocks_for(blocks, 1), threads, shared_bytes<P>(a, 4, 2 + 2 * warps)},
-           differentiate_windows<T>, problem_of<T>(stream, a), static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(),
-           sums);
-    const std::int64_t results =
-        (g.dtable.defined() ? g.dtable.size() : 0) + (g.dpadding.defined() ? 3 * a.channels() : 0);
-    launch(stream, "window_attention_grad join", {blocks_for(results, threads), threads}, join_shares<P>, a.grid, sums,
-           a.heads, a.head_width(), g.dtable.defined() ? g.dtable.data<P>() : nullptr,
-           g.dpadding.defined() ? g.dpadding.data<P>() : nullptr);
+    const Shares<P> shares(a, g, 1024);
+    launch(stream, "window_attention_grad",
+           {blocks_for(shares.blocks, 1), threads, shared_bytes<P>(a, 4, 2 + 2 * warps)}, differentiate_windows<T>,
+           problem_of<T>(stream, a), static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(), shares.sums);
+    join_windows(stream, a, shares.sums, g);
   });
 }
 

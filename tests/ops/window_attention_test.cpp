@@ -8,6 +8,7 @@
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
+#include "hearth/ops/candidates.h"
 #include "hearth/ops/index/index.h"
 #include "hearth/ops/matmul/matmul.h"
 #include "hearth/ops/pointwise/dropout.h"
@@ -132,11 +133,21 @@ OP_TEST(WindowAttentionAtTheEdges) {
   check_case({1, 0, 4, 1, 4, 4, 2, true});
 }
 
-OP_TEST(WindowAttentionOfWideHeads) { check_case({1, 5, 5, 1, 64, 3, 1, true}); }
+OP_TEST(WindowAttentionOfWideHeads) {
+  check_case({1, 5, 5, 1, 64, 3, 1, true});
+  check_case({1, 6, 8, 1, 40, 6, 3, true});
+}
 
 // More windows than there are shares of them in the gradient.
 OP_TEST(WindowAttentionOfManyWindows) {
   if (site_dtype() == DType::f32) check_case({1, 14, 14, 24, 1, 2, 1});
+}
+
+// 16-bit heads of a multiple of 8 go to the tensor cores otherwise.
+OP_TEST(WindowAttentionByThePortableKernel) {
+  if (current_site().device.is_cpu() || size_of(site_dtype()) != 2) return;
+  const PinCandidate pin("window_attention", "portable");
+  check_case({1, 6, 9, 2, 8, 4, 2, true});
 }
 
 /// The same from primitive ops, which pad, roll, cut, attend, and put together again.

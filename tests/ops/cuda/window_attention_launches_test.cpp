@@ -11,6 +11,8 @@
 #include "hearth/core/memory.h"
 #include "hearth/core/random.h"
 #include "hearth/ops/attention/window_attention.h"
+#include "hearth/ops/candidates.h"
+#include "hearth/ops/shape/view.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -42,7 +44,45 @@ TEST_F(CudaWindowAttention, IsOneLaunchAndTwoForTheGradient) {
     backward(y, dy);
     EXPECT_EQ((between - before).launches, 1) << dtype;
     EXPECT_EQ((cuda::counters() - between).launches, 2) << dtype;
+    EXPECT_EQ(last_choice("window_attention"), dtype == DType::f32 ? "portable" : "mma");
   }
+}
+
+/// What `found` is of `exact` on the whole: rounding of many values cancels, a wrong factor does not.
+double share_of(const Tensor& found, const Tensor& exact) {
+  const std::vector<double> values = found.to_doubles(), right = exact.to_doubles();
+  double product = 0, square = 0;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    product += values[i] * right[i];
+    square += right[i] * right[i];
+  }
+  return product / square;
+}
+
+TEST_F(CudaWindowAttention, RoundingFavoursNoSide) {
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t window : {4, 7}) {
+      const std::int64_t entries = (2 * window - 1) * (2 * window - 1);
+      std::vector<std::vector<Tensor>> results;
+      for (const bool device : {true, false}) {
+        Random random(3, 1);
+        std::vector<Tensor> leaves;
+        for (const Shape& shape : {Shape{2, 10, 16, 192}, Shape{entries, 2}, Shape{192}}) {
+          std::vector<double> values(static_cast<std::size_t>(shape.size()));
+          for (double& value : values) value = random.normal();
+          const Tensor rounded = Tensor::of<double>(shape, values).to(dtype);
+          const DType wide = leaves.empty() ? dtype : DType::f32;
+          leaves.push_back(as_leaf(device ? rounded.to(wide).to(gpu) : rounded.to(DType::f64)));
+        }
+        const Tensor y =
+            window_attention(leaves[0], leaves[1], {.heads = 2, .window = window, .shift = 3, .padding = leaves[2]});
+        backward(y, slice(leaves[0].detach(), 3, 0, 64).contiguous());
+        results.push_back({y.detach(), grad_of(leaves[0]), grad_of(leaves[1]), grad_of(leaves[2])});
+      }
+      EXPECT_EQ(last_choice("window_attention"), "mma");
+      for (std::size_t i = 0; i < results[0].size(); ++i)
+        EXPECT_NEAR(share_of(results[0][i], results[1][i]), 1, 4e-4) << dtype << ", window " << window << ", " << i;
+    }
 }
 
 // Rolled, cut and padded copies, or scores kept, would be several times the inputs.

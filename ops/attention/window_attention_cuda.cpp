@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The candidates of window_attention on the device, forward and gradient under one name.
+#include <compare>
+#include <vector>
+
+#include "hearth/core/profiler.h"
+#include "hearth/ops/attention/window_kernels.h"
+#include "hearth/ops/candidates.h"
+
+namespace hearth::kernels {
+namespace {
+
+/// What the choice depends on.
+struct Problem {
+  DType dtype;
+  std::int64_t width, window;
+  bool aligned = true;  ///< every operand begins at a multiple of 16 bytes
+  auto operator<=>(const Problem&) const = default;
+};
+
+std::string mma_declines(const Problem& p) {
+  if (size_of(p.dtype) != 2) return join_text("heads are ", p.dtype, "; tensor cores take f16 and bf16 here");
+  if (p.width % 8 != 0) return join_text("heads of ", p.width, " channels, not a multiple of 8");
+  if (p.window > most_mma_window) return join_text("windows of ", p.window, ", more than ", most_mma_window);
+  if (!p.aligned) return "qkv, y or their gradients do not begin at multiples of 16 bytes";
+  return "";
+}
+
+std::string portable_declines(const Problem&) { return ""; }
+
+Problem problem_of(const WindowAttentionArguments& a, std::initializer_list<const Tensor*> others) {
+  Problem problem{a.qkv.dtype(), a.head_width(), a.grid.window};
+  const auto aligned = [](const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0; };
+  problem.aligned = aligned(a.qkv);
+  for (const Tensor* const x : others) problem.aligned = problem.aligned && aligned(*x);
+  return problem;
+}
+
+template <class Run>
+std::vector<Candidate<Problem, Run>> list_of(Run* mma, Run* portable) {
+  return {{"mma", mma_declines, mma}, {"portable", portable_declines, portable}};
+}
+
+using Forward = void(cuda::Stream&, const WindowAttentionArguments&, const Tensor& y);
+using Gradient = void(cuda::Stream&, const WindowAttentionArguments&, const Tensor& dy,
+                      const WindowAttentionGradients&);
+
+}  // namespace
+
+void window_attention(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
+  static Candidates<Problem, Forward> candidates("window_attention",
+                                                 list_of<Forward>(window_attention_mma, window_attention_portable));
+  const auto choice = candidates.choose(problem_of(a, {&y}));
+  const profiler::Scope scope(choice.label);
+  choice.run(stream, a, y);
+}
+
+void window_attention_grad(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
+                           const WindowAttentionGradients& gradients) {
+  static Candidates<Problem, Gradient> candidates(
+      "window_attention", list_of<Gradient>(window_attention_grad_mma, window_attention_grad_portable));
+  const auto choice = candidates.choose(problem_of(a, {&dy, &gradients.dqkv}));
+  const profiler::Scope scope(choice.label);
+  choice.run(stream, a, dy, gradients);
+}
+
+}  // namespace hearth::kernels
