@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks with a head over a vocabulary: their outputs are what the head makes of their features.
+#include "hearth/models/text/vocabulary_network.h"
+
+#include <gtest/gtest.h>
+
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/models/transformer/bert.h"
+#include "hearth/models/transformer/gpt.h"
+#include "hearth/models/transformer/transformer.h"
+#include "hearth/ops/ops.h"
+
+namespace hearth::models {
+namespace {
+
+const Tensor ids = Tensor::of<std::int32_t>({2, 3}, {1, 5, 2, 7, 3, 4});
+
+template <class Network>
+void prepare(Network& network) {
+  nn::initialize(network, 3);
+  network.eval();
+}
+
+void expect_outputs(const VocabularyNetwork::Head& head, const Tensor& features, const Tensor& outputs) {
+  EXPECT_EQ(linear(features, head.weight, head.bias).to_doubles(), outputs.to_doubles());
+}
+
+TEST(VocabularyNetwork, OutputsAreTheHeadOfTheFeatures) {
+  const NoGrad no_grad;
+  for (const bool tie : {true, false}) {
+    Gpt gpt({.vocabulary = 9, .context = 4, .layers = 2, .heads = 2, .width = 8, .tie_head = tie});
+    prepare(gpt);
+    expect_outputs(gpt.head(), gpt.features(ids), gpt(ids));
+  }
+  for (const NormPlace place : {NormPlace::before, NormPlace::after}) {
+    Transformer transformer({.source_vocabulary = 9,
+                             .vocabulary = 9,
+                             .context = 4,
+                             .layers = 1,
+                             .decoder_layers = 1,
+                             .heads = 2,
+                             .width = 8,
+                             .hidden = 8,
+                             .norm = place});
+    prepare(transformer);
+    expect_outputs(transformer.head(), transformer.features_pair(ids, ids), transformer(ids, ids));
+    EXPECT_THROW((void)transformer.features(ids), UsageError);
+  }
+  Bert bert({.vocabulary = 9, .context = 4, .layers = 1, .heads = 2, .width = 8});
+  prepare(bert);
+  expect_outputs(bert.head(), bert.features(ids), bert(ids));
+  EXPECT_THROW((void)bert.features_pair(ids, ids), UsageError);
+}
+
+TEST(VocabularyNetwork, OtherHeadsAreNone) {
+  Bert bert({.vocabulary = 9, .context = 4, .layers = 1, .heads = 2, .width = 8, .head = BertHead::classification});
+  EXPECT_FALSE(bert.head().weight.defined());
+  EXPECT_THROW((void)bert.features(ids), UsageError);
+}
+
+// Features are calls of the network, as its outputs are: observers see one, not two.
+TEST(VocabularyNetwork, FeaturesAreOneCallOfTheNetwork) {
+  struct Counter : nn::CallObserver {
+    int calls = 0;
+    void before(const nn::Module&) override {}
+    void after(const nn::Module& module, const Tensor&) override { calls += module.depth() == 0 ? 1 : 0; }
+  };
+  const NoGrad no_grad;
+  Gpt gpt({.vocabulary = 9, .context = 4, .layers = 1, .heads = 2, .width = 8});
+  Counter of_features, of_outputs;
+  {
+    const nn::ObserverScope scope(of_features);
+    (void)gpt.features(ids);
+  }
+  {
+    const nn::ObserverScope scope(of_outputs);
+    (void)gpt(ids);
+  }
+  EXPECT_EQ(of_features.calls, 1);
+  EXPECT_EQ(of_outputs.calls, 1);
+}
+
+}  // namespace
+}  // namespace hearth::models
