@@ -2,6 +2,8 @@
 // A small BERT learns to classify texts by the commands of the library.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 #include "hearth/models/nn/nn.h"
@@ -82,6 +84,10 @@ TEST_F(LabelledTraining, ABertTellsTextsApart) {
   }
   EXPECT_EQ(run({"summary", path("run.json"), "--set", "model.classes=2"}), 0) << "what the data has";
   EXPECT_EQ(run({"data", "verify", path("run.json")}), 0);
+  std::filesystem::remove(path("texts.tsv"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run({"predict", path("out"), "--text", "ab"}), 3);
+  EXPECT_PRED2(test::contains, testing::internal::GetCapturedStderr(), "predict opens the data that the run's");
 }
 
 TEST_F(LabelledTraining, ANetworkOfOnesOwnWithOtherOutputsPredictsNoClass) {

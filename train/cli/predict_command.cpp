@@ -162,10 +162,20 @@ int translate_files(const Arguments& arguments, Session& session) {
   return 0;
 }
 
+std::unique_ptr<Session> open_run(const Arguments& arguments) {
+  const std::string& run = arguments.positional()[0];
+  try {
+    return open_trained(run, arguments.values("--set"));
+  } catch (const FileError& error) {
+    if (std::string_view(error.what()).starts_with(run)) throw;
+    throw FileError(join_text(error.what(), "; predict opens the data that the run's configuration names"));
+  }
+}
+
 }  // namespace
 
 int predict_command(const Arguments& arguments) {
-  const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
+  const auto session = open_run(arguments);
   const data::TokenDataset* const text = session->data.train->tokens();
   if (text == nullptr || text->labelled() != nullptr) {
     refuse_options_of_others(arguments, text != nullptr ? labelled_texts : images);
