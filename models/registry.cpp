@@ -179,6 +179,9 @@ void describe(Fields<SwinConfig>& f) {
   f.number("dropout", &SwinConfig::dropout, {.min = 0, .below = 1}, "Dropout of hidden units and what each part adds.");
   f.number("attention_dropout", &SwinConfig::attention_dropout, {.min = 0, .below = 1},
            "Dropout of attention weights.");
+  f.number("drop_path", &SwinConfig::drop_path, {.min = 0, .below = 1},
+           "Stochastic depth: the share of samples for which the last block's parts are left out, rising from 0 at the "
+           "first block.");
   f.boolean("recompute", &SwinConfig::recompute,
             "Keep only what goes into each block and compute the rest again in the backward pass.");
   describe_sizes(f);

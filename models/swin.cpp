@@ -2,6 +2,9 @@
 // Tokens stay [N, H, W, C] in the order of the image from the first layer to the last.
 #include "hearth/models/swin.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "hearth/ops/attention/window_attention.h"
 #include "hearth/ops/ops.h"
 
@@ -70,8 +73,12 @@ class WindowedAttention : public nn::Module {
 
 class Block : public nn::Module {
  public:
-  Block(const SwinOptions& options, std::int64_t width, std::int64_t heads, std::int64_t shift)
-      : norm1_(width), attention_(options, width, heads, shift), norm2_(width), dropout_(options.dropout) {
+  Block(const SwinOptions& options, std::int64_t width, std::int64_t heads, std::int64_t shift, double drop_path)
+      : norm1_(width),
+        attention_(options, width, heads, shift),
+        norm2_(width),
+        dropout_(options.dropout),
+        path_(drop_path) {
     const auto hidden = static_cast<std::int64_t>(static_cast<double>(width) * options.mlp_ratio);
     mlp_.add_named<nn::Linear>("0", width, hidden, starting(Activation::gelu));
     mlp_.add_named<nn::Dropout>("2", options.dropout);
@@ -81,18 +88,26 @@ class Block : public nn::Module {
     adopt("norm2", norm2_);
     adopt("mlp", mlp_);
     adopt("dropout", dropout_);
+    adopt("stochastic_depth", path_);
   }
   Tensor forward(const Tensor& x) override {
-    const auto [sum, y] = norm2_(x, attention_(norm1_(x)), dropout_.rate());
-    return sum + dropout_(mlp_(y));
+    const auto [sum, y] = add_and_norm(x, attention_(norm1_(x)));
+    return path_.add_to(sum, dropout_(mlp_(y)));
   }
 
  private:
+  SumAndNorm add_and_norm(const Tensor& x, const Tensor& f) {
+    if (path_.rate() == 0) return norm2_(x, f, dropout_.rate());
+    const Tensor sum = path_.add_to(x, dropout_(f));
+    return {sum, norm2_(sum)};
+  }
+
   nn::LayerNorm norm1_;
   WindowedAttention attention_;
   nn::LayerNorm norm2_;
   nn::ModuleList mlp_;
   nn::Dropout dropout_;
+  nn::DropPath path_;
 };
 
 /// 2x2 tokens become one of twice the channels.
@@ -151,10 +166,25 @@ std::string fault_of(const SwinOptions& given) {
   return "";
 }
 
+Tensor relative_position_index(const Tensor& table) {
+  for (std::int64_t window = 1; table.rank() == 2 && window <= most_window; ++window) {
+    const kernels::WindowGrid grid(window, window, window, 0);
+    if (grid.entries() != table.dim(0)) continue;
+    const std::int64_t tokens = grid.tokens();
+    const Tensor index = Tensor::empty({tokens * tokens}, DType::i64);
+    for (std::int64_t pair = 0; pair < tokens * tokens; ++pair)
+      index.data<std::int64_t>()[pair] = grid.entry(pair / tokens, pair % tokens);
+    return index;
+  }
+  return {};
+}
+
 Swin::Swin(const SwinOptions& given) : patch_(given.patch) {
   const SwinOptions options = checked(given);
   features_.add<PatchEmbedding>(options);
-  std::int64_t width = options.width;
+  const std::int64_t blocks_in_all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});
+  const double rise = options.drop_path / static_cast<double>(std::max<std::int64_t>(blocks_in_all - 1, 1));
+  std::int64_t width = options.width, number = 0;
   for (std::size_t stage = 0; stage < options.depths.size(); ++stage) {
     if (stage > 0) {
       features_.add<PatchMerging>(width);
@@ -163,7 +193,8 @@ Swin::Swin(const SwinOptions& given) : patch_(given.patch) {
     nn::ModuleList& blocks = features_.add<nn::ModuleList>();
     blocks.recompute(options.recompute);
     for (std::int64_t i = 0; i < options.depths[stage]; ++i)
-      blocks.add<Block>(options, width, options.heads[stage], i % 2 == 0 ? 0 : options.window / 2);
+      blocks.add<Block>(options, width, options.heads[stage], i % 2 == 0 ? 0 : options.window / 2,
+                        rise * static_cast<double>(number++));
   }
   adopt("features", features_);
   norm_ = std::make_unique<nn::LayerNorm>(width);

@@ -28,6 +28,8 @@ struct SwinOptions {
   double mlp_ratio = 4.0;                 ///< hidden units of a block's two-layer part for each channel
   double dropout = 0.0;                   ///< of what each part gives, and of hidden units
   double attention_dropout = 0.0;         ///< of attention weights
+  /// Stochastic depth: the share of samples for which the last block's parts are left out, rising from 0 at the first.
+  double drop_path = 0.0;
   std::int64_t in_channels = 3;
   std::int64_t classes = 1000;
   /// Keep only what goes into each block and compute the rest of it again in the backward pass.
@@ -36,6 +38,10 @@ struct SwinOptions {
 
 /// What does not fit together in the sizes, with the remedy; empty if nothing.
 std::string fault_of(const SwinOptions& options);
+
+/// What torchvision keeps beside a table "relative_position_bias_table": the row that each pair of query and key of a
+/// window takes, i64 [window^4]. Undefined if `table` is not [(2 window - 1)^2, heads] for any window.
+Tensor relative_position_index(const Tensor& table);
 
 /// Images of any size: rows and columns of pixels that fill no patch are not seen, windows are filled up at the right
 /// and at the bottom as torchvision does, and so are odd sides before 2x2 tokens become one.

@@ -14,6 +14,7 @@
 #include "hearth/core/nearest.h"
 #include "hearth/core/safetensors_set.h"
 #include "hearth/models/import.h"
+#include "hearth/models/swin.h"
 #include "hearth/ops/shape/view.h"
 
 namespace hearth::models {
@@ -22,6 +23,8 @@ namespace {
 constexpr const char* prefix_note = "hearth.prefix";
 constexpr const char* positions_note = "hearth.position_ids";
 constexpr const char* positions_name = "embeddings.position_ids";
+constexpr std::string_view index_name = "relative_position_index";
+constexpr std::string_view table_name = "relative_position_bias_table";
 constexpr const char* positions_table = "embeddings.position_embeddings.weight";
 
 enum class Kind {
@@ -276,10 +279,38 @@ void leave_out(const Family& family, Walk::ByName& given, NameReport& report, Sa
   }
 }
 
-WeightSet in_torch_layout(const WeightSet& set, Tensor (*layout)(std::string_view, const Tensor&)) {
-  WeightSet result{{}, set.metadata};
-  for (const Weight& weight : set.weights) result.weights.push_back({weight.name, layout(weight.name, weight.value)});
-  return result;
+/// Whether it is the buffer beside a table of Swin, which follows from the table's size.
+bool is_index_of_table(const Weight& weight, const WeightSet& set) {
+  if (!weight.name.ends_with(index_name)) return false;
+  const std::string table = replaced(weight.name, index_name, table_name);
+  const auto found =
+      std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& w) { return w.name == table; });
+  const Tensor index = found == set.weights.end() ? Tensor() : relative_position_index(found->value);
+  // One row for each query, as others than torchvision have it, is the same.
+  return index.defined() && index.size() == weight.value.size() &&
+         are_equal(reshape(weight.value, index.shape()), index);
+}
+
+WeightSet from_torch(const WeightSet& theirs, NameReport& report) {
+  WeightSet ours{{}, theirs.metadata};
+  for (const Weight& weight : theirs.weights) {
+    if (is_index_of_table(weight, theirs))
+      report.left_out.push_back(weight.name);
+    else
+      ours.weights.push_back({weight.name, from_torch_layout(weight.name, weight.value)});
+  }
+  return ours;
+}
+
+WeightSet to_torch(const WeightSet& ours) {
+  WeightSet theirs{{}, ours.metadata};
+  for (const Weight& weight : ours.weights) {
+    theirs.weights.push_back({weight.name, to_torch_layout(weight.name, weight.value)});
+    if (!weight.name.ends_with(table_name)) continue;
+    if (const Tensor index = relative_position_index(weight.value); index.defined())
+      theirs.weights.push_back({replaced(weight.name, table_name, index_name), index});
+  }
+  return theirs;
 }
 
 bool begins_with_any(const std::string& name, const std::vector<std::string>& beginnings) {
@@ -337,7 +368,7 @@ WeightSet read_weights(const std::string& path) {
 
 WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
   if (from == WeightFormat::hearth) return theirs;
-  if (from == WeightFormat::torch) return in_torch_layout(theirs, from_torch_layout);
+  if (from == WeightFormat::torch) return from_torch(theirs, report);
   const Family& family = family_of(from);
   WeightSet ours{{}, theirs.metadata};
   std::string prefix;
@@ -367,7 +398,7 @@ WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& repo
 
 WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report) {
   if (to == WeightFormat::hearth) return ours;
-  if (to == WeightFormat::torch) return in_torch_layout(ours, to_torch_layout);
+  if (to == WeightFormat::torch) return to_torch(ours);
   const Family& family = family_of(to);
   WeightSet theirs{{}, ours.metadata};
   std::string prefix;

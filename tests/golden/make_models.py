@@ -406,7 +406,7 @@ def swin(path, batches, count, side, optimizer, **options):
     )
     for value in model.parameters():
         if value.dim() == 2:
-            nn.init.normal_(value, std=0.3)
+            nn.init.xavier_normal_(value)
     x, labels = images(batches, count, side, 3, 10)
     model_options = {"type": "swin", "in_channels": 3, "classes": 10} | options
     write_case(path, model, x, labels, model_options, optimizer)
@@ -446,7 +446,7 @@ def full(folder, seed):
     gpt(folder / "gpt.safetensors", 2, 4, 128, ADAMW, **sizes)
     bert(folder / "bert.safetensors", 2, 4, 128, ADAMW, **sizes, hidden=512)
     sizes = {"depths": [2, 2, 6, 2], "heads": [3, 6, 12, 24], "width": 96, "patch": 4, "window": 7, "mlp_ratio": 4}
-    swin(folder / "swin_t.safetensors", 2, 4, 224, ADAMW | {"lr": 1e-5}, **sizes)
+    swin(folder / "swin_t.safetensors", 2, 2, 224, ADAMW | {"lr": 5e-7}, **sizes)
 
 
 def main():

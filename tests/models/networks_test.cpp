@@ -217,6 +217,47 @@ TEST(Swin, DropsInTrainingOnly) {
   }
 }
 
+TEST(Swin, LaterBlocksAreLeftOutMoreOften) {
+  // A sample for which both parts of a block are left out leaves it as it came.
+  models::SwinOptions options = small_swin();
+  options.drop_path = 0.99;
+  models::Swin swin(options);
+  nn::initialize(swin, 1);
+  struct Counter : nn::CallObserver {
+    std::vector<std::pair<std::string, Tensor>> seen = {};
+    void before(const nn::Module&) override {}
+    void after(const nn::Module& module, const Tensor& y) override { seen.emplace_back(module.path(), y); }
+  } counter;
+  {
+    const nn::ObserverScope scope(counter);
+    (void)swin(random_images({64, 8, 8, 1}, 2));
+  }
+  const auto output = [&](const std::string& path) {
+    const auto found =
+        std::find_if(counter.seen.begin(), counter.seen.end(), [&](const auto& s) { return s.first == path; });
+    return found == counter.seen.end() ? std::vector<double>() : found->second.to_doubles();
+  };
+  const auto changed = [&](const std::string& before, const std::string& after) {
+    const std::vector<double> x = output(before), y = output(after);
+    const std::size_t size = x.size() / 64;
+    int count = 0;
+    for (std::size_t n = 0; n < 64 && x.size() == y.size(); ++n)
+      count += std::equal(x.begin() + static_cast<std::ptrdiff_t>(n * size),
+                          x.begin() + static_cast<std::ptrdiff_t>((n + 1) * size),
+                          y.begin() + static_cast<std::ptrdiff_t>(n * size))
+                   ? 0
+                   : 1;
+    return count;
+  };
+  // Rates 0, 0.33, 0.66 and 0.99; a block has two parts.
+  EXPECT_EQ(changed("features.0", "features.1.0"), 64);
+  const int second = changed("features.1.0", "features.1.1"), third = changed("features.2", "features.3.0");
+  const int last = changed("features.3.0", "features.3.1");
+  EXPECT_GT(second, 48);
+  EXPECT_TRUE(third > 20 && third < 50) << third;
+  EXPECT_LT(last, 8);
+}
+
 TEST(Swin, BadOptionsAreRefused) {
   const auto made = [](auto change) {
     models::SwinOptions options = small_swin();
@@ -233,6 +274,7 @@ TEST(Swin, BadOptionsAreRefused) {
   EXPECT_THROW(made([](models::SwinOptions& o) { o.width = 65; }), ShapeError);
   EXPECT_THROW(made([](models::SwinOptions& o) { o.mlp_ratio = 0.1; }), ShapeError);
   EXPECT_THROW(made([](models::SwinOptions& o) { o.classes = 0; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.drop_path = 1; }), UsageError);
 }
 
 TEST(Mlp, FlattensAndChecksItsInput) {

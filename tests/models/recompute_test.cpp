@@ -2,13 +2,17 @@
 // Networks whose blocks are computed again in the backward pass train to the same bits in less memory.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/core/memory.h"
+#include "hearth/core/random.h"
 #include "hearth/models/resnet.h"
+#include "hearth/models/swin.h"
 #include "hearth/ops/ops.h"
 #include "hearth/optim/sgd.h"
 
@@ -20,14 +24,33 @@ struct Trained {
   std::int64_t peak = 0;      ///< bytes beyond what the network itself takes
 };
 
-Trained train(Device device, bool recompute, bool bottleneck, std::optional<DType> narrow) {
-  models::ResNet model({.blocks = {2, 2},
-                        .bottleneck = bottleneck,
-                        .stem = models::ResNetStem::small,
-                        .width = 8,
-                        .in_channels = 3,
-                        .classes = 5,
-                        .recompute = recompute});
+std::unique_ptr<nn::Module> resnet(bool bottleneck, bool recompute) {
+  return std::make_unique<models::ResNet>(models::ResNetOptions{.blocks = {2, 2},
+                                                                .bottleneck = bottleneck,
+                                                                .stem = models::ResNetStem::small,
+                                                                .width = 8,
+                                                                .in_channels = 3,
+                                                                .classes = 5,
+                                                                .recompute = recompute});
+}
+
+/// Drops in every way that a Swin does: the second time the same.
+std::unique_ptr<nn::Module> swin(bool recompute) {
+  return std::make_unique<models::Swin>(models::SwinOptions{.depths = {2, 2},
+                                                            .heads = {1, 2},
+                                                            .width = 8,
+                                                            .patch = 2,
+                                                            .window = 2,
+                                                            .dropout = 0.1,
+                                                            .attention_dropout = 0.1,
+                                                            .drop_path = 0.3,
+                                                            .in_channels = 3,
+                                                            .classes = 5,
+                                                            .recompute = recompute});
+}
+
+Trained train(Device device, std::unique_ptr<nn::Module> network, std::optional<DType> narrow) {
+  nn::Module& model = *network;
   nn::initialize(model, 1);
   model.to(device);
   FlatParameters flat(model.parameters());
@@ -39,6 +62,7 @@ Trained train(Device device, bool recompute, bool bottleneck, std::optional<DTyp
   Trained result;
   const AutocastScope autocast(narrow);
   for (int step = 0; step < 3; ++step) {
+    const RandomScope random(7, static_cast<std::uint64_t>(step));
     memory_of(device).reset_peak();
     const std::int64_t before = memory_of(device).statistics().in_use;
     flat.zero_grads();
@@ -60,11 +84,14 @@ class Recomputed : public testing::TestWithParam<DeviceType> {};
 TEST_P(Recomputed, TrainsToTheSameBitsInLessMemory) {
   if (device_count(GetParam()) == 0) GTEST_SKIP() << "no such device here";
   const Device device{GetParam()};
-  for (const bool bottleneck : {false, true}) {
+  const std::vector<std::function<std::unique_ptr<nn::Module>(bool)>> networks{
+      [](bool recompute) { return resnet(false, recompute); }, [](bool recompute) { return resnet(true, recompute); },
+      swin};
+  for (std::size_t i = 0; i < networks.size(); ++i) {
     for (const auto narrow : {std::optional<DType>(), std::optional(DType::bf16)}) {
-      const Trained plain = train(device, false, bottleneck, narrow), again = train(device, true, bottleneck, narrow);
-      EXPECT_EQ(again.state, plain.state) << (bottleneck ? "bottleneck" : "basic") << (narrow ? ", bf16" : ", f32");
-      EXPECT_LT(static_cast<double>(again.peak), 0.8 * static_cast<double>(plain.peak));
+      const Trained plain = train(device, networks[i](false), narrow), again = train(device, networks[i](true), narrow);
+      EXPECT_EQ(again.state, plain.state) << "network " << i << (narrow ? ", bf16" : ", f32");
+      EXPECT_LT(static_cast<double>(again.peak), 0.8 * static_cast<double>(plain.peak)) << "network " << i;
     }
   }
 }

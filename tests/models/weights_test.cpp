@@ -11,6 +11,7 @@
 #include "hearth/core/random.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
+#include "hearth/ops/shape/view.h"
 #include "support/error_message.h"
 
 namespace hearth {
@@ -239,6 +240,29 @@ TEST(Weights, FiltersOfPyTorch) {
   const WeightSet theirs = written(ours, WeightFormat::torch);
   EXPECT_EQ(find(theirs, "conv.weight").to_doubles(), (std::vector<double>{1, 3, 2, 4}));
   EXPECT_EQ(values_of(read(theirs, WeightFormat::torch)), values_of(ours));
+}
+
+TEST(Weights, BuffersOfSwin) {
+  const std::string table = "attn.relative_position_bias_table", buffer = "attn.relative_position_index";
+  WeightSet ours;
+  ours.weights.push_back({table, Tensor::zeros({9, 1})});
+  const std::vector<double> index{4, 3, 1, 0, 5, 4, 2, 1, 7, 6, 4, 3, 8, 7, 5, 4};
+  WeightSet theirs = written(ours, WeightFormat::torch);
+  ASSERT_EQ(theirs.weights.size(), 2U);
+  EXPECT_EQ(find(theirs, buffer).to_doubles(), index);
+  for (const Shape& shape : {Shape{16}, Shape{4, 4}}) {
+    theirs.weights[1].value = reshape(theirs.weights[1].value, shape);
+    NameReport report;
+    EXPECT_EQ(values_of(models::to_hearth(theirs, WeightFormat::torch, report)), values_of(ours));
+    EXPECT_EQ(report.left_out, std::vector<std::string>{buffer});
+  }
+  // Another order of tokens than Hearth's is kept, so that loading refuses it.
+  theirs.weights[1].value.data<std::int64_t>()[1] = 1;
+  NameReport report;
+  EXPECT_EQ(models::to_hearth(theirs, WeightFormat::torch, report).weights.size(), 2U);
+  theirs.weights.erase(theirs.weights.begin());
+  EXPECT_EQ(models::to_hearth(theirs, WeightFormat::torch, report).weights.size(), 1U);
+  EXPECT_TRUE(report.left_out.empty());
 }
 
 TEST(Weights, AFormatThatIsNotKnown) {
