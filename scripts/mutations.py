@@ -344,14 +344,14 @@ value("batch-norm-adopted-variance", "variance < 0 ? 0.0 : variance", "variance 
 index("batch-norm-mask-of-result", "lane + k < lanes", "lane + k < lanes - 1")
 
 value, index, barrier, _ = group("ops/attention/window_attention.cu", "ops", "Op.WindowAttention/cuda_f32")
-value("window-attention", "inverse = P(1) / weigh", "inverse = P(1.001) / weigh")
+value("window-attention", "P(1)", "P(1.001)", within="inverse = P(1) / weigh")
 value("window-attention-bias", "sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x]",
       "sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x] * P(1.001)")
-value("window-attention-padding", "+ d] += dk;", "+ d] += dk * P(1.001);")
-value("window-attention-grad-q", "tokens, pitch, d) * p.scale)", "tokens, pitch, d) * p.scale * P(1.001))")
+value("window-attention-padding", "dk", "dk * P(1.001)", within="+ d] += dk;")
+value("window-attention-grad-q", "p.scale", "p.scale * P(1.001)", within="tokens, pitch, d) * p.scale)")
 value("window-attention-grad-v", "narrow<T>(dv)", "narrow<T>(dv * P(1.001))")
-value("window-attention-draws", "P factor = inside ? kept(p, window, i, j) : P(0)", "P factor = inside ? P(1) : P(0)",
-      "Op.WindowAttentionDropout/cuda_f32")
+value("window-attention-draws", "kept(p, window, i, j)", "P(1)", "Op.WindowAttentionDropout/cuda_f32",
+      within="inside ? kept(p, window, i, j) : P(0)")
 index("window-attention-last-share", "begin + sums.size < sums.all", "begin + sums.size <= sums.all + 1",
       "Op.WindowAttentionOfManyWindows/cuda_f32")
 barrier("window-attention-grad-used", "", "\n    load_part(p, window, 0, p.scale, rows);",
@@ -365,8 +365,8 @@ value("window-attention-mma", "1.0f / reduce_row<Sum>(sum)", "1.001f / reduce_ro
 value("window-attention-mma-grad-q", "p.scale", "p.scale * 1.001f", within="sum, p.scale, to, 3 * p.channels)")
 value("window-attention-mma-grad-k", "p.scale", "p.scale * 1.001f", within="sum, p.scale, to + p.channels")
 value("window-attention-mma-grad-v", "1.0f", "1.001f", within="sum, 1.0f, to + 2")
-value("window-attention-mma-padding", "sum[j][2 * half + e] * factor;", "sum[j][2 * half + e] * factor * 1.001f;")
-index("window-attention-mma-last-key", "key < count) {", "key <= count) {")
+value("window-attention-mma-padding", "factor", "factor * 1.001f", within="sum[j][2 * half + e] * factor;")
+index("window-attention-mma-last-key", "key < count", "key <= count", within="key < count) {")
 index("window-attention-mma-drops", "odd * 8", "0", "Op.WindowAttentionDropout/cuda_f16",
       within="warp_row() + own_row(e)) + odd * 8")
 barrier("window-attention-mma-brought", "", "\n  float weight[tokens / 8][4], sum[width / 8][4] = {};")
