@@ -25,11 +25,12 @@ TEST(StepMemory, ForetellsTheCpuAtTwoBatches) {
 }
 
 TEST(StepMemory, ForetellsAccumulationClippingAveragesAndNarrowTypes) {
+  // Without a loader of its own thread, which on a busy machine is not ahead at any step's peak.
   const MemoryRun run{.model = test::digits_resnet,
+                      .data = R"({"type": "digits", "workers": 0})",
                       .train = R"(, "accumulate": 3, "clip_norm": 1, "ema": 0.9)",
                       .top_level = R"(, "precision": {"level": "O1", "dtype": "bf16"}, "eval": {"batch_size": 500})"};
-  // Steps enough for the loader to be ahead at the peak of one of them.
-  run.expect_foretold({8, 16}, 48, 0.05, 9);
+  run.expect_foretold({8, 16}, 48, 0.05);
   EXPECT_GT(run.foretold({2, 4}, 48).averages, 0);
 }
 
