@@ -38,9 +38,9 @@ struct MemoryRun {
   }
 
   /// Of a whole run: steps, an evaluation, a checkpoint.
-  MemoryStatistics reported(std::int64_t batch) const {
+  MemoryStatistics reported(std::int64_t batch, int steps = 3) const {
     const TempDir folder;
-    const auto run = session(folder, batch, 3);
+    const auto run = session(folder, batch, steps);
     MemoryResource& memory = memory_of(run->device());
     memory.reset_peak();
     train::RunFolder out(folder / "run");
@@ -53,9 +53,9 @@ struct MemoryRun {
   }
 
   /// Both, compared. `share` is the allowed difference, as a part of what depends on the batch.
-  void expect_foretold(train::MeasuredBatches measured, std::int64_t batch, double share) const {
+  void expect_foretold(train::MeasuredBatches measured, std::int64_t batch, double share, int steps = 3) const {
     const train::MemoryNeed need = foretold(measured, batch);
-    const auto real = static_cast<double>(reported(batch).peak);
+    const auto real = static_cast<double>(reported(batch, steps).peak);
     const auto fixed = static_cast<double>(need.parameters + need.gradients + need.optimizer + need.averages);
     const auto peak = static_cast<double>(need.peak);
     EXPECT_NEAR(peak, real, share * (real - fixed)) << "batch " << batch;
