@@ -60,6 +60,10 @@ double draw_symmetric_beta(double alpha, Random& random) {
 }
 
 PairMix draw_pair_mix(double mixup_alpha, double cutmix_alpha, int height, int width, Random& random) {
+  HEARTH_CHECK(ConfigError, mixup_alpha >= 0 && cutmix_alpha >= 0 && height > 0 && width > 0, "mixing images: alphas ",
+               mixup_alpha, " and ", cutmix_alpha, " for ", height, " x ", width,
+               " pixels; alphas are at least 0, sides at least 1");
+  if (mixup_alpha == 0 && cutmix_alpha == 0) return {1.0, {0, 0, height, width}, 1.0};
   const bool cuts = cutmix_alpha > 0 && (mixup_alpha == 0 || random.below(2) == 1);
   const double share = draw_symmetric_beta(cuts ? cutmix_alpha : mixup_alpha, random);
   if (!cuts) return {share, {0, 0, height, width}, share};

@@ -160,6 +160,9 @@ std::string fault_of(const SwinOptions& given) {
       return join_text("heads of ", width / heads, " channels in stage ", i + 1, "; they have at most ",
                        most_window_head_width, ": use more heads");
   }
+  for (const double rate : {o.dropout, o.attention_dropout, o.drop_path})
+    if (!(rate >= 0 && rate < 1))
+      return join_text("a rate of ", rate, " for dropping; rates are at least 0 and below 1");
   if (!(o.mlp_ratio * static_cast<double>(o.width) >= 1 && o.mlp_ratio <= 1024))
     return join_text("an mlp_ratio of ", o.mlp_ratio, " gives a width of ", o.width,
                      " no hidden units, or more than 1024 for each channel");

@@ -62,7 +62,7 @@ def make_vision(model_name, pixels, batch, mode):
     return model, optimizer, x, torch.randint(0, 1000, (batch,))
 
 
-def make_text(model_name, length, batch):
+def make_text(model_name, length, batch, layers=LAYERS, width=WIDTH, heads=HEADS, vocabulary=VOCABULARY):
     """A Transformer with tied head: causal with norms before ("gpt"), or of all to all with norms after ("bert")."""
     import torch
     from torch.nn import functional as F
@@ -72,12 +72,12 @@ def make_text(model_name, length, batch):
     class Block(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.norm1, self.norm2 = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
-            self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
-            self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+            self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+            self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+            self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
         def attend(self, x):
-            q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+            q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
             y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
             return self.out(y.transpose(1, 2).flatten(-2))
 
@@ -94,11 +94,11 @@ def make_text(model_name, length, batch):
     class Network(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, WIDTH), torch.nn.Embedding(length, WIDTH)
-            self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
-            self.norm = torch.nn.LayerNorm(WIDTH)
-            self.transform = None if causal else torch.nn.Linear(WIDTH, WIDTH)
-            self.bias = None if causal else torch.nn.Parameter(torch.zeros(VOCABULARY))
+            self.tokens, self.positions = torch.nn.Embedding(vocabulary, width), torch.nn.Embedding(length, width)
+            self.blocks = torch.nn.ModuleList(Block() for _ in range(layers))
+            self.norm = torch.nn.LayerNorm(width)
+            self.transform = None if causal else torch.nn.Linear(width, width)
+            self.bias = None if causal else torch.nn.Parameter(torch.zeros(vocabulary))
 
         def forward(self, ids):
             x = self.tokens(ids) + self.positions.weight
@@ -113,7 +113,7 @@ def make_text(model_name, length, batch):
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    ids = torch.randint(0, VOCABULARY, (batch, length + 1))
+    ids = torch.randint(0, vocabulary, (batch, length + 1))
     return model, optimizer, ids[:, :-1].contiguous(), ids[:, 1:].flatten()
 
 

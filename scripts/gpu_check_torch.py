@@ -3,15 +3,17 @@
 """PyTorch's side of gpu_check.
 
     gpu_check_torch.py step f32|bf16 [--batch 64] [--pixels 224] [--device cuda]
+    gpu_check_torch.py text f32|bf16 [--batch 16] [--length 1024] [--layers 12] [--width 768] [--vocabulary 50304]
     gpu_check_torch.py ops [--device cuda] < CASES
 
-`step` times whole training steps of torchvision's ResNet-50 (SGD with momentum; bf16 means autocast). `ops` reads the
-JSON lines of `hearth bench ops` and times the same operations, forward and gradient together. Each prints JSON lines
+`step` times whole training steps of torchvision's ResNet-50 (SGD with momentum; bf16 means autocast), `text` those of a
+GPT (fused AdamW). `ops` reads the JSON lines of `hearth bench ops` and times the same operations, forward and gradient together. Each prints JSON lines
 {"name", "shape" (of ops), "peers": [{"name", "mode", "ms"}]} as they are done: eager (channels_last), and torch.compile where it works.
 """
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -57,22 +59,17 @@ def peers_of(modes, measure):
     return found
 
 
-def step(arguments):
-    import torchvision
-
+def time_steps(arguments, make, modes, name):
+    """make() gives a network, its optimizer, inputs and labels, where they are computed on."""
     clock = Clock(arguments.device)
 
     def measure(mode):
         torch.manual_seed(0)
-        model = torchvision.models.resnet50().to(arguments.device).to(memory_format=torch.channels_last)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
-        size = (arguments.batch, 3, arguments.pixels, arguments.pixels)
-        images = torch.randn(size, device=arguments.device).to(memory_format=torch.channels_last)
-        labels = torch.randint(0, 1000, (arguments.batch,), device=arguments.device)
+        model, optimizer, inputs, labels = make()
 
         def forward():
             with torch.autocast(arguments.device, dtype=torch.bfloat16, enabled=arguments.what == "bf16"):
-                return F.cross_entropy(model(images), labels)
+                return F.cross_entropy(model(inputs), labels)
 
         if mode == "compile_max_autotune":
             forward = torch.compile(forward, mode="max-autotune")
@@ -84,8 +81,35 @@ def step(arguments):
 
         return clock.median_ms(run, warm=arguments.warm, repeats=arguments.repeats)
 
-    modes = ["eager_channels_last"] + (["compile_max_autotune"] if arguments.compile else [])
-    print(json.dumps({"name": f"step/resnet50/{arguments.what}", "peers": peers_of(modes, measure)}), flush=True)
+    modes = modes + (["compile_max_autotune"] if arguments.compile else [])
+    print(json.dumps({"name": name, "peers": peers_of(modes, measure)}), flush=True)
+
+
+def step(arguments):
+    import torchvision
+
+    def make():
+        model = torchvision.models.resnet50().to(arguments.device).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
+        size = (arguments.batch, 3, arguments.pixels, arguments.pixels)
+        images = torch.randn(size, device=arguments.device).to(memory_format=torch.channels_last)
+        return model, optimizer, images, torch.randint(0, 1000, (arguments.batch,), device=arguments.device)
+
+    time_steps(arguments, make, ["eager_channels_last"], f"step/resnet50/{arguments.what}")
+
+
+def text(arguments):
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from bench_cpu_torch import make_text
+
+    def make():
+        model, optimizer, ids, labels = make_text("gpt", arguments.length, arguments.batch, arguments.layers,
+                                                  arguments.width, arguments.width // 64, arguments.vocabulary)
+        # In place: the optimizer keeps its parameters.
+        model.to(arguments.device)
+        return model, optimizer, ids.to(arguments.device), labels.to(arguments.device)
+
+    time_steps(arguments, make, ["eager"], f"step/gpt/{arguments.what}")
 
 
 def operation(case, device):
@@ -214,17 +238,21 @@ def ops(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, run in (("step", step), ("ops", ops)):
+    for name, run in (("step", step), ("text", text), ("ops", ops)):
         command = commands.add_parser(name)
         command.set_defaults(run=run)
         command.add_argument("--device", default="cuda")
         command.add_argument("--no-compile", dest="compile", action="store_false")
         command.add_argument("--warm", type=int, default=10)
         command.add_argument("--repeats", type=int, default=30)
-        if name == "step":
+        if name != "ops":
             command.add_argument("what", choices=("f32", "bf16"))
-            command.add_argument("--batch", type=int, default=64)
+            command.add_argument("--batch", type=int, default=64 if name == "step" else 16)
+        if name == "step":
             command.add_argument("--pixels", type=int, default=224)
+        if name == "text":
+            for size, default in (("length", 1024), ("layers", 12), ("width", 768), ("vocabulary", 50304)):
+                command.add_argument(f"--{size}", type=int, default=default)
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

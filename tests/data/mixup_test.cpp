@@ -100,5 +100,14 @@ TEST(CutMixTest, OfBothEachIsTakenHalfOfTheTime) {
   EXPECT_EQ(draw_pair_mix(0.8, 0, 8, 8, random).share, draw_symmetric_beta(0.8, plain));
 }
 
+TEST(CutMixTest, OfNeitherNothingIsMixed) {
+  Random random(8, 0, 1);
+  const PairMix none = draw_pair_mix(0, 0, 8, 6, random);
+  EXPECT_TRUE(none.share == 1 && none.weight == 1 && (none.box == Box{0, 0, 8, 6}));
+  EXPECT_THROW((void)draw_pair_mix(-1, 0, 8, 8, random), ConfigError);
+  EXPECT_THROW((void)draw_pair_mix(0, -1, 8, 8, random), ConfigError);
+  EXPECT_THROW((void)draw_pair_mix(0, 1, 0, 8, random), ConfigError);
+}
+
 }  // namespace
 }  // namespace hearth::data
