@@ -25,6 +25,8 @@ void allow_shared(const char* name, const void* kernel, std::size_t bytes) {
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status != cudaSuccess) {
+    // Told here, so that the next launch is not blamed for it.
+    (void)cudaGetLastError();
     int device = 0, most = 0;
     if (cudaGetDevice(&device) == cudaSuccess)
       (void)cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);

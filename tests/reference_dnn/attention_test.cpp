@@ -219,7 +219,7 @@ TEST_F(CudaReferenceAttention, SaysWhatItDeclines) {
   EXPECT_PRED2(contains, reason(heads(12), heads(12), {}), "not a multiple of 8");
   EXPECT_PRED2(contains, reason(heads(8), heads(8), {.dropout = 0.1}), "Hearth's own counters");
   EXPECT_PRED2(contains, reason(heads(8), heads(8), {.causal = true, .query_offset = 3}), "before the first query");
-  EXPECT_PRED2(contains, reason(heads(8), expand(numbers({1, 5, 1, 8}, 4), {1, 5, 2, 8}), {}), "share keys");
+  EXPECT_PRED2(contains, reason(heads(8), expand(numbers({1, 5, 1, 8}, 4), {1, 5, 2, 8}), {}), "shared by expand()");
   const Tensor room = numbers({1, 5, 17}, 5);
   const Tensor odd = Tensor::view(room.storage(), {1, 5, 2, 8}, {85, 17, 8, 1}, 0, DType::bf16, gpu);
   EXPECT_PRED2(contains, reason(odd, heads(8), {}), "multiples of 16 bytes");
