@@ -56,7 +56,7 @@ TEST_F(SlowLanguage, AShortRunOnAustenNeedsLessThan2Point6BitsACharacter) {
   EXPECT_LT(last.at("bits_per_character").as_number(), 2.6);
 }
 
-// The whole run reaches 8.2 %.
+// The whole run reaches 7.75 %.
 TEST_F(SlowLanguage, AShortRunOnPronunciationsErrsInLessThan30PercentOfThePhonemes) {
   if (!has("cmudict")) GTEST_SKIP() << "pocketsphinx-en-us can neither be found nor fetched";
   (void)train("g2p_transformer.json",
