@@ -42,7 +42,8 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs
     labels.push_back(input.labels);
     may_ignore = may_ignore || (loss.ignored_label && !is_floating(input.labels.dtype()));
   }
-  if (!may_ignore) {
+  // One batch whose rows the meter counts needs no counting of labels.
+  if (!may_ignore || (inputs.size() == 1 && inputs[0].counted < 0)) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       shares[i].of_samples = samples > 0 ? static_cast<double>(inputs[i].count()) / static_cast<double>(samples) : 0.0;
     return shares;
