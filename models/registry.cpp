@@ -172,8 +172,9 @@ void describe(Fields<SwinConfig>& f) {
             "Channels of the first stage, each later one having twice as many; 0 takes the size's.");
   f.integer("patch", &SwinConfig::patch, {.min = 1, .max = 1 << 10}, "Rows and columns of pixels in a token.");
   f.integer("window", &SwinConfig::window, {.min = 1, .max = most_window},
-            "Rows and columns of tokens in a window. Where windows do not divide the image, or are larger, they are "
-            "filled up; blocks in which one window sees all are not shifted.");
+            "Rows and columns of tokens in a window, at most those of the first stage. Where windows do not divide the "
+            "image, or are larger in a later stage, they are filled up; blocks in which one window sees all are not "
+            "shifted.");
   f.number("mlp_ratio", &SwinConfig::mlp_ratio, {.min = 0, .max = 1024},
            "Hidden units of each block's two-layer part for each channel.");
   f.number("dropout", &SwinConfig::dropout, {.min = 0, .below = 1}, "Dropout of hidden units and what each part adds.");
@@ -182,10 +183,19 @@ void describe(Fields<SwinConfig>& f) {
   f.number("drop_path", &SwinConfig::drop_path, {.min = 0, .below = 1},
            "Stochastic depth: the share of samples for which the last block's parts are left out, rising from 0 at the "
            "first block.");
+  f.boolean("absolute_positions", &SwinConfig::absolute_positions,
+            "Add a learned place to each token, as the paper's option; images are then of one size.");
+  f.integer("image_size", &SwinConfig::image_size, {.min = 0, .max = 1 << 20},
+            "Rows and columns of pixels of every image, others being refused; 0 takes any, and the data's where there "
+            "are absolute_positions.");
   f.boolean("recompute", &SwinConfig::recompute,
             "Keep only what goes into each block and compute the rest again in the backward pass.");
   describe_sizes(f);
-  f.rule([](const SwinConfig& o) { return fault_of(o); });
+  f.rule([](SwinConfig o) {
+    // A size that is not given may be the data's.
+    o.absolute_positions = o.absolute_positions && o.image_size > 0;
+    return fault_of(o);
+  });
 }
 
 void describe(Fields<VggConfig>& f) {
@@ -285,6 +295,15 @@ std::unique_ptr<nn::Module> make_image_network(const Config& config, const Input
   return std::make_unique<Network>(options);
 }
 
+std::unique_ptr<nn::Module> make_swin(SwinConfig config, const InputInfo& input) {
+  if (config.absolute_positions && config.image_size == 0 && input.height == input.width)
+    config.image_size = input.height;
+  std::string fault = fault_of(config);
+  if (fault.empty() && input.height > 0 && input.width > 0) fault = fault_of(config, input.height, input.width);
+  HEARTH_CHECK(ConfigError, fault.empty(), "/model: ", fault);
+  return make_image_network<Swin, SwinOptions>(config, input);
+}
+
 }  // namespace
 
 std::int64_t InputInfo::features() const {
@@ -309,8 +328,7 @@ Models& registry() {
         [](const TransformerConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
           return std::make_unique<Transformer>(config.options_for(input));
         });
-    r.add<SwinConfig>("swin", "Transformer for images with attention within shifted windows.",
-                      make_image_network<Swin, SwinOptions, SwinConfig>);
+    r.add<SwinConfig>("swin", "Transformer for images with attention within shifted windows.", make_swin);
     r.add<VggConfig>("vgg", "VGG network.", make_image_network<Vgg, VggOptions, VggConfig>);
   });
   return models;

@@ -27,14 +27,21 @@ SwinOptions completed(SwinOptions options) {
   return options;
 }
 
-/// Patches to tokens: a convolution whose stride is its kernel, and a norm.
+/// Patches to tokens: a convolution whose stride is its kernel, and a norm; and their places, if defined.
 class PatchEmbedding : public nn::ModuleList {
  public:
-  explicit PatchEmbedding(const SwinOptions& options) {
+  PatchEmbedding(const SwinOptions& options, const Tensor& positions) : positions_(positions) {
     add_named<nn::Conv2d>("0", options.in_channels, options.width,
                           nn::Conv2dLayerOptions{.kernel = options.patch, .stride = options.patch});
     add_named<nn::LayerNorm>("2", options.width);
   }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = ModuleList::forward(x);
+    return positions_.defined() ? y + reshape(positions_, {1, y.dim(1), y.dim(2), y.dim(3)}) : y;
+  }
+
+ private:
+  const Tensor& positions_;  // the network's, which has it by name
 };
 
 /// x and y [N, H, W, width].
@@ -166,6 +173,33 @@ std::string fault_of(const SwinOptions& given) {
   if (!(o.mlp_ratio * static_cast<double>(o.width) >= 1 && o.mlp_ratio <= 1024))
     return join_text("an mlp_ratio of ", o.mlp_ratio, " gives a width of ", o.width,
                      " no hidden units, or more than 1024 for each channel");
+  if (o.image_size < 0 || o.image_size > std::int64_t{1} << 20)
+    return join_text("images (\"image_size\") of ", o.image_size,
+                     " pixels a side; they have 1 to 1048576, or 0 for any");
+  if (o.absolute_positions && o.image_size == 0)
+    return "absolute_positions belong to images of one size; give \"image_size\"";
+  return o.image_size > 0 ? fault_of(o, o.image_size, o.image_size) : "";
+}
+
+std::string fault_of(const SwinOptions& given, std::int64_t height, std::int64_t width) {
+  const SwinOptions o = completed(given);
+  const std::string image = join_text("an image of ", height, " x ", width, " pixels");
+  if (o.image_size > 0 && (height != o.image_size || width != o.image_size))
+    return join_text(image, " where \"image_size\" is ", o.image_size, "; resize it, or the network");
+  if (std::min(height, width) < o.patch)
+    return join_text(image, " is smaller than a patch of ", o.patch, "; use smaller patches");
+  std::int64_t rows = height / o.patch, columns = width / o.patch;
+  if (std::min(rows, columns) < o.window)
+    return join_text("a window of ", o.window, " x ", o.window, " tokens is larger than the ", rows, " x ", columns,
+                     " tokens of ", image, "; use a window of at most ", std::min(rows, columns),
+                     ", or smaller patches");
+  for (std::size_t stage = 2; stage <= o.depths.size(); ++stage) {
+    if (rows == 1 && columns == 1)
+      return join_text(image, " is a single token before stage ", stage,
+                       ", which would merge 2 x 2; use fewer stages, or smaller patches");
+    rows = (rows + 1) / 2;
+    columns = (columns + 1) / 2;
+  }
   return "";
 }
 
@@ -182,9 +216,14 @@ Tensor relative_position_index(const Tensor& table) {
   return {};
 }
 
-Swin::Swin(const SwinOptions& given) : patch_(given.patch) {
-  const SwinOptions options = checked(given);
-  features_.add<PatchEmbedding>(options);
+Swin::Swin(const SwinOptions& given) : options_(checked(given)) {
+  const SwinOptions& options = options_;
+  if (options.absolute_positions) {
+    const std::int64_t side = options.image_size / options.patch;
+    positions_ = Tensor::zeros({1, side * side, options.width});
+    parameter("absolute_pos_embed", positions_, nn::init::trunc_normal(0.02));
+  }
+  features_.add<PatchEmbedding>(options, positions_);
   const std::int64_t blocks_in_all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});
   const double rise = options.drop_path / static_cast<double>(std::max<std::int64_t>(blocks_in_all - 1, 1));
   std::int64_t width = options.width, number = 0;
@@ -207,8 +246,9 @@ Swin::Swin(const SwinOptions& given) : patch_(given.patch) {
 }
 
 Tensor Swin::forward(const Tensor& x) {
-  HEARTH_CHECK(ShapeError, x.rank() == 4 && x.dim(1) >= patch_ && x.dim(2) >= patch_, "swin: x ", describe(x),
-               " is not [N, H, W, C] with sides of at least a patch of ", patch_, " pixels");
+  HEARTH_CHECK(ShapeError, x.rank() == 4, "swin: x ", describe(x), " is not [N, H, W, C]");
+  const std::string fault = fault_of(options_, x.dim(1), x.dim(2));
+  HEARTH_CHECK(ShapeError, fault.empty(), "swin: ", fault, " (x ", describe(x), ")");
   return (*head_)(global_avg_pool((*norm_)(features_(x))));
 }
 

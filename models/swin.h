@@ -30,6 +30,9 @@ struct SwinOptions {
   double attention_dropout = 0.0;         ///< of attention weights
   /// Stochastic depth: the share of samples for which the last block's parts are left out, rising from 0 at the first.
   double drop_path = 0.0;
+  /// A learned place "absolute_pos_embed" is added to each token, as in the official code; needs an image_size.
+  bool absolute_positions = false;
+  std::int64_t image_size = 0;  ///< rows and columns of pixels, if all images have as many; 0 takes any size
   std::int64_t in_channels = 3;
   std::int64_t classes = 1000;
   /// Keep only what goes into each block and compute the rest of it again in the backward pass.
@@ -38,22 +41,26 @@ struct SwinOptions {
 
 /// What does not fit together in the sizes, with the remedy; empty if nothing.
 std::string fault_of(const SwinOptions& options);
+/// Why images of this many pixels do not go through a network of options without a fault; empty if they do.
+std::string fault_of(const SwinOptions& options, std::int64_t height, std::int64_t width);
 
 /// What torchvision keeps beside a table "relative_position_bias_table": the row that each pair of query and key of a
 /// window takes, i64 [window^4]. Undefined if `table` is not [(2 window - 1)^2, heads] for any window.
 Tensor relative_position_index(const Tensor& table);
 
-/// Images of any size: rows and columns of pixels that fill no patch are not seen, windows are filled up at the right
-/// and at the bottom as torchvision does, and so are odd sides before 2x2 tokens become one.
+/// Images of any size, unless one is given, in which a window of the first stage has room: rows and columns of pixels
+/// that fill no patch are not seen, windows are filled up at the right and at the bottom as torchvision does, and so
+/// are odd sides before 2x2 tokens become one. In later stages one window may see more than all tokens.
 class Swin : public nn::Module {
  public:
   /// ShapeError for what fault_of() tells.
   explicit Swin(const SwinOptions& options);
-  /// x [N, H, W, in_channels] to logits [N, classes]. ShapeError for an image smaller than a patch.
+  /// x [N, H, W, in_channels] to logits [N, classes]. ShapeError for what fault_of() tells of H and W.
   Tensor forward(const Tensor& x) override;
 
  private:
-  std::int64_t patch_;
+  SwinOptions options_;
+  Tensor positions_;  // [1, tokens, width], if wanted
   nn::ModuleList features_;
   std::unique_ptr<nn::LayerNorm> norm_;
   std::unique_ptr<nn::Linear> head_;

@@ -18,6 +18,7 @@
 #include "hearth/models/swin.h"
 #include "hearth/models/vgg.h"
 #include "hearth/ops/ops.h"
+#include "support/error_message.h"
 
 namespace hearth {
 namespace {
@@ -161,7 +162,7 @@ TEST(Vgg, ShapesOfBothHeads) {
 TEST(Swin, ParameterCountsAndNamesAreTorchvisions) {
   EXPECT_EQ(models::Swin({.size = models::SwinSize::tiny}).parameter_count(), 28'288'354);
   EXPECT_EQ(models::Swin({.size = models::SwinSize::small}).parameter_count(), 49'606'258);
-  const auto base = network(R"({"type": "swin", "size": "swin_b", "in_channels": 3, "classes": 1000})");
+  const auto base = network(R"({"type": "swin", "size": "swin_b", "in_channels": 3, "classes": 1000})", {});
   EXPECT_EQ(base->parameter_count(), 87'768'224);
   const std::vector<std::string> names = names_of(base->parameters());
   EXPECT_EQ(names.front(), "features.0.0.weight");
@@ -185,15 +186,68 @@ models::SwinOptions small_swin() {
 TEST(Swin, TakesImagesOfAnySize) {
   models::Swin swin(small_swin());
   nn::initialize(swin, 1);
-  for (const auto& [height, width] : {std::pair{12, 12}, {13, 9}, {2, 30}, {2, 2}})
+  for (const auto& [height, width] : {std::pair{12, 12}, {13, 9}, {6, 30}, {7, 6}})
     EXPECT_EQ(swin(random_images({2, height, width, 1}, 1)).shape(), Shape({2, 5})) << height << " x " << width;
-  EXPECT_THROW(swin(random_images({2, 1, 12, 1}, 1)), ShapeError);
   EXPECT_THROW(swin(random_images({2, 12, 12, 3}, 1)), ShapeError);
   EXPECT_THROW(swin(random_images({12, 12, 1}, 1)), ShapeError);
 }
 
+TEST(Swin, ImagesThatDoNotFitAreRefused) {
+  const auto refusal = [](std::int64_t height, std::int64_t width, const models::SwinOptions& options) {
+    models::Swin swin(options);
+    return test::error_message<ShapeError>([&] { (void)swin(random_images({2, height, width, 1}, 1)); });
+  };
+  models::SwinOptions options = small_swin();
+  EXPECT_PRED2(test::contains, refusal(1, 12, options), "1 x 12 pixels is smaller than a patch of 2");
+  EXPECT_PRED2(
+      test::contains, refusal(4, 30, options),
+      "a window of 3 x 3 tokens is larger than the 2 x 15 tokens of an image of 4 x 30 pixels; use a window of "
+      "at most 2");
+  options.image_size = 12;
+  EXPECT_PRED2(test::contains, refusal(12, 13, options), "12 x 13 pixels where \"image_size\" is 12");
+  options = small_swin();
+  options.depths = options.heads = {1, 1, 1, 1};
+  options.window = 2;
+  EXPECT_NO_THROW((void)models::Swin(options)(random_images({2, 10, 4, 1}, 1))) << "5 x 2, 3 x 1, 2 x 1 and 1 x 1";
+  EXPECT_PRED2(test::contains, refusal(5, 5, options), "is a single token before stage 3, which would merge 2 x 2");
+}
+
+TEST(Swin, PlacesAreAddedToTokens) {
+  struct Tokens : nn::CallObserver {
+    Tensor seen = {};
+    void before(const nn::Module&) override {}
+    void after(const nn::Module& module, const Tensor& y) override {
+      if (module.path() == "features.0") seen = y;
+    }
+  };
+  const Tensor x = random_images({2, 9, 9, 1}, 1);
+  const auto tokens_of = [&](models::Swin& swin) {
+    Tokens tokens;
+    const nn::ObserverScope scope(tokens);
+    (void)swin(x);
+    return tokens.seen.to_doubles();
+  };
+  models::SwinOptions options = small_swin();
+  options.image_size = 9;
+  models::Swin without(options);
+  options.absolute_positions = true;
+  models::Swin with(options);
+  nn::initialize(without, 1);
+  nn::initialize(with, 1);
+  const NamedTensor places = with.parameters().front();
+  EXPECT_EQ(places.name, "absolute_pos_embed");
+  ASSERT_EQ(places.tensor->shape(), Shape({1, 16, 4}));
+  const std::vector<double> place = places.tensor->to_doubles(), found = tokens_of(with), plain = tokens_of(without);
+  EXPECT_NE(place, std::vector<double>(64));
+  ASSERT_EQ(found.size(), 128U);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], plain[i] + place[i % 64], 1e-6) << i;
+}
+
 TEST(Swin, EveryParameterGetsAGradient) {
-  models::Swin swin(small_swin());
+  models::SwinOptions options = small_swin();
+  options.absolute_positions = true;
+  options.image_size = 13;
+  models::Swin swin(options);
   nn::initialize(swin, 3);
   FlatParameters flat(swin.parameters());
   const Tensor labels = Tensor::of<std::int64_t>({4}, {0, 1, 2, 3});
@@ -275,6 +329,8 @@ TEST(Swin, BadOptionsAreRefused) {
   EXPECT_THROW(made([](models::SwinOptions& o) { o.mlp_ratio = 0.1; }), ShapeError);
   EXPECT_THROW(made([](models::SwinOptions& o) { o.drop_path = 1; }), ShapeError);
   EXPECT_THROW(made([](models::SwinOptions& o) { o.classes = 0; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.absolute_positions = true; }), ShapeError);
+  EXPECT_THROW(made([](models::SwinOptions& o) { o.image_size = 5; }), ShapeError);
 }
 
 TEST(Mlp, FlattensAndChecksItsInput) {
@@ -320,6 +376,23 @@ TEST(ModelRegistry, FaultsAreNamed) {
   EXPECT_NE(message(R"({"type": "swin", "width": 384})").find("use more heads"), std::string::npos);
   EXPECT_NE(message(R"({"type": "mlp", "hidden": [0]})"), "");
   EXPECT_NE(message(R"({"type": "mpl"})").find("\"mlp\""), std::string::npos);
+}
+
+TEST(ModelRegistry, SwinsThatDoNotFitTheDataAreExplained) {
+  // On images of 8 x 8.
+  const auto message = [](const std::string& options) {
+    return test::error_message<ConfigError>([&] { (void)network(R"({"type": "swin", )" + options + "}"); });
+  };
+  const std::string two = R"("patch": 2, "window": 4, "width": 12, "heads": [1, 1], "depths": [1, 1])";
+  EXPECT_NO_THROW(network(R"({"type": "swin", )" + two + R"(, "absolute_positions": true})")) << "the data's size";
+  EXPECT_PRED2(test::contains, message(R"("patch": 4)"),
+               "7 x 7 tokens is larger than the 2 x 2 tokens of an image of 8 x 8 pixels; use a window of at most 2");
+  EXPECT_PRED2(test::contains, message(R"("patch": 16)"), "smaller than a patch of 16");
+  EXPECT_PRED2(test::contains, message(R"("patch": 2, "window": 4)"), "single token before stage 4");
+  EXPECT_PRED2(test::contains, message(R"("image_size": 16)"), "larger than the 4 x 4 tokens");
+  EXPECT_PRED2(test::contains, message(two + R"(, "image_size": 10)"), "8 x 8 pixels where \"image_size\" is 10");
+  EXPECT_THROW(network(R"({"type": "swin", "absolute_positions": true, "in_channels": 1, "classes": 2})", {}),
+               ConfigError);
 }
 
 struct OwnOptions {

@@ -93,8 +93,13 @@ std::vector<double> train(const Case& parity, Device device, DType dtype, std::s
   const Tensor stored = parity.tensor("x"), labels = parity.tensor("labels");
   const Tensor x = is_floating(stored.dtype()) ? stored.to(dtype) : stored;
   const Tensor source = parity.has("source") ? parity.tensor("source") : Tensor{};
-  const models::InputInfo input{
-      .height = 1, .width = 1, .channels = x.dim(-1), .classes = 10, .pad = 0, .source_pad = source.defined() ? 0 : -1};
+  const bool images = x.rank() == 5;
+  const models::InputInfo input{.height = images ? x.dim(2) : 1,
+                                .width = images ? x.dim(3) : 1,
+                                .channels = x.dim(-1),
+                                .classes = 10,
+                                .pad = 0,
+                                .source_pad = source.defined() ? 0 : -1};
   const auto model = models::make(parity.options("model"), input);
   model->to(dtype);
   load(parity, model->parameters(), "weights.");
