@@ -345,8 +345,13 @@ index("batch-norm-mask-of-result", "lane + k < lanes", "lane + k < lanes - 1")
 
 value, index, barrier, _ = group("ops/attention/window_attention.cu", "ops", "Op.WindowAttention/cuda_f32")
 value("window-attention", "P(1)", "P(1.001)", within="inverse = P(1) / weigh")
-value("window-attention-bias", "sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x]",
-      "sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x] * P(1.001)")
+value("window-attention-join", "sums.folded[share * all + c]", "sums.folded[share * all + c] * P(1.001)",
+      "Op.WindowAttentionOfManyWindows/cuda_f32")
+index("window-attention-join-warps", "warp < join_warps", "warp < join_warps - 1",
+      "Op.WindowAttentionOfManyWindows/cuda_f32")
+barrier("window-attention-join-parts", "parts[warp_id()][lane_id()] = sum;\n  ", "",
+        "Op.WindowAttentionOfManyWindows/cuda_f32")
+barrier("window-attention-folds", "", "\n  fold_share(p.grid, sums")
 value("window-attention-padding", "dk", "dk * P(1.001)", within="+ d] += dk;")
 value("window-attention-grad-q", "p.scale", "p.scale * P(1.001)", within="tokens, pitch, d) * p.scale)")
 value("window-attention-grad-v", "narrow<T>(dv)", "narrow<T>(dv * P(1.001))")
@@ -359,6 +364,10 @@ barrier("window-attention-grad-used", "", "\n    load_part(p, window, 0, p.scale
 barrier("window-attention-brought", "load_part(p, window, 2, P(1), v);\n  ")
 barrier("window-attention-grad-brought", "load_slopes(p, window, dy, rows + 3 * tokens * pitch);\n    ")
 barrier("window-attention-grad-shifts", "bias, dqkv);\n    ")
+value, index, _, _ = group("ops/attention/window_problem.cuh", "ops", "Op.WindowAttention/cuda_f32")
+value("window-attention-fold", "sum += pair(", "sum += P(1.001) * pair(")
+index("window-attention-fold-rows", "side + below", "side + below - 1")
+value("window-attention-fold-padding", "sums.padding[", "P(1.001) * sums.padding[")
 value, index, barrier, _ = group("ops/attention/window_attention_mma.cu", "ops",
                                  "CudaWindowAttention.RoundingFavoursNoSide")
 value("window-attention-mma", "1.0f / reduce_row<Sum>(sum)", "1.001f / reduce_row<Sum>(sum)")

@@ -4,7 +4,7 @@
 // with the tokens in its lanes, so nothing is added across warps and bits repeat. Sums are f32 (f64 beside f64).
 // Forward is one launch. The gradient makes the weights again: over the queries for q and the biases, over the keys for
 // k and v. A block of it walks over its share of the windows of one head, adding the gradients of biases and padding to
-// sums of its own, which a second launch adds in order.
+// sums of its own, which it folds into the table's entries at its end; a second launch adds the shares in order.
 #include <cmath>
 #include <limits>
 
@@ -203,7 +203,8 @@ __global__ void __launch_bounds__(threads)
   P* const shifts = rows + 4 * tokens * pitch;
   P* const deltas = shifts + tokens;
   P* const own = deltas + tokens + 2 * warp_id() * tokens;
-  P* const bias = sums.bias == nullptr ? nullptr : sums.bias + static_cast<std::int64_t>(blockIdx.x) * tokens * tokens;
+  P* const bias =
+      sums.pairs == nullptr ? nullptr : sums.pairs + static_cast<std::int64_t>(blockIdx.x) * tokens * tokens;
   P* const padding =
       sums.padding == nullptr ? nullptr : sums.padding + static_cast<std::int64_t>(blockIdx.x) * 2 * tokens * p.width;
   if (bias != nullptr)
@@ -224,39 +225,34 @@ __global__ void __launch_bounds__(threads)
     __syncthreads();
     differentiate_keys(p, window, rows, shifts, deltas, own, padding, dqkv);
   }
+  __syncthreads();
+  fold_share(p.grid, sums, p.width, [&](int i, int j) { return bias[i * tokens + j]; });
 }
 
-/// The shares' sums, in order: thread by thread the entries of dtable [entries, heads], then those of dpadding [3C].
-/// Either may be null.
+constexpr int join_warps = 32;
+
+/// dtable [entries, heads] and dpadding [3C] from `folded`, either may be null. A lane has a column of all heads; the
+/// warps of a block share the rows and are then added in order.
 template <class P>
-__global__ void __launch_bounds__(threads)
-    join_shares(WindowGrid grid, ShareSums<P> sums, std::int64_t heads, std::int64_t width, P* dtable, P* dpadding) {
-  const std::int64_t tokens = grid.tokens(), side = grid.window, channels = heads * width;
-  const std::int64_t entries = dtable != nullptr ? grid.entries() * heads : 0;
-  const std::int64_t all = entries + (dpadding != nullptr ? 3 * channels : 0);
-  for (std::int64_t e = global_thread(); e < all; e += global_threads()) {
-    P sum = 0;
-    if (e < entries) {
-      const std::int64_t h = e % heads, entry = e / heads;
-      const std::int64_t down = entry / (2 * side - 1) - (side - 1), right = entry % (2 * side - 1) - (side - 1);
-      for (std::int64_t share = 0; share < sums.shares; ++share)
-        for (std::int64_t i = 0; i < tokens; ++i) {
-          const std::int64_t y = i / side - down, x = i % side - right;
-          if (y >= 0 && y < side && x >= 0 && x < side)
-            sum += sums.bias[((share * heads + h) * tokens + i) * tokens + y * side + x];
-        }
-      dtable[e] = sum;
-    } else {
-      const std::int64_t part = (e - entries) / channels, channel = (e - entries) % channels;
-      // A query behind the image has no gradient.
-      if (part > 0)
-        for (std::int64_t share = 0; share < sums.shares; ++share)
-          for (std::int64_t j = 0; j < tokens; ++j)
-            sum += sums.padding[(((share * heads + channel / width) * tokens + j) * 2 + part - 1) * width +
-                                channel % width];
-      dpadding[e - entries] = sum;
-    }
+__global__ void __launch_bounds__(join_warps* warp_size)
+    join_shares(ShareSums<P> sums, std::int64_t heads, std::int64_t width, P* dtable, P* dpadding) {
+  HEARTH_SHARED(P, parts, [join_warps][warp_size]);
+  const std::int64_t all = heads * sums.columns, c = static_cast<std::int64_t>(blockIdx.x) * warp_size + lane_id();
+  P sum = 0;
+  if (c < all)
+    for (std::int64_t share = warp_id(); share < sums.shares; share += join_warps) sum += sums.folded[share * all + c];
+  parts[warp_id()][lane_id()] = sum;
+  __syncthreads();
+  if (warp_id() > 0 || c >= all) return;
+  for (int warp = 1; warp < join_warps; ++warp) sum += parts[warp][lane_id()];
+  const std::int64_t h = c / sums.columns, column = c % sums.columns;
+  if (column < sums.entries) {
+    dtable[column * heads + h] = sum;
+    return;
   }
+  const std::int64_t part = (column - sums.entries) / width, d = (column - sums.entries) % width;
+  dpadding[((part + 1) * heads + h) * width + d] = sum;
+  if (part == 0) dpadding[h * width + d] = 0;  // a query behind the image has no gradient
 }
 
 /// Shared memory for `arrays` of rows of a head and `rows` rows of tokens. ShapeError where no device has as much.
@@ -280,11 +276,9 @@ namespace window_problem {
 template <class P>
 void join_windows(Stream& stream, const WindowAttentionArguments& a, const ShareSums<P>& sums,
                   const WindowAttentionGradients& g) {
-  const std::int64_t biases = g.dtable.defined() ? g.dtable.size() : 0;
-  const std::int64_t paddings = g.dpadding.defined() ? g.dpadding.size() : 0;
-  launch(stream, "window_attention_grad join", {blocks_for(biases + paddings, threads), threads}, join_shares<P>,
-         a.grid, sums, a.heads, a.head_width(), biases > 0 ? g.dtable.data<P>() : nullptr,
-         paddings > 0 ? g.dpadding.data<P>() : nullptr);
+  launch(stream, "window_attention_grad join", {blocks_for(a.heads * sums.columns, warp_size), join_warps * warp_size},
+         join_shares<P>, sums, a.heads, a.head_width(), g.dtable.defined() ? g.dtable.data<P>() : nullptr,
+         g.dpadding.defined() ? g.dpadding.data<P>() : nullptr);
 }
 template void join_windows(Stream&, const WindowAttentionArguments&, const ShareSums<float>&,
                            const WindowAttentionGradients&);
@@ -305,7 +299,7 @@ void window_attention_grad_portable(Stream& stream, const WindowAttentionArgumen
                                     const WindowAttentionGradients& g) {
   visit_dtype("window_attention", dy.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    const Shares<P> shares(a, g, 1024);
+    const Shares<P> shares(a, g, 1024, Pairs::in_memory);
     launch(stream, "window_attention_grad",
            {blocks_for(shares.blocks, 1), threads, shared_bytes<P>(a, 4, 2 + 2 * warps)}, differentiate_windows<T>,
            problem_of<T>(stream, a), static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(), shares.sums);

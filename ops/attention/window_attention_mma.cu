@@ -356,7 +356,11 @@ __global__ void __launch_bounds__(threads_of<tokens>)
     store_rows<tokens, width>(p, places, sum, 1.0f, to + 2 * p.channels, 3 * p.channels);
     if (padding != nullptr) add_padding<tokens, width>(p, places, sum, 1.0f, padding + p.width);
   }
-  if (sums.bias != nullptr) store_biases<tokens>(p, biases, sums.bias + block * count * count);
+  float* const pairs = dynamic_shared<float>();
+  __syncthreads();
+  store_biases<tokens>(p, biases, pairs);
+  __syncthreads();
+  fold_share(p.grid, sums, p.width, [&](int i, int j) { return pairs[i * count + j]; });
 }
 
 /// f.operator()<T, tokens, width>() for the type and the next larger sizes there are.
@@ -384,7 +388,7 @@ void window_attention_mma(Stream& stream, const WindowAttentionArguments& a, con
 void window_attention_grad_mma(Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
                                const WindowAttentionGradients& g) {
   visit(a, [&]<class T, int tokens, int width>() {
-    const Shares<float> shares(a, g, 1024);
+    const Shares<float> shares(a, g, 1024, Pairs::in_block);
     launch(stream, "window_attention_grad mma",
            {blocks_for(shares.blocks, 1), threads_of<tokens>,
             (4 * tokens * (width + run) + 2 * tokens * (tokens + run)) * sizeof(T)},

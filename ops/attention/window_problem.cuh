@@ -68,42 +68,71 @@ struct Window {
   }
 };
 
-/// Sums that a block of the gradient keeps for itself, [share][head] of them each; null where not wanted.
+/// Sums that each block of the gradient makes of its share of the windows of one head; block share * heads + head.
 template <class P>
 struct ShareSums {
-  P* bias;              ///< [tokens][tokens]
-  P* padding;           ///< of k, and of v, of each token: [tokens][2][width]
+  P* folded;            ///< [block][columns], or null: of the table's entries, then of k and of v behind the image
+  int entries;          ///< of the columns; 0 where the table has no gradient
+  int columns;          ///< with 2 width more where the padding has a gradient
+  P* pairs;             ///< [block][tokens][tokens], or null: of the biases of queries and keys
+  P* padding;           ///< [block][tokens][2][width], or null: of k and of v
   std::int64_t shares;  ///< of the windows
   std::int64_t size;    ///< windows of one
   std::int64_t all;     ///< windows
 };
+
+/// Whether a kernel has the sums of pairs in global memory, or keeps them to itself.
+enum class Pairs { in_memory, in_block };
 
 /// The shares of a gradient whose kernel has room for about `wanted` blocks, and their memory.
 template <class P>
 struct Shares {
   ShareSums<P> sums{};
   std::int64_t blocks;
-  Tensor bias, padding;
+  Tensor folded, pairs, padding;
 
-  Shares(const WindowAttentionArguments& a, const WindowAttentionGradients& g, std::int64_t wanted) {
+  Shares(const WindowAttentionArguments& a, const WindowAttentionGradients& g, std::int64_t wanted, Pairs kept) {
     sums.all = a.batch() * a.grid.windows();
     const std::int64_t most = std::clamp<std::int64_t>(wanted / a.heads, 1, sums.all);
     sums.size = (sums.all + most - 1) / most;
     sums.shares = (sums.all + sums.size - 1) / sums.size;
     blocks = sums.shares * a.heads;
-    const std::int64_t tokens = a.grid.tokens();
-    if (g.dtable.defined()) {
-      bias = Tensor::empty({blocks, tokens * tokens}, dtype_of<P>(), a.qkv.device());
-      sums.bias = bias.template data<P>();
-    }
-    if (g.dpadding.defined()) {
-      padding = Tensor::empty({blocks, 2 * tokens * a.head_width()}, dtype_of<P>(), a.qkv.device());
-      sums.padding = padding.template data<P>();
-    }
+    const std::int64_t tokens = a.grid.tokens(), paddings = g.dpadding.defined() ? 2 * a.head_width() : 0;
+    const auto memory = [&](Tensor& x, std::int64_t columns) {
+      if (columns == 0) return static_cast<P*>(nullptr);
+      x = Tensor::empty({blocks, columns}, dtype_of<P>(), a.qkv.device());
+      return x.template data<P>();
+    };
+    sums.entries = static_cast<int>(g.dtable.defined() ? a.grid.entries() : 0);
+    sums.columns = sums.entries + static_cast<int>(paddings);
+    sums.folded = memory(folded, sums.columns);
+    sums.pairs = memory(pairs, sums.entries > 0 && kept == Pairs::in_memory ? tokens * tokens : 0);
+    sums.padding = memory(padding, tokens * paddings);
   }
 };
 
-/// The gradients of the table and the padding from the shares' sums, in order (window_attention.cu). No launch where
+/// Makes this block's row of `folded`; pair(i, j) is the sum of query i and key j. In a fixed order. The block's sums
+/// must be there for all of its threads.
+template <class P, class Pair>
+__device__ void fold_share(const WindowGrid& grid, const ShareSums<P>& sums, int width, Pair&& pair) {
+  const int side = static_cast<int>(grid.window), tokens = static_cast<int>(grid.tokens());
+  const std::int64_t block = blockIdx.x;
+  for (int c = static_cast<int>(threadIdx.x); c < sums.columns; c += static_cast<int>(blockDim.x)) {
+    P sum = 0;
+    if (c < sums.entries) {
+      // The pairs whose query lies so far below, and to the right, of its key.
+      const int below = c / (2 * side - 1) - (side - 1), right = c % (2 * side - 1) - (side - 1);
+      for (int y = below > 0 ? below : 0; y < (below < 0 ? side + below : side); ++y)
+        for (int x = right > 0 ? right : 0; x < (right < 0 ? side + right : side); ++x)
+          sum += pair(y * side + x, (y - below) * side + x - right);
+    } else {
+      for (int t = 0; t < tokens; ++t) sum += sums.padding[(block * tokens + t) * 2 * width + c - sums.entries];
+    }
+    sums.folded[block * sums.columns + c] = sum;
+  }
+}
+
+/// The gradients of the table and the padding from the rows of `folded`: one launch (window_attention.cu), none where
 /// neither is wanted.
 template <class P>
 void join_windows(cuda::Stream& stream, const WindowAttentionArguments& a, const ShareSums<P>& sums,
