@@ -98,17 +98,11 @@ class Block : public nn::Module {
     adopt("stochastic_depth", path_);
   }
   Tensor forward(const Tensor& x) override {
-    const auto [sum, y] = add_and_norm(x, attention_(norm1_(x)));
+    const auto [sum, y] = norm2_(x, attention_(norm1_(x)), dropout_.rate(), path_.rate());
     return path_.add_to(sum, dropout_(mlp_(y)));
   }
 
  private:
-  SumAndNorm add_and_norm(const Tensor& x, const Tensor& f) {
-    if (path_.rate() == 0) return norm2_(x, f, dropout_.rate());
-    const Tensor sum = path_.add_to(x, dropout_(f));
-    return {sum, norm2_(sum)};
-  }
-
   nn::LayerNorm norm1_;
   WindowedAttention attention_;
   nn::LayerNorm norm2_;

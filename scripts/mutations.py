@@ -292,14 +292,21 @@ barrier("layer-norm-merge-read", "total[c] = merged[c];\n  ")
 barrier("layer-norm-shares-written", "sums[warp][lane] = sum;\n  ")
 
 value, index, barrier, _ = group("ops/norm/add_layer_norm.cu", "ops", "Op.AddLayerNorm/cuda_f32")
-value("add-layer-norm-sum", "narrow<T>(value[k] + added[k])", "narrow<T>((value[k] + added[k]) * P(1.001))")
+value("add-layer-norm-sum", "narrow<T>(value[k] + added[k] * factor)",
+      "narrow<T>((value[k] + added[k] * factor) * P(1.001))")
 value("add-layer-norm-drop", "stay.at[k] != 0 ? value[k] * scale", "stay.at[k] != 0 ? value[k] * scale * P(1.001)")
 value("add-layer-norm-keep", "value[k] *= scale;", "value[k] *= scale * P(1.001);")
 value("add-layer-norm-grad", "narrow<T>(value[k] + gradient[k])", "narrow<T>(value[k] + gradient[k] * P(1.001))")
 value("add-layer-norm-long-sum", "widen(f[at]) * scale", "widen(f[at]) * scale * P(1.001)")
 value("add-layer-norm-long-grad", "widen(others[at]) + value", "widen(others[at]) + value * P(1.001)")
-value("add-layer-norm-long-drop", "widen(total) * scale", "widen(total) * scale * P(1.001)")
+value("add-layer-norm-long-drop", "widen(total) * factor * scale", "widen(total) * factor * scale * P(1.001)")
 index("add-layer-norm-long-draw", "number % 64 / 16", "(number + 1) % 64 / 16", "AddLayerNorm.DrawsWhatDropoutDraws")
+value("add-layer-norm-sample", "value[k] + added[k] * factor", "value[k] + added[k] * factor * P(1.001)",
+      "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
+value("add-layer-norm-grad-sample", "? value[k] * factor", "? value[k] * factor * P(1.001)",
+      "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
+index("add-layer-norm-which-sample", "draws.keeps(at / size)", "draws.keeps(at / (size + 1))",
+      "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
 index("add-layer-norm-draw", "row[c + 16 * j] = words", "row[c + 16 * j == 0 ? 0 : c + 16 * j - 1] = words")
 barrier("add-layer-norm-drawn", "  ", "\n  return row;", original="wait_for_row(group);")
 

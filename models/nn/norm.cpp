@@ -57,10 +57,10 @@ LayerNorm::LayerNorm(std::int64_t channels, double eps) : eps_(eps) {
 
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, eps_); }
 
-SumAndNorm LayerNorm::operator()(const Tensor& x, const Tensor& f, double dropout) {
+SumAndNorm LayerNorm::operator()(const Tensor& x, const Tensor& f, double dropout, double drop_path) {
   SumAndNorm result;
   observed([&] {
-    result = add_layer_norm(x, f, weight, bias, {.dropout = dropout, .eps = eps_});
+    result = add_layer_norm(x, f, weight, bias, {.dropout = dropout, .eps = eps_, .drop_path = drop_path});
     return result.y;
   });
   return result;

@@ -56,8 +56,8 @@ class LayerNorm : public Module {
   Tensor forward(const Tensor& x) override;
   bool keeps_wide() const override { return true; }
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
-  /// sum = x + dropout(f), and y, its norm, in the same pass; f [same shape as x].
-  SumAndNorm operator()(const Tensor& x, const Tensor& f, double dropout);
+  /// sum = x + drop_path(dropout(f)), and y, its norm, in the same pass; f [same shape as x].
+  SumAndNorm operator()(const Tensor& x, const Tensor& f, double dropout, double drop_path = 0);
 
   Tensor weight;
   Tensor bias;

@@ -13,10 +13,13 @@
 #include "hearth/core/run_on.h"
 #include "hearth/ops/argument.h"
 #include "hearth/ops/norm/parameter.h"
+#include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/pointwise/dropout.h"
 
 namespace hearth {
 namespace {
+
+bool drops_nothing(const kernels::ResidualDropout& dropout) { return dropout.p == 0 && dropout.path == 0; }
 
 /// What one node leaves to the other.
 struct Pass {
@@ -58,9 +61,12 @@ struct Added {
 
   Tensor dropped(const Tensor& d_sum) const {
     const Tensor df = d_sum.dtype() == pass->f_type ? d_sum.contiguous() : d_sum.to(pass->f_type);
-    if (dropout.p == 0) return df;
+    if (drops_nothing(dropout) || df.size() == 0) return df;
     const Tensor result = Tensor::empty_like(df);
-    run_on(df.device(), [&](auto& stream) { kernels::dropout(stream, df, dropout.key, dropout.p, result); });
+    run_on(df.device(), [&](auto& stream) {
+      if (dropout.path > 0) kernels::drop_path(stream, df, {}, dropout.path_key, dropout.path, result);
+      if (dropout.p > 0) kernels::dropout(stream, dropout.path > 0 ? result : df, dropout.key, dropout.p, result);
+    });
     return result;
   }
 };
@@ -96,7 +102,7 @@ struct Normed {
     const Tensor others = wants[0] ? take_others() : Tensor();
     const Tensor d_sum = others.defined() ? others : dy.sole_owner() ? dy : Tensor::empty_like(sum);
     // What f and the sum get is the same where nothing is dropped or rounded.
-    const bool same = dropout.p == 0 && pass->f_type == sum.dtype();
+    const bool same = drops_nothing(dropout) && pass->f_type == sum.dtype();
     Tensor df;
     if (pass->wants_df && !same) df = Tensor::empty(sum.shape(), pass->f_type, sum.device());
     run_on(sum.device(), [&](auto& stream) {
@@ -130,8 +136,10 @@ void check_arguments(const Tensor& x, const Tensor& f, const Tensor& gamma, cons
   check_norm_parameter(op, "beta", beta, x);
   HEARTH_CHECK(UsageError, std::isfinite(options.eps) && options.eps >= 0.0, op, ": eps is ", options.eps,
                "; it must be finite and at least 0");
-  HEARTH_CHECK(UsageError, options.dropout >= 0 && options.dropout < 1, op, ": the probability is ", options.dropout,
-               "; it must be at least 0 and below 1");
+  for (const double p : {options.dropout, options.drop_path})
+    HEARTH_CHECK(UsageError, p >= 0 && p < 1, op, ": the probability is ", p, "; it must be at least 0 and below 1");
+  HEARTH_CHECK(ShapeError, options.drop_path == 0 || x.rank() >= 2, op, ": x ", x.shape(),
+               " has no samples to drop; it must be [N, ..., C]");
 }
 
 }  // namespace
@@ -139,7 +147,9 @@ void check_arguments(const Tensor& x, const Tensor& f, const Tensor& gamma, cons
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta,
                           const AddLayerNormOptions& options) {
   check_arguments(x, f, gamma, beta, options);
-  const kernels::ResidualDropout dropout{options.dropout > 0 ? next_random_key() : RandomKey{}, options.dropout};
+  kernels::ResidualDropout dropout{.key = {}, .p = options.dropout, .path = options.drop_path};
+  if (dropout.p > 0) dropout.key = next_random_key();
+  if (dropout.path > 0) dropout.path_key = next_random_key();
   const auto pass = std::make_shared<Pass>();
   const Tensor sum = record(Added{dropout, options.eps, pass}, x, f, gamma.detach(), beta.detach());
   const Tensor y = record(Normed{dropout, pass, sum.grad_state()}, sum, gamma, beta);

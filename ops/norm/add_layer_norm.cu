@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows that are summed on their way into layer normalisation, and a gradient that is summed and dropped on its way out.
 // The threads of a row draw its random words together, a Philox block for four elements, and leave in shared memory
-// which elements stay. Traffic: x and f are read once, sum and y written once; the gradient reads sum, dy and what
-// others gave the sum, and writes d_sum and df.
+// which elements stay; whether a row's sample stays each finds out for itself. Traffic: x and f are read once, f only
+// where its sample stays, sum and y written once; the gradient reads sum, dy and what others gave the sum, and writes
+// d_sum and df.
 #include "hearth/ops/norm/add_layer_norm.h"
 
 #include "hearth/ops/norm/layer_norm.cuh"
@@ -55,6 +56,20 @@ __device__ __forceinline__ void drop_unit(const std::uint8_t* stays, int c, P sc
   for (int k = 0; k < width; ++k) value[k] = stay.at[k] != 0 ? value[k] * scale : P(0);
 }
 
+// Which samples stay, and how much they grow.
+template <class P>
+struct SampleDraws {
+  DropoutDraws draws;
+  P scale;
+  std::int64_t size;  // elements of a sample
+
+  // What the row, or the element, at `at` is multiplied with: 0 where its sample is left out.
+  __device__ P factor(std::int64_t at) const {
+    if (draws.threshold == 0) return P(1);
+    return draws.keeps(at / size) ? scale : P(0);
+  }
+};
+
 template <class T, class F>
 struct SummedRows {
   using Element = T;
@@ -64,29 +79,36 @@ struct SummedRows {
   T* sum;
   DropoutDraws draws;
   P scale;
+  SampleDraws<P> samples;
 
   struct Row {
     const SummedRows& rows;
     std::int64_t first;
     const std::uint8_t* stays;
+    P factor;
     template <int width>
     __device__ void load(int c, P (&value)[width]) const {
       const std::int64_t at = first + c;
-      P added[width];
       load_unit(rows.x + at, value);
-      load_unit(rows.f + at, added);
-      drop_unit(stays, c, rows.scale, added);
-      HEARTH_UNROLL
-      for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + added[k]));
+      if (factor != P(0)) {
+        P added[width];
+        load_unit(rows.f + at, added);
+        drop_unit(stays, c, rows.scale, added);
+        HEARTH_UNROLL
+        for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + added[k] * factor));
+      }
       store_unit(rows.sum + at, value);
     }
   };
   template <int held, class Group>
   __device__ Row row(const Group& group, std::int64_t first, int cols) const {
-    return {*this, first, draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, cols)};
+    return {*this, first, draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, cols),
+            samples.factor(first)};
   }
   __device__ P element(std::int64_t at) const {
-    sum[at] = narrow<T>(widen(x[at]) + (stays_alone(draws, at) ? widen(f[at]) * scale : P(0)));
+    const P factor = samples.factor(at);
+    const bool stays = factor != P(0) && stays_alone(draws, at);
+    sum[at] = stays ? narrow<T>(widen(x[at]) + widen(f[at]) * scale * factor) : x[at];
     return widen(sum[at]);
   }
   __device__ const T* stored() const { return sum; }
@@ -101,11 +123,13 @@ struct SumGradientRows {
   F* df;  // null: not wanted
   DropoutDraws draws;
   P scale;
+  SampleDraws<P> samples;
 
   struct Row {
     const SumGradientRows& rows;
     std::int64_t first;
     const std::uint8_t* stays;
+    P factor;
     template <int width>
     __device__ void store(int c, const P (&gradient)[width]) const {
       const std::int64_t at = first + c;
@@ -115,6 +139,8 @@ struct SumGradientRows {
       for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + gradient[k]));
       store_unit(rows.d_sum + at, value);
       if (rows.df == nullptr) return;
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) value[k] = factor != P(0) ? value[k] * factor : P(0);
       drop_unit(stays, c, rows.scale, value);
       store_unit(rows.df + at, value);
     }
@@ -122,12 +148,16 @@ struct SumGradientRows {
   template <int held, class Group>
   __device__ Row row(const Group& group, std::int64_t first, int cols) const {
     const bool drops = df != nullptr && draws.threshold != 0;
-    return {*this, first, drops ? draw_row<held>(group, draws, first, cols) : nullptr};
+    return {*this, first, drops ? draw_row<held>(group, draws, first, cols) : nullptr,
+            df != nullptr ? samples.factor(first) : P(0)};
   }
   __device__ void store(std::int64_t at, P value) const {
     const T total = narrow<T>(others == nullptr ? value : widen(others[at]) + value);
     d_sum[at] = total;
-    if (df != nullptr) df[at] = narrow<F>(stays_alone(draws, at) ? widen(total) * scale : P(0));
+    if (df == nullptr) return;
+    const P factor = samples.factor(at);
+    const bool stays = factor != P(0) && stays_alone(draws, at);
+    df[at] = narrow<F>(stays ? widen(total) * factor * scale : P(0));
   }
 };
 
@@ -149,8 +179,15 @@ void visit_types(const Tensor& x, DType f, std::initializer_list<const void*> ar
 }
 
 template <class P>
-P scale_of(const ResidualDropout& dropout) {
-  return static_cast<P>(1.0 / (1.0 - dropout.p));
+P scale_of(double p) {
+  return static_cast<P>(1.0 / (1.0 - p));
+}
+
+template <class P>
+SampleDraws<P> sample_draws(cuda::Stream& stream, const ResidualDropout& dropout, const Tensor& x) {
+  const std::int64_t samples = x.dim(0);
+  return {dropout_draws(stream, dropout.path_key, dropout.path, samples), scale_of<P>(dropout.path),
+          x.size() / samples};
 }
 
 }  // namespace
@@ -162,8 +199,12 @@ void add_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& f, cons
   const auto arrays = {address_of(x),    address_of(f),   address_of(gamma),
                        address_of(beta), address_of(sum), address_of(y)};
   visit_types(x, f.dtype(), arrays, [&]<class T, class F, int width>() {
-    const SummedRows<T, F> rows{x.data<T>(), f.data<F>(), sum.data<T>(),
-                                dropout_draws(stream, dropout.key, dropout.p, x.size()), scale_of<acc_t<T>>(dropout)};
+    const SummedRows<T, F> rows{x.data<T>(),
+                                f.data<F>(),
+                                sum.data<T>(),
+                                dropout_draws(stream, dropout.key, dropout.p, x.size()),
+                                scale_of<acc_t<T>>(dropout.p),
+                                sample_draws<acc_t<T>>(stream, dropout, x)};
     normalize_rows<width>(stream, "add_layer_norm", rows, {gamma, beta, eps, y, mean, rstd});
   });
 }
@@ -179,9 +220,10 @@ void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const Tensor& 
   const auto arrays = {address_of(sum),    address_of(dy),    address_of(gamma),
                        address_of(others), address_of(d_sum), address_of(df)};
   visit_types(sum, df.defined() ? df.dtype() : sum.dtype(), arrays, [&]<class T, class F, int width>() {
-    const SumGradientRows<T, F> rows{data_or_null<T>(others), d_sum.data<T>(), data_or_null<F>(df),
-                                     dropout_draws(stream, dropout.key, dropout.p, sum.size()),
-                                     scale_of<acc_t<T>>(dropout)};
+    const SumGradientRows<T, F> rows{
+        data_or_null<T>(others),       d_sum.data<T>(),
+        data_or_null<F>(df),           dropout_draws(stream, dropout.key, dropout.p, sum.size()),
+        scale_of<acc_t<T>>(dropout.p), sample_draws<acc_t<T>>(stream, dropout, sum)};
     normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, {sum, dy, gamma, mean, rstd, d_gamma, d_beta});
   });
 }

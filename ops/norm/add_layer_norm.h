@@ -12,6 +12,7 @@ namespace hearth {
 struct AddLayerNormOptions {
   double dropout = 0;  ///< of f; in [0, 1), 0 outside of training
   double eps = 1e-5;
+  double drop_path = 0;  ///< of f's samples, f [N, ..., C]; in [0, 1), 0 outside of training
 };
 
 /// A sum and what it is after layer_norm().
@@ -19,8 +20,9 @@ struct SumAndNorm {
   Tensor sum, y;
 };
 
-/// sum = x + dropout(f), y = layer_norm(sum): what dropout(f, p, true), add() and layer_norm() give, with the same
-/// draws, but for fewer roundings. One kernel, and one more for both gradients but that of the parameters.
+/// sum = x + drop_path(dropout(f)), y = layer_norm(sum): what dropout(f, p, true), add_drop_path(x, ..., p, true) and
+/// layer_norm() give, with the same draws and, in f32 and f64, to the bit; narrow types are rounded less often. One
+/// kernel, and one more for both gradients but that of the parameters.
 ///
 /// x, f [..., C] of one shape and floating type; or x f32 and f f16 or bf16. sum and y have x's shape and type. gamma
 /// and beta as in layer_norm(). UsageError, ShapeError, DTypeError or DeviceError for arguments that do not fit.
@@ -29,10 +31,13 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma,
 
 namespace kernels {
 
-/// What is added: f of which dropout with probability p drops what `key` says. p = 0: nothing, and no draws are made.
+/// What is added: f, of whose elements dropout with probability p drops what `key` says, and of whose samples drop_path
+/// with probability `path` drops what `path_key` says. 0: nothing, and no draws are made.
 struct ResidualDropout {
   RandomKey key;
   double p = 0;
+  RandomKey path_key = {};
+  double path = 0;
 };
 
 /// All contiguous. `mean` and `rstd` as in layer_norm.
@@ -43,8 +48,8 @@ void add_layer_norm(cuda::Stream&, const Tensor& x, const Tensor& f, const Resid
                     const Tensor& gamma, const Tensor& beta, double eps, const Tensor& sum, const Tensor& y,
                     const Tensor& mean, const Tensor& rstd);
 
-/// d_sum = `others` (absent: 0) + the gradient of layer_norm for dy, df = dropout(d_sum) in f's type, or absent; and
-/// the gradients of gamma and beta, each of which may be absent. d_sum may be `others` or dy.
+/// d_sum = `others` (absent: 0) + the gradient of layer_norm for dy, df = dropout(drop_path(d_sum)) in f's type, or
+/// absent; and the gradients of gamma and beta, each of which may be absent. d_sum may be `others` or dy.
 void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
                          const Tensor& rstd, const ResidualDropout& dropout, const Tensor& others, const Tensor& d_sum,
                          const Tensor& df, const Tensor& d_gamma, const Tensor& d_beta);

@@ -6,7 +6,7 @@
 #include "hearth/core/cpu/element.h"
 #include "hearth/ops/norm/add_layer_norm.h"
 #include "hearth/ops/norm/layer_norm_cpu.h"
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "hearth/ops/pointwise/sample_words.h"
 
 #define HEARTH_ISA_SOURCE "hearth/ops/norm/add_layer_norm_cpu.cpp"
 #include "hearth/core/cpu/foreach_isa.h"
@@ -37,16 +37,21 @@ void each_run(const DropoutFactors<P>& dropout, std::int64_t begin, std::int64_t
 
 /// Rows [begin, begin + rows). All pointers are to element 0.
 template <class T, class F, class P>
-void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const P* gamma, const P* beta,
-                         double eps, T* sum, T* y, P* means, P* rstds, std::int64_t begin, std::int64_t rows,
-                         std::int64_t cols) {
+void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const PathFactors<P>& path,
+                         const P* gamma, const P* beta, double eps, T* sum, T* y, P* means, P* rstds,
+                         std::int64_t begin, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t r = begin; r < begin + rows; ++r) {
-    each_run(dropout, r * cols, cols, [=](std::int64_t at, std::int64_t count, const P* factors) {
+    const P stays = path.of_row(r);
+    if (stays == P(0)) {
+      std::copy_n(x + r * cols, cols, sum + r * cols);
+    } else {
+      each_run(dropout, r * cols, cols, [=](std::int64_t at, std::int64_t count, const P* factors) {
 #pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i)
-        cpu::store(sum + at + i, cpu::load(x + at + i) + cpu::load(f + at + i) * factors[i]);
-    });
-    layer_norm_rows(sum + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, 1, cols);
+        for (std::int64_t i = 0; i < count; ++i)
+          cpu::store(sum + at + i, cpu::load(x + at + i) + cpu::load(f + at + i) * factors[i] * stays);
+      });
+    }
+    normalize_row(sum + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, cols);
   }
 }
 
@@ -58,6 +63,7 @@ struct SumGradient {
   T* d_sum;
   F* df;  ///< null: not wanted
   DropoutFactors<P> dropout;
+  PathFactors<P> path;
   std::int64_t begin;  ///< the element that the sweep calls 0
 
   HEARTH_ALWAYS_INLINE void store(std::int64_t at, P value) const {
@@ -65,22 +71,28 @@ struct SumGradient {
   }
   HEARTH_ALWAYS_INLINE void finish(std::int64_t at, std::int64_t cols) const {
     if (df == nullptr) return;
+    const P stays = path.of_row((begin + at) / cols);
+    if (stays == P(0)) {
+      std::fill_n(df + begin + at, cols, F(0.0f));
+      return;
+    }
     each_run(dropout, begin + at, cols,
-             [from = d_sum, to = df](std::int64_t first, std::int64_t count, const P* factors) {
+             [from = d_sum, to = df, stays](std::int64_t first, std::int64_t count, const P* factors) {
 #pragma omp simd
                for (std::int64_t i = 0; i < count; ++i)
-                 cpu::store(to + first + i, cpu::load(from + first + i) * factors[i]);
+                 cpu::store(to + first + i, cpu::load(from + first + i) * stays * factors[i]);
              });
   }
 };
 
 template <class T, class F, class P>
 void add_layer_norm_grad_rows(const T* sum, const T* dy, const P* gamma, const P* means, const P* rstds,
-                              const T* others, T* d_sum, F* df, const DropoutFactors<P>& dropout, P* narrow,
-                              double* sums, std::int64_t begin, std::int64_t rows, std::int64_t cols) {
+                              const T* others, T* d_sum, F* df, const DropoutFactors<P>& dropout,
+                              const PathFactors<P>& path, P* narrow, double* sums, std::int64_t begin,
+                              std::int64_t rows, std::int64_t cols) {
   const std::int64_t at = begin * cols;
   layer_norm_grad_rows(sum + at, dy + at, gamma, means + begin, rstds + begin,
-                       SumGradient<T, F>{others, d_sum, df, dropout, at}, narrow, sums, rows, cols);
+                       SumGradient<T, F>{others, d_sum, df, dropout, path, at}, narrow, sums, rows, cols);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
@@ -104,6 +116,16 @@ DropoutFactors<P> factors_of(const ResidualDropout& dropout, std::int64_t elemen
           static_cast<P>(1.0 / (1.0 - dropout.p))};
 }
 
+template <class P>
+std::vector<P> sample_factors(const ResidualDropout& dropout, std::int64_t samples) {
+  std::vector<P> factors;
+  if (dropout.path == 0) return factors;
+  const std::uint32_t threshold = dropout_threshold(dropout.path);
+  for (const std::uint32_t word : sample_words(dropout.path_key, samples))
+    factors.push_back(word >= threshold ? static_cast<P>(1.0 / (1.0 - dropout.path)) : P(0));
+  return factors;
+}
+
 }  // namespace
 
 void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout, const Tensor& gamma,
@@ -114,10 +136,12 @@ void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const Residu
   visit_types(x.dtype(), f.dtype(), [&]<class T, class F>() {
     using P = acc_t<T>;
     const auto factors = factors_of<P>(dropout, x.size());
+    const std::vector<P> samples = sample_factors<P>(dropout, x.dim(0));
+    const PathFactors<P> path{dropout.path > 0 ? samples.data() : nullptr, x.size() / cols / x.dim(0)};
     cpu::parallel_for(
         x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols), [&](std::int64_t begin, std::int64_t end) {
-          HEARTH_ISA_CALL(add_layer_norm_rows, x.data<T>(), f.data<F>(), factors, gamma.data<P>(), beta.data<P>(), eps,
-                          sum.data<T>(), y.data<T>(), mean.data<P>(), rstd.data<P>(), begin, end - begin, cols);
+          HEARTH_ISA_CALL(add_layer_norm_rows, x.data<T>(), f.data<F>(), factors, path, gamma.data<P>(), beta.data<P>(),
+                          eps, sum.data<T>(), y.data<T>(), mean.data<P>(), rstd.data<P>(), begin, end - begin, cols);
         });
   });
 }
@@ -129,13 +153,16 @@ void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const Tensor& dy, cons
   visit_types(sum.dtype(), df.defined() ? df.dtype() : sum.dtype(), [&]<class T, class F>() {
     using P = acc_t<T>;
     const auto factors = factors_of<P>(dropout, sum.size());
+    const std::vector<P> samples = sample_factors<P>(dropout, sum.dim(0));
+    const PathFactors<P> path{dropout.path > 0 ? samples.data() : nullptr,
+                              rows / std::max<std::int64_t>(sum.dim(0), 1)};
     const T* const more = others.defined() ? others.data<T>() : nullptr;
     F* const dropped = df.defined() ? df.data<F>() : nullptr;
     layer_norm_grad_pieces(rows, cols, d_gamma, d_beta, [&](std::int64_t begin, std::int64_t count, double* sums) {
       cpu::Scratch scratch;
       HEARTH_ISA_CALL(add_layer_norm_grad_rows, sum.data<T>(), dy.data<T>(), gamma.data<P>(), mean.data<P>(),
-                      rstd.data<P>(), more, d_sum.data<T>(), dropped, factors, scratch.take<P>(2 * cols), sums, begin,
-                      count, cols);
+                      rstd.data<P>(), more, d_sum.data<T>(), dropped, factors, path, scratch.take<P>(2 * cols), sums,
+                      begin, count, cols);
     });
   });
 }

@@ -15,6 +15,13 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 #include "hearth/ops/norm/layer_norm_cpu.inc"
 
+template <class T, class P>
+void layer_norm_rows(const T* x, const P* gamma, const P* beta, double eps, T* y, P* means, P* rstds, std::int64_t rows,
+                     std::int64_t cols) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    normalize_row(x + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, cols);
+}
+
 template <class T>
 struct StoredGradient {
   T* dx;

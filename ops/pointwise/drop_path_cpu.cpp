@@ -6,7 +6,7 @@
 #include "hearth/core/cpu/element.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/ops/pointwise/drop_path.h"
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "hearth/ops/pointwise/sample_words.h"
 
 #define HEARTH_ISA_SOURCE "hearth/ops/pointwise/drop_path_cpu.cpp"
 #include "hearth/core/cpu/foreach_isa.h"
@@ -26,17 +26,6 @@ void scale_sample(const T* x, const T* residual, acc_t<T> scale, T* y, std::int6
   }
 }
 
-/// The random words of samples first, first + 1, ...
-inline void sample_words(const RandomKey& key, std::int64_t first, std::int64_t count, std::uint32_t* to) {
-  std::uint32_t words[dropout_strip];
-  for (std::int64_t i = 0, taken = 0; i < count; i += taken) {
-    strip_words(key, static_cast<std::uint64_t>((first + i) / dropout_strip), words);
-    const std::int64_t skipped = (first + i) % dropout_strip;
-    taken = std::min(dropout_strip - skipped, count - i);
-    std::copy_n(words + skipped, taken, to + i);
-  }
-}
-
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
 #else
 namespace hearth::kernels {
@@ -45,9 +34,8 @@ void drop_path(cpu::Stream&, const Tensor& x, const Tensor& residual, const Rand
   constexpr std::int64_t grain = 1 << 14;
   const std::int64_t samples = x.dim(0), size = x.size() / samples;
   const std::uint32_t threshold = dropout_threshold(p);
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(samples));
-  std::uint32_t* const word = words.data();
-  HEARTH_ISA_CALL(sample_words, key, key.first_element(samples), samples, word);
+  const std::vector<std::uint32_t> words = sample_words(key, samples);
+  const std::uint32_t* const word = words.data();
   visit_dtype("drop_path", x.dtype(), Floats{}, [&]<class T>() {
     const T* const from = x.data<T>();
     const T* const onto = residual.defined() ? residual.data<T>() : nullptr;

@@ -10,6 +10,7 @@
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
 #include "hearth/ops/norm/layer_norm.h"
+#include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/pointwise/dropout.h"
 #include "hearth/ops/pointwise/operators.h"
 #include "support/op_test.h"
@@ -34,42 +35,55 @@ Inputs draw_inputs(Draw& draw, const Shape& shape, Width width_of_x) {
 // Both results, of which the sum is used twice more, before and after y.
 Tensor mixed(const SumAndNorm& result) { return result.sum * 0.5 + result.y * result.sum; }
 
-Tensor fused(const Inputs& in, double p) {
-  return mixed(add_layer_norm(in.x, in.f, in.gamma, in.beta, {.dropout = p, .eps = 0.1}));
+struct Rates {
+  double dropout = 0, path = 0;
+};
+
+SumAndNorm fused(const Inputs& in, Rates rates) {
+  return add_layer_norm(in.x, in.f, in.gamma, in.beta, {.dropout = rates.dropout, .eps = 0.1, .drop_path = rates.path});
 }
 
-Tensor apart(const Inputs& in, double p) {
-  const Tensor sum = in.x + dropout(in.f, p, true);
-  return mixed({sum, layer_norm(sum, in.gamma, in.beta, 0.1)});
+SumAndNorm apart(const Inputs& in, Rates rates) {
+  const Tensor f = dropout(in.f, rates.dropout, true);
+  const Tensor sum = rates.path > 0 ? add_drop_path(in.x, f, rates.path, true) : in.x + f;
+  return {sum, layer_norm(sum, in.gamma, in.beta, 0.1)};
 }
 
-void check_shape(const Shape& shape, double p, Width width_of_x) {
+void check_shape(const Shape& shape, Rates rates, Width width_of_x) {
   check(
       [&](Draw& draw) {
         const RandomScope random(3, 1);
-        return fused(draw_inputs(draw, shape, width_of_x), p);
+        return mixed(fused(draw_inputs(draw, shape, width_of_x), rates));
       },
       [&](Draw& draw) {
         const RandomScope random(3, 1);
-        return apart(draw_inputs(draw, shape, width_of_x), p).to_doubles();
+        return mixed(apart(draw_inputs(draw, shape, width_of_x), rates)).to_doubles();
       },
       {.tolerance_scale = 4.0});
 }
 
 OP_TEST(AddLayerNorm) {
-  for (const Shape& shape : shapes) check_shape(shape, 0.25, Width::site);
-  for (const Shape& shape : {shapes[0], shapes[3], shapes[8]}) check_shape(shape, 0, Width::site);
+  for (const Shape& shape : shapes) check_shape(shape, {.dropout = 0.25}, Width::site);
+  for (const Shape& shape : {shapes[0], shapes[3], shapes[8]}) check_shape(shape, {}, Width::site);
+}
+
+// Samples of one row and of several, short rows and rows that are read again.
+OP_TEST(AddLayerNormOfSamplesThatStay) {
+  for (const Shape& shape : {Shape{6, 37}, {4, 3, 5, 8}, {3, 2, 96}, {4, 1, 3072}, {4, 9216}})
+    for (const double p : {0.0, 0.25}) check_shape(shape, {.dropout = p, .path = 0.5}, Width::site);
+  check_shape({4, 2, 96}, {.path = 0.5}, Width::wide);
 }
 
 // The residual in f32, as under autocast.
 OP_TEST(AddLayerNormOfANarrowPart) {
-  for (const Shape& shape : {shapes[0], shapes[3], shapes[4], shapes[8]}) check_shape(shape, 0.25, Width::wide);
-  check_shape(shapes[3], 0, Width::wide);
+  for (const Shape& shape : {shapes[0], shapes[3], shapes[4], shapes[8]})
+    check_shape(shape, {.dropout = 0.25}, Width::wide);
+  check_shape(shapes[3], {}, Width::wide);
 }
 
 // On a device the gradients of the parameters of such rows are summed over runs of 16 rows.
 OP_TEST(AddLayerNormManyLongRows) {
-  if (current_site().device.is_cuda()) check_shape({17, 8200}, 0.25, Width::site);
+  if (current_site().device.is_cuda()) check_shape({17, 8200}, {.dropout = 0.25}, Width::site);
 }
 
 std::vector<Device> devices() {
@@ -95,6 +109,65 @@ TEST(AddLayerNorm, DrawsWhatDropoutDraws) {
       const Tensor sum = add_layer_norm(zero, ones, gamma, gamma, {.dropout = 0.4}).sum;
       EXPECT_EQ(sum.to_doubles(), expected.to_doubles()) << device << cols;
     }
+}
+
+// Sums and norms and, where they alone give gradients, these: to the bit what the parts on their own give; narrow types
+// where nothing is rounded in between.
+TEST(AddLayerNorm, HasTheBitsOfItsParts) {
+  const auto results = [](Device device, DType dtype, Rates rates, auto run) {
+    const Shape shape{8, 3, 96};
+    const auto leaf = [&](double step, const Shape& of, DType type) {
+      std::vector<double> numbers(static_cast<std::size_t>(of.size()));
+      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = std::sin(static_cast<double>(i) * step) + step;
+      return as_leaf(Tensor::of<double>(of, numbers).to(type).to(device));
+    };
+    const DType wide = dtype == DType::f64 ? dtype : DType::f32;
+    const Inputs in{leaf(1.3, shape, dtype), leaf(0.7, shape, dtype), leaf(0.3, {96}, wide), leaf(0.9, {96}, wide)};
+    std::vector<std::vector<double>> all;
+    for (const bool of_sum : {true, false}) {
+      for (const Tensor& input : {in.x, in.f, in.gamma, in.beta}) (void)grad_of(input), zero_grad(input);
+      // A part of a batch, so that its first sample is not the first that was drawn.
+      const RandomScope random(7, 3, RandomPart{5, 8});
+      const SumAndNorm result = run(in, rates);
+      const Tensor& used = of_sum ? result.sum : result.y;
+      backward(used, leaf(2.1, shape, dtype).detach());
+      all.push_back(used.to_doubles());
+      for (const Tensor& input : {in.x, in.f, in.gamma, in.beta}) all.push_back(grad_of(input).to_doubles());
+    }
+    return all;
+  };
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
+      for (const Rates rates :
+           {Rates{}, Rates{.path = 0.4}, Rates{.dropout = 0.3}, Rates{.dropout = 0.3, .path = 0.4}}) {
+        if (rates.dropout > 0 && size_of(dtype) == 2) continue;
+        EXPECT_EQ(results(device, dtype, rates, fused), results(device, dtype, rates, apart))
+            << device << " " << dtype << ", dropout " << rates.dropout << ", path " << rates.path;
+      }
+}
+
+// What is left out may be anything.
+TEST(AddLayerNorm, LeavesASampleAsItWas) {
+  for (const Device device : devices()) {
+    const Tensor x = Tensor::full({64, 2, 32}, 1.5, DType::f32, device),
+                 one = Tensor::full({32}, 1.0, DType::f32, device);
+    const Tensor f = as_leaf(Tensor::full({64, 2, 32}, std::nan(""), DType::f32, device));
+    const RandomScope random(1, 1);
+    const SumAndNorm result = add_layer_norm(x, f, one, one, {.drop_path = 0.5});
+    const std::vector<double> sum = result.sum.to_doubles();
+    backward(result.sum * result.y, Tensor::full({64, 2, 32}, 1.0, DType::f32, device));
+    const std::vector<double> gradient = grad_of(f).to_doubles();
+    int left_out = 0;
+    for (std::size_t n = 0; n < 64; ++n) {
+      const bool out = sum[n * 64] == 1.5;
+      left_out += out ? 1 : 0;
+      for (std::size_t i = n * 64; i < (n + 1) * 64; ++i) {
+        ASSERT_EQ(sum[i] == 1.5, out) << device << i;
+        ASSERT_EQ(gradient[i] == 0, out) << device << i;
+      }
+    }
+    EXPECT_TRUE(left_out > 16 && left_out < 48) << left_out;
+  }
 }
 
 // The gradients of x, f, gamma and beta for a result made of both outputs.
@@ -142,15 +215,15 @@ TEST(AddLayerNorm, PassesOnWhatItsResultsGetInAnyOrder) {
   };
   for (const Device device : devices())
     for (const Mix mix : mixes)
-      for (const double p : {0.0, 0.25})
+      for (const auto& [p, path] : {std::pair{0.0, 0.0}, {0.25, 0.0}, {0.0, 0.5}, {0.25, 0.5}})
         for (const auto& [x_wants, f_wants] : {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
           // Nothing leads from the sum alone to gamma.
           if (mix == mixes[0] && !x_wants && !f_wants) continue;
           const auto fused = gradients(device, x_wants, f_wants, [&](auto& x, auto& f, auto& gamma, auto& beta) {
-            return mix(add_layer_norm(x, f, gamma, beta, {.dropout = p}));
+            return mix(add_layer_norm(x, f, gamma, beta, {.dropout = p, .drop_path = path}));
           });
           expect_near(fused, gradients(device, x_wants, f_wants, [&](auto& x, auto& f, auto& gamma, auto& beta) {
-                        const Tensor sum = x + dropout(f, p, true);
+                        const Tensor sum = add_drop_path(x, dropout(f, p, true), path, true);
                         return mix({sum, layer_norm(sum, gamma, beta)});
                       }));
         }
@@ -173,6 +246,8 @@ TEST(AddLayerNorm, DrawsNothingWithoutDropout) {
   EXPECT_EQ(random_position().op, 0u);
   (void)add_layer_norm(x, x, one, one, {.dropout = 0.5});
   EXPECT_EQ(random_position().op, 1u);
+  (void)add_layer_norm(x, x, one, one, {.drop_path = 0.5});
+  EXPECT_EQ(random_position().op, 2u);
 }
 
 TEST(AddLayerNorm, RefusesBadArguments) {
@@ -192,6 +267,9 @@ TEST(AddLayerNorm, RefusesBadArguments) {
   refuses<UsageError>(op, [&] { return add_layer_norm(x, x, one, one, {.eps = -1e-5}); });
   refuses<UsageError>(op, [&] { return add_layer_norm(x, x, one, one, {.dropout = 1}); });
   refuses<UsageError>(op, [&] { return add_layer_norm(x, x, one, one, {.dropout = std::nan("")}); });
+  for (const double p : {-0.1, 1.0, std::nan("")})
+    refuses<UsageError>(op, [&] { return add_layer_norm(x, x, one, one, {.drop_path = p}); });
+  refuses<ShapeError>(op, [&] { return add_layer_norm(one, one, one, one, {.drop_path = 0.5}); });
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST_F(CudaAddLayerNorm, IsOneLaunchAndTwoForTheGradient) {
     // So that their first contributions are written in place, as by a trainer.
     for (const Tensor& leaf : {x, f, gamma, beta}) (void)grad_of(leaf), zero_grad(leaf);
     const cuda::Counters start = cuda::counters();
-    const SumAndNorm result = add_layer_norm(x, f, gamma, beta, {.dropout = 0.25});
+    const SumAndNorm result = add_layer_norm(x, f, gamma, beta, {.dropout = 0.25, .drop_path = 0.5});
     const cuda::Counters middle = cuda::counters();
     EXPECT_EQ((middle - start).launches, 1);
     backward(result.y, dy);
@@ -53,7 +53,7 @@ TEST_F(CudaAddLayerNorm, ARecordedStepDrawsByItsNumber) {
   const auto step = [&](std::uint64_t number) {
     const RandomScope random(9, number);
     zero_grad(part);
-    const SumAndNorm result = add_layer_norm(x, part, gamma, beta, {.dropout = 0.5});
+    const SumAndNorm result = add_layer_norm(x, part, gamma, beta, {.dropout = 0.5, .drop_path = 0.5});
     backward(result.sum * result.y, x);
     place(0).copy_from(result.y.detach());
     place(1).copy_from(grad_of(part));
