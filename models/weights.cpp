@@ -14,7 +14,9 @@
 #include "hearth/core/nearest.h"
 #include "hearth/core/safetensors_set.h"
 #include "hearth/models/import.h"
+#include "hearth/models/named_tensors.h"
 #include "hearth/models/swin.h"
+#include "hearth/models/swin_weights.h"
 #include "hearth/ops/shape/view.h"
 
 namespace hearth::models {
@@ -23,8 +25,6 @@ namespace {
 constexpr const char* prefix_note = "hearth.prefix";
 constexpr const char* positions_note = "hearth.position_ids";
 constexpr const char* positions_name = "embeddings.position_ids";
-constexpr std::string_view index_name = "relative_position_index";
-constexpr std::string_view table_name = "relative_position_bias_table";
 constexpr const char* positions_table = "embeddings.position_embeddings.weight";
 
 enum class Kind {
@@ -113,12 +113,6 @@ const Family& family_of(WeightFormat format) {
   return format == WeightFormat::hf_gpt2 ? gpt2 : bert;
 }
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string result(text);
-  if (const std::size_t at = result.find(what); at != std::string::npos) result.replace(at, what.size(), by);
-  return result;
-}
-
 /// Buffers, and the head that guesses whether one sentence follows another.
 bool is_needless(const Family& family, std::string_view name) {
   if (&family == &family_of(WeightFormat::hf_bert)) return name.starts_with("cls.seq_relationship.");
@@ -136,13 +130,11 @@ Tensor positions(std::int64_t count) {
   return result;
 }
 
-/// A network's tensors by name, and the numbers behind the letters of shapes.
-class Walk {
+/// The walk over a family's rules.
+class Walk : public NamedTensors {
  public:
-  using ByName = std::map<std::string, Tensor, std::less<>>;
-
   Walk(const Family& family, ByName given, NameReport& report)
-      : family_(family), given_(std::move(given)), report_(report) {}
+      : NamedTensors(std::move(given), report), family_(family) {}
 
   /// f(rule, name) for every tensor that is expected. `names` gives the names under which a rule's tensor is looked
   /// for.
@@ -151,7 +143,7 @@ class Walk {
     std::set<std::string_view> groups;
     for (const Rule& rule : family_.rules)
       for (const std::string& name : names(rule, std::string(rule.name)))
-        if (!rule.group.empty() && given_.contains(name)) groups.insert(rule.group);
+        if (!rule.group.empty() && has(name)) groups.insert(rule.group);
     const std::int64_t layers = layer_count();
     // All before the layers, each layer, all behind them.
     const auto is_layer = [](const Rule& rule) { return rule.name.find('#') != std::string_view::npos; };
@@ -164,59 +156,23 @@ class Walk {
       if (rule->group.empty() || groups.contains(rule->group)) f(*rule, std::string(rule->name));
   }
 
-  /// The tensor of that name if it has the shape; otherwise nothing, and a word in the report.
-  Tensor take(const std::string& name, std::string_view shape) {
-    const auto found = given_.find(name);
-    if (found == given_.end()) {
-      report_.missing.push_back(name);
-      return {};
-    }
-    const Tensor tensor = found->second;
-    given_.erase(found);
-    bool fits = tensor.rank() == static_cast<int>(shape.size());
-    for (std::size_t i = 0; fits && i < shape.size(); ++i) bind(shape[i], tensor.dim(static_cast<int>(i)));
-    std::string wanted;
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      const auto known = extents_.find(shape[i]);
-      fits = fits && known != extents_.end() && tensor.dim(static_cast<int>(i)) == known->second;
-      wanted += (i > 0 ? ", " : "") + (known != extents_.end() ? std::to_string(known->second) : std::string("any"));
-    }
-    if (fits) return tensor;
-    report_.misshaped.push_back(join_text(name, " ", tensor.shape(), ", expected [", wanted, "]"));
-    return {};
-  }
-
-  /// What nothing was taken of is unexpected.
-  void finish() {
-    for (const auto& [name, tensor] : given_) report_.unexpected.push_back(join_text(name, " ", tensor.shape()));
-  }
-
  private:
-  // The first tensor with a letter says what it means.
-  void bind(char letter, std::int64_t extent) {
-    extents_.emplace(letter, extent);
-    if (letter == 'W') extents_.emplace('Q', checked_mul(3, extent, "weights: width"));
-  }
-
   std::int64_t layer_count() const {
     std::int64_t layers = 0;
-    for (const auto& [name, tensor] : given_) {
+    for (const auto& [name, tensor] : given()) {
       if (!name.starts_with(family_.layers)) continue;
       std::int64_t number = -1;
       const char* const begin = name.data() + family_.layers.size();
       const auto read = std::from_chars(begin, name.data() + name.size(), number);
       // A number beyond what there are tensors for is no layer's.
       if (read.ec == std::errc() && *read.ptr == '.' && number >= 0 &&
-          number < static_cast<std::int64_t>(given_.size()))
+          number < static_cast<std::int64_t>(given().size()))
         layers = std::max(layers, number + 1);
     }
     return layers;
   }
 
   const Family& family_;
-  ByName given_;
-  NameReport& report_;
-  std::map<char, std::int64_t> extents_;
 };
 
 constexpr std::array<std::string_view, 3> part_names{"query", "key", "value"};
@@ -241,8 +197,8 @@ Tensor joined(const std::vector<Tensor>& parts) {
   return result;
 }
 
-Walk::ByName by_name(const WeightSet& set, const Family* family, NameReport& report, std::string& prefix) {
-  Walk::ByName result;
+ByName by_name(const WeightSet& set, const Family* family, NameReport& report, std::string& prefix) {
+  ByName result;
   for (const Weight& weight : set.weights) {
     std::string name = weight.name;
     if (family && name.starts_with(family->prefix)) {
@@ -258,7 +214,7 @@ Walk::ByName by_name(const WeightSet& set, const Family* family, NameReport& rep
 }
 
 /// A note for each that is to be written again, and out of the way.
-void leave_out(const Family& family, Walk::ByName& given, NameReport& report, SafetensorsMetadata& notes) {
+void leave_out(const Family& family, ByName& given, NameReport& report, SafetensorsMetadata& notes) {
   const auto ids = given.find(positions_name), table = given.find(positions_table);
   if (ids != given.end() && table != given.end() && table->second.rank() == 2 &&
       are_equal(ids->second, positions(table->second.dim(0)))) {
@@ -279,22 +235,10 @@ void leave_out(const Family& family, Walk::ByName& given, NameReport& report, Sa
   }
 }
 
-/// Whether it is the buffer beside a table of Swin, which follows from the table's size.
-bool is_index_of_table(const Weight& weight, const WeightSet& set) {
-  if (!weight.name.ends_with(index_name)) return false;
-  const std::string table = replaced(weight.name, index_name, table_name);
-  const auto found =
-      std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& w) { return w.name == table; });
-  const Tensor index = found == set.weights.end() ? Tensor() : relative_position_index(found->value);
-  // One row for each query, as others than torchvision have it, is the same.
-  return index.defined() && index.size() == weight.value.size() &&
-         are_equal(reshape(weight.value, index.shape()), index);
-}
-
 WeightSet from_torch(const WeightSet& theirs, NameReport& report) {
   WeightSet ours{{}, theirs.metadata};
   for (const Weight& weight : theirs.weights) {
-    if (is_index_of_table(weight, theirs))
+    if (is_position_index(weight, theirs))
       report.left_out.push_back(weight.name);
     else
       ours.weights.push_back({weight.name, from_torch_layout(weight.name, weight.value)});
@@ -306,9 +250,9 @@ WeightSet to_torch(const WeightSet& ours) {
   WeightSet theirs{{}, ours.metadata};
   for (const Weight& weight : ours.weights) {
     theirs.weights.push_back({weight.name, to_torch_layout(weight.name, weight.value)});
-    if (!weight.name.ends_with(table_name)) continue;
+    if (!weight.name.ends_with(position_table)) continue;
     if (const Tensor index = relative_position_index(weight.value); index.defined())
-      theirs.weights.push_back({replaced(weight.name, table_name, index_name), index});
+      theirs.weights.push_back({replaced(weight.name, position_table, position_index), index});
   }
   return theirs;
 }
@@ -332,10 +276,10 @@ void check_rule(const char* rule, const std::vector<std::string>& beginnings, co
 }  // namespace
 
 WeightFormat weight_format_named(const std::string& name) {
-  static const std::map<std::string, WeightFormat> known{{"hearth", WeightFormat::hearth},
-                                                         {"torch", WeightFormat::torch},
-                                                         {"hf-gpt2", WeightFormat::hf_gpt2},
-                                                         {"hf-bert", WeightFormat::hf_bert}};
+  static const std::map<std::string, WeightFormat> known{
+      {"hearth", WeightFormat::hearth},       {"torch", WeightFormat::torch},
+      {"hf-gpt2", WeightFormat::hf_gpt2},     {"hf-bert", WeightFormat::hf_bert},
+      {"timm-swin", WeightFormat::timm_swin}, {"microsoft-swin", WeightFormat::microsoft_swin}};
   if (const auto found = known.find(name); found != known.end()) return found->second;
   std::vector<std::string> names;
   for (const auto& [each, format] : known) names.push_back(each);
@@ -369,10 +313,11 @@ WeightSet read_weights(const std::string& path) {
 WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
   if (from == WeightFormat::hearth) return theirs;
   if (from == WeightFormat::torch) return from_torch(theirs, report);
+  if (is_swin(from)) return swin_to_hearth(theirs, from, report);
   const Family& family = family_of(from);
   WeightSet ours{{}, theirs.metadata};
   std::string prefix;
-  Walk::ByName given = by_name(theirs, &family, report, prefix);
+  ByName given = by_name(theirs, &family, report, prefix);
   ours.metadata[prefix_note] = prefix;
   leave_out(family, given, report, ours.metadata);
   Walk walk(family, std::move(given), report);
@@ -399,6 +344,7 @@ WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& repo
 WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report) {
   if (to == WeightFormat::hearth) return ours;
   if (to == WeightFormat::torch) return to_torch(ours);
+  if (is_swin(to)) return swin_from_hearth(ours, to, report);
   const Family& family = family_of(to);
   WeightSet theirs{{}, ours.metadata};
   std::string prefix;

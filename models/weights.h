@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as other programs name and lay them out: PyTorch's filters, and GPT-2 and BERT as HuggingFace's transformers
-// save them.
+// Weights as other programs name and lay them out: PyTorch's filters, GPT-2 and BERT as HuggingFace's transformers save
+// them, Swin as timm and its authors have it.
 #pragma once
 
 #include <string>
@@ -13,15 +13,18 @@
 namespace hearth::models {
 
 enum class WeightFormat {
-  hearth,   ///< as checkpoints of this library are
-  torch,    ///< the same names, filters as [K, C, R, S]; of Swin the buffers "relative_position_index" besides
-  hf_gpt2,  ///< linear weights as [inputs, outputs]; names with or without "transformer."; a tied "lm_head.weight"
-            ///< and the buffers "attn.bias" may be there
-  hf_bert,  ///< query, key and value apart; names with or without "bert."; "gamma" and "beta" for weight and bias of
-            ///< norms; the buffer "position_ids", tied decoders and the head for the next sentence may be there
+  hearth,     ///< as checkpoints of this library are
+  torch,      ///< the same names, filters as [K, C, R, S]; of Swin the buffers "relative_position_index" besides
+  hf_gpt2,    ///< linear weights as [inputs, outputs]; names with or without "transformer."; a tied "lm_head.weight"
+              ///< and the buffers "attn.bias" may be there
+  hf_bert,    ///< query, key and value apart; names with or without "bert."; "gamma" and "beta" for weight and bias of
+              ///< norms; the buffer "position_ids", tied decoders and the head for the next sentence may be there
+  timm_swin,  ///< Swin of timm: "layers.0.blocks.0.mlp.fc1.weight", merging first in a stage, "head.fc"
+  microsoft_swin,  ///< Swin of its authors: merging last in a stage, "head"; so is it in timm before 0.9. In both the
+                   ///< buffers "relative_position_index" and "attn_mask" may be there
 };
 
-/// "hearth", "torch", "hf-gpt2" or "hf-bert"; UsageError for others.
+/// "hearth", "torch", "hf-gpt2", "hf-bert", "timm-swin" or "microsoft-swin"; UsageError for others.
 WeightFormat weight_format_named(const std::string& name);
 
 struct Weight {

@@ -62,9 +62,9 @@ void describe(Fields<WeightsOptions>& f) {
   f.text("path", &WeightsOptions::path,
          "A .safetensors file, the index of several, or their folder, that a new run's weights come from; empty: all "
          "are drawn.");
-  f.choice("from", &WeightsOptions::from, {"hearth", "torch", "hf-gpt2", "hf-bert"},
-           "Names and layout of that file: of this library, the same with PyTorch's filters, or as transformers saves "
-           "GPT-2 and BERT.");
+  f.choice("from", &WeightsOptions::from, {"hearth", "torch", "hf-gpt2", "hf-bert", "timm-swin", "microsoft-swin"},
+           "Names and layout of that file: of this library, the same with PyTorch's filters, as transformers saves "
+           "GPT-2 and BERT, or as timm or its authors name Swin.");
   f.text("fresh", &WeightsOptions::fresh, {},
          "Beginnings of names of the network that are drawn all the same, as that of a classifier of other classes.");
   f.text("unused", &WeightsOptions::unused, {},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as transformers saves them give PyTorch's results: small ones of golden/make_weights.py, and all-MiniLM-L6-v2
-// where HEARTH_MINILM names its folder and HEARTH_MINILM_CASES what scripts/parity_minilm made for it.
+// Weights as transformers, timm and the authors of Swin save them give PyTorch's results: small ones of
+// golden/make_weights.py and golden/make_swin_weights.py, and all-MiniLM-L6-v2 where HEARTH_MINILM names its folder and
+// HEARTH_MINILM_CASES what scripts/parity_minilm made for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 #include "hearth/data/text/tokenizer.h"
+#include "hearth/models/swin.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/weights.h"
@@ -29,22 +31,31 @@ models::WeightSet loaded(const std::string& path, WeightFormat format) {
   return set;
 }
 
-/// The largest difference of the network's result from PyTorch's of f64.
-double distance(nn::Module& network, const models::WeightSet& set) {
-  const NoGrad no_grad;
-  network.eval();
+std::vector<double> numbers(const models::WeightSet& set, const char* key) {
+  std::vector<double> result;
+  const Json list = parse_json(set.metadata.at(key), key);
+  for (const Json& number : list.items()) result.push_back(number.as_number());
+  return result;
+}
+
+/// Rows of ids that the file is told with.
+Tensor ids_of(const models::WeightSet& set) {
   const Json rows = parse_json(set.metadata.at("ids"), "ids");
   std::vector<std::int32_t> ids;
   for (const Json& row : rows.items())
     for (const Json& id : row.items()) ids.push_back(static_cast<std::int32_t>(id.as_integer()));
   const auto count = static_cast<std::int64_t>(rows.items().size());
-  const Tensor input = Tensor::of<std::int32_t>({count, static_cast<std::int64_t>(ids.size()) / count}, ids);
-  const std::vector<double> found = network(input).to_doubles();
-  const Json result = parse_json(set.metadata.at("result"), "result");
-  EXPECT_EQ(found.size(), result.items().size());
+  return Tensor::of<std::int32_t>({count, static_cast<std::int64_t>(ids.size()) / count}, ids);
+}
+
+/// The largest difference of the network's result from PyTorch's of f64.
+double distance(nn::Module& network, const models::WeightSet& set, const Tensor& input) {
+  const NoGrad no_grad;
+  network.eval();
+  const std::vector<double> found = network(input).to_doubles(), expected = numbers(set, "result");
+  EXPECT_EQ(found.size(), expected.size());
   double worst = 0;
-  for (std::size_t i = 0; i < found.size(); ++i)
-    worst = std::max(worst, std::abs(found[i] - result.items()[i].as_number()));
+  for (std::size_t i = 0; i < found.size(); ++i) worst = std::max(worst, std::abs(found[i] - expected[i]));
   return worst;
 }
 
@@ -60,7 +71,7 @@ TEST(Pretrained, BertGivesPyTorchsEmbeddings) {
                         .pad = 0});
   network.to(DType::f64);
   ASSERT_EQ(models::load_weights(network.parameters(), set, {.unused = {"pooler"}}).faults(""), "");
-  EXPECT_LT(distance(network, set), 1e-12);
+  EXPECT_LT(distance(network, set, ids_of(set)), 1e-12);
 }
 
 TEST(Pretrained, Gpt2GivesPyTorchsScores) {
@@ -68,7 +79,41 @@ TEST(Pretrained, Gpt2GivesPyTorchsScores) {
   models::Gpt network({.vocabulary = 17, .context = 8, .layers = 2, .heads = 2, .width = 8});
   network.to(DType::f64);
   ASSERT_EQ(models::load_weights(network.parameters(), set).faults(""), "");
-  EXPECT_LT(distance(network, set), 1e-11);
+  EXPECT_LT(distance(network, set, ids_of(set)), 1e-11);
+}
+
+TEST(Pretrained, SwinsGivePyTorchsScores) {
+  for (const auto& [file, format] :
+       {std::pair("timm", WeightFormat::timm_swin), {"microsoft", WeightFormat::microsoft_swin}}) {
+    const bool has_places = format == WeightFormat::microsoft_swin;
+    const std::string path = join_text(HEARTH_SOURCE_DIR, "/tests/golden/", file, "_swin.safetensors");
+    const auto set = loaded(path, format);
+    models::Swin network({.depths = {2, 2},
+                          .heads = {1, 2},
+                          .width = 4,
+                          .patch = 2,
+                          .window = 2,
+                          .mlp_ratio = 2,
+                          .absolute_positions = has_places,
+                          .image_size = 8,
+                          .in_channels = 1,
+                          .classes = 3});
+    network.to(DType::f64);
+    ASSERT_EQ(models::load_weights(network.parameters(), set).faults(file), "");
+    EXPECT_LT(distance(network, set, Tensor::of<double>({3, 8, 8, 1}, numbers(set, "images"))), 1e-12) << file;
+    // The way back gives every tensor but the buffers again.
+    models::NameReport report;
+    const models::WeightSet theirs = models::read_weights(path), back = models::from_hearth(set, format, report);
+    EXPECT_EQ(report.faults(file), "");
+    EXPECT_EQ(back.weights.size(), theirs.weights.size() - (has_places ? 5 : 0));
+    for (const models::Weight& weight : back.weights) {
+      const auto same = std::find_if(theirs.weights.begin(), theirs.weights.end(),
+                                     [&](const models::Weight& w) { return w.name == weight.name; });
+      ASSERT_NE(same, theirs.weights.end()) << weight.name;
+      EXPECT_EQ(same->value.shape(), weight.value.shape()) << weight.name;
+      EXPECT_EQ(same->value.to_doubles(), weight.value.to_doubles()) << weight.name;
+    }
+  }
 }
 
 class MiniLm : public testing::Test {

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "hearth/core/random.h"
+#include "hearth/models/swin.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/ops/shape/view.h"
@@ -37,6 +38,19 @@ WeightSet weights_of(Network& network) {
 
 WeightSet gpt() {
   models::Gpt network({.vocabulary = 5, .context = 4, .layers = 2, .heads = 1, .width = 3});
+  return weights_of(network);
+}
+
+WeightSet swin(bool places = false) {
+  models::Swin network({.depths = {1, 2, 1},
+                        .heads = {1, 1, 2},
+                        .width = 4,
+                        .patch = 2,
+                        .window = 2,
+                        .absolute_positions = places,
+                        .image_size = 8,
+                        .in_channels = 1,
+                        .classes = 5});
   return weights_of(network);
 }
 
@@ -205,8 +219,10 @@ TEST(Weights, EveryFaultIsTold) {
 TEST(Weights, WhateverAFileHoldsIsReportedNeverThrown) {
   Random random(3, 1);
   const Shape shapes[] = {{}, {0}, {3}, {3, 3}, {0, 3}, {1, 2, 3}, {9, 3}, {12}};
-  for (const WeightFormat format : {WeightFormat::hf_bert, WeightFormat::hf_gpt2}) {
-    const WeightSet good = written(format == WeightFormat::hf_bert ? bert(models::BertHead::masked_lm) : gpt(), format);
+  for (const auto& [format, own] : {std::pair(WeightFormat::hf_bert, bert(models::BertHead::masked_lm)),
+                                    {WeightFormat::hf_gpt2, gpt()},
+                                    {WeightFormat::timm_swin, swin()}}) {
+    const WeightSet good = written(own, format);
     int faulty = 0;
     for (int trial = 0; trial < 300; ++trial) {
       WeightSet theirs = good;
@@ -263,6 +279,62 @@ TEST(Weights, BuffersOfSwin) {
   theirs.weights.erase(theirs.weights.begin());
   EXPECT_EQ(models::to_hearth(theirs, WeightFormat::torch, report).weights.size(), 1U);
   EXPECT_TRUE(report.left_out.empty());
+}
+
+TEST(Weights, SwinsOfTimmAndOfItsAuthors) {
+  const WeightSet ours = swin();
+  for (const WeightFormat format : {WeightFormat::timm_swin, WeightFormat::microsoft_swin}) {
+    const WeightSet theirs = written(ours, format);
+    EXPECT_EQ(theirs.weights.size(), ours.weights.size());
+    EXPECT_EQ(values_of(read(theirs, format)), values_of(ours));
+    const bool timm = format == WeightFormat::timm_swin;
+    EXPECT_EQ(find(theirs, "patch_embed.proj.weight").shape(), (Shape{4, 1, 2, 2}));
+    for (const auto& [their_name, our_name] :
+         {std::pair("patch_embed.norm.bias", "features.0.2.bias"),
+          {"layers.1.blocks.1.mlp.fc1.weight", "features.3.1.mlp.0.weight"},
+          {"layers.2.blocks.0.mlp.fc2.bias", "features.5.0.mlp.3.bias"},
+          {timm ? "layers.1.downsample.norm.weight" : "layers.0.downsample.norm.weight", "features.2.norm.weight"},
+          {timm ? "layers.2.downsample.reduction.weight" : "layers.1.downsample.reduction.weight",
+           "features.4.reduction.weight"},
+          {timm ? "head.fc.weight" : "head.weight", "head.weight"},
+          {"norm.bias", "norm.bias"}})
+      EXPECT_EQ(find(theirs, their_name).to_doubles(), find(ours, our_name).to_doubles()) << their_name;
+  }
+  // Places have a name with the authors only.
+  NameReport report;
+  (void)models::from_hearth(swin(true), WeightFormat::timm_swin, report);
+  EXPECT_EQ(report.faults(""), "unexpected absolute_pos_embed [1, 16, 4]");
+  EXPECT_EQ(find(written(swin(true), WeightFormat::microsoft_swin), "absolute_pos_embed").shape(), (Shape{1, 16, 4}));
+}
+
+TEST(Weights, EveryFaultOfASwinIsTold) {
+  WeightSet theirs = written(swin(), WeightFormat::timm_swin);
+  NameReport other;
+  (void)models::to_hearth(theirs, WeightFormat::microsoft_swin, other);
+  // Merging behind the first stage, and the head; that of the second has the first's shapes.
+  EXPECT_EQ(other.missing.size(), 5U) << other.faults("");
+  EXPECT_EQ(other.unexpected.size(), 5U);
+  EXPECT_EQ(other.misshaped.size(), 3U);
+  std::erase_if(theirs.weights, [](const Weight& weight) {
+    return weight.name.starts_with("head.fc.") || weight.name == "layers.1.blocks.0.attn.qkv.bias" ||
+           weight.name == "patch_embed.proj.bias";
+  });
+  for (Weight& weight : theirs.weights) {
+    if (weight.name == "layers.1.downsample.norm.bias") weight.value = Tensor::zeros({8});
+    if (weight.name == "layers.2.blocks.0.attn.relative_position_bias_table") weight.value = Tensor::zeros({25, 2});
+  }
+  theirs.weights.push_back({"layers.1.blocks.3.norm1.bias", Tensor::zeros({8})});
+  theirs.weights.push_back({"layers.0.blocks.0.attn.relative_position_index", Tensor::zeros({4, 4}, DType::i64)});
+  NameReport report;
+  (void)models::to_hearth(theirs, WeightFormat::timm_swin, report);
+  EXPECT_EQ(report.faults(""),
+            "missing patch_embed.proj.bias\n"
+            "missing layers.1.blocks.0.attn.qkv.bias\n"
+            "unexpected layers.0.blocks.0.attn.relative_position_index [4, 4]\n"
+            "unexpected layers.1.blocks.3.norm1.bias [8]\n"
+            "wrong shape: layers.1.downsample.norm.bias [8], expected [16]\n"
+            "wrong shape: layers.2.blocks.0.attn.relative_position_bias_table [25, 2], expected [9, 2]")
+      << "a head may be absent";
 }
 
 TEST(Weights, AFormatThatIsNotKnown) {

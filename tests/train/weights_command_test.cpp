@@ -92,6 +92,25 @@ TEST_F(WeightsCommand, PartsBecomeOneFileInAnotherType) {
   for (const TensorRecord& record : file.records()) EXPECT_EQ(record.dtype, DType::bf16) << record.name;
 }
 
+TEST_F(WeightsCommand, ASwinOfTimmThereAndBackAndAsAStart) {
+  const std::string timm = HEARTH_SOURCE_DIR "/tests/golden/timm_swin.safetensors";
+  ASSERT_EQ(run({"weights", "convert", timm, path("own"), "--from", "timm-swin"}), 0) << message_;
+  ASSERT_EQ(run({"weights", "convert", path("own"), path("back"), "--to", "timm-swin"}), 0) << message_;
+  EXPECT_EQ(read_text(path("back")), read_text(timm));
+  put("run.json",
+      R"({"device": "cpu", "model": {"type": "swin", "depths": [2, 2], "heads": [1, 2], "width": 4, "patch": 2,
+      "window": 2, "mlp_ratio": 2}, "data": {"type": "digits"}, "optimizer": {"type": "sgd", "lr": 0.001},
+      "train": {"batch_size": 4, "steps": 1}, "weights": {"path": ")" +
+          timm + R"(", "from": "timm-swin", "fresh": ["head"]}})");
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "not loaded: head.weight, fresh");
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "weights.from=microsoft-swin"}), 3);
+  EXPECT_PRED2(contains, message_, "missing layers.0.downsample.reduction.weight");
+  // A network that does not fit the data at all is the configuration's fault.
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "model.window=5"}), 2);
+  EXPECT_PRED2(contains, message_, "/model: a window of 5 x 5 tokens is larger than the 4 x 4 tokens");
+}
+
 TEST_F(WeightsCommand, ListsAllThatDoesNotFit) {
   put_bert(false);
   EXPECT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--from", "hf-gpt2"}), 3);
