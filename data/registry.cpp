@@ -66,6 +66,7 @@ struct ImageFolderData : DataOptions {
   std::string path;
   double test_fraction = 0.1;
   std::int64_t cache_mb = 0;
+  int shrink_to = 0;
   std::string on_error = "fail";
   std::string empty_classes = "fail";
 };
@@ -81,6 +82,12 @@ void describe(Fields<ImageFolderData>& fields) {
                 "Class folders without images: stop, or count a warning.");
   fields.integer("cache_mb", &ImageFolderData::cache_mb, {.min = 0, .max = 1 << 24},
                  "Decoded images kept in memory, in MiB.");
+  fields.integer("shrink_to", &ImageFolderData::shrink_to, {.min = 0, .max = 8192},
+                 "Images whose shorter side has more pixels are shrunk to it as soon as they are decoded, so that more "
+                 "of them fit in cache_mb and later epochs have less to do; 0 leaves them as they are.");
+  fields.rule([](const ImageFolderData& o) {
+    return o.shrink_to > 0 && o.shrink_to < o.augment.image_size ? "shrink_to is below augment.image_size" : "";
+  });
 }
 
 struct SyntheticData : DataOptions, SyntheticOptions {};
@@ -101,6 +108,7 @@ Splits open_folder(const ImageFolderData& options) {
   folder.on_error = options.on_error;
   folder.empty_classes = options.empty_classes;
   folder.cache_bytes = options.cache_mb << 20;
+  folder.shrink_to = options.shrink_to;
   Splits splits = image_folder_splits(options.path, folder);
   if (!splits.test && options.test_fraction > 0) {
     HeldOut parts = hold_out(splits.train, options.test_fraction, options.split_seed);
@@ -113,11 +121,13 @@ Splits open_folder(const ImageFolderData& options) {
 TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize) {
   TransformOptions options;
   options.image_size = augment.image_size;
+  options.fit = augment.fit;
   options.eval_crop = augment.eval_crop;
   options.random_resized_crop = augment.random_resized_crop;
   options.crop = {augment.scale[0], augment.scale[1], augment.ratio[0], augment.ratio[1]};
   options.padded_crop = augment.padded_crop;
   options.horizontal_flip = augment.flip;
+  options.fill = augment.fill;
   options.rand_augment = augment.rand_augment;
   options.color_jitter = augment.color_jitter;
   options.erasing.probability = augment.erasing;
@@ -176,15 +186,22 @@ void describe(Fields<RandAugment>& fields) {
 void describe(Fields<AugmentOptions>& fields) {
   fields.integer("image_size", &AugmentOptions::image_size, {.min = 0, .max = 8192},
                  "Side of the square input, in training and evaluation; 0 keeps the set's size.");
+  fields.choice("fit", &AugmentOptions::fit, {{"crop", Fit::crop}, {"pad", Fit::pad}, {"stretch", Fit::stretch}},
+                "How an image becomes that square, where no random box of it is taken: the centre is cut out, margins "
+                "are added, or its shape changes.");
   fields.number("eval_crop", &AugmentOptions::eval_crop, {.above = 0, .max = 1},
-                "With random_resized_crop, evaluation takes the centre of a shorter side of image_size / eval_crop.");
+                "With random_resized_crop and the fit crop, evaluation takes the centre of a shorter side of "
+                "image_size / eval_crop.");
   fields.boolean("random_resized_crop", &AugmentOptions::random_resized_crop,
                  "A box of random area and shape, resized to image_size.");
   fields.number("scale", &AugmentOptions::scale, {.above = 0, .max = 1}, "Least and greatest area of that box.");
   fields.number("ratio", &AugmentOptions::ratio, {.above = 0}, "Least and greatest width / height of that box.");
   fields.integer("padded_crop", &AugmentOptions::padded_crop, {.min = 0, .max = 4096},
-                 "Shift by up to so many pixels, filling with black.");
+                 "Shift by up to so many pixels.");
   fields.boolean("flip", &AugmentOptions::flip, "Mirror every other image, left to right.");
+  fields.number("fill", &AugmentOptions::fill, {.min = 0, .max = 1},
+                "What lies outside an image, from black at 0 to white at 1, for padded_crop, rand_augment and the fit "
+                "pad. null: black, and the mean for rand_augment.");
   fields.object("rand_augment", &AugmentOptions::rand_augment,
                 "RandAugment: a few changes of shape, colour and sharpness, drawn for each image.");
   fields.object("color_jitter", &AugmentOptions::color_jitter, "Random changes of colour.");

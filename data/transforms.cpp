@@ -48,6 +48,8 @@ void check_options(const TransformOptions& options) {
                "random_resized_crop: needs image_size, the side of the result");
   HEARTH_CHECK(ConfigError, options.padded_crop >= 0 && options.padded_crop <= 4096,
                "padded_crop: ", options.padded_crop, " is outside 0..4096");
+  const double fill = options.fill.value_or(0);
+  HEARTH_CHECK(ConfigError, fill >= 0 && fill <= 1, "fill: ", fill, " is outside 0..1");
   check_box_ranges("random_resized_crop", options.crop.scale_min, options.crop.scale_max, options.crop.ratio_min,
                    options.crop.ratio_max);
   check_box_ranges("erasing", options.erasing.scale_min, options.erasing.scale_max, options.erasing.ratio_min,
@@ -120,6 +122,18 @@ void resize_and_center(const Image& source, int side, int size, Image& scratch, 
   crop(scratch, {(height - size) / 2, (width - size) / 2, size, size}, 0, target);
 }
 
+void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target) {
+  HEARTH_CHECK(ShapeError, source.height > 0 && source.width > 0, "resize: an empty image");
+  const int longer = std::max(source.height, source.width);
+  const auto scaled = [&](int extent) {
+    return std::max(static_cast<int>((static_cast<std::int64_t>(extent) * size + longer / 2) / longer), 1);
+  };
+  const int height = scaled(source.height);
+  const int width = scaled(source.width);
+  resize(source, {0, 0, source.height, source.width}, height, width, scratch);
+  crop(scratch, {(height - size) / 2, (width - size) / 2, size, size}, fill, target);
+}
+
 Normalizer::Normalizer(int channels, const std::vector<double>& mean, const std::vector<double>& std)
     : channels_(channels) {
   const auto fits = [&](std::size_t count) { return count <= 1 || count == static_cast<std::size_t>(channels); };
@@ -179,9 +193,11 @@ Transforms::Transforms(ImageShape input, TransformOptions options, bool training
                "color_jitter: needs images of 1 or 3 channels, not ", output_.channels);
   HEARTH_CHECK(ConfigError, options_.rand_augment.ops == 0 || output_.channels == 1 || output_.channels == 3,
                "rand_augment: needs images of 1 or 3 channels, not ", output_.channels);
+  const auto as_pixel = [](double value) { return static_cast<std::uint8_t>(std::lround(255 * value)); };
+  margin_ = as_pixel(options_.fill.value_or(0));
   for (int c = 0; c < output_.channels; ++c) {
     const double mean = std::clamp(channel_value(options_.mean, c, 0.0), 0.0, 1.0);
-    fill_.push_back(static_cast<std::uint8_t>(std::lround(255 * mean)));
+    fill_.push_back(as_pixel(options_.fill.value_or(mean)));
   }
 }
 
@@ -194,9 +210,20 @@ void Transforms::resize_step(Image& image, Image& scratch, Random& random) const
     std::swap(image, scratch);
     return;
   }
-  const int side = options_.random_resized_crop ? static_cast<int>(std::lround(size / options_.eval_crop)) : size;
-  if (image.height == side && image.width == side && side == size) return;
+  if (image.height == size && image.width == size && (options_.fit != Fit::crop || !options_.random_resized_crop))
+    return;
+  if (options_.fit == Fit::stretch) {
+    resize(image, {0, 0, image.height, image.width}, size, size, scratch);
+    std::swap(image, scratch);
+    return;
+  }
   Image resized;
+  if (options_.fit == Fit::pad) {
+    resize_and_pad(image, size, margin_, resized, scratch);
+    std::swap(image, scratch);
+    return;
+  }
+  const int side = options_.random_resized_crop ? static_cast<int>(std::lround(size / options_.eval_crop)) : size;
   resize_and_center(image, side, size, resized, scratch);
   std::swap(image, scratch);
 }
@@ -209,7 +236,7 @@ void Transforms::augment(Image& image, Image& scratch, Random& random) const {
       const std::uint64_t places = 2 * static_cast<std::uint64_t>(pad) + 1;
       const int top = static_cast<int>(random.below(places)) - pad;
       const int left = static_cast<int>(random.below(places)) - pad;
-      crop(image, {top, left, image.height, image.width}, 0, scratch);
+      crop(image, {top, left, image.height, image.width}, margin_, scratch);
       std::swap(image, scratch);
     }
     if (options_.horizontal_flip && random.below(2) == 1) flip_horizontally(image);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,17 +45,27 @@ struct RandomErasing {
   double ratio_max = 3.3;
 };
 
+/// What becomes of an image that is no square, where no random box of it is taken.
+enum class Fit {
+  crop,     ///< the shorter side is resized to the input's, and the centre taken
+  pad,      ///< the longer side is resized to the input's, with even margins along the other
+  stretch,  ///< both sides are resized to the input's
+};
+
 /// How images become inputs. The random parts apply to training only.
 struct TransformOptions {
-  int image_size = 0;  ///< side of the square input; 0 keeps the set's size
-  /// Evaluation, where training uses random_resized_crop: the centre image_size of a shorter side of image_size /
-  /// eval_crop.
+  int image_size = 0;   ///< side of the square input; 0 keeps the set's size
+  Fit fit = Fit::crop;  ///< how an image becomes that square
+  /// Evaluation by Fit::crop, where training uses random_resized_crop: the centre image_size of a shorter side of
+  /// image_size / eval_crop.
   double eval_crop = 0.875;
-  bool random_resized_crop = false;  ///< else the shorter side is resized to image_size and the centre taken
+  bool random_resized_crop = false;  ///< training takes a random box instead
   RandomResizedCrop crop{};
-  int padded_crop = 0;           ///< zero padding on each side before a random crop of the original size
+  int padded_crop = 0;           ///< padding on each side before a random crop of the original size
   bool horizontal_flip = false;  ///< mirror every other image
-  RandAugment rand_augment{};    ///< what it moves in is the mean
+  RandAugment rand_augment{};
+  /// What lies outside an image, from black at 0 to white at 1; else black, and the mean for rand_augment.
+  std::optional<double> fill{};
   ColorJitter color_jitter{};
   RandomErasing erasing{};
   std::vector<double> mean{};  ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
@@ -67,6 +78,10 @@ Box draw_resized_crop(int height, int width, const RandomResizedCrop& options, R
 void jitter_color(Image& image, const ColorJitter& options, Random& random);
 /// Resizes the shorter side to `side` (the longer one follows, rounded down), then takes the centre `size` x `size`.
 void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target);
+
+/// Resizes the longer side to `size` (the shorter one follows, rounded, at least 1) and puts the result in the middle
+/// of `size` x `size` of `fill`.
+void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target);
 
 /// (pixel / 255 - mean) / std for every 8-bit value, worked out once in double and rounded once to the element type.
 class Normalizer {
@@ -117,7 +132,8 @@ class Transforms {
   bool training_;
   ImageShape output_;
   Normalizer normalizer_;
-  std::vector<std::uint8_t> fill_;  // the mean as a pixel
+  std::uint8_t margin_ = 0;         // outside of what is cropped and padded
+  std::vector<std::uint8_t> fill_;  // what rand_augment moves in, a value a channel
 };
 
 /// Counts of every pixel value of each channel: sums that are exact, whatever the order.

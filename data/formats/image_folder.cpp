@@ -12,6 +12,7 @@
 #include <set>
 
 #include "hearth/core/error.h"
+#include "hearth/data/resize.h"
 #include "hearth/data/source_bytes.h"
 
 namespace hearth::data {
@@ -110,7 +111,11 @@ std::vector<std::string> class_folders(const std::string& root) {
 class ImageFolder : public Dataset {
  public:
   ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes)
-      : root_(root), fails_(options.on_error == "fail"), names_(classes), room_(options.cache_bytes) {
+      : root_(root),
+        fails_(options.on_error == "fail"),
+        names_(classes),
+        shrink_to_(options.shrink_to),
+        room_(options.cache_bytes) {
     const std::vector<std::string> folders = class_folders(root);
     if (names_.empty()) names_ = folders;
     for (const std::string& folder : folders) {
@@ -158,6 +163,7 @@ class ImageFolder : public Dataset {
     try {
       read_bytes(path, bytes);
       decode_image(bytes, path, image);
+      shrink(image);
     } catch (const Error& error) {
       if (fails_) throw;
       const std::lock_guard lock(mutex_);
@@ -167,6 +173,16 @@ class ImageFolder : public Dataset {
     }
     keep(at, image);
     return true;
+  }
+  void shrink(Image& image) const {
+    const int shorter = std::min(image.height, image.width);
+    if (shrink_to_ == 0 || shorter <= shrink_to_) return;
+    thread_local Image shrunk;
+    const auto scaled = [&](int extent) {
+      return static_cast<int>(static_cast<std::int64_t>(extent) * shrink_to_ / shorter);
+    };
+    resize(image, {0, 0, image.height, image.width}, scaled(image.height), scaled(image.width), shrunk);
+    std::swap(image, shrunk);
   }
   bool take_cached(std::size_t at, Image& image) const {
     if (cache_.empty()) return false;
@@ -197,6 +213,7 @@ class ImageFolder : public Dataset {
   std::string root_;
   bool fails_;
   std::vector<std::string> names_;
+  int shrink_to_;
   std::vector<File> files_;
   mutable WarningList warnings_;
   mutable std::mutex mutex_;  // of what follows
@@ -216,6 +233,7 @@ DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& o
                             const std::vector<std::string>& classes) {
   check_policy("on_error", options.on_error);
   check_policy("empty_classes", options.empty_classes);
+  HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to);
   return std::make_shared<ImageFolder>(root, options, classes);
 }
 

@@ -14,6 +14,9 @@ struct ImageFolderOptions {
   std::string empty_classes = "fail";
   /// Decoded images are kept in memory up to this many bytes, those read first. 0 keeps none.
   std::int64_t cache_bytes = 0;
+  /// Images whose shorter side has more pixels are shrunk to it when they are decoded, the longer side following,
+  /// rounded down; that is how they are kept. 0 leaves them as they are.
+  int shrink_to = 0;
 };
 
 /// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;

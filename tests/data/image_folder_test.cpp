@@ -155,6 +155,31 @@ TEST_F(ImageFolderTest, TheCacheChangesNothing) {
   EXPECT_THROW(cached->get(11), FileError) << "beyond the limit";
 }
 
+TEST_F(ImageFolderTest, LargeImagesAreShrunkBeforeTheyAreKept) {
+  fs::create_directories(folder / "a");
+  const std::pair<int, int> sizes[] = {{40, 20}, {10, 35}, {8, 30}, {5, 5}};
+  for (int i = 0; i < 4; ++i) {
+    Image image;
+    image.reshape(sizes[i].first, sizes[i].second, 3);
+    for (std::size_t p = 0; p < image.pixels.size(); ++p) image.pixels[p] = static_cast<std::uint8_t>(p * 37 % 251);
+    write_png(folder / ("a/" + std::to_string(i) + ".png"), image);
+  }
+  const DatasetPointer whole = image_folder(folder.path(), {});
+  const DatasetPointer small = image_folder(folder.path(), {.cache_bytes = 10'000, .shrink_to = 8});
+  const std::pair<int, int> expected[] = {{16, 8}, {8, 28}, {8, 30}, {5, 5}};
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const Image full = whole->get(i).image;
+    Image shrunk = full;
+    const auto [height, width] = expected[i];
+    if (i < 2) resize(full, {0, 0, full.height, full.width}, height, width, shrunk);
+    EXPECT_EQ(small->get(i).image, shrunk) << i;
+    fs::remove(folder / ("a/" + std::to_string(i) + ".png"));
+    EXPECT_EQ(small->get(i).image, shrunk) << "kept as it was given";
+  }
+  EXPECT_THROW(whole->get(0), FileError);
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { image_folder(folder.path(), {.shrink_to = -1}); }), "-1"));
+}
+
 TEST_F(ImageFolderTest, LoadsTheSameWithAnyWorkers) {
   for (int i = 0; i < 20; ++i) {
     put((i % 2 ? "a/" : "b/") + std::to_string(i) + ".png", static_cast<std::uint8_t>(i * 9), 4 + i);

@@ -160,7 +160,7 @@ TEST(RandAugmentTest, DrawsEveryChangeAndIsAFunctionOfTheStream) {
   EXPECT_GT(seen.size(), draws / 2);
 }
 
-TEST(RandAugmentTest, IsAStepOfTrainingAndFillsWithTheMean) {
+TEST(RandAugmentTest, IsAStepOfTrainingAndFillsWithTheMeanOrAsAsked) {
   TransformOptions options;
   options.mean = {0.2, 0.4, 0.6};
   options.rand_augment = {.ops = 2, .probability = 1};
@@ -178,6 +178,18 @@ TEST(RandAugmentTest, IsAStepOfTrainingAndFillsWithTheMean) {
   }
   EXPECT_GT(changed, 30);
   EXPECT_GT(filled, 40);
+  // One change of a flat image leaves it flat, but for what moves in.
+  options.fill = 1;
+  options.rand_augment.ops = 1;
+  int white = 0;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    Image image = noise(9, 9, 3), scratch;
+    std::fill(image.pixels.begin(), image.pixels.end(), std::uint8_t{100});
+    Random random(5, 0, i);
+    Transforms({9, 9, 3}, options, true).augment(image, scratch, random);
+    for (const std::uint8_t value : image.pixels) white += value == 255 ? 1 : 0;
+  }
+  EXPECT_GT(white, 100);
 }
 
 TEST(RandAugmentTest, RefusesOptionsOutOfRange) {

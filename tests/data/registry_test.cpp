@@ -115,6 +115,14 @@ TEST(DataRegistryTest, FoldersAreSplitByTheSeed) {
   EXPECT_EQ(data.input_shape(), (ImageShape{8, 8, 3}));
   config.set("augment", Json::object());
   EXPECT_EQ(make_data(config).input_shape(), (ImageShape{224, 224, 3})) << "the set's own default";
+  config.set("augment", node(R"({"image_size": 4, "fit": "pad", "fill": 1})"));
+  config.set("shrink_to", 4);
+  const DataSplits small = make_data(config);
+  EXPECT_EQ(small.train->get(0).image.width, 4) << "5 x 6, shrunk";
+  EXPECT_EQ(small.eval_transforms.options().fit, Fit::pad);
+  EXPECT_EQ(small.train_transforms.options().fill, 1.0);
+  config.set("shrink_to", 3);
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { make_data(config); }), "shrink_to is below"));
 }
 
 TEST(DataRegistryTest, ProgramsAddTheirOwn) {

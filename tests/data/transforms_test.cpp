@@ -267,6 +267,59 @@ TEST(TransformsTest, CentreOfTheResizedShorterSide) {
   EXPECT_EQ(result, expected);
 }
 
+TEST(TransformsTest, PaddingShowsTheWholeImage) {
+  for (const auto& [height, width, shown_height, shown_width, top, left] :
+       {std::tuple{20, 40, 4, 8, 2, 0}, std::tuple{40, 20, 8, 4, 0, 2}, std::tuple{5, 3, 8, 5, 0, 1},
+        std::tuple{1, 90, 1, 8, 3, 0}, std::tuple{6, 6, 8, 8, 0, 0}}) {
+    const Transforms evaluation({0, 0, 3}, {.image_size = 8, .fit = Fit::pad, .fill = 0.8}, false);
+    const Image image = noise(height, width, 3);
+    Image result = image, scratch, shown, expected;
+    Random random(0, 0);
+    evaluation.augment(result, scratch, random);
+    resize(image, {0, 0, height, width}, shown_height, shown_width, shown);
+    crop(shown, {-top, -left, 8, 8}, 204, expected);
+    EXPECT_EQ(result, expected) << height << " x " << width;
+  }
+}
+
+TEST(TransformsTest, StretchingShowsTheWholeImage) {
+  // Of training too, unless that takes random boxes; then of evaluation, whatever eval_crop says.
+  for (const bool boxes : {false, true}) {
+    const TransformOptions options{
+        .image_size = 8, .fit = Fit::stretch, .eval_crop = 0.5, .random_resized_crop = boxes};
+    const Image image = noise(20, 40, 3);
+    Image expected;
+    resize(image, {0, 0, 20, 40}, 8, 8, expected);
+    for (const bool training : {false, true}) {
+      Image result = image, scratch;
+      Random random(0, 0);
+      Transforms({0, 0, 3}, options, training).augment(result, scratch, random);
+      EXPECT_EQ(result == expected, !(training && boxes));
+    }
+  }
+}
+
+TEST(TransformsTest, WhatLiesOutsideIsFilled) {
+  const Image image = constant(6, 6, 3, 100);
+  for (const auto& [fill, level] :
+       {std::pair{std::optional<double>(), 0}, std::pair{std::optional<double>(0.9), 230}}) {
+    const Transforms training({6, 6, 3}, {.padded_crop = 2, .fill = fill}, true);
+    int outside = 0;
+    for (std::uint32_t i = 0; i < 50; ++i) {
+      Image shifted = image, scratch;
+      Random random(3, 0, i);
+      training.augment(shifted, scratch, random);
+      for (const int value : shifted.pixels) {
+        ASSERT_TRUE(value == 100 || value == level) << value;
+        outside += value == level ? 1 : 0;
+      }
+    }
+    EXPECT_GT(outside, 50 * 3 * 6);
+  }
+  for (const double fill : {-0.1, 1.5})
+    EXPECT_TRUE(contains(error_message<ConfigError>([&] { Transforms({6, 6, 3}, {.fill = fill}, true); }), "fill: "));
+}
+
 TEST(TransformsTest, ErasingClearsOneBox) {
   TransformOptions options;
   options.mean = {-1.0};  // so that 0 is no pixel's value
