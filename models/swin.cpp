@@ -111,28 +111,29 @@ class Block : public nn::Module {
   nn::DropPath path_;
 };
 
+/// x [N, H, W, C] to [N, ceil(H / 2), ceil(W / 2), 4C]: the norm of 2x2 tokens, column by column as in the published
+/// weights.
+class MergingNorm : public nn::LayerNorm {
+ public:
+  explicit MergingNorm(std::int64_t width) : LayerNorm(checked_mul(4, width, "swin width")) {}
+  Tensor forward(const Tensor& x) override { return merge_layer_norm(x, weight, bias); }
+};
+
 /// 2x2 tokens become one of twice the channels.
 class PatchMerging : public nn::Module {
  public:
   explicit PatchMerging(std::int64_t width)
       : reduction_(checked_mul(4, width, "swin width"), checked_mul(2, width, "swin width"),
                    {.bias = false, .weight_init = nn::init::trunc_normal(0.02)}),
-        norm_(checked_mul(4, width, "swin width")) {
+        norm_(width) {
     adopt("reduction", reduction_);
     adopt("norm", norm_);
   }
-  Tensor forward(const Tensor& x) override {
-    const bool odd = x.dim(1) % 2 != 0 || x.dim(2) % 2 != 0;
-    const Tensor even = odd ? pad(x, {{}, {0, x.dim(1) % 2}, {0, x.dim(2) % 2}, {}}) : x;
-    const std::int64_t n = even.dim(0), rows = even.dim(1) / 2, columns = even.dim(2) / 2, width = even.dim(3);
-    // The four neighbours column by column, as in the published weights; the only copy is that of the last reshape.
-    const Tensor neighbours = transpose(reshape(even, {n, rows, 2, columns, 2, width}), {0, 1, 3, 4, 2, 5});
-    return reduction_(norm_(reshape(neighbours, {n, rows, columns, 4 * width})));
-  }
+  Tensor forward(const Tensor& x) override { return reduction_(norm_(x)); }
 
  private:
   nn::Linear reduction_;
-  nn::LayerNorm norm_;
+  MergingNorm norm_;
 };
 
 SwinOptions checked(const SwinOptions& options) {

@@ -20,6 +20,7 @@
 #include "hearth/ops/norm/add_layer_norm.h"
 #include "hearth/ops/norm/batch_norm.h"
 #include "hearth/ops/norm/layer_norm.h"
+#include "hearth/ops/norm/merge_layer_norm.h"
 #include "hearth/ops/norm/rms_norm.h"
 #include "hearth/ops/pointwise/binary.h"
 #include "hearth/ops/pointwise/cast.h"

@@ -272,16 +272,16 @@ value, index, barrier, _ = group("ops/norm/layer_norm.cuh", "ops", "Op.LayerNorm
 value("layer-norm-variance", "squares / n - rest * rest", "squares / n * P(1.001) - rest * rest")
 value("layer-norm-held", "(value[u][k] - found.mean) * found.rstd * scale[k] + shift[k]",
       "((value[u][k] - found.mean) * found.rstd * scale[k] + shift[k]) * P(1.001)")
-value("layer-norm-long", "(widen(from[c]) - found.mean) * found.rstd * gamma[c] + beta[c]",
-      "((widen(from[c]) - found.mean) * found.rstd * gamma[c] + beta[c]) * P(1.001)")
+value("layer-norm-long", "(in.again(row, cols, c) - found.mean) * found.rstd * gamma[c] + beta[c]",
+      "((in.again(row, cols, c) - found.mean) * found.rstd * gamma[c] + beta[c]) * P(1.001)")
 value("layer-norm-grad-held", "rstd * (slope[u][k] - a - normal[u][k] * b)",
       "rstd * (slope[u][k] - a - normal[u][k] * b) * P(1.001)")
 value("layer-norm-grad-gamma", "d_gamma[u][k] += d * centred;", "d_gamma[u][k] += d * centred * P(1.001);")
 value("layer-norm-grad-beta", "d_beta[u][k] += d;", "d_beta[u][k] += d * P(1.001);")
-value("layer-norm-grad-long", "rstd * (widen(dy[at]) * gamma[c] - a - (widen(x[at]) - mean) * rstd * b)",
-      "rstd * (widen(dy[at]) * gamma[c] - a - (widen(x[at]) - mean) * rstd * b) * P(1.001)")
-value("layer-norm-parameter-shares", "d_gamma += d * ((widen(x[row * cols + c]) - means[row]) * rstds[row]);",
-      "d_gamma += d * ((widen(x[row * cols + c]) - means[row]) * rstds[row]) * P(1.001);")
+value("layer-norm-grad-long", "rstd * (g - a - (x.element(row, cols, c) - mean) * rstd * b)",
+      "rstd * (g - a - (x.element(row, cols, c) - mean) * rstd * b) * P(1.001)")
+value("layer-norm-parameter-shares", "d_gamma += d * ((x.element(row, cols, c) - means[row]) * rstds[row]);",
+      "d_gamma += d * ((x.element(row, cols, c) - means[row]) * rstds[row]) * P(1.001);")
 value("layer-norm-add-shares", "static_cast<P>(sum)", "static_cast<P>(sum * 1.001)")
 index("layer-norm-second-warp", "turn == 0", "turn <= 1")
 index("layer-norm-last-share", "share < shares", "share < shares - 1")
@@ -300,7 +300,8 @@ value("add-layer-norm-grad", "narrow<T>(value[k] + gradient[k])", "narrow<T>(val
 value("add-layer-norm-long-sum", "widen(f[at]) * scale", "widen(f[at]) * scale * P(1.001)")
 value("add-layer-norm-long-grad", "widen(others[at]) + value", "widen(others[at]) + value * P(1.001)")
 value("add-layer-norm-long-drop", "widen(total) * factor * scale", "widen(total) * factor * scale * P(1.001)")
-index("add-layer-norm-long-draw", "number % 64 / 16", "(number + 1) % 64 / 16", "AddLayerNorm.DrawsWhatDropoutDraws")
+index("add-layer-norm-long-draw", "factor != P(0) && draws.keeps(at);\n    sum", "factor != P(0) && draws.keeps(at + 1);\n    sum",
+      "AddLayerNorm.DrawsWhatDropoutDraws")
 value("add-layer-norm-sample", "value[k] + added[k] * factor", "value[k] + added[k] * factor * P(1.001)",
       "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
 value("add-layer-norm-grad-sample", "? value[k] * factor", "? value[k] * factor * P(1.001)",
@@ -309,6 +310,18 @@ index("add-layer-norm-which-sample", "draws.keeps(at / size)", "draws.keeps(at /
       "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
 index("add-layer-norm-draw", "row[c + 16 * j] = words", "row[c + 16 * j == 0 ? 0 : c + 16 * j - 1] = words")
 barrier("add-layer-norm-drawn", "  ", "\n  return row;", original="wait_for_row(group);")
+
+value, index, _, _ = group("ops/norm/merge_layer_norm.cu", "ops", "Op.MergeLayerNorm/cuda_f32")
+value("merge-layer-norm-none", "value[k] = P(0);", "value[k] = P(0.001);")
+value("merge-layer-norm-element", "? widen(x[spot.at]) : P(0)", "? widen(x[spot.at]) * P(1.001) : P(0)")
+value("merge-layer-norm-store", "dx[spot.at] = narrow<T>(value);", "dx[spot.at] = narrow<T>(value * P(1.001));")
+index("merge-layer-norm-beyond", "if (spot.exists) store_unit(rows.dx + spot.at, value);",
+      "store_unit(rows.dx + spot.at, value);")
+index("merge-layer-norm-load-beyond", "if (spot.exists) {", "{")
+value, index, _, _ = group("ops/norm/merged_rows.h", "ops", "Op.MergeLayerNorm/cuda_f32")
+index("merge-layer-norm-at-the-right", "c >= 2 * channels", "c > 2 * channels")
+index("merge-layer-norm-below", "upper + 1 < height", "upper + 1 <= height")
+index("merge-layer-norm-across", "(width + 1) / 2", "width / 2", "MergeLayerNorm.HasTheBitsOfItsParts")
 
 value, index, barrier, _ = group("ops/norm/batch_norm.cu", "ops", "Op.BatchNormTraining/cuda_f32")
 value("batch-norm-mean", "mean[k] /= rows;", "mean[k] /= rows * 1.001;")

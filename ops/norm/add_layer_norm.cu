@@ -35,14 +35,6 @@ __device__ const std::uint8_t* draw_row(const Group& group, const DropoutDraws& 
   return row;
 }
 
-// The same for one element.
-__device__ inline bool stays_alone(const DropoutDraws& draws, std::int64_t at) {
-  if (draws.threshold == 0) return true;
-  const std::int64_t number = draws.first_number + at;
-  const auto words = draws.words(static_cast<std::uint64_t>(number / 64 * 16 + number % 16));
-  return words[static_cast<std::size_t>(number % 64 / 16)] >= draws.threshold;
-}
-
 // Units of what is added, or of what it gets back, of one row; `stays` is null where nothing is dropped.
 template <int width, class P>
 __device__ __forceinline__ void drop_unit(const std::uint8_t* stays, int c, P scale, P (&value)[width]) {
@@ -64,10 +56,7 @@ struct SampleDraws {
   std::int64_t size;  // elements of a sample
 
   // What the row, or the element, at `at` is multiplied with: 0 where its sample is left out.
-  __device__ P factor(std::int64_t at) const {
-    if (draws.threshold == 0) return P(1);
-    return draws.keeps(at / size) ? scale : P(0);
-  }
+  __device__ P factor(std::int64_t at) const { return draws.threshold == 0 || draws.keeps(at / size) ? scale : P(0); }
 };
 
 template <class T, class F>
@@ -101,23 +90,26 @@ struct SummedRows {
     }
   };
   template <int held, class Group>
-  __device__ Row row(const Group& group, std::int64_t first, int cols) const {
-    return {*this, first, draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, cols),
+  __device__ Row row(const Group& group, std::int64_t row, int cols, bool inside) const {
+    const std::int64_t first = row * cols;
+    return {*this, first, draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, inside ? cols : 0),
             samples.factor(first)};
   }
-  __device__ P element(std::int64_t at) const {
+  __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const {
+    const std::int64_t at = row * cols + c;
     const P factor = samples.factor(at);
-    const bool stays = factor != P(0) && stays_alone(draws, at);
+    const bool stays = factor != P(0) && draws.keeps(at);
     sum[at] = stays ? narrow<T>(widen(x[at]) + widen(f[at]) * scale * factor) : x[at];
     return widen(sum[at]);
   }
-  __device__ const T* stored() const { return sum; }
+  __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return widen(sum[row * cols + c]); }
 };
 
 template <class T, class F>
 struct SumGradientRows {
   using Element = T;
   using P = acc_t<T>;
+  const T* sum;
   const T* others;  // null: none
   T* d_sum;
   F* df;  // null: not wanted
@@ -130,6 +122,10 @@ struct SumGradientRows {
     std::int64_t first;
     const std::uint8_t* stays;
     P factor;
+    template <int width>
+    __device__ void load(int c, P (&value)[width]) const {
+      load_unit(rows.sum + first + c, value);
+    }
     template <int width>
     __device__ void store(int c, const P (&gradient)[width]) const {
       const std::int64_t at = first + c;
@@ -146,17 +142,20 @@ struct SumGradientRows {
     }
   };
   template <int held, class Group>
-  __device__ Row row(const Group& group, std::int64_t first, int cols) const {
+  __device__ Row row(const Group& group, std::int64_t row, int cols, bool inside) const {
+    const std::int64_t first = row * cols;
     const bool drops = df != nullptr && draws.threshold != 0;
-    return {*this, first, drops ? draw_row<held>(group, draws, first, cols) : nullptr,
+    return {*this, first, drops ? draw_row<held>(group, draws, first, inside ? cols : 0) : nullptr,
             df != nullptr ? samples.factor(first) : P(0)};
   }
-  __device__ void store(std::int64_t at, P value) const {
+  __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const { return widen(sum[row * cols + c]); }
+  __device__ void store(std::int64_t row, std::int64_t cols, std::int64_t c, P value) const {
+    const std::int64_t at = row * cols + c;
     const T total = narrow<T>(others == nullptr ? value : widen(others[at]) + value);
     d_sum[at] = total;
     if (df == nullptr) return;
     const P factor = samples.factor(at);
-    const bool stays = factor != P(0) && stays_alone(draws, at);
+    const bool stays = factor != P(0) && draws.keeps(at);
     df[at] = narrow<F>(stays ? widen(total) * factor * scale : P(0));
   }
 };
@@ -220,11 +219,14 @@ void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const Tensor& 
   const auto arrays = {address_of(sum),    address_of(dy),    address_of(gamma),
                        address_of(others), address_of(d_sum), address_of(df)};
   visit_types(sum, df.defined() ? df.dtype() : sum.dtype(), arrays, [&]<class T, class F, int width>() {
-    const SumGradientRows<T, F> rows{
-        data_or_null<T>(others),       d_sum.data<T>(),
-        data_or_null<F>(df),           dropout_draws(stream, dropout.key, dropout.p, sum.size()),
-        scale_of<acc_t<T>>(dropout.p), sample_draws<acc_t<T>>(stream, dropout, sum)};
-    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, {sum, dy, gamma, mean, rstd, d_gamma, d_beta});
+    const SumGradientRows<T, F> rows{sum.data<T>(),
+                                     data_or_null<T>(others),
+                                     d_sum.data<T>(),
+                                     data_or_null<F>(df),
+                                     dropout_draws(stream, dropout.key, dropout.p, sum.size()),
+                                     scale_of<acc_t<T>>(dropout.p),
+                                     sample_draws<acc_t<T>>(stream, dropout, sum)};
+    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, {dy, gamma, mean, rstd, d_gamma, d_beta});
   });
 }
 

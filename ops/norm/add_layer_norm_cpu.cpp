@@ -64,19 +64,22 @@ struct SumGradient {
   F* df;  ///< null: not wanted
   DropoutFactors<P> dropout;
   PathFactors<P> path;
-  std::int64_t begin;  ///< the element that the sweep calls 0
+  std::int64_t begin;  ///< the row that the sweep calls 0
+  std::int64_t cols;
 
-  HEARTH_ALWAYS_INLINE void store(std::int64_t at, P value) const {
-    cpu::store(d_sum + begin + at, others == nullptr ? value : value + cpu::load(others + begin + at));
+  HEARTH_ALWAYS_INLINE void store(std::int64_t r, std::int64_t c, P value) const {
+    const std::int64_t at = (begin + r) * cols + c;
+    cpu::store(d_sum + at, others == nullptr ? value : value + cpu::load(others + at));
   }
-  HEARTH_ALWAYS_INLINE void finish(std::int64_t at, std::int64_t cols) const {
+  HEARTH_ALWAYS_INLINE void finish(std::int64_t r, std::int64_t) const {
     if (df == nullptr) return;
-    const P stays = path.of_row((begin + at) / cols);
+    const std::int64_t row = begin + r;
+    const P stays = path.of_row(row);
     if (stays == P(0)) {
-      std::fill_n(df + begin + at, cols, F(0.0f));
+      std::fill_n(df + row * cols, cols, F(0.0f));
       return;
     }
-    each_run(dropout, begin + at, cols,
+    each_run(dropout, row * cols, cols,
              [from = d_sum, to = df, stays](std::int64_t first, std::int64_t count, const P* factors) {
 #pragma omp simd
                for (std::int64_t i = 0; i < count; ++i)
@@ -91,8 +94,8 @@ void add_layer_norm_grad_rows(const T* sum, const T* dy, const P* gamma, const P
                               const PathFactors<P>& path, P* narrow, double* sums, std::int64_t begin,
                               std::int64_t rows, std::int64_t cols) {
   const std::int64_t at = begin * cols;
-  layer_norm_grad_rows(sum + at, dy + at, gamma, means + begin, rstds + begin,
-                       SumGradient<T, F>{others, d_sum, df, dropout, path, at}, narrow, sums, rows, cols);
+  layer_norm_grad_rows(StoredRows<T>{sum + at, cols}, dy + at, gamma, means + begin, rstds + begin,
+                       SumGradient<T, F>{others, d_sum, df, dropout, path, begin, cols}, narrow, sums, rows, cols);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE

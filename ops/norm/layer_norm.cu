@@ -14,40 +14,29 @@ struct StoredRows {
   using Element = T;
   using P = acc_t<T>;
   const T* x;
+  T* dx;  // null: no gradient is made
 
   struct Row {
     const T* x;
+    T* dx;
     template <int width>
     __device__ void load(int c, P (&value)[width]) const {
       load_unit(x + c, value);
     }
-  };
-  template <int held, class Group>
-  __device__ Row row(const Group&, std::int64_t first, int) const {
-    return {x + first};
-  }
-  __device__ P element(std::int64_t at) const { return widen(x[at]); }
-  __device__ const T* stored() const { return x; }
-};
-
-template <class T>
-struct GradientRows {
-  using Element = T;
-  using P = acc_t<T>;
-  T* dx;
-
-  struct Row {
-    T* dx;
     template <int width>
     __device__ void store(int c, const P (&value)[width]) const {
       store_unit(dx + c, value);
     }
   };
   template <int held, class Group>
-  __device__ Row row(const Group&, std::int64_t first, int) const {
-    return {dx + first};
+  __device__ Row row(const Group&, std::int64_t row, int cols, bool) const {
+    return {x + row * cols, dx + row * cols};
   }
-  __device__ void store(std::int64_t at, P value) const { dx[at] = narrow<T>(value); }
+  __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const { return widen(x[row * cols + c]); }
+  __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return element(row, cols, c); }
+  __device__ void store(std::int64_t row, std::int64_t cols, std::int64_t c, P value) const {
+    dx[row * cols + c] = narrow<T>(value);
+  }
 };
 
 const void* address_of(const Tensor& tensor) { return tensor.bytes(); }
@@ -59,7 +48,7 @@ void layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& gamma, cons
   if (x.size() == 0) return;
   const auto arrays = {address_of(x), address_of(gamma), address_of(beta), address_of(y)};
   visit_rows("layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
-    normalize_rows<width>(stream, "layer_norm", StoredRows<T>{x.data<T>()}, {gamma, beta, eps, y, mean, rstd});
+    normalize_rows<width>(stream, "layer_norm", StoredRows<T>{x.data<T>(), nullptr}, {gamma, beta, eps, y, mean, rstd});
   });
 }
 
@@ -72,8 +61,8 @@ void layer_norm_grad(cuda::Stream& stream, const Tensor& x, const Tensor& dy, co
   }
   const auto arrays = {address_of(x), address_of(dy), address_of(gamma), address_of(dx)};
   visit_rows("layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
-    normalize_rows_grad<width>(stream, "layer_norm_grad", GradientRows<T>{dx.data<T>()},
-                               {x, dy, gamma, mean, rstd, d_gamma, d_beta});
+    normalize_rows_grad<width>(stream, "layer_norm_grad", StoredRows<T>{x.data<T>(), dx.data<T>()},
+                               {dy, gamma, mean, rstd, d_gamma, d_beta});
   });
 }
 

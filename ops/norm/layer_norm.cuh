@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalisation of rows that are stored or made on the way (`Rows`), and its gradient, which is stored or goes
-// further on the way. A row that fits the registers of a warp, or of a block, is read once. The gradient reads x and dy
-// once and writes dx; each thread meanwhile sums its columns' shares of dgamma and dbeta over all rows that it meets,
-// blocks leave these sums in memory, and a second kernel adds them in order. Which rows meet in a thread follows from
-// the shape alone. For kernel sources only.
+// Layer normalisation of rows that are stored, gathered or made on the way (`Rows`), and its gradient, which is stored,
+// scattered or goes further on the way. A row that fits the registers of a warp, or of a block, is read once. The
+// gradient reads x and dy once and writes dx; each thread meanwhile sums its columns' shares of dgamma and dbeta over
+// all rows that it meets, blocks leave these sums in memory, and a second kernel adds them in order. Which rows meet in
+// a thread follows from the shape alone. For kernel sources only.
 //
-// Rows has an Element; row<held>(group, first, cols), which all threads of a group call together, for the row that
-// begins at element `first`, of which each thread holds `held` elements at most (cols is 0 in a group without a row):
-// it gives load(c, value) or store(c, value) for units; and for rows of any length element(at) and stored(), where the
-// rows lie after that, or store(at, value).
+// Rows has an Element; row<held>(group, row, cols, inside), which all threads of a group call together and of which
+// each thread holds `held` elements at most: it gives load(c, value) for units of the row, and store(c, value) for
+// those of its gradient. For rows of any length there are element(row, cols, c) and again(row, cols, c) behind it, and
+// store(row, cols, c, value). What normalises and what makes gradients may be different Rows, with only load, element
+// and again, or only load, element and store.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(held_threads<Group>)
     const int held = inside ? cols : 0;
     P value[units][width];
     P total = 0, sum = 0, squares = 0;
-    const auto from = in.template row<units * width>(group, row * cols, held);
+    const auto from = in.template row<units * width>(group, row, cols, inside);
     each_unit<units, width>(index, threads, held, [&](int u, int c) { from.load(c, value[u]); });
     each_unit<units, width>(index, threads, held, [&](int u, int) {
       HEARTH_UNROLL
@@ -98,12 +99,11 @@ __global__ void __launch_bounds__(most_row_block)
   const BlockGroup group;
   const int index = group.index(), threads = group.threads();
   each_row(group, rows, [&](std::int64_t row, bool) {
-    const T* const from = in.stored() + row * cols;
     P total = 0, sum = 0, squares = 0;
-    each_column<1>(index, threads, cols, [&](std::int64_t c) { total += in.element(row * cols + c); });
+    each_column<1>(index, threads, cols, [&](std::int64_t c) { total += in.element(row, cols, c); });
     const P n = static_cast<P>(cols), centre = group.template reduce<Sum>(total, P(0)) / n;
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
-      const P d = widen(from[c]) - centre;
+      const P d = in.again(row, cols, c) - centre;
       sum += d;
       squares += d * d;
     });
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(most_row_block)
       rstds[row] = found.rstd;
     }
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
-      y[row * cols + c] = narrow<T>((widen(from[c]) - found.mean) * found.rstd * gamma[c] + beta[c]);
+      y[row * cols + c] = narrow<T>((in.again(row, cols, c) - found.mean) * found.rstd * gamma[c] + beta[c]);
     });
   });
 }
@@ -159,8 +159,8 @@ __device__ void merge_over_rows(const BlockGroup& group, P (&value)[units][width
 // values of P where lanes share rows.
 template <class Rows, int width, int units, class Group, class T = typename Rows::Element>
 __global__ void __launch_bounds__(held_threads<Group>, std::is_same_v<Group, LaneGroup> ? grad_blocks_at_once : 1)
-    layer_norm_grad_held(const T* x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
-                         Rows out, acc_t<T>* partial, std::int64_t rows, int cols, Group group) {
+    layer_norm_grad_held(Rows x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
+                         acc_t<T>* partial, std::int64_t rows, int cols, Group group) {
   using P = acc_t<T>;
   const int index = group.index(), threads = group.threads();
   P d_gamma[units][width], d_beta[units][width];
@@ -172,11 +172,11 @@ __global__ void __launch_bounds__(held_threads<Group>, std::is_same_v<Group, Lan
   each_row(group, rows, [&](std::int64_t row, bool inside) {
     const int held = inside ? cols : 0;
     const P mean = means[row], rstd = rstds[row];
-    const auto to = out.template row<units * width>(group, row * cols, held);
+    const auto of = x.template row<units * width>(group, row, cols, inside);
     P normal[units][width], slope[units][width];
     P sum = 0, product = 0;
     each_unit<units, width>(index, threads, held, [&](int u, int c) {
-      load_unit(x + row * cols + c, normal[u]);
+      of.load(c, normal[u]);
       load_unit(dy + row * cols + c, slope[u]);
     });
     each_unit<units, width>(index, threads, held, [&](int u, int c) {
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(held_threads<Group>, std::is_same_v<Group, Lan
     each_unit<units, width>(index, threads, held, [&](int u, int c) {
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) slope[u][k] = rstd * (slope[u][k] - a - normal[u][k] * b);
-      to.store(c, slope[u]);
+      of.store(c, slope[u]);
     });
   });
   P* merged = nullptr;
@@ -211,8 +211,8 @@ __global__ void __launch_bounds__(held_threads<Group>, std::is_same_v<Group, Lan
 // A block a row of any length; dx only, which may be dy.
 template <class Rows, class T = typename Rows::Element>
 __global__ void __launch_bounds__(most_row_block)
-    layer_norm_grad_long(const T* x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
-                         Rows out, std::int64_t rows, std::int64_t cols) {
+    layer_norm_grad_long(Rows x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
+                         std::int64_t rows, std::int64_t cols) {
   using P = acc_t<T>;
   const BlockGroup group;
   const int index = group.index(), threads = group.threads();
@@ -222,20 +222,20 @@ __global__ void __launch_bounds__(most_row_block)
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
       const P g = widen(dy[row * cols + c]) * gamma[c];
       sum += g;
-      product += g * ((widen(x[row * cols + c]) - mean) * rstd);
+      product += g * ((x.element(row, cols, c) - mean) * rstd);
     });
     const P n = static_cast<P>(cols);
     const P a = group.template reduce<Sum>(sum, P(0)) / n, b = group.template reduce<Sum>(product, P(0)) / n;
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
-      const std::int64_t at = row * cols + c;
-      out.store(at, rstd * (widen(dy[at]) * gamma[c] - a - (widen(x[at]) - mean) * rstd * b));
+      const P g = widen(dy[row * cols + c]) * gamma[c];
+      x.store(row, cols, c, rstd * (g - a - (x.element(row, cols, c) - mean) * rstd * b));
     });
   });
 }
 
 // The shares of dgamma and dbeta of rows that no block holds: a thread a column, blockIdx.y a run of rows.
-template <class T>
-__global__ void layer_norm_parameter_shares(const T* x, const T* dy, const acc_t<T>* means, const acc_t<T>* rstds,
+template <class Rows, class T = typename Rows::Element>
+__global__ void layer_norm_parameter_shares(Rows x, const T* dy, const acc_t<T>* means, const acc_t<T>* rstds,
                                             acc_t<T>* partial, std::int64_t rows, std::int64_t cols,
                                             std::int64_t rows_each) {
   using P = acc_t<T>;
@@ -244,7 +244,7 @@ __global__ void layer_norm_parameter_shares(const T* x, const T* dy, const acc_t
   P d_gamma = 0, d_beta = 0;
   for (std::int64_t row = begin; row < begin + rows_each && row < rows; ++row) {
     const P d = widen(dy[row * cols + c]);
-    d_gamma += d * ((widen(x[row * cols + c]) - means[row]) * rstds[row]);
+    d_gamma += d * ((x.element(row, cols, c) - means[row]) * rstds[row]);
     d_beta += d;
   }
   P* const total = partial + blockIdx.y * 2 * cols;
@@ -280,7 +280,7 @@ struct Normalized {
   const Tensor &y, &mean, &rstd;
 };
 struct NormGradient {
-  const Tensor &x, &dy, &gamma, &mean, &rstd, &d_gamma, &d_beta;
+  const Tensor &dy, &gamma, &mean, &rstd, &d_gamma, &d_beta;
 };
 
 template <int width, int units, class Rows, class Group, class T = typename Rows::Element>
@@ -321,48 +321,48 @@ void add_shares(cuda::Stream& stream, const Tensor& partial, std::int64_t cols, 
 }
 
 template <int width, int units, class Rows, class Group, class T = typename Rows::Element>
-void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& out, const NormGradient& g, Group group,
+void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g, Group group,
                        std::int64_t blocks_wanted, unsigned block) {
   using P = acc_t<T>;
-  const std::int64_t cols = g.x.dim(-1), blocks = std::min(blocks_wanted, most_grad_blocks);
-  const Tensor partial = Tensor::empty({blocks, 2, cols}, dtype_of<P>(), g.x.device());
+  const std::int64_t cols = g.dy.dim(-1), blocks = std::min(blocks_wanted, most_grad_blocks);
+  const Tensor partial = Tensor::empty({blocks, 2, cols}, dtype_of<P>(), g.dy.device());
   const std::size_t shared = std::is_same_v<Group, LaneGroup> ? static_cast<std::size_t>(cols) * sizeof(P) : 0;
   launch(stream, name, {static_cast<unsigned>(blocks), block, shared}, layer_norm_grad_held<Rows, width, units, Group>,
-         g.x.data<T>(), g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), out, partial.data<P>(),
-         g.x.size() / cols, cols, group);
+         x, g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), partial.data<P>(),
+         g.dy.size() / cols, cols, group);
   add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
 }
 
 template <class Rows, class T = typename Rows::Element>
-void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& out, const NormGradient& g) {
+void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g) {
   using P = acc_t<T>;
-  const std::int64_t cols = g.x.dim(-1), rows = g.x.size() / cols;
+  const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
   // Before dx, which may be dy, is written.
   const std::int64_t rows_each = std::max<std::int64_t>(16, (rows + 63) / 64),
                      shares = (rows + rows_each - 1) / rows_each;
-  const Tensor partial = Tensor::empty({shares, 2, cols}, dtype_of<P>(), g.x.device());
+  const Tensor partial = Tensor::empty({shares, 2, cols}, dtype_of<P>(), g.dy.device());
   launch(stream, "layer_norm_parameter_shares", {{blocks_for(cols, 256), static_cast<unsigned>(shares)}, 256},
-         layer_norm_parameter_shares<T>, g.x.data<T>(), g.dy.data<T>(), g.mean.data<P>(), g.rstd.data<P>(),
-         partial.data<P>(), rows, cols, rows_each);
+         layer_norm_parameter_shares<Rows>, x, g.dy.data<T>(), g.mean.data<P>(), g.rstd.data<P>(), partial.data<P>(),
+         rows, cols, rows_each);
   add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
-  launch(stream, name, {blocks_for(rows, 1), long_row_block(cols)}, layer_norm_grad_long<Rows>, g.x.data<T>(),
-         g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), out, rows, cols);
+  launch(stream, name, {blocks_for(rows, 1), long_row_block(cols)}, layer_norm_grad_long<Rows>, x, g.dy.data<T>(),
+         g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), rows, cols);
 }
 
-/// The gradient of the rows, by `out`, and of gamma and beta.
+/// The gradient of the rows `x`, which take it, and of gamma and beta.
 template <int width, class Rows, class T = typename Rows::Element>
-void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& out, const NormGradient& g) {
+void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g) {
   constexpr int units = lane_units<T, width>;
-  const std::int64_t cols = g.x.dim(-1), rows = g.x.size() / cols;
+  const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
   if (cols <= warp_cols<T, width>) {
     const int lanes = lanes_for(cols, width, units);
-    run_held_gradient<width, units>(stream, name, out, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes), row_block);
+    run_held_gradient<width, units>(stream, name, x, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes), row_block);
   } else if (cols <= block_cols(8 / width, width)) {
-    run_held_gradient<width, 8 / width>(stream, name, out, g, BlockGroup{}, rows, held_block);
+    run_held_gradient<width, 8 / width>(stream, name, x, g, BlockGroup{}, rows, held_block);
   } else if (cols <= block_cols(units, width)) {
-    run_held_gradient<width, units>(stream, name, out, g, BlockGroup{}, rows, held_block);
+    run_held_gradient<width, units>(stream, name, x, g, BlockGroup{}, rows, held_block);
   } else {
-    run_long_gradient(stream, name, out, g);
+    run_long_gradient(stream, name, x, g);
   }
 }
 

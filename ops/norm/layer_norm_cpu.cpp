@@ -25,14 +25,18 @@ void layer_norm_rows(const T* x, const P* gamma, const P* beta, double eps, T* y
 template <class T>
 struct StoredGradient {
   T* dx;
-  HEARTH_ALWAYS_INLINE void store(std::int64_t at, acc_t<T> value) const { cpu::store(dx + at, value); }
+  std::int64_t cols;
+  HEARTH_ALWAYS_INLINE void store(std::int64_t r, std::int64_t c, acc_t<T> value) const {
+    cpu::store(dx + r * cols + c, value);
+  }
   HEARTH_ALWAYS_INLINE void finish(std::int64_t, std::int64_t) const {}
 };
 
 template <class T, class P>
 void layer_norm_grad_stored(const T* x, const T* dy, const P* gamma, const P* means, const P* rstds, T* dx, P* narrow,
                             double* sums, std::int64_t rows, std::int64_t cols) {
-  layer_norm_grad_rows(x, dy, gamma, means, rstds, StoredGradient<T>{dx}, narrow, sums, rows, cols);
+  layer_norm_grad_rows(StoredRows<T>{x, cols}, dy, gamma, means, rstds, StoredGradient<T>{dx, cols}, narrow, sums, rows,
+                       cols);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE

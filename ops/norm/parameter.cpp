@@ -3,11 +3,11 @@
 
 namespace hearth {
 
-void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x) {
+void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x,
+                          std::int64_t columns) {
   HEARTH_CHECK(UsageError, parameter.defined(), op, ": ", name, " is absent; x is ", describe(x));
-  const std::int64_t channels = x.dim(-1);
-  HEARTH_CHECK(ShapeError, parameter.rank() == 1 && parameter.dim(0) == channels, op, ": ", name, " is ",
-               parameter.shape(), " but x ", x.shape(), " has ", channels, " channels; it must be [", channels, "]");
+  HEARTH_CHECK(ShapeError, parameter.rank() == 1 && parameter.dim(0) == columns, op, ": ", name, " is ",
+               parameter.shape(), " but for x ", x.shape(), " it must be [", columns, "]");
   const DType wide = norm_parameter_dtype(x.dtype());
   HEARTH_CHECK(DTypeError, parameter.dtype() == wide, op, ": ", name, " is ", parameter.dtype(), "; for x of ",
                x.dtype(), " it must be ", wide);

@@ -9,8 +9,13 @@ namespace hearth {
 /// The type of a norm's parameters and statistics: f64 for f64 inputs, else f32.
 inline DType norm_parameter_dtype(DType x) { return x == DType::f64 ? DType::f64 : DType::f32; }
 
-/// UsageError, ShapeError, DTypeError or DeviceError unless `parameter` is [C] for x [..., C], in norm_parameter_dtype
-/// and on its device.
-void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x);
+/// UsageError, ShapeError, DTypeError or DeviceError unless `parameter` is [columns], in norm_parameter_dtype and on
+/// x's device.
+void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x,
+                          std::int64_t columns);
+/// The same for x [..., columns].
+inline void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x) {
+  check_norm_parameter(op, name, parameter, x, x.dim(-1));
+}
 
 }  // namespace hearth

@@ -27,8 +27,12 @@ struct DropoutDraws {
   }
   /// Whether one element stays.
   __device__ bool keeps(std::int64_t element) const {
+    if (threshold == 0) return true;
     const auto number = static_cast<std::uint64_t>(first_number + element);
-    return words(number / 64 * 16 + number % 16)[number % 64 / 16] >= threshold;
+    const auto word = words(number / 64 * 16 + number % 16);
+    // Not an index into them, which would put them into local memory.
+    const std::uint64_t which = number % 64 / 16;
+    return (which < 2 ? which == 0 ? word[0] : word[1] : which == 2 ? word[2] : word[3]) >= threshold;
   }
   /// f(block, element) for this thread's share of the blocks that elements [begin, begin + count) need: word j of
   /// `block` belongs to begin + element + 16 j, which may lie outside.

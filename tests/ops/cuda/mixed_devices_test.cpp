@@ -18,6 +18,7 @@
 #include "hearth/ops/matmul/matmul.h"
 #include "hearth/ops/norm/batch_norm.h"
 #include "hearth/ops/norm/layer_norm.h"
+#include "hearth/ops/norm/merge_layer_norm.h"
 #include "hearth/ops/pointwise/binary.h"
 #include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/shape/concat.h"
@@ -61,6 +62,7 @@ std::vector<OpCase> op_cases() {
        {},
        [](Tensors t) { (void)batch_norm(t[0], t[1], t[2], BatchNormOptions{}, t[3], t[4], t[5]); }},
       {"layer_norm", {square, {4}, {4}}, {}, [](Tensors t) { (void)layer_norm(t[0], t[1], t[2]); }},
+      {"merge_layer_norm", {{1, 5, 5, 2}, {8}, {8}}, {}, [](Tensors t) { (void)merge_layer_norm(t[0], t[1], t[2]); }},
       {"cross_entropy", {square, {4}}, {false, true}, [](Tensors t) { (void)cross_entropy(t[0], t[1]); }},
       {"cross_entropy", {square, square}, {}, [](Tensors t) { (void)cross_entropy(t[0], t[1]); }},
       {"count_correct", {square, {4}}, {false, true}, [](Tensors t) { (void)count_correct(t[0], t[1]); }},

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of layer normalisation that are gathered from where their neighbours lie, and gradients that go back there.
+// Traffic: x is read and y written once; the gradient reads x and dy and writes dx.
+#include "hearth/ops/norm/merge_layer_norm.h"
+
+#include "hearth/ops/norm/layer_norm.cuh"
+#include "hearth/ops/norm/merged_rows.h"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+using namespace layer_norm_rows;
+
+template <class T>
+struct GatheredRows {
+  using Element = T;
+  using P = acc_t<T>;
+  const T* x;
+  T* dx;  // null: no gradient is made
+  MergedRows merged;
+
+  // Units lie within a neighbour.
+  struct Row {
+    const GatheredRows& rows;
+    MergedRows::Corner corner;
+    template <int width>
+    __device__ void load(int c, P (&value)[width]) const {
+      const MergedRows::Spot spot = rows.merged.spot(corner, c);
+      if (spot.exists) {
+        load_unit(rows.x + spot.at, value);
+        return;
+      }
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) value[k] = P(0);
+    }
+    template <int width>
+    __device__ void store(int c, const P (&value)[width]) const {
+      const MergedRows::Spot spot = rows.merged.spot(corner, c);
+      if (spot.exists) store_unit(rows.dx + spot.at, value);
+    }
+  };
+  template <int held, class Group>
+  __device__ Row row(const Group&, std::int64_t row, int, bool) const {
+    return {*this, merged.corner(row)};
+  }
+  __device__ P element(std::int64_t row, std::int64_t, std::int64_t c) const {
+    const MergedRows::Spot spot = merged.spot(merged.corner(row), c);
+    return spot.exists ? widen(x[spot.at]) : P(0);
+  }
+  __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return element(row, cols, c); }
+  __device__ void store(std::int64_t row, std::int64_t, std::int64_t c, P value) const {
+    const MergedRows::Spot spot = merged.spot(merged.corner(row), c);
+    if (spot.exists) dx[spot.at] = narrow<T>(value);
+  }
+};
+
+}  // namespace
+
+void merge_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
+                      const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  if (x.size() == 0) return;
+  const std::initializer_list<const void*> arrays = {x.bytes(), gamma.bytes(), beta.bytes(), y.bytes()};
+  visit_rows("merge_layer_norm", x.dtype(), x.dim(3), arrays, [&]<class T, int width>() {
+    normalize_rows<width>(stream, "merge_layer_norm", GatheredRows<T>{x.data<T>(), nullptr, MergedRows(x)},
+                          {gamma, beta, eps, y, mean, rstd});
+  });
+}
+
+void merge_layer_norm_grad(cuda::Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& gamma,
+                           const Tensor& mean, const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma,
+                           const Tensor& d_beta) {
+  if (x.size() == 0) {
+    if (d_gamma.defined()) d_gamma.fill_(0);
+    if (d_beta.defined()) d_beta.fill_(0);
+    return;
+  }
+  const std::initializer_list<const void*> arrays = {x.bytes(), dy.bytes(), gamma.bytes(), dx.bytes()};
+  visit_rows("merge_layer_norm", x.dtype(), x.dim(3), arrays, [&]<class T, int width>() {
+    normalize_rows_grad<width>(stream, "merge_layer_norm_grad",
+                               GatheredRows<T>{x.data<T>(), dx.data<T>(), MergedRows(x)},
+                               {dy, gamma, mean, rstd, d_gamma, d_beta});
+  });
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer normalisation of 2x2 neighbouring tokens as one, which are gathered where they lie.
+#pragma once
+
+#include "hearth/core/cpu/stream.h"
+#include "hearth/core/cuda/stream.h"
+#include "hearth/core/tensor.h"
+
+namespace hearth {
+
+/// y = layer_norm() of four neighbours in a row each, as patch merging in Swin has them (Liu et al., 2021): x [N, H, W,
+/// C], any floating type, to y [N, ceil(H / 2), ceil(W / 2), 4C], whose row (n, i, j) holds x[n, 2i, 2j], x[n, 2i + 1,
+/// 2j], x[n, 2i, 2j + 1] and x[n, 2i + 1, 2j + 1]; where an odd side has no neighbour, zeros, which count in the
+/// statistics. No copy of x is made or kept.
+///
+/// gamma and beta [4C], f64 for f64 x, else f32. UsageError, ShapeError or DTypeError for arguments that do not fit.
+Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+
+namespace kernels {
+
+/// All contiguous. `mean` and `rstd`, [rows of y] in the type of gamma, receive the statistics.
+void merge_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
+                      const Tensor& y, const Tensor& mean, const Tensor& rstd);
+void merge_layer_norm(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
+                      const Tensor& y, const Tensor& mean, const Tensor& rstd);
+
+/// dx [N, H, W, C], and the gradients of gamma and beta, either of which may be absent.
+void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
+                           const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
+void merge_layer_norm_grad(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
+                           const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
+
+}  // namespace kernels
+}  // namespace hearth

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row is gathered in the nearest cache and normalised from there; its gradient takes the same place and is scattered.
+#include <algorithm>
+#include <cmath>
+
+#include "hearth/core/cpu/element.h"
+#include "hearth/ops/norm/layer_norm_cpu.h"
+#include "hearth/ops/norm/merge_layer_norm.h"
+#include "hearth/ops/norm/merged_rows.h"
+
+#define HEARTH_ISA_SOURCE "hearth/ops/norm/merge_layer_norm_cpu.cpp"
+#include "hearth/core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+#include "hearth/ops/norm/layer_norm_cpu.inc"
+
+/// Rows from number `begin` on, one at a time in `held`, of 4 * channels values. All pointers are to element 0.
+template <class T>
+struct GatheredRows {
+  const T* x;
+  T* dx;  ///< null: no gradient is made
+  MergedRows merged;
+  T* held;
+  std::int64_t begin;
+
+  HEARTH_ALWAYS_INLINE const T* row(std::int64_t r) const {
+    const MergedRows::Corner corner = merged.corner(begin + r);
+    for (std::int64_t c = 0; c < 4 * merged.channels; c += merged.channels) {
+      const MergedRows::Spot spot = merged.spot(corner, c);
+      if (spot.exists)
+        std::copy_n(x + spot.at, merged.channels, held + c);
+      else
+        std::fill_n(held + c, merged.channels, T(0.0f));
+    }
+    return held;
+  }
+  HEARTH_ALWAYS_INLINE void store(std::int64_t, std::int64_t c, acc_t<T> value) const { cpu::store(held + c, value); }
+  HEARTH_ALWAYS_INLINE void finish(std::int64_t r, std::int64_t) const {
+    const MergedRows::Corner corner = merged.corner(begin + r);
+    for (std::int64_t c = 0; c < 4 * merged.channels; c += merged.channels) {
+      const MergedRows::Spot spot = merged.spot(corner, c);
+      if (spot.exists) std::copy_n(held + c, merged.channels, dx + spot.at);
+    }
+  }
+};
+
+template <class T, class P>
+void merge_layer_norm_rows(const T* x, const MergedRows& merged, T* held, const P* gamma, const P* beta, double eps,
+                           T* y, P* means, P* rstds, std::int64_t begin, std::int64_t rows) {
+  const GatheredRows<T> source{x, nullptr, merged, held, begin};
+  const std::int64_t cols = 4 * merged.channels;
+  for (std::int64_t r = 0; r < rows; ++r)
+    normalize_row(source.row(r), gamma, beta, eps, y + (begin + r) * cols, means + begin + r, rstds + begin + r, cols);
+}
+
+template <class T, class P>
+void merge_layer_norm_grad_rows(const T* x, const T* dy, const MergedRows& merged, T* held, const P* gamma,
+                                const P* means, const P* rstds, T* dx, P* narrow, double* sums, std::int64_t begin,
+                                std::int64_t rows) {
+  const std::int64_t cols = 4 * merged.channels;
+  const GatheredRows<T> both{x, dx, merged, held, begin};
+  layer_norm_grad_rows(both, dy + begin * cols, gamma, means + begin, rstds + begin, both, narrow, sums, rows, cols);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+namespace hearth::kernels {
+
+void merge_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
+                      const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  if (x.size() == 0) return;
+  const MergedRows merged(x);
+  const std::int64_t cols = y.dim(-1), grain = std::max<std::int64_t>(1, (1 << 14) / cols);
+  visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
+    using P = acc_t<T>;
+    cpu::parallel_for(y.size() / cols, grain, [&](std::int64_t begin, std::int64_t end) {
+      cpu::Scratch scratch;
+      HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, scratch.take<T>(cols), gamma.data<P>(),
+                      beta.data<P>(), eps, y.data<T>(), mean.data<P>(), rstd.data<P>(), begin, end - begin);
+    });
+  });
+}
+
+void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
+                           const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta) {
+  const MergedRows merged(x);
+  const std::int64_t cols = dy.dim(-1), rows = cols == 0 ? 0 : dy.size() / cols;
+  visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
+    using P = acc_t<T>;
+    layer_norm_grad_pieces(rows, cols, d_gamma, d_beta, [&](std::int64_t begin, std::int64_t count, double* sums) {
+      cpu::Scratch scratch;
+      T* const held = scratch.take<T>(cols);
+      HEARTH_ISA_CALL(merge_layer_norm_grad_rows, x.data<T>(), dy.data<T>(), merged, held, gamma.data<P>(),
+                      mean.data<P>(), rstd.data<P>(), dx.data<T>(), scratch.take<P>(2 * cols), sums, begin, count);
+    });
+  });
+}
+
+}  // namespace hearth::kernels
+#endif
