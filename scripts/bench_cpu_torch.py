@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU training-step times of PyTorch, the peer that `hearth bench step` is compared with.
 
-Times the full step (forward, cross entropy, backward, update) of torchvision ResNets with SGD on random images, and of
-Transformers with fused AdamW on random ids, and prints one JSON line a case and mode:
+Times the full step (forward, cross entropy, backward, update) of torchvision's ResNets with SGD and its Swin-T with
+fused AdamW on random images, and of Transformers with fused AdamW on random ids, and prints one JSON line a case and mode:
 
     bench_cpu_torch.py [--cases RE] [--modes RE] [--steps N] [--threads N]
 
@@ -39,7 +39,7 @@ MODES = ["eager", "channels_last", "eager_tuned", "channels_last_tuned", "compil
 CASES = {
     f"{model}-{size}-{dtype}": (model, size, batch, dtype)
     for model, size, batch in [("resnet18", 64, 32), ("resnet50", 64, 32), ("resnet50", 224, 16), ("gpt", 256, 8),
-                               ("bert", 128, 16)]
+                               ("bert", 128, 16), ("swin", 64, 8), ("swin", 224, 8)]
     for dtype in ("f32", "bf16")
 }
 LAYERS, WIDTH, HEADS, VOCABULARY = 6, 384, 6, 8192  # of both Transformers
@@ -49,16 +49,24 @@ IS_CHILD = "HEARTH_BENCH_TUNED_CHILD"
 
 
 def make_vision(model_name, pixels, batch, mode):
-    """A ResNet, its optimizer, random images and labels."""
+    """A ResNet, or Swin-T with windows of 4 for small images, its optimizer, random images and labels."""
     import torch
     import torchvision
 
-    model = getattr(torchvision.models, model_name)(num_classes=1000)
+    if model_name == "swin":
+        window = 7 if pixels >= 224 else 4
+        model = torchvision.models.SwinTransformer([4, 4], 96, [2, 2, 6, 2], [3, 6, 12, 24], [window, window],
+                                                   stochastic_depth_prob=0.2)
+    else:
+        model = getattr(torchvision.models, model_name)(num_classes=1000)
     x = torch.randn(batch, 3, pixels, pixels)
     if not mode.startswith("eager"):
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    if model_name == "swin":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     return model, optimizer, x, torch.randint(0, 1000, (batch,))
 
 
@@ -123,10 +131,10 @@ def make_step(case, mode):
 
     model_name, size, batch, dtype = CASES[case]
     torch.manual_seed(0)
-    if model_name.startswith("resnet"):
-        model, optimizer, x, labels = make_vision(model_name, size, batch, mode)
-    else:
+    if model_name in ("gpt", "bert"):
         model, optimizer, x, labels = make_text(model_name, size, batch)
+    else:
+        model, optimizer, x, labels = make_vision(model_name, size, batch, mode)
     model.train()
     criterion = torch.nn.CrossEntropyLoss()
 
