@@ -24,9 +24,11 @@ using namespace cuda;
 
 constexpr int held_block = 256;  // threads of a block that holds a row
 // Of the gradient's kernel the registers of one of today's devices hold three blocks a multiprocessor where lanes share
-// rows; with as many blocks in all there is one even wave, and few partial sums are left.
-constexpr int grad_blocks_at_once = 3;
-constexpr std::int64_t most_grad_blocks = 132 * grad_blocks_at_once;
+// rows, or two where a lane has more than 24 elements, for each of which it holds four values; with as many blocks in
+// all there is one even wave, and few partial sums are left.
+constexpr int most_grad_elements = 24;
+constexpr int grad_blocks_at_once(int elements) { return elements > most_grad_elements ? 2 : 3; }
+constexpr std::int64_t most_grad_blocks(int elements) { return 132 * grad_blocks_at_once(elements); }
 template <class Group>
 constexpr int held_threads = std::is_same_v<Group, LaneGroup> ? row_block : held_block;
 
@@ -158,7 +160,8 @@ __device__ void merge_over_rows(const BlockGroup& group, P (&value)[units][width
 // element. `partial` [blocks, 2, cols] receives the block's share of dgamma and dbeta. Dynamic shared memory: cols
 // values of P where lanes share rows.
 template <class Rows, int width, int units, class Group, class T = typename Rows::Element>
-__global__ void __launch_bounds__(held_threads<Group>, std::is_same_v<Group, LaneGroup> ? grad_blocks_at_once : 1)
+__global__ void __launch_bounds__(held_threads<Group>,
+                                  std::is_same_v<Group, LaneGroup> ? grad_blocks_at_once(units* width) : 1)
     layer_norm_grad_held(Rows x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
                          acc_t<T>* partial, std::int64_t rows, int cols, Group group) {
   using P = acc_t<T>;
@@ -324,7 +327,7 @@ template <int width, int units, class Rows, class Group, class T = typename Rows
 void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g, Group group,
                        std::int64_t blocks_wanted, unsigned block) {
   using P = acc_t<T>;
-  const std::int64_t cols = g.dy.dim(-1), blocks = std::min(blocks_wanted, most_grad_blocks);
+  const std::int64_t cols = g.dy.dim(-1), blocks = std::min(blocks_wanted, most_grad_blocks(units * width));
   const Tensor partial = Tensor::empty({blocks, 2, cols}, dtype_of<P>(), g.dy.device());
   const std::size_t shared = std::is_same_v<Group, LaneGroup> ? static_cast<std::size_t>(cols) * sizeof(P) : 0;
   launch(stream, name, {static_cast<unsigned>(blocks), block, shared}, layer_norm_grad_held<Rows, width, units, Group>,
@@ -352,9 +355,12 @@ void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& x, co
 /// The gradient of the rows `x`, which take it, and of gamma and beta.
 template <int width, class Rows, class T = typename Rows::Element>
 void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g) {
-  constexpr int units = lane_units<T, width>;
+  constexpr int units = lane_units<T, width>, fewer = std::min(units, most_grad_elements / width);
   const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
-  if (cols <= warp_cols<T, width>) {
+  if (cols <= warp_size * fewer * width) {
+    const int lanes = lanes_for(cols, width, fewer);
+    run_held_gradient<width, fewer>(stream, name, x, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes), row_block);
+  } else if (cols <= warp_cols<T, width>) {
     const int lanes = lanes_for(cols, width, units);
     run_held_gradient<width, units>(stream, name, x, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes), row_block);
   } else if (cols <= block_cols(8 / width, width)) {

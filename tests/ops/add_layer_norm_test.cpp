@@ -21,7 +21,7 @@ namespace {
 // As for layer_norm: lanes of a warp share short rows, several a warp; blocks hold longer ones in two sizes, and read
 // the longest again. Strips of 64 draws begin anywhere within rows of 37 and 129.
 const Shape shapes[] = {{5, 37},  {2, 3, 129}, {150, 8},  {2, 8, 96}, {2, 4099},
-                        {3, 768}, {600, 72},   {2, 3072}, {2, 9216}};
+                        {3, 768}, {600, 72},   {2, 3072}, {2, 9216},  {3, 1024}};
 
 struct Inputs {
   Tensor x, f, gamma, beta;

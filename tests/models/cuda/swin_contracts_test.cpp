@@ -33,9 +33,9 @@ struct Cost {
 
 std::int64_t calls(const cuda::Counters& counters) { return counters.launches + counters.library_calls; }
 
-// Of the third training step of a network of one stage.
+// Of the third training step of a network of one stage, unless `options` say of how many blocks.
 Cost cost_of(std::int64_t blocks, SwinOptions options, std::int64_t side) {
-  options.depths = {blocks};
+  if (options.depths.empty()) options.depths = {blocks};
   options.patch = 1;
   options.in_channels = 1;
   options.classes = 2;
@@ -95,6 +95,18 @@ TEST_F(CudaSwinContracts, ABlockLaunchesItsPartsAndMovesNothing) {
       EXPECT_EQ(cost.waits, 0);
       EXPECT_TRUE(cost.allocations == 0 || !pooled) << cost.allocations << " allocations";
     }
+}
+
+// Its norm takes the four neighbours from where they lie, also at odd sides.
+TEST_F(CudaSwinContracts, PatchMergingMovesNothing) {
+  for (const std::int64_t side : {8, 9}) {
+    const Cost cost = cost_of(2, {.heads = {2}, .width = 16, .window = 4}, side);
+    const Cost merged = cost_of(2, {.depths = {2, 2}, .heads = {2, 2}, .width = 16, .window = 4}, side) - cost;
+    // Norm and product, and the second stage's two blocks.
+    EXPECT_EQ(merged.forward, 2 + 2 * 8) << side;
+    EXPECT_EQ(merged.layout_changes, 0) << side;
+    EXPECT_EQ(merged.copies, 0) << side;
+  }
 }
 
 // What goes in, q, k and v, what attention gives, the residual, two norms' results, and 4 channels of hidden units for
