@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -42,6 +43,12 @@ int wait_for(pid_t child) {
 void wait_for_metrics(const std::string& folder) {
   const std::string metrics = folder + "/metrics.jsonl";
   while (!std::filesystem::exists(metrics) || std::filesystem::file_size(metrics) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+// Returns once the run in this folder has something to go on from.
+void wait_for_checkpoint(const std::string& folder) {
+  while (!std::filesystem::exists(folder + "/checkpoints/latest/manifest.json"))
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
@@ -89,10 +96,8 @@ std::string hashes_of(const std::string& folder) {
 
 // A sanitizer looks at what is done, not at how often it goes well.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int rounds = 1;
 const std::vector<const char*> worker_counts{"0", "2"};
 #else
-constexpr int rounds = 3;
 const std::vector<const char*> worker_counts{"0", "1", "2", "4"};
 #endif
 
@@ -102,26 +107,50 @@ class Exactness : public testing::Test {
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 };
 
-TEST_F(Exactness, KilledRunsEndAsIfNothingHadHappened) {
-  ASSERT_EQ(wait_for(start(train_words(path("whole")))), 0);
+/// Networks of every family, by what they change in the configuration above.
+struct KilledFamily {
+  const char* name;
+  Words changes;
+};
+void PrintTo(const KilledFamily& family, std::ostream* out) { *out << family.name; }
+
+class KilledRuns : public Exactness, public testing::WithParamInterface<KilledFamily> {};
+
+TEST_P(KilledRuns, EndAsIfNothingHadHappened) {
+  std::ofstream text(path("text.txt"));
+  for (int i = 0; i < 400; ++i) text << "the hen of house " << i * i << " lays eggs.\n";
+  text.close();
+  Words changes;
+  for (const std::string& change : GetParam().changes) changes.insert(changes.end(), {"--set", change});
+  if (GetParam().name == std::string("gpt"))
+    changes.insert(changes.end(),
+                   {"--set", R"(data={"type": "text", "length": 16, "valid_fraction": 0.1, "train": [")" +
+                                 path("text.txt") + R"("], "tokenizer": {"type": "characters"}})"});
+  ASSERT_EQ(wait_for(start(train_words(path("whole"), changes))), 0);
   std::mt19937 random(5);
-  for (int round = 0; round < rounds; ++round) {
-    const std::string out = path("killed" + std::to_string(round));
-    int kills = 0;
-    for (int attempt = 0; attempt < 4; ++attempt) {
-      const pid_t child = start(train_words(out));
-      // The first kill waits for progress, not for the clock: how long the run takes depends on the machine.
-      if (attempt == 0) wait_for_metrics(out);
-      std::this_thread::sleep_for(std::chrono::milliseconds(attempt == 0 ? 0 : random() % 300));
-      kill(child, SIGKILL);
-      kills += wait_for(child) == 1000 + SIGKILL;
-    }
-    ASSERT_EQ(wait_for(start(train_words(out))), 0);
-    EXPECT_GT(kills, 0) << "the run was never hit";
-    EXPECT_EQ(hashes_of(out), hashes_of(path("whole")));
-    EXPECT_EQ(metrics_of(out), metrics_of(path("whole")));
+  int kills = 0;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const pid_t child = start(train_words(path("killed"), changes));
+    // The first kill waits for progress, not for the clock: how long the run takes depends on the machine.
+    if (attempt == 0) wait_for_checkpoint(path("killed"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(attempt == 0 ? 0 : random() % 300));
+    kill(child, SIGKILL);
+    kills += wait_for(child) == 1000 + SIGKILL;
   }
+  ASSERT_EQ(wait_for(start(train_words(path("killed"), changes))), 0);
+  EXPECT_GT(kills, 0) << "the run was never hit";
+  EXPECT_EQ(hashes_of(path("killed")), hashes_of(path("whole")));
+  EXPECT_EQ(metrics_of(path("killed")), metrics_of(path("whole")));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, KilledRuns,
+    testing::Values(
+        KilledFamily{"resnet", {}},
+        KilledFamily{"gpt", {R"(model={"type": "gpt", "layers": 1, "heads": 2, "width": 16, "dropout": 0.1})"}},
+        KilledFamily{"swin", {R"(model={"type": "swin", "depths": [2, 1], "heads": [1, 2], "width": 8, "patch": 2,
+                        "window": 2, "drop_path": 0.2})"}}),
+    [](const auto& tried) { return tried.param.name; });
 
 TEST_F(Exactness, ASignalLeavesACheckpointToGoOnFrom) {
   ASSERT_EQ(wait_for(start(train_words(path("whole")))), 0);

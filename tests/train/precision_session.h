@@ -27,14 +27,16 @@ struct PrecisionRun {
   std::string optimizer = R"({"type": "adamw", "lr": 0.005})";
   std::string precision{};  ///< further members of "precision", each after a comma
   std::string train{};      ///< of "train"
+  std::string data = R"({"type": "digits"})";
+  int batch_size = 16;
 
-  std::unique_ptr<train::Session> session(const TempDir& folder) const {
+  std::unique_ptr<train::Session> session(const TempDir& folder, const std::vector<std::string>& overrides = {}) const {
     const std::string path = folder / "run.json";
-    std::ofstream(path) << R"({"seed": 3, "device": ")" << device << R"(", "model": )" << model
-                        << R"(, "data": {"type": "digits"}, "optimizer": )" << optimizer
-                        << R"(, "precision": {"level": ")" << level << R"(", "dtype": ")" << dtype << "\"" << precision
-                        << R"(}, "train": {"batch_size": 16, "steps": 100)" << train << "}}";
-    return std::make_unique<train::Session>(train::load_config(path, {}));
+    std::ofstream(path) << R"({"seed": 3, "device": ")" << device << R"(", "model": )" << model << R"(, "data": )"
+                        << data << R"(, "optimizer": )" << optimizer << R"(, "precision": {"level": ")" << level
+                        << R"(", "dtype": ")" << dtype << "\"" << precision << R"(}, "train": {"batch_size": )"
+                        << batch_size << R"(, "steps": 100)" << train << "}}";
+    return std::make_unique<train::Session>(train::load_config(path, overrides));
   }
 };
 

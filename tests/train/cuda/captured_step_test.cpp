@@ -71,15 +71,20 @@ Outcome replayed(Session& session, int steps) {
   return outcome;
 }
 
+// Networks that are trained each way are in families_test.cpp.
 TEST_F(CudaTraining, ReplayedStepsGiveTheBitsOfEagerOnes) {
-  for (const std::string& model : {convolutional, with_dropout})
-    for (const std::string& options :
-         {std::string(), std::string(R"(, "clip_norm": 0.5, "ema": 0.9)"), std::string(R"(, "accumulate": 3)")}) {
-      // From the third step on the graph is replayed.
-      const Outcome a = eager(*session("cuda", model, options), 5);
-      const Outcome b = replayed(*session("cuda", model, options), 5);
-      EXPECT_EQ(a, b) << model << options;
-    }
+  struct Run {
+    std::string model, options;
+  };
+  for (const auto& [model, options] : {Run{convolutional, R"(, "accumulate": 3)"},
+                                       {with_dropout, ""},
+                                       {with_dropout, R"(, "clip_norm": 0.5, "ema": 0.9)"},
+                                       {with_dropout, R"(, "accumulate": 3)"}}) {
+    // From the third step on the graph is replayed.
+    const Outcome a = eager(*session("cuda", model, options), 5);
+    const Outcome b = replayed(*session("cuda", model, options), 5);
+    EXPECT_EQ(a, b) << model << options;
+  }
 }
 
 TEST_F(CudaTraining, ReplayedStepsEraseAndMixImages) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed precision on a CUDA device, real or emulated: replayed steps give the bits of eager ones, a replayed step whose
-// gradients overflow is skipped without the host being asked, and no conversion stands alone but for those listed.
+// Mixed precision on a CUDA device, real or emulated: a replayed step whose gradients overflow is skipped without the
+// host being asked, and no conversion stands alone but for those listed. That replayed steps give the bits of eager
+// ones is in families_test.cpp.
 #include <gtest/gtest.h>
 
 #include "hearth/core/cuda/counters.h"
@@ -29,26 +30,6 @@ const std::vector<PrecisionRun>& every_precision() {
       {.device = "cuda", .model = test::small_mlp, .optimizer = R"({"type": "lamb", "lr": 0.01})"},
   };
   return runs;
-}
-
-struct Outcome {
-  std::string weights, state;
-  bool operator==(const Outcome&) const = default;
-};
-
-Outcome outcome_of(Session& session) { return {session.model_state.hash(), session.training_state.hash()}; }
-
-TEST_F(CudaPrecision, ReplayedStepsGiveTheBitsOfEagerOnes) {
-  for (const PrecisionRun& run : every_precision()) {
-    const auto one = run.session(folder_), other = run.session(folder_);
-    const int planted = run.dtype == "f16" ? 4 : -1;
-    take_steps(*one, 0, 6, planted, -1, [&](auto batches) { return training_step(*one, batches); });
-    CapturedStep captured(*other);
-    take_steps(*other, 0, 6, planted, -1, [&](auto batches) { return captured.run(batches); });
-    EXPECT_EQ(captured.declined(), "");
-    EXPECT_GT(captured.nodes(), 0);
-    EXPECT_EQ(outcome_of(*one), outcome_of(*other)) << run.level << run.dtype << run.model;
-  }
 }
 
 TEST_F(CudaPrecision, AnInfinityInAReplayedStepCostsThatUpdateAndNothingElse) {

@@ -52,16 +52,12 @@ TEST_F(CudaTextPrecision, ReplayedStepsGiveTheBitsOfEagerOnes) {
   struct Run {
     const char *model, *level, *dtype;
   };
-  for (const auto& [model, level, dtype] : {Run{gpt, "O1", "f16"},
-                                            {gpt, "O2", "bf16"},
-                                            {bert, "O0", "f32"},
-                                            {bert, "O2", "bf16"},
-                                            {transformer, "O0", "f32"}}) {
+  for (const auto& [model, level, dtype] : {Run{bert, "O0", "f32"}, {bert, "O2", "bf16"}, {transformer, "O0", "f32"}}) {
     SCOPED_TRACE(join_text(model, " ", level, " ", dtype));
     const auto one = session(model, level, dtype), other = session(model, level, dtype);
     data::Loader loader = one->make_train_loader();
     CapturedStep captured(*other);
-    // Masks and padding: how many labels count changes, and of pairs the shape.
+    // Masks and padding (a GPT is in families_test.cpp): how many labels count changes, and of pairs the shape.
     for (int step = 0; step < (model == transformer ? 12 : 4); ++step) {
       const data::Batch batch = loader.next();
       (void)training_step(*one, std::span(&batch, 1));
@@ -95,7 +91,7 @@ TEST_F(CudaTextPrecision, ReplayedStepsWithAChunkedHeadGiveTheBitsOfEagerOnes) {
         ++other->position.step;
       }
       EXPECT_EQ(captured.declined(), "");
-      if (model == std::string(gpt)) EXPECT_GT(captured.nodes(), 0);
+      EXPECT_TRUE(captured.nodes() > 0 || model == bert);
       EXPECT_EQ(one->model_state.hash(), other->model_state.hash()) << level << dtype << model;
     }
 }
