@@ -166,6 +166,14 @@ def operation(case, device):
     if family == "add_layer_norm":
         x, f, gamma, beta = leaf(*shape), leaf(*shape), leaf(shape[-1]), leaf(shape[-1])
         return (lambda: F.layer_norm(x + F.dropout(f, 0.1), (shape[-1],), gamma, beta)), [x, f, gamma, beta]
+    if family == "merge_layer_norm":
+        x, gamma, beta = leaf(*shape), leaf(4 * shape[-1]), leaf(4 * shape[-1])
+
+        def merge():
+            four = torch.cat([x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], -1)
+            return F.layer_norm(four, (four.shape[-1],), gamma, beta)
+
+        return merge, [x, gamma, beta]
     if family == "linear_cross_entropy":
         x, w = leaf(*shape), leaf(int(variant[0]), shape[-1])
         labels = torch.zeros(shape[0], device=device, dtype=torch.long)
@@ -208,8 +216,8 @@ def time_case(case, arguments):
     f, leaves = made
     dy = torch.randn_like(f().detach())
     # What one operation alone cannot gain from is not compiled: it costs seconds a case.
-    fuses = case["name"].split("/")[0] in ("batch_norm", "layer_norm", "add_layer_norm", "softmax", "cross_entropy",
-                                           "linear_cross_entropy", "gelu")
+    fuses = case["name"].split("/")[0] in ("batch_norm", "layer_norm", "add_layer_norm", "merge_layer_norm", "softmax",
+                                           "cross_entropy", "linear_cross_entropy", "gelu")
 
     def measure(mode):
         forward = torch.compile(f) if mode == "compile" else f

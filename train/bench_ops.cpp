@@ -169,6 +169,15 @@ class Benches {
     });
   }
 
+  /// As in front of patch merging in Swin.
+  void merge_layer_norm(const Shape& x, DType dtype) {
+    add("merge_layer_norm", join_text(x.dim(1), "x", x.dim(2)), x, dtype, 5, [=](const Target& on) -> Work {
+      const Tensor in = on.input(on.scaled(x), dtype);
+      const Tensor gamma = on.parameter({4 * x.dim(3)}, 1), beta = on.parameter({4 * x.dim(3)}, 0);
+      return {in, [=] { return hearth::merge_layer_norm(in, gamma, beta); }};
+    });
+  }
+
   // Forward reads x and f and writes sum and y, backward reads sum and dy and writes two gradients.
   void add_layer_norm(std::int64_t rows, std::int64_t c, DType dtype) {
     add("add_layer_norm", join_text(c), {rows, c}, dtype, 8, [=](const Target& on) -> Work {
@@ -222,6 +231,7 @@ void add_vision(Benches& on, DType dtype) {
   on.window_attention(8, 14, 12, 7, dtype);  // and the third
   on.window_attention(32, 16, 3, 4, dtype);  // at 64 pixels
   on.window_attention(1, 96, 4, 12, dtype);  // Swin-B at 384 pixels
+  on.merge_layer_norm({8, 56, 56, 96}, dtype);
   on.linear(16, 2048, 1000, Activation::none, dtype);
   on.unary("relu", relu, {16, 56, 56, 256}, dtype);
 }
