@@ -377,9 +377,7 @@ value("window-attention-grad-q", "p.scale", "p.scale * P(1.001)", within="tokens
 value("window-attention-grad-v", "narrow<T>(dv)", "narrow<T>(dv * P(1.001))")
 value("window-attention-draws", "kept(p, window, i, j)", "P(1)", "Op.WindowAttentionDropout/cuda_f32",
       within="inside ? kept(p, window, i, j) : P(0)")
-index("window-attention-last-share", "begin + sums.size < sums.all", "begin + sums.size <= sums.all + 1",
-      "Op.WindowAttentionOfManyWindows/cuda_f32")
-barrier("window-attention-grad-used", "", "\n    load_part(p, window, 0, p.scale, rows);",
+barrier("window-attention-grad-used", "", "\n    const Window window(p, at, blockIdx.x",
         "Op.WindowAttentionOfManyWindows/cuda_f32")
 barrier("window-attention-brought", "load_part(p, window, 2, P(1), v);\n  ")
 barrier("window-attention-grad-brought", "load_slopes(p, window, dy, rows + 3 * tokens * pitch);\n    ")
@@ -387,19 +385,32 @@ barrier("window-attention-grad-shifts", "bias, dqkv);\n    ")
 value, index, _, _ = group("ops/attention/window_problem.cuh", "ops", "Op.WindowAttention/cuda_f32")
 value("window-attention-fold", "sum += pair(", "sum += P(1.001) * pair(")
 index("window-attention-fold-rows", "side + below", "side + below - 1")
+index("window-attention-last-share", "(share + 1) * size < all", "(share + 1) * size <= all + 1",
+      "Op.WindowAttentionOfManyWindows/cuda_f32")
+index("window-attention-next-row", "++across < grid.across", "++across <= grid.across",
+      "Op.WindowAttentionOfManyWindows/cuda_f16")
+index("window-attention-seam", "y >= side - grid.shift_y", "y > side - grid.shift_y")
 value("window-attention-fold-padding", "sums.padding[", "P(1.001) * sums.padding[")
 value, index, barrier, _ = group("ops/attention/window_attention_mma.cu", "ops",
                                  "CudaWindowAttention.RoundingFavoursNoSide")
 value("window-attention-mma", "1.0f / reduce_row<Sum>(sum)", "1.001f / reduce_row<Sum>(sum)")
-value("window-attention-mma-grad-q", "p.scale", "p.scale * 1.001f", within="sum, p.scale, to, 3 * p.channels)")
-value("window-attention-mma-grad-k", "p.scale", "p.scale * 1.001f", within="sum, p.scale, to + p.channels")
-value("window-attention-mma-grad-v", "1.0f", "1.001f", within="sum, 1.0f, to + 2")
+value("window-attention-mma-grad-q", "p.scale, p.scale", "p.scale * 1.001f, p.scale * 1.001f",
+      within="sum, p.scale, p.scale, g.dqkv, step)")
+value("window-attention-mma-grad-k", "p.scale, p.scale", "p.scale * 1.001f, p.scale * 1.001f",
+      within="sum, p.scale, p.scale, g.dqkv + p.channels")
+value("window-attention-mma-grad-v", "1.0f, 1.0f", "1.001f, 1.001f", within="sum, 1.0f, 1.0f, g.dqkv + 2")
 value("window-attention-mma-padding", "factor", "factor * 1.001f", within="sum[j][2 * half + e] * factor;")
-index("window-attention-mma-last-key", "key < count", "key <= count", within="key < count) {")
-index("window-attention-mma-drops", "odd * 8", "0", "Op.WindowAttentionDropout/cuda_f16",
-      within="warp_row() + own_row(e)) + odd * 8")
-barrier("window-attention-mma-brought", "", "\n  float weight[tokens / 8][4], sum[width / 8][4] = {};")
-barrier("window-attention-mma-grad-put", "", "\n    multiply_turned<width, tokens>(slopes, q, sum);")
+value("window-attention-mma-sums", "sum.at[e] += slope[e];", "sum.at[e] += slope[e] * 1.001f;")
+index("window-attention-mma-last-key", "key > count", "key > count + 1")
+index("window-attention-mma-next", "next.advance(p.grid);", "place.advance(p.grid);")
+index("window-attention-mma-drops", "odd * 8", "0", "Op.WindowAttentionDropout/cuda_f16", within="+ odd * 8 +")
+barrier("window-attention-mma-brought", "cp_async_wait<Memory::buffers - 1>();\n    ")
+barrier("window-attention-mma-used", "% Memory::buffers * Memory::buffer);\n    ", "",
+        "Op.WindowAttentionOfManyWindows/cuda_f16")
+barrier("window-attention-mma-grad-put", "", "\n  multiply_turned<width, tokens>(g.values, q, sum);")
+barrier("window-attention-mma-grad-taken", "", "\n  kept.apply(0, weight);\n  put_rows")
+barrier("window-attention-mma-grad-put-again", "", "\n  multiply_turned<width, tokens>(g.values, dy, sum);")
+barrier("window-attention-mma-folds", "slopes.finish();\n  ")
 # ---- ops: products ----
 value, index, barrier, _ = group("ops/matmul/tile.cuh", "ops", "Op.MatmulTiles/cuda_f32")
 value("sum-parts", "sum += parts[part * elements + i];", "sum += parts[part * elements + i] * acc_t<T>(1.001);")

@@ -85,4 +85,11 @@ std::int64_t free_memory(Device device) {
   return static_cast<std::int64_t>(available);
 }
 
+std::size_t most_shared_memory(Device device) {
+  state_of(device);
+  int bytes = 0;
+  HEARTH_TRY(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index));
+  return static_cast<std::size_t>(bytes);
+}
+
 }  // namespace hearth::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions that have no word in CUDA C++: tensor-core products, matrix loads from shared memory and
-// asynchronous copies into it. This is the only inline PTX of the code base. Each entry is one instruction with an
-// emulated twin (core/cuda/emulate/mma.cpp); layouts are those of the PTX ISA, chapter "Matrix multiply-accumulate".
-// All 32 lanes of a warp must come to mma and ldmatrix together.
+// The instructions that have no word in CUDA C++: tensor-core products, matrix loads from shared memory, asynchronous
+// copies into it, and the bare power of two. This is the only inline PTX of the code base. Each entry is one
+// instruction with an emulated twin (core/cuda/emulate/mma.cpp); layouts are those of the PTX ISA, chapter "Matrix
+// multiply-accumulate". All 32 lanes of a warp must come to mma and ldmatrix together.
 #pragma once
 
 #include "hearth/core/cuda/kernel.h"
@@ -120,6 +120,17 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 #else
   emulate::cp_async_wait(pending);
+#endif
+}
+
+/// 2 to the power of x, to 22 bits; 0 where that would be subnormal.
+__device__ __forceinline__ float exp2_rounded(float x) {
+#if defined(__CUDACC__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
 #endif
 }
 

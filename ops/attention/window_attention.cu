@@ -23,27 +23,46 @@ __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) 
 /// Odd, so that neighbouring rows begin in different banks.
 __host__ __device__ constexpr int pitch_of(int width) { return width | 1; }
 
+/// One head of one window, as a block works on it.
+struct Window {
+  Place place;
+  std::int64_t at, h;
+  const Spot* spots;
+  int tokens, seams;
+
+  template <class T>
+  __device__ Window(const Problem<T>& p, std::int64_t number, std::int64_t head, const Spot* tokens_at)
+      : place(p.grid, number),
+        at(number),
+        h(head),
+        spots(tokens_at),
+        tokens(static_cast<int>(p.grid.tokens())),
+        seams(place.seams(p.grid)) {}
+  template <class T>
+  __device__ __forceinline__ std::int64_t row(const Problem<T>& p, int t) const {
+    return place.row(p.grid, spots[t]);
+  }
+};
+
 /// q (part 0), k or v of all tokens, times a factor.
 template <class T, class P>
-__device__ void load_part(const Problem<T>& p, const Window<T>& window, int part, P factor, P* to) {
+__device__ void load_part(const Problem<T>& p, const Window& window, int part, P factor, P* to) {
   const std::int64_t first = part * p.channels + window.h * p.width;
-  for (int t = warp_id(); t < p.grid.tokens(); t += warps) {
-    const std::int64_t pixel = p.grid.pixel(window.w, t);
+  for (int t = warp_id(); t < window.tokens; t += warps) {
+    const std::int64_t row = window.row(p, t);
     for (int d = lane_id(); d < p.width; d += warp_size) {
       const P behind = p.padding != nullptr ? p.padding[first + d] : P(0);
-      to[t * pitch_of(p.width) + d] =
-          (pixel >= 0 ? widen(p.qkv[window.row(p, pixel) * 3 * p.channels + first + d]) : behind) * factor;
+      to[t * pitch_of(p.width) + d] = (row >= 0 ? widen(p.qkv[row * 3 * p.channels + first + d]) : behind) * factor;
     }
   }
 }
 
 template <class T, class P>
-__device__ void load_slopes(const Problem<T>& p, const Window<T>& window, const T* dy, P* to) {
-  for (int t = warp_id(); t < p.grid.tokens(); t += warps) {
-    const std::int64_t pixel = p.grid.pixel(window.w, t);
+__device__ void load_slopes(const Problem<T>& p, const Window& window, const T* dy, P* to) {
+  for (int t = warp_id(); t < window.tokens; t += warps) {
+    const std::int64_t row = window.row(p, t);
     for (int d = lane_id(); d < p.width; d += warp_size)
-      to[t * pitch_of(p.width) + d] =
-          pixel >= 0 ? widen(dy[window.row(p, pixel) * p.channels + window.h * p.width + d]) : P(0);
+      to[t * pitch_of(p.width) + d] = row >= 0 ? widen(dy[row * p.channels + window.h * p.width + d]) : P(0);
   }
 }
 
@@ -56,23 +75,24 @@ __device__ __forceinline__ P product(const P* a, const P* b, int width) {
 
 /// The score of query i and key j from their rows.
 template <class T, class P>
-__device__ __forceinline__ P score(const Problem<T>& p, const Window<T>& window, int i, int j, const P* q, const P* k) {
-  P value = product(q, k, p.width) + p.table[p.grid.entry(i, j) * p.heads + window.h];
-  if (window.mixes && p.grid.region(window.w, i) != p.grid.region(window.w, j)) value += P(window_mask);
+__device__ __forceinline__ P score(const Problem<T>& p, const Window& window, int i, int j, const P* q, const P* k) {
+  const Spot query = window.spots[i], key = window.spots[j];
+  P value = product(q, k, p.width) + p.table[(query.place - key.place + middle_of(p.grid)) * p.heads + window.h];
+  if (((query.zone ^ key.zone) & window.seams) != 0) value += P(window_mask);
   return value;
 }
 
 template <class T>
-__device__ __forceinline__ acc_t<T> kept(const Problem<T>& p, const Window<T>& window, int i, int j) {
+__device__ __forceinline__ acc_t<T> kept(const Problem<T>& p, const Window& window, int i, int j) {
   acc_t<T> factor[1];
-  draw(p.draws, window.weight(p, i) + j, factor);
+  draw(p.draws, first_weight(p, window.at, window.h) + i * window.tokens + j, factor);
   return factor[0];
 }
 
 /// scores[j] = exp(score - shift) for the lane's keys, where -shift makes the largest 1; the sum over all of them.
 template <class T, class P>
-__device__ P weigh(const Problem<T>& p, const Window<T>& window, int i, const P* q, const P* k, P* scores, P* shift) {
-  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+__device__ P weigh(const Problem<T>& p, const Window& window, int i, const P* q, const P* k, P* scores, P* shift) {
+  const int tokens = window.tokens, pitch = pitch_of(p.width);
   P most = -std::numeric_limits<P>::infinity();
   for (int j = lane_id(); j < tokens; j += warp_size) {
     const P value = score(p, window, i, j, q + i * pitch, k + j * pitch);
@@ -98,28 +118,30 @@ __device__ __forceinline__ P weighted(const P* weights, const P* rows, int token
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads) attend_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, T* y) {
+__global__ void __launch_bounds__(threads, 2) attend_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, T* y) {
   using P = acc_t<T>;
+  HEARTH_SHARED(Spot, spots, [most_window * most_window]);
   const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
   P* const q = dynamic_shared<P>();
   P *const k = q + tokens * pitch, *const v = k + tokens * pitch;
   P* const weights = v + tokens * pitch + warp_id() * tokens;
-  const Window<T> window(p, blockIdx.x / p.heads, blockIdx.x % p.heads);
+  place_tokens(p.grid, tokens, spots);
+  __syncthreads();
+  const Window window(p, blockIdx.x / p.heads, blockIdx.x % p.heads, spots);
   load_part(p, window, 0, p.scale, q);
   load_part(p, window, 1, P(1), k);
   load_part(p, window, 2, P(1), v);
   __syncthreads();
   for (int i = warp_id(); i < tokens; i += warps) {
-    const std::int64_t pixel = p.grid.pixel(window.w, i);
-    if (pixel < 0) continue;
+    const std::int64_t row = window.row(p, i);
+    if (row < 0) continue;
     P shift;
     const P inverse = P(1) / weigh(p, window, i, q, k, weights, &shift);
     if (p.draws.on)
       for (int j = lane_id(); j < tokens; j += warp_size) weights[j] *= kept(p, window, i, j);
     __syncwarp();
     for (int d = lane_id(); d < p.width; d += warp_size)
-      y[window.row(p, pixel) * p.channels + window.h * p.width + d] =
-          narrow<T>(weighted(weights, v, tokens, pitch, d) * inverse);
+      y[row * p.channels + window.h * p.width + d] = narrow<T>(weighted(weights, v, tokens, pitch, d) * inverse);
     __syncwarp();
   }
 }
@@ -127,14 +149,14 @@ __global__ void __launch_bounds__(threads) attend_windows(HEARTH_GRID_CONSTANT(P
 /// dq of one window, and the biases' slopes. Of each query, `shifts` gets what makes exp() the weight and `deltas` the
 /// mean slope. `own`: this warp's memory for two rows of tokens.
 template <class T, class P>
-__device__ void differentiate_queries(const Problem<T>& p, const Window<T>& window, const P* rows, P* shifts, P* deltas,
+__device__ void differentiate_queries(const Problem<T>& p, const Window& window, const P* rows, P* shifts, P* deltas,
                                       P* own, P* bias, T* dqkv) {
-  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+  const int tokens = window.tokens, pitch = pitch_of(p.width);
   const P *const q = rows, *const k = q + tokens * pitch, *const v = k + tokens * pitch, *const dy = v + tokens * pitch;
   P *const weights = own, *const slopes = own + tokens;
   for (int i = warp_id(); i < tokens; i += warps) {
-    const std::int64_t pixel = p.grid.pixel(window.w, i);
-    if (pixel < 0) continue;
+    const std::int64_t row = window.row(p, i);
+    if (row < 0) continue;
     P shift;
     const P sum = weigh(p, window, i, q, k, weights, &shift);
     P delta = 0;
@@ -154,24 +176,23 @@ __device__ void differentiate_queries(const Problem<T>& p, const Window<T>& wind
     }
     __syncwarp();
     for (int d = lane_id(); d < p.width; d += warp_size)
-      dqkv[window.row(p, pixel) * 3 * p.channels + window.h * p.width + d] =
-          narrow<T>(weighted(slopes, k, tokens, pitch, d) * p.scale);
+      dqkv[row * 3 * p.channels + window.h * p.width + d] = narrow<T>(weighted(slopes, k, tokens, pitch, d) * p.scale);
     __syncwarp();
   }
 }
 
 /// dk and dv of one window; those of keys behind the image are added to `padding`.
 template <class T, class P>
-__device__ void differentiate_keys(const Problem<T>& p, const Window<T>& window, const P* rows, const P* shifts,
+__device__ void differentiate_keys(const Problem<T>& p, const Window& window, const P* rows, const P* shifts,
                                    const P* deltas, P* own, P* padding, T* dqkv) {
-  const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
+  const int tokens = window.tokens, pitch = pitch_of(p.width);
   const P *const q = rows, *const k = q + tokens * pitch, *const v = k + tokens * pitch, *const dy = v + tokens * pitch;
   P *const weights = own, *const slopes = own + tokens;
   for (int j = warp_id(); j < tokens; j += warps) {
-    const std::int64_t pixel = p.grid.pixel(window.w, j);
-    if (pixel < 0 && padding == nullptr) continue;
+    const std::int64_t row = window.row(p, j);
+    if (row < 0 && padding == nullptr) continue;
     for (int i = lane_id(); i < tokens; i += warp_size) {
-      const bool inside = p.grid.pixel(window.w, i) >= 0;  // other queries have no slopes
+      const bool inside = window.row(p, i) >= 0;  // other queries have no slopes
       const P factor = inside ? kept(p, window, i, j) : P(0);
       const P weight = inside ? std::exp(score(p, window, i, j, q + i * pitch, k + j * pitch) - shifts[i]) : P(0);
       weights[i] = weight * factor;
@@ -180,8 +201,8 @@ __device__ void differentiate_keys(const Problem<T>& p, const Window<T>& window,
     __syncwarp();
     for (int d = lane_id(); d < p.width; d += warp_size) {
       const P dk = weighted(slopes, q, tokens, pitch, d), dv = weighted(weights, dy, tokens, pitch, d);
-      if (pixel >= 0) {
-        T* const to = dqkv + window.row(p, pixel) * 3 * p.channels + window.h * p.width + d;
+      if (row >= 0) {
+        T* const to = dqkv + row * 3 * p.channels + window.h * p.width + d;
         to[p.channels] = narrow<T>(dk);
         to[2 * p.channels] = narrow<T>(dv);
       } else {
@@ -195,9 +216,10 @@ __device__ void differentiate_keys(const Problem<T>& p, const Window<T>& window,
 
 /// A block differentiates one head of one share of the windows.
 template <class T>
-__global__ void __launch_bounds__(threads)
-    differentiate_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, const T* dy, T* dqkv, ShareSums<acc_t<T>> sums) {
+__global__ void __launch_bounds__(threads, 2) differentiate_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, const T* dy,
+                                                                    T* dqkv, Split split, ShareSums<acc_t<T>> sums) {
   using P = acc_t<T>;
+  HEARTH_SHARED(Spot, spots, [most_window * most_window]);
   const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
   P* const rows = dynamic_shared<P>();
   P* const shifts = rows + 4 * tokens * pitch;
@@ -211,11 +233,11 @@ __global__ void __launch_bounds__(threads)
     for (int e = static_cast<int>(threadIdx.x); e < tokens * tokens; e += threads) bias[e] = P(0);
   if (padding != nullptr)
     for (int e = static_cast<int>(threadIdx.x); e < 2 * tokens * p.width; e += threads) padding[e] = P(0);
-  const std::int64_t begin = blockIdx.x / p.heads * sums.size;
-  const std::int64_t end = begin + sums.size < sums.all ? begin + sums.size : sums.all;
-  for (std::int64_t at = begin; at < end; ++at) {
-    const Window<T> window(p, at, blockIdx.x % p.heads);
+  place_tokens(p.grid, tokens, spots);
+  const std::int64_t share = blockIdx.x / p.heads, end = split.end(share);
+  for (std::int64_t at = split.begin(share); at < end; ++at) {
     __syncthreads();
+    const Window window(p, at, blockIdx.x % p.heads, spots);
     load_part(p, window, 0, p.scale, rows);
     load_part(p, window, 1, P(1), rows + tokens * pitch);
     load_part(p, window, 2, P(1), rows + 2 * tokens * pitch);
@@ -234,13 +256,14 @@ constexpr int join_warps = 32;
 /// dtable [entries, heads] and dpadding [3C] from `folded`, either may be null. A lane has a column of all heads; the
 /// warps of a block share the rows and are then added in order.
 template <class P>
-__global__ void __launch_bounds__(join_warps* warp_size)
-    join_shares(ShareSums<P> sums, std::int64_t heads, std::int64_t width, P* dtable, P* dpadding) {
+__global__ void __launch_bounds__(join_warps* warp_size, 1)
+    join_shares(ShareSums<P> sums, std::int64_t shares, std::int64_t heads, std::int64_t width, P* dtable,
+                P* dpadding) {
   HEARTH_SHARED(P, parts, [join_warps][warp_size]);
   const std::int64_t all = heads * sums.columns, c = static_cast<std::int64_t>(blockIdx.x) * warp_size + lane_id();
   P sum = 0;
   if (c < all)
-    for (std::int64_t share = warp_id(); share < sums.shares; share += join_warps) sum += sums.folded[share * all + c];
+    for (std::int64_t share = warp_id(); share < shares; share += join_warps) sum += sums.folded[share * all + c];
   parts[warp_id()][lane_id()] = sum;
   __syncthreads();
   if (warp_id() > 0 || c >= all) return;
@@ -255,18 +278,16 @@ __global__ void __launch_bounds__(join_warps* warp_size)
   if (part == 0) dpadding[h * width + d] = 0;  // a query behind the image has no gradient
 }
 
-/// Shared memory for `arrays` of rows of a head and `rows` rows of tokens. ShapeError where no device has as much.
-template <class P>
-std::size_t shared_bytes(const WindowAttentionArguments& a, int arrays, int rows) {
-  constexpr std::size_t most = 227 * 1024;
-  const auto tokens = static_cast<std::size_t>(a.grid.tokens());
-  const auto pitch = static_cast<std::size_t>(pitch_of(static_cast<int>(a.head_width())));
-  const std::size_t bytes =
-      tokens * (static_cast<std::size_t>(arrays) * pitch + static_cast<std::size_t>(rows)) * sizeof(P);
-  HEARTH_CHECK(ShapeError, bytes <= most, "window_attention: windows of ", a.grid.window, " with heads of ",
-               a.head_width(), " channels, ", a.qkv.dtype(), ", take ", bytes,
-               " bytes of shared memory, and a block has ", most, " at most; use smaller windows, more heads, or f32");
-  return bytes;
+/// Dynamic shared memory for `arrays` of rows of a head and `rows` rows of tokens.
+std::size_t shared_bytes(DType sums, std::int64_t window, std::int64_t width, int arrays, int rows) {
+  const std::int64_t pitch = pitch_of(static_cast<int>(width));
+  return static_cast<std::size_t>(window * window * (arrays * pitch + rows)) * size_of(sums);
+}
+std::size_t forward_bytes(DType sums, std::int64_t window, std::int64_t width) {
+  return shared_bytes(sums, window, width, 3, warps);
+}
+std::size_t gradient_bytes(DType sums, std::int64_t window, std::int64_t width) {
+  return shared_bytes(sums, window, width, 4, 2 + 2 * warps);
 }
 
 }  // namespace
@@ -274,23 +295,29 @@ std::size_t shared_bytes(const WindowAttentionArguments& a, int arrays, int rows
 namespace window_problem {
 
 template <class P>
-void join_windows(Stream& stream, const WindowAttentionArguments& a, const ShareSums<P>& sums,
+void join_windows(Stream& stream, const WindowAttentionArguments& a, const ShareSums<P>& sums, std::int64_t shares,
                   const WindowAttentionGradients& g) {
   launch(stream, "window_attention_grad join", {blocks_for(a.heads * sums.columns, warp_size), join_warps * warp_size},
-         join_shares<P>, sums, a.heads, a.head_width(), g.dtable.defined() ? g.dtable.data<P>() : nullptr,
+         join_shares<P>, sums, shares, a.heads, a.head_width(), g.dtable.defined() ? g.dtable.data<P>() : nullptr,
          g.dpadding.defined() ? g.dpadding.data<P>() : nullptr);
 }
-template void join_windows(Stream&, const WindowAttentionArguments&, const ShareSums<float>&,
+template void join_windows(Stream&, const WindowAttentionArguments&, const ShareSums<float>&, std::int64_t,
                            const WindowAttentionGradients&);
-template void join_windows(Stream&, const WindowAttentionArguments&, const ShareSums<double>&,
+template void join_windows(Stream&, const WindowAttentionArguments&, const ShareSums<double>&, std::int64_t,
                            const WindowAttentionGradients&);
 
 }  // namespace window_problem
 
+std::size_t window_attention_portable_shared(DType dtype, std::int64_t window, std::int64_t width) {
+  return gradient_bytes(dtype == DType::f64 ? DType::f64 : DType::f32, window, width) +
+         most_window * most_window * sizeof(Spot);
+}
+
 void window_attention_portable(Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
   visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() {
     launch(stream, "window_attention",
-           {blocks_for(a.batch() * a.grid.windows() * a.heads, 1), threads, shared_bytes<acc_t<T>>(a, 3, warps)},
+           {blocks_for(a.batch() * a.grid.windows() * a.heads, 1), threads,
+            forward_bytes(dtype_of<acc_t<T>>(), a.grid.window, a.head_width())},
            attend_windows<T>, problem_of<T>(stream, a), y.data<T>());
   });
 }
@@ -299,11 +326,14 @@ void window_attention_grad_portable(Stream& stream, const WindowAttentionArgumen
                                     const WindowAttentionGradients& g) {
   visit_dtype("window_attention", dy.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    const Shares<P> shares(a, g, 1024, Pairs::in_memory);
-    launch(stream, "window_attention_grad",
-           {blocks_for(shares.blocks, 1), threads, shared_bytes<P>(a, 4, 2 + 2 * warps)}, differentiate_windows<T>,
-           problem_of<T>(stream, a), static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(), shares.sums);
-    join_windows(stream, a, shares.sums, g);
+    const Split split(a, 1056);
+    const Shares<P> shares(a, g, split, Pairs::in_memory);
+    launch(
+        stream, "window_attention_grad",
+        {blocks_for(split.shares * a.heads, 1), threads, gradient_bytes(dtype_of<P>(), a.grid.window, a.head_width())},
+        differentiate_windows<T>, problem_of<T>(stream, a), static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(),
+        split, shares.sums);
+    join_windows(stream, a, shares.sums, split.shares, g);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <compare>
 #include <vector>
 
+#include "hearth/core/cuda/memory.h"
 #include "hearth/core/profiler.h"
 #include "hearth/ops/attention/window_kernels.h"
 #include "hearth/ops/candidates.h"
@@ -14,22 +15,32 @@ namespace {
 struct Problem {
   DType dtype;
   std::int64_t width, window;
-  bool aligned = true;  ///< every operand begins at a multiple of 16 bytes
+  std::size_t shared = 0;  ///< memory that a block may have
+  bool aligned = true;     ///< every operand begins at a multiple of 16 bytes
   auto operator<=>(const Problem&) const = default;
 };
+
+/// By what both passes need: what is computed can be differentiated.
+std::string shared_declines(const Problem& p, std::size_t bytes) {
+  if (bytes <= p.shared) return "";
+  return join_text("windows of ", p.window, " with heads of ", p.width, " channels, ", p.dtype, ", take ", bytes,
+                   " bytes of shared memory a block, and this device has ", p.shared,
+                   "; use smaller windows, more heads, or another type");
+}
 
 std::string mma_declines(const Problem& p) {
   if (size_of(p.dtype) != 2) return join_text("heads are ", p.dtype, "; tensor cores take f16 and bf16 here");
   if (p.width % 8 != 0) return join_text("heads of ", p.width, " channels, not a multiple of 8");
-  if (p.window > most_mma_window) return join_text("windows of ", p.window, ", more than ", most_mma_window);
   if (!p.aligned) return "qkv, y or their gradients do not begin at multiples of 16 bytes";
-  return "";
+  return shared_declines(p, window_attention_mma_shared(p.window, p.width));
 }
 
-std::string portable_declines(const Problem&) { return ""; }
+std::string portable_declines(const Problem& p) {
+  return shared_declines(p, window_attention_portable_shared(p.dtype, p.window, p.width));
+}
 
 Problem problem_of(const WindowAttentionArguments& a, std::initializer_list<const Tensor*> others) {
-  Problem problem{a.qkv.dtype(), a.head_width(), a.grid.window};
+  Problem problem{a.qkv.dtype(), a.head_width(), a.grid.window, cuda::most_shared_memory(a.qkv.device())};
   const auto aligned = [](const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0; };
   problem.aligned = aligned(a.qkv);
   for (const Tensor* const x : others) problem.aligned = problem.aligned && aligned(*x);

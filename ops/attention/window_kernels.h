@@ -13,12 +13,14 @@ void window_attention_portable(cuda::Stream&, const WindowAttentionArguments& ar
 void window_attention_grad_portable(cuda::Stream&, const WindowAttentionArguments& arguments, const Tensor& dy,
                                     const WindowAttentionGradients& gradients);
 
-/// The largest windows that the tensor cores' kernels take.
-inline constexpr std::int64_t most_mma_window = 8;
-/// For f16 and bf16, heads of a multiple of 8 channels, windows up to most_mma_window, and rows aligned to 16 bytes
-/// (window_attention_mma.cu). As many launches.
+/// For f16 and bf16, heads of a multiple of 8 channels, and rows aligned to 16 bytes (window_attention_mma.cu). As many
+/// launches.
 void window_attention_mma(cuda::Stream&, const WindowAttentionArguments& arguments, const Tensor& y);
 void window_attention_grad_mma(cuda::Stream&, const WindowAttentionArguments& arguments, const Tensor& dy,
                                const WindowAttentionGradients& gradients);
+
+/// Shared memory in bytes that a block of either pass needs at most.
+std::size_t window_attention_mma_shared(std::int64_t window, std::int64_t width);
+std::size_t window_attention_portable_shared(DType dtype, std::int64_t window, std::int64_t width);
 
 }  // namespace hearth::kernels

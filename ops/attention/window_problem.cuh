@@ -29,6 +29,9 @@ struct Problem {
 template <class T>
 Problem<T> problem_of(cuda::Stream& stream, const WindowAttentionArguments& a) {
   using P = acc_t<T>;
+  constexpr std::int64_t most = std::int64_t{1} << 30;  // kernels count rows and columns in 32 bits
+  HEARTH_CHECK(ShapeError, a.grid.height <= most && a.grid.width <= most, "window_attention: an image of ",
+               a.grid.height, " x ", a.grid.width, " tokens; a CUDA device takes up to ", most, " each way");
   Problem<T> p{};
   p.qkv = a.qkv.data<T>();
   p.table = a.table.data<P>();
@@ -49,54 +52,110 @@ Problem<T> problem_of(cuda::Stream& stream, const WindowAttentionArguments& a) {
   return p;
 }
 
-/// One head of one window.
-template <class T>
-struct Window {
-  std::int64_t n, w, h;
-  bool mixes;  ///< has tokens of several regions
+/// Where a token is within its window. A block has those of all tokens in shared memory.
+struct alignas(8) Spot {
+  std::int32_t place;  ///< the table's row for a query and a key: query's place - key's place + middle_of(grid)
+  std::uint8_t y, x;
+  std::uint8_t zone;  ///< 2 in the rows, and 1 in the columns, that a shift moves to the other side of the image
+  std::uint8_t real;  ///< 0 behind the last token
+};
 
-  __device__ Window(const Problem<T>& p, std::int64_t at, std::int64_t head)
-      : n(at / p.grid.windows()), w(at % p.grid.windows()), h(head), mixes(p.grid.mixes(w)) {}
-  /// Position of a pixel in the image, counted over samples.
-  __device__ std::int64_t row(const Problem<T>& p, std::int64_t pixel) const {
-    return n * p.grid.height * p.grid.width + pixel;
+/// Spots of `room` tokens; a barrier must follow.
+inline __device__ void place_tokens(const WindowGrid& grid, int room, Spot* spots) {
+  const int side = static_cast<int>(grid.window);
+  for (int t = static_cast<int>(threadIdx.x); t < room; t += static_cast<int>(blockDim.x)) {
+    const int y = t / side, x = t % side;
+    const int zone = (y >= side - grid.shift_y ? 2 : 0) + (x >= side - grid.shift_x ? 1 : 0);
+    spots[t] = {y * (2 * side - 1) + x, static_cast<std::uint8_t>(y), static_cast<std::uint8_t>(x),
+                static_cast<std::uint8_t>(zone), y < side};
   }
-  /// Number of the weight of query i and key 0.
-  __device__ std::int64_t weight(const Problem<T>& p, int i) const {
-    const std::int64_t tokens = p.grid.tokens();
-    return (((n * p.grid.windows() + w) * p.heads + h) * tokens + i) * tokens;
+}
+
+__device__ __forceinline__ int middle_of(const WindowGrid& grid) {
+  const int side = static_cast<int>(grid.window);
+  return 2 * side * (side - 1);
+}
+
+/// A window among those of all samples.
+struct Place {
+  std::int64_t above;  ///< rows of pixels of all samples before
+  int down, across;    ///< windows before it in its sample
+
+  __device__ Place(const WindowGrid& grid, std::int64_t number)
+      : above(number / grid.windows() * grid.height),
+        down(static_cast<int>(number % grid.windows() / grid.across)),
+        across(static_cast<int>(number % grid.across)) {}
+  /// To the next window.
+  __device__ __forceinline__ void advance(const WindowGrid& grid) {
+    if (++across < grid.across) return;
+    across = 0;
+    if (++down < grid.down) return;
+    down = 0;
+    above += grid.height;
+  }
+  /// Position of a token's pixel, counted over samples; -1 behind the image and for no token.
+  __device__ __forceinline__ std::int64_t row(const WindowGrid& grid, Spot spot) const {
+    const int side = static_cast<int>(grid.window);
+    const int y = rolled(down * side + spot.y, grid.shift_y, grid.down * side);
+    const int x = rolled(across * side + spot.x, grid.shift_x, grid.across * side);
+    return spot.real != 0 && y < grid.height && x < grid.width ? (above + y) * grid.width + x : -1;
+  }
+  /// Tokens whose zones differ in these bits get the mask.
+  __device__ __forceinline__ int seams(const WindowGrid& grid) const {
+    return (grid.shift_y > 0 && down == grid.down - 1 ? 2 : 0) +
+           (grid.shift_x > 0 && across == grid.across - 1 ? 1 : 0);
+  }
+
+ private:
+  __device__ static int rolled(int at, std::int64_t shift, std::int64_t all) {
+    const int moved = at + static_cast<int>(shift);
+    return moved < all ? moved : moved - static_cast<int>(all);
   }
 };
 
-/// Sums that each block of the gradient makes of its share of the windows of one head; block share * heads + head.
+/// Number of the weight of query 0 and key 0 of a head of window `at`.
+template <class T>
+__device__ __forceinline__ std::int64_t first_weight(const Problem<T>& p, std::int64_t at, std::int64_t h) {
+  return (at * p.heads + h) * p.grid.tokens() * p.grid.tokens();
+}
+
+/// How the windows of all samples are shared among blocks of one head each; block share * heads + head.
+struct Split {
+  std::int64_t all;   ///< windows
+  std::int64_t size;  ///< of one share
+  std::int64_t shares;
+
+  /// About `wanted` blocks.
+  Split(const WindowAttentionArguments& a, std::int64_t wanted) : all(a.batch() * a.grid.windows()) {
+    const std::int64_t most = std::clamp<std::int64_t>(wanted / a.heads, 1, all);
+    size = (all + most - 1) / most;
+    shares = (all + size - 1) / size;
+  }
+  __device__ std::int64_t begin(std::int64_t share) const { return share * size; }
+  __device__ std::int64_t end(std::int64_t share) const { return (share + 1) * size < all ? (share + 1) * size : all; }
+};
+
+/// Sums that each block of the gradient makes of its share.
 template <class P>
 struct ShareSums {
-  P* folded;            ///< [block][columns], or null: of the table's entries, then of k and of v behind the image
-  int entries;          ///< of the columns; 0 where the table has no gradient
-  int columns;          ///< with 2 width more where the padding has a gradient
-  P* pairs;             ///< [block][tokens][tokens], or null: of the biases of queries and keys
-  P* padding;           ///< [block][tokens][2][width], or null: of k and of v
-  std::int64_t shares;  ///< of the windows
-  std::int64_t size;    ///< windows of one
-  std::int64_t all;     ///< windows
+  P* folded;    ///< [block][columns], or null: of the table's entries, then of k and of v behind the image
+  int entries;  ///< of the columns; 0 where the table has no gradient
+  int columns;  ///< with 2 width more where the padding has a gradient
+  P* pairs;     ///< [block][tokens][tokens], or null: of the biases of queries and keys
+  P* padding;   ///< [block][tokens][2][width], or null: of k and of v
 };
 
 /// Whether a kernel has the sums of pairs in global memory, or keeps them to itself.
 enum class Pairs { in_memory, in_block };
 
-/// The shares of a gradient whose kernel has room for about `wanted` blocks, and their memory.
+/// Those sums and their memory.
 template <class P>
 struct Shares {
   ShareSums<P> sums{};
-  std::int64_t blocks;
   Tensor folded, pairs, padding;
 
-  Shares(const WindowAttentionArguments& a, const WindowAttentionGradients& g, std::int64_t wanted, Pairs kept) {
-    sums.all = a.batch() * a.grid.windows();
-    const std::int64_t most = std::clamp<std::int64_t>(wanted / a.heads, 1, sums.all);
-    sums.size = (sums.all + most - 1) / most;
-    sums.shares = (sums.all + sums.size - 1) / sums.size;
-    blocks = sums.shares * a.heads;
+  Shares(const WindowAttentionArguments& a, const WindowAttentionGradients& g, const Split& split, Pairs kept) {
+    const std::int64_t blocks = split.shares * a.heads;
     const std::int64_t tokens = a.grid.tokens(), paddings = g.dpadding.defined() ? 2 * a.head_width() : 0;
     const auto memory = [&](Tensor& x, std::int64_t columns) {
       if (columns == 0) return static_cast<P*>(nullptr);
@@ -136,6 +195,6 @@ __device__ void fold_share(const WindowGrid& grid, const ShareSums<P>& sums, int
 /// neither is wanted.
 template <class P>
 void join_windows(cuda::Stream& stream, const WindowAttentionArguments& a, const ShareSums<P>& sums,
-                  const WindowAttentionGradients& g);
+                  std::int64_t shares, const WindowAttentionGradients& g);
 
 }  // namespace hearth::kernels::window_problem

@@ -122,6 +122,9 @@ OP_TEST(WindowAttentionOfSwin) {
 OP_TEST(WindowAttentionOfLargeWindows) {
   check_case({1, 9, 16, 1, 8, 8, 4, true});
   check_case({1, 12, 13, 1, 4, 12, 6, true});
+  if (size_of(site_dtype()) != 2) return;
+  check_case({1, 12, 13, 1, 32, 12, 6, true});
+  check_case({1, 10, 9, 2, 40, 9, 4, true});
 }
 
 // Windows larger than the image, of one token, and images without pixels.
@@ -141,6 +144,7 @@ OP_TEST(WindowAttentionOfWideHeads) {
 // More windows than there are shares of them in the gradient, and more shares than warps add them.
 OP_TEST(WindowAttentionOfManyWindows) {
   if (site_dtype() == DType::f32) check_case({2, 14, 14, 24, 1, 2, 1});
+  if (site_dtype() == DType::f16 && !current_site().device.is_cpu()) check_case({2, 14, 14, 24, 8, 2, 1});
 }
 
 // 16-bit heads of a multiple of 8 go to the tensor cores otherwise.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hearth/core/cuda/emulate/crash_report.h"
+#include "hearth/core/cuda/emulate/engine.h"
 #include "hearth/core/error.h"
 
 namespace hearth::cuda::emulate {
@@ -52,6 +53,11 @@ Settings settings_from_environment() {
   if (number_from_environment("HEARTH_EMULATE_PROTECT", 0, 0, 1) == 1) result.host_access = HostAccess::faults;
   result.driver = static_cast<int>(number_from_environment("HEARTH_EMULATE_DRIVER", CUDART_VERSION, 0, 99990));
   return result;
+}
+
+int shared_opt_in() {
+  constexpr std::uint64_t most = shared_limit >> 10;
+  return static_cast<int>(number_from_environment("HEARTH_EMULATE_SHARED_KB", most, 48, most) << 10);
 }
 
 // Never destroyed: objects with static lifetime may free device memory after main().

@@ -37,6 +37,9 @@ class Handles {
   std::uintptr_t next_;
 };
 
+/// Shared memory of a block in bytes: HEARTH_EMULATE_SHARED_KB, looked up each time.
+int shared_opt_in();
+
 class DeviceSide {
  public:
   static DeviceSide& the();

@@ -21,7 +21,6 @@ constexpr int blocks_of_multiprocessor = 32;
 constexpr int registers = 65536;
 constexpr int kib = 1024;
 constexpr int shared_static = 48 * kib;
-constexpr int shared_opt_in = 227 * kib;
 constexpr int shared_of_multiprocessor = 228 * kib;
 constexpr int shared_reserved = 1 * kib;
 constexpr int l2_bytes = 50 * kib * kib;
@@ -96,7 +95,7 @@ cudaDeviceProp describe_device(const DeviceSide& side, int device) {
   p.uuid.bytes[15] = static_cast<char>(device);
   p.totalGlobalMem = side.settings.memory_bytes;
   p.sharedMemPerBlock = shared_static;
-  p.sharedMemPerBlockOptin = shared_opt_in;
+  p.sharedMemPerBlockOptin = static_cast<std::size_t>(shared_opt_in());
   p.sharedMemPerMultiprocessor = shared_of_multiprocessor;
   p.reservedSharedMemPerBlock = shared_reserved;
   p.regsPerBlock = p.regsPerMultiprocessor = registers;
@@ -189,7 +188,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         *value = shared_static;
         break;
       case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = shared_opt_in;
+        *value = shared_opt_in();
         break;
       case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
         *value = shared_of_multiprocessor;
@@ -333,10 +332,10 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   return entry(Reports::own_errors, [&](DeviceSide& side) {
     if (kernel == nullptr) return side.refuse(cudaErrorInvalidDeviceFunction, "cudaFuncSetAttribute: no kernel");
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > shared_opt_in)
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > shared_opt_in())
       return side.refuse(cudaErrorInvalidValue,
                          join_text("cudaFuncSetAttribute: attribute ", static_cast<int>(attribute), " = ", value,
-                                   "; at most ", shared_opt_in, " bytes of dynamic shared memory are possible"));
+                                   "; at most ", shared_opt_in(), " bytes of dynamic shared memory are possible"));
     side.shared_limits[kernel] = static_cast<std::size_t>(value);
     return cudaSuccess;
   });

@@ -2,6 +2,8 @@
 // What window_attention costs on a device: launches, memory, and what recorded work draws.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "hearth/autograd/backward.h"
@@ -13,6 +15,7 @@
 #include "hearth/ops/attention/window_attention.h"
 #include "hearth/ops/candidates.h"
 #include "hearth/ops/shape/view.h"
+#include "support/error_message.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -59,32 +62,69 @@ double share_of(const Tensor& found, const Tensor& exact) {
   return product / square;
 }
 
+// The last case has two windows for each block, one after the other.
 TEST_F(CudaWindowAttention, RoundingFavoursNoSide) {
+  struct Case {
+    std::int64_t window, height, width, heads, head_width;
+  };
   for (const DType dtype : {DType::f16, DType::bf16})
-    for (const std::int64_t window : {4, 7}) {
-      const std::int64_t entries = (2 * window - 1) * (2 * window - 1);
+    for (const Case& c : {Case{4, 10, 16, 2, 32}, {7, 10, 16, 2, 32}, {12, 10, 16, 2, 32}, {9, 9, 67 * 9, 1, 40}}) {
+      if (c.heads == 1 && dtype == DType::f16) continue;
+      const std::int64_t entries = (2 * c.window - 1) * (2 * c.window - 1), channels = c.heads * c.head_width;
       std::vector<std::vector<Tensor>> results;
       for (const bool device : {true, false}) {
         Random random(3, 1);
         std::vector<Tensor> leaves;
-        for (const Shape& shape : {Shape{2, 10, 16, 192}, Shape{entries, 2}, Shape{192}}) {
+        for (const Shape& shape :
+             {Shape{2, c.height, c.width, 3 * channels}, Shape{entries, c.heads}, Shape{3 * channels}}) {
           std::vector<double> values(static_cast<std::size_t>(shape.size()));
           for (double& value : values) value = random.normal();
           const Tensor rounded = Tensor::of<double>(shape, values).to(dtype);
           const DType wide = leaves.empty() ? dtype : DType::f32;
           leaves.push_back(as_leaf(device ? rounded.to(wide).to(gpu) : rounded.to(DType::f64)));
         }
-        const Tensor y =
-            window_attention(leaves[0], leaves[1], {.heads = 2, .window = window, .shift = 3, .padding = leaves[2]});
-        backward(y, slice(leaves[0].detach(), 3, 0, 64).contiguous());
-        results.push_back({y.detach(), grad_of(leaves[1]), grad_of(leaves[2])});
-        for (const std::int64_t part : {0, 64, 128})
-          results.back().push_back(slice(grad_of(leaves[0]), 3, part, part + 64).contiguous());
+        const Tensor y = window_attention(leaves[0], leaves[1],
+                                          {.heads = c.heads, .window = c.window, .shift = 3, .padding = leaves[2]});
+        backward(y, slice(leaves[0].detach(), 3, 0, channels).contiguous());
+        results.push_back({y.detach(), grad_of(leaves[1])});
+        if (c.width % c.window != 0) results.back().push_back(grad_of(leaves[2]));
+        for (const std::int64_t part : {0, 1, 2})
+          results.back().push_back(slice(grad_of(leaves[0]), 3, part * channels, (part + 1) * channels).contiguous());
       }
       EXPECT_EQ(last_choice("window_attention"), "mma");
+      ASSERT_EQ(results[0].size(), results[1].size());
       for (std::size_t i = 0; i < results[0].size(); ++i)
-        EXPECT_NEAR(share_of(results[0][i], results[1][i]), 1, 4e-4) << dtype << ", window " << window << ", " << i;
+        EXPECT_NEAR(share_of(results[0][i], results[1][i]), 1, 4e-4) << dtype << ", window " << c.window << ", " << i;
     }
+}
+
+// What does not fit says so before anything is computed, also where only the gradient would not.
+TEST_F(CudaWindowAttention, GoesByTheSharedMemoryOfTheDevice) {
+  if (cuda::device_info(gpu).name.find("emulated") == std::string::npos) GTEST_SKIP() << "needs the emulated GPU";
+  const auto run = [](DType dtype, std::int64_t width, std::int64_t window) {
+    const Tensor table = Tensor::zeros({(2 * window - 1) * (2 * window - 1), 1}, dtype, gpu);
+    window_attention(Tensor::zeros({1, window, window, 3 * width}, dtype, gpu), table, {.window = window});
+    return last_choice("window_attention");
+  };
+  const auto refused = [&](DType dtype, std::int64_t width, std::int64_t window, const char* bytes) {
+    const std::int64_t launches = cuda::counters().launches;
+    const std::string message = error_message<UsageError>([&] { run(dtype, width, window); });
+    EXPECT_NE(message.find(bytes), std::string::npos) << message;
+    EXPECT_NE(message.find("use smaller windows, more heads"), std::string::npos) << message;
+    return cuda::counters().launches - launches;
+  };
+  EXPECT_EQ(run(DType::bf16, 32, 12), "mma");
+  EXPECT_EQ(run(DType::f64, 32, 12), "portable");
+  // Forward alone has room for 11 x 11.
+  EXPECT_EQ(refused(DType::f64, 64, 11, "portable: windows of 11 with heads of 64 channels, f64, take 270256 bytes"),
+            0);
+  struct Limit {
+    explicit Limit(const char* kilobytes) { setenv("HEARTH_EMULATE_SHARED_KB", kilobytes, 1); }
+    ~Limit() { unsetenv("HEARTH_EMULATE_SHARED_KB"); }
+  } const limit("99");
+  EXPECT_EQ(run(DType::bf16, 32, 12), "portable");
+  EXPECT_EQ(run(DType::bf16, 32, 8), "mma");
+  EXPECT_EQ(refused(DType::f32, 64, 12, "this device has 101376"), 0);
 }
 
 // Rolled, cut and padded copies, or scores kept, would be several times the inputs.

@@ -381,6 +381,13 @@ TEST_F(RuntimeDevices, TheDeviceIsAnH200) {
   int value = 0;
   EXPECT_OK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
   EXPECT_EQ(value, 227 * 1024);
+  setenv("HEARTH_EMULATE_SHARED_KB", "99", 1);
+  EXPECT_OK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+  EXPECT_EQ(value, 99 * 1024);
+  EXPECT_STATUS(cudaFuncSetAttribute(reinterpret_cast<const void*>(&same_bits),
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, 99 * 1024 + 1),
+                cudaErrorInvalidValue);
+  unsetenv("HEARTH_EMULATE_SHARED_KB");
   EXPECT_STATUS(cudaGetDeviceProperties(&properties, settings().devices), cudaErrorInvalidDevice);
   cudaGetLastError();
 }
