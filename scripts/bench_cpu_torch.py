@@ -45,6 +45,12 @@ CASES = {
 LAYERS, WIDTH, HEADS, VOCABULARY = 6, 384, 6, 8192  # of both Transformers
 # An optimizer's step on 25 million parameters in 160 tensors, those of `hearth bench ops --filter update`.
 UPDATES = ["update/adamw", "update/adamw+clip"]
+# Images, side in tokens, heads of 32 channels and window, forward and backward, as in `hearth bench ops`.
+WINDOWS = {
+    f"window_attention/{heads}x32/{window}/{dtype}": (images, side, heads, window, dtype)
+    for images, side, heads, window in [(8, 56, 3, 7), (8, 14, 12, 7), (32, 16, 3, 4), (1, 96, 4, 12)]
+    for dtype in ("f32", "bf16")
+}
 IS_CHILD = "HEARTH_BENCH_TUNED_CHILD"
 
 
@@ -176,6 +182,50 @@ def make_update(case):
     return step
 
 
+def make_windows(case, mode):
+    """A function that attends within shifted windows, as torchvision's Swin does behind its projection, and back."""
+    import torch
+
+    images, side, heads, window, dtype = WINDOWS[case]
+    tokens, width, shift = window * window, 32 * heads, window // 2
+    qkv = torch.randn(images, side, side, 3 * width, dtype=torch.bfloat16 if dtype == "bf16" else torch.float32)
+    qkv.requires_grad_()
+    table = torch.randn((2 * window - 1) ** 2, heads, requires_grad=True)
+    at = torch.stack(torch.meshgrid(torch.arange(window), torch.arange(window), indexing="ij")).flatten(1)
+    index = ((at[:, :, None] - at[:, None, :] + window - 1) * torch.tensor([2 * window - 1, 1])[:, None, None]).sum(0)
+    region = torch.zeros(side, side)
+    for number, (y, x) in enumerate((y, x) for y in range(3) for x in range(3)):
+        cuts = [slice(0, side - window), slice(side - window, side - shift), slice(side - shift, None)]
+        region[cuts[y], cuts[x]] = number
+
+    def partition(x):
+        n = side // window
+        return x.unflatten(1, (n, window)).unflatten(3, (n, window)).transpose(2, 3).flatten(1, 2).flatten(2, 3)
+
+    regions = partition(region[None, :, :, None])[0, :, :, 0]
+    mask = torch.where(regions[:, None, :] == regions[:, :, None], 0.0, -100.0)
+
+    def forward(qkv, table):
+        x = partition(torch.roll(qkv, (-shift, -shift), (1, 2)))
+        q, k, v = x.unflatten(-1, (3, heads, 32)).permute(3, 0, 1, 4, 2, 5)
+        scores = (q * 32**-0.5) @ k.transpose(-2, -1)
+        scores = scores + table[index.flatten()].view(tokens, tokens, heads).permute(2, 0, 1) + mask[:, None]
+        y = scores.softmax(-1).to(v.dtype) @ v
+        n = side // window
+        y = y.transpose(2, 3).flatten(3).view(images, n, n, window, window, width).transpose(2, 3)
+        return torch.roll(y.reshape(images, side, side, width), (shift, shift), (1, 2))
+
+    if mode.startswith("compile"):
+        forward = torch.compile(forward)
+    slope = torch.randn(images, side, side, width, dtype=qkv.dtype)
+
+    def step():
+        qkv.grad = table.grad = None
+        forward(qkv, table).backward(slope)
+
+    return step
+
+
 class Peer:
     """Steps by case and mode; tuned modes are delegated to a child process with the tuned environment."""
 
@@ -185,15 +235,19 @@ class Peer:
         self.child = None
 
     def run(self, case, mode):
-        if case not in [*CASES, *UPDATES] or mode not in MODES:
-            cases = " ".join([*CASES, *UPDATES])
+        known = [*CASES, *UPDATES, *WINDOWS]
+        if case not in known or mode not in MODES:
+            cases = " ".join(known)
             raise ValueError(f"unknown case or mode; cases: {cases}; modes: {' '.join(MODES)}")
         if mode.endswith("_tuned") and IS_CHILD not in os.environ:
             return self.run_in_child(case, mode)
         if (case, mode) not in self.steps:
             # The models of one case at a time: others would only hold memory.
             self.steps = {key: value for key, value in self.steps.items() if key[0] == case}
-            step = make_update(case) if case in UPDATES else make_step(case, mode)
+            if case in WINDOWS:
+                step = make_windows(case, mode)
+            else:
+                step = make_update(case) if case in UPDATES else make_step(case, mode)
             for _ in range(self.warmup):
                 step()
             self.steps[case, mode] = step

@@ -101,7 +101,7 @@ void attend(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, T* y
       mask_scores(head, first, key, count, memory, scores);
       running.add(scores, count, weighted, width);
       if (problem.dropout > 0) {
-        draw_block(head.draws(), problem.queries, problem.keys, first, key, count, memory, factors);
+        draw_block<block_queries<P>>(head.draws(), problem.queries, problem.keys, first, key, count, memory, factors);
 #pragma omp simd
         for (std::int64_t e = 0; e < count * lanes; ++e) scores[e] *= factors[e];
       }

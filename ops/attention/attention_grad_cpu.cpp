@@ -136,7 +136,8 @@ void attend_grad(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x,
       multiply_rows(v_turned, key, count, width, block.dy_turned, block.slopes);
       mask_scores(head, first, key, count, block.memory, block.weights);
       if (drops)
-        draw_block(head.draws(), problem.queries, problem.keys, first, key, count, block.memory, block.factors);
+        draw_block<block_queries<P>>(head.draws(), problem.queries, problem.keys, first, key, count, block.memory,
+                                     block.factors);
       block.differentiate(count, drops);
       add_outer(block.weights, block.dy_rows, count, pitch, dv + key * pitch);
       add_outer(block.slopes, block.q_rows, count, pitch, dk + key * pitch);

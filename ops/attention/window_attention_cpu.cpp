@@ -21,25 +21,24 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 #include "hearth/ops/attention/tile_cpu.inc"
 
-/// Scores of one block of queries.
+/// Queries of a block: two vectors of them, or one where that holds a whole window.
 template <class P>
-std::int64_t block_scores(std::int64_t tokens) {
-  return rounded_up(tokens, tile_rows) * block_queries<P>;
+std::int64_t lanes_of(std::int64_t tokens) {
+  return tokens <= Vector<P>::lanes ? Vector<P>::lanes : 2 * Vector<P>::lanes;
 }
 
 /// Scores, or biases, of all blocks of a head.
 template <class P>
 std::int64_t head_scores(std::int64_t tokens) {
-  return (tokens + block_queries<P> - 1) / block_queries<P> * block_scores<P>(tokens);
+  return rounded_up(tokens, lanes_of<P>(tokens)) * tokens;
 }
 
 /// f(place in the blocks, entry of the table) for every query and key.
 template <class P, class F>
 void each_score(const WindowGrid& grid, const F& f) {
-  constexpr int lanes = block_queries<P>;
-  const std::int64_t side = grid.window, tokens = grid.tokens();
+  const std::int64_t side = grid.window, tokens = grid.tokens(), lanes = lanes_of<P>(tokens);
   for (std::int64_t i = 0; i < tokens; ++i) {
-    const std::int64_t first = i / lanes * block_scores<P>(tokens) + i % lanes, last = grid.entry(i, 0);
+    const std::int64_t first = i / lanes * lanes * tokens + i % lanes, last = grid.entry(i, 0);
     for (std::int64_t y = 0; y < side; ++y)
       for (std::int64_t x = 0; x < side; ++x) f(first + (y * side + x) * lanes, last - y * (2 * side - 1) - x);
   }
@@ -64,6 +63,68 @@ void fold_bias(const WindowGrid& grid, P* blocks, std::int64_t shares, std::int6
   }
   for (std::int64_t entry = 0; entry < grid.entries(); ++entry) table[entry * heads] = P(0);
   each_score<P>(grid, [&](std::int64_t at, std::int64_t entry) { table[entry * heads] += blocks[at]; });
+}
+
+/// One operand of a small product, of which each value is spread over a vector.
+template <class P>
+struct Spread {
+  const P* values;
+  std::int64_t row_step, term_step;  ///< one of them is 1
+};
+
+/// c[i][vectors of lanes] = or += the sum over terms of a(i, term) b[term], for `rows` rows i; steps lie between rows.
+template <int rows, int vectors, bool rows_dense, class P>
+inline void multiply_tile(const Spread<P>& a, std::int64_t terms, const P* b, std::int64_t b_step, P* c,
+                          std::int64_t c_step, bool adds) {
+  using U = typename Vector<P>::Unaligned;
+  typename Vector<P>::Aligned sum[rows][vectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j)
+      sum[i][j] = adds ? reinterpret_cast<const U*>(c + i * c_step)[j] : typename Vector<P>::Aligned{};
+  const P* from = a.values;
+  const std::int64_t row_step = rows_dense ? 1 : a.row_step, term_step = rows_dense ? a.term_step : 1;
+  for (std::int64_t p = 0; p < terms; ++p, from += term_step, b += b_step) {
+    typename Vector<P>::Aligned line[vectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) line[j] = reinterpret_cast<const U*>(b)[j];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; ++j) sum[i][j] += from[i * row_step] * line[j];
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) reinterpret_cast<U*>(c + i * c_step)[j] = sum[i][j];
+}
+
+/// Tiles of `rows` rows, and of half as many for the rest.
+template <int rows, int vectors, bool rows_dense, class P>
+inline void multiply_tiles(Spread<P> a, std::int64_t count, std::int64_t terms, const P* b, std::int64_t b_step, P* c,
+                           std::int64_t c_step, bool adds) {
+  for (; count >= rows; count -= rows, c += rows * c_step, a.values += rows * a.row_step)
+    multiply_tile<rows, vectors, rows_dense>(a, terms, b, b_step, c, c_step, adds);
+  if constexpr (rows > 1)
+    if (count > 0) multiply_tiles<rows / 2, vectors, rows_dense>(a, count, terms, b, b_step, c, c_step, adds);
+}
+
+/// c [count][width] = or += the products of `count` rows of a with b [terms][width]; width is whole vectors.
+template <bool rows_dense, class P>
+inline void multiply_rows_with(const Spread<P>& a, std::int64_t count, std::int64_t terms, const P* b,
+                               std::int64_t width, P* c, bool adds = false) {
+  constexpr int lanes = Vector<P>::lanes;
+  // Windows of 7 have tokens for whole tiles of 7.
+  const bool sevens = tile_rows > 7 && count % 7 == 0 && count % tile_rows != 0;
+  for (std::int64_t d = 0; d < width; d += 2 * lanes) {
+    if (d + lanes == width)
+      multiply_tiles<tile_rows, 1, rows_dense>(a, count, terms, b + d, width, c + d, width, adds);
+    else if (sevens)
+      multiply_tiles<tile_rows - 1, 2, rows_dense>(a, count, terms, b + d, width, c + d, width, adds);
+    else
+      multiply_tiles<tile_rows, 2, rows_dense>(a, count, terms, b + d, width, c + d, width, adds);
+  }
 }
 
 /// Tokens [first, first + count) of x, `step` from pixel to pixel, times a factor, as [count][pitch]; zeros from there
@@ -108,30 +169,49 @@ void scatter_rows(const P* rows, const P* factors, const std::int64_t* pixels, s
   }
 }
 
+/// What gather_rows() will read, and scatter_rows() will write (`for_writing`), is asked for ahead: rows of a head are
+/// too short and lie too far apart for the processor to foresee them. Always inline: GCC drops calls of functions that
+/// do nothing but this.
+template <int for_writing, class T>
+HEARTH_ALWAYS_INLINE void fetch_rows(const T* x, std::int64_t step, const std::int64_t* pixels, std::int64_t count,
+                                     std::int64_t width) {
+  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t t = 0; t < count; ++t) {
+    if (pixels[t] < 0) continue;
+    const T* const row = x + pixels[t] * step;
+    for (std::int64_t d = 0; d < width; d += line) __builtin_prefetch(row + d, for_writing, 2);
+  }
+}
+
+/// q (part 0), k or v of a window that comes soon.
+template <class T>
+HEARTH_ALWAYS_INLINE void fetch_part(const Window<T>& w, int part) {
+  fetch_rows<0>(w.qkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
+}
+
 /// A block of queries: its scores [key][query], and what the softmax makes of them.
-template <class P>
+template <class P, int lanes>
 struct WindowBlock {
-  static constexpr int lanes = block_queries<P>;
   P *rows, *turned, *scores, *memory, *factors;
   alignas(64) P inverse[lanes];
 
   WindowBlock(cpu::Scratch& scratch, std::int64_t tokens, std::int64_t pitch, bool drops) {
     rows = scratch.take<P>(lanes * pitch);
     turned = scratch.take<P>(lanes * pitch);
-    scores = scratch.take<P>(block_scores<P>(tokens));
+    scores = scratch.take<P>(tokens * lanes);
     memory = drops ? scratch.take<P>(block_keys * lanes) : nullptr;
     factors = drops ? scratch.take<P>(rounded_up(tokens, block_keys) * lanes) : nullptr;
   }
 
   /// Scores become exponentials, and `inverse` one over their sums, for the queries from `first` on.
   template <class T>
-  void weigh(const Window<T>& w, const P* k_turned, std::int64_t first) {
+  void weigh(const Window<T>& w, const P* k_rows, std::int64_t first) {
     const std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
     const std::int64_t pitch = pitch_of<P>(w.width);
     gather_part(w, 0, first, inside, lanes, w.scale, rows);
     turn(rows, pitch, lanes, pitch, turned, lanes);
-    multiply_rows(k_turned, 0, w.tokens, w.width, turned, scores);
-    const P* const bias = w.bias + first / lanes * block_scores<P>(w.tokens);
+    multiply_rows_with<false, P>({k_rows, pitch, 1}, w.tokens, w.width, turned, lanes, scores);
+    const P* const bias = w.bias + first * w.tokens;
     alignas(64) P most[lanes], sum[lanes];
     std::fill_n(most, lanes, -std::numeric_limits<P>::infinity());
     std::fill_n(sum, lanes, P(0));
@@ -163,75 +243,83 @@ struct WindowBlock {
   template <class T>
   void draw(const Window<T>& w, std::int64_t first) {
     for (std::int64_t key = 0; key < w.tokens; key += block_keys)
-      draw_block(w.draws, w.tokens, w.tokens, first, key, std::min(block_keys, w.tokens - key), memory,
-                 factors + key * lanes);
+      draw_block<lanes>(w.draws, w.tokens, w.tokens, first, key, std::min(block_keys, w.tokens - key), memory,
+                        factors + key * lanes);
+  }
+
+  /// Exponentials and products dy v become weights after dropout and slopes of the scores, which are added to `sums`
+  /// unless that is null.
+  void differentiate(std::int64_t tokens, P* slopes, P* sums) {
+    alignas(64) P delta[lanes] = {};
+    for (std::int64_t j = 0; j < tokens; ++j) {
+      P* const weight = scores + j * lanes;
+      P* const slope = slopes + j * lanes;
+      if (factors != nullptr) {
+        const P* const factor = factors + j * lanes;
+#pragma omp simd
+        for (int i = 0; i < lanes; ++i) slope[i] *= factor[i];
+      }
+#pragma omp simd
+      for (int i = 0; i < lanes; ++i) {
+        weight[i] *= inverse[i];
+        delta[i] += weight[i] * slope[i];
+      }
+    }
+    for (std::int64_t j = 0; j < tokens; ++j) {
+      P* const weight = scores + j * lanes;
+      P* const slope = slopes + j * lanes;
+#pragma omp simd
+      for (int i = 0; i < lanes; ++i) slope[i] = weight[i] * (slope[i] - delta[i]);
+      if (factors != nullptr) {
+        const P* const factor = factors + j * lanes;
+#pragma omp simd
+        for (int i = 0; i < lanes; ++i) weight[i] *= factor[i];
+      }
+      if (sums != nullptr) {
+        P* const into = sums + j * lanes;
+#pragma omp simd
+        for (int i = 0; i < lanes; ++i) into[i] += slope[i];
+      }
+    }
   }
 };
 
-/// One head of one window. y: as Window::qkv, `channels` from pixel to pixel.
-template <class T>
-void attend_window(const Window<T>& w, T* y) {
-  using P = acc_t<T>;
-  constexpr int lanes = block_queries<P>;
-  const std::int64_t pitch = pitch_of<P>(w.width), rows = rounded_up(w.tokens, panel_rows<P>);
+template <class T, int lanes, class P = acc_t<T>>
+void attend_in_blocks(const Window<T>& w, const Window<T>& next, T* y) {
+  const std::int64_t pitch = pitch_of<P>(w.width);
   const bool drops = w.draws.threshold > 0;
   cpu::Scratch scratch;
-  P* const k_turned = scratch.take<P>(rows * pitch);
-  P* const v_rows = scratch.take<P>(rows * pitch);
-  P* const weighted = scratch.take<P>(pitch * lanes);
-  WindowBlock<P> block(scratch, w.tokens, pitch, drops);
-  gather_part(w, 1, 0, w.tokens, rows, P(1), v_rows);
-  turn_rows(v_rows, rows, pitch, k_turned);
-  gather_part(w, 2, 0, w.tokens, rows, P(1), v_rows);
+  P* const k_rows = scratch.take<P>(w.tokens * pitch);
+  P* const v_rows = scratch.take<P>(w.tokens * pitch);
+  P* const y_rows = scratch.take<P>(lanes * pitch);
+  WindowBlock<P, lanes> block(scratch, w.tokens, pitch, drops);
+  gather_part(w, 1, 0, w.tokens, w.tokens, P(1), k_rows);
+  fetch_part(next, 1);
+  gather_part(w, 2, 0, w.tokens, w.tokens, P(1), v_rows);
+  fetch_part(next, 2);
+  fetch_rows<1>(y, w.channels, w.pixels, w.tokens, w.width);
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
-    block.weigh(w, k_turned, first);
+    const std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
+    block.weigh(w, k_rows, first);
+    if (first == 0) fetch_part(next, 0);
     if (drops) {
       block.draw(w, first);
 #pragma omp simd
       for (std::int64_t e = 0; e < w.tokens * lanes; ++e) block.scores[e] *= block.factors[e];
     }
-    for (std::int64_t d = 0; d < pitch; d += tile_rows)
-      multiply<2, 0>(w.tokens, v_rows + d, pitch, block.scores, lanes, weighted + d * lanes, lanes, false);
-    turn(weighted, lanes, pitch, lanes, block.rows, pitch);
-    scatter_rows(block.rows, block.inverse, w.pixels + first, std::min<std::int64_t>(lanes, w.tokens - first), w.width,
-                 y, w.channels);
+    multiply_rows_with<true, P>({block.scores, 1, lanes}, inside, w.tokens, v_rows, pitch, y_rows);
+    scatter_rows(y_rows, block.inverse, w.pixels + first, inside, w.width, y, w.channels);
   }
 }
 
-/// Exponentials and products dy v become weights after dropout and slopes of the scores.
-template <class P>
-void differentiate_block(const WindowBlock<P>& block, std::int64_t tokens, bool drops, P* slopes) {
-  constexpr int lanes = block_queries<P>;
-  alignas(64) P delta[lanes] = {};
-  for (std::int64_t j = 0; j < tokens; ++j) {
-    P* const weight = block.scores + j * lanes;
-    P* const slope = slopes + j * lanes;
-    if (drops) {
-      const P* const factor = block.factors + j * lanes;
-#pragma omp simd
-      for (int i = 0; i < lanes; ++i) slope[i] *= factor[i];
-    }
-#pragma omp simd
-    for (int i = 0; i < lanes; ++i) {
-      weight[i] *= block.inverse[i];
-      delta[i] += weight[i] * slope[i];
-    }
-  }
-  for (std::int64_t j = 0; j < tokens; ++j) {
-    P* const weight = block.scores + j * lanes;
-    P* const slope = slopes + j * lanes;
-#pragma omp simd
-    for (int i = 0; i < lanes; ++i) slope[i] = weight[i] * (slope[i] - delta[i]);
-    if (drops) {
-      const P* const factor = block.factors + j * lanes;
-#pragma omp simd
-      for (int i = 0; i < lanes; ++i) weight[i] *= factor[i];
-    }
-  }
-  // Rows of the register tile behind the last key.
-  const std::int64_t behind = block_scores<P>(tokens) - tokens * lanes;
-  std::fill_n(block.scores + tokens * lanes, behind, P(0));
-  std::fill_n(slopes + tokens * lanes, behind, P(0));
+/// One head of one window. y: as Window::qkv, `channels` from pixel to pixel. `next` comes soon.
+template <class T>
+void attend_window(const Window<T>& w, const Window<T>& next, T* y) {
+  constexpr int vector = Vector<acc_t<T>>::lanes;
+  if (lanes_of<acc_t<T>>(w.tokens) == vector)
+    attend_in_blocks<T, vector>(w, next, y);
+  else
+    attend_in_blocks<T, 2 * vector>(w, next, y);
 }
 
 /// The sums of rows [count][pitch] behind the image are added to sums [width].
@@ -243,50 +331,43 @@ void add_padding(const P* rows, const std::int64_t* pixels, std::int64_t count, 
       for (std::int64_t d = 0; d < width; ++d) sums[d] += rows[t * pitch + d];
 }
 
-/// The gradients of one head of one window. A query behind the image has no dy, and so no slopes.
-template <class T>
-void differentiate_window(const Window<T>& w, const WindowSlopes<T>& g) {
-  using P = acc_t<T>;
-  constexpr int lanes = block_queries<P>;
-  const std::int64_t pitch = pitch_of<P>(w.width), rows = rounded_up(w.tokens, panel_rows<P>);
+template <class T, int lanes, class P = acc_t<T>>
+void differentiate_in_blocks(const Window<T>& w, const WindowSlopes<T>& g, const Window<T>& next, const T* next_dy) {
+  const std::int64_t pitch = pitch_of<P>(w.width);
   const bool drops = w.draws.threshold > 0;
   cpu::Scratch scratch;
-  P* const v_turned = scratch.take<P>(rows * pitch);
-  P* const k_rows = scratch.take<P>(rows * pitch);
-  P* const k_turned = scratch.take<P>(rows * pitch);
-  P* const dk = scratch.take<P>(2 * rows * pitch);
-  P* const dv = dk + rows * pitch;
+  P* const v_rows = scratch.take<P>(w.tokens * pitch);
+  P* const k_rows = scratch.take<P>(w.tokens * pitch);
+  P* const dk = scratch.take<P>(w.tokens * pitch);
+  P* const dv = scratch.take<P>(w.tokens * pitch);
   P* const dy_rows = scratch.take<P>(lanes * pitch);
   P* const dy_turned = scratch.take<P>(lanes * pitch);
-  P* const slopes = scratch.take<P>(block_scores<P>(w.tokens));
-  P* const dq = scratch.take<P>(pitch * lanes);
-  WindowBlock<P> block(scratch, w.tokens, pitch, drops);
-  gather_part(w, 2, 0, w.tokens, rows, P(1), k_rows);
-  turn_rows(k_rows, rows, pitch, v_turned);
-  gather_part(w, 1, 0, w.tokens, rows, P(1), k_rows);
-  turn_rows(k_rows, rows, pitch, k_turned);
-  std::fill_n(dk, 2 * rows * pitch, P(0));
+  P* const slopes = scratch.take<P>(w.tokens * lanes);
+  WindowBlock<P, lanes> block(scratch, w.tokens, pitch, drops);
+  gather_part(w, 2, 0, w.tokens, w.tokens, P(1), v_rows);
+  fetch_part(next, 2);
+  gather_part(w, 1, 0, w.tokens, w.tokens, P(1), k_rows);
+  fetch_part(next, 1);
+  for (int part = 0; part < 3; ++part) fetch_rows<1>(g.dqkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
   P factors[most_window * most_window];
   std::fill_n(factors, w.tokens, w.scale);
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
     const std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
-    block.weigh(w, k_turned, first);
+    block.weigh(w, k_rows, first);
     gather_rows(g.dy, w.channels, static_cast<const P*>(nullptr), w.pixels + first, inside, lanes, w.width, P(1),
                 dy_rows);
     turn(dy_rows, pitch, lanes, pitch, dy_turned, lanes);
-    multiply_rows(v_turned, 0, w.tokens, w.width, dy_turned, slopes);
-    if (drops) block.draw(w, first);
-    differentiate_block(block, w.tokens, drops, slopes);
-    add_outer(block.scores, dy_rows, w.tokens, pitch, dv);
-    add_outer(slopes, block.rows, w.tokens, pitch, dk);
-    for (std::int64_t d = 0; d < pitch; d += tile_rows)
-      multiply<2, 0>(w.tokens, k_rows + d, pitch, slopes, lanes, dq + d * lanes, lanes, false);
-    if (g.dbias != nullptr) {
-      P* const sums = g.dbias + first / lanes * block_scores<P>(w.tokens);
-#pragma omp simd
-      for (std::int64_t e = 0; e < w.tokens * lanes; ++e) sums[e] += slopes[e];
+    if (first == 0) {
+      fetch_part(next, 0);
+      fetch_rows<0>(next_dy, w.channels, next.pixels, w.tokens, w.width);
     }
-    turn(dq, lanes, pitch, lanes, dy_rows, pitch);
+    multiply_rows_with<false, P>({v_rows, pitch, 1}, w.tokens, w.width, dy_turned, lanes, slopes);
+    if (drops) block.draw(w, first);
+    block.differentiate(w.tokens, slopes, g.dbias == nullptr ? nullptr : g.dbias + first * w.tokens);
+    multiply_rows_with<false, P>({block.scores, lanes, 1}, w.tokens, inside, dy_rows, pitch, dv, first > 0);
+    multiply_rows_with<false, P>({slopes, lanes, 1}, w.tokens, inside, block.rows, pitch, dk, first > 0);
+    // dq takes the place of dy.
+    multiply_rows_with<true, P>({slopes, 1, lanes}, inside, w.tokens, k_rows, pitch, dy_rows);
     scatter_rows(dy_rows, factors, w.pixels + first, inside, w.width, g.dqkv, w.step);
   }
   std::fill_n(factors, w.tokens, P(1));
@@ -295,6 +376,17 @@ void differentiate_window(const Window<T>& w, const WindowSlopes<T>& g) {
   if (g.dpadding == nullptr) return;
   add_padding(dk, w.pixels, w.tokens, w.width, g.dpadding);
   add_padding(dv, w.pixels, w.tokens, w.width, g.dpadding + w.width);
+}
+
+/// The gradients of one head of one window. A query behind the image has no dy, and so no slopes. `next` and its dy
+/// come soon.
+template <class T>
+void differentiate_window(const Window<T>& w, const WindowSlopes<T>& g, const Window<T>& next, const T* next_dy) {
+  constexpr int vector = Vector<acc_t<T>>::lanes;
+  if (lanes_of<acc_t<T>>(w.tokens) == vector)
+    differentiate_in_blocks<T, vector>(w, g, next, next_dy);
+  else
+    differentiate_in_blocks<T, 2 * vector>(w, g, next, next_dy);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
@@ -382,12 +474,16 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
     const std::int64_t share = piece / a.heads, h = piece % a.heads;
     std::fill_n(biases + piece * bias, bias, P(0));
     std::fill_n(paddings + piece * padding, padding, P(0));
-    for (std::int64_t at = share * size; at < std::min(all, (share + 1) * size); ++at) {
-      const std::int64_t n = at / count;
-      const WindowSlopes<T> slopes{
-          dy.data<T>() + n * a.pixels() * c + h * width, g.dqkv.data<T>() + n * a.pixels() * 3 * c + h * width,
-          bias > 0 ? biases + piece * bias : nullptr, padding > 0 ? paddings + piece * padding : nullptr};
-      HEARTH_ISA_CALL(differentiate_window<T>, windows.window(n, at % count, h), slopes);
+    const auto window = [&](std::int64_t at) { return windows.window(at / count, at % count, h); };
+    const auto dy_of = [&](std::int64_t at) { return dy.data<T>() + at / count * a.pixels() * c + h * width; };
+    const std::int64_t end = std::min(all, (share + 1) * size);
+    for (std::int64_t at = share * size; at < end; ++at) {
+      const WindowSlopes<T> slopes{dy_of(at), g.dqkv.data<T>() + at / count * a.pixels() * 3 * c + h * width,
+                                   bias > 0 ? biases + piece * bias : nullptr,
+                                   padding > 0 ? paddings + piece * padding : nullptr};
+      const std::int64_t after = std::min(at + 1, all - 1);
+      const Window<T> next = window(after);
+      HEARTH_ISA_CALL(differentiate_window<T>, window(at), slopes, next, dy_of(after));
     }
   });
   if (g.dtable.defined())
@@ -409,9 +505,14 @@ void window_attention(cpu::Stream&, const WindowAttentionArguments& a, const Ten
   visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() {
     const Windows<T> windows(a);
     const std::int64_t count = a.grid.windows(), c = a.channels();
-    each_piece(a.batch() * count * a.heads, windows.grain(), [&](std::int64_t piece) {
-      const std::int64_t h = piece % a.heads, w = piece / a.heads % count, n = piece / a.heads / count;
-      HEARTH_ISA_CALL(attend_window<T>, windows.window(n, w, h), y.data<T>() + n * a.pixels() * c + h * a.head_width());
+    const std::int64_t all = a.batch() * count * a.heads;
+    const auto window = [&](std::int64_t piece) {
+      return windows.window(piece / a.heads / count, piece / a.heads % count, piece % a.heads);
+    };
+    each_piece(all, windows.grain(), [&](std::int64_t piece) {
+      const Window<T> next = window(std::min(piece + 1, all - 1));
+      T* const into = y.data<T>() + piece / a.heads / count * a.pixels() * c + piece % a.heads * a.head_width();
+      HEARTH_ISA_CALL(attend_window<T>, window(piece), next, into);
     });
   });
 }
