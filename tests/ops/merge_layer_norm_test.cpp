@@ -31,6 +31,8 @@ Tensor apart(const Tensor& x, const Tensor& gamma, const Tensor& beta, double ep
 
 OP_TEST(MergeLayerNorm) {
   for (const Shape& shape : shapes) {
+    // A sum over so long a row is too rough for central differences, and one path to a CPU.
+    if (shape.dim(3) > 2048 && current_site().device.is_cpu()) continue;
     const auto run = [&](Draw& draw, auto op) {
       const Tensor x = draw.normal(shape), gamma = draw.away_from_zero({4 * shape.dim(3)}, Width::wide);
       return op(x, gamma, draw.normal({4 * shape.dim(3)}, 1.0, Width::wide), 0.1);
