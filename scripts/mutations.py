@@ -294,34 +294,32 @@ barrier("layer-norm-shares-written", "sums[warp][lane] = sum;\n  ")
 value, index, barrier, _ = group("ops/norm/add_layer_norm.cu", "ops", "Op.AddLayerNorm/cuda_f32")
 value("add-layer-norm-sum", "narrow<T>(value[k] + added[k] * factor)",
       "narrow<T>((value[k] + added[k] * factor) * P(1.001))")
-value("add-layer-norm-drop", "stay.at[k] != 0 ? value[k] * scale", "stay.at[k] != 0 ? value[k] * scale * P(1.001)")
+value("add-layer-norm-drop", "value[k] * scale", "value[k] * scale * P(1.001)", within="!= 0 ? value[k] * scale : P(0)")
 value("add-layer-norm-keep", "value[k] *= scale;", "value[k] *= scale * P(1.001);")
 value("add-layer-norm-grad", "narrow<T>(value[k] + gradient[k])", "narrow<T>(value[k] + gradient[k] * P(1.001))")
 value("add-layer-norm-long-sum", "widen(f[at]) * scale", "widen(f[at]) * scale * P(1.001)")
 value("add-layer-norm-long-grad", "widen(others[at]) + value", "widen(others[at]) + value * P(1.001)")
 value("add-layer-norm-long-drop", "widen(total) * factor * scale", "widen(total) * factor * scale * P(1.001)")
-index("add-layer-norm-long-draw", "factor != P(0) && draws.keeps(at);\n    sum", "factor != P(0) && draws.keeps(at + 1);\n    sum",
-      "AddLayerNorm.DrawsWhatDropoutDraws")
-value("add-layer-norm-sample", "value[k] + added[k] * factor", "value[k] + added[k] * factor * P(1.001)",
-      "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
-value("add-layer-norm-grad-sample", "? value[k] * factor", "? value[k] * factor * P(1.001)",
-      "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
+index("add-layer-norm-long-draw", "draws.keeps(at)", "draws.keeps(at + 1)", "AddLayerNorm.DrawsWhatDropoutDraws",
+      within="draws.keeps(at);\n    sum[at]")
+value("add-layer-norm-grad-sample", "value[k] * factor", "value[k] * factor * P(1.001)",
+      "Op.AddLayerNormOfSamplesThatStay/cuda_f32", within="? value[k] * factor : P(0)")
 index("add-layer-norm-which-sample", "draws.keeps(at / size)", "draws.keeps(at / (size + 1))",
       "Op.AddLayerNormOfSamplesThatStay/cuda_f32")
-index("add-layer-norm-draw", "row[c + 16 * j] = words", "row[c + 16 * j == 0 ? 0 : c + 16 * j - 1] = words")
+index("add-layer-norm-draw", "row[c + 16 * j] = words[j] >= draws.threshold ? 1 : 0;",
+      "row[c + 16 * j == 0 ? 0 : c + 16 * j - 1] = words[j] >= draws.threshold ? 1 : 0;")
 barrier("add-layer-norm-drawn", "  ", "\n  return row;", original="wait_for_row(group);")
 
 value, index, _, _ = group("ops/norm/merge_layer_norm.cu", "ops", "Op.MergeLayerNorm/cuda_f32")
 value("merge-layer-norm-none", "value[k] = P(0);", "value[k] = P(0.001);")
-value("merge-layer-norm-element", "? widen(x[spot.at]) : P(0)", "? widen(x[spot.at]) * P(1.001) : P(0)")
+value("merge-layer-norm-element", "widen(x[spot.at])", "widen(x[spot.at]) * P(1.001)")
 value("merge-layer-norm-store", "dx[spot.at] = narrow<T>(value);", "dx[spot.at] = narrow<T>(value * P(1.001));")
-index("merge-layer-norm-beyond", "if (spot.exists) store_unit(rows.dx + spot.at, value);",
-      "store_unit(rows.dx + spot.at, value);")
-index("merge-layer-norm-load-beyond", "if (spot.exists) {", "{")
-value, index, _, _ = group("ops/norm/merged_rows.h", "ops", "Op.MergeLayerNorm/cuda_f32")
+index("merge-layer-norm-beyond", "spot.exists", "true", within="if (spot.exists) store_unit")
+index("merge-layer-norm-load-beyond", "spot.exists", "true", within="if (spot.exists) {")
+value, index, _, _ = group("ops/norm/merged_rows.h", "ops", "MergeLayerNorm.HasTheBitsOfItsParts")
 index("merge-layer-norm-at-the-right", "c >= 2 * channels", "c > 2 * channels")
 index("merge-layer-norm-below", "upper + 1 < height", "upper + 1 <= height")
-index("merge-layer-norm-across", "(width + 1) / 2", "width / 2", "MergeLayerNorm.HasTheBitsOfItsParts")
+index("merge-layer-norm-across", "(width + 1) / 2", "width / 2")
 
 value, index, barrier, _ = group("ops/norm/batch_norm.cu", "ops", "Op.BatchNormTraining/cuda_f32")
 value("batch-norm-mean", "mean[k] /= rows;", "mean[k] /= rows * 1.001;")
