@@ -4,11 +4,14 @@
 
     gpu_check_torch.py step f32|bf16 [--batch 64] [--pixels 224] [--device cuda]
     gpu_check_torch.py text f32|bf16 [--batch 16] [--length 1024] [--layers 12] [--width 768] [--vocabulary 50304]
+    gpu_check_torch.py swin f32|bf16 [--batch 128] [--pixels 224] [--device cuda]
     gpu_check_torch.py ops [--device cuda] < CASES
 
 `step` times whole training steps of torchvision's ResNet-50 (SGD with momentum; bf16 means autocast), `text` those of a
-GPT (fused AdamW). `ops` reads the JSON lines of `hearth bench ops` and times the same operations, forward and gradient together. Each prints JSON lines
-{"name", "shape" (of ops), "peers": [{"name", "mode", "ms"}]} as they are done: eager (channels_last), and torch.compile where it works.
+GPT (fused AdamW), `swin` those of torchvision's Swin-T and, where it is installed, timm's (fused AdamW, stochastic depth
+of 0.2). `ops` reads the JSON lines of `hearth bench ops` and times the same operations, forward and gradient together.
+Each prints JSON lines {"name", "shape" (of ops), "peers": [{"name", "mode", "ms"}]} as they are done: eager (channels_last), and torch.compile
+where it works; of attention within windows also `sdpa`, which has the chain's products and softmax in one.
 """
 
 import argparse
@@ -48,22 +51,22 @@ class Clock:
         return statistics.median(times)
 
 
-def peers_of(modes, measure):
+def peers_of(modes, measure, name="torch"):
     """What each mode takes; one that fails leaves the others."""
     found = []
     for mode in modes:
         try:
-            found.append({"name": "torch", "mode": mode, "ms": measure(mode)})
+            found.append({"name": name, "mode": mode, "ms": measure(mode)})
         except Exception as error:  # noqa: BLE001
             print(f"{mode}: {str(error)[-300:]}", file=sys.stderr)
     return found
 
 
-def time_steps(arguments, make, modes, name):
-    """make() gives a network, its optimizer, inputs and labels, where they are computed on."""
+def time_steps(arguments, makers, modes, name):
+    """Each of makers, by the peer's name, gives a network, its optimizer, inputs and labels, on the device."""
     clock = Clock(arguments.device)
 
-    def measure(mode):
+    def measure(mode, make):
         torch.manual_seed(0)
         model, optimizer, inputs, labels = make()
 
@@ -82,7 +85,8 @@ def time_steps(arguments, make, modes, name):
         return clock.median_ms(run, warm=arguments.warm, repeats=arguments.repeats)
 
     modes = modes + (["compile_max_autotune"] if arguments.compile else [])
-    print(json.dumps({"name": name, "peers": peers_of(modes, measure)}), flush=True)
+    peers = [peer for who, make in makers.items() for peer in peers_of(modes, lambda mode: measure(mode, make), who)]
+    print(json.dumps({"name": name, "peers": peers}), flush=True)
 
 
 def step(arguments):
@@ -95,7 +99,7 @@ def step(arguments):
         images = torch.randn(size, device=arguments.device).to(memory_format=torch.channels_last)
         return model, optimizer, images, torch.randint(0, 1000, (arguments.batch,), device=arguments.device)
 
-    time_steps(arguments, make, ["eager_channels_last"], f"step/resnet50/{arguments.what}")
+    time_steps(arguments, {"torch": make}, ["eager_channels_last"], f"step/resnet50/{arguments.what}")
 
 
 def text(arguments):
@@ -109,11 +113,83 @@ def text(arguments):
         model.to(arguments.device)
         return model, optimizer, ids.to(arguments.device), labels.to(arguments.device)
 
-    time_steps(arguments, make, ["eager"], f"step/gpt/{arguments.what}")
+    time_steps(arguments, {"torch": make}, ["eager"], f"step/gpt/{arguments.what}")
+
+
+def swin(arguments):
+    import torchvision
+
+    def with_rest(model):
+        model.to(arguments.device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        images = torch.randn(arguments.batch, 3, arguments.pixels, arguments.pixels, device=arguments.device)
+        return model, optimizer, images, torch.randint(0, 1000, (arguments.batch,), device=arguments.device)
+
+    makers = {"torch": lambda: with_rest(torchvision.models.swin_t())}
+    try:
+        import timm
+
+        makers["timm"] = lambda: with_rest(
+            timm.create_model("swin_tiny_patch4_window7_224", img_size=arguments.pixels, drop_path_rate=0.2))
+    except ImportError:
+        pass
+    time_steps(arguments, makers, ["eager"], f"step/swin_t/{arguments.what}")
+
+
+def window_attention(qkv, table, behind, heads, window, shift):
+    """The chain of operations of the reference model from the projection on, and the same with
+    scaled_dot_product_attention in the place of products and softmax. Positions behind the image have `behind`."""
+    n, height, width, channels = qkv.shape[0], qkv.shape[1], qkv.shape[2], qkv.shape[3] // 3
+    rows, columns = (-(-side // window) * window for side in (height, width))
+    down, across = rows // window, columns // window
+    shifts = (shift if rows > window else 0, shift if columns > window else 0)
+    at = torch.arange(window * window, device=qkv.device)
+    y, x = at // window, at % window
+    index = ((y[:, None] - y + window - 1) * (2 * window - 1) + x[:, None] - x + window - 1).flatten()
+    # Tokens that rolling brings together from different sides.
+    zone = [torch.zeros(size, device=qkv.device) for size in (rows, columns)]
+    for sides, moved in zip(zone, shifts):
+        if moved > 0:
+            sides[-window:-moved], sides[-moved:] = 1, 2
+    zones = zone[0][:, None] * 3 + zone[1]
+    zones = zones.view(down, window, across, window).transpose(1, 2).reshape(down * across, window * window)
+    mask = torch.where(zones[:, None] == zones[:, :, None], 0.0, -100.0).to(qkv.dtype)
+
+    def cut(part):
+        """[n * windows, heads, tokens, width of a head]"""
+        part = part.view(n, down, window, across, window, heads, channels // heads).permute(0, 1, 3, 5, 2, 4, 6)
+        return part.reshape(n * down * across, heads, window * window, channels // heads)
+
+    def attend(whole):
+        padded = qkv
+        if (rows, columns) != (height, width):
+            padded = behind.to(qkv.dtype).expand(n, rows, columns, -1).clone()
+            padded[:, :height, :width] = qkv
+        if any(shifts):
+            padded = torch.roll(padded, (-shifts[0], -shifts[1]), (1, 2))
+        q, k, v = (cut(part) for part in padded.chunk(3, -1))
+        bias = table[index].view(window * window, window * window, heads).permute(2, 0, 1).to(qkv.dtype)
+        if whole:
+            added = bias + mask[:, None] if any(shifts) else bias.expand(down * across, -1, -1, -1)
+            result = F.scaled_dot_product_attention(q, k, v, attn_mask=added.repeat(n, 1, 1, 1))
+        else:
+            scores = (q * (channels // heads) ** -0.5) @ k.transpose(-2, -1) + bias
+            if any(shifts):
+                scores = scores.view(n, down * across, heads, window * window, -1) + mask[:, None]
+                scores = scores.view(-1, heads, window * window, window * window)
+            result = F.softmax(scores, -1) @ v
+        result = result.view(n, down, across, heads, window, window, -1).permute(0, 1, 4, 2, 5, 3, 6)
+        result = result.reshape(n, rows, columns, channels)
+        if any(shifts):
+            result = torch.roll(result, shifts, (1, 2))
+        return result[:, :height, :width].contiguous()
+
+    return {"eager": lambda: attend(False), "sdpa": lambda: attend(True)}
 
 
 def operation(case, device):
-    """(function without arguments that gives the result, its leaves) for a case of `hearth bench ops`; None if unknown."""
+    """(function without arguments that gives the result, or several by mode, its leaves) for a case of
+    `hearth bench ops`; None if unknown."""
     family, variant = case["name"].split("/")[0], case["name"].split("/")[1:-1]
     dtype = DTYPES[case["dtype"]]
     shape = json.loads(case["shape"])
@@ -154,6 +230,13 @@ def operation(case, device):
             return y.transpose(1, 2).reshape(shape[0], shape[1], heads * width)
 
         return attend, [x]
+    if family == "window_attention":
+        (heads, width), window = (int(v) for v in variant[0].split("x")), int(variant[1])
+        assert shape[3] == 3 * heads * width
+        qkv, table = leaf(*shape), leaf((2 * window - 1) ** 2, heads, type=torch.float32)
+        behind = leaf(shape[3], type=torch.float32)
+        leaves = [qkv, table] + ([behind] if any(side % window for side in shape[1:3]) else [])
+        return window_attention(qkv, table, behind, heads, window, window // 2), leaves
     if family in ("relu", "gelu"):
         x = leaf(*shape)
         return (lambda: getattr(F, family)(x)), [x]
@@ -213,21 +296,22 @@ def time_case(case, arguments):
     made = operation(case, device)
     if made is None:
         return []
-    f, leaves = made
+    forms, leaves = made if isinstance(made[0], dict) else ({"eager": made[0]}, made[1])
+    f = forms["eager"]
     dy = torch.randn_like(f().detach())
     # What one operation alone cannot gain from is not compiled: it costs seconds a case.
     fuses = case["name"].split("/")[0] in ("batch_norm", "layer_norm", "add_layer_norm", "merge_layer_norm", "softmax",
-                                           "cross_entropy", "linear_cross_entropy", "gelu")
+                                           "cross_entropy", "linear_cross_entropy", "gelu", "window_attention")
 
     def measure(mode):
-        forward = torch.compile(f) if mode == "compile" else f
+        forward = torch.compile(f) if mode == "compile" else forms[mode]
 
         def run():
             torch.autograd.grad(forward(), leaves, dy)
 
         return clock.median_ms(run, arguments.warm, arguments.repeats, each)
 
-    return peers_of(["eager"] + (["compile"] if fuses and arguments.compile else []), measure)
+    return peers_of([*forms] + (["compile"] if fuses and arguments.compile else []), measure)
 
 
 def ops(arguments):
@@ -246,7 +330,7 @@ def ops(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, run in (("step", step), ("text", text), ("ops", ops)):
+    for name, run in (("step", step), ("text", text), ("swin", swin), ("ops", ops)):
         command = commands.add_parser(name)
         command.set_defaults(run=run)
         command.add_argument("--device", default="cuda")
@@ -255,8 +339,8 @@ def main():
         command.add_argument("--repeats", type=int, default=30)
         if name != "ops":
             command.add_argument("what", choices=("f32", "bf16"))
-            command.add_argument("--batch", type=int, default=64 if name == "step" else 16)
-        if name == "step":
+            command.add_argument("--batch", type=int, default={"step": 64, "text": 16, "swin": 128}[name])
+        if name in ("step", "swin"):
             command.add_argument("--pixels", type=int, default=224)
         if name == "text":
             for size, default in (("length", 1024), ("layers", 12), ("width", 768), ("vocabulary", 50304)):

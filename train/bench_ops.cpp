@@ -227,8 +227,11 @@ void add_vision(Benches& on, DType dtype) {
   on.conv({16, 7, 7, 512}, 512, 3, 1, dtype);
   for (const Shape& shape : {Shape{16, 112, 112, 64}, Shape{16, 56, 56, 256}, Shape{16, 14, 14, 1024}})
     for (const bool add_residual : {false, true}) on.norm(shape, dtype, add_residual);
-  on.window_attention(8, 56, 3, 7, dtype);   // Swin-T at 224 pixels, the first stage
-  on.window_attention(8, 14, 12, 7, dtype);  // and the third
+  on.window_attention(8, 56, 3, 7, dtype);  // Swin-T at 224 pixels, the first stage
+  on.window_attention(8, 28, 6, 7, dtype);  // and the others
+  on.window_attention(8, 14, 12, 7, dtype);
+  on.window_attention(8, 7, 24, 7, dtype);
+  on.window_attention(1, 56, 3, 7, dtype);   // of one image, where a chain of operations is bound by launches
   on.window_attention(32, 16, 3, 4, dtype);  // at 64 pixels
   on.window_attention(1, 96, 4, 12, dtype);  // Swin-B at 384 pixels
   on.merge_layer_norm({8, 56, 56, 96}, dtype);

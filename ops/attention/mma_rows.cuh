@@ -45,10 +45,10 @@ __device__ __forceinline__ unsigned packed(float first, float second) {
   return static_cast<unsigned>(narrow<T>(first).bits) | static_cast<unsigned>(narrow<T>(second).bits) << 16;
 }
 
-/// sum [16, width] += weight [16, passing], rounded to T, times the rows at `passed`.
-template <int width, int passing, class T>
+/// sum [16, columns] += weight [16, passing], rounded to T, times `columns` channels of the rows at `passed`.
+template <int width, int passing, int columns = width, class T>
 __device__ __forceinline__ void add_weighted(const float (&weight)[passing / 8][4], const T* passed,
-                                             float (&sum)[width / 8][4]) {
+                                             float (&sum)[columns / 8][4]) {
   constexpr int pitch = width + run;
   const int eighth = lane_id() / 8, line = lane_id() % 8;
   const T* const b = passed + (eighth % 2 * 8 + line) * pitch + eighth / 2 * 8;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void add_weighted(const float (&weight)[passing / 8][
     const unsigned left[4] = {packed<T>(low[0], low[1]), packed<T>(low[2], low[3]), packed<T>(high[0], high[1]),
                               packed<T>(high[2], high[3])};
     HEARTH_UNROLL
-    for (int d = 0; d < width; d += 16) {
+    for (int d = 0; d < columns; d += 16) {
       unsigned right[4];
       ldmatrix_transposed(right, b + t * pitch + d);
       const unsigned first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};

@@ -308,18 +308,18 @@ class Kept {
   bool on_;
 };
 
-/// Writes sum times its row's factor to the pixels of this warp's rows, in pairs.
+/// Writes sum, the channels from `first` on, times its row's factor to the pixels of this warp's rows, in pairs.
 template <int width, class T>
 __device__ __forceinline__ void store_rows(const Problem<T>& p, const Place& place, const Spot* spots,
                                            const float (&sum)[width / 8][4], float upper, float lower, T* to,
-                                           std::int64_t step) {
+                                           std::int64_t step, int first = 0) {
   HEARTH_UNROLL
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = place.row(p.grid, spots[warp_row() + own_row(2 * half)]);
     const float factor = half == 0 ? upper : lower;
     HEARTH_UNROLL
     for (int j = 0; j < width / 8; ++j) {
-      const int d = 8 * j + own_column(0);
+      const int d = first + 8 * j + own_column(0);
       if (row < 0 || d >= p.width) continue;
       Pack<T, 2> pair;
       pair.at[0] = narrow<T>(sum[j][2 * half] * factor);
@@ -341,12 +341,18 @@ __global__ void __launch_bounds__(threads_of<tokens>)
   load_biases<tokens>(p, h, spots, biases);
   const auto attend = [&](std::int64_t at, const Place& place, const T* rows) {
     const Kept<tokens> kept(p, at, h);
-    float weight[tokens / 8][4], inverse[2], sum[width / 8][4] = {};
+    float weight[tokens / 8][4], inverse[2];
     multiply_rows<width, tokens>(rows + warp_row() * Memory::pitch, rows + Memory::part, weight);
     weigh<tokens>(p, place, spots, biases, weight, inverse);
     kept.apply(0, weight);
-    add_weighted<width, tokens>(weight, rows + 2 * Memory::part, sum);
-    store_rows<width>(p, place, spots, sum, inverse[0], inverse[1], y + h * p.width, p.channels);
+    // All channels at once where registers hold them.
+    constexpr int columns = few<tokens> ? width : 32;
+    HEARTH_UNROLL
+    for (int first = 0; first < width; first += columns) {
+      float sum[columns / 8][4] = {};
+      add_weighted<width, tokens, columns>(weight, rows + 2 * Memory::part + first, sum);
+      store_rows<columns>(p, place, spots, sum, inverse[0], inverse[1], y + h * p.width, p.channels, first);
+    }
   };
   walk<tokens, width, false>(p, split, spots, static_cast<const T*>(nullptr),
                              reinterpret_cast<T*>(biases + Memory::biases), attend);
