@@ -57,12 +57,13 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   return plan;
 }
 
-/// O2 has narrow weights. O1 keeps narrow copies of them, so that none is converted at each use; not for f16 on the CPU,
-/// whose products are made in f32.
+/// O2 has narrow weights. O1 keeps narrow copies of them, so that none is converted at each use; not for f16 on the
+/// CPU, whose products are made in f32.
 std::optional<NarrowCopy> narrow_copy(const PrecisionOptions& options, Device device) {
   if (options.dtype == "tf32") return std::nullopt;
   if (options.level == "O2") return NarrowCopy{dtype_named(options.dtype), NarrowCopy::Use::instead};
-  if (options.level == "O1" && (device.is_cuda() || options.dtype == "bf16")) return NarrowCopy{dtype_named(options.dtype)};
+  if (options.level == "O1" && (device.is_cuda() || options.dtype == "bf16"))
+    return NarrowCopy{dtype_named(options.dtype)};
   return std::nullopt;
 }
 
