@@ -47,7 +47,7 @@ LAYERS, WIDTH, HEADS, VOCABULARY = 6, 384, 6, 8192  # of both Transformers
 UPDATES = ["update/adamw", "update/adamw+clip"]
 # Images, side in tokens, heads of 32 channels and window, forward and backward, as in `hearth bench ops`.
 WINDOWS = {
-    f"window_attention/{heads}x32/{window}/{dtype}": (images, side, heads, window, dtype)
+    f"window_attention/{heads}x32/{window}{'/one' if images == 1 else ''}/{dtype}": (images, side, heads, window, dtype)
     for images, side, heads, window in [(8, 56, 3, 7), (8, 14, 12, 7), (32, 16, 3, 4), (1, 96, 4, 12)]
     for dtype in ("f32", "bf16")
 }

@@ -152,13 +152,15 @@ class Benches {
   /// In square images, by windows shifted by half. The rate in bytes counts qkv and the result, and both gradients.
   void window_attention(std::int64_t n, std::int64_t side, std::int64_t heads, std::int64_t window, DType dtype) {
     const Shape shape{n, side, side, 3 * 32 * heads};
-    add("window_attention", join_text(heads, "x32/", window), shape, dtype, 11.0 / 3, [=](const Target& on) -> Work {
-      const Tensor qkv = on.input(on.scaled(shape), dtype);
-      const Tensor table = on.parameter({(2 * window - 1) * (2 * window - 1), heads}, 0.5);
-      const Tensor behind = on.parameter({shape[3]}, 0.25);
-      const WindowAttentionOptions options{.heads = heads, .window = window, .shift = window / 2, .padding = behind};
-      return {qkv, [=] { return hearth::window_attention(qkv, table, options); }};
-    });
+    add("window_attention", join_text(heads, "x32/", window, n == 1 ? "/one" : ""), shape, dtype, 11.0 / 3,
+        [=](const Target& on) -> Work {
+          const Tensor qkv = on.input(on.scaled(shape), dtype);
+          const Tensor table = on.parameter({(2 * window - 1) * (2 * window - 1), heads}, 0.5);
+          const Tensor behind = on.parameter({shape[3]}, 0.25);
+          const WindowAttentionOptions options{
+              .heads = heads, .window = window, .shift = window / 2, .padding = behind};
+          return {qkv, [=] { return hearth::window_attention(qkv, table, options); }};
+        });
   }
 
   void layer_norm(std::int64_t rows, std::int64_t c, DType dtype) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention within windows: one window of one head at a time, gathered into the nearest cache, with the blocks that
-// attention is made of (tile_cpu.inc). A window is small, so all scores of a block of queries are held at once; the
-// gradient makes them again from the inputs. The table of biases is laid out once a call as the blocks of scores lie,
-// and its gradient is summed in that layout, by shares of the windows that the shape decides on, added in order.
+// Attention within windows: one window of one head at a time, gathered into the nearest cache. A window is small, so
+// all scores of a block of queries are held at once; the gradient makes them again from the inputs. Products are tiles
+// of a few rows, of as many tokens as there are: attention's own (tile_cpu.inc) work on whole blocks of keys. The table
+// of biases is laid out once a call as the blocks of scores lie, and its gradient is summed in that layout, by shares
+// of the windows that the shape decides on, added in order.
 #include <algorithm>
 #include <cmath>
 #include <limits>
