@@ -381,30 +381,29 @@ barrier("window-attention-brought", "load_part(p, window, 2, P(1), v);\n  ")
 barrier("window-attention-grad-brought", "load_slopes(p, window, dy, rows + 3 * tokens * pitch);\n    ")
 barrier("window-attention-grad-shifts", "bias, dqkv);\n    ")
 value, index, _, _ = group("ops/attention/window_problem.cuh", "ops", "Op.WindowAttention/cuda_f32")
-value("window-attention-fold", "sum += pair(", "sum += P(1.001) * pair(")
+value("window-attention-fold", "sums.folded[block * sums.columns + c] = sum;",
+      "sums.folded[block * sums.columns + c] = sum * P(1.001);")
 index("window-attention-fold-rows", "side + below", "side + below - 1")
 index("window-attention-last-share", "(share + 1) * size < all", "(share + 1) * size <= all + 1",
       "Op.WindowAttentionOfManyWindows/cuda_f32")
 index("window-attention-next-row", "++across < grid.across", "++across <= grid.across",
       "Op.WindowAttentionOfManyWindows/cuda_f16")
 index("window-attention-seam", "y >= side - grid.shift_y", "y > side - grid.shift_y")
-value("window-attention-fold-padding", "sums.padding[", "P(1.001) * sums.padding[")
+value("window-attention-fold-padding", "sums.padding[(block * tokens + t) * 2 * width + c - sums.entries]",
+      "sums.padding[(block * tokens + t) * 2 * width + c - sums.entries] * P(1.001)")
 value, index, barrier, _ = group("ops/attention/window_attention_mma.cu", "ops",
                                  "CudaWindowAttention.RoundingFavoursNoSide")
 value("window-attention-mma", "1.0f / reduce_row<Sum>(sum)", "1.001f / reduce_row<Sum>(sum)")
-value("window-attention-mma-grad-q", "p.scale, p.scale", "p.scale * 1.001f, p.scale * 1.001f",
-      within="sum, p.scale, p.scale, g.dqkv, step)")
-value("window-attention-mma-grad-k", "p.scale, p.scale", "p.scale * 1.001f, p.scale * 1.001f",
-      within="sum, p.scale, p.scale, g.dqkv + p.channels")
-value("window-attention-mma-grad-v", "1.0f, 1.0f", "1.001f, 1.001f", within="sum, 1.0f, 1.0f, g.dqkv + 2")
+value("window-attention-mma-grad-q", "p.scale", "p.scale * 1.002f", within="p.scale, g.dqkv, step)")
+value("window-attention-mma-grad-k", "p.scale", "p.scale * 1.002f", within="p.scale, g.dqkv + p.channels")
+value("window-attention-mma-grad-v", "1.0f", "1.002f", within="1.0f, g.dqkv + 2")
 value("window-attention-mma-padding", "factor", "factor * 1.001f", within="sum[j][2 * half + e] * factor;")
 value("window-attention-mma-sums", "sum.at[e] += slope[e];", "sum.at[e] += slope[e] * 1.001f;")
 index("window-attention-mma-last-key", "key > count", "key > count + 1")
 index("window-attention-mma-next", "next.advance(p.grid);", "place.advance(p.grid);")
 index("window-attention-mma-drops", "odd * 8", "0", "Op.WindowAttentionDropout/cuda_f16", within="+ odd * 8 +")
 barrier("window-attention-mma-brought", "cp_async_wait<Memory::buffers - 1>();\n    ")
-barrier("window-attention-mma-used", "% Memory::buffers * Memory::buffer);\n    ", "",
-        "Op.WindowAttentionOfManyWindows/cuda_f16")
+barrier("window-attention-mma-used", "% Memory::buffers * Memory::buffer);\n    ")
 barrier("window-attention-mma-grad-put", "", "\n  multiply_turned<width, tokens>(g.values, q, sum);")
 barrier("window-attention-mma-grad-taken", "", "\n  kept.apply(0, weight);\n  put_rows")
 barrier("window-attention-mma-grad-put-again", "", "\n  multiply_turned<width, tokens>(g.values, dy, sum);")
