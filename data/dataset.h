@@ -45,6 +45,8 @@ class Dataset {
   /// Puts the sample into `image`, whose memory is reused, and returns its label. A pure function of `index`, safe to
   /// call from several threads. IndexError outside [0, size()); DataError for a sample that cannot be decoded.
   virtual std::int64_t read(std::int64_t index, Image& image) const = 0;
+  /// Does what read() does to a large image that it has decoded to an image that is none of the set's; mostly nothing.
+  virtual void shrink(Image&) const {}
   /// This set if it is one of texts, whose samples are no images; otherwise null.
   virtual const TokenDataset* tokens() const { return nullptr; }
   /// What was passed over so far.
@@ -106,6 +108,7 @@ class Subset : public Dataset {
   const std::vector<std::string>& class_names() const override { return whole_->class_names(); }
   std::int64_t label(std::int64_t index) const override;
   std::int64_t read(std::int64_t index, Image& image) const override;
+  void shrink(Image& image) const override { whole_->shrink(image); }
   Warnings warnings() const override { return whole_->warnings(); }
   const std::string& source() const override { return whole_->source(); }
 

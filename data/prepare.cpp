@@ -20,8 +20,10 @@ Image to_grey(const Image& image) {
 
 }  // namespace
 
-Tensor load_input(const std::string& path, const ImageShape& dataset_shape, const Transforms& eval_transforms) {
+Tensor load_input(const std::string& path, const Dataset& dataset, const Transforms& eval_transforms) {
   Image image = decode_image(path);
+  dataset.shrink(image);
+  const ImageShape dataset_shape = dataset.image_shape();
   if (dataset_shape.channels == 1) image = to_grey(image);
   Image scratch;
   if (dataset_shape.height > 0 && (image.height != dataset_shape.height || image.width != dataset_shape.width)) {

@@ -61,6 +61,24 @@ void describe(Fields<Cifar100Data>& fields) {
   fields.choice("labels", &Cifar100Data::labels, {"fine", "coarse"}, "100 classes, or 20 superclasses.");
 }
 
+TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize) {
+  TransformOptions options;
+  options.image_size = augment.image_size;
+  options.fit = augment.fit;
+  options.eval_crop = augment.eval_crop;
+  options.random_resized_crop = augment.random_resized_crop;
+  options.crop = {augment.scale[0], augment.scale[1], augment.ratio[0], augment.ratio[1]};
+  options.padded_crop = augment.padded_crop;
+  options.horizontal_flip = augment.flip;
+  options.fill = augment.fill;
+  options.rand_augment = augment.rand_augment;
+  options.color_jitter = augment.color_jitter;
+  options.erasing.probability = augment.erasing;
+  options.mean = normalize.mean;
+  options.std = normalize.std;
+  return options;
+}
+
 struct ImageFolderData : DataOptions {
   ImageFolderData() { augment.image_size = 224; }
   std::string path;
@@ -84,9 +102,15 @@ void describe(Fields<ImageFolderData>& fields) {
                  "Decoded images kept in memory, in MiB.");
   fields.integer("shrink_to", &ImageFolderData::shrink_to, {.min = 0, .max = 8192},
                  "Images whose shorter side has more pixels are shrunk to it as soon as they are decoded, so that more "
-                 "of them fit in cache_mb and later epochs have less to do; 0 leaves them as they are.");
-  fields.rule([](const ImageFolderData& o) {
-    return o.shrink_to > 0 && o.shrink_to < o.augment.image_size ? "shrink_to is below augment.image_size" : "";
+                 "of them fit in cache_mb and later epochs have less to do; at least the shorter side from which "
+                 "evaluation starts. 0 leaves them as they are.");
+  fields.rule([](const ImageFolderData& o) -> std::string {
+    const int least = evaluated_side(transform_options(o.augment, {}));
+    if (o.shrink_to == 0 || o.shrink_to >= least) return "";
+    const std::string crop = least == o.augment.image_size ? "" : join_text(" / eval_crop ", o.augment.eval_crop);
+    return join_text("shrink_to is ", o.shrink_to, ", and evaluation needs a shorter side of ", least,
+                     " pixels (augment.image_size ", o.augment.image_size, crop, "); give at least ", least,
+                     ", or 0 to shrink nothing, or a smaller augment.image_size");
   });
 }
 
@@ -116,24 +140,6 @@ Splits open_folder(const ImageFolderData& options) {
     splits.test = parts.held_out;
   }
   return splits;
-}
-
-TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize) {
-  TransformOptions options;
-  options.image_size = augment.image_size;
-  options.fit = augment.fit;
-  options.eval_crop = augment.eval_crop;
-  options.random_resized_crop = augment.random_resized_crop;
-  options.crop = {augment.scale[0], augment.scale[1], augment.ratio[0], augment.ratio[1]};
-  options.padded_crop = augment.padded_crop;
-  options.horizontal_flip = augment.flip;
-  options.fill = augment.fill;
-  options.rand_augment = augment.rand_augment;
-  options.color_jitter = augment.color_jitter;
-  options.erasing.probability = augment.erasing;
-  options.mean = normalize.mean;
-  options.std = normalize.std;
-  return options;
 }
 
 template <class Options>
@@ -213,6 +219,9 @@ void describe(Fields<AugmentOptions>& fields) {
                 "With mixup beside it, each batch takes one of the two, at even odds.");
   fields.rule([](const AugmentOptions& o) {
     return o.random_resized_crop && o.image_size == 0 ? "random_resized_crop needs image_size" : "";
+  });
+  fields.rule([](const AugmentOptions& o) {
+    return o.fit != Fit::crop && o.image_size == 0 ? "fit needs image_size, the side of the square that it makes" : "";
   });
   fields.rule([](const AugmentOptions& o) {
     return o.scale[0] > o.scale[1] || o.ratio[0] > o.ratio[1] ? "scale and ratio are [least, greatest]" : "";

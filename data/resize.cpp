@@ -129,6 +129,15 @@ void resize(const Image& source, Box box, int height, int width, Image& target) 
     resize_rows(narrowed.data(), row_bytes, vertical, target);
 }
 
+void resize_shorter_side(const Image& source, Box box, int side, Image& target) {
+  const std::int64_t shorter = std::min(box.height, box.width), longer = std::max(box.height, box.width);
+  HEARTH_CHECK(ShapeError, shorter > 0 && longer * side / shorter <= max_image_pixels, "resize: the part of ",
+               box.height, " x ", box.width, " to a shorter side of ", side, " pixels is empty or too large; of ",
+               max_image_pixels, " pixels at most");
+  const auto scaled = [&](int extent) { return static_cast<int>(extent * std::int64_t{side} / shorter); };
+  resize(source, box, scaled(box.height), scaled(box.width), target);
+}
+
 void crop(const Image& source, Box box, std::uint8_t fill, Image& target) {
   HEARTH_CHECK(UsageError, &source != &target, "crop: source and target are the same image");
   target.reshape(box.height, box.width, source.channels);

@@ -20,6 +20,9 @@ struct Box {
 /// each of the two passes, so the result does not depend on compiler or machine. ShapeError if the box leaves the
 /// source or either side is empty.
 void resize(const Image& source, Box box, int height, int width, Image& target);
+/// The same to a shorter side of `side` pixels, the longer one following, rounded down. ShapeError as there, and for a
+/// result of more than max_image_pixels.
+void resize_shorter_side(const Image& source, Box box, int side, Image& target);
 
 /// The part `box` of `source`, which may reach outside: there the result is `fill`.
 void crop(const Image& source, Box box, std::uint8_t fill, Image& target);

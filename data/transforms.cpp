@@ -48,6 +48,12 @@ void check_options(const TransformOptions& options) {
                "random_resized_crop: needs image_size, the side of the result");
   HEARTH_CHECK(ConfigError, options.padded_crop >= 0 && options.padded_crop <= 4096,
                "padded_crop: ", options.padded_crop, " is outside 0..4096");
+  HEARTH_CHECK(ConfigError, options.fit == Fit::crop || options.image_size > 0,
+               "fit: pad and stretch need image_size, the side of the square that they make");
+  const std::int64_t side = evaluated_side(options);
+  HEARTH_CHECK(ConfigError, side * side <= max_image_pixels, "eval_crop: ", options.eval_crop, " of an image_size of ",
+               options.image_size, " needs images of ", side, " x ", side, " pixels; ", max_image_pixels,
+               " is the most: use a larger eval_crop");
   const double fill = options.fill.value_or(0);
   HEARTH_CHECK(ConfigError, fill >= 0 && fill <= 1, "fill: ", fill, " is outside 0..1");
   check_box_ranges("random_resized_crop", options.crop.scale_min, options.crop.scale_max, options.crop.ratio_min,
@@ -112,14 +118,23 @@ Box draw_resized_crop(int height, int width, const RandomResizedCrop& options, R
   return box;
 }
 
+int evaluated_side(const TransformOptions& options) {
+  if (options.fit != Fit::crop || !options.random_resized_crop) return options.image_size;
+  // Far more than any image has stands for whatever is no int.
+  return static_cast<int>(std::lround(std::min(options.image_size / options.eval_crop, 1e9)));
+}
+
 void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target) {
   HEARTH_CHECK(ShapeError, source.height > 0 && source.width > 0, "resize: an empty image");
-  const int shorter = std::min(source.height, source.width);
-  const auto scaled = [&](int extent) { return static_cast<int>(static_cast<std::int64_t>(extent) * side / shorter); };
-  const int height = scaled(source.height);
-  const int width = scaled(source.width);
-  resize(source, {0, 0, source.height, source.width}, height, width, scratch);
-  crop(scratch, {(height - size) / 2, (width - size) / 2, size, size}, 0, target);
+  HEARTH_CHECK(ShapeError, 0 < size && size <= side && std::int64_t{side} * side <= max_image_pixels,
+               "resize: the centre of ", size, " pixels of a shorter side of ", side,
+               "; wanted is 0 < size <= side, and ", max_image_pixels, " pixels at most");
+  // Of a long image only the middle, with some room for the filter: the rest, cut off later, could be of any length.
+  const std::int64_t longest = std::min<std::int64_t>(4 * std::int64_t{side}, max_image_pixels / side);
+  const int kept = static_cast<int>(std::min(source.height, source.width) * longest / side);
+  const int height = std::min(source.height, kept), width = std::min(source.width, kept);
+  resize_shorter_side(source, {(source.height - height) / 2, (source.width - width) / 2, height, width}, side, scratch);
+  crop(scratch, {(scratch.height - size) / 2, (scratch.width - size) / 2, size, size}, 0, target);
 }
 
 void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target) {
@@ -223,8 +238,7 @@ void Transforms::resize_step(Image& image, Image& scratch, Random& random) const
     std::swap(image, scratch);
     return;
   }
-  const int side = options_.random_resized_crop ? static_cast<int>(std::lround(size / options_.eval_crop)) : size;
-  resize_and_center(image, side, size, resized, scratch);
+  resize_and_center(image, evaluated_side(options_), size, resized, scratch);
   std::swap(image, scratch);
 }
 

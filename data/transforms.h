@@ -76,11 +76,16 @@ struct TransformOptions {
 Box draw_resized_crop(int height, int width, const RandomResizedCrop& options, Random& random);
 /// Applies the jitter in place. Saturation and hue leave grey images alone. ShapeError unless 1 or 3 channels.
 void jitter_color(Image& image, const ColorJitter& options, Random& random);
-/// Resizes the shorter side to `side` (the longer one follows, rounded down), then takes the centre `size` x `size`.
+/// The shorter side to which evaluation resizes an image by Fit::crop, in pixels: image_size / eval_crop, rounded,
+/// where training takes random boxes. With the other fits, which make squares of image_size, that.
+int evaluated_side(const TransformOptions& options);
+/// Resizes the shorter side to `side` (the longer one follows, rounded down), then takes the centre `size` x `size`. Of
+/// an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image, unless 0 <
+/// size <= side, and for more than max_image_pixels.
 void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target);
 
 /// Resizes the longer side to `size` (the shorter one follows, rounded, at least 1) and puts the result in the middle
-/// of `size` x `size` of `fill`.
+/// of `size` x `size` of `fill`. ShapeError for an empty image or a `size` below 1.
 void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target);
 
 /// (pixel / 255 - mean) / std for every 8-bit value, worked out once in double and rounded once to the element type.

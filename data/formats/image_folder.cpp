@@ -152,6 +152,13 @@ class ImageFolder : public Dataset {
   }
   Warnings warnings() const override { return warnings_.get(); }
   const std::string& source() const override { return root_; }
+  void shrink(Image& image) const override {
+    if (shrink_to_ == 0 || std::min(image.height, image.width) <= shrink_to_) return;
+    // No memory of a thread's own: it would stay as large as the largest file.
+    Image shrunk;
+    resize_shorter_side(image, {0, 0, image.height, image.width}, shrink_to_, shrunk);
+    image = std::move(shrunk);
+  }
 
  private:
   /// False if the file is broken and that is to be passed over.
@@ -173,16 +180,6 @@ class ImageFolder : public Dataset {
     }
     keep(at, image);
     return true;
-  }
-  void shrink(Image& image) const {
-    const int shorter = std::min(image.height, image.width);
-    if (shrink_to_ == 0 || shorter <= shrink_to_) return;
-    thread_local Image shrunk;
-    const auto scaled = [&](int extent) {
-      return static_cast<int>(static_cast<std::int64_t>(extent) * shrink_to_ / shorter);
-    };
-    resize(image, {0, 0, image.height, image.width}, scaled(image.height), scaled(image.width), shrunk);
-    std::swap(image, shrunk);
   }
   bool take_cached(std::size_t at, Image& image) const {
     if (cache_.empty()) return false;
@@ -233,7 +230,8 @@ DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& o
                             const std::vector<std::string>& classes) {
   check_policy("on_error", options.on_error);
   check_policy("empty_classes", options.empty_classes);
-  HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to);
+  HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to,
+               "; give the shorter side in pixels, or 0 to leave images as they are");
   return std::make_shared<ImageFolder>(root, options, classes);
 }
 

@@ -15,7 +15,7 @@ struct ImageFolderOptions {
   /// Decoded images are kept in memory up to this many bytes, those read first. 0 keeps none.
   std::int64_t cache_bytes = 0;
   /// Images whose shorter side has more pixels are shrunk to it when they are decoded, the longer side following,
-  /// rounded down; that is how they are kept. 0 leaves them as they are.
+  /// rounded down; that is how they are kept. 0 leaves them as they are; ConfigError below.
   int shrink_to = 0;
 };
 

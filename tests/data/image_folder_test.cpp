@@ -177,7 +177,8 @@ TEST_F(ImageFolderTest, LargeImagesAreShrunkBeforeTheyAreKept) {
     EXPECT_EQ(small->get(i).image, shrunk) << "kept as it was given";
   }
   EXPECT_THROW(whole->get(0), FileError);
-  EXPECT_TRUE(contains(error_message<ConfigError>([&] { image_folder(folder.path(), {.shrink_to = -1}); }), "-1"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([&] { image_folder(folder.path(), {.shrink_to = -1}); }),
+                       "shrink_to is -1; give the shorter side in pixels, or 0"));
 }
 
 TEST_F(ImageFolderTest, LoadsTheSameWithAnyWorkers) {

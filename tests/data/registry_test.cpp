@@ -10,6 +10,7 @@
 #include "hearth/data/formats/digits.h"
 #include "hearth/data/formats/synthetic.h"
 #include "hearth/data/inspect.h"
+#include "hearth/data/prepare.h"
 #include "support/error_message.h"
 #include "support/temp_dir.h"
 
@@ -122,7 +123,41 @@ TEST(DataRegistryTest, FoldersAreSplitByTheSeed) {
   EXPECT_EQ(small.eval_transforms.options().fit, Fit::pad);
   EXPECT_EQ(small.train_transforms.options().fill, 1.0);
   config.set("shrink_to", 3);
-  EXPECT_TRUE(contains(error_message<ConfigError>([&] { make_data(config); }), "shrink_to is below"));
+  const auto refusal = [&](const char* augment, int shrink_to) {
+    config.set("augment", node(augment));
+    config.set("shrink_to", shrink_to);
+    return error_message<ConfigError>([&] { make_data(config); });
+  };
+  EXPECT_PRED2(contains, refusal(R"({"image_size": 4, "fit": "pad"})", 3), "shrink_to is 3, and evaluation needs");
+  EXPECT_PRED2(contains, refusal("{}", 100), "augment.image_size 224); give at least 224");
+  // Where random boxes are taken, evaluation starts from more than the image's size, if it cuts anything off.
+  const std::string boxes = R"({"image_size": 7, "random_resized_crop": true)";
+  EXPECT_PRED2(contains, refusal((boxes + "}").c_str(), 7), "a shorter side of 8 pixels (augment.image_size 7 / eval");
+  config.set("shrink_to", 8);
+  EXPECT_NO_THROW(make_data(config));
+  config.set("shrink_to", 7);
+  config.set("augment", node(boxes + R"(, "fit": "stretch"})"));
+  EXPECT_NO_THROW(make_data(config));
+  EXPECT_PRED2(contains, refusal((boxes + R"(, "eval_crop": 1e-300})").c_str(), 0), "use a larger eval_crop");
+  EXPECT_PRED2(contains, refusal(R"({"image_size": 0, "fit": "pad"})", 0), "fit needs image_size");
+}
+
+TEST(DataRegistryTest, OneFileIsPreparedAsItsSetIs) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  test::TempDir folder;
+  Image image;
+  image.reshape(50, 90, 3);
+  for (std::size_t p = 0; p < image.pixels.size(); ++p) image.pixels[p] = static_cast<std::uint8_t>(p * 37 % 251);
+  for (const char* name : {"train/a", "test/a"}) {
+    std::filesystem::create_directories(folder / name);
+    for (const char* file : {"/1.png", "/2.png"}) write_png(folder / (std::string(name) + file), image);
+  }
+  Json config = node(R"({"type": "image_folder", "shrink_to": 20, "valid_fraction": 0.5, "workers": 0,
+                         "augment": {"image_size": 10, "fit": "pad"}})");
+  config.set("path", folder.path().string());
+  const DataSplits data = make_data(config);
+  const Tensor one = load_input(folder / "test/a/1.png", *data.train, data.eval_transforms);
+  EXPECT_EQ(one.to_doubles(), data.eval_loader(data.test, 1).next().images.to_doubles());
 }
 
 TEST(DataRegistryTest, ProgramsAddTheirOwn) {

@@ -267,6 +267,34 @@ TEST(TransformsTest, CentreOfTheResizedShorterSide) {
   EXPECT_EQ(result, expected);
 }
 
+TEST(TransformsTest, OfALongImageOnlyTheMiddleIsResized) {
+  // All of 1 x 2000 pixels at 224 x 448000 would be more than an image may have.
+  for (const auto& [height, width] : {std::pair{1, 2000}, std::pair{2000, 1}, std::pair{3, 100'000}}) {
+    Image image = constant(height, width, 1, 9), scratch;
+    // What lies in the middle is seen, what lies far from it is not.
+    const int middle = std::min(height, width) * 5;
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < width; ++x)
+        if (std::abs(y - height / 2) < middle && std::abs(x - width / 2) < middle) image.row(y)[x] = 200;
+    Random random(0, 0);
+    Transforms({0, 0, 1}, {.image_size = 224}, false).augment(image, scratch, random);
+    EXPECT_EQ(image, constant(224, 224, 1, 200)) << height << " x " << width;
+  }
+  // Up to four times as long, nothing is cut off before.
+  const Image image = noise(10, 40, 3);
+  Image result, scratch, resized, expected;
+  resize_and_center(image, 16, 8, scratch, result);
+  resize(image, {0, 0, 10, 40}, 16, 64, resized);
+  crop(resized, {4, 28, 8, 8}, 0, expected);
+  EXPECT_EQ(result, expected);
+  for (const auto& [side, size] : {std::pair{8, 9}, std::pair{8, 0}, std::pair{10'001, 8}})
+    EXPECT_THROW(resize_and_center(image, side, size, scratch, result), ShapeError) << side << ", " << size;
+  EXPECT_THROW(resize_shorter_side(image, {0, 0, 1, 40}, 1 << 30, result), ShapeError);
+  EXPECT_THROW(resize_shorter_side(image, {0, 0, 0, 40}, 8, result), ShapeError);
+  for (const Fit fit : {Fit::pad, Fit::stretch})
+    EXPECT_TRUE(contains(error_message<ConfigError>([&] { Transforms({6, 6, 3}, {.fit = fit}, false); }), "fit: "));
+}
+
 TEST(TransformsTest, PaddingShowsTheWholeImage) {
   for (const auto& [height, width, shown_height, shown_width, top, left] :
        {std::tuple{20, 40, 4, 8, 2, 0}, std::tuple{40, 20, 8, 4, 0, 2}, std::tuple{5, 3, 8, 5, 0, 1},

@@ -74,9 +74,8 @@ int classify(const Arguments& arguments, Session& session) {
   session.use_averaged_weights();
   session.model->train(false);
   for (const std::string& input : inputs) {
-    const Tensor sample =
-        text != nullptr ? text->labelled()->input_of(input)
-                        : data::load_input(input, session.data.train->image_shape(), session.data.eval_transforms);
+    const Tensor sample = text != nullptr ? text->labelled()->input_of(input)
+                                          : data::load_input(input, *session.data.train, session.data.eval_transforms);
     const Tensor outputs = (*session.model)(sample.to(session.device()));
     HEARTH_CHECK(ShapeError, outputs.size() == static_cast<std::int64_t>(names.size()), "predict: the network gives ",
                  describe(outputs), " of one input, but the data has ", names.size(), " classes");
