@@ -139,8 +139,11 @@ value("dropout-part", "skipped * 16 + block)", "block)", "Dropout.ABatchInPartsD
 value("drop-path-sample", "number / 64 * 16", "number / 64 * 15",
       "CudaElementwise.DropPathChoosesAsTheCpuDoesInOneLaunch")
 value, index, _, _ = group("ops/pointwise/drop_path.cu", "ops", "Op.AddDropPath/cuda_f32")
-value("drop-path", "sum.at[k] *= scale;", "sum.at[k] *= scale * acc_t<T>(1.001);")
-value("drop-path-residual", "sum.at[k] += base.at[k];", "sum.at[k] += base.at[k] * acc_t<T>(1.001);")
+value("drop-path", "added.at[k] * scale", "added.at[k] * scale * acc_t<T>(1.001)", "Op.DropPath/cuda_f32")
+value("drop-path-residual", "std::fma(added.at[k], scale, sum.at[k])",
+      "std::fma(added.at[k], scale, sum.at[k] * acc_t<T>(1.001))")
+value("drop-path-rounds-twice", "std::fma(added.at[k], scale, sum.at[k])", "added.at[k] * scale + sum.at[k]",
+      "DropPath.ADeviceRoundsASumOnce")
 index("drop-path-place", "(sample * units + unit) * count", "(sample * units + unit) * count + 1")
 
 value, index, _, _ = group("ops/pointwise/binary.cu", "ops", "Op.Mul/cuda_f32")
@@ -292,8 +295,8 @@ barrier("layer-norm-merge-read", "total[c] = merged[c];\n  ")
 barrier("layer-norm-shares-written", "sums[warp][lane] = sum;\n  ")
 
 value, index, barrier, _ = group("ops/norm/add_layer_norm.cu", "ops", "Op.AddLayerNorm/cuda_f32")
-value("add-layer-norm-sum", "narrow<T>(value[k] + added[k] * factor)",
-      "narrow<T>((value[k] + added[k] * factor) * P(1.001))")
+value("add-layer-norm-sum", "std::fma(added[k], factor, value[k])",
+      "std::fma(added[k], factor, value[k]) * P(1.001)")
 value("add-layer-norm-drop", "value[k] * scale", "value[k] * scale * P(1.001)", within="!= 0 ? value[k] * scale : P(0)")
 value("add-layer-norm-keep", "value[k] *= scale;", "value[k] *= scale * P(1.001);")
 value("add-layer-norm-grad", "narrow<T>(value[k] + gradient[k])", "narrow<T>(value[k] + gradient[k] * P(1.001))")

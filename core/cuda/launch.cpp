@@ -2,8 +2,9 @@
 // The parts of a launch that are the same for every kernel.
 #include <cuda_runtime_api.h>
 
+#include <map>
 #include <mutex>
-#include <unordered_map>
+#include <utility>
 
 #include "hearth/core/build.h"
 #include "hearth/core/cuda/counters.h"
@@ -13,23 +14,23 @@
 namespace hearth::cuda {
 namespace {
 
-// More dynamic shared memory than this must be asked for, once a kernel.
-constexpr std::size_t shared_without_asking = 48 << 10;
-
+// Without asking, a kernel has 48 KiB less its static shared memory, of which nothing is known here: so all are asked
+// for, once a device.
 void allow_shared(const char* name, const void* kernel, std::size_t bytes) {
   static std::mutex mutex;
-  static std::unordered_map<const void*, std::size_t> allowed;
+  static std::map<std::pair<int, const void*>, std::size_t> allowed;
+  int device = 0;
+  HEARTH_TRY(cudaGetDevice(&device));
   const std::lock_guard lock(mutex);
-  std::size_t& now = allowed[kernel];
+  std::size_t& now = allowed[{device, kernel}];
   if (bytes <= now) return;
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status != cudaSuccess) {
     // Told here, so that the next launch is not blamed for it.
     (void)cudaGetLastError();
-    int device = 0, most = 0;
-    if (cudaGetDevice(&device) == cudaSuccess)
-      (void)cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    int most = 0;
+    (void)cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     throw DeviceError(join_text("kernel ", name, " needs ", bytes,
                                 " bytes of shared memory a block, and this device has ", most, " (",
                                 cudaGetErrorString(status), "); use narrower rows or heads, or another type"));
@@ -45,7 +46,7 @@ void before_launch(const char* name, const LaunchShape& shape, const void* kerne
                " threads; 1 to 1024 are possible");
   HEARTH_CHECK(InternalError, shape.grid.x <= 0x7fffffffu && shape.grid.y <= 65535 && shape.grid.z <= 65535, "kernel ",
                name, ": a grid of ", shape.grid.x, " x ", shape.grid.y, " x ", shape.grid.z, " blocks is too large");
-  if (shape.shared_bytes > shared_without_asking) allow_shared(name, kernel, shape.shared_bytes);
+  if (shape.shared_bytes > 0) allow_shared(name, kernel, shape.shared_bytes);
   ++live_counters().launches;
 }
 

@@ -84,7 +84,7 @@ struct SummedRows {
         load_unit(rows.f + at, added);
         drop_unit(stays, c, rows.scale, added);
         HEARTH_UNROLL
-        for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + added[k] * factor));
+        for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(std::fma(added[k], factor, value[k])));
       }
       store_unit(rows.sum + at, value);
     }
@@ -99,7 +99,7 @@ struct SummedRows {
     const std::int64_t at = row * cols + c;
     const P factor = samples.factor(at);
     const bool stays = factor != P(0) && draws.keeps(at);
-    sum[at] = stays ? narrow<T>(widen(x[at]) + widen(f[at]) * scale * factor) : x[at];
+    sum[at] = stays ? narrow<T>(std::fma(widen(f[at]) * scale, factor, widen(x[at]))) : x[at];
     return widen(sum[at]);
   }
   __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return widen(sum[row * cols + c]); }

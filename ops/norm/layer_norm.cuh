@@ -25,7 +25,8 @@ using namespace cuda;
 constexpr int held_block = 256;  // threads of a block that holds a row
 // Of the gradient's kernel the registers of one of today's devices hold three blocks a multiprocessor where lanes share
 // rows, or two where a lane has more than 24 elements, for each of which it holds four values; with as many blocks in
-// all there is one even wave, and few partial sums are left.
+// all there is one even wave, and few partial sums are left. Where a block shares a row it is twice as large, and so
+// many of them may come in several waves.
 constexpr int most_grad_elements = 24;
 constexpr int grad_blocks_at_once(int elements) { return elements > most_grad_elements ? 2 : 3; }
 constexpr std::int64_t most_grad_blocks(int elements) { return 132 * grad_blocks_at_once(elements); }

@@ -13,7 +13,8 @@ namespace hearth {
 /// 2j], x[n, 2i, 2j + 1] and x[n, 2i + 1, 2j + 1]; where an odd side has no neighbour, zeros, which count in the
 /// statistics. No copy of x is made or kept.
 ///
-/// gamma and beta [4C], f64 for f64 x, else f32. UsageError, ShapeError or DTypeError for arguments that do not fit.
+/// gamma and beta [4C], f64 for f64 x, else f32. UsageError, ShapeError, DTypeError or DeviceError for arguments that
+/// do not fit.
 Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 
 namespace kernels {

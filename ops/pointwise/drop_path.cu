@@ -4,6 +4,8 @@
 // read once where its sample stays.
 #include "hearth/ops/pointwise/drop_path.h"
 
+#include <cmath>
+
 #include "hearth/core/cuda/elementwise.h"
 #include "hearth/ops/pointwise/dropout.cuh"
 
@@ -20,15 +22,13 @@ __global__ void drop_samples(const T* x, const T* residual, DropoutDraws draws, 
   walk_rows(samples, units, [&](std::int64_t sample, std::int64_t unit) {
     const std::int64_t i = (sample * units + unit) * count;
     Wide<T, pack> sum{};
+    if (residual != nullptr) sum = load_wide<pack>(residual + i, packed);
     if (draws.keeps(sample)) {
-      sum = load_wide<pack>(x + i, packed);
+      const Wide<T, pack> added = load_wide<pack>(x + i, packed);
+      // A sum is rounded once, as in add_layer_norm; to a zero here the sign of another would be lost.
       HEARTH_UNROLL
-      for (int k = 0; k < pack; ++k) sum.at[k] *= scale;
-    }
-    if (residual != nullptr) {
-      const Wide<T, pack> base = load_wide<pack>(residual + i, packed);
-      HEARTH_UNROLL
-      for (int k = 0; k < pack; ++k) sum.at[k] += base.at[k];
+      for (int k = 0; k < pack; ++k)
+        sum.at[k] = residual == nullptr ? added.at[k] * scale : std::fma(added.at[k], scale, sum.at[k]);
     }
     store_wide(y + i, sum, packed);
   });

@@ -85,6 +85,31 @@ TEST(DropPath, ADroppedBranchLeavesTheResidualEvenFromInfinity) {
   }
 }
 
+// And so has the bits of add_layer_norm, whichever of both a compiler would have contracted by itself.
+TEST(DropPath, ADeviceRoundsASumOnce) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  const Device device{DeviceType::cuda, 0};
+  std::vector<double> base(4096), branch(base.size());
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    base[i] = static_cast<float>(std::sin(static_cast<double>(i)));
+    branch[i] = static_cast<float>(std::cos(static_cast<double>(3 * i)));
+  }
+  const Shape shape{64, 64};
+  const Tensor residual = Tensor::of<double>(shape, base).to(DType::f32).to(device);
+  const Tensor x = Tensor::of<double>(shape, branch).to(DType::f32).to(device);
+  const RandomScope scope(3, 1);
+  const std::vector<double> sum = add_drop_path(residual, x, 0.3, true).to_doubles();
+  const auto factor = static_cast<float>(1.0 / (1.0 - 0.3));
+  int kept = 0;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const auto from = static_cast<float>(base[i]);
+    if (sum[i] == base[i]) continue;
+    ASSERT_EQ(sum[i], std::fma(static_cast<float>(branch[i]), factor, from)) << "element " << i;
+    ++kept;
+  }
+  EXPECT_GT(kept, 1000);
+}
+
 TEST(DropPath, ABatchInPartsDrawsWhatItDrawsInOnePiece) {
   for (const Device device : devices()) {
     const auto dropped = [&](std::int64_t first, std::int64_t count) {
