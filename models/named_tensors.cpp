@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/models/named_tensors.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hearth::models {
@@ -9,7 +10,18 @@ namespace {
 /// Letters that mean multiples of W.
 constexpr std::pair<char, std::int64_t> multiples[] = {{'W', 1}, {'D', 2}, {'Q', 3}, {'F', 4}};
 
+/// No network's, and with room to spare for multiples of it: tensors without elements may claim any extent.
+constexpr std::int64_t most_extent = std::int64_t{1} << 40;
+
 }  // namespace
+
+ByName by_name(const WeightSet& set, NameReport& report, const std::function<std::string(const Weight&)>& name_of) {
+  ByName result;
+  for (const Weight& weight : set.weights)
+    if (!result.emplace(name_of ? name_of(weight) : weight.name, weight.value.contiguous()).second)
+      report.unexpected.push_back(weight.name + ", which is there twice, under this name or another");
+  return result;
+}
 
 Tensor NamedTensors::take(const std::string& name, std::string_view shape) {
   const auto found = given_.find(name);
@@ -19,7 +31,9 @@ Tensor NamedTensors::take(const std::string& name, std::string_view shape) {
   }
   const Tensor tensor = found->second;
   given_.erase(found);
-  bool fits = tensor.rank() == static_cast<int>(shape.size());
+  const auto extents = tensor.shape();
+  bool fits = extents.rank() == static_cast<int>(shape.size()) &&
+              std::all_of(extents.begin(), extents.end(), [](std::int64_t extent) { return extent <= most_extent; });
   for (std::size_t i = 0; fits && i < shape.size(); ++i) bind(shape[i], tensor.dim(static_cast<int>(i)));
   std::string wanted;
   for (std::size_t i = 0; i < shape.size(); ++i) {

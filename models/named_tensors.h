@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ inline std::string replaced(std::string_view text, std::string_view what, std::s
 
 /// Contiguous tensors in host memory.
 using ByName = std::map<std::string, Tensor, std::less<>>;
+
+/// The set's tensors under their names, or under name_of(weight) if given; for all but one of a name, a word in the
+/// report.
+ByName by_name(const WeightSet& set, NameReport& report, const std::function<std::string(const Weight&)>& name_of = {});
 
 /// Tensors by name, and the numbers behind the letters of shapes: the first tensor with a letter says what it means,
 /// and W, a width, also that D, Q and F are two, three and four times as much.

@@ -164,9 +164,9 @@ void describe(Fields<SwinConfig>& f) {
   f.choice("size", &SwinConfig::size,
            {{"swin_t", SwinSize::tiny}, {"swin_s", SwinSize::small}, {"swin_b", SwinSize::base}},
            "Depths, heads and width where they are not given.");
-  f.integer("depths", &SwinConfig::depths, {.min = 1, .max = 1000, .max_items = 6},
+  f.integer("depths", &SwinConfig::depths, {.min = 1, .max = 1000, .max_items = most_swin_stages},
             "Blocks of each stage, instead of the size's.");
-  f.integer("heads", &SwinConfig::heads, {.min = 1, .max = 1 << 16, .max_items = 6},
+  f.integer("heads", &SwinConfig::heads, {.min = 1, .max = 1 << 16, .max_items = most_swin_stages},
             "Heads of attention of each stage, which divide its channels; instead of the size's.");
   f.integer("width", &SwinConfig::width, {.min = 0, .max = 1 << 16},
             "Channels of the first stage, each later one having twice as many; 0 takes the size's.");
@@ -296,8 +296,13 @@ std::unique_ptr<nn::Module> make_image_network(const Config& config, const Input
 }
 
 std::unique_ptr<nn::Module> make_swin(SwinConfig config, const InputInfo& input) {
-  if (config.absolute_positions && config.image_size == 0 && input.height == input.width)
+  if (config.absolute_positions && config.image_size == 0) {
+    HEARTH_CHECK(
+        ConfigError, input.height == input.width, "/model: absolute_positions belong to square images, and ",
+        "the data's have ", input.height, " x ", input.width,
+        " pixels; make squares of them (image_size in the data's \"augment\"), or leave absolute_positions out");
     config.image_size = input.height;
+  }
   std::string fault = fault_of(config);
   if (fault.empty() && input.height > 0 && input.width > 0) fault = fault_of(config, input.height, input.width);
   HEARTH_CHECK(ConfigError, fault.empty(), "/model: ", fault);

@@ -11,8 +11,6 @@
 namespace hearth::models {
 namespace {
 
-constexpr std::size_t most_stages = 6;
-
 nn::LinearOptions starting(Activation activation = Activation::none) {
   return {.activation = activation, .weight_init = nn::init::trunc_normal(0.02), .bias_init = nn::init::zeros()};
 }
@@ -136,6 +134,16 @@ class PatchMerging : public nn::Module {
   MergingNorm norm_;
 };
 
+/// The number nearest to `heads` into which the channels divide, none having too many.
+std::int64_t fitting_heads(std::int64_t width, std::int64_t heads) {
+  const auto fits = [&](std::int64_t n) { return n >= 1 && width % n == 0 && width / n <= most_window_head_width; };
+  const std::int64_t from = std::clamp<std::int64_t>(heads, 1, width);
+  for (std::int64_t distance = 0; distance < width; ++distance)
+    for (const std::int64_t n : {from - distance, from + distance})
+      if (fits(n)) return n;
+  return width;
+}
+
 SwinOptions checked(const SwinOptions& options) {
   const std::string fault = fault_of(options);
   HEARTH_CHECK(ShapeError, fault.empty(), "swin: ", fault);
@@ -146,9 +154,9 @@ SwinOptions checked(const SwinOptions& options) {
 
 std::string fault_of(const SwinOptions& given) {
   const SwinOptions o = completed(given);
-  if (o.depths.size() > most_stages || o.heads.size() != o.depths.size())
+  if (o.depths.size() > most_swin_stages || o.heads.size() != o.depths.size())
     return join_text(o.depths.size(), " stages (\"depths\") with \"heads\" for ", o.heads.size(),
-                     "; give both for each stage, of which there are one to ", most_stages);
+                     "; give both for each stage, of which there are one to ", most_swin_stages);
   if (o.window < 1 || o.window > most_window || o.patch < 1 || o.in_channels < 1 || o.classes < 1)
     return join_text("a window of ", o.window, ", patches of ", o.patch, ", ", o.in_channels, " channels and ",
                      o.classes, " classes; all are at least 1, windows at most ", most_window);
@@ -157,14 +165,16 @@ std::string fault_of(const SwinOptions& given) {
     const std::int64_t width = o.width << i, heads = o.heads[i];
     if (o.depths[i] < 1) return join_text("stage ", i + 1, " has ", o.depths[i], " blocks; each has at least 1");
     if (heads < 1 || width % heads != 0)
-      return join_text("the ", width, " channels of stage ", i + 1, " do not divide into ", heads, " heads");
+      return join_text("the ", width, " channels of stage ", i + 1, " do not divide into ", heads,
+                       " heads; use a divisor such as ", fitting_heads(width, heads));
     if (width / heads > most_window_head_width)
       return join_text("heads of ", width / heads, " channels in stage ", i + 1, "; they have at most ",
-                       most_window_head_width, ": use more heads");
+                       most_window_head_width, ": use more heads, such as ", fitting_heads(width, heads));
   }
-  for (const double rate : {o.dropout, o.attention_dropout, o.drop_path})
+  for (const auto& [name, rate] :
+       {std::pair("dropout", o.dropout), {"attention_dropout", o.attention_dropout}, {"drop_path", o.drop_path}})
     if (!(rate >= 0 && rate < 1))
-      return join_text("a rate of ", rate, " for dropping; rates are at least 0 and below 1");
+      return join_text("\"", name, "\" of ", rate, "; give a rate of at least 0 and below 1");
   if (!(o.mlp_ratio * static_cast<double>(o.width) >= 1 && o.mlp_ratio <= 1024))
     return join_text("an mlp_ratio of ", o.mlp_ratio, " gives a width of ", o.width,
                      " no hidden units, or more than 1024 for each channel");

@@ -14,6 +14,8 @@
 
 namespace hearth::models {
 
+inline constexpr std::size_t most_swin_stages = 6;
+
 /// The networks of the paper.
 enum class SwinSize { tiny, small, base };
 

@@ -77,7 +77,7 @@ class Renaming {
     if (format_ == WeightFormat::microsoft_swin && tensors_.has("absolute_pos_embed"))
       move({"", ""}, {"absolute_pos_embed", "absolute_pos_embed", "ELW"});
     move_all({"features.0.", "patch_embed."}, embedding_parts);
-    for (std::size_t stage = 0; stage == 0 || has_block(stage, 0); ++stage) {
+    for (std::size_t stage = 0; stage == 0 || (stage < most_swin_stages && has_block(stage, 0)); ++stage) {
       if (stage > 0) {
         move_all(merging_behind(stage - 1, format_), merging_parts);
         tensors_.double_widths("HN");
@@ -118,24 +118,11 @@ class Renaming {
   std::vector<Weight> moved_;
 };
 
-/// Without what is_left_out(weight).
-template <class F>
-ByName by_name(const WeightSet& set, NameReport& report, const F& is_left_out) {
-  ByName result;
-  for (const Weight& weight : set.weights) {
-    if (is_left_out(weight))
-      report.left_out.push_back(weight.name);
-    else if (!result.emplace(weight.name, weight.value.contiguous()).second)
-      report.unexpected.push_back(weight.name + ", which is there twice");
-  }
-  return result;
-}
-
 }  // namespace
 
 bool is_position_index(const Weight& weight, const WeightSet& set) {
-  if (!weight.name.ends_with(position_index)) return false;
-  const std::string table = replaced(weight.name, position_index, position_table);
+  if (!weight.name.ends_with(swin_index_ending)) return false;
+  const std::string table = replaced(weight.name, swin_index_ending, swin_table_ending);
   const auto found =
       std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& w) { return w.name == table; });
   const Tensor index = found == set.weights.end() ? Tensor() : relative_position_index(found->value);
@@ -146,16 +133,18 @@ bool is_position_index(const Weight& weight, const WeightSet& set) {
 }
 
 WeightSet swin_to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
-  // Masks follow from the size of images.
-  const auto is_buffer = [&](const Weight& weight) {
-    return weight.name.ends_with(".attn_mask") || is_position_index(weight, theirs);
-  };
-  return {Renaming(by_name(theirs, report, is_buffer), from, true, report).run(), theirs.metadata};
+  ByName given = by_name(theirs, report);
+  for (const Weight& weight : theirs.weights) {
+    // Masks follow from the size of images.
+    if (!weight.name.ends_with(".attn_mask") && !is_position_index(weight, theirs)) continue;
+    report.left_out.push_back(weight.name);
+    given.erase(weight.name);
+  }
+  return {Renaming(std::move(given), from, true, report).run(), theirs.metadata};
 }
 
 WeightSet swin_from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report) {
-  const auto none = [](const Weight&) { return false; };
-  return {Renaming(by_name(ours, report, none), to, false, report).run(), ours.metadata};
+  return {Renaming(by_name(ours, report), to, false, report).run(), ours.metadata};
 }
 
 }  // namespace hearth::models

@@ -9,8 +9,10 @@
 
 namespace hearth::models {
 
-inline constexpr std::string_view position_table = "relative_position_bias_table";
-inline constexpr std::string_view position_index = "relative_position_index";
+/// How names end that a window's attention has: of the learned bias of each distance between two tokens, and of the
+/// buffer beside it that tells which row of the table a pair takes.
+inline constexpr std::string_view swin_table_ending = "relative_position_bias_table";
+inline constexpr std::string_view swin_index_ending = "relative_position_index";
 
 inline bool is_swin(WeightFormat format) {
   return format == WeightFormat::timm_swin || format == WeightFormat::microsoft_swin;

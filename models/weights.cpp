@@ -197,20 +197,18 @@ Tensor joined(const std::vector<Tensor>& parts) {
   return result;
 }
 
-ByName by_name(const WeightSet& set, const Family* family, NameReport& report, std::string& prefix) {
-  ByName result;
-  for (const Weight& weight : set.weights) {
+/// By names without the prefix, norms having weight and bias.
+ByName by_present_name(const WeightSet& set, const Family& family, NameReport& report, std::string& prefix) {
+  return by_name(set, report, [&](const Weight& weight) {
     std::string name = weight.name;
-    if (family && name.starts_with(family->prefix)) {
-      name = name.substr(family->prefix.size());
-      prefix = family->prefix;
+    if (name.starts_with(family.prefix)) {
+      name = name.substr(family.prefix.size());
+      prefix = family.prefix;
     }
-    if (family && name.ends_with(".gamma")) name.replace(name.size() - 5, 5, "weight");
-    if (family && name.ends_with(".beta")) name.replace(name.size() - 4, 4, "bias");
-    if (!result.emplace(name, weight.value.contiguous()).second)
-      report.unexpected.push_back(weight.name + ", which is there under another name too");
-  }
-  return result;
+    if (name.ends_with(".gamma")) name.replace(name.size() - 5, 5, "weight");
+    if (name.ends_with(".beta")) name.replace(name.size() - 4, 4, "bias");
+    return name;
+  });
 }
 
 /// A note for each that is to be written again, and out of the way.
@@ -250,9 +248,9 @@ WeightSet to_torch(const WeightSet& ours) {
   WeightSet theirs{{}, ours.metadata};
   for (const Weight& weight : ours.weights) {
     theirs.weights.push_back({weight.name, to_torch_layout(weight.name, weight.value)});
-    if (!weight.name.ends_with(position_table)) continue;
+    if (!weight.name.ends_with(swin_table_ending)) continue;
     if (const Tensor index = relative_position_index(weight.value); index.defined())
-      theirs.weights.push_back({replaced(weight.name, position_table, position_index), index});
+      theirs.weights.push_back({replaced(weight.name, swin_table_ending, swin_index_ending), index});
   }
   return theirs;
 }
@@ -317,7 +315,7 @@ WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& repo
   const Family& family = family_of(from);
   WeightSet ours{{}, theirs.metadata};
   std::string prefix;
-  ByName given = by_name(theirs, &family, report, prefix);
+  ByName given = by_present_name(theirs, family, report, prefix);
   ours.metadata[prefix_note] = prefix;
   leave_out(family, given, report, ours.metadata);
   Walk walk(family, std::move(given), report);
@@ -348,7 +346,7 @@ WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report
   const Family& family = family_of(to);
   WeightSet theirs{{}, ours.metadata};
   std::string prefix;
-  Walk walk(family, by_name(ours, nullptr, report, prefix), report);
+  Walk walk(family, by_name(ours, report), report);
   bool has_head = false;
   walk.each([](const Rule&, const std::string& name) { return std::vector{name}; },
             [&](const Rule& rule, const std::string& name) {

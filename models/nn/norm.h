@@ -56,7 +56,8 @@ class LayerNorm : public Module {
   Tensor forward(const Tensor& x) override;
   bool keeps_wide() const override { return true; }
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
-  /// sum = x + drop_path(dropout(f)), and y, its norm, in the same pass; f [same shape as x].
+  /// sum = x + drop_path(dropout(f)), and y, its norm, in the same pass; f [same shape as x]. Rates in [0, 1), 0 in
+  /// evaluation (Dropout::rate()); UsageError for others.
   SumAndNorm operator()(const Tensor& x, const Tensor& f, double dropout, double drop_path = 0);
 
   Tensor weight;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small Swins as timm and as its authors' code save them, with PyTorch's logits: what tests of pretrained weights
-compare with. Needs PyTorch, torchvision and timm.
+"""A small Swin as timm saves it, and one of torchvision with the names and buffers of its authors' checkpoints, with
+PyTorch's logits: what tests of pretrained weights compare with. Needs PyTorch, torchvision and timm.
 
     make_swin_weights.py    writes timm_swin.safetensors and microsoft_swin.safetensors beside this file
 """

@@ -368,12 +368,13 @@ TEST(ModelRegistry, FaultsAreNamed) {
   EXPECT_NE(message(R"({"type": "resnet", "depth": 19})").find("10, 18, 34"), std::string::npos);
   EXPECT_NE(message(R"({"type": "resnet", "stem": "tiny"})").find("small"), std::string::npos);
   EXPECT_NE(message(R"({"type": "vgg", "depth": 10})").find("11, 13, 16, 19"), std::string::npos);
-  EXPECT_NE(message(R"({"type": "swin", "width": 100})").find("100 channels of stage 1 do not divide into 3 heads"),
+  EXPECT_NE(message(R"({"type": "swin", "width": 100})")
+                .find("100 channels of stage 1 do not divide into 3 heads; use a divisor such as 2"),
             std::string::npos);
   EXPECT_NE(message(R"({"type": "swin", "depths": [2, 2]})").find("2 stages (\"depths\") with \"heads\" for 4"),
             std::string::npos);
   EXPECT_NE(message(R"({"type": "swin", "window": 13})").find("window"), std::string::npos);
-  EXPECT_NE(message(R"({"type": "swin", "width": 384})").find("use more heads"), std::string::npos);
+  EXPECT_NE(message(R"({"type": "swin", "width": 384})").find("use more heads, such as 6"), std::string::npos);
   EXPECT_NE(message(R"({"type": "mlp", "hidden": [0]})"), "");
   EXPECT_NE(message(R"({"type": "mpl"})").find("\"mlp\""), std::string::npos);
 }
@@ -391,6 +392,11 @@ TEST(ModelRegistry, SwinsThatDoNotFitTheDataAreExplained) {
   EXPECT_PRED2(test::contains, message(R"("patch": 2, "window": 4)"), "single token before stage 4");
   EXPECT_PRED2(test::contains, message(R"("image_size": 16)"), "larger than the 4 x 4 tokens");
   EXPECT_PRED2(test::contains, message(two + R"(, "image_size": 10)"), "8 x 8 pixels where \"image_size\" is 10");
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] {
+                 (void)network(R"({"type": "swin", "absolute_positions": true, )" + two + "}",
+                               {.height = 16, .width = 24, .channels = 1, .classes = 2});
+               }),
+               "square images, and the data's have 16 x 24 pixels; make squares of them");
   EXPECT_THROW(network(R"({"type": "swin", "absolute_positions": true, "in_channels": 1, "classes": 2})", {}),
                ConfigError);
 }

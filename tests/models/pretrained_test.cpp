@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as transformers, timm and the authors of Swin save them give PyTorch's results: small ones of
-// golden/make_weights.py and golden/make_swin_weights.py, and all-MiniLM-L6-v2 where HEARTH_MINILM names its folder and
-// HEARTH_MINILM_CASES what scripts/parity_minilm made for it.
+// Weights as transformers and timm save them, and as the authors of Swin name them, give PyTorch's results: small ones
+// of golden/make_weights.py and golden/make_swin_weights.py, and all-MiniLM-L6-v2 where HEARTH_MINILM names its folder
+// and HEARTH_MINILM_CASES what scripts/parity_minilm made for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

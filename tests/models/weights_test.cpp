@@ -221,7 +221,8 @@ TEST(Weights, WhateverAFileHoldsIsReportedNeverThrown) {
   const Shape shapes[] = {{}, {0}, {3}, {3, 3}, {0, 3}, {1, 2, 3}, {9, 3}, {12}};
   for (const auto& [format, own] : {std::pair(WeightFormat::hf_bert, bert(models::BertHead::masked_lm)),
                                     {WeightFormat::hf_gpt2, gpt()},
-                                    {WeightFormat::timm_swin, swin()}}) {
+                                    {WeightFormat::timm_swin, swin()},
+                                    {WeightFormat::microsoft_swin, swin(true)}}) {
     const WeightSet good = written(own, format);
     int faulty = 0;
     for (int trial = 0; trial < 300; ++trial) {
@@ -241,6 +242,25 @@ TEST(Weights, WhateverAFileHoldsIsReportedNeverThrown) {
       if (report.fits()) (void)models::from_hearth(ours, format, report);
     }
     EXPECT_GT(faulty, 200);
+    // More stages than a network has, whose widths would be beyond any number.
+    WeightSet stages = good;
+    for (int stage = 3; stage <= 60; ++stage)
+      stages.weights.push_back({join_text("layers.", stage, ".blocks.0.norm1.bias"), Tensor::zeros({1})});
+    // And widths of which the multiples are; shapes take no greater ones.
+    constexpr std::int64_t extent = std::int64_t{1} << 59;
+    for (const Shape& shape : {Shape{extent, 0, 0, 0}, Shape{0, extent}}) {
+      WeightSet wide = good;
+      const auto first = std::find_if(wide.weights.begin(), wide.weights.end(),
+                                      [&](const Weight& weight) { return weight.value.rank() == shape.rank(); });
+      if (first == wide.weights.end()) continue;
+      first->value = Tensor::zeros(shape);
+      NameReport report;
+      (void)models::to_hearth(wide, format, report);
+      EXPECT_FALSE(report.fits()) << shape;
+    }
+    NameReport report;
+    (void)models::to_hearth(stages, format, report);
+    EXPECT_GE(report.unexpected.size(), 55U);
   }
 }
 
