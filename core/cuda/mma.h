@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The instructions that have no word in CUDA C++: tensor-core products, matrix loads from shared memory, asynchronous
-// copies into it, and the bare power of two. This is the only inline PTX of the code base. Each entry is one
-// instruction with an emulated twin (core/cuda/emulate/mma.cpp); layouts are those of the PTX ISA, chapter "Matrix
-// multiply-accumulate". All 32 lanes of a warp must come to mma and ldmatrix together.
+// copies into it, and the bare power of two. But for the conversions in kernel.h this is the only inline PTX of the
+// code base. Each entry is one instruction with an emulated twin (core/cuda/emulate/mma.cpp); layouts are those of the
+// PTX ISA, chapter "Matrix multiply-accumulate". All 32 lanes of a warp must come to mma and ldmatrix together.
 #pragma once
 
 #include "hearth/core/cuda/kernel.h"
@@ -130,7 +130,7 @@ __device__ __forceinline__ float exp2_rounded(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return exp2f(x);
+  return x < -126.0f ? 0.0f : exp2f(x);
 #endif
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention within windows on a CUDA device in ordinary arithmetic, for every type, window and width. A block has one
-// head of one window at a time in shared memory, gathered from the image; a warp works on one query, or on one key,
-// with the tokens in its lanes, so nothing is added across warps and bits repeat. Sums are f32 (f64 beside f64).
+// Attention within windows on a CUDA device in ordinary arithmetic, for every type, window and width that fits. A block
+// has one head of one window at a time in shared memory, gathered from the image; a warp works on one query, or on one
+// key, with the tokens in its lanes, so nothing is added across warps and bits repeat. Sums are f32 (f64 beside f64).
 // Forward is one launch. The gradient makes the weights again: over the queries for q and the biases, over the keys for
 // k and v. A block of it walks over its share of the windows of one head, adding the gradients of biases and padding to
 // sums of its own, which it folds into the table's entries at its end; a second launch adds the shares in order.
@@ -314,6 +314,10 @@ std::size_t window_attention_portable_shared(DType dtype, std::int64_t window, s
 }
 
 void window_attention_portable(Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
+  constexpr std::int64_t most = 0x7fffffff;
+  HEARTH_CHECK(ShapeError, a.heads <= most && a.batch() * a.grid.windows() <= most / a.heads,
+               "window_attention: ", a.batch(), " samples of ", a.grid.windows(), " windows and ", a.heads,
+               " heads are more than one launch takes; use a smaller batch");
   visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() {
     launch(stream, "window_attention",
            {blocks_for(a.batch() * a.grid.windows() * a.heads, 1), threads,

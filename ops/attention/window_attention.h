@@ -39,7 +39,9 @@ inline constexpr std::int64_t most_window_head_width = 64;
 /// - yj + window - 1) (2 window - 1) + xi - xj + window - 1 is added to the score of query i and key j. Tokens of a
 /// window that the roll brought together from different sides of the image get -100 added. y is [N, H, W, C],
 /// contiguous. Sums in f32 or wider; under autocast qkv is narrowed. Kept for the gradient: the inputs.
-/// ShapeError, DTypeError, DeviceError, UsageError. Source: Liu et al., "Swin Transformer" (ICCV 2021).
+/// ShapeError, DTypeError, DeviceError, UsageError; the last also where a block of a CUDA device has no shared memory
+/// for a head of a window: on an H200 f64 with windows of 11 and heads of more than 55 channels, or of 12 and more
+/// than 45. Source: Liu et al., "Swin Transformer" (ICCV 2021).
 Tensor window_attention(const Tensor& qkv, const Tensor& bias_table, const WindowAttentionOptions& options = {});
 
 namespace kernels {

@@ -7,8 +7,8 @@
 
 namespace hearth::kernels {
 
-/// For every type, width and window (window_attention.cu). Forward one launch, the gradient two; one where neither the
-/// table nor the padding has a gradient.
+/// For every type, width and window whose rows a block's shared memory holds (window_attention.cu). Forward one launch,
+/// the gradient two; one where neither the table nor the padding has a gradient.
 void window_attention_portable(cuda::Stream&, const WindowAttentionArguments& arguments, const Tensor& y);
 void window_attention_grad_portable(cuda::Stream&, const WindowAttentionArguments& arguments, const Tensor& dy,
                                     const WindowAttentionGradients& gradients);

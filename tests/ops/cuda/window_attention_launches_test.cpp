@@ -13,6 +13,7 @@
 #include "hearth/core/memory.h"
 #include "hearth/core/random.h"
 #include "hearth/ops/attention/window_attention.h"
+#include "hearth/ops/attention/window_kernels.h"
 #include "hearth/ops/candidates.h"
 #include "hearth/ops/shape/view.h"
 #include "support/error_message.h"
@@ -49,6 +50,16 @@ TEST_F(CudaWindowAttention, IsOneLaunchAndTwoForTheGradient) {
     EXPECT_EQ((cuda::counters() - between).launches, 2) << dtype;
     EXPECT_EQ(last_choice("window_attention"), dtype == DType::f32 ? "portable" : "mma");
   }
+}
+
+TEST_F(CudaWindowAttention, TakesNoMoreWindowsThanALaunchHasBlocks) {
+  // One window, which is not there twice.
+  const Tensor qkv = expand(numbered({1, 1, 1, 3}, DType::f32), {std::int64_t{1} << 31, 1, 1, 3});
+  const kernels::WindowAttentionArguments arguments{
+      .qkv = qkv, .table = numbered({1, 1}, DType::f32), .grid = {1, 1, 1, 0}};
+  refuses<ShapeError>("window_attention", [&] {
+    kernels::window_attention_portable(cuda::stream_of(gpu), arguments, numbered({1, 1, 1, 1}, DType::f32));
+  });
 }
 
 /// What `found` is of `exact` on the whole: rounding of many values cancels, a wrong factor does not.
