@@ -66,7 +66,7 @@ void Block::run_block() {
     warps_[w].open = 0;
   }
   if (order_.kind == Order::Kind::shuffled) thread_order(order_, shuffler_, threads_, start_order_);
-  shared_.begin_block(launch_.shared_bytes);
+  shared_.begin_block(launch_.shared_bytes, launch_.shared_asked > 0 ? shared_limit : static_shared_limit);
 #if HEARTH_EMULATE_CHECK
   checker_.begin_block(threads_);
 #endif

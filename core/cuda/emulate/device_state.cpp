@@ -380,11 +380,16 @@ std::string last_fault() {
   return side.fault_text();
 }
 
-std::size_t dynamic_shared_limit(const void* kernel) {
+std::size_t shared_asked(const void* kernel) {
   DeviceSide& side = DeviceSide::the();
   const std::lock_guard guard(side.lock);
-  const auto found = side.shared_limits.find(kernel);
-  return found == side.shared_limits.end() ? std::size_t{48} << 10 : found->second;
+  const auto found = side.shared_limits.find({current_device(), kernel});
+  return found == side.shared_limits.end() ? 0 : found->second;
+}
+
+std::size_t dynamic_shared_limit(const void* kernel) {
+  const std::size_t asked = shared_asked(kernel);
+  return asked > 0 ? asked : std::size_t{48} << 10;
 }
 
 std::optional<MemoryBlock> block_at(const void* address) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "hearth/core/cuda/emulate/memory.h"
 #include "hearth/core/cuda/emulate/queue.h"
@@ -51,7 +52,7 @@ class DeviceSide {
   Handles<cudaEvent_t, EventState> events{2};
   Handles<cudaGraph_t, GraphState> graphs{3};
   Handles<cudaGraphExec_t, GraphExecState> graph_execs{4};
-  std::unordered_map<const void*, std::size_t> shared_limits;
+  std::map<std::pair<int, const void*>, std::size_t> shared_limits;  ///< by device and kernel
   std::string unusable;                        ///< why nothing works: what is wrong with the environment
   std::map<const void*, bool> freed_in_order;  ///< blocks of cudaMallocAsync; true once cudaFreeAsync was called
 

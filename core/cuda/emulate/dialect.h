@@ -44,7 +44,8 @@ std::function<void()> kernel_work(const char* name, dim3 grid, dim3 block, std::
   static_assert((std::is_trivially_copyable_v<std::remove_cvref_t<Parameters>> && ...),
                 "the arguments of a kernel are copied as bytes");
   static_assert((sizeof(std::remove_cvref_t<Parameters>) + ... + 0) <= 32764, "a kernel takes at most 32764 bytes");
-  const Launch launch{name, grid, block, shared_bytes};
+  const Launch launch{name, grid, block, shared_bytes,
+                      shared_bytes > 0 ? shared_asked(reinterpret_cast<const void*>(kernel)) : 0};
   check_launch(launch);
   struct Bound {
     void (*kernel)(Parameters...);

@@ -57,6 +57,9 @@ void check_launch(const Launch& launch) {
                ": grid ", text_of(grid), "; the device takes (2147483647, 65535, 65535)");
   HEARTH_CHECK(InternalError, launch.shared_bytes <= shared_limit, "kernel ", launch.name, ": ", launch.shared_bytes,
                " bytes of dynamic shared memory a block; the device has ", shared_limit);
+  const std::size_t allowed = launch.shared_asked > 0 ? launch.shared_asked : static_shared_limit;
+  HEARTH_CHECK(InternalError, launch.shared_bytes <= allowed, "kernel ", launch.name, ": ", launch.shared_bytes,
+               " bytes of dynamic shared memory a block; it was allowed ", allowed, " (cudaFuncSetAttribute)");
 }
 
 void run_launch(const Launch& launch, const Call& call) {
@@ -100,7 +103,8 @@ void declare_shared(SharedSlot& slot, const Place& place) {
   if (address == nullptr)
     block.fault(
         join_text("shared variable ", slot.name, " of ", slot.bytes, " bytes does not fit: static shared memory has ",
-                  static_shared_limit, " bytes, static and dynamic together ", shared_limit),
+                  static_shared_limit, " bytes, static and dynamic together ", shared_limit, ", or ",
+                  static_shared_limit, " where cudaFuncSetAttribute did not ask for the dynamic part"),
         place);
   slot.address = address;
   slot.block = block_serial;

@@ -33,6 +33,7 @@ struct Launch {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;  ///< dynamic shared memory a block
+  std::size_t shared_asked = 0;  ///< of which so much was asked for; 0: nothing was
 };
 
 inline constexpr std::size_t static_shared_limit = 48 * 1024;

@@ -26,7 +26,10 @@ void enqueue_work(cudaStream_t stream, const char* name, std::function<void()> w
 /// the range that a copy overran, the call that a capture does not allow. Empty if nothing failed yet.
 std::string last_fault();
 
-/// Dynamic shared memory in bytes that a block of this kernel may have: 48 KiB unless cudaFuncSetAttribute raised it.
+/// What cudaFuncSetAttribute allowed this kernel of dynamic shared memory on the current device, in bytes; 0 if
+/// nothing.
+std::size_t shared_asked(const void* kernel);
+/// The same, or 48 KiB, of which static shared memory then takes its part.
 std::size_t dynamic_shared_limit(const void* kernel);
 
 enum class MemoryKind { device, pinned };

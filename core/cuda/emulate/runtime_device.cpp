@@ -336,7 +336,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
       return side.refuse(cudaErrorInvalidValue,
                          join_text("cudaFuncSetAttribute: attribute ", static_cast<int>(attribute), " = ", value,
                                    "; at most ", shared_opt_in(), " bytes of dynamic shared memory are possible"));
-    side.shared_limits[kernel] = static_cast<std::size_t>(value);
+    side.shared_limits[{current_device(), kernel}] = static_cast<std::size_t>(value);
     return cudaSuccess;
   });
 }

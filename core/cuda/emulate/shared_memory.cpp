@@ -23,11 +23,12 @@ SharedMemory::SharedMemory() : arena_(new std::byte[arena_bytes + 16]) {}
 
 SharedMemory::~SharedMemory() { unpoison(arena_.get(), arena_bytes + 16); }
 
-void SharedMemory::begin_block(std::size_t dynamic_bytes) {
+void SharedMemory::begin_block(std::size_t dynamic_bytes, std::size_t most) {
   variables_.clear();
   end_ = 0;
   static_bytes_ = 0;
   dynamic_bytes_ = dynamic_bytes;
+  most_ = most;
   dynamic_ = nullptr;
   poison(arena_.get(), arena_bytes);
 }
@@ -53,7 +54,7 @@ std::byte* SharedMemory::add(const char* name, std::size_t bytes) {
 
 void* SharedMemory::declare(const SharedSlot& slot) {
   static_bytes_ += slot.bytes;
-  if (static_bytes_ > static_shared_limit || static_bytes_ + dynamic_bytes_ > shared_limit) return nullptr;
+  if (static_bytes_ > static_shared_limit || static_bytes_ + dynamic_bytes_ > most_) return nullptr;
   if (variables_.size() >= most_variables) return nullptr;
   return add(slot.name, slot.bytes);
 }

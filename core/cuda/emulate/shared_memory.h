@@ -20,7 +20,8 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  void begin_block(std::size_t dynamic_bytes);
+  /// `most`: of static and dynamic memory together.
+  void begin_block(std::size_t dynamic_bytes, std::size_t most);
   /// Names the variable that was overrun, or is empty.
   std::string overrun() const;
 
@@ -46,6 +47,7 @@ class SharedMemory {
   std::size_t end_ = 0;  // of the arena's used part, behind the last zone
   std::size_t static_bytes_ = 0;
   std::size_t dynamic_bytes_ = 0;
+  std::size_t most_ = 0;
   std::byte* dynamic_ = nullptr;
 };
 

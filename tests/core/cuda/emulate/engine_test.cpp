@@ -388,6 +388,12 @@ __global__ void no_dynamic_kernel() { dynamic_shared<float>()[0] = 0; }
 __global__ void empty_kernel() {}
 TEST(Emulate, LimitsOfALaunch) {
   EXPECT_SAYS(error_of([] { run({1, 1}, large_static_kernel); }), "shared variable b of 16388 bytes does not fit");
+  EXPECT_SAYS(error_of([] { run({1, 1, 48 * 1024 + 1}, empty_kernel); }), "it was allowed 49152");
+  EXPECT_EQ(error_of([] { run({1, 1, 16 * 1024}, large_together_kernel); }), "no error");
+  EXPECT_SAYS(error_of([] { run({1, 1, 16 * 1024 + 1}, large_together_kernel); }), "did not ask");
+  ASSERT_EQ(cudaFuncSetAttribute(reinterpret_cast<const void*>(&large_together_kernel),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, 196 * 1024),
+            cudaSuccess);
   EXPECT_EQ(error_of([] { run({1, 1, 195 * 1024}, large_together_kernel); }), "no error");
   EXPECT_SAYS(error_of([] { run({1, 1, 196 * 1024}, large_together_kernel); }), "does not fit");
   EXPECT_SAYS(error_of([] { run({1, 1}, no_dynamic_kernel); }), "the launch gave none");

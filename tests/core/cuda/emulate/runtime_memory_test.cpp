@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "hearth/core/cuda/launch.h"
 #include "hearth/core/error.h"
 #include "runtime_fixture.h"
 #include "support/error_message.h"
@@ -405,6 +406,21 @@ TEST_F(RuntimeDevices, SharedMemoryAbove48KiBIsAskedFor) {
   EXPECT_OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0));
   EXPECT_EQ(blocks, 8);
   cudaGetLastError();
+}
+
+TEST_F(RuntimeDevices, LaunchesAskForSharedMemoryOnEachDevice) {
+  Settings wanted = settings();
+  wanted.devices = 2;
+  apply(wanted);
+  static const char kernel = 0;  // no other test's
+  for (const int device : {0, 1}) {
+    EXPECT_OK(cudaSetDevice(device));
+    for (const std::size_t bytes : {1000, 1001, 200 * 1024, 5}) {
+      before_launch("probe", {dim3(1), dim3(1), bytes}, &kernel);
+      EXPECT_GE(shared_asked(&kernel), bytes) << device;
+    }
+  }
+  EXPECT_OK(cudaSetDevice(0));
 }
 
 TEST_F(RuntimeDevices, ADriverOfAnOlderMajorVersionIsInsufficient) {
