@@ -2,62 +2,25 @@
 // What a block of a Transformer costs the host on a CUDA device, by counter, as contracts_test.cpp has it for a ResNet.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <functional>
 #include <memory>
-#include <string_view>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/random.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/transformer/transformer.h"
 #include "hearth/ops/ops.h"
+#include "models/cuda/step_cost.h"
 
 namespace hearth::models {
 namespace {
-
-constexpr Device gpu{DeviceType::cuda, 0};
-
-std::int64_t calls(const cuda::Counters& counters) { return counters.launches + counters.library_calls; }
-
-// Nothing but kernels: no copy that only reorders, no wait, no allocation, nothing from or to the host.
-void expect_undisturbed(const cuda::Counters& counters) {
-  EXPECT_EQ(counters.layout_changes, 0);
-  EXPECT_EQ(counters.waits, 0);
-  EXPECT_EQ(counters.copies_in + counters.copies_out, 0);
-  // Where tests of bounds want each tensor as a block of its own, there is no pool to take them from.
-  const char* const memory = std::getenv("HEARTH_MEMORY");
-  const bool pooled = memory == nullptr || std::string_view(memory) != "system";
-  EXPECT_TRUE(counters.allocations == 0 || !pooled) << counters.allocations << " allocations";
-}
 
 struct Cost {
   std::int64_t forward, backward;
 };
 
-// Of the third training step.
 Cost cost_of(nn::Module& model, const std::function<Tensor()>& outputs) {
-  nn::initialize(model, 1);
-  model.to(gpu);
-  FlatParameters flat(model.parameters());
-  Cost cost{};
-  for (int step = 0; step < 3; ++step) {
-    const RandomScope random(1, static_cast<std::uint64_t>(step));
-    flat.zero_grads();
-    const cuda::Counters start = cuda::counters();
-    const Tensor loss = mean(outputs());
-    const cuda::Counters middle = cuda::counters();
-    backward(loss);
-    flat.finish_grads();
-    const cuda::Counters end = cuda::counters();
-    cost = {calls(middle - start), calls(end - middle)};
-    if (step == 2) expect_undisturbed(end - start);
-  }
-  return cost;
+  const StepCost cost = step_cost(model, [&] { return mean(outputs()); });
+  expect_undisturbed(cost);
+  return {calls(cost.forward), calls(cost.backward)};
 }
 
 Tensor ids(std::int64_t length) { return Tensor::full({2, length}, 3, DType::i32, gpu); }
