@@ -162,7 +162,10 @@ void describe(Fields<ResNetConfig>& f) {
 
 void describe(Fields<SwinConfig>& f) {
   f.choice("size", &SwinConfig::size,
-           {{"swin_t", SwinSize::tiny}, {"swin_s", SwinSize::small}, {"swin_b", SwinSize::base}},
+           {{"swin_t", SwinSize::tiny},
+            {"swin_s", SwinSize::small},
+            {"swin_b", SwinSize::base},
+            {"swin_mini", SwinSize::mini}},
            "Depths, heads and width where they are not given.");
   f.integer("depths", &SwinConfig::depths, {.min = 1, .max = 1000, .max_items = most_swin_stages},
             "Blocks of each stage, instead of the size's.");

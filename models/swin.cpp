@@ -15,13 +15,28 @@ nn::LinearOptions starting(Activation activation = Activation::none) {
   return {.activation = activation, .weight_init = nn::init::trunc_normal(0.02), .bias_init = nn::init::zeros()};
 }
 
-/// The options with the sizes of the paper where none are given.
+/// The options with what the size means where nothing else is given.
 SwinOptions completed(SwinOptions options) {
-  const bool base = options.size == SwinSize::base;
-  if (options.depths.empty()) options.depths = {2, 2, options.size == SwinSize::tiny ? 6 : 18, 2};
-  if (options.heads.empty())
-    options.heads = base ? std::vector<std::int64_t>{4, 8, 16, 32} : std::vector<std::int64_t>{3, 6, 12, 24};
-  if (options.width == 0) options.width = base ? 128 : 96;
+  struct Sizes {
+    std::vector<std::int64_t> depths, heads;
+    std::int64_t width;
+  };
+  const auto sizes = [&]() -> Sizes {
+    switch (options.size) {
+      case SwinSize::mini:
+        return {{2, 4}, {3, 6}, 96};
+      case SwinSize::tiny:
+        return {{2, 2, 6, 2}, {3, 6, 12, 24}, 96};
+      case SwinSize::small:
+        return {{2, 2, 18, 2}, {3, 6, 12, 24}, 96};
+      case SwinSize::base:
+        break;
+    }
+    return {{2, 2, 18, 2}, {4, 8, 16, 32}, 128};
+  }();
+  if (options.depths.empty()) options.depths = sizes.depths;
+  if (options.heads.empty()) options.heads = sizes.heads;
+  if (options.width == 0) options.width = sizes.width;
   return options;
 }
 

@@ -16,8 +16,9 @@ namespace hearth::models {
 
 inline constexpr std::size_t most_swin_stages = 6;
 
-/// The networks of the paper.
-enum class SwinSize { tiny, small, base };
+/// The networks of the paper; `mini`, of two stages, is for images of some 32 pixels, with windows and patches of 4 or
+/// less.
+enum class SwinSize { tiny, small, base, mini };
 
 /// Sizes left empty, or at 0, are those of `size`.
 struct SwinOptions {

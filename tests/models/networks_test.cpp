@@ -162,6 +162,8 @@ TEST(Vgg, ShapesOfBothHeads) {
 TEST(Swin, ParameterCountsAndNamesAreTorchvisions) {
   EXPECT_EQ(models::Swin({.size = models::SwinSize::tiny}).parameter_count(), 28'288'354);
   EXPECT_EQ(models::Swin({.size = models::SwinSize::small}).parameter_count(), 49'606'258);
+  const models::SwinOptions mini{.size = models::SwinSize::mini, .window = 4, .in_channels = 1, .classes = 10};
+  EXPECT_EQ(models::Swin(mini).parameter_count(), 2'083'240);
   const auto base = network(R"({"type": "swin", "size": "swin_b", "in_channels": 3, "classes": 1000})", {});
   EXPECT_EQ(base->parameter_count(), 87'768'224);
   const std::vector<std::string> names = names_of(base->parameters());
