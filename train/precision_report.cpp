@@ -21,7 +21,7 @@ const char* name_of_policy(Autocast policy) {
     case Autocast::as_is:
       break;
   }
-  return "own";
+  return "as_is";
 }
 
 class Collector : public OpObserver {
@@ -38,9 +38,9 @@ class Collector : public OpObserver {
       if (first == nullptr && input.defined() && is_floating(input.dtype())) first = &input;
     }
     row.gives = name_of(y.dtype());
-    const bool own = info.autocast == Autocast::as_is && row.op != "cast";
+    const bool mixes = info.autocast == Autocast::as_is && row.op != "cast";
     row.runs_in = first == nullptr ? row.gives : name_of(first->dtype());
-    if (own && row.runs_in != "f64") row.runs_in = "f32";
+    if (mixes && row.runs_in != "f64") row.runs_in = "f32";
     rows.push_back(std::move(row));
   }
   std::vector<OpPrecision> rows;

@@ -13,7 +13,7 @@ namespace hearth::train {
 struct OpPrecision {
   std::string layer;  ///< dotted path; "" outside of modules
   std::string op;
-  std::string policy;              ///< narrow, widen, follow, or own: the op itself takes mixed types
+  std::string policy;              ///< narrow, widen, follow, or as_is: the op itself takes mixed types
   std::vector<std::string> reads;  ///< type of each input; "" for one that is absent
   std::string gives;
   /// The type its arithmetic is rounded to: that of the first input, or f32 for an op that widens or takes mixed types.

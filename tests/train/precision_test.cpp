@@ -267,6 +267,7 @@ TEST(Precision, TheSummaryListsEachOpWithItsTypes) {
     } else if (name == "batch_norm") {
       EXPECT_EQ(runs_in, "f32");
       EXPECT_EQ(reads(op, 0) + reads(op, 1) + op.at("gives").as_string(), "f16f32f16");
+      EXPECT_EQ(op.at("policy").as_string(), "as_is");
     } else if (name == "cross_entropy") {
       EXPECT_EQ(reads(op, 0) + runs_in + op.at("gives").as_string(), "f16f32f32");
     }
