@@ -7,6 +7,7 @@
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
 #include "hearth/autograd/parameters.h"
+#include "hearth/autograd/recompute.h"
 #include "hearth/autograd/record.h"
 #include "hearth/core/config.h"
 #include "hearth/core/dtype.h"

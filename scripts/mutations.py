@@ -133,9 +133,9 @@ value, index, _, _ = group("ops/pointwise/dropout.cu", "ops", "CudaElementwise.D
 value("dropout", "widen(x[i]) * scale", "widen(x[i]) * scale * acc_t<T>(1.001)")
 index("dropout-place", "first + 16 * j", "first + 16 * j + 1")
 index("dropout-end", "i < n", "i <= n", within="if (i >= 0 && i < n)")
-index("dropout-begin", "i >= 0", "i >= -1", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
+index("dropout-begin", "i >= 0", "i >= -1", "DropoutOnDevices.ABatchInPartsDrawsWhatItDrawsInOnePiece")
 value, _, _, _ = group("ops/pointwise/dropout.cuh", "ops", "CudaElementwise.DropoutChoosesAsTheCpuDoes")
-value("dropout-part", "skipped * 16 + block)", "block)", "Dropout.ABatchInPartsDrawsWhatItDrawsInOnePiece")
+value("dropout-part", "skipped * 16 + block)", "block)", "DropoutOnDevices.ABatchInPartsDrawsWhatItDrawsInOnePiece")
 value("drop-path-sample", "number / 64 * 16", "number / 64 * 15",
       "CudaElementwise.DropPathChoosesAsTheCpuDoesInOneLaunch")
 value, index, _, _ = group("ops/pointwise/drop_path.cu", "ops", "Op.AddDropPath/cuda_f32")
@@ -143,7 +143,7 @@ value("drop-path", "added.at[k] * scale", "added.at[k] * scale * acc_t<T>(1.001)
 value("drop-path-residual", "std::fma(added.at[k], scale, sum.at[k])",
       "std::fma(added.at[k], scale, sum.at[k] * acc_t<T>(1.001))")
 value("drop-path-rounds-twice", "std::fma(added.at[k], scale, sum.at[k])", "added.at[k] * scale + sum.at[k]",
-      "DropPath.ADeviceRoundsASumOnce")
+      "DropPathOnDevices.ADeviceRoundsASumOnce")
 index("drop-path-place", "(sample * units + unit) * count", "(sample * units + unit) * count + 1")
 
 value, index, _, _ = group("ops/pointwise/binary.cu", "ops", "Op.Mul/cuda_f32")
@@ -303,7 +303,8 @@ value("add-layer-norm-grad", "narrow<T>(value[k] + gradient[k])", "narrow<T>(val
 value("add-layer-norm-long-sum", "widen(f[at]) * scale", "widen(f[at]) * scale * P(1.001)")
 value("add-layer-norm-long-grad", "widen(others[at]) + value", "widen(others[at]) + value * P(1.001)")
 value("add-layer-norm-long-drop", "widen(total) * factor * scale", "widen(total) * factor * scale * P(1.001)")
-index("add-layer-norm-long-draw", "draws.keeps(at)", "draws.keeps(at + 1)", "AddLayerNorm.DrawsWhatDropoutDraws",
+index("add-layer-norm-long-draw", "draws.keeps(at)", "draws.keeps(at + 1)",
+      "AddLayerNormOnDevices.DrawsWhatDropoutDraws",
       within="draws.keeps(at);\n    sum[at]")
 value("add-layer-norm-grad-sample", "value[k] * factor", "value[k] * factor * P(1.001)",
       "Op.AddLayerNormOfSamplesThatStay/cuda_f32", within="? value[k] * factor : P(0)")
@@ -319,7 +320,7 @@ value("merge-layer-norm-element", "widen(x[spot.at])", "widen(x[spot.at]) * P(1.
 value("merge-layer-norm-store", "dx[spot.at] = narrow<T>(value);", "dx[spot.at] = narrow<T>(value * P(1.001));")
 index("merge-layer-norm-beyond", "spot.exists", "true", within="if (spot.exists) store_unit")
 index("merge-layer-norm-load-beyond", "spot.exists", "true", within="if (spot.exists) {")
-value, index, _, _ = group("ops/norm/merged_rows.h", "ops", "MergeLayerNorm.HasTheBitsOfItsParts")
+value, index, _, _ = group("ops/norm/merged_rows.h", "ops", "MergeLayerNormOnDevices.HasTheBitsOfItsParts")
 index("merge-layer-norm-at-the-right", "c >= 2 * channels", "c > 2 * channels")
 index("merge-layer-norm-below", "upper + 1 < height", "upper + 1 <= height")
 index("merge-layer-norm-across", "(width + 1) / 2", "width / 2")
@@ -546,7 +547,7 @@ value, index, _, _ = group("ops/loss/linear_cross_entropy.cu", "ops", "Op.Linear
 value("scale-gradient", "value.at[k] * factor", "value.at[k] * factor * P(1.001)")
 value("scale-gradient-rest", ": from[i] * factor", ": from[i] * factor * P(1.001)")
 value("scale-gradient-adds", "widen(before.at[k]) + scaled", "widen(before.at[k]) + scaled * P(1.001)",
-      "LinearCrossEntropyEdges.LaterPassesAddToTheGradient")
+      "LinearCrossEntropyOnDevices.LaterPassesAddToTheGradient")
 index("scale-gradient-end", "i < n; i += global_threads())\n    into", "i <= n; i += global_threads())\n    into")
 
 value, index, _, _ = group("ops/loss/mse.cu", "ops", "Op.MeanSquaredError/cuda_f32")

@@ -92,7 +92,7 @@ std::vector<Device> devices() {
   return all;
 }
 
-TEST(AddLayerNorm, DrawsWhatDropoutDraws) {
+TEST(AddLayerNormOnDevices, DrawsWhatDropoutDraws) {
   for (const Device device : devices())
     for (const std::int64_t cols : {1, 13, 64, 768, 2049, 9216}) {
       const Shape shape{3, cols};
@@ -113,7 +113,7 @@ TEST(AddLayerNorm, DrawsWhatDropoutDraws) {
 
 // Sums and norms and, where they alone give gradients, these: to the bit what the parts on their own give; narrow types
 // where nothing is rounded in between.
-TEST(AddLayerNorm, HasTheBitsOfItsParts) {
+TEST(AddLayerNormOnDevices, HasTheBitsOfItsParts) {
   const auto results = [](Device device, DType dtype, Rates rates, auto run) {
     const Shape shape{8, 3, 96};
     const auto leaf = [&](double step, const Shape& of, DType type) {
@@ -147,7 +147,7 @@ TEST(AddLayerNorm, HasTheBitsOfItsParts) {
 }
 
 // What is left out may be anything.
-TEST(AddLayerNorm, LeavesASampleAsItWas) {
+TEST(AddLayerNormOnDevices, LeavesASampleAsItWas) {
   for (const Device device : devices()) {
     const Tensor x = Tensor::full({64, 2, 32}, 1.5, DType::f32, device),
                  one = Tensor::full({32}, 1.0, DType::f32, device);
@@ -200,7 +200,7 @@ void expect_near(const std::vector<std::vector<double>>& a, const std::vector<st
 }
 
 // Whatever of the results is used, and whoever wants a gradient.
-TEST(AddLayerNorm, PassesOnWhatItsResultsGetInAnyOrder) {
+TEST(AddLayerNormOnDevices, PassesOnWhatItsResultsGetInAnyOrder) {
   using Mix = Tensor (*)(const SumAndNorm&);
   const Mix mixes[] = {
       [](const SumAndNorm& r) { return r.sum * 2.0; },

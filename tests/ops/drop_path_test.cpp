@@ -54,7 +54,7 @@ std::vector<Device> devices() {
   return all;
 }
 
-TEST(DropPath, DropsTheSamplesThatDropoutDropsOfAsManyElements) {
+TEST(DropPathOnDevices, DropsTheSamplesThatDropoutDropsOfAsManyElements) {
   for (const Device device : devices()) {
     const RandomScope scope(0x123456789abcdef0, (std::uint64_t{5} << 32) + 9);
     const RandomKey position = random_position();
@@ -71,7 +71,7 @@ TEST(DropPath, DropsTheSamplesThatDropoutDropsOfAsManyElements) {
   }
 }
 
-TEST(DropPath, ADroppedBranchLeavesTheResidualEvenFromInfinity) {
+TEST(DropPathOnDevices, ADroppedBranchLeavesTheResidualEvenFromInfinity) {
   for (const Device device : devices()) {
     const RandomScope scope(3, 1);
     const Tensor residual = Tensor::full({100, 8}, 0.1, DType::f32, device);
@@ -86,7 +86,7 @@ TEST(DropPath, ADroppedBranchLeavesTheResidualEvenFromInfinity) {
 }
 
 // And so has the bits of add_layer_norm, whichever of both a compiler would have contracted by itself.
-TEST(DropPath, ADeviceRoundsASumOnce) {
+TEST(DropPathOnDevices, ADeviceRoundsASumOnce) {
   if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
   const Device device{DeviceType::cuda, 0};
   std::vector<double> base(4096), branch(base.size());
@@ -110,7 +110,7 @@ TEST(DropPath, ADeviceRoundsASumOnce) {
   EXPECT_GT(kept, 1000);
 }
 
-TEST(DropPath, ABatchInPartsDrawsWhatItDrawsInOnePiece) {
+TEST(DropPathOnDevices, ABatchInPartsDrawsWhatItDrawsInOnePiece) {
   for (const Device device : devices()) {
     const auto dropped = [&](std::int64_t first, std::int64_t count) {
       const RandomScope scope(7, 3, {first, count});

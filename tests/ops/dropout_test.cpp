@@ -62,7 +62,7 @@ TEST(Dropout, OtherKeysGiveOtherChoices) {
 }
 
 // Parts of every length, so that they begin within a strip of 64 elements.
-TEST(Dropout, ABatchInPartsDrawsWhatItDrawsInOnePiece) {
+TEST(DropoutOnDevices, ABatchInPartsDrawsWhatItDrawsInOnePiece) {
   std::vector<Device> devices{Device{}};
   if (device_count(DeviceType::cuda) > 0) devices.push_back({DeviceType::cuda, 0});
   for (const Device device : devices) {

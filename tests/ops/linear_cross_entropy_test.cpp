@@ -94,7 +94,7 @@ Tensor labels_below(std::int64_t classes, std::int64_t rows, Device device) {
   return labels.to(device);
 }
 
-TEST(LinearCrossEntropyEdges, CountsWhatCountCorrectCounts) {
+TEST(LinearCrossEntropyOnDevices, CountsWhatCountCorrectCounts) {
   for (const Device device : devices()) {
     const Tensor x = numbers({50, 8}, device, 1.3), w = numbers({6, 8}, device, 0.7),
                  labels = labels_below(6, 50, device);
@@ -107,7 +107,7 @@ TEST(LinearCrossEntropyEdges, CountsWhatCountCorrectCounts) {
 }
 
 // The share of labels is not known to a chunk, nor is the loss scale: gradients of f16 must not vanish on the way.
-TEST(LinearCrossEntropyEdges, SmallGradientsOfF16Stay) {
+TEST(LinearCrossEntropyOnDevices, SmallGradientsOfF16Stay) {
   for (const Device device : devices()) {
     const std::int64_t classes = 300000;
     const Tensor x = Tensor::full({1, 2}, 1.0, DType::f16, device);
@@ -119,7 +119,7 @@ TEST(LinearCrossEntropyEdges, SmallGradientsOfF16Stay) {
 }
 
 // Gradients of several passes add up in the leaf.
-TEST(LinearCrossEntropyEdges, LaterPassesAddToTheGradient) {
+TEST(LinearCrossEntropyOnDevices, LaterPassesAddToTheGradient) {
   for (const Device device : devices()) {
     const Tensor w = as_leaf(numbers({6, 8}, device, 0.7)), x = numbers({10, 8}, device, 1.3);
     const Tensor labels = labels_below(6, 10, device);
@@ -132,7 +132,7 @@ TEST(LinearCrossEntropyEdges, LaterPassesAddToTheGradient) {
   }
 }
 
-TEST(LinearCrossEntropyEdges, AllIgnoredIsZeroWithZeroGradient) {
+TEST(LinearCrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {
   for (const Device device : devices())
     for (const std::int64_t rows : {0, 3}) {
       const Tensor x = as_leaf(numbers({rows, 4}, device, 1.0)), w = as_leaf(numbers({5, 4}, device, 0.7));
@@ -145,7 +145,7 @@ TEST(LinearCrossEntropyEdges, AllIgnoredIsZeroWithZeroGradient) {
 }
 
 // Beside the gradients, at most the logits of one chunk; without a gradient, nothing else of that size.
-TEST(LinearCrossEntropyEdges, HoldsTheLogitsOfOneChunkAtMost) {
+TEST(LinearCrossEntropyOnDevices, HoldsTheLogitsOfOneChunkAtMost) {
   constexpr std::int64_t rows = 512, inputs = 16, classes = 4096, chunk = 32, slack = 200 * 1024;
   for (const Device device : devices()) {
     const Tensor x = as_leaf(numbers({rows, inputs}, device, 1.3)),

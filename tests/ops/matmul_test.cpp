@@ -110,7 +110,7 @@ OP_TEST(MatmulTensorCores) {
   check_tiles("mma");
 }
 
-TEST(MatmulTensorCoresChoice, DeclinesWithReasons) {
+TEST(CudaMatmulTensorCores, DeclinesWithReasons) {
   if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
   const Device device{DeviceType::cuda};
   const PinCandidate pin("matmul", "mma");

@@ -55,7 +55,7 @@ Tensor numbers(const Shape& shape, double step, DType dtype, Device device) {
 }
 
 // Of a batch of images, so that rows begin anywhere in them: values and gradients as the parts on their own give them.
-TEST(MergeLayerNorm, HasTheBitsOfItsParts) {
+TEST(MergeLayerNormOnDevices, HasTheBitsOfItsParts) {
   for (const Device device : devices())
     for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
       const DType wide = dtype == DType::f64 ? dtype : DType::f32;
@@ -80,7 +80,7 @@ TEST(MergeLayerNorm, OrderIsTorchvisions) {
   EXPECT_LT(y[1], y[3]);
 }
 
-TEST(MergeLayerNorm, KeepsItsInputAndStatisticsOnly) {
+TEST(MergeLayerNormOnDevices, KeepsItsInputAndStatisticsOnly) {
   for (const Device device : devices()) {
     const Tensor x = numbers({2, 9, 9, 16}, 1.3, DType::f32, device), gamma = numbers({64}, 0.3, DType::f32, device);
     const Tensor beta = numbers({64}, 0.7, DType::f32, device);

@@ -107,7 +107,10 @@ TEST_P(FusedAverage, HasTheBitsOfASeparateOne) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, FusedAverage,
                          testing::Combine(testing::ValuesIn(optimizers),
                                           testing::Values(Device{}, Device{DeviceType::cuda, 0})),
-                         [](const auto& tried) { return "case" + std::to_string(tried.index); });
+                         [](const auto& tried) {
+                           const bool on_cpu = std::get<1>(tried.param).is_cpu();
+                           return "case" + std::to_string(tried.index) + (on_cpu ? "" : "_cuda");
+                         });
 
 #if HEARTH_HAS_CUDA
 TEST(FusedAverageOnDevice, TakesNoLaunchOfItsOwn) {

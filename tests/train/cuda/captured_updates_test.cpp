@@ -9,7 +9,7 @@
 namespace hearth::train {
 namespace {
 
-class CapturedUpdates : public testing::Test {
+class CudaCapturedUpdates : public testing::Test {
  protected:
   void SetUp() override {
     if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
@@ -52,7 +52,7 @@ class CapturedUpdates : public testing::Test {
   test::TempDir folder_;
 };
 
-TEST_F(CapturedUpdates, FormsOfLarsAndLamb) {
+TEST_F(CudaCapturedUpdates, FormsOfLarsAndLamb) {
   for (const char* optimizer : {R"({"type": "lars", "lr": 0.5, "clip_trust": true, "lr_in_momentum": true})",
                                 R"({"type": "lamb", "max_grad_norm": 0.5, "norm_min": 0.5, "norm_max": 4})"})
     for (const bool scaled : {false, true}) {
@@ -64,7 +64,7 @@ TEST_F(CapturedUpdates, FormsOfLarsAndLamb) {
     }
 }
 
-TEST_F(CapturedUpdates, BatchesWeighByTheLabelsThatCount) {
+TEST_F(CudaCapturedUpdates, BatchesWeighByTheLabelsThatCount) {
   test::PrecisionRun run = plain();
   run.train = R"(, "accumulate": 3}, "loss": {"type": "cross_entropy", "ignore_index": 3)";
   expect_same_bits(run);
@@ -72,7 +72,7 @@ TEST_F(CapturedUpdates, BatchesWeighByTheLabelsThatCount) {
   expect_same_bits(run);
 }
 
-TEST_F(CapturedUpdates, AnAverageOfTheWeightsIsNoNodeOfItsOwn) {
+TEST_F(CudaCapturedUpdates, AnAverageOfTheWeightsIsNoNodeOfItsOwn) {
   test::PrecisionRun run = plain(), averaged = plain();
   averaged.train = R"(, "ema": 0.9)";
   EXPECT_EQ(after(averaged, true).nodes, after(run, true).nodes);
