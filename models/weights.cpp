@@ -233,10 +233,17 @@ void leave_out(const Family& family, ByName& given, NameReport& report, Safetens
   }
 }
 
+/// How often PyTorch's batch norm moved its running statistics. With a fixed momentum nothing depends on it, and
+/// PyTorch loads weights without it.
+bool counts_batches(const Weight& weight) {
+  return weight.name.ends_with(".num_batches_tracked") && weight.value.rank() == 0 &&
+         !is_floating(weight.value.dtype());
+}
+
 WeightSet from_torch(const WeightSet& theirs, NameReport& report) {
   WeightSet ours{{}, theirs.metadata};
   for (const Weight& weight : theirs.weights) {
-    if (is_position_index(weight, theirs))
+    if (is_position_index(weight, theirs) || counts_batches(weight))
       report.left_out.push_back(weight.name);
     else
       ours.weights.push_back({weight.name, from_torch_layout(weight.name, weight.value)});

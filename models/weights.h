@@ -14,7 +14,7 @@ namespace hearth::models {
 
 enum class WeightFormat {
   hearth,     ///< as checkpoints of this library are
-  torch,      ///< the same names, filters as [K, C, R, S]; of Swin the buffers "relative_position_index" besides
+  torch,      ///< names as here, filters [K, C, R, S]; Swin's "relative_position_index"; may have batch norms' counters
   hf_gpt2,    ///< linear weights as [inputs, outputs]; names with or without "transformer."; a tied "lm_head.weight"
               ///< and the buffers "attn.bias" may be there
   hf_bert,    ///< query, key and value apart; names with or without "bert."; "gamma" and "beta" for weight and bias of

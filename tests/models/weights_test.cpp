@@ -278,6 +278,21 @@ TEST(Weights, FiltersOfPyTorch) {
   EXPECT_EQ(values_of(read(theirs, WeightFormat::torch)), values_of(ours));
 }
 
+TEST(Weights, PyTorchsCountersOfBatchesAreLeftOut) {
+  WeightSet theirs;
+  for (const char* name : {"bn.weight", "bn.running_mean"}) theirs.weights.push_back({name, Tensor::zeros({3})});
+  theirs.weights.push_back({"bn.num_batches_tracked", Tensor::full({}, 7, DType::i64)});
+  // Not such counters.
+  theirs.weights.push_back({"num_batches_tracked", Tensor::full({}, 7, DType::i64)});
+  theirs.weights.push_back({"a.num_batches_tracked", Tensor::zeros({2}, DType::i64)});
+  theirs.weights.push_back({"b.num_batches_tracked", Tensor::zeros({})});
+  NameReport report;
+  const WeightSet ours = to_hearth(theirs, WeightFormat::torch, report);
+  EXPECT_TRUE(report.fits()) << report.faults("");
+  EXPECT_EQ(report.left_out, std::vector<std::string>{"bn.num_batches_tracked"});
+  EXPECT_EQ(ours.weights.size(), 5u);
+}
+
 TEST(Weights, BuffersOfSwin) {
   const std::string table = "attn.relative_position_bias_table", buffer = "attn.relative_position_index";
   WeightSet ours;
