@@ -70,6 +70,7 @@ TEST_F(Cli, version_and_help) {
     EXPECT_PRED2(contains, one.err, std::string("hearth ") + command);
     EXPECT_EQ(hearth({command, "--help"}).err, one.err);
   }
+  EXPECT_PRED2(contains, help.err, "HEARTH_THREADS");
   EXPECT_EQ(hearth({}).exit_code, 2) << "no command is a fault";
 }
 

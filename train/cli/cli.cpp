@@ -165,7 +165,9 @@ void print_help() {
   for (const CommandSpec& command : commands()) width = std::max(width, command.name.size());
   for (const CommandSpec& command : commands())
     std::cerr << "  " << command.name << std::string(width - command.name.size() + 2, ' ') << command.summary << "\n";
-  std::cerr << "\n`hearth help <command>` lists the options of a command.\n";
+  std::cerr << "\n`hearth help <command>` lists the options of a command.\n"
+            << "HEARTH_THREADS in the environment sets the number of threads to compute with (default: one for each "
+               "core that the process may use).\n";
 }
 
 const CommandSpec& command_named(const std::string& name) {
