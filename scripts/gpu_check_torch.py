@@ -8,10 +8,12 @@
     gpu_check_torch.py ops [--device cuda] < CASES
 
 `step` times whole training steps of torchvision's ResNet-50 (SGD with momentum; bf16 means autocast), `text` those of a
-GPT (fused AdamW), `swin` those of torchvision's Swin-T and, where it is installed, timm's (fused AdamW, stochastic depth
-of 0.2). `ops` reads the JSON lines of `hearth bench ops` and times the same operations, forward and gradient together.
-Each prints JSON lines {"name", "shape" (of ops), "peers": [{"name", "mode", "ms"}]} as they are done: eager (channels_last), and torch.compile
-where it works; of attention within windows also `sdpa`, which has the chain's products and softmax in one.
+GPT (fused AdamW), `swin` those of torchvision's Swin-T and, where it is installed, timm's (fused AdamW, stochastic
+depth of 0.2). `ops` reads the JSON lines of `hearth bench ops` and times the same operations, forward and gradient
+together. Each prints JSON lines {"name", "shape" (of ops), "peers": [{"name", "mode", "ms"}]}: one after each mode, with
+all of the case so far, so that of a mode that takes too long the others remain. Modes: eager (channels_last), and
+torch.compile where it works; of attention within windows also `sdpa`, which has the chain's products and softmax in
+one.
 """
 
 import argparse
@@ -51,15 +53,18 @@ class Clock:
         return statistics.median(times)
 
 
-def peers_of(modes, measure, name="torch"):
-    """What each mode takes; one that fails leaves the others."""
-    found = []
-    for mode in modes:
+class Peers:
+    """What is known of a case, told after each mode; one that fails leaves the others."""
+
+    def __init__(self, **case):
+        self.line = {**case, "peers": []}
+
+    def add(self, name, mode, measure):
         try:
-            found.append({"name": name, "mode": mode, "ms": measure(mode)})
+            self.line["peers"].append({"name": name, "mode": mode, "ms": measure()})
+            print(json.dumps(self.line), flush=True)
         except Exception as error:  # noqa: BLE001
-            print(f"{mode}: {str(error)[-300:]}", file=sys.stderr)
-    return found
+            print(f"{self.line['name']} {mode}: {str(error)[-300:]}", file=sys.stderr)
 
 
 def time_steps(arguments, makers, modes, name):
@@ -84,9 +89,10 @@ def time_steps(arguments, makers, modes, name):
 
         return clock.median_ms(run, warm=arguments.warm, repeats=arguments.repeats)
 
-    modes = modes + (["compile_max_autotune"] if arguments.compile else [])
-    peers = [peer for who, make in makers.items() for peer in peers_of(modes, lambda mode: measure(mode, make), who)]
-    print(json.dumps({"name": name, "peers": peers}), flush=True)
+    peers = Peers(name=name)
+    for mode in modes + (["compile_max_autotune"] if arguments.compile else []):
+        for who, make in makers.items():
+            peers.add(who, mode, lambda: measure(mode, make))
 
 
 def step(arguments):
@@ -287,15 +293,16 @@ def update(case, device):
 
 def time_case(case, arguments):
     device, clock = arguments.device, Clock(arguments.device)
+    peers = Peers(name=case["name"], shape=case["shape"])
     each = 10 if device == "cuda" else 1
     if case["name"].startswith("update/"):
         run = update(case, device)
-        if run is None:
-            return []
-        return peers_of(["fused"], lambda mode: clock.median_ms(run, arguments.warm, arguments.repeats, each))
+        if run is not None:
+            peers.add("torch", "fused", lambda: clock.median_ms(run, arguments.warm, arguments.repeats, each))
+        return
     made = operation(case, device)
     if made is None:
-        return []
+        return
     forms, leaves = made if isinstance(made[0], dict) else ({"eager": made[0]}, made[1])
     f = forms["eager"]
     dy = torch.randn_like(f().detach())
@@ -311,7 +318,8 @@ def time_case(case, arguments):
 
         return clock.median_ms(run, arguments.warm, arguments.repeats, each)
 
-    return peers_of([*forms] + (["compile"] if fuses and arguments.compile else []), measure)
+    for mode in [*forms] + (["compile"] if fuses and arguments.compile else []):
+        peers.add("torch", mode, lambda: measure(mode))
 
 
 def ops(arguments):
@@ -320,11 +328,9 @@ def ops(arguments):
             continue
         case = json.loads(line)["case"]
         try:
-            peers = time_case(case, arguments)
+            time_case(case, arguments)
         except Exception as error:  # noqa: BLE001  one case that fails leaves the others
             print(f"{case['name']}: {str(error)[-300:]}", file=sys.stderr)
-            peers = []
-        print(json.dumps({"name": case["name"], "shape": case["shape"], "peers": peers}), flush=True)
 
 
 def main():
