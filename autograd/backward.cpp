@@ -115,6 +115,8 @@ class Sweep {
       else
         add(state.grad, gradient);
     }
+    // Whoever kept the gradient as it was learns of it.
+    state.grad.storage()->bump_version();
     state.fresh = false;
   }
 

@@ -15,8 +15,7 @@ Adam::Adam(FlatParameters& parameters, const AdamOptions& options)
       coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
                "adam: beta1 ", options.beta1, " and beta2 ", options.beta2, "; both are in [0, 1)");
-  HEARTH_CHECK(ConfigError, std::isfinite(options.eps) && options.eps > 0, "adam: eps ", options.eps,
-               "; it is above 0");
+  check_eps("adam", options.eps);
   first_ = make_moment();
   second_ = make_moment();
 }

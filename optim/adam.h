@@ -45,11 +45,12 @@ struct AdamOptions {
 /// w -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps). PyTorch's definition.
 /// Source: Kingma and Ba 2014 (arXiv:1412.6980). State: m and v.
 ///
-/// A finite gradient element beyond 1e18 (f32; 1e150 in f64), whose square would overflow v and freeze the weight for
-/// good, counts as that bound. Infinite and NaN elements are not hidden: they make the weight NaN.
+/// A finite gradient element that grad_scale takes beyond 1e18 (f32; 1e150 in f64), so that its square would overflow v
+/// and freeze the weight for good, counts as that bound. Infinite and NaN elements are not hidden: they make the weight
+/// NaN.
 class Adam : public Optimizer {
  public:
-  /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0.
+  /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0 in the type of the weights too.
   Adam(FlatParameters& parameters, const AdamOptions& options);
   void register_state(State& state) override;
 

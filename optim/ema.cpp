@@ -28,7 +28,10 @@ Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const Ema
   HEARTH_CHECK(ConfigError, options.decay >= 0 && options.decay < 1, "ema: decay ", options.decay,
                " is outside [0, 1)");
   for (NamedTensor& buffer : buffers) {
-    if (!is_floating(buffer.tensor->dtype())) continue;
+    const DType dtype = buffer.tensor->dtype();
+    if (!is_floating(dtype)) continue;
+    HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "ema: buffer \"", buffer.name, "\" is ", dtype,
+                 "; averages are f32 or f64, so keep it in one of these");
     buffer_averages_.push_back(buffer.tensor->clone());
     buffers_.push_back(std::move(buffer));
   }
@@ -45,6 +48,17 @@ void Ema::begin_update() {
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
   share_.set(share_of(options_, updates_));
   ++updates_;
+  begun_ = true;
+}
+
+const Staged<double>& Ema::share_for(std::int64_t update) {
+  HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
+  HEARTH_CHECK(UsageError, begun_ || update == blended_for_,
+               "ema: no update was begun since the last one; call begin_update() in each step, before the optimizer's "
+               "apply()");
+  begun_ = false;
+  blended_for_ = update;
+  return share_;
 }
 
 void Ema::apply() {

@@ -31,7 +31,7 @@ class Ema {
     return 1.0 - (options.warmup && early < options.decay ? early : options.decay);
   }
 
-  /// `parameters` and `buffers` must outlive it. ConfigError unless decay is in [0, 1).
+  /// `parameters` and `buffers` must outlive it. ConfigError unless decay is in [0, 1); DTypeError for f16 and bf16.
   Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options);
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
@@ -58,7 +58,9 @@ class Ema {
   void forget_updates(std::int64_t count) { updates_ -= count; }
   /// Where the weight of the present values lies between the two halves, where the averages are: 0 skips the update.
   double* share_cell() { return share_.cell(); }
-  const Staged<double>& share() const { return share_; }
+  /// The weight of the present values, for the pass of an optimizer's update; `update` is a number that no two of them
+  /// share. UsageError unless begin_update() was called for it, and while the averages are in use.
+  const Staged<double>& share_for(std::int64_t update);
   const EmaOptions& options() const { return options_; }
   const FlatParameters& parameters() const { return parameters_; }
   /// The average of the flat values (after an odd number of swaps the values themselves).
@@ -75,6 +77,8 @@ class Ema {
   EmaOptions options_;
   Staged<double> share_;
   std::int64_t updates_ = 0;
+  std::int64_t blended_for_ = 0;  // the update that share_for() was last called for, from 1
+  bool begun_ = false;            // since then
   bool in_use_ = false;
 };
 

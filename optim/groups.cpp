@@ -35,6 +35,8 @@ std::string names_like(const std::string& pattern, const std::vector<std::string
 }
 
 void check_group(const ParameterGroup& group, const std::vector<std::string>& names) {
+  HEARTH_CHECK(ConfigError, !group.match.empty(),
+               "optimizer: a group without patterns matches no parameter; give it some, such as \"*.bias\"");
   HEARTH_CHECK(ConfigError, std::isfinite(group.lr_scale) && group.lr_scale >= 0, "optimizer: lr_scale ",
                group.lr_scale, " of a group; it is finite and at least 0");
   HEARTH_CHECK(ConfigError, !group.weight_decay || (std::isfinite(*group.weight_decay) && *group.weight_decay >= 0),
@@ -89,6 +91,8 @@ bool matches(std::string_view pattern, std::string_view name) {
 std::vector<double> layer_scales(const LayerDecay& options, const std::vector<std::string>& names) {
   HEARTH_CHECK(ConfigError, options.decay > 0 && options.decay <= 1, "optimizer: layer_decay of ", options.decay,
                "; it is above 0 and at most 1");
+  HEARTH_CHECK(ConfigError, options.decay == 1 || !options.layers.empty(), "optimizer: layer_decay of ", options.decay,
+               " without layers; decay needs layers, such as \"blocks.*\" and \"head\"");
   std::vector<std::string_view> layers;  // what is found, from the bottom; "" before the first
   std::vector<std::size_t> layer_of;
   std::vector<bool> fits(options.layers.size());

@@ -49,7 +49,8 @@ struct GroupOptions {
 bool matches(std::string_view pattern, std::string_view name);
 
 /// The factor on the learning rate of each of the parameters, named in the order of the model.
-/// ConfigError for a decay that is not above 0 and at most 1, and for a pattern that fits no name.
+/// ConfigError for a decay that is not above 0 and at most 1 or that has no layers, and for a pattern that fits no
+/// name.
 std::vector<double> layer_scales(const LayerDecay& options, const std::vector<std::string>& names);
 
 /// Neighbouring elements of the flat buffers with equal hyper-parameters.
@@ -70,7 +71,8 @@ class UpdatePlan {
   /// The most a piece holds.
   static constexpr std::int64_t piece_elements = 16384;
 
-  /// ConfigError for a pattern that matches no parameter, a negative scale or a negative decay, and as layer_scales().
+  /// ConfigError for a group without patterns, a pattern that matches no parameter, a negative scale or a negative
+  /// decay, and as layer_scales().
   UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges = Ranges::merged);
 
   const std::vector<ParameterRange>& ranges() const { return ranges_; }

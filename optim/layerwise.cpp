@@ -65,8 +65,7 @@ Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
       coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
                "lamb: beta1 ", options.beta1, " and beta2 ", options.beta2, "; both are in [0, 1)");
-  HEARTH_CHECK(ConfigError, std::isfinite(options.eps) && options.eps > 0, "lamb: eps ", options.eps,
-               "; it is above 0");
+  check_eps("lamb", options.eps);
   const double max_grad_norm = options.max_grad_norm.value_or(1);
   HEARTH_CHECK(ConfigError, std::isfinite(max_grad_norm) && max_grad_norm > 0, "lamb: max_grad_norm ", max_grad_norm,
                "; it is above 0, 1 is usual");

@@ -92,8 +92,8 @@ struct LambOptions {
 /// for f64 gradients, if their squares are not - all weights become NaN. One more pass over the gradients.
 class Lamb : public Optimizer {
  public:
-  /// ConfigError unless beta1 and beta2 are in [0, 1), eps and max_grad_norm are above 0, and
-  /// 0 <= norm_min <= norm_max with norm_max above 0.
+  /// ConfigError unless beta1 and beta2 are in [0, 1), eps (in the type of the weights too) and max_grad_norm are above
+  /// 0, and 0 <= norm_min <= norm_max with norm_max above 0.
   Lamb(FlatParameters& parameters, const LambOptions& options);
   void register_state(State& state) override;
 

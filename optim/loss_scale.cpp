@@ -25,21 +25,27 @@ LossScale::LossScale(FlatParameters& parameters, const std::vector<NamedTensor>&
   counters_ = Tensor::zeros({3}, DType::i64, device);
   uncounted_ = Tensor::zeros({1}, DType::i64, device);
 
+  gather_buffers(buffers);
+}
+
+// A copy keeps bits, so that the flat memory may be called f32 whatever lies in it.
+void LossScale::gather_buffers(const std::vector<NamedTensor>& buffers) {
+  constexpr std::int64_t line = 64, word = 4;
+  const auto lines = [](const Tensor& tensor) {
+    return (static_cast<std::int64_t>(tensor.byte_size()) + line - 1) / line;
+  };
   std::int64_t total = 0;
-  const auto is_kept = [](const NamedTensor& buffer) { return buffer.tensor->dtype() == DType::f32; };
-  constexpr std::int64_t line = 16;
-  const auto room = [](const Tensor& tensor) { return (tensor.size() + line - 1) / line * line; };
-  for (const NamedTensor& buffer : buffers)
-    if (is_kept(buffer)) total += room(*buffer.tensor);
-  buffers_ = Tensor::zeros({total}, DType::f32, device);
+  for (const NamedTensor& buffer : buffers) total += lines(*buffer.tensor);
+  const Device device = parameters_.values().device();
+  buffers_ = Tensor::zeros({total * line / word}, DType::f32, device);
   std::int64_t begin = 0;
   for (const NamedTensor& buffer : buffers) {
-    if (!is_kept(buffer)) continue;
     Tensor& handle = *buffer.tensor;
-    const Tensor view =
-        Tensor::view(buffers_.storage(), handle.shape(), contiguous_strides(handle.shape()), begin, DType::f32, device);
+    const std::int64_t offset = begin * line / static_cast<std::int64_t>(size_of(handle.dtype()));
+    const Tensor view = Tensor::view(buffers_.storage(), handle.shape(), contiguous_strides(handle.shape()), offset,
+                                     handle.dtype(), device);
     view.copy_from(handle);
-    begin += room(handle);
+    begin += lines(handle);
     handle = view;
   }
   backup_ = buffers_.clone();

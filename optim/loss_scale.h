@@ -63,7 +63,7 @@ void reach_verdict(cuda::Stream& stream, const Verdict& verdict);
 /// dy = share * scale, times *factor unless that is null; dy has one element of any floating type.
 void scale_seed(cpu::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
 void scale_seed(cuda::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
-/// Where skipped: values = backup; else backup = values. f32, contiguous, of one size.
+/// Where skipped: values = backup; else backup = values. f32, contiguous, of one size; bits are copied as they are.
 void keep_or_restore(cpu::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
 void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
 
@@ -93,7 +93,8 @@ class LossScale {
     std::int64_t uncounted = 0;  ///< samples of skipped steps since the last reading
   };
 
-  /// The parameters and buffers must outlive it. Floating buffers (running statistics) become views of one flat tensor.
+  /// The parameters and buffers must outlive it. Buffers (running statistics), of whatever types, become views of one
+  /// piece of memory.
   /// ConfigError unless 0 < floor <= start <= ceiling, all finite, and growth_steps is at least 1.
   LossScale(FlatParameters& parameters, const std::vector<NamedTensor>& buffers, const LossScaleOptions& options);
   LossScale(const LossScale&) = delete;
@@ -118,6 +119,8 @@ class LossScale {
   const LossScaleOptions& options() const { return options_; }
 
  private:
+  void gather_buffers(const std::vector<NamedTensor>& buffers);
+
   FlatParameters& parameters_;
   LossScaleOptions options_;
   Tensor scale_;      // f64 [1]

@@ -30,20 +30,31 @@ void Optimizer::begin_step(double lr, double grad_scale) {
   HEARTH_CHECK(UsageError, std::isfinite(grad_scale), "optimizer: gradient scale ", grad_scale, " is not finite");
   prepare(lr, grad_scale);
   ++steps_;
+  ++begun_;
 }
 
 void Optimizer::apply(Ema* average) {
+  HEARTH_CHECK(UsageError, begun_ > 0,
+               "optimizer: apply() before begin_step(), which gives the update its learning rate");
   parameters_->finish_grads();
   kernels::Copies copies{.narrow = parameters_->narrow()};
   if (average != nullptr) {
     HEARTH_CHECK(UsageError, &average->parameters() == parameters_,
                  "optimizer: the moving average is of other parameters; make it of those of the optimizer");
     copies.average = average->average();
-    copies.share = &average->share();
+    copies.share = &average->share_for(begun_);
   }
   update(copies);
   for (const Tensor& written : {parameters_->values(), copies.narrow, copies.average})
     if (written.defined()) written.storage()->bump_version();
+}
+
+void Optimizer::check_eps(const char* op, double eps) const {
+  const bool narrow = parameters_->values().dtype() == DType::f32;
+  const double least = narrow ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
+  const double most = narrow ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+  HEARTH_CHECK(ConfigError, eps >= least && eps <= most, op, ": eps ", eps, "; it is from ", least, " to ", most,
+               ", as the weights are ", parameters_->values().dtype());
 }
 
 void Optimizer::register_state(State& state) { state.add("optimizer.steps", &steps_); }

@@ -46,8 +46,9 @@ class Optimizer {
 
   /// Checks and sets what the coming update depends on, and counts it as done.
   void begin_step(double lr, double grad_scale = 1.0);
-  /// Queues the update itself. With `average`, begun for this update and of the same parameters (UsageError otherwise),
-  /// its values are blended in the same pass; its buffers are left to Ema::apply_to_buffers().
+  /// Queues the update itself; UsageError if none was begun. With `average`, begun for this update and of the same
+  /// parameters (UsageError otherwise), its values are blended in the same pass; its buffers are left to
+  /// Ema::apply_to_buffers().
   void apply(Ema* average = nullptr);
   /// For work between the two halves that clips or skips.
   virtual UpdateCells cells() = 0;
@@ -73,6 +74,8 @@ class Optimizer {
 
   FlatParameters& parameters() { return *parameters_; }
   const UpdatePlan& plan() const { return plan_; }
+  /// ConfigError, naming `op`, unless eps is above 0 and stays so, and finite, in the type of the values.
+  void check_eps(const char* op, double eps) const;
   /// Zeros of the shape and type of the flat values, where they are.
   Tensor make_moment() const;
 
@@ -81,6 +84,7 @@ class Optimizer {
   UpdatePlan plan_;
   double base_lr_;
   std::int64_t steps_ = 0;
+  std::int64_t begun_ = 0;  // updates begun by this object, skipped ones too
 };
 
 /// The cells of coefficients with the bias corrections of Adam.

@@ -58,14 +58,13 @@ HEARTH_ALWAYS_INLINE SgdState<T> sgd_step(SgdState<T> state, T g, const SgdRange
   return {state.w - c.lr * (c.ahead * d + c.weight_of_m * moved), moved};
 }
 
-/// The scaled gradient, bounded so that its square stays finite. Infinities and not-a-number stay what they are.
+/// The scaled gradient, bounded so that its square stays finite. Infinite gradients and not-a-number are not bounded.
 template <class T>
 HEARTH_ALWAYS_INLINE T bounded_gradient(T g, T scale_1, T scale_2) {
   const T bound = sizeof(T) == 4 ? T(1e18) : T(1e150);
   const T d = g * scale_1 * scale_2;
-  const T size = std::abs(d);
-  const T bounded = size > bound ? std::copysign(bound, d) : d;
-  return size <= std::numeric_limits<T>::max() ? bounded : d;
+  const T bounded = std::abs(d) > bound ? std::copysign(bound, d) : d;
+  return std::abs(g) <= std::numeric_limits<T>::max() ? bounded : d;
 }
 
 template <class T>

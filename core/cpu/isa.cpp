@@ -10,12 +10,11 @@ namespace hearth::cpu {
 namespace {
 
 Isa detect() {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   Isa best = Isa::baseline;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) best = Isa::v3;
-  if (best == Isa::v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    best = Isa::v4;
+  // All that the compiler may use in a flavour (foreach_isa.h): hypervisors hide single features.
+  if (__builtin_cpu_supports("x86-64-v3")) best = Isa::v3;
+  if (__builtin_cpu_supports("x86-64-v4")) best = Isa::v4;
 #else
   const Isa best = Isa::baseline;
 #endif

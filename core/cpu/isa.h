@@ -7,8 +7,8 @@ namespace hearth::cpu {
 
 enum class Isa {
   baseline,  ///< x86-64 (SSE2), or whatever the compiler targets on other processors
-  v3,        ///< AVX2, FMA
-  v4,        ///< AVX-512 F, BW, CD, DQ, VL
+  v3,        ///< all of x86-64-v3: AVX2, FMA, F16C, BMI1 and 2, LZCNT, MOVBE
+  v4,        ///< all of x86-64-v4: the same and AVX-512 F, BW, CD, DQ, VL
 };
 
 /// The flavour in use. ConfigError when HEARTH_ISA names one that is unknown or that this processor lacks.

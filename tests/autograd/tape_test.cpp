@@ -118,6 +118,14 @@ TEST(Tape, AKeptTensorThatWasWrittenIsNoticed) {
   EXPECT_THROW(backward(loss), UsageError);
 }
 
+TEST(Tape, AKeptGradientThatGrewIsNoticed) {
+  const Tensor a = leaf({2}), b = leaf({5});
+  backward(total(multiply(a, b)));
+  const Tensor of_gradient = total(multiply(a, grad_of(b)));
+  backward(total(multiply(a, b)));  // adds to what the graph above kept
+  EXPECT_THROW(backward(of_gradient), UsageError);
+}
+
 TEST(Tape, DepthDoesNotMeetTheStack) {
   const Tensor a = leaf({1});
   const Tensor one = Tensor::of<double>({1}, {1.0});

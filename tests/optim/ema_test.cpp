@@ -140,5 +140,44 @@ TEST(FusedAverageMisuse, AnAverageOfOtherParametersIsRefused) {
   EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { sgd.apply(&ema); }), "of other parameters");
 }
 
+TEST(FusedAverageMisuse, AnAverageThatWasNotBegunIsRefused) {
+  test::ToyParameters toy;
+  optim::Sgd sgd(toy.flat(), {});
+  optim::Ema ema(toy.flat(), {}, {});
+  const auto message = [&] { return test::error_message<UsageError>([&] { sgd.apply(&ema); }); };
+  sgd.begin_step(0.1);
+  EXPECT_PRED2(test::contains, message(), "call begin_update()");
+  for (int step = 0; step < 2; ++step) {
+    if (step > 0) sgd.begin_step(0.1);
+    ema.begin_update();
+    sgd.apply(&ema);
+    EXPECT_NO_THROW(sgd.apply(&ema)) << "the same update, as after a recording that failed";
+  }
+  sgd.begin_step(0.1);
+  EXPECT_PRED2(test::contains, message(), "call begin_update()");
+  ema.begin_update();
+  ema.forget_updates(1);
+  {
+    const optim::EmaScope averaged(ema);
+    EXPECT_PRED2(test::contains, message(), "in use");
+  }
+  EXPECT_NO_THROW(sgd.apply(&ema));
+}
+
+TEST(EmaBuffers, OfNarrowTypesAreRefusedAndIntegersAreNotAveraged) {
+  test::ToyParameters toy;
+  Tensor narrow = Tensor::zeros({2}, DType::bf16), wide = Tensor::full({2}, 1, DType::f64),
+         count = Tensor::full({1}, 3, DType::i64);
+  const auto message = test::error_message<DTypeError>([&] { optim::Ema(toy.flat(), {{"mean", &narrow}}, {}); });
+  EXPECT_PRED2(test::contains, message, "buffer \"mean\" is bf16");
+  optim::Ema ema(toy.flat(), {{"mean", &wide}, {"count", &count}}, {.decay = 0.5, .warmup = false});
+  wide.fill_(3);
+  count.fill_(5);
+  ema.update();
+  const optim::EmaScope averaged(ema);
+  EXPECT_EQ(wide.to_doubles(), std::vector<double>(2, 2.0));
+  EXPECT_EQ(count.to_doubles(), std::vector<double>{5});
+}
+
 }  // namespace
 }  // namespace hearth

@@ -146,6 +146,27 @@ TEST_P(LossScaling, ASkippedUpdateLeavesNoTrace) {
     }
 }
 
+TEST_P(LossScaling, ASkippedUpdateRestoresBuffersOfEveryType) {
+  test::ToyParameters toy(DType::f32, device_);
+  std::vector<Tensor> buffers;
+  for (const DType dtype : {DType::f64, DType::u8, DType::bf16, DType::i64, DType::f16, DType::f32, DType::i32})
+    buffers.push_back(Tensor::full({17}, 3, dtype, device_));
+  std::vector<NamedTensor> named;
+  for (Tensor& buffer : buffers) named.push_back({"buffer", &buffer});
+  optim::Sgd sgd(toy.flat(), {});
+  LossScale scale(toy.flat(), named, {});
+  for (const bool overflows : {true, false}) {
+    sgd.begin_step(0.1);
+    scale.begin_step(sgd, nullptr, 1);
+    toy.fill_gradients(overflows ? infinity : 1.0);
+    for (const Tensor& buffer : buffers) buffer.fill_(5);
+    scale.judge(sgd, nullptr, 0, {}, {});
+    scale.settle_buffers(sgd);
+    for (const Tensor& buffer : buffers)
+      EXPECT_EQ(buffer.to_doubles(), std::vector<double>(17, overflows ? 3 : 5)) << buffer.dtype();
+  }
+}
+
 TEST_P(LossScaling, AnAverageWithinTheUpdateSkipsWithIt) {
   for (const std::string& optimizer : every_optimizer) {
     Training within(optimizer, device_), apart(optimizer, device_);

@@ -127,6 +127,9 @@ TEST(OptimLayerDecay, SaysWhatIsWrong) {
                "no parameter lies in \"frist\" of layer_decay; the nearest are \"first.");
   EXPECT_PRED2(test::contains, message(R"({"decay": 0.5, "layers": ["first.weight.more"]})"), "first.weight.more");
   EXPECT_THROW(optim::layer_scales({.decay = std::nan(""), .layers = {"*"}}, {"a"}), ConfigError);
+  const auto of_options =
+      test::error_message<ConfigError>([&] { optim::Adam(toy.flat(), {.layer_decay = {.decay = 0.5}}); });
+  EXPECT_PRED2(test::contains, of_options, "decay needs layers");
 }
 
 TEST(OptimOptions, LarsWithoutMomentumIsToldOfSgd) {
@@ -145,6 +148,13 @@ TEST(OptimGroups, APatternWithoutParameterIsNamed) {
                "\"first.weigth\" of a group; the nearest are \"first.weight\", \"first.bias\", \"second.weight\"");
   EXPECT_PRED2(test::contains, message("*.wieght"), "the nearest are \"");
   EXPECT_PRED2(test::contains, message("second*bias*"), "the nearest are \"second.weight\"");
+}
+
+TEST(OptimGroups, AGroupWithoutPatternsIsRefused) {
+  ToyParameters toy;
+  const auto message =
+      test::error_message<ConfigError>([&] { optim::Sgd(toy.flat(), {.groups = {{.match = {}, .lr_scale = 0.5}}}); });
+  EXPECT_PRED2(test::contains, message, "without patterns");
 }
 
 TEST(OptimOptions, BadOnesAreRefused) {
@@ -172,6 +182,36 @@ TEST(OptimOptions, BadOnesAreRefused) {
   EXPECT_THROW(sgd.step(-0.1), UsageError);
   EXPECT_THROW(sgd.step(0.1, std::numeric_limits<double>::infinity()), UsageError);
   EXPECT_EQ(sgd.steps(), 0);
+}
+
+TEST(OptimOptions, EpsIsAboveZeroInTheTypeOfTheWeights) {
+  ToyParameters narrow(DType::f32), wide;
+  const auto message = [&](const auto& make) { return test::error_message<ConfigError>(make); };
+  EXPECT_PRED2(test::contains, message([&] { optim::Adam(narrow.flat(), {.eps = 1e-46}); }), "adam: eps 1e-46");
+  EXPECT_PRED2(test::contains, message([&] { optim::Lamb(narrow.flat(), {.eps = 1e-46}); }), "lamb: eps 1e-46");
+  EXPECT_THROW(optim::Adam(narrow.flat(), {.eps = 1e39}), ConfigError);
+  EXPECT_THROW(optim::Adam(wide.flat(), {.eps = std::nan("")}), ConfigError);
+  for (ToyParameters* const toy : {&narrow, &wide}) {
+    optim::Adam adam(toy->flat(), {.eps = toy == &narrow ? 1e-37 : 1e-46});
+    toy->fill_gradients(0);
+    const std::vector<double> before = toy->values();
+    adam.step(0.1);
+    EXPECT_EQ(toy->values(), before);
+  }
+}
+
+TEST(OptimOptions, ApplyBelongsToAStepThatWasBegun) {
+  for (const char* const type : {"sgd", "adam", "lars", "lamb"}) {
+    ToyParameters toy;
+    const auto optimizer = make(join_text(R"({"type": ")", type, R"("})"), toy.flat());
+    toy.fill_gradients(1);
+    const std::vector<double> before = toy.values();
+    EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { optimizer->apply(); }), "before begin_step()");
+    EXPECT_EQ(toy.values(), before);
+    optimizer->begin_step(0.1);
+    optimizer->apply();
+    EXPECT_NE(toy.values(), before);
+  }
 }
 
 TEST(OptimOptions, ParametersWithoutContributionCountAsZeroGradient) {
@@ -210,6 +250,19 @@ TEST(OptimExtremes, AdamDoesNotHideInfiniteGradients) {
     adam.step(0.01);
     for (const double value : toy.values()) EXPECT_TRUE(std::isnan(value));
   }
+}
+
+TEST(OptimExtremes, AFiniteGradientThatItsScaleMakesInfiniteIsBounded) {
+  for (const Device device : {Device{}, Device{DeviceType::cuda, 0}})
+    for (const char* const text : {R"({"type": "adam"})", R"({"type": "lamb", "weight_decay": 0})"}) {
+      if (device_count(device.type) == 0) continue;
+      ToyParameters bounded(DType::f32, device), reference(DType::f32, device);
+      bounded.fill_gradients(-3e38);
+      make(text, bounded.flat())->step(0.01, 2.0);
+      reference.fill_gradients(-1e18);
+      make(text, reference.flat())->step(0.01);
+      EXPECT_EQ(bounded.values(), reference.values()) << text << device;
+    }
 }
 
 TEST(OptimExtremes, AGradientScaleBelowTheNormalRangeKeepsItsPrecision) {
