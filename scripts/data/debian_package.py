@@ -70,6 +70,13 @@ def write(path, text):
     return data
 
 
+def write_verified(folder, texts, digest):
+    """Writes texts by the names of their files if their bytes in a row have this SHA-256; otherwise none of them."""
+    verify("SHA-256 of all files", sha256("".join(texts.values()).encode()), digest)
+    for name, text in texts.items():
+        write(pathlib.Path(folder) / name, text)
+
+
 def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
