@@ -10,8 +10,9 @@
 #if HEARTH_HAS_JPEG
 #include <csetjmp>
 
-#include <jerror.h>
 #include <jpeglib.h>
+// Behind the other: what it names depends on what the library was built with.
+#include <jerror.h>
 
 namespace hearth::data {
 namespace {
@@ -28,8 +29,9 @@ struct JpegErrors {
   std::longjmp(errors->escape, 1);
 }
 
-// libjpeg fills missing data with grey and warns; those warnings mean lost pixels. The others (stray bytes between
-// markers, odd headers) are common in files that decode in full.
+// libjpeg fills missing data with grey, reads on where codes make no sense or scans do not follow each other, and
+// warns; those warnings mean lost pixels. The others (stray bytes between markers, odd headers) are common in files
+// that decode in full.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -37,6 +39,10 @@ void on_message(j_common_ptr info, int level) {
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
     case JWRN_MUST_RESYNC:
+    case JWRN_BOGUS_PROGRESSION:
+#if JPEG_LIB_VERSION >= 70 || defined(C_ARITH_CODING_SUPPORTED) || defined(D_ARITH_CODING_SUPPORTED)
+    case JWRN_ARITH_BAD_CODE:
+#endif
       leave(info);
     default:
       break;

@@ -57,7 +57,7 @@ TEST_F(ImageTest, EveryKindDecodesAsInPillow) {
     EXPECT_LE(largest_difference(image.pixels, expected), name.ends_with(".jpg") ? 2 : 0) << name;
     ++seen;
   }
-  EXPECT_EQ(seen, 15);
+  EXPECT_EQ(seen, 16);
 }
 
 TEST_F(ImageTest, TruncationIsAnErrorNamingTheFile) {
@@ -89,6 +89,34 @@ TEST_F(ImageTest, FlippedBytesNeverCrash) {
     }
     EXPECT_GT(refused, 4) << name;
   }
+}
+
+TEST_F(ImageTest, ScansThatDoNotFollowEachOtherAreAnError) {
+  Bytes jpeg = bytes_of(golden("progressive.jpg"));
+  // The scan that refines bit 1 of the luminance says that it refines bit 2, which leaves bit 1 as it was.
+  const Bytes scan{0xff, 0xda, 0x00, 0x08, 0x01, 0x01, 0x00, 0x01, 0x3f, 0x21};
+  const auto at = std::search(jpeg.begin(), jpeg.end(), scan.begin(), scan.end());
+  ASSERT_NE(at, jpeg.end());
+  at[9] = 0x32;
+  Image image;
+  EXPECT_TRUE(contains(error_message<DataError>([&] { decode_image(jpeg, "scans.jpg", image); }),
+                       "scans.jpg: broken JPEG: Inconsistent progression"));
+}
+
+TEST_F(ImageTest, DamagedArithmeticCodesAreAnError) {
+  const Bytes whole = bytes_of(golden("arithmetic.jpg"));
+  int named = 0;
+  for (std::size_t i = 0; i < 4 * whole.size(); ++i) {
+    Bytes damaged = whole;
+    damaged[i / 4] ^= static_cast<std::uint8_t>(0x15 << i % 4);
+    Image image;
+    try {
+      decode_image(damaged, "damaged", image);
+    } catch (const DataError& error) {
+      named += contains(error.what(), "bad arithmetic code") ? 1 : 0;
+    }
+  }
+  EXPECT_GT(named, 4);
 }
 
 TEST_F(ImageTest, OtherContentIsRefusedWhateverItsName) {

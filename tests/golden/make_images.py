@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/images: small images of every kind the decoders meet, and what Pillow makes of them.
 
-Needs Pillow and numpy. NAME.png/.jpg is the input, NAME.rgb the expected RGB bytes, sizes.txt the sizes.
+Needs Pillow, numpy and jpegtran of libjpeg-turbo. NAME.png/.jpg is the input, NAME.rgb the expected RGB bytes, sizes.txt the sizes.
 """
 import io
 import os
 import struct
+import subprocess
 import zlib
 
 import numpy as np
@@ -93,6 +94,9 @@ def main():
     jpeg("grey.jpg", grey, quality=85)
     jpeg("restarts.jpg", image, quality=80, restart_marker_blocks=2)
     jpeg("cmyk.jpg", image.convert("CMYK"), quality=95)
+    lossless = subprocess.run(["jpegtran", "-arithmetic", "-copy", "none", os.path.join(HERE, "rgb.jpg")],
+                              check=True, capture_output=True)
+    keep("arithmetic.jpg", lossless.stdout, np.asarray(Image.open(os.path.join(HERE, "rgb.jpg"))))
 
     # Sizes for which Pillow works on columns first, as Hearth always does; the other order rounds differently.
     for name, (side_h, side_w) in {"down": (9, 16), "up": (41, 50), "mixed": (40, 30), "same_width": (10, 37)}.items():
