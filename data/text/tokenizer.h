@@ -32,9 +32,10 @@ class Tokenizer {
   /// Ids are 0..size()-1.
   virtual std::int64_t size() const = 0;
   virtual const SpecialIds& special() const = 0;
-  /// The ids of a text. Special tokens that stand written in it are recognised; none is added. A pure function.
-  /// DataError, naming the byte, for a text that is not UTF-8, or for a piece that the vocabulary lacks where it has no
-  /// id for unknown ones.
+  /// The ids of a text. Special tokens that stand written in it are recognised, but for SentencePiece, to which "</s>"
+  /// is four characters like others unless the model defines it as a symbol of the user; none is added. A pure
+  /// function. DataError, naming the byte, for a text that is not UTF-8, or for a piece that the vocabulary lacks where
+  /// it has no id for unknown ones.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   /// The text of ids, special tokens left out. Gives an encoded text back where nothing was lost: always with bytes,
   /// and with characters that are all known. IndexError for an id outside the vocabulary, naming it and its position.

@@ -141,8 +141,9 @@ TokenizerPointer parse_word_level(const Part& document) {
   Vocabulary vocabulary = vocabulary_of(document["model"]);
   std::vector<AddedToken> added = added_tokens(document);
   add_tokens(vocabulary, added, document.where);
+  const std::string unknown = document["model"]["unk_token"].text("<unk>");
   if (cuts_characters(cutting) && normalizer.absent())
-    return std::make_shared<CharacterTokenizer>(std::move(vocabulary), std::move(added));
+    return std::make_shared<CharacterTokenizer>(std::move(vocabulary), std::move(added), unknown);
   WordOptions options;
   if (!normalizer.absent()) {
     require_type(normalizer, "Lowercase");
@@ -153,12 +154,14 @@ TokenizerPointer parse_word_level(const Part& document) {
     HEARTH_CHECK(DataError, steps.items().size() == 2, steps.where,
                  ": only white space, then punctuation, is supported");
     require_type({&steps.items()[0], steps.where}, "WhitespaceSplit");
-    require_type({&steps.items()[1], steps.where}, "Punctuation");
+    const Part signs{&steps.items()[1], steps.where};
+    require_type(signs, "Punctuation");
+    signs.require_unset("behavior", "Isolated");
     options.punctuation = true;
   } else {
     require_type(cutting, "WhitespaceSplit");
   }
-  return std::make_shared<WordTokenizer>(std::move(vocabulary), std::move(added), options);
+  return std::make_shared<WordTokenizer>(std::move(vocabulary), std::move(added), unknown, options);
 }
 
 Json read_document(const std::string& path) {
@@ -235,7 +238,8 @@ TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case) {
 
 TokenizerPointer read_tokenizer(const std::string& path, bool lower_case) {
   fs::path file = path;
-  if (fs::is_directory(file)) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) {
     for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model"}) {
       if (!file_exists(fs::path(path) / name)) continue;
       file = fs::path(path) / name;

@@ -60,6 +60,16 @@ std::int32_t known_id(const Vocabulary& vocabulary, const SpecialIds& special, s
   return id;
 }
 
+// Of own_special_tokens().
+constexpr std::string_view own_unknown = "<unk>";
+
+/// No other piece stands for unknown ones than the one that is named.
+SpecialIds special_of(const Vocabulary& vocabulary, std::string_view unknown) {
+  SpecialIds ids = find_special(vocabulary, "");
+  ids.unknown = vocabulary.id_or_none(unknown);
+  return ids;
+}
+
 Json word_level_model(const Vocabulary& vocabulary, const SpecialIds& special) {
   Json model = Json::object();
   model.set("type", "WordLevel").set("vocab", vocabulary.to_json());
@@ -69,17 +79,17 @@ Json word_level_model(const Vocabulary& vocabulary, const SpecialIds& special) {
 
 }  // namespace
 
-CharacterTokenizer::CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added)
+CharacterTokenizer::CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, std::string_view unknown)
     : VocabularyTokenizer(std::move(vocabulary)) {
   added_ = AddedTokens(std::move(added));
-  special_ = find_special(vocabulary_, "");
+  special_ = special_of(vocabulary_, unknown);
 }
 
 TokenizerPointer CharacterTokenizer::train(Texts texts, CountLimits limits) {
   TextMap<std::int64_t> counts;
   for (const std::string_view text : texts)
     for_each_character(text, [&](std::string_view character) { add_one(counts, character); });
-  return std::make_shared<CharacterTokenizer>(most_frequent(counts, limits), own_added_tokens());
+  return std::make_shared<CharacterTokenizer>(most_frequent(counts, limits), own_added_tokens(), own_unknown);
 }
 
 std::vector<std::int32_t> CharacterTokenizer::encode(std::string_view text) const {
@@ -113,10 +123,11 @@ Json CharacterTokenizer::to_json() const {
                             word_level_model(vocabulary_, special_));
 }
 
-WordTokenizer::WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, WordOptions options)
+WordTokenizer::WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, std::string_view unknown,
+                             WordOptions options)
     : VocabularyTokenizer(std::move(vocabulary)), options_(options) {
   added_ = AddedTokens(std::move(added));
-  special_ = find_special(vocabulary_, "");
+  special_ = special_of(vocabulary_, unknown);
 }
 
 TokenizerPointer WordTokenizer::train(Texts texts, CountLimits limits, WordOptions options) {
@@ -128,7 +139,7 @@ TokenizerPointer WordTokenizer::train(Texts texts, CountLimits limits, WordOptio
     split_words(options.lower_case ? std::string_view(changed) : given, options.punctuation, words);
     for (const std::string_view word : words) add_one(counts, word);
   }
-  return std::make_shared<WordTokenizer>(most_frequent(counts, limits), own_added_tokens(), options);
+  return std::make_shared<WordTokenizer>(most_frequent(counts, limits), own_added_tokens(), own_unknown, options);
 }
 
 std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {

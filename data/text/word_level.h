@@ -20,7 +20,8 @@ struct CountLimits {
 /// Every character is a piece.
 class CharacterTokenizer : public VocabularyTokenizer {
  public:
-  CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added);
+  /// `unknown` is the piece that stands for others, if the vocabulary has it.
+  CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, std::string_view unknown);
   /// From the characters of texts.
   static TokenizerPointer train(Texts texts, CountLimits limits);
 
@@ -37,7 +38,8 @@ struct WordOptions {
 /// Words between white space; decode() puts one blank between them.
 class WordTokenizer : public VocabularyTokenizer {
  public:
-  WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, WordOptions options);
+  /// `unknown` as above.
+  WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, std::string_view unknown, WordOptions options);
   /// From the words of texts.
   static TokenizerPointer train(Texts texts, CountLimits limits, WordOptions options);
 

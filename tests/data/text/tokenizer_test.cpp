@@ -129,6 +129,38 @@ TEST(TokenizerTest, WordsByFrequency) {
   EXPECT_EQ(signs->special(), (SpecialIds{0, 1, 2, 3, 4}));
 }
 
+/// A tokenizer.json of words with two pieces that could stand for unknown ones.
+Json word_document(const Json& unknown, const std::string& behavior) {
+  Json document = parse_json(R"({"model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "<unk>": 1, "oov": 2, "a": 3}},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Punctuation"}]}})",
+                             "words");
+  document.find("model")->set("unk_token", unknown);
+  if (!behavior.empty()) document.find("pre_tokenizer")->find("pretokenizers")->items()[1].set("behavior", behavior);
+  return document;
+}
+
+TEST(TokenizerTest, TheFileNamesTheUnknownWord) {
+  for (const auto& [unknown, id] : {std::pair("oov", 2), {"<unk>", 1}, {"[UNK]", 0}}) {
+    const auto tokenizer = parse_tokenizer(word_document(unknown, "Isolated"), "t.json");
+    EXPECT_EQ(tokenizer->encode("a z"), (std::vector<std::int32_t>{3, id}));
+    EXPECT_EQ(parse_tokenizer(tokenizer->to_json(), "again")->digest(), tokenizer->digest());
+  }
+  EXPECT_EQ(parse_tokenizer(word_document(nullptr, ""), "t.json")->special().unknown, 1);
+  Json characters = word_document("oov", "");
+  characters.set("pre_tokenizer", parse_json(R"({"type": "Split", "pattern": {"Regex": "[\\s\\S]"},
+                                                 "behavior": "Isolated", "invert": false})",
+                                             "split"));
+  EXPECT_EQ(parse_tokenizer(characters, "t.json")->encode("az"), (std::vector<std::int32_t>{3, 2}));
+  // One that is not there stands for nothing.
+  for (const char* unknown : {"none", ""}) {
+    const auto tokenizer = parse_tokenizer(word_document(unknown, ""), "t.json");
+    EXPECT_TRUE(contains(error_message<DataError>([&] { (void)tokenizer->encode("a z"); }), "'z' is not in the"));
+    EXPECT_EQ(parse_tokenizer(tokenizer->to_json(), "again")->special(), tokenizer->special());
+  }
+  EXPECT_EQ(error_message<DataError>([] { (void)parse_tokenizer(word_document("oov", "Removed"), "t.json"); }),
+            "t.json/pre_tokenizer/pretokenizers/behavior: the string \"Removed\" is not supported");
+}
+
 TEST(TokenizerTest, VocabularyAndMergesBesideIt) {
   const test::TempDir folder;
   const std::filesystem::path path = folder.path();
@@ -203,6 +235,7 @@ TEST(TokenizerTest, BadInput) {
       error_message<DataError>([&] { (void)make(R"({"type": "bpe", "path": ")" + golden("wordpiece.json") + "\"}"); }),
       "not a tokenizer of the type bpe"));
   EXPECT_THROW((void)read_tokenizer("/nonexistent/tokenizer.json"), FileError);
+  EXPECT_THROW((void)read_tokenizer(std::string(300, 'a')), FileError) << "longer than names may be";
   EXPECT_THROW((void)make(R"({"type": "bpe", "vocabulary": 200})"), ConfigError);
 }
 
