@@ -231,6 +231,31 @@ std::int64_t first_of_valid(const TextData& options, std::int64_t size) {
   return size - static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
 }
 
+/// Numbers of texts, in order.
+struct Shares {
+  std::vector<std::int64_t> rest;
+  std::vector<std::int64_t> held_out;
+};
+
+/// Sets valid_fraction of `size` texts aside. DataError if one part would be empty.
+Shares hold_out_texts(const DataOptions& options, std::int64_t size, const std::string& source) {
+  const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
+  HEARTH_CHECK(DataError, count > 0 && count < size, source, ": holding out ", options.valid_fraction, " of ", size,
+               " texts leaves one part empty; give another valid_fraction, or 0");
+  const std::vector<std::int64_t> order = shuffled_order(size, options.split_seed, 0);
+  Shares shares{{order.begin(), order.end() - count}, {order.end() - count, order.end()}};
+  std::sort(shares.rest.begin(), shares.rest.end());
+  std::sort(shares.held_out.begin(), shares.held_out.end());
+  return shares;
+}
+
+/// FileError if the file is there and stays.
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  HEARTH_CHECK(FileError, !error, path.string(), ": cannot be removed: ", error.message());
+}
+
 /// The texts behind a node, for packing.
 using TextSources = Registry<Parts()>;
 const TextSources& text_sources() {
@@ -321,13 +346,9 @@ Splits parallel_text_data(const ParallelTextData& options) {
     std::vector<std::int64_t> pairs(static_cast<std::size_t>(part.target->sequences()));
     std::iota(pairs.begin(), pairs.end(), std::int64_t{0});
     if (i == 0 && !all.parts[1].target && options.valid_fraction > 0) {
-      pairs = shuffled_order(part.target->sequences(), options.split_seed, 0);
-      const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(pairs.size()));
-      std::vector<std::int64_t> held(pairs.end() - count, pairs.end());
-      pairs.resize(pairs.size() - held.size());
-      std::sort(pairs.begin(), pairs.end());
-      std::sort(held.begin(), held.end());
-      splits.valid = pairs_of(part, std::move(held));
+      Shares shares = hold_out_texts(options, part.target->sequences(), part.target->source());
+      pairs = std::move(shares.rest);
+      splits.valid = pairs_of(part, std::move(shares.held_out));
     }
     *places[i] = pairs_of(part, std::move(pairs));
   }
@@ -352,14 +373,9 @@ Splits labelled_text_data(const LabelledTextData& options) {
                                         numbers_of(lines, classes), classes, LabelledOptions{.length = options.length});
     *places[i] = set;
     if (i != 0 || !options.valid.empty() || options.valid_fraction == 0) continue;
-    std::vector<std::int64_t> texts = shuffled_order(set->size(), options.split_seed, 0);
-    const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(texts.size()));
-    std::vector<std::int64_t> held(texts.end() - count, texts.end());
-    texts.resize(texts.size() - held.size());
-    std::sort(texts.begin(), texts.end());
-    std::sort(held.begin(), held.end());
-    splits.train = set->subset(std::move(texts));
-    if (count > 0) splits.valid = set->subset(std::move(held));
+    Shares shares = hold_out_texts(options, set->size(), set->source());
+    splits.train = set->subset(std::move(shares.rest));
+    splits.valid = set->subset(std::move(shares.held_out));
   }
   return splits;
 }
@@ -367,11 +383,12 @@ Splits labelled_text_data(const LabelledTextData& options) {
 std::vector<PackedFile> pack_text(const Json& node, const std::string& folder) {
   const Parts all = text_sources().make(node);
   make_directories(folder);
-  // What an earlier packing left would be taken for a part of this one.
-  fs::remove(fs::path(folder) / "source_tokenizer.json");
+  // What an earlier packing left would be taken for a part of this one. A folder without ids for training is refused,
+  // so that one where this went wrong halfway is: they are removed first and written last.
   for (const char* part : part_names)
     for (const char* ending : {".tokens", ".source.tokens", ".target.tokens"})
-      fs::remove(fs::path(folder) / (std::string(part) + ending));
+      remove_file(fs::path(folder) / (std::string(part) + ending));
+  remove_file(fs::path(folder) / "source_tokenizer.json");
   write_tokenizer(*all.tokenizer, (fs::path(folder) / "tokenizer.json").string());
   if (all.source_tokenizer && all.source_tokenizer->digest() != all.tokenizer->digest())
     write_tokenizer(*all.source_tokenizer, (fs::path(folder) / "source_tokenizer.json").string());
@@ -382,11 +399,12 @@ std::vector<PackedFile> pack_text(const Json& node, const std::string& folder) {
     tokens->write(path);
     files.push_back({path, tokens->size(), tokens->sequences(), tokens->meaning().characters, tokens->width()});
   };
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (const std::size_t i : {2, 1, 0}) {
     const std::string name = part_names[i];
-    write(all.parts[i].source, name + ".source.tokens");
     write(all.parts[i].target, name + (all.parts[i].source ? ".target.tokens" : ".tokens"));
+    write(all.parts[i].source, name + ".source.tokens");
   }
+  std::reverse(files.begin(), files.end());
   return files;
 }
 

@@ -2,8 +2,10 @@
 #include "hearth/data/text/text_data.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -278,6 +280,66 @@ TEST(TextDataTest, HeldOut) {
       make_data(node(R"({"type": "parallel_text", "train": [)" + quoted(path) + R"(], "valid_fraction": 0.25})"));
   EXPECT_EQ(pairs.train->size(), 150);
   EXPECT_EQ(pairs.valid->size(), 50);
+}
+
+TEST(TextDataTest, AFractionOfNothingIsRefused) {
+  const TempDir folder;
+  const std::string path = put(folder, "three.tsv", "a\tb\nc\td\na\tf\n");
+  for (const char* type : {"parallel_text", "labelled_text"}) {
+    const std::string text = join_text(R"({"type": ")", type, R"(", "train": [)", quoted(path), "]");
+    EXPECT_EQ(error_message<DataError>([&] { (void)make_data(node(text + R"(, "valid_fraction": 0.3})")); }),
+              path + ": holding out 0.3 of 3 texts leaves one part empty; give another valid_fraction, or 0");
+    EXPECT_EQ(make_data(node(text + R"(, "valid_fraction": 0.4})")).valid->size(), 1);
+    EXPECT_EQ(make_data(node(text + R"(, "valid_fraction": 0})")).valid, nullptr);
+  }
+}
+
+/// While it lives, no file grows beyond so many bytes.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit lower = before_;
+    lower.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &lower), 0);
+  }
+  ~FileSizeLimit() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST(TextDataTest, WhatIsHalfPackedIsRefused) {
+  const TempDir folder;
+  std::string lines;
+  for (int i = 0; i < 20'000; ++i) lines += "b\ta\n";
+  const std::string small = put(folder, "small.tsv", "a\tb\nb\ta\n"), large = put(folder, "large.tsv", lines);
+  for (const char* type : {"text", "parallel_text"}) {
+    const std::string out = folder / type, begin = join_text(R"({"type": ")", type, R"(", )"),
+                      packed = begin + R"("packed": )" + quoted(out) + "}";
+    const auto pack = [&](const std::string& test_part) {
+      (void)pack_text(node(begin + R"("train": [)" + quoted(small) + R"(], "test": [)" + quoted(test_part) + "]}"),
+                      out);
+    };
+    pack(small);
+    EXPECT_NE(make_data(node(packed)).test, nullptr);
+    std::string message;
+    {
+      const FileSizeLimit limit(16'384);
+      message = error_message<FileError>([&] { pack(large); });
+    }
+    EXPECT_TRUE(contains(message, "/test.")) << message;
+    EXPECT_TRUE(contains(error_message<FileError>([&] { (void)make_data(node(packed)); }), ": has no train.")) << type;
+    // What cannot be removed is no bug, but a file to be named.
+    std::filesystem::create_directories(out + "/valid.tokens/x");
+    EXPECT_TRUE(contains(error_message<FileError>([&] { pack(small); }), "/valid.tokens: cannot be removed"));
+  }
 }
 
 TEST(TextDataTest, TextsAsFilesHaveThem) {
