@@ -21,7 +21,7 @@ namespace {
 using test::contains;
 using test::error_message;
 
-/// Random images; counts reads, can fail at a sample, and can hold readers until they are let go.
+/// Random images; counts reads, can fail at a sample, and can take its time for the first ones.
 class Probe : public Dataset {
  public:
   explicit Probe(std::int64_t size, ImageShape shape = {6, 5, 3}) : size_(size), shape_(shape) {}
@@ -31,6 +31,10 @@ class Probe : public Dataset {
   std::int64_t label(std::int64_t index) const override { return index % 4; }
   std::int64_t read(std::int64_t index, Image& image) const override {
     reads.fetch_add(1);
+    if (index < slow_below.load()) {
+      slow_reads.fetch_add(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     if (index == fails_at.load()) throw DataError("sample " + std::to_string(index) + " is broken");
     image.reshape(shape_.height, shape_.width, shape_.channels);
     Random random(17, static_cast<std::uint64_t>(index));
@@ -41,6 +45,8 @@ class Probe : public Dataset {
 
   mutable std::atomic<std::int64_t> reads{0};
   std::atomic<std::int64_t> fails_at{-1};
+  mutable std::atomic<std::int64_t> slow_reads{0};
+  std::atomic<std::int64_t> slow_below{0};  ///< samples below take 5 ms
 
  private:
   std::int64_t size_;
@@ -224,12 +230,39 @@ TEST(LoaderTest, ExceptionsReachTheCallThatWouldHaveHadTheBatch) {
   }
 }
 
-TEST(LoaderTest, EndsInTheMiddle) {
+TEST(LoaderTest, EndsInTheMiddleOfABatch) {
+  for (const int workers : {1, 3}) {
+    const auto set = std::make_shared<Probe>(8000);
+    set->slow_below = 8000;
+    {
+      const Loader loader(set, steps(*set), {.batch_size = 1000, .workers = workers, .prefetch = 8});
+      while (set->slow_reads.load() < workers) std::this_thread::yield();
+    }
+    // Each worker's batch takes 5 seconds.
+    EXPECT_LT(set->slow_reads.load(), 500 * workers);
+    EXPECT_EQ(set.use_count(), 1);
+  }
+}
+
+TEST(LoaderTest, SeekLeavesTheMiddleOfABatch) {
+  const auto set = std::make_shared<Probe>(3000);
+  set->slow_below = 1000;
+  Loader loader(set, steps(*set), {.batch_size = 1000, .workers = 1, .prefetch = 2});
+  while (set->slow_reads.load() == 0) std::this_thread::yield();
+  loader.seek(0, 1);
+  EXPECT_EQ(loader.next().index, 1);
+  EXPECT_LT(set->slow_reads.load(), 500);
+}
+
+TEST(LoaderTest, EndsAtAnyTime) {
   for (int i = 0; i < 60; ++i) {
     const auto set = std::make_shared<Probe>(1000);
-    Loader loader(set, steps(*set), {.batch_size = 100, .workers = 4, .prefetch = 8});
-    if (i % 3 == 1) loader.next();
-    if (i % 3 == 2) loader.seek(5, 5);
+    {
+      Loader loader(set, steps(*set), {.batch_size = 100, .workers = 4, .prefetch = 8});
+      if (i % 3 == 1) loader.next();
+      if (i % 3 == 2) loader.seek(5, 5);
+    }
+    EXPECT_EQ(set.use_count(), 1);
   }
 }
 
