@@ -4,14 +4,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 
 #include "hearth/core/error.h"
 #include "hearth/data/order.h"
 
 namespace hearth::data {
 
+std::ostream& operator<<(std::ostream& out, const ImageShape& shape) {
+  return out << shape.height << " x " << shape.width << " x " << shape.channels;
+}
+
 void Dataset::check_index(std::int64_t index) const {
   HEARTH_CHECK(IndexError, index >= 0 && index < size(), source(), ": sample ", index, " of ", size());
+}
+
+std::int64_t Dataset::read_from(std::int64_t index, Image& image) const {
+  check_index(index);
+  for (std::int64_t tries = 0; tries < size(); ++tries)
+    if (const auto label = try_read((index + tries) % size(), image)) return *label;
+  throw DataError(join_text(source(), ": none of the ", size(), " samples can be decoded"));
 }
 
 Sample Dataset::get(std::int64_t index) const {
@@ -27,10 +39,14 @@ MemoryDataset::MemoryDataset(std::string source, ImageShape shape, std::vector<s
       pixels_(std::move(pixels)),
       labels_(std::move(labels)),
       class_names_(std::move(class_names)) {
+  HEARTH_CHECK(DataError, shape.height > 0 && shape.width > 0 && shape.channels > 0, source_, ": images of ", shape,
+               " hold nothing");
+  HEARTH_CHECK(DataError,
+               std::int64_t{shape.height} * shape.width <= max_image_pixels && shape.channels <= max_image_channels,
+               source_, ": images of ", shape, "; at most ", max_image_pixels, " pixels of ", max_image_channels,
+               " channels are possible");
   const std::size_t image_bytes = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width) *
                                   static_cast<std::size_t>(shape.channels);
-  HEARTH_CHECK(DataError, shape.height > 0 && shape.width > 0 && shape.channels > 0, source_, ": images of ",
-               shape.height, " x ", shape.width, " x ", shape.channels, " hold nothing");
   HEARTH_CHECK(DataError, pixels_.size() == labels_.size() * image_bytes, source_, ": ", labels_.size(),
                " labels need ", labels_.size() * image_bytes, " bytes of pixels, found ", pixels_.size());
   for (std::size_t i = 0; i < labels_.size(); ++i) {
@@ -65,16 +81,21 @@ std::int64_t Subset::label(std::int64_t index) const {
   return whole_->label(indices_[static_cast<std::size_t>(index)]);
 }
 
-std::int64_t Subset::read(std::int64_t index, Image& image) const {
+std::optional<std::int64_t> Subset::try_read(std::int64_t index, Image& image) const {
   check_index(index);
-  return whole_->read(indices_[static_cast<std::size_t>(index)], image);
+  return whole_->try_read(indices_[static_cast<std::size_t>(index)], image);
 }
 
 HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed) {
   HEARTH_CHECK(ConfigError, fraction > 0 && fraction < 1, whole->source(), ": a held-out fraction of ", fraction,
                " is not between 0 and 1");
   std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(whole->classes()));
-  for (std::int64_t i = 0; i < whole->size(); ++i) by_class[static_cast<std::size_t>(whole->label(i))].push_back(i);
+  for (std::int64_t i = 0; i < whole->size(); ++i) {
+    const std::int64_t label = whole->label(i);
+    HEARTH_CHECK(DataError, label >= 0 && label < whole->classes(), whole->source(), ": the label of sample ", i,
+                 " is ", label, ", outside the ", whole->classes(), " classes");
+    by_class[static_cast<std::size_t>(label)].push_back(i);
+  }
   std::vector<std::int64_t> rest;
   std::vector<std::int64_t> held;
   for (std::size_t label = 0; label < by_class.size(); ++label) {

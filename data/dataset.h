@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +26,8 @@ struct ImageShape {
   int channels = 0;
   bool operator==(const ImageShape&) const = default;
 };
+/// "28 x 28 x 1".
+std::ostream& operator<<(std::ostream& out, const ImageShape& shape);
 
 /// What a set passed over instead of failing.
 struct Warnings {
@@ -45,6 +49,9 @@ class Dataset {
   /// Puts the sample into `image`, whose memory is reused, and returns its label. A pure function of `index`, safe to
   /// call from several threads. IndexError outside [0, size()); DataError for a sample that cannot be decoded.
   virtual std::int64_t read(std::int64_t index, Image& image) const = 0;
+  /// As read(), which for this sample may give another one's place: nothing where it would. Sets that pass over broken
+  /// samples answer so, and sets made of some of their samples look for the next one among these.
+  virtual std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const { return read(index, image); }
   /// Does what read() does to a large image that it has decoded to an image that is none of the set's; mostly nothing.
   virtual void shrink(Image&) const {}
   /// This set if it is one of texts, whose samples are no images; otherwise null.
@@ -59,6 +66,9 @@ class Dataset {
 
  protected:
   void check_index(std::int64_t index) const;
+  /// read() of a set that passes over samples: the first from `index` on, around the end, that try_read() gives.
+  /// IndexError; DataError if there is none.
+  std::int64_t read_from(std::int64_t index, Image& image) const;
 };
 
 using DatasetPointer = std::shared_ptr<const Dataset>;
@@ -81,7 +91,7 @@ struct Splits {
 class MemoryDataset : public Dataset {
  public:
   /// `pixels` holds labels.size() images of `shape`, one after the other. DataError, with `source`, if the counts
-  /// differ or a label lies outside the class names.
+  /// differ, a label lies outside the class names, or images are larger than there are any.
   MemoryDataset(std::string source, ImageShape shape, std::vector<std::uint8_t> pixels,
                 std::vector<std::int32_t> labels, std::vector<std::string> class_names);
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
@@ -107,7 +117,8 @@ class Subset : public Dataset {
   ImageShape image_shape() const override { return whole_->image_shape(); }
   const std::vector<std::string>& class_names() const override { return whole_->class_names(); }
   std::int64_t label(std::int64_t index) const override;
-  std::int64_t read(std::int64_t index, Image& image) const override;
+  std::int64_t read(std::int64_t index, Image& image) const override { return read_from(index, image); }
+  std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override;
   void shrink(Image& image) const override { whole_->shrink(image); }
   Warnings warnings() const override { return whole_->warnings(); }
   const std::string& source() const override { return whole_->source(); }
@@ -123,7 +134,8 @@ struct HeldOut {
 };
 
 /// Sets `fraction` of every class aside, chosen by `seed` and kept in the set's order. The same seed always chooses the
-/// same samples. ConfigError unless 0 < fraction < 1; DataError if one part would be empty.
+/// same samples. ConfigError unless 0 < fraction < 1; DataError if one part would be empty or a label lies outside the
+/// classes.
 HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed);
 /// Sets `count` samples aside, chosen by `seed` regardless of class, both parts in shuffled order.
 HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed);

@@ -28,6 +28,9 @@ struct Image {
 /// Largest image that is decoded, in pixels; a file that claims more is refused before memory is asked for.
 inline constexpr std::int64_t max_image_pixels = 100'000'000;
 
+/// Most channels of an image.
+inline constexpr int max_image_channels = 64;
+
 /// Decodes a JPEG or PNG file to RGB. Grey becomes three equal channels, palettes are looked up, alpha is composited on
 /// white, 16 bits are scaled to 8, CMYK and YCCK become RGB. EXIF orientation and colour profiles are not applied.
 /// DataError with `name` and the reason for anything truncated, corrupt, too large or of another format.

@@ -95,7 +95,7 @@ void describe(Fields<ImageFolderData>& fields) {
   fields.number("test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
                 "Share of each class held out for testing where there is no folder for it.");
   fields.choice("on_error", &ImageFolderData::on_error, {"fail", "skip"},
-                "Broken files: stop, or let the next readable sample stand in and count a warning.");
+                "Broken files: stop, or let the next readable sample of the same part stand in and count a warning.");
   fields.choice("empty_classes", &ImageFolderData::empty_classes, {"fail", "skip"},
                 "Class folders without images: stop, or count a warning.");
   fields.integer("cache_mb", &ImageFolderData::cache_mb, {.min = 0, .max = 1 << 24},

@@ -103,6 +103,8 @@ Splits idx_folder(const std::string& path, std::vector<std::string> class_names)
   // Labels the test part happens not to use must still count as classes.
   if (class_names.empty()) class_names = train->class_names();
   DatasetPointer test = idx(files[2], files[3], std::move(class_names));
+  HEARTH_CHECK(DataError, test->image_shape() == train->image_shape(), files[2], ": images of ", test->image_shape(),
+               ", but those of ", files[0], " are ", train->image_shape(), "; both parts need images of one size");
   return {std::move(train), nullptr, std::move(test)};
 }
 

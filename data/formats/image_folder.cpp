@@ -142,13 +142,11 @@ class ImageFolder : public Dataset {
     check_index(index);
     return files_[static_cast<std::size_t>(index)].label;
   }
-  std::int64_t read(std::int64_t index, Image& image) const override {
+  std::int64_t read(std::int64_t index, Image& image) const override { return read_from(index, image); }
+  std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override {
     check_index(index);
-    for (std::size_t tries = 0; tries < files_.size(); ++tries) {
-      const std::size_t at = (static_cast<std::size_t>(index) + tries) % files_.size();
-      if (load(at, image)) return files_[at].label;
-    }
-    throw DataError(root_ + ": none of the " + std::to_string(files_.size()) + " files can be decoded");
+    const auto at = static_cast<std::size_t>(index);
+    return load(at, image) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
   }
   Warnings warnings() const override { return warnings_.get(); }
   const std::string& source() const override { return root_; }

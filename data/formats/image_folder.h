@@ -8,7 +8,7 @@ namespace hearth::data {
 
 struct ImageFolderOptions {
   /// What to do about a file that cannot be decoded, or a link to nothing. "fail": DataError. "skip": a counted
-  /// warning; the next readable sample of the set stands in for it.
+  /// warning; the next readable sample stands in for it, of a part held out the next of that part.
   std::string on_error = "fail";
   /// What to do about a class folder without images: "fail" or "skip" (a counted warning; the class keeps its number).
   std::string empty_classes = "fail";

@@ -85,5 +85,31 @@ TEST(HoldOutTest, TakesTheFractionOfEveryClass) {
   EXPECT_TRUE(contains(error_message<ConfigError>([] { hold_out(digits(), 1.0, 0); }), "between 0 and 1"));
 }
 
+/// Two classes, and a third label.
+class Mislabelled : public Dataset {
+ public:
+  explicit Mislabelled(std::int64_t third) : third_(third) {}
+  std::int64_t size() const override { return 10; }
+  ImageShape image_shape() const override { return {1, 1, 1}; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  std::int64_t label(std::int64_t index) const override { return index == 7 ? third_ : index % 2; }
+  std::int64_t read(std::int64_t index, Image& image) const override {
+    image.reshape(1, 1, 1);
+    return label(index);
+  }
+  const std::string& source() const override { return source_; }
+
+ private:
+  std::int64_t third_;
+  std::vector<std::string> names_ = numbered_classes(2);
+  std::string source_ = "own set";
+};
+
+TEST(HoldOutTest, LabelsOutsideTheClassesAreNamed) {
+  for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{2}, std::int64_t{1} << 60})
+    EXPECT_EQ(error_message<DataError>([&] { hold_out(std::make_shared<Mislabelled>(label), 0.5, 0); }),
+              join_text("own set: the label of sample 7 is ", label, ", outside the 2 classes"));
+}
+
 }  // namespace
 }  // namespace hearth::data

@@ -90,6 +90,28 @@ TEST_F(IdxTest, FolderReadsTrainAndTest) {
   EXPECT_EQ(parts.test->get(0).image.pixels, Bytes{7});
 }
 
+TEST_F(IdxTest, FolderNeedsImagesOfOneSize) {
+  folder.write("train-images-idx3-ubyte", idx_file({2, 1, 2}, {9, 8, 7, 6}));
+  folder.write("train-labels-idx1-ubyte", idx_file({2}, {0, 1}));
+  folder.write("t10k-labels-idx1-ubyte", idx_file({1}, {0}));
+  const std::string test_images = folder / "t10k-images-idx3-ubyte";
+  for (const Bytes& other : {idx_file({1, 2, 1}, {1, 2}), idx_file({1, 1, 1, 2}, {1, 2})}) {
+    folder.write("t10k-images-idx3-ubyte", other);
+    const std::string message = error_message<DataError>([&] { idx_folder(folder.path()); });
+    EXPECT_TRUE(message.starts_with(test_images + ": images of ") && contains(message, "are 1 x 2 x 1;")) << message;
+  }
+}
+
+TEST_F(IdxTest, ImagesLargerThanThereAreAny) {
+  const std::string message = failure(idx_file({2, 1, 1, 65}, Bytes(130)), idx_file({2}, {1, 0}));
+  EXPECT_TRUE(message.starts_with(images + ": images of 1 x 1 x 65; at most")) << message;
+  EXPECT_TRUE(contains(error_message<DataError>([] {
+                         MemoryDataset("own", {20'000, 20'000, 1}, {}, {}, {"a"});
+                       }),
+                       "own: images of 20000 x 20000 x 1; at most 100000000 pixels"));
+  EXPECT_NO_THROW(MemoryDataset("own", {10'000, 10'000, 64}, {}, {}, {"a"}));
+}
+
 TEST(FashionMnistTest, AbsenceNamesThePackageAndTheFiles) {
   test::TempDir folder;
   const std::string message = error_message<DataError>([&] { fashion_mnist(folder.path()); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
@@ -106,7 +107,24 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
   folder.write("a/1.png", {});
   folder.write("b/2.png", {});
   const DatasetPointer none = image_folder(folder.path(), {.on_error = "skip"});
-  EXPECT_TRUE(contains(error_message<DataError>([&] { none->get(0); }), "none of the 4 files"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { none->get(0); }), "none of the 4 samples"));
+}
+
+TEST_F(ImageFolderTest, StandInsComeFromTheSamePart) {
+  for (int i = 0; i < 40; ++i) put("a/" + std::to_string(10 + i) + ".png", static_cast<std::uint8_t>(10 + i));
+  for (int i = 0; i < 40; i += 2) folder.write("a/" + std::to_string(10 + i) + ".png", {'n', 'o'});
+  const HeldOut tested = hold_out(image_folder(folder.path(), {.on_error = "skip"}), 0.5, 1);
+  const HeldOut trained = hold_out(tested.rest, 0.5, 2);
+  std::multiset<int> own, seen;
+  for (const DatasetPointer& part : {trained.rest, trained.held_out, tested.held_out}) {
+    const std::vector<int> all = levels(*part);
+    const std::set<int> different(all.begin(), all.end());
+    seen.insert(different.begin(), different.end());
+  }
+  for (int i = 1; i < 40; i += 2) own.insert(10 + i);
+  EXPECT_EQ(seen, own) << "each readable image in one part";
+  for (int i = 1; i < 40; i += 2) folder.write("a/" + std::to_string(10 + i) + ".png", {});
+  EXPECT_TRUE(contains(error_message<DataError>([&] { trained.rest->get(0); }), "none of the 10 samples"));
 }
 
 TEST_F(ImageFolderTest, EmptyClasses) {
