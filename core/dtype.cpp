@@ -40,7 +40,7 @@ bool is_floating(DType dtype) {
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
 
 void throw_unsupported(const char* op, DType found, const DType* allowed, std::size_t count) {
-  std::ostringstream out;
+  TextStream out;
   out << op << ": element type " << found << " is not supported; convert to one of:";
   for (std::size_t i = 0; i < count; ++i) out << ' ' << allowed[i];
   throw DTypeError(out.str());

@@ -3,9 +3,10 @@
 // exit code that the command line maps it to (CONTRACT of the `hearth` program).
 #pragma once
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include "hearth/core/text_stream.h"
 
 namespace hearth {
 
@@ -41,10 +42,10 @@ HEARTH_ERROR_CLASS(DivergedError, "diverged", 5)   ///< training produced values
 HEARTH_ERROR_CLASS(InternalError, "internal", 70)  ///< a defect of Hearth or of a library below it
 #undef HEARTH_ERROR_CLASS
 
-/// The parts written one after the other, as with operator<<.
+/// The parts written one after the other, as with operator<<, in no country's way.
 template <class... Parts>
 std::string join_text(const Parts&... parts) {
-  std::ostringstream out;
+  TextStream out;
   (out << ... << parts);
   return out.str();
 }

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
-#include <sstream>
 #include <thread>
+
+#include "hearth/core/error.h"
+#include "hearth/core/thread_object.h"
 
 namespace hearth::profiler {
 namespace {
@@ -32,11 +34,21 @@ Collection& collection() {
 
 std::atomic<bool> collecting{false};
 thread_local double flops_of_thread = 0;
-thread_local std::vector<const char*> open_scopes;
+
+struct OpenScopes {
+  std::vector<const char*> names;
+};
+std::vector<const char*>& open_scopes() { return detail::thread_object<OpenScopes>().names; }
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+/// All digits, so that long traces keep their short scopes.
+std::string microseconds(std::int64_t ns) {
+  const std::string rest = std::to_string(ns % 1000);
+  return join_text(ns / 1000, ".", std::string(3 - rest.size(), '0'), rest);
 }
 
 }  // namespace
@@ -61,13 +73,13 @@ std::map<std::string, Entry> summary() {
 std::string chrome_trace() {
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
-  std::ostringstream out;
+  TextStream out;
   out << "[";
   const char* separator = "\n";
   for (const Event& event : all.events) {
     out << separator << R"({"ph":"X","pid":0,"tid":)" << event.thread % 100000 << R"(,"name":")" << event.name
-        << R"(","ts":)" << event.begin_ns / 1000 << "." << (event.begin_ns / 100) % 10 << R"(,"dur":)"
-        << static_cast<double>(event.end_ns - event.begin_ns) / 1000.0 << "}";
+        << R"(","ts":)" << microseconds(event.begin_ns) << R"(,"dur":)" << microseconds(event.end_ns - event.begin_ns)
+        << "}";
     separator = ",\n";
   }
   out << "\n]\n";
@@ -76,10 +88,10 @@ std::string chrome_trace() {
 
 void add_flops(double flops) noexcept {
   flops_of_thread += flops;
-  if (!enabled() || open_scopes.empty()) return;
+  if (!enabled() || open_scopes().empty()) return;
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
-  all.entries[open_scopes.back()].flops += flops;
+  all.entries[open_scopes().back()].flops += flops;
 }
 
 double total_flops() noexcept { return flops_of_thread; }
@@ -87,14 +99,14 @@ double total_flops() noexcept { return flops_of_thread; }
 Scope::Scope(const char* name) noexcept : name_(nullptr), begin_ns_(0) {
   if (!enabled()) return;
   name_ = name;
-  open_scopes.push_back(name);
+  open_scopes().push_back(name);
   begin_ns_ = now_ns();
 }
 
 Scope::~Scope() {
   if (name_ == nullptr) return;
   const std::int64_t end_ns = now_ns();
-  open_scopes.pop_back();
+  open_scopes().pop_back();
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
   Entry& entry = all.entries[name_];

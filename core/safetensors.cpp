@@ -20,7 +20,9 @@ using safetensors::Declaration;
 using safetensors::fail;
 using safetensors::FormatDType;
 
-const std::string header_checksum_marker = join_text('"', safetensors::header_checksum_key, "\":\"");
+// The key in the header's text, up to its value.
+constexpr std::string_view header_checksum_marker = R"("hearth.header_crc32c":")";
+static_assert(header_checksum_marker.substr(1, header_checksum_marker.size() - 4) == safetensors::header_checksum_key);
 constexpr std::size_t checksum_digits = 8;
 
 std::string list(const std::vector<std::uint64_t>& extents) {

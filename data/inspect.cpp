@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iomanip>
-#include <sstream>
 
 #include "hearth/core/checksum.h"
 #include "hearth/core/error.h"
@@ -116,7 +115,7 @@ Json to_json(const Inspection& inspection) {
 }
 
 std::string to_text(const Inspection& inspection) {
-  std::ostringstream out;
+  TextStream out;
   out << inspection.source << ": " << inspection.samples << " samples, " << inspection.class_names.size()
       << " classes\n";
   out << "  decoded " << inspection.decoded << ": height " << text_of(inspection.height) << ", width "

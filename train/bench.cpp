@@ -13,6 +13,7 @@
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/cuda/stream.h"
+#include "hearth/core/text_stream.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::train {
@@ -171,7 +172,7 @@ double relative_error(std::span<const double> found, std::span<const double> exa
 }
 
 std::string to_line(const BenchCase& c) {
-  std::ostringstream out;
+  TextStream out;
   out << std::left << std::setw(36) << c.name << " " << std::setw(26) << c.shape << " " << std::setw(5)
       << name_of(c.dtype) << std::right << std::fixed << std::setprecision(3) << std::setw(11) << c.timing.median_ms
       << " ms (min " << c.timing.min_ms << ")" << std::setprecision(1);

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <iomanip>
 #include <limits>
-#include <sstream>
+
+#include "hearth/core/text_stream.h"
 
 namespace hearth::train {
 namespace {
@@ -67,7 +68,7 @@ void divide_logarithmic(Axis& axis) {
 }
 
 std::string number(double value) {
-  std::ostringstream out;
+  TextStream out;
   out << std::fixed << std::setprecision(1) << value;
   return out.str();
 }
@@ -168,7 +169,7 @@ Points thinned(const Points& points, std::size_t most) {
 }
 
 std::string tick_text(double value) {
-  std::ostringstream out;
+  TextStream out;
   const double size = std::abs(value);
   out << std::setprecision(4);
   if (size >= 1e6 && size < 1e9)
@@ -219,7 +220,7 @@ std::string to_svg(const Chart& chart) {
     if (chart.scale == Scale::from_zero) y.cover(0);
     divide_linear(y, chart.percent ? std::max(100.0, y.high) : std::numeric_limits<double>::infinity());
   }
-  std::ostringstream out;
+  TextStream out;
   out << "<svg viewBox=\"0 0 " << width << " " << height << "\" role=\"img\" aria-label=\"" << html_escaped(chart.title)
       << "\"><text class=\"title\" x=\"" << left << "\" y=\"18\">" << html_escaped(chart.title) << "</text>";
   const Canvas canvas(out, chart, x, y);

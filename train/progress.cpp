@@ -5,7 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <iomanip>
-#include <sstream>
+
+#include "hearth/core/text_stream.h"
 
 namespace hearth::train {
 namespace {
@@ -17,7 +18,7 @@ double now_seconds() {
 }  // namespace
 
 std::string duration_text(double seconds) {
-  std::ostringstream out;
+  TextStream out;
   seconds = seconds > 0 ? std::min(seconds, 1e9) : 0;  // an estimate may be anything, even not a number
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (seconds < 59.95)
@@ -42,7 +43,7 @@ std::string Progress::describe(const Step& now) const {
   const std::int64_t in_epoch = (now.step - 1) % steps_per_epoch_ + 1;
   const double epoch_left =
       per_step * static_cast<double>(std::min(steps_per_epoch_ - in_epoch, total_steps_ - now.step));
-  std::ostringstream out;
+  TextStream out;
   out << "epoch " << (now.step - 1) / steps_per_epoch_ + 1 << "/"
       << (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_ << "  step " << now.step << "/" << total_steps_
       << std::fixed << std::setprecision(4) << "  loss " << now.loss << std::setprecision(2) << "  accuracy "

@@ -7,9 +7,9 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include "hearth/core/file.h"
+#include "hearth/core/text_stream.h"
 #include "hearth/train/metrics_log.h"
 #include "hearth/train/plot.h"
 #include "hearth/train/progress.h"
@@ -67,13 +67,13 @@ std::optional<double> number_at(const Json& object, std::string_view key) {
 }
 
 std::string rounded(double value, int digits) {
-  std::ostringstream out;
+  TextStream out;
   out << std::setprecision(digits) << value;
   return out.str();
 }
 
 std::string percent(double share) {
-  std::ostringstream out;
+  TextStream out;
   out << std::fixed << std::setprecision(2) << 100 * share << " %";
   return out.str();
 }
@@ -212,7 +212,7 @@ void write_facts(std::ostream& out, const Json& node, const std::string& prefix)
 
 std::string report_html(const Json& run_info, const Json& config, const std::vector<Json>& records) {
   const std::string name = text_at(config, "name");
-  std::ostringstream out;
+  TextStream out;
   write_head(out, name.empty() ? "run" : name, run_info);
   write_tiles(out, run_info, records);
   out << "<h2>Curves</h2><div class=\"charts\">";

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <iomanip>
-#include <sstream>
 
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/core/text_stream.h"
 #include "hearth/data/text/error_rate.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/train/checkpoint.h"
@@ -217,7 +217,7 @@ void Trainer::evaluate_and_log() {
   }
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
-  std::ostringstream text;
+  TextStream text;
   text << "epoch " << position.step / std::max<std::int64_t>(1, session_.plan.steps_per_epoch) << "  " << split
        << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
        << 100 * meter.accuracy() << " %";

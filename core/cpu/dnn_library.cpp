@@ -6,6 +6,7 @@
 #include <array>
 
 #include "hearth/core/cpu/scratch.h"
+#include "hearth/core/thread_object.h"
 
 namespace hearth::cpu::dnn {
 
@@ -18,8 +19,10 @@ dnnl::engine& engine() {
 }
 
 dnnl::stream& stream() {
-  thread_local dnnl::stream instance(engine());
-  return instance;
+  struct ThreadStream {
+    dnnl::stream stream{engine()};
+  };
+  return hearth::detail::thread_object<ThreadStream>().stream;
 }
 
 dnnl::memory::data_type library_type(DType dtype) {

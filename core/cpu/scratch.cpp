@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hearth/core/error.h"
+#include "hearth/core/thread_object.h"
 
 namespace hearth::cpu {
 namespace {
@@ -50,10 +51,7 @@ struct Stack {
   }
 };
 
-Stack& stack() {
-  thread_local Stack instance;
-  return instance;
-}
+Stack& stack() { return hearth::detail::thread_object<Stack>(); }
 
 }  // namespace
 

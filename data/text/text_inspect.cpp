@@ -2,8 +2,8 @@
 #include "hearth/data/text/text_inspect.h"
 
 #include <iomanip>
-#include <sstream>
 
+#include "hearth/core/text_stream.h"
 #include "hearth/data/batch_maker.h"
 
 namespace hearth::data {
@@ -39,7 +39,7 @@ Json to_json(const TextInspection& inspection) {
 }
 
 std::string to_text(const TextInspection& inspection) {
-  std::ostringstream out;
+  TextStream out;
   out << inspection.source << ": " << inspection.samples << " rows, ";
   if (inspection.classes > 0)
     out << inspection.classes << " classes\n";

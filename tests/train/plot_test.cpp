@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "support/grouping_locale.h"
+
 namespace hearth::train {
 namespace {
 
@@ -19,6 +21,13 @@ TEST(AxisTicks, are_round_and_inside) {
   EXPECT_EQ(axis_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(axis_ticks(3.1, 16.9, 7), (std::vector<double>{4, 6, 8, 10, 12, 14, 16}));
   EXPECT_EQ(axis_ticks(-1, 1, 4), (std::vector<double>{-1, -0.5, 0, 0.5, 1}));
+}
+
+TEST(TickText, is_the_same_in_every_locale) {
+  const test::GroupingLocale elsewhere;
+  EXPECT_EQ(tick_text(1234), "1234");
+  EXPECT_EQ(tick_text(0.25), "0.25");
+  EXPECT_EQ(tick_text(2500000), "2.5M");
 }
 
 TEST(AxisTicks, hold_at_every_magnitude) {

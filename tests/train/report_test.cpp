@@ -7,6 +7,7 @@
 
 #include "hearth/core/file.h"
 #include "support/error_message.h"
+#include "support/grouping_locale.h"
 #include "support/temp_dir.h"
 
 namespace hearth::train {
@@ -55,6 +56,12 @@ TEST(Report, shows_curves_metrics_facts_and_config) {
   EXPECT_EQ(count(page, "<polyline"), 6u) << "loss and accuracy of both splits, rate and throughput of training only";
   EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
   EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>40</td>");
+}
+
+TEST(Report, is_the_same_in_every_locale) {
+  const std::string here = report_html(sample_info(), Json::object(), sample_records());
+  const test::GroupingLocale elsewhere;
+  EXPECT_EQ(report_html(sample_info(), Json::object(), sample_records()), here);
 }
 
 TEST(Report, needs_nothing_from_elsewhere) {

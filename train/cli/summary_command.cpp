@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "hearth/autograd/grad_mode.h"
+#include "hearth/core/text_stream.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/models/nn/summary.h"
 #include "hearth/train/cli/cli.h"
@@ -15,7 +16,7 @@ namespace hearth::train {
 namespace {
 
 std::string count_text(double value) {
-  std::ostringstream out;
+  TextStream out;
   out << std::fixed << std::setprecision(2);
   if (value >= 1e9)
     out << value / 1e9 << " G";

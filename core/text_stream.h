@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stream that all of Hearth's texts are put together with.
+#pragma once
+
+#include <locale>
+#include <sstream>
+
+namespace hearth {
+
+/// A string stream that writes numbers as programs read them ("1000", "12.5"), whatever locale the host program has
+/// made the global one.
+class TextStream : public std::ostringstream {
+ public:
+  TextStream() { imbue(std::locale::classic()); }
+};
+
+}  // namespace hearth
