@@ -26,7 +26,9 @@ void convert_run(const From* __restrict source, To* __restrict destination, std:
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     // Structs copied in a loop would keep it from vectorising; see core/cpu/element.h.
-    if constexpr (is_floating_element<From> && is_floating_element<To>)
+    if constexpr (std::is_same_v<From, double> && sizeof(To) == 2)
+      cpu::store(destination + i, cut_to_odd(source[i]));
+    else if constexpr (is_floating_element<From> && is_floating_element<To>)
       cpu::store(destination + i, static_cast<acc_t<To>>(cpu::load(source + i)));
     else
       destination[i] = convert_element<To>(source[i]);

@@ -27,6 +27,20 @@ void copy_bytes(const Tensor& source, const Tensor& destination) {
   std::memmove(destination.bytes(), source.bytes(), source.byte_size());
 }
 
+/// The bytes from the first element to behind the last.
+std::span<const std::byte> reach_of(const Tensor& tensor) {
+  std::int64_t last = 0;
+  for (int i = 0; i < tensor.rank(); ++i) last += (tensor.dim(i) - 1) * tensor.strides()[static_cast<std::size_t>(i)];
+  return {tensor.bytes(), static_cast<std::size_t>(last + 1) * size_of(tensor.dtype())};
+}
+
+/// Whether a copy could read what it has written; neither is empty.
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  if (!a.same_storage(b)) return false;
+  const auto in_a = reach_of(a), in_b = reach_of(b);
+  return in_a.data() < in_b.data() + in_b.size() && in_b.data() < in_a.data() + in_a.size();
+}
+
 StridedBytes strided(const Tensor& tensor) { return {tensor.bytes(), tensor.dtype(), tensor.strides()}; }
 
 /// `source` as contiguous elements of `dtype` on its own device.
@@ -83,6 +97,8 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
 Tensor Tensor::view(std::shared_ptr<Storage> storage, const Shape& shape, const Strides& strides, std::int64_t offset,
                     DType dtype, Device device) {
   HEARTH_CHECK(UsageError, storage != nullptr, "view: there is no storage");
+  HEARTH_CHECK(DeviceError, storage->device() == device, "view: on ", device, " of a storage on ", storage->device(),
+               "; copy the tensor there with to(device)");
   HEARTH_CHECK(ShapeError, offset >= 0, "view: offset ", offset, " is negative");
   std::int64_t last = offset;
   for (int i = 0; i < shape.rank(); ++i) {
@@ -158,8 +174,11 @@ void Tensor::copy_from(const Tensor& source) const {
     copy_bytes(dense, arrived);
     return copy_from(arrived);
   }
+  const bool plain = is_contiguous() && source.is_contiguous() && source.dtype() == dtype();
+  // The host's copy of plain bytes allows for that; no other does.
+  if (may_overlap(source, *this) && !(plain && device().is_cpu())) return copy_from(source.clone());
+  if (plain) return copy_bytes(source, *this);
   if (is_contiguous() && source.is_contiguous()) {
-    if (source.dtype() == dtype()) return copy_bytes(source, *this);
     run_on(device(),
            [&](auto& stream) { kernels::convert(stream, source.dtype(), source.bytes(), dtype(), bytes(), size()); });
     return;

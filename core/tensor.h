@@ -43,6 +43,7 @@ class Storage {
 
   std::byte* bytes() const { return bytes_; }
   std::size_t size() const { return record_.bytes; }
+  Device device() const { return record_.device; }
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -90,6 +91,7 @@ class Tensor {
     return of<T>(shape, std::span<const T>(values));
   }
   /// A view on `storage`; every element it can reach is checked to lie inside, once, here. `offset` in elements.
+  /// DeviceError unless the storage is on `device`.
   static Tensor view(std::shared_ptr<Storage> storage, const Shape& shape, const Strides& strides, std::int64_t offset,
                      DType dtype, Device device);
 
@@ -129,13 +131,13 @@ class Tensor {
   Tensor clone() const;
   /// The same bytes without the gradient slot.
   Tensor detach() const;
-  /// A copy converted to `dtype` (rounded to nearest even; floats to integers truncate and saturate). Detached.
+  /// A copy converted to `dtype` (to floats rounded to nearest even, to integers truncated and saturated). Detached.
   Tensor to(DType dtype) const;
   /// A contiguous copy on `device`, or this tensor if it is there already. Detached. Waits when it leaves a CUDA
   /// device.
   Tensor to(Device device) const;
   /// Copies the elements of `source` (same shape; any dtype, any device) into this tensor's storage; bumps the version.
-  /// Waits when it leaves a CUDA device.
+  /// Both may lie in one storage and overlap. Waits when it leaves a CUDA device.
   void copy_from(const Tensor& source) const;
   void fill_(double value) const;
   /// The only element, as double; waits for the device. UsageError unless size() == 1.

@@ -82,6 +82,27 @@ TEST(Tensor, CopiesIntoStridedViews) {
   EXPECT_EQ(a.to_doubles(), (std::vector<double>{0, 7, 0, 0, 8, 0}));
 }
 
+TEST(Tensor, CopiesWithinAStorageAsIfFromACopy) {
+  const Tensor a = Tensor::of<float>({3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  a.copy_from(Tensor::view(a.storage(), {3, 3}, {1, 3}, 0, DType::f32, {}));
+  EXPECT_EQ(a.to_doubles(), (std::vector<double>{1, 4, 7, 2, 5, 8, 3, 6, 9})) << "transposed in place";
+
+  const Tensor b = Tensor::of<float>({6}, {1, 2, 3, 4, 5, 6});
+  const auto every_other = [&](std::int64_t from) { return Tensor::view(b.storage(), {2}, {2}, from, DType::f32, {}); };
+  every_other(2).copy_from(every_other(0));
+  EXPECT_EQ(b.to_doubles(), (std::vector<double>{1, 2, 1, 4, 3, 6}));
+
+  const Tensor c = Tensor::of<float>({8}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const Tensor wide = Tensor::view(c.storage(), {4}, {1}, 0, DType::f64, {});
+  wide.copy_from(Tensor::view(c.storage(), {4}, {1}, 0, DType::f32, {}));
+  EXPECT_EQ(wide.to_doubles(), (std::vector<double>{1, 2, 3, 4})) << "converted in place";
+
+  const Tensor d = Tensor::of<float>({4}, {1, 2, 3, 4});
+  const auto three = [&](std::int64_t from) { return Tensor::view(d.storage(), {3}, {1}, from, DType::f32, {}); };
+  three(1).copy_from(three(0));
+  EXPECT_EQ(d.to_doubles(), (std::vector<double>{1, 1, 2, 3}));
+}
+
 TEST(Tensor, RefusesMisuse) {
   const Tensor a = Tensor::zeros({2, 3});
   EXPECT_THROW(a.data<double>(), DTypeError);
@@ -102,6 +123,43 @@ TEST(Convert, SaturatesAndTruncates) {
   EXPECT_EQ(convert_element<std::int64_t>(1e300), std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(convert_element<std::int32_t>(-2.9f), -2);
   EXPECT_EQ(convert_element<bool>(0.5f), true);
+}
+
+TEST(Convert, IntegersSaturate) {
+  const Tensor wide = Tensor::of<std::int64_t>({5}, {5000000000, -5000000000, -1, 256, 7});
+  EXPECT_EQ(wide.to(DType::i32).to_doubles(), (std::vector<double>{2147483647, -2147483648.0, -1, 256, 7}));
+  EXPECT_EQ(wide.to(DType::u8).to_doubles(), (std::vector<double>{255, 0, 0, 255, 7}));
+  EXPECT_EQ(wide.to(DType::i32).to(DType::u8).to_doubles(), (std::vector<double>{255, 0, 0, 255, 7}));
+  EXPECT_EQ(wide.to(DType::boolean).to_doubles(), std::vector<double>(5, 1));
+}
+
+TEST(Convert, RoundsDoublesToHalvesOnce) {
+  // Beside a tie, by less than f32 can tell.
+  EXPECT_EQ(convert_element<bf16>(1 + 0x1p-8 + 0x1p-40).bits, 0x3f81);
+  EXPECT_EQ(convert_element<bf16>(1 + 3 * 0x1p-8 - 0x1p-40).bits, 0x3f81);
+  EXPECT_EQ(convert_element<bf16>(-(1 + 0x1p-8 + 0x1p-40)).bits, 0xbf81);
+  EXPECT_EQ(convert_element<bf16>(1 + 0x1p-8).bits, 0x3f80) << "a tie goes to even";
+  EXPECT_EQ(Tensor::full({}, 1 + 0x1p-8 + 0x1p-40, DType::bf16).item(), 1 + 0x1p-7);
+  EXPECT_EQ(Tensor::full({9}, 1 + 0x1p-11 + 0x1p-40, DType::f64).to(DType::f16).to_doubles(),
+            std::vector<double>(9, 1 + 0x1p-10));
+  // The ends: subnormals, the largest, infinities and none at all.
+  EXPECT_EQ(convert_element<f16>(0x1p-25 + 0x1p-70).bits, 1);
+  EXPECT_EQ(convert_element<f16>(0x1p-25).bits, 0);
+  EXPECT_EQ(convert_element<f16>(65520 - 1e-9).bits, 0x7bff);
+  EXPECT_EQ(convert_element<f16>(-65520.0).bits, 0xfc00);
+  EXPECT_EQ(convert_element<bf16>(1e300).bits, 0x7f80);
+  EXPECT_EQ(convert_element<bf16>(-1e-300).bits, 0x8000);
+  EXPECT_TRUE(std::isnan(static_cast<float>(convert_element<f16>(std::nan("")))));
+  std::uint64_t state = 12345;
+  for (int i = 0; i < 500000; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    // Half of them within f16's reach, close to ties.
+    const double tie = static_cast<double>(2 * (state >> 48) + 1) * 0x1p-20;
+    const double value =
+        i % 2 == 0 ? std::bit_cast<double>(state) : tie * (1 + static_cast<double>(i % 5 - 2) * 0x1p-45);
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(convert_element<f16>(value).bits, std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) << value;
+  }
 }
 
 // Every 16-bit pattern survives the way to float and back; rounding agrees with the compiler's own half type.
