@@ -3,9 +3,11 @@
 #include "hearth/core/memory.h"
 
 #include <atomic>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -58,10 +60,7 @@ class LimitedMemory final : public MemoryResource {
 
   void* allocate(std::size_t bytes) override {
     const std::int64_t number = ++allocations_;
-    const std::int64_t signed_bytes = static_cast<std::int64_t>(bytes);
-    const std::int64_t after = in_use_ += signed_bytes;
-    if (after > limit_ || number == fail_at_) {
-      in_use_ -= signed_bytes;
+    if (number == fail_at_ || !take(bytes)) {
       const std::string reason = number == fail_at_ ? std::string("the limit adaptor was told to fail here")
                                                     : join_text("the limit of ", limit_, " bytes is reached");
       throw_out_of_memory(bytes, statistics(), reason.c_str());
@@ -69,7 +68,7 @@ class LimitedMemory final : public MemoryResource {
     try {
       return below_.allocate(bytes);
     } catch (...) {
-      in_use_ -= signed_bytes;
+      in_use_ -= static_cast<std::int64_t>(bytes);
       throw;
     }
   }
@@ -86,6 +85,15 @@ class LimitedMemory final : public MemoryResource {
   void reset_peak() override { below_.reset_peak(); }
 
  private:
+  /// Counts the bytes only if there is room: another thread must not find the limit reached by what is refused here.
+  bool take(std::size_t bytes) {
+    std::int64_t held = in_use_.load();
+    do {
+      if (held > limit_ || bytes > static_cast<std::size_t>(limit_ - held)) return false;
+    } while (!in_use_.compare_exchange_weak(held, held + static_cast<std::int64_t>(bytes)));
+    return true;
+  }
+
   MemoryResource& below_;
   std::int64_t limit_;
   std::int64_t fail_at_;
@@ -153,6 +161,18 @@ class PoisonedMemory final : public MemoryResource {
   MemoryResource& below_;
 };
 
+/// The bytes of HEARTH_MEMORY_LIMIT_MB.
+std::int64_t limit_asked(const char* text) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() >> 20;
+  std::int64_t megabytes = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, megabytes);
+  HEARTH_CHECK(ConfigError, error == std::errc{} && stop == end && megabytes >= 1 && megabytes <= most,
+               "HEARTH_MEMORY_LIMIT_MB is \"", text, "\"; it must be a number from 1 to ", most,
+               ", of 2^20 bytes each and without a unit");
+  return megabytes << 20;
+}
+
 /// The stack of a device, as the environment asks.
 struct Stack {
   std::unique_ptr<MemoryResource> bottom;
@@ -170,9 +190,7 @@ struct Stack {
     bottom = make_bottom(device, name == "pool");
     top = bottom.get();
     if (const char* text = std::getenv("HEARTH_MEMORY_LIMIT_MB")) {
-      const long long megabytes = std::atoll(text);
-      HEARTH_CHECK(ConfigError, megabytes > 0, "HEARTH_MEMORY_LIMIT_MB=", text, "; it must be a positive number");
-      limit = make_limited_memory(*top, megabytes << 20);
+      limit = make_limited_memory(*top, limit_asked(text));
       top = limit.get();
     }
     counting = make_counting_memory(*top);

@@ -73,11 +73,11 @@ std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below);
 std::unique_ptr<MemoryResource> make_reporting_memory(MemoryResource& below, Device device);
 
 /// The resource of a device: the pool, under statistics; HEARTH_MEMORY=system|poison puts another stack there (on a
-/// CUDA device both mean: each block from the driver), HEARTH_MEMORY_LIMIT_MB adds a limit.
+/// CUDA device both mean: each block from the driver), HEARTH_MEMORY_LIMIT_MB=n adds a limit of n * 2^20 bytes.
 MemoryResource& memory_of(Device device);
 
-/// Bytes that this process could have on a device: what it holds and what is free there. On the CPU,
-/// what the system could give without swapping counts as free.
+/// Bytes that this process could have on a device: what its pool holds, used or cached, and what is free there. On the
+/// CPU that is what the system could give without swapping and its control groups allow (core/cpu/free_memory.h).
 std::int64_t obtainable_memory(Device device);
 
 /// Hears of every block that the devices' own resources hand out and take back, on the thread that asks.

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The top of each device's stack: observers hear of every block, and a request that cannot be met is reported with who
 // asked and what holds the memory.
-#include <unistd.h>
-
 #include <atomic>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 
 #include "hearth/core/build.h"
+#include "hearth/core/cpu/free_memory.h"
 #include "hearth/core/cuda/memory.h"
 #include "hearth/core/error.h"
 #include "hearth/core/memory.h"
@@ -24,7 +21,7 @@ constexpr std::size_t listed_tensors = 5;
 std::atomic<MemoryObserver*> observer_in_force{nullptr};
 
 std::string report(const OutOfMemory& error, Device device) {
-  std::ostringstream out;
+  TextStream out;
   out << current_origin() << " on " << device << ": " << error.what();
   const std::vector<StorageRecord> largest = largest_storages(device, listed_tensors);
   if (largest.empty()) return out.str();
@@ -33,14 +30,6 @@ std::string report(const OutOfMemory& error, Device device) {
     out << "\n  " << storage.bytes << " bytes, " << storage.dtype << " " << storage.shape << ", made by "
         << storage.origin;
   return out.str();
-}
-
-// What Linux would give without swapping; all of the machine's memory where it does not say.
-std::int64_t available_on_host() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string word; file >> word;)
-    if (std::int64_t kilobytes = 0; word == "MemAvailable:" && file >> kilobytes) return kilobytes << 10;
-  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
 }
 
 class ReportingMemory final : public MemoryResource {
@@ -88,7 +77,8 @@ std::int64_t obtainable_memory(Device device) {
   if (device.is_cuda()) return cuda::free_memory(device) + memory_of(device).statistics().reserved;
 #endif
   HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", device, ": this build of Hearth has the CPU backend only");
-  return available_on_host() + memory_of(device).statistics().in_use;
+  // What the pool has mapped and never touched counts on both sides; it maps little more than it is asked for.
+  return cpu::free_memory() + memory_of(device).statistics().reserved;
 }
 
 }  // namespace hearth

@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "hearth/core/cpu/control_groups.h"
+
 namespace hearth::cpu {
 namespace {
 
@@ -32,28 +34,6 @@ double limit_of_folder(const path& folder) {
   return no_limit;
 }
 
-// A group is bound by the groups above it too. In a container the file may tell a path that is not to be seen there.
-double limit_of_group(const path& mount, path group) {
-  double limit = limit_of_folder(mount);
-  for (; !group.empty(); group = group.parent_path()) limit = std::min(limit, limit_of_folder(mount / group));
-  return limit;
-}
-
-double limit_of_groups(const path& root) {
-  double limit = no_limit;
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':'), second = line.find(":/", first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const path group = line.substr(second + 2), mounts = root / "sys/fs/cgroup";
-    if (controllers.empty()) limit = std::min(limit, limit_of_group(mounts, group));
-    if (("," + controllers + ",").find(",cpu,") != std::string::npos)
-      limit = std::min({limit, limit_of_group(mounts / "cpu", group), limit_of_group(mounts / controllers, group)});
-  }
-  return limit;
-}
-
 int allowed_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -66,7 +46,10 @@ int allowed_cores() {
 
 int available_cores(const path& root) {
   const int allowed = std::max(1, allowed_cores());
-  const double granted = std::ceil(limit_of_groups(root));
+  double granted = no_limit;
+  for_each_control_group(root, "cpu",
+                         [&](const path& folder) { granted = std::min(granted, limit_of_folder(folder)); });
+  granted = std::ceil(granted);
   return granted < allowed ? std::max(1, static_cast<int>(granted)) : allowed;
 }
 

@@ -343,6 +343,7 @@ struct SharedFilters {
     const std::int64_t rest = problem.shape.n - (shares.count - 1) * shares.size;
     main = usable_plan(key_of(share(problem, shares.size), pass, bias, 1));
     last = usable_plan(key_of(share(problem, rest), pass, bias, 1));
+    const TeamScope alone(1);  // as the plans count on
     for_main = filters_in(*main, w, scratch);
     for_last = main->weights == last->weights ? for_main : filters_in(*last, w, scratch);
   }

@@ -35,11 +35,7 @@ int initial_threads() {
 }
 
 std::atomic<int>& team_size() {
-  static std::atomic<int> size = [] {
-    const int count = at_most_openmp_gives(initial_threads());
-    omp_set_num_threads(count);
-    return count;
-  }();
+  static std::atomic<int> size = at_most_openmp_gives(initial_threads());
   return size;
 }
 
@@ -51,9 +47,7 @@ int threads() { return team_size().load(std::memory_order_relaxed); }
 
 void set_threads(int count) {
   HEARTH_CHECK(UsageError, count >= 1, "set_threads: ", count, " threads; at least 1 is needed");
-  const int size = at_most_openmp_gives(count);
-  team_size().store(size, std::memory_order_relaxed);
-  omp_set_num_threads(size);
+  team_size().store(at_most_openmp_gives(count), std::memory_order_relaxed);
 }
 
 bool deterministic() { return exact_mode.load(std::memory_order_relaxed); }

@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "hearth/core/error.h"
@@ -123,6 +127,58 @@ TEST(LimitedMemory, StopsAtTheLimitAndAtTheChosenCall) {
   EXPECT_THROW(third_fails->allocate(1), OutOfMemory);
   third_fails->deallocate(a, 1);
   third_fails->deallocate(b, 1);
+}
+
+TEST(LimitedMemory, WhatIsRefusedTakesNoRoomFromOtherThreads) {
+  const auto pool = make_pool_memory();
+  const auto limited = make_limited_memory(*pool, 1000);
+  std::atomic<bool> done{false};
+  std::thread greedy([&] {
+    while (!done) EXPECT_THROW(limited->allocate(2000), OutOfMemory);
+  });
+  for (int i = 0; i < 20000; ++i) {
+    void* block = nullptr;
+    EXPECT_NO_THROW(block = limited->allocate(900));
+    if (block == nullptr) break;
+    limited->deallocate(block, 900);
+  }
+  done = true;
+  greedy.join();
+  EXPECT_THROW(limited->allocate(std::size_t{1} << 63), OutOfMemory);
+  EXPECT_EQ(limited->statistics().in_use, 0);
+}
+
+// The environment is read once, so that each of these needs a process of its own.
+void report_limit(const char* megabytes) {
+  setenv("HEARTH_MEMORY_LIMIT_MB", megabytes, 1);
+  std::string text;
+  try {
+    text = std::to_string(memory_of({}).statistics().limit);
+  } catch (const ConfigError& error) {
+    text = error.what();
+  }
+  std::fputs(text.c_str(), stderr);
+  std::_Exit(0);
+}
+
+TEST(MemoryLimitDeathTest, ComesFromTheEnvironmentAsAWholeNumber) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(report_limit("3"), testing::ExitedWithCode(0), "^3145728$");
+  for (const char* wrong : {"", "0", "-1", "4G", "8796093022208", "much"})
+    EXPECT_EXIT(report_limit(wrong), testing::ExitedWithCode(0), "from 1 to 8796093022207") << wrong;
+}
+
+TEST(ObtainableMemory, CountsWhatThePoolHasCached) {
+  // Holds more than any machine has, and nothing of it is in use.
+  class Cache final : public MemoryResource {
+    void* allocate(std::size_t) override { throw OutOfMemory("nothing here"); }
+    void deallocate(void*, std::size_t) noexcept override {}
+    MemoryStatistics statistics() const override { return {.reserved = std::int64_t{1} << 55}; }
+    void reset_peak() override {}
+  } cache;
+  EXPECT_LT(obtainable_memory({}), std::int64_t{1} << 55);
+  const MemoryScope scope(cache);
+  EXPECT_GE(obtainable_memory({}), std::int64_t{1} << 55);
 }
 
 TEST(CountingMemory, RemembersThePeak) {

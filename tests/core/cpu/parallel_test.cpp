@@ -7,30 +7,23 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
+#include "core/cpu/system_files.h"
 #include "hearth/core/cpu/cores.h"
 #include "hearth/core/error.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "hearth/core/tensor.h"
 
 namespace hearth::cpu {
 namespace {
 
-/// A system whose process is in the group that `membership` tells.
-class System {
- public:
-  explicit System(const std::string& membership) { file("proc/self/cgroup", membership); }
+struct System : test::SystemFiles {
+  using SystemFiles::SystemFiles;
   System& file(const std::string& name, const std::string& text) {
-    std::filesystem::create_directories((root_ / name).parent_path());
-    std::ofstream(root_ / name) << text << "\n";
+    SystemFiles::file(name, text);
     return *this;
   }
-  int cores() const { return available_cores(root_.path()); }
-
- private:
-  test::TempDir root_;
+  int cores() const { return available_cores(root()); }
 };
 
 /// What a machine of this size may use of `granted` cores.
@@ -82,6 +75,16 @@ TEST(Team, IsNeverLargerThanWhatOpenMpGives) {
   omp_set_max_active_levels(levels);
   set_threads(before);
   EXPECT_EQ(threads(), before);
+}
+
+TEST(Team, LeavesOpenMpAsTheHostProgramSetIt) {
+  const int before = omp_get_max_threads(), team = threads();
+  omp_set_num_threads(3);
+  set_threads(2);
+  EXPECT_EQ(Tensor::full({1 << 18}, 2).to(DType::f64).to_doubles()[77], 2);
+  EXPECT_EQ(omp_get_max_threads(), 3);
+  set_threads(team);
+  omp_set_num_threads(before);
 }
 
 // The environment is read once, so that each of these needs a process of its own.

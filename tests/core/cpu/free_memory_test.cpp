@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that the system grants: what is available on the machine, and what is left of the limits of control groups.
+#include "hearth/core/cpu/free_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "core/cpu/system_files.h"
+
+namespace hearth::cpu {
+namespace {
+
+constexpr std::int64_t on_machine = std::int64_t{1000000} << 10;
+
+/// A machine with that much available.
+struct System : test::SystemFiles {
+  explicit System(const std::string& membership) : SystemFiles(membership) {
+    file("proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 1 kB\nMemAvailable:    1000000 kB\nBuffers: 5 kB");
+  }
+  System& group(const std::string& folder, const std::string& limit, const std::string& used) {
+    file("sys/fs/cgroup/" + folder + "memory.max", limit).file("sys/fs/cgroup/" + folder + "memory.current", used);
+    return *this;
+  }
+  std::int64_t free() const { return free_memory(root()); }
+};
+
+TEST(FreeMemory, IsWhatTheMachineHasAvailable) {
+  EXPECT_EQ(System("0::/").free(), on_machine);
+  EXPECT_EQ(System("nonsense").free(), on_machine);
+  EXPECT_GT(free_memory(), 0);
+  EXPECT_GT(free_memory("/nonexistent"), 0) << "all of the memory there is";
+}
+
+TEST(FreeMemory, IsNoMoreThanAGroupAndThoseAboveHaveLeft) {
+  System system("0::/outer/job");
+  EXPECT_EQ(system.group("outer/job/", "max", "400000000").free(), on_machine);
+  EXPECT_EQ(system.group("outer/job/", "500000000", "400000000").free(), 100000000);
+  EXPECT_EQ(system.group("outer/", "300000000", "250000000").free(), 50000000);
+  EXPECT_EQ(system.group("", "300000000", "260000000").free(), 40000000) << "the mount of a container";
+  EXPECT_EQ(system.group("", "100", "260000000").free(), 0);
+}
+
+TEST(FreeMemory, CountsFilesThatCanBeReadAgainAsFree) {
+  System system("0::/");
+  system.group("", "500000000", "400000000").file("sys/fs/cgroup/memory.stat", "anon 7\ninactive_file 30000000\nx 1");
+  EXPECT_EQ(system.free(), 130000000);
+  system.file("sys/fs/cgroup/memory.stat", "inactive_file 900000000");
+  EXPECT_EQ(system.free(), 500000000) << "never more than the limit";
+}
+
+TEST(FreeMemory, FollowsTheLimitsOfTheFirstInterface) {
+  const auto left = [](const std::string& limit) {
+    System system("5:cpu:/a\n4:memory:/a");
+    const std::string folder = "sys/fs/cgroup/memory/a/memory.";
+    system.file(folder + "limit_in_bytes", limit).file(folder + "usage_in_bytes", "90000000");
+    system.file(folder + "stat", "inactive_file 1\ntotal_inactive_file 20000000");
+    return system.free();
+  };
+  EXPECT_EQ(left("100000000"), 30000000);
+  EXPECT_EQ(left("9223372036854771712"), on_machine) << "how that interface says that there is none";
+}
+
+TEST(FreeMemory, PassesOverFilesThatSayNothing) {
+  EXPECT_EQ(System("0::/").group("", "", "5").free(), on_machine);
+  EXPECT_EQ(System("0::/").group("", "5", "").free(), on_machine);
+}
+
+}  // namespace
+}  // namespace hearth::cpu
