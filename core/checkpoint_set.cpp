@@ -161,32 +161,34 @@ std::string CheckpointWriter::commit() {
   manifest.set("crc32c", hex_of(crc32c(bytes_of(to_text(manifest)))));
   write_file_synced(temporary_ / manifest_file, to_text(manifest, 2) + "\n");
   put_in_place();
-  committed_ = true;
-  sync_directory(folder_);
   return name_;
 }
 
 void CheckpointWriter::put_in_place() {
-  const fs::path target = folder_ / name_;
+  const fs::path target = folder_ / name_, old = folder_ / (".tmp-" + name_ + "-old");
   std::error_code error;
+  fs::path replaced;
   if (!file_exists(target)) {
     fs::rename(temporary_, target, error);
     HEARTH_CHECK(FileError, !error, target.string(), ": cannot be put in place: ", error.message());
-    return;
+  } else if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    // A directory cannot be renamed over another; exchanging them leaves no moment without a set of this name.
+    replaced = temporary_;
+  } else {
+    HEARTH_CHECK(FileError, errno == EINVAL || errno == ENOSYS, target.string(),
+                 ": cannot be replaced: ", std::system_category().message(errno));
+    // This file system cannot exchange; the sets before this one still load if the process is killed in between.
+    fs::rename(target, old, error);
+    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be replaced: ", error.message());
+    fs::rename(temporary_, target, error);
+    if (std::error_code back; error) fs::rename(old, target, back);
+    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be replaced: ", error.message());
+    replaced = old;
   }
-  // A directory cannot be renamed over another; exchanging them leaves no moment without a set of this name.
-  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(temporary_, error);  // what stays behind goes with the next set
-    return;
-  }
-  HEARTH_CHECK(FileError, errno == EINVAL || errno == ENOSYS, target.string(),
-               ": cannot be replaced: ", std::system_category().message(errno));
-  // This file system cannot exchange; the sets before this one still load if the process is killed in between.
-  const fs::path old = folder_ / (".tmp-" + name_ + "-old");
-  fs::rename(target, old, error);
-  if (!error) fs::rename(temporary_, target, error);
-  HEARTH_CHECK(FileError, !error, target.string(), ": cannot be replaced: ", error.message());
-  fs::remove_all(old, error);
+  committed_ = true;
+  // The set that was replaced goes when the new one is there for good; what stays behind goes with the next set.
+  sync_directory(folder_);
+  if (!replaced.empty()) fs::remove_all(replaced, error);
 }
 
 void verify_checkpoint(const fs::path& set) {

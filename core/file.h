@@ -25,8 +25,9 @@ std::vector<std::byte> read_file(const std::filesystem::path& path);
 std::string read_text(const std::filesystem::path& path);
 
 /// Replaces `path` by the concatenation of `parts`: written to a temporary sibling, synced, renamed, directory synced.
-/// FileError if it cannot be; then `path` is as before and the sibling is gone. When space ran out the message has the
-/// bytes needed and the bytes free on that file system.
+/// FileError if it cannot be; then `path` is as before and the sibling is gone, unless it was the directory that could
+/// not be synced: then `path` has the new bytes, and a crash may bring the old ones back. When space ran out the
+/// message has the bytes needed and the bytes free on that file system.
 void write_file_synced(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
 void write_file_synced(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_synced(const std::filesystem::path& path, std::string_view text);
