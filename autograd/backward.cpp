@@ -26,9 +26,15 @@ void add(const Tensor& sum, const Tensor& term) {
 class Sweep {
  public:
   explicit Sweep(const std::shared_ptr<GradState>& root) { count(root); }
+  Sweep(const Sweep&) = delete;
+  Sweep& operator=(const Sweep&) = delete;
+  /// What an exception left unswept would be taken for swept by the next sweep that comes there.
+  ~Sweep() {
+    for (const std::shared_ptr<GradState>& state : heap_) state->pending = {};
+  }
 
   void run(const std::shared_ptr<GradState>& root, const Tensor& dy) {
-    deliver(root, dy, "backward");
+    deliver(root, dy);
     const NoGrad no_grad;
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end(), before);
@@ -42,8 +48,11 @@ class Sweep {
       const std::vector<std::shared_ptr<GradState>> inputs = std::exchange(node->inputs, {});
       HEARTH_CHECK(InternalError, gradients.size() == inputs.size(), node->name(), ": backward returned ",
                    gradients.size(), " gradients for ", inputs.size(), " inputs");
-      for (std::size_t i = 0; i < inputs.size(); ++i)
-        if (inputs[i] != nullptr) deliver(inputs[i], std::move(gradients[i]), node->name());
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i] == nullptr) continue;
+        if (gradients[i].defined()) check_fits(*inputs[i], gradients[i], node->name(), i);
+        deliver(inputs[i], std::move(gradients[i]));
+      }
     }
   }
 
@@ -73,9 +82,27 @@ class Sweep {
     }
   }
 
-  void deliver(const std::shared_ptr<GradState>& state, Tensor gradient, const char* from) {
+  /// A narrow leaf may collect in f32.
+  static bool widens(const GradState& state, const Tensor& gradient) {
+    return state.node == nullptr && state.dtype == DType::f32 && size_of(gradient.dtype()) == 2;
+  }
+
+  /// Nothing behind this point looks at shapes again: a gradient that does not fit would be read past its end.
+  static void check_fits(const GradState& state, const Tensor& gradient, const char* op, std::size_t input) {
+    HEARTH_CHECK(ShapeError, gradient.shape() == state.shape, op, ": backward gave input ", input, ", of shape ",
+                 state.shape, ", a gradient of shape ", gradient.shape(),
+                 "; return one of the input's shape, summed over what forward broadcast");
+    HEARTH_CHECK(DTypeError, gradient.dtype() == state.dtype || widens(state, gradient), op, ": backward gave input ",
+                 input, ", whose gradient is ", state.dtype, " ", state.shape, ", one of ", gradient.dtype(),
+                 "; convert it with to()");
+    HEARTH_CHECK(DeviceError, gradient.device() == state.device, op, ": backward gave input ", input, " on ",
+                 state.device, " a gradient on ", gradient.device(), "; make it on the device of dy");
+  }
+
+  void deliver(const std::shared_ptr<GradState>& state, Tensor gradient) {
     if (state->node == nullptr) {
-      if (gradient.defined()) accumulate_leaf(*state, gradient, from);
+      if (gradient.defined())
+        accumulate_leaf(*state, widens(*state, gradient) ? gradient.contiguous().to(DType::f32) : std::move(gradient));
       // In the sweep of a recomputed part the last contribution is not known; the outer sweep gets there later.
       if (--expected_[state.get()] == 0 && !is_recomputing())
         for (const auto& hook : state->ready_hooks) hook();
@@ -83,31 +110,21 @@ class Sweep {
     }
     if (!gradient.defined()) return;  // this path contributes nothing
     if (!state->pending.defined()) {
-      state->pending = std::move(gradient);
       heap_.push_back(state);
+      state->pending = std::move(gradient);
       std::push_heap(heap_.begin(), heap_.end(), before);
       return;
     }
-    check_match(state->pending, gradient, from);
     if (!state->pending.is_contiguous() || !state->pending.sole_owner()) state->pending = state->pending.clone();
     add(state->pending, gradient);
   }
 
-  static void check_match(const Tensor& sum, const Tensor& term, const char* from) {
-    HEARTH_CHECK(InternalError, sum.shape() == term.shape() && sum.dtype() == term.dtype(), from, ": gradient is ",
-                 describe(term), " where ", describe(sum), " is expected");
-  }
-
-  static void accumulate_leaf(GradState& state, const Tensor& arrived, const char* from) {
+  static void accumulate_leaf(GradState& state, Tensor gradient) {
     if (!state.grad.defined()) {
-      state.grad = arrived.sole_owner() && arrived.is_contiguous() ? arrived : arrived.clone();
+      state.grad = gradient.sole_owner() && gradient.is_contiguous() ? std::move(gradient) : gradient.clone();
       state.fresh = false;
       return;
     }
-    // A narrow leaf may collect in f32.
-    const bool widen = state.grad.dtype() == DType::f32 && size_of(arrived.dtype()) == 2;
-    const Tensor gradient = widen ? arrived.contiguous().to(DType::f32) : arrived;
-    check_match(state.grad, gradient, from);
     const bool written_in_place = gradient.bytes() == state.grad.bytes() && gradient.same_storage(state.grad);
     if (!written_in_place) {
       if (state.fresh)

@@ -13,6 +13,13 @@ namespace hearth {
 class Node;
 
 struct GradState {
+  /// For a tensor whose gradient is of the shape and type of `like`, and on its device.
+  explicit GradState(const Tensor& like) : shape(like.shape()), dtype(like.dtype()), device(like.device()) {}
+
+  /// What every contribution is held against.
+  Shape shape;
+  DType dtype;
+  Device device;
   /// Leaf: the gradient, made on first use or a view of a flat buffer. Undefined for results.
   Tensor grad;
   /// Leaf: its value in a narrow type, kept up to date by the owner of the parameters. Ops that autocast runs in that

@@ -1,10 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/autograd/parameters.h"
 
+#include <map>
+#include <utility>
+
 #include "hearth/autograd/grad_state.h"
 #include "hearth/core/origin.h"
 
 namespace hearth {
+namespace {
+
+// Where the next one begins.
+std::int64_t end_of(const FlatParameters::Entry& entry, DType dtype) {
+  const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t lines = entry.size / line + (entry.size % line != 0 ? 1 : 0);
+  return checked_add(entry.begin, lines * line, "flat parameters: size");
+}
+
+}  // namespace
+
+std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters) {
+  std::map<std::pair<const Storage*, std::int64_t>, std::size_t> first_at;
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& tensor = *parameters[i].tensor;
+    std::size_t first = i;
+    // Of no elements none is shared.
+    if (tensor.size() > 0)
+      first = first_at.emplace(std::pair(tensor.storage().get(), tensor.offset()), i).first->second;
+    const Tensor& other = *parameters[first].tensor;
+    HEARTH_CHECK(ShapeError, other.shape() == tensor.shape() && other.strides() == tensor.strides(), "parameters: \"",
+                 parameters[i].name, "\" ", tensor.shape(), " begins where \"", parameters[first].name, "\" ",
+                 other.shape(),
+                 " does but has other elements; give it a copy of its own, or let the model transpose "
+                 "and reshape the other where it uses it");
+    result.push_back(first);
+  }
+  return result;
+}
 
 FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow) {
   HEARTH_CHECK(UsageError, !parameters.empty(), "flat parameters: the model has no parameters to train");
@@ -14,42 +47,61 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters, std::
                !narrow || (dtype == DType::f32 && is_floating(narrow->dtype) && size_of(narrow->dtype) == 2),
                "flat parameters: a narrow copy in ", narrow ? narrow->dtype : dtype, " of parameters in ", dtype,
                "; it is f16 or bf16, of f32");
-  const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(dtype));
-  std::int64_t total = 0;
-  for (const NamedTensor& parameter : parameters) {
-    HEARTH_CHECK(DTypeError, parameter.tensor->dtype() == dtype, "flat parameters: \"", parameter.name, "\" is ",
-                 parameter.tensor->dtype(), ", the others are ", dtype);
-    HEARTH_CHECK(DeviceError, parameter.tensor->device() == device, "flat parameters: \"", parameter.name, "\" is on ",
-                 parameter.tensor->device(), ", the others are on ", device,
-                 "; move the whole model with to(device) first");
-    entries_.push_back({parameter.name, {}, {}, total, parameter.tensor->size()});
-    total = checked_add(total, (parameter.tensor->size() + line - 1) / line * line, "flat parameters: size");
-  }
+  const std::vector<std::size_t> entry_of = add_entries(parameters);
+  const std::int64_t total = end_of(entries_.back(), dtype);
   values_ = Tensor::zeros({total}, dtype, device);
   if (narrow) narrow_ = Tensor::zeros({total}, narrow->dtype, device);
   {
     const OriginScope origin = OriginScope::of_op("gradients");
     grads_ = Tensor::zeros({total}, dtype, device);
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) bind(entries_[i], parameters[i], narrow);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    Entry& entry = entries_[entry_of[i]];
+    if (!entry.value.defined()) bind(entry, parameters[i], narrow);
+    *parameters[i].tensor = entry.value;
+  }
   refresh_narrow();
 }
 
+std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTensor>& parameters) {
+  const DType dtype = parameters.front().tensor->dtype();
+  const Device device = parameters.front().tensor->device();
+  const std::vector<std::size_t> tied = tied_to(parameters);
+  std::map<const Tensor*, const NamedTensor*> listed;
+  std::vector<std::size_t> entry_of;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const NamedTensor& parameter = parameters[i];
+    const Tensor& tensor = *parameter.tensor;
+    const auto [first, is_new] = listed.emplace(&tensor, &parameter);
+    HEARTH_CHECK(UsageError, is_new, "flat parameters: \"", first->second->name, "\" and \"", parameter.name,
+                 "\" are one handle; list it once");
+    HEARTH_CHECK(DTypeError, tensor.dtype() == dtype, "flat parameters: \"", parameter.name, "\" is ", tensor.dtype(),
+                 ", the others are ", dtype);
+    HEARTH_CHECK(DeviceError, tensor.device() == device, "flat parameters: \"", parameter.name, "\" is on ",
+                 tensor.device(), ", the others are on ", device, "; move the whole model with to(device) first");
+    entry_of.push_back(tied[i] < i ? entry_of[tied[i]] : entries_.size());
+    if (tied[i] < i) continue;
+    const std::int64_t begin = entries_.empty() ? 0 : end_of(entries_.back(), dtype);
+    entries_.push_back({parameter.name, {}, {}, begin, tensor.size()});
+  }
+  return entry_of;
+}
+
 void FlatParameters::bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow) {
-  Tensor& handle = *parameter.tensor;
+  const Tensor& handle = *parameter.tensor;
   const auto view_of = [&](const Tensor& flat) {
     return Tensor::view(flat.storage(), handle.shape(), contiguous_strides(handle.shape()), entry.begin, flat.dtype(),
                         flat.device());
   };
   entry.master = view_of(values_);
   entry.master.copy_from(handle);
-  auto state = std::make_shared<GradState>();
+  const Tensor grad = view_of(grads_);
+  auto state = std::make_shared<GradState>(grad);
   state->flat = lease_;
-  state->grad = view_of(grads_);
+  state->grad = grad;
   const bool instead = narrow && narrow->use == NarrowCopy::Use::instead && !parameter.wide;
   if (narrow && !instead && !parameter.wide) state->narrow = view_of(narrow_);
   entry.value = (instead ? view_of(narrow_) : entry.master).with_grad_state(std::move(state));
-  handle = entry.value;
 }
 
 void FlatParameters::refresh_narrow() {

@@ -19,6 +19,10 @@ struct NamedTensor {
   bool wide = false;  ///< stays f32 in mixed precision, as those of norms do
 };
 
+/// For each handle the number of the first one in the list that leads to the same elements (tied weights); its own
+/// where none before it does. ShapeError where it leads to the same first element only.
+std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters);
+
 /// A second flat buffer that holds f32 values in a narrow type.
 struct NarrowCopy {
   enum class Use {
@@ -34,7 +38,8 @@ struct NarrowCopy {
 
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
 /// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype
-/// and one device. Gradients have the type of values(), also where a handle is narrow.
+/// and one device. Gradients have the type of values(), also where a handle is narrow. Handles that lead to the same
+/// elements (tied weights) are one parameter, under the first one's name, and stay tied.
 class FlatParameters {
  public:
   struct Entry {
@@ -45,7 +50,8 @@ class FlatParameters {
     std::int64_t size;   ///< elements
   };
 
-  /// DTypeError for parameters of different types, and for a narrow copy unless they are f32 and it is f16 or bf16.
+  /// DTypeError for parameters of different types, and for a narrow copy unless they are f32 and it is f16 or bf16;
+  /// UsageError for a handle that is listed twice; ShapeError for tied handles of different shapes.
   explicit FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow = {});
 
   const std::vector<Entry>& entries() const { return entries_; }
@@ -66,6 +72,8 @@ class FlatParameters {
   void finish_grads();
 
  private:
+  /// Makes an entry of every parameter that is not tied to one before it; the number of its entry for each.
+  std::vector<std::size_t> add_entries(const std::vector<NamedTensor>& parameters);
   void bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow);
 
   std::shared_ptr<const void> lease_ = std::make_shared<char>();  ///< what the leaves' GradState::flat waits for

@@ -50,7 +50,7 @@ Tensor as_leaf(const Tensor& tensor) {
   HEARTH_CHECK(UsageError, tensor.grad_state() == nullptr || tensor.grad_state()->node == nullptr,
                "as_leaf: the tensor is the result of an op; detach() it first");
   if (tensor.grad_state() != nullptr) return tensor;
-  return tensor.with_grad_state(std::make_shared<GradState>());
+  return tensor.with_grad_state(std::make_shared<GradState>(tensor));
 }
 
 namespace {
@@ -134,7 +134,7 @@ bool any_wants_grad(std::span<const Tensor> inputs) {
 Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result) {
   node->inputs.reserve(inputs.size());
   for (const Tensor& input : inputs) node->inputs.push_back(input.defined() ? input.grad_state() : nullptr);
-  auto state = std::make_shared<GradState>();
+  auto state = std::make_shared<GradState>(result);
   state->node = std::move(node);
   return result.with_grad_state(std::move(state));
 }

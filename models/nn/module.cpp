@@ -30,6 +30,15 @@ void check_not_flat(Module& module, F&& is_replaced) {
   }
 }
 
+/// Tied weights stay tied.
+template <class F>
+void replace_parameters(Module& module, F&& replacement) {
+  const std::vector<NamedTensor> all = module.parameters();
+  const std::vector<std::size_t> tied = tied_to(all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    *all[i].tensor = tied[i] < i ? *all[tied[i]].tensor : replacement(*all[i].tensor);
+}
+
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
@@ -117,22 +126,19 @@ void Module::to(DType dtype) {
   HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "module ", type_name(),
                ": parameters cannot be ", dtype, "; they are f32 or f64 (narrow types belong to the precision level)");
   check_not_flat(*this, [&](const Tensor& parameter) { return parameter.dtype() != dtype; });
-  for (const OwnTensor& own : parameters_) {
-    if (own.tensor->dtype() != dtype) *own.tensor = as_leaf(own.tensor->to(dtype));
-  }
-  for (const OwnTensor& own : buffers_) {
-    if (is_floating(own.tensor->dtype()) && own.tensor->dtype() != dtype) *own.tensor = own.tensor->to(dtype);
-  }
-  for (Module* child : children_) child->to(dtype);
+  replace_parameters(*this, [&](const Tensor& own) { return own.dtype() == dtype ? own : as_leaf(own.to(dtype)); });
+  for_each_module([&](Module& module) {
+    for (const OwnTensor& own : module.buffers_)
+      if (is_floating(own.tensor->dtype()) && own.tensor->dtype() != dtype) *own.tensor = own.tensor->to(dtype);
+  });
 }
 
 void Module::to(Device device) {
   check_not_flat(*this, [&](const Tensor& parameter) { return parameter.device() != device; });
-  for (const OwnTensor& own : parameters_) {
-    if (own.tensor->device() != device) *own.tensor = as_leaf(own.tensor->to(device));
-  }
-  for (const OwnTensor& own : buffers_) *own.tensor = own.tensor->to(device);
-  for (Module* child : children_) child->to(device);
+  replace_parameters(*this, [&](const Tensor& own) { return own.device() == device ? own : as_leaf(own.to(device)); });
+  for_each_module([&](Module& module) {
+    for (const OwnTensor& own : module.buffers_) *own.tensor = own.tensor->to(device);
+  });
 }
 
 void Module::for_each_module(const std::function<void(Module&)>& f) {

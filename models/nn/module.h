@@ -79,7 +79,7 @@ class Module {
   bool is_training() const { return training_; }
 
   /// Converts all parameters and buffers; f32 and f64 only (DTypeError). UsageError if a parameter to be converted is
-  /// part of FlatParameters, which would go on with the old values.
+  /// part of FlatParameters, which would go on with the old values. Tied weights stay tied.
   void to(DType dtype);
   /// Moves all parameters and buffers. UsageError as above.
   void to(Device device);
@@ -143,8 +143,9 @@ class Module {
   mutable std::atomic<const char*> lasting_path_{nullptr};
 };
 
-/// module(x), of which only x is kept for the gradient: the rest is computed again in the backward pass. The same bits,
-/// less memory, about a third more time. See recompute() in autograd/recompute.h.
+/// module(x), of which only x is kept for the gradient: the rest is computed again in the backward pass. The same bits
+/// (but for the gradient of an x that is used elsewhere too), less memory, about a third more time. See recompute() in
+/// autograd/recompute.h.
 Tensor recomputed(Module& module, const Tensor& x);
 
 /// Gives every parameter its start values. They are a function of (seed, the parameter's dotted name) only: not of

@@ -7,6 +7,7 @@
 #include "hearth/autograd/parameters.h"
 #include "hearth/autograd/record.h"
 #include "hearth/core/run_on.h"
+#include "support/error_message.h"
 
 namespace hearth {
 namespace {
@@ -207,6 +208,88 @@ TEST(FlatParameters, HoldValuesAndGradientsInPlace) {
   flat.zero_grads();
   backward(total(multiply(other, w)));
   EXPECT_EQ(flat.grads().to_doubles()[1], 7) << "the first contribution replaces";
+}
+
+/// Gives its input whatever gradient it is told to.
+struct Careless {
+  static constexpr OpInfo info{.name = "careless"};
+  struct Kept {};
+  Tensor gradient;
+  Tensor forward(Kept&, const Tensor& x) const { return x.clone(); }
+  std::array<Tensor, 1> backward(const Kept&, Tensor, const GradWants&) const { return {gradient}; }
+};
+
+TEST(Tape, AGradientThatDoesNotFitItsInputIsRefused) {
+  Tensor flat_leaf = leaf({1, 2, 3});
+  const FlatParameters flat({{"w", &flat_leaf}});
+  const Tensor plain = leaf({1, 2, 3}), result = multiply(plain, leaf({1, 1, 1}));
+  const Tensor of_rows = Tensor::zeros({4, 3}, DType::f64), short_one = Tensor::zeros({2}, DType::f64);
+  for (const Tensor& x : {plain, flat_leaf, result}) {
+    for (const Tensor& wrong : {of_rows, short_one}) {
+      const std::string message = test::error_message<ShapeError>([&] { backward(total(record(Careless{wrong}, x))); });
+      for (const std::string& part :
+           {std::string("careless: "), std::string("[3]"), join_text(wrong.shape()), std::string("summed")})
+        EXPECT_PRED2(test::contains, message, part);
+    }
+    const std::string message =
+        test::error_message<DTypeError>([&] { backward(total(record(Careless{Tensor::zeros({3}, DType::f32)}, x))); });
+    for (const char* part : {"careless: ", "f32", "f64", "to()"}) EXPECT_PRED2(test::contains, message, part);
+  }
+  EXPECT_EQ(grad_of(plain).to_doubles(), std::vector<double>(3, 0.0));
+}
+
+TEST(Tape, ANarrowGradientOfAWideLeafIsWidened) {
+  const Tensor x = as_leaf(Tensor::full({2}, 1));
+  backward(total(record(Careless{Tensor::full({2}, 3, DType::bf16)}, x)));
+  EXPECT_EQ(grad_of(x).dtype(), DType::f32);
+  EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{3, 3}));
+}
+
+/// y = x, whose gradient cannot be had.
+struct Fails {
+  static constexpr OpInfo info{.name = "fails"};
+  struct Kept {};
+  Tensor forward(Kept&, const Tensor& x) const { return x.clone(); }
+  std::array<Tensor, 1> backward(const Kept&, Tensor, const GradWants&) const { throw DeviceError("fails: told to"); }
+};
+
+TEST(Tape, ASweepThatFailedLeavesNothingToTheNext) {
+  const Tensor a = leaf({2}), b = leaf({5}), c = leaf({3});
+  const Tensor shared = multiply(a, b);
+  int in_place = 0;
+  // The failing op comes first in the sweep, when the shared result has its gradient already.
+  const Tensor lost = record(AddInPlace{&in_place}, shared, record(Fails{}, c));
+  EXPECT_THROW(backward(total(lost)), DeviceError);
+  backward(total(multiply(shared, c)));
+  EXPECT_EQ(grad_of(a).item(), 15);
+  EXPECT_EQ(grad_of(b).item(), 6);
+}
+
+TEST(FlatParameters, KeepTiedWeightsTied) {
+  Tensor first = leaf({2, 3}), between = leaf({1}), second = first;
+  Tensor again = as_leaf(first.detach());
+  FlatParameters flat({{"in", &first}, {"between", &between}, {"out", &second}, {"again", &again}});
+  ASSERT_EQ(flat.entries().size(), 2u);
+  EXPECT_EQ(flat.entries()[0].name, "in");
+  EXPECT_EQ(flat.values().size(), 16);
+  flat.zero_grads();
+  backward(total(multiply(first, second)));
+  backward(total(multiply(again, leaf({1, 1}))));
+  flat.finish_grads();
+  EXPECT_EQ(flat.grads().to_doubles()[0], 2 * 2 + 1);
+  flat.values().fill_(9);
+  for (const Tensor& handle : {first, second, again}) EXPECT_EQ(handle.to_doubles(), (std::vector<double>{9, 9}));
+}
+
+TEST(FlatParameters, RefuseHandlesThatCannotBeTold) {
+  Tensor w = leaf({1, 2, 3, 4});
+  std::string message = test::error_message<UsageError>([&] { FlatParameters({{"a", &w}, {"b", &w}}); });
+  for (const char* part : {"\"a\"", "\"b\"", "one handle"}) EXPECT_PRED2(test::contains, message, part);
+  Tensor square = as_leaf(w.detach().as_shape({2, 2}));
+  message = test::error_message<ShapeError>([&] { FlatParameters({{"a", &w}, {"b", &square}}); });
+  for (const char* part : {"\"a\" [4]", "\"b\" [2, 2]", "copy of its own"}) EXPECT_PRED2(test::contains, message, part);
+  Tensor none = as_leaf(Tensor::zeros({0}, DType::f64)), also_none = none;
+  EXPECT_EQ(FlatParameters({{"none", &none}, {"w", &w}, {"also", &also_none}}).entries().size(), 3u);
 }
 
 TEST(FlatParameters, RefuseMixedTypesAndNothing) {

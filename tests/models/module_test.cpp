@@ -107,6 +107,20 @@ TEST(ModuleTree, Conversion) {
   EXPECT_THROW(tree.to(DType::bf16), DTypeError);
 }
 
+TEST(ModuleTree, TiedWeightsStayTied) {
+  Tree tree;
+  tree.branch.right.weight = tree.branch.left.weight;
+  tree.to(DType::f64);
+  EXPECT_TRUE(tree.branch.right.weight.same_storage(tree.branch.left.weight));
+  EXPECT_EQ(tree.branch.right.weight.grad_state(), tree.branch.left.weight.grad_state());
+  if (device_count(DeviceType::cuda) > 0) {
+    tree.to(Device{DeviceType::cuda, 0});
+    EXPECT_TRUE(tree.branch.right.weight.same_storage(tree.branch.left.weight));
+  }
+  const FlatParameters flat(tree.parameters());
+  EXPECT_EQ(flat.entries().size(), tree.parameters().size() - 1);
+}
+
 // What trains the parameters would keep the old ones.
 TEST(ModuleTree, ParametersMadeFlatStayWhereTheyAre) {
   Tree tree;

@@ -8,6 +8,7 @@
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_state.h"
 #include "hearth/autograd/parameters.h"
+#include "hearth/autograd/record.h"
 #include "hearth/ops/conv/conv2d.h"
 #include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/index/index.h"
@@ -127,6 +128,32 @@ TEST_F(CudaMixedParts, AreRefusedByTheTapeAndTheSumOfLosses) {
   expect_refusal(error_message<DeviceError>([&] { backward(y, Tensor::full({2}, 1)); }), "backward");
   const Tensor sum = Tensor::zeros({}, DType::f64), loss = Tensor::zeros({}, DType::f32, gpu);
   expect_refusal(error_message<DeviceError>([&] { add_loss(sum, loss, 1); }), "add_loss");
+}
+
+/// y = x, whose gradient is left on the host.
+struct Astray {
+  static constexpr OpInfo info{.name = "astray"};
+  struct Kept {};
+  Tensor forward(Kept&, const Tensor& x) const { return x.clone(); }
+  std::array<Tensor, 1> backward(const Kept&, Tensor dy, const GradWants&) const { return {dy.to(Device{})}; }
+};
+
+TEST_F(CudaMixedParts, AreRefusedAsGradientsAndAsViews) {
+  const Tensor x = as_leaf(Tensor::full({2}, 1, DType::f32, gpu));
+  const std::string message =
+      error_message<DeviceError>([&] { backward(record(Astray{}, x), Tensor::full({2}, 1, DType::f32, gpu)); });
+  for (const char* part : {"astray: ", "on cuda:0", "on cpu", "device of dy"}) EXPECT_PRED2(contains, message, part);
+  expect_refusal(error_message<DeviceError>([&] { (void)Tensor::view(x.storage(), {2}, {1}, 0, DType::f32, {}); }),
+                 "view");
+}
+
+TEST_F(CudaMixedParts, CopyWithinAStorageAsIfFromACopy) {
+  const Tensor a = Tensor::of<float>({5}, {1, 2, 3, 4, 5}).to(gpu);
+  const auto four = [&](std::int64_t from) { return Tensor::view(a.storage(), {2, 2}, {2, 1}, from, DType::f32, gpu); };
+  four(1).copy_from(four(0));
+  EXPECT_EQ(a.to_doubles(), (std::vector<double>{1, 1, 2, 3, 4}));
+  four(0).copy_from(Tensor::view(a.storage(), {2, 2}, {1, 2}, 0, DType::f32, gpu));
+  EXPECT_EQ(a.to_doubles(), (std::vector<double>{1, 2, 1, 3, 4}));
 }
 
 TEST_F(CudaMixedParts, AreRefusedByTheOptimizersBuffers) {
