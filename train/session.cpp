@@ -116,8 +116,7 @@ Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)
 void Session::build() {
   const RunConfig& config = loaded_.config;
   const OriginScope of_parameters = OriginScope::of_op("parameters");
-  cpu::set_deterministic(config.train.deterministic);
-  set_allows_tf32(config.precision.dtype == "tf32");
+  set_switches();
   const data::TokenDataset* const tokens = data.train->tokens();
   HEARTH_CHECK(ConfigError,
                config.train.lr_scaling.rule == optim::LrScaling::none || !tokens || tokens->rows_by_tokens() == 0,
@@ -241,6 +240,11 @@ void throw_diverged(const Session& session, const std::string& what) {
 std::optional<DType> Session::autocast() const {
   if (config().precision.level == "O0" || config().precision.dtype == "tf32") return std::nullopt;
   return dtype_named(config().precision.dtype);
+}
+
+void Session::set_switches() const {
+  cpu::set_deterministic(config().train.deterministic);
+  set_allows_tf32(config().precision.dtype == "tf32");
 }
 
 data::Loader Session::make_train_loader() const {

@@ -78,6 +78,9 @@ class Session {
   Device device() const { return device_; }
   /// The narrow type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
+  /// Sets what is one switch for the whole process, exact mode and TF32, as this run's configuration has it: every step
+  /// and evaluation begins so, because another session of the process may have set them otherwise.
+  void set_switches() const;
   /// Takes the weights of config().weights, where it names a file, as a new run starts from them; returns what was not
   /// loaded, and why. FileError with everything that does not fit.
   std::vector<std::string> load_start_weights();

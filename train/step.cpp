@@ -102,6 +102,7 @@ bool rows_are_alike(std::span<const StepInput> inputs) {
 // Gradients of the mean over all samples that count. after_backward(loss) runs for each batch.
 template <class F>
 void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F&& after_backward) {
+  session.set_switches();
   const AutocastScope autocast(session.autocast());
   std::int64_t samples = 0;
   for (const StepInput& input : inputs) samples += input.count();
@@ -247,6 +248,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 }
 
 void evaluation_step(Session& session, const StepInput& input, const Sums& sums) {
+  session.set_switches();
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   add_loss(sums.loss, loss_of(session, input, sums.correct), static_cast<double>(input.count()));

@@ -19,6 +19,7 @@ using Ids = std::vector<std::int32_t>;
 /// The session computes as in its evaluations.
 struct WritingScope {
   explicit WritingScope(Session& session) : autocast(session.autocast()) {
+    session.set_switches();
     session.use_averaged_weights();
     session.model->eval();
   }
@@ -84,6 +85,7 @@ Tensor padded(const std::vector<const Ids*>& rows, std::int32_t pad) {
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
+  stream.imbue(std::locale::classic());
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;

@@ -5,8 +5,10 @@
 
 #include <map>
 
+#include "hearth/core/cpu/parallel.h"
 #include "hearth/core/file.h"
 #include "hearth/core/safetensors.h"
+#include "hearth/core/tf32.h"
 #include "hearth/train/metrics_log.h"
 #include "support/error_message.h"
 #include "support/run_program.h"
@@ -107,6 +109,26 @@ TEST(Precision, GivesUpAtTheFloorAndNamesAParameter) {
     EXPECT_PRED2(contains, message, dynamic ? "is 1, its floor" : "is 256; a dynamic one");
     EXPECT_PRED2(contains, message, "\"conv1.weight\"");
   }
+}
+
+TEST(Precision, EachSessionOfAProcessComputesAsItsOwnConfigurationSays) {
+  const test::TempDir folder;
+  const PrecisionRun plain{.level = "O1", .dtype = "tf32", .model = test::small_mlp};
+  const PrecisionRun strict{
+      .level = "O0", .dtype = "f32", .model = test::small_mlp, .train = R"(, "deterministic": true)"};
+  const auto exact = strict.session(folder), loose = plain.session(folder);
+  const auto expect = [](bool is_exact, const char* when) {
+    EXPECT_EQ(cpu::deterministic(), is_exact) << when;
+    EXPECT_EQ(allows_tf32(), !is_exact) << when;
+  };
+  expect(false, "after the last session was made");
+  take_steps(*exact, 0, 1, -1, -1, eager(*exact));
+  expect(true, "after its step");
+  take_steps(*loose, 0, 1, -1, -1, eager(*loose));
+  expect(false, "after the other's step");
+  evaluation_step(*exact, moved_input(*exact, test::noise_batch(1)), Sums(exact->device()));
+  expect(true, "after its evaluation");
+  cpu::set_deterministic(false);
 }
 
 TEST(Precision, DivergenceEndsTheProgramWithCode5) {
