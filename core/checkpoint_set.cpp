@@ -4,6 +4,7 @@
 #include "hearth/core/checkpoint_set.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -67,6 +68,23 @@ std::vector<std::int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
+/// A set that is no worse than others, but not for this process.
+struct Unreadable : FileError {
+  using FileError::FileError;
+};
+
+void require_openable(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor >= 0) {
+    ::close(descriptor);
+    return;
+  }
+  const int found = errno;
+  for (const int reason : {EACCES, EPERM, EMFILE, ENFILE, ENOMEM})
+    HEARTH_CHECK(Unreadable, found != reason, path.string(),
+                 ": cannot be opened, though it may be whole: ", std::system_category().message(found));
+}
+
 struct ListedFile {
   fs::path path;
   std::string checksum;
@@ -94,9 +112,10 @@ Json read_manifest_body(const fs::path& path) {
 std::vector<ListedFile> check_sizes(const fs::path& set) {
   const fs::path path = set / manifest_file;
   std::vector<ListedFile> files;
+  require_openable(path);
   try {
     const Json body = read_manifest_body(path);
-    HEARTH_CHECK(FileError, body.at("format").as_integer() == manifest_format, path.string(), ": has format ",
+    HEARTH_CHECK(Unreadable, body.at("format").as_integer() == manifest_format, path.string(), ": has format ",
                  to_text(body.at("format")), ", this build reads ", manifest_format, "; use the version that wrote it");
     const std::int64_t step = body.at("step").as_integer();
     HEARTH_CHECK(FileError, step_in(set.filename().string()).value_or(step) == step, path.string(),
@@ -108,6 +127,7 @@ std::vector<ListedFile> check_sizes(const fs::path& set) {
       const std::uint64_t bytes = size_of_file(set / name);
       HEARTH_CHECK(FileError, entry.at("bytes") == Json(bytes), (set / name).string(), ": has ", bytes,
                    " bytes, the manifest says ", to_text(entry.at("bytes")));
+      require_openable(set / name);
       files.push_back({set / name, entry.at("crc32c").as_string()});
     }
   } catch (const ConfigError& error) {
@@ -208,6 +228,8 @@ CheckpointSearch find_newest_complete(const fs::path& folder) {
       verify_checkpoint(folder / name);
       result.newest = name;
       return result;
+    } catch (const Unreadable&) {
+      throw;
     } catch (const FileError& error) {
       result.damaged.push_back({name, error.what()});
     }

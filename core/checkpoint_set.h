@@ -53,7 +53,8 @@ struct CheckpointSearch {
   std::string newest;               ///< name of the newest set that is whole; "" if there is none
   std::vector<DamagedSet> damaged;  ///< newer ones that are not, newest first
 };
-/// Looks at the sets from the newest back to the first that is whole. Changes nothing.
+/// Looks at the sets from the newest back to the first that is whole. Changes nothing. FileError for a set that may be
+/// whole but cannot be read here: without permission, with too many files open, or in another version's format.
 CheckpointSearch find_newest_complete(const std::filesystem::path& folder);
 
 /// Makes the link `link` in the folder lead to a set, replacing what it led to in one step. FileError if that set is

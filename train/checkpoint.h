@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors, config.json and, of a run on
-// texts, tokenizer.json.
+// Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors, config.json, data.json (what
+// labels stand for, by what images were normalised) and, of a run on texts, tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,21 @@ void save_session(Session& session, const std::string& checkpoint_folder);
 struct Restored {
   std::string from;                  ///< the set that was loaded; "" if there is none
   std::vector<std::string> damaged;  ///< newer sets that could not be used, and why
+  std::vector<std::string> warnings;
 };
 /// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers; with
 /// `other_precision` it may differ in its precision, and goes on with the f32 weights and moments that are saved.
-/// DataError if its texts now give another tokenizer.
+/// DataError if its texts now give another tokenizer, or its classes have other names. FileError if there are sets but
+/// none can be read.
 Restored restore_newest(Session& session, const std::string& run_folder, bool other_precision = false);
 
+/// Makes `latest`, and `best` where it is there, lead to the sets that a session just restored from this folder says. A
+/// process may have been killed between a set and its link.
+void mend_links(const Session& session, const std::string& checkpoint_folder);
+
 /// The session of a finished or interrupted run, at its best checkpoint (or the newest, where no best was kept), or of
-/// one checkpoint folder. FileError naming what is missing; DataError if its texts now give another tokenizer.
+/// one checkpoint folder. Images are normalised as in training unless the overrides say how. FileError naming what is
+/// missing; DataError if its texts now give another tokenizer, or its classes have other names.
 std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides);
 
 }  // namespace hearth::train

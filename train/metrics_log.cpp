@@ -10,9 +10,9 @@ namespace hearth::train {
 namespace {
 
 FileWriter open_cut(const std::string& path, std::int64_t keep_bytes) {
-  if (keep_bytes == 0) return FileWriter(path, FileWriter::Mode::truncate);
-  HEARTH_CHECK(DataError, file_exists(path) && size_of_file(path) >= static_cast<std::uint64_t>(keep_bytes), path,
-               ": the checkpoint expects at least ", keep_bytes, " bytes of metrics; the file was changed or removed");
+  if (keep_bytes == 0 || !file_exists(path)) return FileWriter(path, FileWriter::Mode::truncate);
+  if (size_of_file(path) < static_cast<std::uint64_t>(keep_bytes))
+    keep_bytes = static_cast<std::int64_t>(read_text(path).rfind('\n') + 1);
   HEARTH_CHECK(FileError, truncate(path.c_str(), keep_bytes) == 0, path, ": cannot be cut: ", std::strerror(errno));
   return FileWriter(path, FileWriter::Mode::append);
 }

@@ -13,11 +13,13 @@ namespace hearth::train {
 
 class MetricsLog {
  public:
-  /// Opens `path` and cuts it to `keep_bytes`, so that a resumed run rewrites what it logged after its checkpoint.
-  /// DataError if the file is shorter than that.
+  /// Opens `path` and cuts it to `keep_bytes`, so that a resumed run rewrites what it logged after its checkpoint. Of a
+  /// shorter file the whole lines are kept.
   MetricsLog(const std::string& path, std::int64_t keep_bytes);
 
   void add(const Json& record);
+  /// Makes what was added durable.
+  void sync() { writer_.sync(); }
   /// Bytes in the file.
   std::int64_t bytes() const { return static_cast<std::int64_t>(writer_.size()); }
 

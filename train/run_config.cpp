@@ -174,8 +174,10 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     throw ConfigError(
         join_text(path, ": /device: \"", config.device, "\" is not known; use auto, cpu, cuda or cuda:N"));
   }
-  HEARTH_CHECK(ConfigError, config.name.find('/') == std::string::npos && !config.name.empty(), path, ": /name: \"",
-               config.name, "\" cannot name a folder; use a name without \"/\"");
+  const bool names_folder =
+      config.name.find('/') == std::string::npos && !config.name.empty() && config.name != "." && config.name != "..";
+  HEARTH_CHECK(ConfigError, names_folder, path, ": /name: \"", config.name,
+               "\" cannot name a folder of its own; use a name without \"/\", other than \".\" and \"..\"");
   return {std::move(config), resolve(*schema_of<RunConfig>(), root)};
 }
 

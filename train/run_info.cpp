@@ -43,6 +43,15 @@ std::string packed_reference(const fs::path& git, const std::string& name) {
 
 }  // namespace
 
+std::string status_in(const std::string& path) {
+  if (!file_exists(path)) return "";
+  try {
+    return read_json(path).at("status").as_string();
+  } catch (const ConfigError&) {
+    return "";
+  }
+}
+
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)

@@ -32,6 +32,8 @@ class RunInfo {
   Clock::time_point clock_start_;
 };
 
+/// The status in a run's run.json; "" where there is no such file, or it is none of a run's.
+std::string status_in(const std::string& path);
 /// The processor's own name, as in "AMD EPYC 9454"; "unknown" where the system does not tell.
 std::string processor_name();
 /// The commit that the git repository around `directory` is at; "" where there is none.

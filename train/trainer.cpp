@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iomanip>
 
 #include "hearth/core/cpu/parallel.h"
@@ -40,11 +41,22 @@ bool predicts_tokens(const data::Dataset& part) {
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
     : session_(session), folder_(folder), progress_(progress) {}
 
-bool Trainer::resume(const std::string& directory, bool other_precision) {
-  const Restored restored = restore_newest(session_, directory, other_precision);
+bool Trainer::resume(const std::string& directory) {
+  std::error_code absent;
+  const bool own = std::filesystem::equivalent(directory + "/checkpoints", folder_.checkpoints(), absent);
+  const Restored restored = restore_newest(session_, directory, !own);
   for (const std::string& text : restored.damaged) progress_.line("warning: " + text + "; using an older checkpoint");
+  for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;
   progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
+  if (own) {
+    mend_links(session_, folder_.checkpoints());
+    return true;
+  }
+  moved_ = true;
+  session_.position.metrics_bytes = 0;
+  session_.position.best_step = -1;
+  folder_.clear();
   return true;
 }
 
@@ -73,15 +85,19 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   const Plan& plan = session_.plan;
   TrainResult result;
   result.already_done = position.step >= plan.total_steps;
+  const std::string info_path = folder_.file("run.json");
+  if (result.already_done && !moved_ && status_in(info_path) == "finished") {
+    result.metrics = final_metrics();
+    return result;
+  }
 
-  folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard, position.step + 1);
-  const RunInfo info(folder_.file("run.json"), {config.name, config.seed, name_of(session_.device()), command_line});
+  const RunInfo info(info_path, {config.name, config.seed, name_of(session_.device()), command_line});
   info.write("running", Json::object());
+  folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard, position.step + 1);
+  if (folder_.metrics_bytes() < position.metrics_bytes)
+    progress_.line(join_text("warning: ", folder_.file("metrics.jsonl"), " lost ",
+                             position.metrics_bytes - folder_.metrics_bytes(), " bytes that the checkpoint counts on"));
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
-  const std::int64_t first_batch = position.step * config.train.accumulate;
-  data::Loader loader = session_.make_train_loader();
-  loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
-
   if (config.train.graph) {
     if (session_.device().is_cuda())
       captured_ = std::make_unique<CapturedStep>(session_);
@@ -91,21 +107,38 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
 
   const SignalScope signals;
   try {
-    while (position.step < plan.total_steps && SignalScope::requested() == 0) advance(loader);
+    take_steps();
+    result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
+    result.metrics = final_metrics();
+    info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics);
   } catch (...) {
     try {
       info.write("failed", final_metrics());
-    } catch (const Error&) {
+      if (config.log.report) write_report(folder_.path());
+    } catch (...) {
       // What stopped the training is what the caller has to hear of.
     }
     throw;
   }
-  result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
-  if (result.stop_signal != 0) save_checkpoint();
-  result.metrics = final_metrics();
-  info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics);
   if (config.log.report) write_report(folder_.path());
   return result;
+}
+
+void Trainer::take_steps() {
+  const Plan& plan = session_.plan;
+  const Position& position = session_.position;
+  // So that the new folder is a whole run from the start.
+  if (moved_) save_checkpoint();
+  const std::int64_t first_batch = position.step * session_.config().train.accumulate;
+  data::Loader loader = session_.make_train_loader();
+  loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
+  while (position.step < plan.total_steps && SignalScope::requested() == 0) {
+    advance(loader);
+    if (!SignalScope::checkpoint_requested()) continue;
+    save_checkpoint();
+    progress_.line(join_text("checkpoint at step ", position.step, ", as a signal asked"));
+  }
+  if (SignalScope::requested() != 0) save_checkpoint();
 }
 
 StepResult Trainer::run_step(std::span<const data::Batch> batches) {
@@ -233,6 +266,8 @@ void Trainer::evaluate_and_log() {
 void Trainer::save_checkpoint() {
   Position& position = session_.position;
   if (position.step == saved_step_) return;
+  // A checkpoint counts on these bytes, so they have to be there as surely as it is.
+  folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
   save_session(session_, folder_.checkpoints());
   saved_step_ = position.step;

@@ -23,16 +23,19 @@ class Trainer {
  public:
   Trainer(Session& session, RunFolder& folder, Progress& progress);
 
-  /// Continues from the newest good checkpoint of `directory`, if there is one; returns whether. ConfigError if that
-  /// run was another one (see differences_that_matter); with `other_precision` it may differ in that. Damaged
-  /// checkpoints are reported to progress and passed over.
-  bool resume(const std::string& directory, bool other_precision = false);
+  /// Continues from the newest good checkpoint of the run in `directory`, if there is one; returns whether. ConfigError
+  /// if that run was another one (see differences_that_matter). Damaged checkpoints are reported to progress and passed
+  /// over. From a folder other than its own, the run may go on in another precision; what its own folder held is
+  /// deleted, and which evaluation is the best is found anew.
+  bool resume(const std::string& directory);
   /// Runs to the end of the plan, or until a signal asks to stop. OutOfMemory says what batch size would fit; the
   /// session is of no use for training then.
   TrainResult run(const std::string& command_line);
 
  private:
   TrainResult run_plan(const std::string& command_line);
+  /// All steps to come, and what a signal asks for.
+  void take_steps();
   /// One step, and the evaluation, log line and checkpoint due after it.
   void advance(data::Loader& loader);
   Progress::Step progress_step(const StepResult& last) const;
@@ -49,6 +52,7 @@ class Trainer {
   RunFolder& folder_;
   Progress& progress_;
   std::int64_t saved_step_ = -1;
+  bool moved_ = false;  ///< the run goes on from another folder
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;

@@ -8,7 +8,9 @@
 
 #include <fstream>
 
+#include "hearth/core/checksum.h"
 #include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
 #include "hearth/core/safetensors.h"
 #include "support/error_message.h"
 #include "support/full_disk.h"
@@ -155,6 +157,49 @@ TEST_F(CheckpointSets, AMissingFileIsNamed) {
     EXPECT_PRED2(contains, found.damaged[0].reason, (set / name).string());
     EXPECT_PRED2(contains, found.damaged[0].reason, "No such file");
   }
+}
+
+TEST_F(CheckpointSets, ASetOfAnotherFormatIsNotPassedOver) {
+  write_set(folder_, 1);
+  const fs::path manifest = folder_ / write_set(folder_, 2) / "manifest.json";
+  Json body = Json::object(), old = read_json(manifest);
+  for (const JsonMember& member : old.members())
+    if (member.key != "crc32c") body.set(member.key, member.key == "format" ? Json(2) : member.value);
+  body.set("crc32c", hex_of(crc32c(bytes_of(to_text(body)))));
+  write_file_synced(manifest, to_text(body));
+  const std::string message = error_message<FileError>([&] { (void)find_newest_complete(folder_); });
+  EXPECT_PRED2(contains, message, "step-00000002");
+  EXPECT_PRED2(contains, message, "has format 2");
+}
+
+/// Gives up the privileges that reading anything takes, for as long as it lives.
+class Unprivileged {
+ public:
+  Unprivileged() : is_so_(::geteuid() != 0 || ::seteuid(65534) == 0) {}
+  ~Unprivileged() { EXPECT_EQ(::seteuid(::getuid()), 0); }
+  bool is_so() const { return is_so_; }
+
+ private:
+  bool is_so_;
+};
+
+TEST_F(CheckpointSets, ASetWithoutPermissionIsNotPassedOver) {
+  write_set(folder_, 1);
+  const fs::path set = folder_ / write_set(folder_, 2);
+  fs::permissions(directory_.path(), fs::perms::all);
+  for (const char* name : {"", "manifest.json", "model.safetensors"}) {
+    const fs::perms before = fs::status(set / name).permissions();
+    fs::permissions(set / name, fs::perms::none);
+    {
+      const Unprivileged process;
+      if (!process.is_so()) GTEST_SKIP() << "privileges cannot be given up here";
+      const std::string message = error_message<FileError>([&] { (void)find_newest_complete(folder_); });
+      EXPECT_PRED2(contains, message, (set / name).string());
+      EXPECT_PRED2(contains, message, "Permission denied");
+    }
+    fs::permissions(set / name, before);
+  }
+  EXPECT_EQ(find_newest_complete(folder_).newest, "step-00000002");
 }
 
 TEST_F(CheckpointSets, DamageIsLocatedByTensorAndOffset) {

@@ -156,6 +156,9 @@ TEST_F(Exactness, ASignalLeavesACheckpointToGoOnFrom) {
   ASSERT_EQ(wait_for(start(train_words(path("whole")))), 0);
   const pid_t child = start(train_words(path("stopped"), {"--set", "checkpoint.every_steps=100000"}));
   wait_for_metrics(path("stopped"));
+  // On the way a checkpoint is asked for, which stops nothing.
+  kill(child, SIGUSR1);
+  wait_for_checkpoint(path("stopped"));
   kill(child, SIGTERM);
   ASSERT_EQ(wait_for(child), 128 + SIGTERM);
   EXPECT_EQ(read_json(path("stopped") + "/run.json").at("status").as_string(), "stopped");

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "support/error_message.h"
 #include "support/temp_dir.h"
 
 namespace hearth::train {
@@ -62,7 +63,7 @@ TEST(RunFolder, clear_deletes_what_a_run_wrote_and_nothing_else) {
   RunFolder folder((parent / "run").string());
   folder.open(Json::object(), 0, true);
   folder.add(record(1));
-  std::ofstream(folder.file("run.json")) << "{}";
+  std::ofstream(folder.file("run.json")) << R"({"status": "stopped"})";
   std::ofstream(folder.file("report.html")) << "x";
   std::ofstream(folder.file("notes.txt")) << "mine";
   std::filesystem::create_directories(folder.checkpoints() + "/step-00000001/deep");
@@ -70,9 +71,42 @@ TEST(RunFolder, clear_deletes_what_a_run_wrote_and_nothing_else) {
   std::filesystem::create_directories(folder.checkpoints() + "/mine");
   std::filesystem::create_symlink("step-00000001", folder.checkpoints() + "/latest");
   folder.clear();
-  EXPECT_EQ(list_directory(folder.path()), (std::vector<std::string>{"checkpoints", "notes.txt"}));
+  EXPECT_EQ(list_directory(folder.path()), (std::vector<std::string>{".lock", "checkpoints", "notes.txt"}));
   EXPECT_EQ(list_directory(folder.checkpoints()), std::vector<std::string>{"mine"});
 }
+
+TEST(RunFolder, clear_leaves_files_that_are_no_runs) {
+  for (const char* name : {"config.json", "metrics.jsonl", "report.html", "run.json", "events.out.tfevents.1"}) {
+    const test::TempDir parent;
+    RunFolder folder((parent / "run").string());
+    folder.clear();
+    std::ofstream(folder.file(name)) << R"({"mine": 1})";
+    const std::string message = test::error_message<FileError>([&] { folder.clear(); });
+    EXPECT_PRED2(test::contains, message, folder.file(name));
+    EXPECT_PRED2(test::contains, message, "--out");
+    EXPECT_EQ(read_text(folder.file(name)), R"({"mine": 1})");
+    // A checkpoint shows that they are a run's.
+    std::filesystem::create_directories(folder.checkpoints() + "/step-00000001");
+    std::ofstream(folder.checkpoints() + "/step-00000001/manifest.json") << "{}";
+    folder.clear();
+    EXPECT_FALSE(file_exists(folder.file(name)));
+  }
+}
+
+TEST(RunFolder, is_one_process_own) {
+  const test::TempDir parent;
+  const std::string path = parent / "run";
+  {
+    const RunFolder folder(path);
+    const std::string message = test::error_message<FileError>([&] { RunFolder again(path); });
+    EXPECT_PRED2(test::contains, message, path);
+    EXPECT_PRED2(test::contains, message, "another process");
+    const RunFolder other((parent / "other").string());
+  }
+  EXPECT_NO_THROW(RunFolder{path});
+}
+
+TEST(RunFolder, refuses_an_empty_path) { EXPECT_THROW(RunFolder(""), UsageError); }
 
 TEST(RunFolder, refuses_a_path_that_is_a_file) {
   const test::TempDir parent;

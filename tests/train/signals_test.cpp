@@ -14,7 +14,7 @@ void (*handler_of(int number))(int) {
 }
 
 TEST(SignalScope, notes_the_signal_that_asked_for_a_stop) {
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const SignalScope signals;
     EXPECT_EQ(SignalScope::requested(), 0);
     raise(number);
@@ -23,14 +23,48 @@ TEST(SignalScope, notes_the_signal_that_asked_for_a_stop) {
 }
 
 TEST(SignalScope, puts_back_what_was_there) {
-  const auto before_int = handler_of(SIGINT), before_term = handler_of(SIGTERM);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) {
+    const auto before = handler_of(number);
+    {
+      const SignalScope signals;
+      EXPECT_NE(handler_of(number), before) << number;
+    }
+    EXPECT_EQ(handler_of(number), before) << number;
+  }
+}
+
+TEST(SignalScope, a_closing_terminal_hangs_up_twice) {
+  const SignalScope signals;
+  raise(SIGTERM);
+  raise(SIGHUP);
+  raise(SIGHUP);
+  EXPECT_EQ(SignalScope::requested(), SIGTERM);
+}
+
+TEST(SignalScope, leaves_an_ignored_hangup_ignored) {
+  const auto before = signal(SIGHUP, SIG_IGN);
   {
     const SignalScope signals;
-    EXPECT_NE(handler_of(SIGINT), before_int);
-    EXPECT_NE(handler_of(SIGTERM), before_term);
+    raise(SIGHUP);
+    EXPECT_EQ(SignalScope::requested(), 0);
   }
-  EXPECT_EQ(handler_of(SIGINT), before_int);
-  EXPECT_EQ(handler_of(SIGTERM), before_term);
+  EXPECT_EQ(handler_of(SIGHUP), SIG_IGN);
+  signal(SIGHUP, before);
+}
+
+TEST(SignalScope, a_user_signal_asks_for_one_checkpoint) {
+  const SignalScope signals;
+  EXPECT_FALSE(SignalScope::checkpoint_requested());
+  raise(SIGUSR1);
+  EXPECT_TRUE(SignalScope::checkpoint_requested());
+  EXPECT_FALSE(SignalScope::checkpoint_requested());
+  EXPECT_EQ(SignalScope::requested(), 0) << "the training goes on";
+}
+
+TEST(SignalScope, survives_a_closed_pipe) {
+  const SignalScope signals;
+  raise(SIGPIPE);
+  EXPECT_EQ(SignalScope::requested(), 0);
 }
 
 TEST(SignalScopeDeathTest, a_second_signal_ends_the_process_at_once) {

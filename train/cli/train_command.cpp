@@ -55,8 +55,10 @@ void start_from_weights(Session& session) {
 int train_command(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.values("--set");
   if (const auto device = arguments.value("--device")) overrides.push_back("device=\"" + *device + "\"");
-  Session session(load_config(arguments.positional()[0], overrides));
-  const std::string path = arguments.value("--out").value_or("runs/" + session.config().name);
+  LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
+  const std::string path = arguments.value("--out").value_or("runs/" + loaded.config.name);
+  require_apart(path, arguments.positional()[0]);
+  Session session(std::move(loaded));
   print_plan(session, path);
   if (arguments.has("--dry-run")) {
     start_from_weights(session);
@@ -67,22 +69,19 @@ int train_command(const Arguments& arguments) {
   Progress progress(std::cerr, isatty(STDERR_FILENO) == 1);
   Trainer trainer(session, folder, progress);
   const std::string resume = arguments.value("--resume").value_or("auto");
-  bool resumed = false;
-  if (resume == "auto") {
-    resumed = trainer.resume(folder.path());
-  } else if (resume != "never") {
-    resumed = trainer.resume(resume, true);
-    HEARTH_CHECK(FileError, resumed, "--resume ", resume, ": there is no complete checkpoint below it");
+  const bool resumed = resume != "never" && trainer.resume(resume == "auto" ? path : resume);
+  HEARTH_CHECK(FileError, resumed || resume == "auto" || resume == "never", "--resume ", resume,
+               ": there is no complete checkpoint below it");
+  if (!resumed) {
+    start_from_weights(session);
+    folder.clear();
   }
-  if (!resumed) start_from_weights(session);
-  // A run that starts afresh, or from elsewhere, replaces what this folder held.
-  if (!resumed || resume != "auto") folder.clear();
-  if (resumed && resume != "auto") session.position.metrics_bytes = 0;
 
   const TrainResult result = trainer.run(arguments.command_line());
   if (result.stop_signal != 0) {
     progress.line(join_text("stopped by signal ", result.stop_signal, " after step ", session.position.step,
-                            "; the same command goes on from there"));
+                            resume == "auto" ? "; the same command goes on from there"
+                                             : "; the same command without --resume goes on from there"));
     return 128 + result.stop_signal;
   }
   if (result.already_done) progress.line("the run was finished before; use --resume never to train it again");

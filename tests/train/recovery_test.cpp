@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing that a run wrote, and nothing of the user's, is lost by a command: runs that go on here or elsewhere, damaged
+// checkpoints, two runs in one folder, folders of other things, failures and power cuts.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "hearth/core/checkpoint_set.h"
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "hearth/train/checkpoint.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/metrics_log.h"
+#include "hearth/train/run_folder.h"
+#include "support/error_message.h"
+#include "support/run_program.h"
+
+namespace {
+
+/// Names of the files that this process synced, in order, while they are wanted.
+std::vector<std::string>* synced = nullptr;
+
+}  // namespace
+
+// In place of the C library's, so that a test sees what would outlive a power cut.
+extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
+  if (synced != nullptr) {
+    std::error_code unnamed;
+    const auto link = "/proc/self/fd/" + std::to_string(descriptor);
+    synced->push_back(std::filesystem::read_symlink(link, unnamed).filename().string());
+  }
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
+
+namespace hearth::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::contains;
+using test::ProgramResult;
+
+// 22 steps an epoch.
+const char* const small = R"({
+  "name": "small", "device": "cpu",
+  "model": {"type": "mlp", "hidden": [16]},
+  "data": {"type": "digits", "workers": 0},
+  "optimizer": {"type": "sgd", "lr": 0.1},
+  "train": {"batch_size": 64, "epochs": 1},
+  "log": {"every_steps": 5, "report": false, "tensorboard": false}
+})";
+
+class Recovery : public testing::Test {
+ protected:
+  void SetUp() override { write("small.json", small); }
+
+  ProgramResult hearth(std::vector<std::string> words) {
+    words.insert(words.begin(), HEARTH_PROGRAM);
+    return test::run_program(std::move(words), folder_.path());
+  }
+  /// The run of small.json, for so many epochs.
+  ProgramResult train(const std::string& epochs, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"train", "small.json", "--set", "train.epochs=" + epochs});
+    return hearth(std::move(more));
+  }
+  void write(const std::string& name, const std::string& text) {
+    (void)folder_.write(name, {text.begin(), text.end()});
+  }
+  std::string path(const std::string& name) const { return folder_ / name; }
+  std::string read(const std::string& name) const { return read_text(path(name)); }
+  Json info(const std::string& run) const { return read_json(path(run + "/run.json")); }
+  /// Whether the run holds the set that its run.json calls the best, as its best.
+  bool holds_its_best(const std::string& run) const {
+    const std::string set = checkpoint_name(info(run).at("metrics").at("best_step").as_integer());
+    return file_exists(path(run + "/checkpoints/" + set)) &&
+           fs::read_symlink(path(run + "/checkpoints/best")).string() == set;
+  }
+
+  test::TempDir folder_;
+};
+
+void expect_refused(const ProgramResult& result, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  for (const std::string& part : parts) EXPECT_PRED2(contains, result.last_error_line(), part);
+}
+
+TEST_F(Recovery, ResumingFromItsOwnFolderDeletesNothing) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  const std::string weights = read("runs/small/checkpoints/latest/model.safetensors");
+  fs::create_directory_symlink("runs", path("link"));
+  for (const char* own : {"runs/small", "./runs/../runs/small/", "link/small"}) {
+    const ProgramResult again = train("1", {"--resume", own});
+    EXPECT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(read("runs/small/checkpoints/latest/model.safetensors"), weights);
+    EXPECT_TRUE(holds_its_best("runs/small"));
+    EXPECT_EQ(read_metrics(path("runs/small/metrics.jsonl")).front().at("step").as_integer(), 5);
+  }
+  const ProgramResult longer = train("2", {"--resume", "runs/small"});
+  EXPECT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_PRED2(contains, longer.err, "resumed at step 22");
+  EXPECT_EQ(read_metrics(path("runs/small/metrics.jsonl")).front().at("step").as_integer(), 5);
+}
+
+TEST_F(Recovery, ANewFolderHoldsTheWeightsOfTheRunThatGoesOnInIt) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  const ProgramResult moved = train("1", {"--out", "new", "--resume", "runs/small"});
+  ASSERT_EQ(moved.exit_code, 0) << moved.err;
+  EXPECT_EQ(read("new/checkpoints/latest/model.safetensors"), read("runs/small/checkpoints/latest/model.safetensors"));
+  EXPECT_EQ(info("new").at("status").as_string(), "finished");
+  EXPECT_EQ(hearth({"eval", "new"}).exit_code, 0);
+  EXPECT_EQ(hearth({"eval", "runs/small"}).exit_code, 0);
+  expect_refused(train("1", {"--out", "new", "--resume", "absent"}), 3, {"absent", "no complete checkpoint"});
+  EXPECT_EQ(hearth({"eval", "new"}).exit_code, 0);
+  const ProgramResult longer = train("2", {"--out", "new"});
+  EXPECT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_PRED2(contains, longer.err, "resumed at step 22");
+}
+
+TEST_F(Recovery, ANewFolderHasItsOwnBest) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  {
+    // An evaluation that none to come can surpass.
+    Session session(load_config(path("small.json"), {}));
+    ASSERT_NE(restore_newest(session, path("runs/small")).from, "");
+    session.position.best_accuracy = 2;
+    save_session(session, path("runs/small/checkpoints"));
+  }
+  const ProgramResult moved = train("2", {"--out", "new", "--resume", "runs/small"});
+  ASSERT_EQ(moved.exit_code, 0) << moved.err;
+  EXPECT_TRUE(holds_its_best("new"));
+  EXPECT_LE(info("new").at("metrics").at("best_accuracy").as_number(), 1);
+}
+
+TEST_F(Recovery, SetsThatCannotBeReadAreNotDeleted) {
+  ASSERT_EQ(train("1", {"--set", "checkpoint.every_steps=11"}).exit_code, 0);
+  for (const char* set : {"step-00000011", "step-00000022"})
+    write(std::string("runs/small/checkpoints/") + set + "/model.safetensors", "cut short");
+  const ProgramResult result = train("2");
+  expect_refused(result, 3, {"step-00000011", "step-00000022", "model.safetensors", "--resume never"});
+  EXPECT_EQ(read("runs/small/checkpoints/step-00000011/model.safetensors"), "cut short");
+  expect_refused(train("2", {"--resume", "runs/small", "--out", "new"}), 3, {"step-00000022"});
+  EXPECT_EQ(train("2", {"--resume", "never"}).exit_code, 0);
+}
+
+TEST_F(Recovery, AFolderTakesOneRunAtATime) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  const RunFolder another(path("runs/small"));
+  for (const char* resume : {"auto", "never", "runs/small"})
+    expect_refused(train("2", {"--resume", resume}), 3, {"runs/small", "another process", "--out"});
+  EXPECT_EQ(info("runs/small").at("status").as_string(), "finished");
+  EXPECT_EQ(hearth({"eval", "runs/small"}).exit_code, 0) << "reading takes no lock";
+}
+
+TEST_F(Recovery, LostMetricsStopNothing) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  const std::string metrics = path("runs/small/metrics.jsonl");
+  fs::resize_file(metrics, fs::file_size(metrics) - 10);
+  const ProgramResult shorter = train("2");
+  EXPECT_EQ(shorter.exit_code, 0) << shorter.err;
+  EXPECT_PRED2(contains, shorter.err, "warning: runs/small/metrics.jsonl lost");
+  EXPECT_EQ(read_metrics(metrics).front().at("step").as_integer(), 5);
+  fs::remove(metrics);
+  const ProgramResult missing = train("3");
+  EXPECT_EQ(missing.exit_code, 0) << missing.err;
+  EXPECT_PRED2(contains, missing.err, "warning: runs/small/metrics.jsonl lost");
+  EXPECT_EQ(read_metrics(metrics).back().at("step").as_integer(), 66);
+}
+
+TEST_F(Recovery, MetricsAreOnDiskBeforeACheckpointCountsOnThem) {
+  std::vector<std::string> words{"hearth", "train", path("small.json"), "--out", path("run")}, names;
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  synced = &names;
+  const int code = run_cli(static_cast<int>(argv.size()), argv.data());
+  synced = nullptr;
+  ASSERT_EQ(code, 0);
+  const auto log = std::find(names.begin(), names.end(), "metrics.jsonl");
+  const auto set = std::find(names.begin(), names.end(), "model.safetensors");
+  EXPECT_NE(set, names.end());
+  EXPECT_LT(log - names.begin(), set - names.begin());
+}
+
+TEST_F(Recovery, WhatIsNoRunsIsLeftAlone) {
+  write("exp/config.json", small);
+  expect_refused(hearth({"train", "exp/config.json", "--out", "exp"}), 2, {"--out exp", "exp/config.json"});
+  write("exp/run.json", small);
+  expect_refused(hearth({"train", "exp/run.json", "--out", "./exp"}), 2, {"exp/run.json"});
+  expect_refused(train("1", {"--out", "exp"}), 3, {"exp/config.json", "another --out"});
+  EXPECT_EQ(read("exp/config.json"), small);
+  EXPECT_EQ(read("exp/run.json"), small);
+  expect_refused(train("1", {"--out", ""}), 2, {"--out"});
+  for (const char* name : {"", ".", "..", "a/b"})
+    expect_refused(train("1", {"--set", std::string("name=\"") + name + "\""}), 2, {"/name"});
+  // A configuration beside a run is no part of it; that of a run goes on with it.
+  write("exp2/my.json", small);
+  ASSERT_EQ(hearth({"train", "exp2/my.json", "--out", "exp2"}).exit_code, 0);
+  ASSERT_EQ(hearth({"train", "exp2/config.json", "--out", "exp2", "--set", "train.epochs=2"}).exit_code, 0);
+  ASSERT_EQ(hearth({"train", "exp2/my.json", "--out", "exp2", "--resume", "never"}).exit_code, 0);
+  EXPECT_EQ(read("exp2/my.json"), small);
+}
+
+TEST_F(Recovery, LinksThatAKilledProcessLeftOutAreMended) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  fs::remove(path("runs/small/checkpoints/best"));
+  fs::remove(path("runs/small/checkpoints/latest"));
+  EXPECT_EQ(hearth({"eval", "runs/small"}).exit_code, 0) << "the newest is there";
+  ASSERT_EQ(train("1").exit_code, 0);
+  EXPECT_TRUE(holds_its_best("runs/small"));
+  EXPECT_TRUE(file_exists(path("runs/small/checkpoints/latest/manifest.json")));
+}
+
+TEST_F(Recovery, ARunThatCannotSaveAfterASignalHasFailed) {
+  const pid_t child = fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) {
+    if (chdir(folder_.path().c_str()) != 0 || freopen("/dev/null", "w", stderr) == nullptr) _exit(126);
+    execl(HEARTH_PROGRAM, HEARTH_PROGRAM, "train", "small.json", "--set", "train.epochs=100000", "--set",
+          "eval.every_epochs=100000", "--set", "checkpoint.every_epochs=100000", "--set", "log.report=true", nullptr);
+    _exit(127);
+  }
+  const std::string metrics = path("runs/small/metrics.jsonl");
+  while (!fs::exists(metrics) || fs::file_size(metrics) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  fs::rename(path("runs/small/checkpoints"), path("runs/small/elsewhere"));
+  write("runs/small/checkpoints", "no folder");
+  kill(child, SIGHUP);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_EQ(info("runs/small").at("status").as_string(), "failed");
+  EXPECT_PRED2(contains, read("runs/small/report.html"), "status failed");
+}
+
+TEST_F(Recovery, ARepeatedCommandLeavesTheRecordOfAFinishedRun) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  const std::string record = read("runs/small/run.json"), config = read("runs/small/config.json");
+  const ProgramResult again = train("1", {"--set", "log.every_steps=7"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_PRED2(contains, again.err, "finished before");
+  EXPECT_EQ(read("runs/small/run.json"), record);
+  EXPECT_EQ(read("runs/small/config.json"), config);
+  // A process that was killed before it wrote how the run ended left that to the next.
+  std::string running = record;
+  write("runs/small/run.json", running.replace(running.find("finished"), 8, "running"));
+  ASSERT_EQ(train("1").exit_code, 0);
+  EXPECT_EQ(info("runs/small").at("status").as_string(), "finished");
+}
+
+TEST_F(Recovery, APathWithoutACheckpointIsAFault) {
+  const RunFolder empty(path("empty"));
+  expect_refused(hearth({"eval", "empty"}), 3, {"empty", "no whole checkpoint"});
+  fs::create_symlink("loop", path("loop"));
+  expect_refused(hearth({"eval", "loop"}), 3, {"loop", "cannot be looked up"});
+}
+
+}  // namespace
+}  // namespace hearth::train

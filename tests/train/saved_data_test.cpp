@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint keeps of the data it was trained on: the names behind the labels, and by what images were
+// normalised.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "hearth/core/checkpoint_set.h"
+#include "hearth/core/file.h"
+#include "hearth/core/json_text.h"
+#include "hearth/train/checkpoint.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth::train {
+namespace {
+
+using test::contains;
+using test::error_message;
+
+class SavedData : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return folder_ / name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    return folder_.write(name, {text.begin(), text.end()});
+  }
+
+  /// Files of images of one pixel, named as MNIST's: alternately `dark` and `light`, of the classes 0 and 1.
+  void write_images(const std::string& folder, char dark, char light) const {
+    const auto number = [](int value) { return std::string{0, 0, 0, static_cast<char>(value)}; };
+    for (const auto& [part, count] : {std::pair{"train", 8}, {"t10k", 4}}) {
+      std::string pixels, labels;
+      for (int i = 0; i < count; ++i) {
+        pixels += i % 2 == 0 ? dark : light;
+        labels += static_cast<char>(i % 2);
+      }
+      const std::string name = folder + "/" + part;
+      write(name + "-images-idx3-ubyte",
+            std::string("\0\0\x08\x03", 4) + number(count) + number(1) + number(1) + pixels);
+      write(name + "-labels-idx1-ubyte", std::string("\0\0\x08\x01", 4) + number(count) + labels);
+    }
+  }
+  /// Lines of a few letters with a label each, of two labels.
+  void write_texts(const std::string& first, const std::string& second) const {
+    std::string lines;
+    for (int i = 0; i < 8; ++i) lines += (i % 2 == 0 ? first + "\tab" : second + "\tba") + "\n";
+    write("texts.tsv", lines);
+  }
+  std::unique_ptr<Session> session(const std::string& model, const std::string& data) const {
+    const std::string config = write("config.json", R"({"device": "cpu", "model": )" + model + R"(, "data": )" + data +
+                                                        R"(, "optimizer": {"type": "sgd", "lr": 0.1},
+                                                           "train": {"batch_size": 4, "steps": 1}})");
+    return std::make_unique<Session>(load_config(config, {}));
+  }
+  std::unique_ptr<Session> of_images() const {
+    return session(R"({"type": "mlp", "hidden": [4]})",
+                   R"({"type": "idx", "workers": 0, "path": ")" + path("images") + R"("})");
+  }
+  std::unique_ptr<Session> of_texts() const {
+    return session(
+        R"({"type": "bert", "head": "classification", "layers": 1, "heads": 1, "width": 8})",
+        R"({"type": "labelled_text", "workers": 0, "length": 8, "train": [")" + path("texts.tsv") + R"("]})");
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(SavedData, OtherImagesAreNormalisedAsThoseOfTheTraining) {
+  write_images("images", 0, 100);
+  write_images("brighter", 40, 120);
+  const auto trained = of_images();
+  save_session(*trained, path("run/checkpoints"));
+  const std::string other = "data.path=\"" + path("brighter") + "\"";
+  const auto normalize = [&](const std::vector<std::string>& overrides) {
+    return open_trained(path("run"), overrides)->data.options.normalize;
+  };
+  const data::ChannelStatistics own = trained->data.options.normalize;
+  EXPECT_NEAR(own.mean.at(0), 50 / 255.0, 1e-9);
+  EXPECT_EQ(normalize({other}).mean, own.mean);
+  EXPECT_EQ(normalize({other}).std, own.std);
+  EXPECT_EQ(normalize({other, "data.normalize.mean=[0.5]"}).mean, std::vector<double>{0.5}) << "it was asked for";
+  EXPECT_EQ(normalize({other, "data.normalize.mean=[0.5]"}).std, own.std);
+}
+
+TEST_F(SavedData, ARunWhoseImagesChangedSaysSo) {
+  write_images("images", 0, 100);
+  const auto trained = of_images();
+  save_session(*trained, path("run/checkpoints"));
+  EXPECT_TRUE(restore_newest(*trained, path("run")).warnings.empty());
+  write_images("images", 40, 120);
+  const auto resumed = of_images();
+  const std::vector<std::string> warnings = restore_newest(*resumed, path("run")).warnings;
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_PRED2(contains, warnings[0], "mean");
+}
+
+TEST_F(SavedData, LabelsThatMeanSomethingElseAreRefused) {
+  write_texts("cat", "dog");
+  const auto trained = of_texts();
+  save_session(*trained, path("run/checkpoints"));
+  EXPECT_NO_THROW((void)open_trained(path("run"), {}));
+  write_texts("cow", "cat");
+  const auto changed = of_texts();
+  for (const std::string& message : {error_message<DataError>([&] { (void)open_trained(path("run"), {}); }),
+                                     error_message<DataError>([&] { (void)restore_newest(*changed, path("run")); })})
+    for (const char* part : {"label 1 was \"dog\" of 2 classes", "is \"cow\" of 2", "bring back"})
+      EXPECT_PRED2(contains, message, part);
+}
+
+TEST_F(SavedData, NumbersAreNoNames) {
+  write_texts("cat", "dog");
+  save_session(*of_texts(), path("named/checkpoints"));
+  write_texts("0", "1");
+  EXPECT_NO_THROW((void)open_trained(path("named"), {}));
+  save_session(*of_texts(), path("numbered/checkpoints"));
+  write_texts("cat", "dog");
+  EXPECT_NO_THROW((void)open_trained(path("numbered"), {}));
+}
+
+TEST_F(SavedData, SetsOfEarlierVersionsAreRead) {
+  write_images("images", 0, 100);
+  const auto trained = of_images();
+  save_session(*trained, path("run/checkpoints"));
+  const std::filesystem::path set = path("run/checkpoints/latest");
+  {
+    CheckpointWriter old(path("old/checkpoints"), 0);
+    for (const char* name : {"config.json", "model.safetensors", "state.safetensors"})
+      std::filesystem::copy_file(set / name, old.file(name));
+    point_to(path("old/checkpoints"), "latest", old.commit());
+  }
+  EXPECT_NE(restore_newest(*trained, path("old")).from, "");
+  EXPECT_EQ(open_trained(path("old"), {})->data.options.normalize.mean, trained->data.options.normalize.mean);
+}
+
+}  // namespace
+}  // namespace hearth::train
