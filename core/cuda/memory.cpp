@@ -7,16 +7,21 @@
 
 #include "hearth/core/cuda/counters.h"
 #include "hearth/core/cuda/error.h"
+#include "hearth/core/cuda/graph.h"
 #include "hearth/core/cuda/runtime.h"
 
 namespace hearth::cuda {
 namespace {
+
+/// Memory that is taken while a step is recorded would be there in its replays only, or not at all.
+void refuse_growth(Device device) { refuse_while_recording(device, "memory beyond what the step took before"); }
 
 class DeviceRegions final : public RegionSource {
  public:
   explicit DeviceRegions(Device device) : device_(device), stream_(state_of(device).compute.raw()) {}
 
   std::byte* map(std::size_t& bytes) override {
+    refuse_growth(device_);
     state_of(device_);
     // The driver may put two regions side by side; what is left unused keeps their blocks apart.
     bytes = bytes > least_cuda_region - pool_granule ? bytes : least_cuda_region - pool_granule;
@@ -45,6 +50,7 @@ class DriverMemory final : public MemoryResource {
   explicit DriverMemory(Device device) : device_(device) { state_of(device); }
 
   void* allocate(std::size_t bytes) override {
+    refuse_growth(device_);
     void* pointer = nullptr;
     const cudaError_t status = cudaMallocAsync(&pointer, bytes == 0 ? 1 : bytes, state_of(device_).compute.raw());
     if (status != cudaSuccess) {

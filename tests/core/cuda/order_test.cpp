@@ -14,6 +14,7 @@
 #include "hearth/core/cuda/stream.h"
 #include "hearth/core/cuda/transfer.h"
 #include "hearth/core/tensor.h"
+#include "support/error_message.h"
 #include "support/stream_policies.h"
 
 namespace hearth {
@@ -174,6 +175,22 @@ TEST_F(CudaOrder, AnArenaMayGoWhileItsWorkIsQueued) {
     EXPECT_EQ(output.to_doubles(), std::vector<double>(64, 3));
     EXPECT_EQ(next.to_doubles(), std::vector<double>(64, 4));
   });
+}
+
+// Memory that came with a recording would not be there when the arena hands it out again.
+TEST_F(CudaOrder, ARecordingTakesNoMemoryOfTheDriver) {
+  for (const bool pool : {true, false}) {
+    const std::unique_ptr<MemoryResource> memory = cuda::make_memory(gpu, pool);
+    const DeviceMemoryScope scope(gpu, *memory);
+    cuda::Arena arena(gpu);
+    const auto work = [] { (void)Tensor::full({64}, 3, DType::f32, gpu); };
+    const std::string message =
+        test::error_message<DeviceError>([&] { (void)cuda::Graph::record(stream(), arena, work); });
+    EXPECT_PRED2(test::contains, message, "memory beyond what the step took before") << (pool ? "pool" : "driver");
+    EXPECT_EQ(memory->statistics().in_use, 0);
+    arena.run([] { EXPECT_EQ(Tensor::full({64}, 3, DType::f32, gpu).to_doubles(), std::vector<double>(64, 3)); });
+    EXPECT_NO_THROW((void)cuda::Graph::record(stream(), arena, work));
+  }
 }
 
 // The driver need not wait for what still uses the memory that it gets back.
