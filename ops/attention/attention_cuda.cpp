@@ -20,6 +20,7 @@ struct Problem {
   bool cached = false;  ///< there are keys before the first query
   bool alike = true;    ///< dy lies like y
   bool shares = false;  ///< heads, rows or samples are one by expand()
+  int device = 0;       ///< its index
 
   DType dtype() const { return shape.forward.dtype; }
   std::int64_t width() const { return shape.forward.width; }
@@ -50,7 +51,7 @@ std::string library_declines(const Problem& p) {
   if (p.cached) return "there are keys before the first query";
   if (p.shares) return "heads, rows or samples are shared by expand()";
   if (!p.alike) return "dy does not lie like y";
-  const Device device{DeviceType::cuda};
+  const Device device{DeviceType::cuda, p.device};
   return p.gradient ? cuda::dnn::declines(device, p.shape) : cuda::dnn::declines(device, p.shape.forward);
 }
 
@@ -70,6 +71,7 @@ std::string portable_declines(const Problem&) { return ""; }
 Problem problem_of(const AttentionArguments& a, const Tensor& y) {
   Problem problem;
   problem.shape.forward = library_problem(a, y);
+  problem.device = y.device().index;
   problem.drops = a.dropout > 0;
   problem.cached = a.query_offset > 0;
   problem.aligned = true;

@@ -30,21 +30,18 @@ cpu::dnn::Conv2d in_type_of_images(const Conv2dProblem& problem) {
   return conv;
 }
 
-/// Tensor cores read 8 channels at a time, cuDNN's for f16 also 4. Of fewer, zeros are added to images and filters: the
-/// sums stay the same.
-constexpr std::int64_t mma_channels = 8;
-std::int64_t library_channels(DType images, std::int64_t channels) {
-  return images == DType::f16 && channels <= 4 ? 4 : 8;
-}
+/// Tensor cores read 8 channels at a time. Of fewer, zeros are added to images and filters: the sums stay the same. One
+/// number for all: cuDNN's for f16 also read 4, but an image padded to that is copied for a pass that it does not do.
+constexpr std::int64_t tensor_core_channels = 8;
 
 bool has_few_channels(const Conv2dShape& shape, DType images) {
-  return size_of(images) == 2 && shape.groups == 1 && shape.c > 0 && shape.c < 8;
+  return size_of(images) == 2 && shape.groups == 1 && shape.c > 0 && shape.c < tensor_core_channels;
 }
 
-/// The problem in images of so many channels, if it has few.
-Conv2dProblem padded(Conv2dProblem problem, std::int64_t channels) {
+/// The problem in images of as many channels as tensor cores read, if it has fewer.
+Conv2dProblem padded(Conv2dProblem problem) {
   Conv2dShape& shape = problem.conv.shape;
-  if (has_few_channels(shape, problem.conv.activations)) shape.c = channels;
+  if (has_few_channels(shape, problem.conv.activations)) shape.c = tensor_core_channels;
   return problem;
 }
 
@@ -56,10 +53,10 @@ bool is_padded(const Tensor& x) {
   return strides[3] == 1 && room > x.dim(3) && strides[1] == x.dim(2) * room && strides[0] == x.dim(1) * strides[1];
 }
 
-/// Readable images as contiguous ones of so many channels: the same memory if they have room for just these.
-Tensor whole_pixels(cuda::Stream& stream, const Tensor& x, std::int64_t channels) {
-  const Shape shape = x.shape().with(3, channels);
-  if (pixel_stride(x) == channels)
+/// Readable images of few channels as contiguous ones of more: the same memory if they have room for just these.
+Tensor whole_pixels(cuda::Stream& stream, const Tensor& x) {
+  const Shape shape = x.shape().with(3, tensor_core_channels);
+  if (pixel_stride(x) == tensor_core_channels)
     return Tensor::view(x.storage(), shape, contiguous_strides(shape), x.offset(), x.dtype(), x.device());
   const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   copy_channels(stream, x, y);
@@ -67,27 +64,24 @@ Tensor whole_pixels(cuda::Stream& stream, const Tensor& x, std::int64_t channels
 }
 
 /// `run` on the operands of the padded problem; what it makes is cut to the operands' own channels.
-void run_padded(const Conv2dProblem& problem, const Conv2dOperands& o, std::int64_t channels, Conv2dRun* run) {
-  const Conv2dShape& s = problem.conv.shape;
-  if (!has_few_channels(s, problem.conv.activations)) return run(problem, o);
+void run_padded(const Conv2dProblem& problem, const Conv2dOperands& o, Conv2dRun* run) {
+  if (!has_few_channels(problem.conv.shape, problem.conv.activations)) return run(problem, o);
   cuda::Stream& stream = cuda::stream_of(o.y.device());
-  const bool same = channels == s.c;
   const bool makes_x = problem.pass == Pass::backward_data, makes_w = problem.pass == Pass::backward_weights;
   const auto room_for = [&](const Tensor& operand, DType dtype) {
-    return same ? operand : Tensor::empty(operand.shape().with(3, channels), dtype, operand.device());
+    return Tensor::empty(operand.shape().with(3, tensor_core_channels), dtype, operand.device());
   };
-  const Tensor x = makes_x ? room_for(o.x, o.x.dtype()) : whole_pixels(stream, o.x, channels);
+  const Tensor x = makes_x ? room_for(o.x, o.x.dtype()) : whole_pixels(stream, o.x);
   const Tensor w = room_for(o.w, makes_w ? o.w.dtype() : o.x.dtype());
-  if (!same && !makes_w) copy_channels(stream, o.w, w);
-  run(padded(problem, channels), {x, w, o.b, o.y, o.epilogue});
-  if (same) return;
+  if (!makes_w) copy_channels(stream, o.w, w);
+  run(padded(problem), {x, w, o.b, o.y, o.epilogue});
   if (makes_x) copy_channels(stream, x, o.x);
   if (makes_w) copy_channels(stream, w, o.w);
 }
 
 std::string library_declines(const Conv2dProblem& problem) {
-  const std::int64_t channels = library_channels(problem.conv.activations, problem.conv.shape.c);
-  return cuda::dnn::declines(Device{DeviceType::cuda}, in_type_of_images(padded(problem, channels)), problem.pass);
+  return cuda::dnn::declines(Device{DeviceType::cuda, problem.device}, in_type_of_images(padded(problem)),
+                             problem.pass);
 }
 
 /// What the library's plan shall do beside the pass itself. A bias of another type than the images' would need an
@@ -145,14 +139,12 @@ void run_plan(const Conv2dProblem& problem, const Conv2dOperands& o, bool with_s
 void run_plan_alone(const Conv2dProblem& problem, const Conv2dOperands& o) { run_plan(problem, o, false); }
 void run_plan_with_sums(const Conv2dProblem& problem, const Conv2dOperands& o) { run_plan(problem, o, true); }
 
-void run_library(const Conv2dProblem& problem, const Conv2dOperands& o) {
-  run_padded(problem, o, library_channels(problem.conv.activations, problem.conv.shape.c), run_plan_alone);
-}
+void run_library(const Conv2dProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_plan_alone); }
 
 /// The sums of y squared are kept in f32 around 0, so that a mean far larger than the deviations costs their precision:
 /// for those who ask for it.
 void run_library_with_sums(const Conv2dProblem& problem, const Conv2dOperands& o) {
-  run_padded(problem, o, library_channels(problem.conv.activations, problem.conv.shape.c), run_plan_with_sums);
+  run_padded(problem, o, run_plan_with_sums);
 }
 
 /// The own kernels count pixels, and elements of a filter, in 32 bits.
@@ -168,7 +160,7 @@ std::string portable_declines(const Conv2dProblem& problem) {
 }
 
 std::string mma_declines(const Conv2dProblem& of_op) {
-  const Conv2dProblem problem = padded(of_op, mma_channels);
+  const Conv2dProblem problem = padded(of_op);
   const Conv2dShape& s = problem.conv.shape;
   if (size_of(problem.conv.activations) != 2)
     return join_text("images are ", problem.conv.activations, "; tensor cores take f16 and bf16 here");
@@ -192,9 +184,7 @@ void run_tensor_cores(const Conv2dProblem& problem, const Conv2dOperands& o) {
   conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue});
 }
 
-void run_mma(const Conv2dProblem& problem, const Conv2dOperands& o) {
-  run_padded(problem, o, mma_channels, run_tensor_cores);
-}
+void run_mma(const Conv2dProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_tensor_cores); }
 
 void run_portable(const Conv2dProblem& problem, const Conv2dOperands& operands) {
   conv2d_tiles(cuda::stream_of(operands.x.device()), problem, operands);
@@ -205,16 +195,13 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& operands) 
 std::int64_t conv2d_pixel_channels(cuda::Stream&, DType dtype, std::int64_t channels) {
   Conv2dShape shape{};
   shape.c = channels;
-  if (!has_few_channels(shape, dtype)) return channels;
-  return cuda::dnn::why_absent().empty() ? library_channels(dtype, channels) : mma_channels;
+  return has_few_channels(shape, dtype) ? tensor_core_channels : channels;
 }
 
 Tensor readable_images(cuda::Stream& stream, const Conv2dShape& shape, const Tensor& x) {
   if (!has_few_channels(shape, x.dtype()) || x.size() == 0) return x.contiguous();
   if (is_padded(x)) return x;
-  const std::int64_t room = conv2d_pixel_channels(stream, x.dtype(), shape.c);
-  const Tensor y = whole_pixels(stream, x.contiguous(), room);
-  if (room == shape.c) return y;
+  const Tensor y = whole_pixels(stream, x.contiguous());
   y.storage()->set_padded_from(shape.c);
   return Tensor::view(y.storage(), x.shape(), y.strides(), y.offset(), y.dtype(), y.device());
 }

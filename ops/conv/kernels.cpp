@@ -21,6 +21,7 @@ void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn
   problem.conv.weights = operands.w.dtype();
   problem.conv.deterministic = cpu::deterministic();
   problem.pass = pass;
+  problem.device = operands.x.device().index;
   if (pass == cpu::dnn::Pass::forward) {
     if (operands.b.defined()) problem.bias = operands.b.dtype();
     problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;

@@ -25,6 +25,7 @@ struct Conv2dProblem {
   std::optional<DType> bias = {};  ///< its type
   bool relu = false;
   bool moments = false;
+  int device = 0;  ///< which of its type
   auto operator<=>(const Conv2dProblem&) const = default;
 };
 

@@ -51,6 +51,7 @@ void run_product(cuda::Stream&, ProductCandidates& candidates, const ProductLayo
   problem.activation = layout.activation;
   problem.keeps_pre = operands.pre.defined();
   problem.sums_a = operands.a_sums.defined();
+  problem.device = operands.c.device().index;
   if (problem.sums_a) problem.sums_type = operands.a_sums.dtype();
   run_choice(candidates, problem, operands);
 }

@@ -20,6 +20,7 @@ struct ProductProblem : cpu::dnn::Matmul {
   bool keeps_pre = false;        ///< what went into the activation is stored beside C
   bool sums_a = false;           ///< the rows of op(A) are summed over k
   DType sums_type = DType::f32;  ///< of those sums
+  int device = 0;                ///< which of its type
   bool operator==(const ProductProblem&) const = default;
   auto operator<=>(const ProductProblem&) const = default;
 };

@@ -61,7 +61,7 @@ std::string library_declines(const ProductProblem& problem) {
   if (problem.activation == Activation::silu) return "cuBLASLt has no SiLU";
   if (problem.sums_a && problem.sums_type != problem.c)
     return join_text("sums of a are ", problem.sums_type, " beside c of ", problem.c, "; cuBLASLt makes one type");
-  return cuda::blas::declines(Device{DeviceType::cuda}, library_problem(problem));
+  return cuda::blas::declines(Device{DeviceType::cuda, problem.device}, library_problem(problem));
 }
 
 void run_library(const ProductProblem& problem, const ProductOperands& operands) {

@@ -9,13 +9,19 @@
 namespace hearth::kernels {
 namespace {
 
+using cuda::dnn::declines;
 using Problem = cuda::dnn::BatchNorm;
 using GradProblem = cuda::dnn::BatchNormGrad;
+/// What a choice depends on.
+struct Key : Problem {
+  int device = 0;  ///< its index
+  auto operator<=>(const Key&) const = default;
+};
 using Run = void(const Problem& problem, const BatchNormTraining& o);
 /// Whether the library makes the gradient.
 using ChooseGrad = bool();
 
-std::string own_declines(const Problem&) { return ""; }
+std::string own_declines(const Key&) { return ""; }
 
 void run_own(const Problem& problem, const BatchNormTraining& o) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
@@ -28,22 +34,21 @@ void run_own(const Problem& problem, const BatchNormTraining& o) {
   batch_norm(stream, o.x, o.coefficients, o.residual, problem.relu, o.y, o.mask);
 }
 
-template <class P>
-std::string library_declines(const P& problem) {
-  return cuda::dnn::declines(Device{DeviceType::cuda}, problem);
-}
+Device device_of(const Key& key) { return {DeviceType::cuda, key.device}; }
+
+std::string library_declines(const Key& key) { return declines(device_of(key), static_cast<const Problem&>(key)); }
 
 GradProblem gradient_of(const Problem& p) { return {p.n, p.h, p.w, p.c, p.dtype, p.relu}; }
 
 /// `forward` leaves what the gradient reads.
-std::string library_grad_declines(const Problem& forward) {
-  std::string reason = library_declines(gradient_of(forward));
+std::string library_grad_declines(const Key& forward) {
+  std::string reason = declines(device_of(forward), gradient_of(forward));
   return reason.empty() ? library_declines(forward) : reason;
 }
 
 /// The gradient reads what its own forward pass left, so the choice is made then.
-bool library_makes_gradient(const Problem& forward) {
-  static Candidates<Problem, ChooseGrad> candidates(
+bool library_makes_gradient(const Key& forward) {
+  static Candidates<Key, ChooseGrad> candidates(
       "batch_norm_grad", {{"cudnn", library_grad_declines, [] { return true; }, cuda::dnn::why_absent},
                           {"own", own_declines, [] { return false; }}});
   return candidates.choose(forward).run();
@@ -59,7 +64,7 @@ void run_library(const Problem& of_op, const BatchNormTraining& o) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
   Problem problem = of_op;
   problem.bits = problem.relu;
-  const bool keeps = o.for_gradient != nullptr && library_makes_gradient(problem);
+  const bool keeps = o.for_gradient != nullptr && library_makes_gradient({problem, o.x.device().index});
   problem.bits = problem.bits && keeps;
   const Tensor x = aligned(o.x), residual = aligned(o.residual), gamma = aligned(o.gamma), beta = aligned(o.beta);
   LibraryNorm left{Tensor::empty({problem.c}, DType::f32, x.device()),
@@ -101,10 +106,10 @@ P problem_of(const Tensor& x) {
 }  // namespace
 
 void batch_norm_training(cuda::Stream&, const BatchNormTraining& o) {
-  static Candidates<Problem, Run> candidates(
-      "batch_norm",
-      {{"own", own_declines, run_own}, {"cudnn", library_declines<Problem>, run_library, cuda::dnn::why_absent}});
-  auto problem = problem_of<Problem>(o.x);
+  static Candidates<Key, Run> candidates(
+      "batch_norm", {{"own", own_declines, run_own}, {"cudnn", library_declines, run_library, cuda::dnn::why_absent}});
+  auto problem = problem_of<Key>(o.x);
+  problem.device = o.x.device().index;
   if (problem.c == 0) return;
   problem.residual = o.residual.defined();
   problem.relu = o.options.activation == Activation::relu;

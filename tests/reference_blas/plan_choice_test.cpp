@@ -100,6 +100,16 @@ TEST_F(CudaPlanChoice, ExactModeTakesTheHeuristicsFirst) {
   EXPECT_FALSE(file_exists(file()));
 }
 
+using CudaPlanChoiceOnTwoDevices = CudaPlanChoice;
+
+TEST_F(CudaPlanChoiceOnTwoDevices, APlanIsForThatOfTheMatrices) {
+  if (device_count(DeviceType::cuda) < 2) GTEST_SKIP() << "there is one device (HEARTH_EMULATE_DEVICES)";
+  const Device second{DeviceType::cuda, 1};
+  const Tensor a = Tensor::full({4, 8}, 1, DType::f32, second), b = Tensor::full({8, 4}, 1, DType::f32, second);
+  EXPECT_EQ(matmul(a, b, {}).to_doubles(), std::vector<double>(16, 8.0));
+  EXPECT_EQ(blas::plans().size(), 1u) << "and not one for the first device too";
+}
+
 TEST_F(CudaPlanChoice, TimingCanBeSwitchedOff) {
   make_slow({plain});
   const VariableScope off("HEARTH_PLAN_TIMING", "off");

@@ -200,8 +200,7 @@ TEST_F(CudaTensorCores, PaddedImagesAreNotCopied) {
     const Tensor pixels = Tensor::full({2, 14, 14, 3}, 77, DType::u8, gpu);
     const Tensor values = numbers({3, 256}, 4, dtype).to(DType::f32).to(gpu);
     const Tensor w = numbers({16, 7, 7, 3}, 5, dtype).to(DType::f32).to(gpu);
-    const bool library = cuda::dnn::why_absent().empty();
-    EXPECT_EQ(conv2d_pixel_channels(dtype, 3, gpu), library && dtype == DType::f16 ? 4 : 8);
+    EXPECT_EQ(conv2d_pixel_channels(dtype, 3, gpu), 8);
     EXPECT_EQ(conv2d_pixel_channels(dtype, 8, gpu), 8);
     const Tensor dense = normalize_images(pixels, values, {.dtype = dtype});
     const Tensor padded = normalize_images(pixels, values, {.dtype = dtype, .pixel_channels = 8});
