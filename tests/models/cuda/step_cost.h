@@ -15,6 +15,7 @@
 #include "hearth/core/memory.h"
 #include "hearth/core/random.h"
 #include "hearth/models/nn/nn.h"
+#include "hearth/ops/candidates.h"
 
 namespace hearth::models {
 
@@ -30,6 +31,9 @@ struct StepCost {
 
 /// Launches, and calls of libraries.
 inline std::int64_t calls(const cuda::Counters& counters) { return counters.launches + counters.library_calls; }
+
+/// Launches that GELU by erf costs behind the latest products: a library's do not take it on.
+inline std::int64_t gelu_apart() { return last_choice("linear").starts_with("cublaslt") ? 1 : 0; }
 
 /// Of the third step of a network, which is drawn and moved to the device.
 inline StepCost step_cost(nn::Module& model, const std::function<Tensor()>& loss_of) {

@@ -41,7 +41,7 @@ TEST_F(CudaSwinContracts, ABlockLaunchesItsPartsAndMovesNothing) {
     for (const std::int64_t side : {8, 9}) {
       SCOPED_TRACE(join_text("drop_path ", drop_path, ", side ", side));
       const StepCost cost = two_blocks({.heads = {2}, .width = 16, .window = 4, .drop_path = drop_path}, side);
-      EXPECT_EQ(calls(cost.forward), 2 * 8);
+      EXPECT_EQ(calls(cost.forward), 2 * (8 + gelu_apart()));
       EXPECT_LE(calls(cost.backward), 2 * (23 + (drop_path > 0) + (side == 9)));
       EXPECT_EQ(copies_within(cost), 0);
       expect_undisturbed(cost);
@@ -54,7 +54,7 @@ TEST_F(CudaSwinContracts, PatchMergingMovesNothing) {
     const StepCost cost = cost_of(2, {.heads = {2}, .width = 16, .window = 4}, side);
     const StepCost merged = cost_of(2, {.depths = {2, 2}, .heads = {2, 2}, .width = 16, .window = 4}, side) - cost;
     // Norm and product, and the second stage's two blocks.
-    EXPECT_EQ(calls(merged.forward), 2 + 2 * 8) << side;
+    EXPECT_EQ(calls(merged.forward), 2 + 2 * (8 + gelu_apart())) << side;
     EXPECT_EQ(copies_within(merged), 0) << side;
     expect_undisturbed(merged);
   }

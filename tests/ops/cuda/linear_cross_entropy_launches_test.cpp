@@ -30,9 +30,14 @@ TEST_F(CudaLinearCrossEntropy, CostsFiveCallsAChunkAndNoCopies) {
                  w = as_leaf(Tensor::full({48, 32}, 0.25, dtype, gpu));
     const Tensor labels = Tensor::zeros({64}, DType::i64, gpu);
     for (const Tensor& leaf : {x, w}) (void)grad_of(leaf), zero_grad(leaf);
+    const auto loss_of = [&](std::int64_t chunk) {
+      return linear_cross_entropy(x, w, {}, labels, {.chunk_rows = chunk});
+    };
     const auto cost = [&](std::int64_t chunk) {
+      // A library makes and times its plans in the first call of a shape.
+      (void)loss_of(chunk);
       const cuda::Counters start = cuda::counters();
-      const Tensor loss = linear_cross_entropy(x, w, {}, labels, {.chunk_rows = chunk});
+      const Tensor loss = loss_of(chunk);
       const cuda::Counters spent = cuda::counters() - start;
       EXPECT_EQ(spent.conversions + spent.layout_changes + spent.waits, 0);
       return calls(spent);
@@ -42,7 +47,7 @@ TEST_F(CudaLinearCrossEntropy, CostsFiveCallsAChunkAndNoCopies) {
       const NoGrad no_grad;
       EXPECT_EQ(cost(16) - cost(32), 2 * 2);
     }
-    const Tensor loss = linear_cross_entropy(x, w, {}, labels, {.chunk_rows = 16});
+    const Tensor loss = loss_of(16);
     const Tensor dy = Tensor::full({}, 1.0, DType::f32, gpu);
     const cuda::Counters start = cuda::counters();
     backward(loss, dy);
