@@ -37,7 +37,9 @@ void clip_on_device(FlatParameters& parameters, Optimizer& optimizer, double max
   cuda::Stream& stream = cuda::stream_of(grads.device());
   const Tensor sum = Tensor::empty({}, DType::f64, grads.device());
   kernels::sum_of_squares(stream, grads, 1.0, sum);
-  kernels::clip_by_sum(stream, sum, max_norm, norm, optimizer.cells().grad_scale);
+  const UpdateCells update = optimizer.cells();
+  if (update.squares != nullptr) *update.squares = sum;
+  kernels::clip_by_sum(stream, sum, max_norm, norm, update.grad_scale);
 #else
   (void)optimizer, (void)norm;
 #endif

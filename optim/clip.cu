@@ -50,7 +50,7 @@ __global__ void reduce_chunks(F f, const T* x, std::int64_t n, bool packed, doub
 
 /// result = all partials joined, by one block.
 template <class Join>
-__global__ void join_chunks(const double* partials, std::int64_t n, double* result) {
+__global__ void __launch_bounds__(join_block) join_chunks(const double* partials, std::int64_t n, double* result) {
   double joined = 0;
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) joined = Join::join(joined, partials[i]);
   joined = block_reduce<Join>(joined, 0.0);

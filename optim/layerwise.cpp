@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "hearth/core/run_on.h"
 #include "hearth/optim/clip.h"
@@ -84,6 +85,7 @@ void Lamb::register_state(State& state) {
 }
 
 void Lamb::prepare(double lr, double grad_scale) {
+  squares_ = {};
   const double t = static_cast<double>(steps() + 1);
   coefficients_.set({.lr = lr,
                      .grad_scale = grad_scale,
@@ -97,14 +99,18 @@ void Lamb::prepare(double lr, double grad_scale) {
                      .norm_max = options_.norm_max.value_or(no_bound)});
 }
 
-UpdateCells Lamb::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
+UpdateCells Lamb::cells() {
+  UpdateCells cells = bias_corrected_cells(coefficients_, options_.beta1, options_.beta2);
+  if (options_.max_grad_norm) cells.squares = &squares_;
+  return cells;
+}
 
 void Lamb::update(const kernels::Copies& copies) {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
-    Tensor squares;
-    if (options_.max_grad_norm) {
+    Tensor squares = std::exchange(squares_, {});
+    if (options_.max_grad_norm && !squares.defined()) {
       squares = Tensor::empty({}, DType::f64, grads.device());
       kernels::sum_of_squares(stream, grads, 1.0, squares);
     }

@@ -44,7 +44,8 @@ struct LarsOptions {
 };
 
 /// g = scale * grad + decay * w; r = trust * |w| / (|scale * grad| + decay * |w| + eps), 1 where a norm is zero;
-/// m = momentum * m + r g; w -= lr * m. Norms are those of one parameter, in f64.
+/// m = momentum * m + r g; w -= lr * m. Norms are those of one parameter, in f64. A parameter whose gradient's norm is
+/// not finite - in f64, if its squares are not - becomes NaN.
 /// Source: You et al. 2017 (arXiv:1708.03888), the local learning rate of section 4. State: m.
 ///
 /// With lr_in_momentum, m = momentum * m + lr r g; w -= m: algorithm 1 as it stands, and the reference of MLPerf. Then
@@ -89,7 +90,8 @@ struct LambOptions {
 ///
 /// With max_grad_norm, gradients are first divided by max(1, n / max_grad_norm), n being the norm of all gradients
 /// together after grad_scale: the normalisation of NVIDIA's FusedLAMB (Apex; 1 is its default). If n is not finite -
-/// for f64 gradients, if their squares are not - all weights become NaN. One more pass over the gradients.
+/// for f64 gradients, if their squares are not - all weights become NaN. One more pass over the gradients, unless
+/// clipping or loss scaling has made it.
 class Lamb : public Optimizer {
  public:
   /// ConfigError unless beta1 and beta2 are in [0, 1), eps (in the type of the weights too) and max_grad_norm are above
@@ -104,6 +106,7 @@ class Lamb : public Optimizer {
 
   LambOptions options_;
   Staged<kernels::LambCoefficients> coefficients_;
+  Tensor squares_;  // of the coming update's gradients, if something has added them up
   Tensor first_;
   Tensor second_;
 };

@@ -74,6 +74,7 @@ void LossScale::judge(Optimizer& optimizer, Ema* average, double max_norm, const
   run_on(grads.device(), [&](auto& stream) {
     const Tensor squares = Tensor::empty({}, DType::f64, grads.device());
     kernels::sum_of_squares(stream, grads, 1.0, squares);
+    if (update.squares != nullptr) *update.squares = squares;
     const bool summing = sums.loss.defined();
     kernels::reach_verdict(stream, {.options = options_,
                                     .input = input_.at(stream),

@@ -47,7 +47,7 @@ struct Verdict {
   std::int64_t* counters;  ///< as LossScale keeps them
   std::int64_t* uncounted;
   double max_norm;  ///< 0: no clipping
-  double* norm;     ///< receives the norm of the gradients without the loss scale, unless skipped; may be null
+  double* norm;     ///< receives the norm of the gradients without the loss scale, or -1 if skipped; may be null
   optim::UpdateCells update;
   double* average_share;  ///< null without a moving average
   optim::EmaOptions average;
@@ -105,7 +105,8 @@ class LossScale {
   /// d(total)/d(loss) for backward, `share` times the scale, and times `factor`, f64 [1] on that device, if there is
   /// one.
   Tensor seed(const Tensor& loss, double share, const Tensor& factor = {}) const;
-  /// Looks at the gradients and settles the update. `max_norm` 0: no clipping. `norm`, f64 [1], may be undefined.
+  /// Looks at the gradients and settles the update. `max_norm` 0: no clipping. `norm`, f64 [1], may be undefined; it
+  /// becomes that of the gradients, or -1 where the update is skipped.
   void judge(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm, const Sums& sums);
   /// Puts the buffers back if the update was skipped.
   void settle_buffers(Optimizer& optimizer);

@@ -27,6 +27,8 @@ struct UpdateCells {
   double beta2 = 0;
   double* arriving = nullptr;  ///< 1 in the first update, `arriving_later` in the rest
   double arriving_later = 1;
+  /// On the host: takes the sum of squares over all gradients, f64 [], from what has added them up, for apply().
+  Tensor* squares = nullptr;
 };
 
 class Ema;

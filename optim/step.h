@@ -168,6 +168,8 @@ HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, do
 HEARTH_ALWAYS_INLINE double lars_trust_of(const LarsConstants& constants, double lr, double weight_decay, bool adapts,
                                           double value_norm, double grad_norm) {
   if (!adapts || value_norm == 0 || grad_norm == 0) return 1.0;
+  // An infinite norm would make every step zero, and nobody would see.
+  if (!(grad_norm <= std::numeric_limits<double>::max())) return std::numeric_limits<double>::quiet_NaN();
   const double trust = constants.trust * value_norm / (grad_norm + weight_decay * value_norm + constants.eps);
   if (!constants.clip) return trust;
   return trust < lr ? trust / lr : 1.0;

@@ -47,6 +47,8 @@ HEARTH_ALWAYS_INLINE void decide(const Verdict& v) {
   if (skip) {
     if (v.average_share != nullptr) *v.average_share = 0;
     *v.uncounted += v.input->samples;
+    // That of an earlier step would pass for this one's.
+    if (v.norm != nullptr) *v.norm = -1;
   } else {
     const double norm = std::sqrt(sum) / *v.scale;
     const double room = v.max_norm / (norm + 1e-6);

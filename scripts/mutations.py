@@ -614,6 +614,7 @@ value("verdict-unscale", "(v.max_norm > 0 && room < 1.0 ? room : 1.0) / *v.scale
 value("verdict-step", "v.input->step - unknown", "v.input->step")
 value("verdict-average", "v.input->average_step - unknown", "v.input->average_step")
 value("verdict-uncounted", "*v.uncounted += v.input->samples;", "")
+value("verdict-norm-skipped", "*v.norm = -1;", "*v.norm = 1;")
 value, _, _, _ = group("optim/shares.cuh", "optim", scaled)
 value("narrow-copy", "rounded.at[k] = static_cast<float>(values.at[k]);",
       "rounded.at[k] = static_cast<float>(values.at[k]) * 1.01f;")

@@ -191,14 +191,49 @@ TEST(Lars, AClippedStepIsNoLongerThanThatOfSgd) {
   }
 }
 
-class LambOnDevices : public testing::TestWithParam<Device> {
+class LayerwiseOnDevices : public testing::TestWithParam<Device> {
  protected:
   void SetUp() override {
     if (device_count(GetParam().type) == 0) GTEST_SKIP() << "there is no device " << GetParam();
   }
 };
 
-TEST_P(LambOnDevices, ANormThatIsNotFiniteIsNotHidden) {
+/// All weights are `value`, their gradients `gradient`: what the weights are after one step with a rate of 0.1.
+template <class Optimizer, class Options>
+void expect_step(const Options& options, double value, double gradient, double after) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    test::ToyParameters toy(dtype, LayerwiseOnDevices::GetParam());
+    Optimizer optimizer(toy.flat(), options);
+    toy.flat().values().fill_(value);
+    toy.fill_gradients(gradient);
+    optimizer.step(0.1);
+    for (const double found : toy.values()) EXPECT_NEAR(found, after, 1e-6) << dtype;
+  }
+}
+
+// Where a norm is zero the ratio is 1: weights that begin as zeros leave it, and decay goes on without a gradient.
+TEST_P(LayerwiseOnDevices, ANormOfZeroLeavesTheRate) {
+  const std::vector<optim::ParameterGroup> all{{.match = {"*"}, .weight_decay = 0.0, .adapt = true}};
+  const std::vector<optim::ParameterGroup> decayed{{.match = {"*"}, .weight_decay = 0.5, .adapt = true}};
+  expect_step<optim::Lars>(optim::LarsOptions{.groups = all}, 0.0, 0.5, -0.1 * 0.5);
+  expect_step<optim::Lars>(optim::LarsOptions{.groups = decayed}, 2.0, 0.0, 2.0 - 0.1 * 0.5 * 2.0);
+  expect_step<optim::Lamb>(optim::LambOptions{.groups = all}, 0.0, 0.5, -0.1);
+  expect_step<optim::Lamb>(optim::LambOptions{.groups = all}, 2.0, 0.0, 2.0);
+}
+
+TEST_P(LayerwiseOnDevices, LarsHidesNoInfiniteNorm) {
+  for (const double bad : {infinity, -infinity, std::nan(""), 1e200}) {
+    test::ToyParameters toy(DType::f64, GetParam());
+    optim::Lars lars(toy.flat(), {.trust = 0.1, .clip_trust = true});
+    toy.fill_gradients(0.5);
+    grad_of(toy.flat().entries()[0].value).fill_(bad);
+    lars.step(0.01);
+    for (const double value : toy.flat().entries()[0].value.to_doubles()) EXPECT_TRUE(std::isnan(value)) << bad;
+    for (const double value : toy.flat().entries()[2].value.to_doubles()) EXPECT_TRUE(std::isfinite(value)) << bad;
+  }
+}
+
+TEST_P(LayerwiseOnDevices, LambHidesNoInfiniteNorm) {
   for (const double bad : {infinity, -infinity, std::nan(""), 1e200}) {
     test::ToyParameters toy(DType::f64, GetParam());
     optim::Lamb lamb(toy.flat(), {.max_grad_norm = 1.0});
@@ -209,7 +244,7 @@ TEST_P(LambOnDevices, ANormThatIsNotFiniteIsNotHidden) {
   }
 }
 
-TEST_P(LambOnDevices, GradientsWithinTheBoundStayAsTheyAre) {
+TEST_P(LayerwiseOnDevices, GradientsWithinTheBoundStayAsTheyAre) {
   test::ToyParameters free(DType::f32, GetParam()), bounded(DType::f32, GetParam());
   optim::Lamb lamb(free.flat(), {}), normalised(bounded.flat(), {.max_grad_norm = 100.0});
   for (int step = 0; step < 3; ++step) {
@@ -221,7 +256,7 @@ TEST_P(LambOnDevices, GradientsWithinTheBoundStayAsTheyAre) {
   EXPECT_EQ(free.values(), bounded.values());
 }
 
-TEST_P(LambOnDevices, GradientsBeyondTheBoundLoseTheirSize) {
+TEST_P(LayerwiseOnDevices, GradientsBeyondTheBoundLoseTheirSize) {
   const auto after = [](double size) {
     test::ToyParameters toy(DType::f64, GetParam());
     optim::Lamb lamb(toy.flat(), {.max_grad_norm = 1.0});
@@ -234,7 +269,7 @@ TEST_P(LambOnDevices, GradientsBeyondTheBoundLoseTheirSize) {
   EXPECT_EQ(after(1024), after(1048576));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, LambOnDevices, testing::Values(Device{}, Device{DeviceType::cuda, 0}),
+INSTANTIATE_TEST_SUITE_P(Devices, LayerwiseOnDevices, testing::Values(Device{}, Device{DeviceType::cuda, 0}),
                          [](const auto& tried) { return tried.param.is_cpu() ? "cpu" : "cuda"; });
 
 TEST(Lamb, BadOptionsAreRefused) {

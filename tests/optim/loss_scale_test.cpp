@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -67,7 +68,7 @@ class Training {
     // As running statistics do.
     const double before = buffer_.to_doubles()[0];
     buffer_.copy_from(Tensor::full({5}, 0.5 * before + planted.value_or(number), DType::f32));
-    scale_.judge(*optimizer_, &ema_, max_norm_, {}, {});
+    scale_.judge(*optimizer_, &ema_, max_norm_, norm_, {});
     scale_.settle_buffers(*optimizer_);
     if (average_apart) {
       optimizer_->apply();
@@ -80,6 +81,7 @@ class Training {
   double seed(double share, const Tensor& further = {}) const {
     return scale_.seed(Tensor::zeros({}, DType::f32, buffer_.device()), share, further).item();
   }
+  double norm() const { return norm_.item(); }
   LossScale::Reading read() { return scale_.read(*optimizer_, &ema_); }
   std::string hash() {
     (void)read();
@@ -100,7 +102,7 @@ class Training {
 
  private:
   double max_norm_;
-  Tensor buffer_;
+  Tensor buffer_, norm_ = Tensor::zeros({1}, DType::f64, buffer_.device());
   test::ToyParameters toy_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   LossScale scale_;
@@ -211,6 +213,16 @@ TEST_P(LossScaling, PowersOfTwoChangeNoBit) {
       }
       EXPECT_EQ(scaled.flat().values().to_doubles(), plain.flat().values().to_doubles()) << optimizer << max_norm;
     }
+}
+
+TEST_P(LossScaling, ASkippedUpdateHasNoNorm) {
+  Training run(every_optimizer[0], device_);
+  run.step(0);
+  double squares = 0;
+  for (const double value : run.flat().grads().to_doubles()) squares += value * value;
+  EXPECT_NEAR(run.norm() / (std::sqrt(squares) / 65536), 1.0, 1e-12);
+  run.step(1, infinity);
+  EXPECT_EQ(run.norm(), -1.0) << "and not that of the step before";
 }
 
 TEST_P(LossScaling, UpdatesWriteTheNarrowCopy) {

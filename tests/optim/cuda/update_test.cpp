@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -18,6 +19,7 @@
 #include "hearth/core/run_on.h"
 #include "hearth/optim/clip.h"
 #include "hearth/optim/ema.h"
+#include "hearth/optim/loss_scale.h"
 #include "hearth/optim/registry.h"
 
 namespace hearth {
@@ -150,6 +152,29 @@ TEST_P(OptimOnDevice, TakesFewLaunchesAndNoWait) {
   // The coefficients go to the device, from pinned memory.
   EXPECT_LE(spent.bytes_copied, 512);
   EXPECT_EQ(spent.copies_out + spent.copies_within + spent.pageable_copies, 0);
+}
+
+TEST_P(OptimOnDevice, ClippingOrScalingCostsThreeLaunches) {
+  ManyParameters many(DType::f32, gpu);
+  const auto optimizer = make(GetParam().text, many.flat());
+  optim::LossScale scale(many.flat(), {}, {});
+  const Tensor norm = Tensor::zeros({1}, DType::f64, gpu);
+  const auto launches = [&](const std::function<void()>& between) {
+    many.set_gradients(0);
+    optimizer->begin_step(0.05);
+    scale.begin_step(*optimizer, nullptr, 1);
+    const cuda::Counters before = cuda::counters();
+    between();
+    optimizer->apply();
+    const cuda::Counters spent = cuda::counters() - before;
+    EXPECT_EQ(spent.waits + spent.copies_out + spent.copies_within + spent.pageable_copies, 0);
+    return spent.launches;
+  };
+  // Two for the norm of all gradients, which LAMB takes over where it wants it too, and one for what follows from it.
+  const int without_norm = std::min(GetParam().launches, 2);
+  EXPECT_EQ(launches([&] { optim::clip_on_device(many.flat(), *optimizer, 1.0, norm); }), without_norm + 3);
+  EXPECT_EQ(launches([&] { scale.judge(*optimizer, nullptr, 1.0, norm, {}); }), without_norm + 3);
+  EXPECT_EQ(launches([] {}), GetParam().launches) << "a norm is of one step";
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, OptimOnDevice, testing::ValuesIn(optimizer_cases),
