@@ -106,7 +106,8 @@ void attend(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, T* y
         for (std::int64_t e = 0; e < count * lanes; ++e) scores[e] *= factors[e];
       }
       for (std::int64_t d = 0; d < pitch; d += tile_rows)
-        multiply<2, 0>(count, v_rows + key * pitch + d, pitch, scores, lanes, weighted + d * lanes, lanes, true);
+        multiply_tile<tile_rows, 2, true, P>({v_rows + key * pitch + d, 1, pitch}, count, scores, lanes,
+                                             weighted + d * lanes, lanes, true);
     }
     alignas(64) P inverse[lanes];
     for (std::int64_t i = 0; i < inside; ++i) {

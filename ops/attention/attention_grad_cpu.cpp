@@ -142,7 +142,8 @@ void attend_grad(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x,
       add_outer(block.weights, block.dy_rows, count, pitch, dv + key * pitch);
       add_outer(block.slopes, block.q_rows, count, pitch, dk + key * pitch);
       for (std::int64_t d = 0; d < pitch; d += tile_rows)
-        multiply<2, 0>(count, k_rows + key * pitch + d, pitch, block.slopes, lanes, block.dq + d * lanes, lanes, true);
+        multiply_tile<tile_rows, 2, true, P>({k_rows + key * pitch + d, 1, pitch}, count, block.slopes, lanes,
+                                             block.dq + d * lanes, lanes, true);
       if (dbias != nullptr) add_bias_slopes(problem, block.slopes, first, inside, key, count, block.memory, dbias);
     }
     alignas(64) P factors[lanes];

@@ -66,68 +66,6 @@ void fold_bias(const WindowGrid& grid, P* blocks, std::int64_t shares, std::int6
   each_score<P>(grid, [&](std::int64_t at, std::int64_t entry) { table[entry * heads] += blocks[at]; });
 }
 
-/// One operand of a small product, of which each value is spread over a vector.
-template <class P>
-struct Spread {
-  const P* values;
-  std::int64_t row_step, term_step;  ///< one of them is 1
-};
-
-/// c[i][vectors of lanes] = or += the sum over terms of a(i, term) b[term], for `rows` rows i; steps lie between rows.
-template <int rows, int vectors, bool rows_dense, class P>
-inline void multiply_tile(const Spread<P>& a, std::int64_t terms, const P* b, std::int64_t b_step, P* c,
-                          std::int64_t c_step, bool adds) {
-  using U = typename Vector<P>::Unaligned;
-  typename Vector<P>::Aligned sum[rows][vectors];
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j)
-      sum[i][j] = adds ? reinterpret_cast<const U*>(c + i * c_step)[j] : typename Vector<P>::Aligned{};
-  const P* from = a.values;
-  const std::int64_t row_step = rows_dense ? 1 : a.row_step, term_step = rows_dense ? a.term_step : 1;
-  for (std::int64_t p = 0; p < terms; ++p, from += term_step, b += b_step) {
-    typename Vector<P>::Aligned line[vectors];
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) line[j] = reinterpret_cast<const U*>(b)[j];
-#pragma GCC unroll 8
-    for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 2
-      for (int j = 0; j < vectors; ++j) sum[i][j] += from[i * row_step] * line[j];
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) reinterpret_cast<U*>(c + i * c_step)[j] = sum[i][j];
-}
-
-/// Tiles of `rows` rows, and of half as many for the rest.
-template <int rows, int vectors, bool rows_dense, class P>
-inline void multiply_tiles(Spread<P> a, std::int64_t count, std::int64_t terms, const P* b, std::int64_t b_step, P* c,
-                           std::int64_t c_step, bool adds) {
-  for (; count >= rows; count -= rows, c += rows * c_step, a.values += rows * a.row_step)
-    multiply_tile<rows, vectors, rows_dense>(a, terms, b, b_step, c, c_step, adds);
-  if constexpr (rows > 1)
-    if (count > 0) multiply_tiles<rows / 2, vectors, rows_dense>(a, count, terms, b, b_step, c, c_step, adds);
-}
-
-/// c [count][width] = or += the products of `count` rows of a with b [terms][width]; width is whole vectors.
-template <bool rows_dense, class P>
-inline void multiply_rows_with(const Spread<P>& a, std::int64_t count, std::int64_t terms, const P* b,
-                               std::int64_t width, P* c, bool adds = false) {
-  constexpr int lanes = Vector<P>::lanes;
-  // Windows of 7 have tokens for whole tiles of 7.
-  const bool sevens = tile_rows > 7 && count % 7 == 0 && count % tile_rows != 0;
-  for (std::int64_t d = 0; d < width; d += 2 * lanes) {
-    if (d + lanes == width)
-      multiply_tiles<tile_rows, 1, rows_dense>(a, count, terms, b + d, width, c + d, width, adds);
-    else if (sevens)
-      multiply_tiles<tile_rows - 1, 2, rows_dense>(a, count, terms, b + d, width, c + d, width, adds);
-    else
-      multiply_tiles<tile_rows, 2, rows_dense>(a, count, terms, b + d, width, c + d, width, adds);
-  }
-}
-
 /// Tokens [first, first + count) of x, `step` from pixel to pixel, times a factor, as [count][pitch]; zeros from there
 /// to `rows` rows. Positions behind the image come from `padding`, or are zero.
 template <class T, class P>
