@@ -11,8 +11,11 @@
 namespace hearth::models {
 namespace {
 
+// The authors, timm and torchvision cut this normal at the values -2 and 2, a hundred deviations away: nothing is cut.
+constexpr double start_deviation = 0.02;
+
 nn::LinearOptions starting(Activation activation = Activation::none) {
-  return {.activation = activation, .weight_init = nn::init::trunc_normal(0.02), .bias_init = nn::init::zeros()};
+  return {.activation = activation, .weight_init = nn::init::normal(start_deviation), .bias_init = nn::init::zeros()};
 }
 
 /// The options with what the size means where nothing else is given.
@@ -69,7 +72,7 @@ class WindowedAttention : public nn::Module {
         dropout_(options.attention_dropout) {
     const std::int64_t side = 2 * window_ - 1;
     table_ = Tensor::zeros({side * side, heads});
-    parameter("relative_position_bias_table", table_, nn::init::trunc_normal(0.02));
+    parameter("relative_position_bias_table", table_, nn::init::normal(start_deviation));
     adopt("qkv", qkv_);
     adopt("proj", proj_);
     adopt("dropout", dropout_);
@@ -137,7 +140,7 @@ class PatchMerging : public nn::Module {
  public:
   explicit PatchMerging(std::int64_t width)
       : reduction_(checked_mul(4, width, "swin width"), checked_mul(2, width, "swin width"),
-                   {.bias = false, .weight_init = nn::init::trunc_normal(0.02)}),
+                   {.bias = false, .weight_init = nn::init::normal(start_deviation)}),
         norm_(width) {
     adopt("reduction", reduction_);
     adopt("norm", norm_);
@@ -241,7 +244,7 @@ Swin::Swin(const SwinOptions& given) : options_(checked(given)) {
   if (options.absolute_positions) {
     const std::int64_t side = options.image_size / options.patch;
     positions_ = Tensor::zeros({1, side * side, options.width});
-    parameter("absolute_pos_embed", positions_, nn::init::trunc_normal(0.02));
+    parameter("absolute_pos_embed", positions_, nn::init::normal(start_deviation));
   }
   features_.add<PatchEmbedding>(options, positions_);
   const std::int64_t blocks_in_all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});

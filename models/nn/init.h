@@ -42,7 +42,8 @@ inline Init ones() { return constant(1.0); }
 /// Uniform in [-bound, bound).
 Init uniform(double bound);
 Init normal(double deviation);
-/// Normal, redrawn until within two deviations.
+/// Normal, redrawn until within two deviations, which makes the deviation 0.88 of what is given. PyTorch's
+/// trunc_normal_ cuts at values, by default -2 and 2, whatever the deviation.
 Init trunc_normal(double deviation);
 /// Normal of deviation sqrt(2 / fan out): what residual networks start from (He et al. 2015, arXiv:1502.01852).
 Init kaiming_normal_fan_out();

@@ -36,6 +36,12 @@ std::unique_ptr<nn::Module> network(const std::string& text,
   return models::make(parse_json(text, "test"), input);
 }
 
+double deviation_of(const Tensor& tensor) {
+  double squares = 0;
+  for (const double value : tensor.to_doubles()) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(tensor.size()));
+}
+
 std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
   std::vector<std::string> names;
   for (const NamedTensor& tensor : tensors) names.push_back(tensor.name);
@@ -183,6 +189,26 @@ TEST(Swin, ParameterCountsAndNamesAreTorchvisions) {
 /// Two stages for images of any size.
 models::SwinOptions small_swin() {
   return {.depths = {2, 2}, .heads = {1, 2}, .width = 4, .patch = 2, .window = 3, .in_channels = 1, .classes = 5};
+}
+
+TEST(Swin, StartsFromTorchvisionsDeviation) {
+  models::SwinOptions options = small_swin();
+  options.width = 64;
+  options.absolute_positions = true;
+  options.image_size = 64;
+  models::Swin swin(options);
+  nn::initialize(swin, 1);
+  double drawn = 0, squares = 0;
+  for (const NamedTensor& named : swin.parameters()) {
+    // The patches' convolution starts as PyTorch's do; norms and biases are constant.
+    if (named.name.starts_with("features.0.") || named.name.ends_with("bias") || named.tensor->rank() == 1) continue;
+    const double deviation = deviation_of(*named.tensor), size = static_cast<double>(named.tensor->size());
+    EXPECT_NEAR(deviation / 0.02, 1, 5 / std::sqrt(2 * size)) << named.name;
+    drawn += size;
+    squares += size * deviation * deviation;
+  }
+  EXPECT_GT(drawn, 200'000);
+  EXPECT_NEAR(std::sqrt(squares / drawn) / 0.02, 1, 0.01) << "0.88 if values beyond two deviations were drawn again";
 }
 
 TEST(Swin, TakesImagesOfAnySize) {
