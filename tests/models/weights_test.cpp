@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "hearth/core/random.h"
+#include "hearth/models/resnet.h"
 #include "hearth/models/swin.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
@@ -291,6 +292,23 @@ TEST(Weights, PyTorchsCountersOfBatchesAreLeftOut) {
   EXPECT_TRUE(report.fits()) << report.faults("");
   EXPECT_EQ(report.left_out, std::vector<std::string>{"bn.num_batches_tracked"});
   EXPECT_EQ(ours.weights.size(), 5u);
+}
+
+TEST(Weights, ANetworkTakesPyTorchsNormsWithTheirCounters) {
+  models::ResNet network({.blocks = {1, 1}, .stem = models::ResNetStem::small, .width = 2, .classes = 3});
+  std::vector<NamedTensor> tensors = network.parameters();
+  for (const NamedTensor& buffer : network.buffers()) tensors.push_back(buffer);
+  WeightSet ours;
+  for (const NamedTensor& named : tensors) ours.weights.push_back({named.name, named.tensor->clone()});
+  WeightSet theirs = written(ours, WeightFormat::torch);
+  for (const NamedTensor& buffer : network.buffers())
+    if (buffer.name.ends_with("running_mean"))
+      theirs.weights.push_back(
+          {buffer.name.substr(0, buffer.name.rfind('.')) + ".num_batches_tracked", Tensor::full({}, 7, DType::i64)});
+  EXPECT_EQ(theirs.weights.size(), tensors.size() + 6);
+  const WeightSet back = read(theirs, WeightFormat::torch);
+  EXPECT_EQ(values_of(back), values_of(ours));
+  EXPECT_EQ(models::load_weights(tensors, back).faults(""), "");
 }
 
 TEST(Weights, BuffersOfSwin) {
