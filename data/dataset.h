@@ -33,6 +33,10 @@ std::ostream& operator<<(std::ostream& out, const ImageShape& shape);
 struct Warnings {
   std::int64_t count = 0;
   std::vector<std::string> first;  ///< the first 20 texts
+
+  void add(const std::string& text) {
+    if (++count <= 20) first.push_back(text);
+  }
 };
 
 class TokenDataset;
@@ -56,8 +60,10 @@ class Dataset {
   virtual void shrink(Image&) const {}
   /// This set if it is one of texts, whose samples are no images; otherwise null.
   virtual const TokenDataset* tokens() const { return nullptr; }
-  /// What was passed over so far.
+  /// What was left out as the options say, and is no fault.
   virtual Warnings warnings() const { return {}; }
+  /// Samples passed over so far because they cannot be read.
+  virtual Warnings unreadable() const { return {}; }
   /// Where the set comes from, for messages and reports: a path or a name.
   virtual const std::string& source() const = 0;
 
@@ -121,6 +127,7 @@ class Subset : public Dataset {
   std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override;
   void shrink(Image& image) const override { whole_->shrink(image); }
   Warnings warnings() const override { return whole_->warnings(); }
+  Warnings unreadable() const override { return whole_->unreadable(); }
   const std::string& source() const override { return whole_->source(); }
 
  private:

@@ -13,11 +13,9 @@
 namespace hearth::data {
 namespace {
 
-constexpr std::size_t most_texts = 20;
-
-void complain(Inspection& inspection, const std::string& text) {
-  ++inspection.problems;
-  if (inspection.first_problems.size() < most_texts) inspection.first_problems.push_back(text);
+void append(Warnings& all, const Warnings& further) {
+  for (const std::string& text : further.first) all.add(text);
+  all.count += further.count - static_cast<std::int64_t>(further.first.size());
 }
 
 void widen(Range& range, int value, bool is_first) {
@@ -40,12 +38,12 @@ void count_labels(const Dataset& dataset, Inspection& inspection) {
     if (label >= 0 && label < dataset.classes())
       ++inspection.histogram[static_cast<std::size_t>(label)];
     else
-      complain(inspection,
-               join_text("sample ", i, ": label ", label, " is outside the ", dataset.classes(), " classes"));
+      inspection.problems.add(
+          join_text("sample ", i, ": label ", label, " is outside the ", dataset.classes(), " classes"));
   }
   for (std::size_t label = 0; label < inspection.histogram.size(); ++label) {
     if (inspection.histogram[label] == 0)
-      complain(inspection, "class '" + inspection.class_names[label] + "' has no sample");
+      inspection.warnings.add("class '" + inspection.class_names[label] + "' has no sample");
   }
 }
 
@@ -59,7 +57,7 @@ void read_pixels(const Dataset& dataset, std::int64_t count, Inspection& inspect
     try {
       label = dataset.read(index, image);
     } catch (const Error& error) {
-      complain(inspection, join_text("sample ", index, ": ", error.what()));
+      inspection.problems.add(join_text("sample ", index, ": ", error.what()));
       continue;
     }
     const bool is_first = inspection.decoded++ == 0;
@@ -87,11 +85,8 @@ Inspection inspect(const Dataset& dataset, std::int64_t most) {
   count_labels(dataset, inspection);
   const std::int64_t count = most < 0 ? dataset.size() : std::min(most, dataset.size());
   read_pixels(dataset, count, inspection);
-  const Warnings passed_over = dataset.warnings();
-  inspection.problems += passed_over.count;
-  for (const std::string& text : passed_over.first) {
-    if (inspection.first_problems.size() < most_texts) inspection.first_problems.push_back(text);
-  }
+  append(inspection.problems, dataset.unreadable());
+  append(inspection.warnings, dataset.warnings());
   return inspection;
 }
 
@@ -110,7 +105,10 @@ Json to_json(const Inspection& inspection) {
   result.set("channels", range(inspection.channels));
   result.set("mean", Json::array_of(inspection.statistics.mean)).set("std", Json::array_of(inspection.statistics.std));
   if (!inspection.sha256.empty()) result.set("sha256", inspection.sha256);
-  result.set("problems", inspection.problems).set("first_problems", Json::array_of(inspection.first_problems));
+  result.set("problems", inspection.problems.count);
+  result.set("first_problems", Json::array_of(inspection.problems.first));
+  result.set("warnings", inspection.warnings.count);
+  result.set("first_warnings", Json::array_of(inspection.warnings.first));
   return result;
 }
 
@@ -129,8 +127,10 @@ std::string to_text(const Inspection& inspection) {
     out << "  " << inspection.class_names[i] << ": " << inspection.histogram[i] << '\n';
   }
   if (!inspection.sha256.empty()) out << "  sha256 of the decoded content: " << inspection.sha256 << '\n';
-  out << "  problems: " << inspection.problems << '\n';
-  for (const std::string& problem : inspection.first_problems) out << "    " << problem << '\n';
+  out << "  problems: " << inspection.problems.count << '\n';
+  for (const std::string& problem : inspection.problems.first) out << "    " << problem << '\n';
+  out << "  warnings: " << inspection.warnings.count << '\n';
+  for (const std::string& warning : inspection.warnings.first) out << "    " << warning << '\n';
   return out.str();
 }
 

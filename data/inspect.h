@@ -28,14 +28,13 @@ struct Inspection {
   Range channels;
   ChannelStatistics statistics;
   std::string sha256;  ///< of every decoded sample's label, size and pixels, in order; empty unless all were decoded
-  // Of what could not be read, or was passed over:
-  std::int64_t problems = 0;
-  std::vector<std::string> first_problems;  ///< at most 20
+  Warnings problems;   ///< samples that cannot be read or have a label outside the classes
+  Warnings warnings;   ///< what else is worth a look
 };
 
 /// Counts labels, and decodes up to `most` samples spread evenly over the set (negative: all of them).
 Inspection inspect(const Dataset& dataset, std::int64_t most = 256);
-/// Decodes everything; the set is sound if problems is 0.
+/// Decodes everything; the set is sound if it has no problems.
 Inspection verify(const Dataset& dataset);
 
 /// As a JSON object, with the class histogram by name.

@@ -25,8 +25,7 @@ class WarningList {
  public:
   void add(const std::string& text) {
     const std::lock_guard lock(mutex_);
-    ++warnings_.count;
-    if (warnings_.first.size() < 20) warnings_.first.push_back(text);
+    warnings_.add(text);
   }
   Warnings get() const {
     const std::lock_guard lock(mutex_);
@@ -52,7 +51,7 @@ bool is_image_name(const fs::path& path) {
 /// Walks one class folder.
 class Walk {
  public:
-  Walk(bool fails, WarningList& warnings) : fails_(fails), warnings_(warnings) {}
+  Walk(bool fails, WarningList& unreadable) : fails_(fails), unreadable_(unreadable) {}
 
   std::vector<std::string> files_below(const fs::path& folder) {
     enter(folder);
@@ -85,11 +84,11 @@ class Walk {
   }
   void complain(const std::string& text) {
     if (fails_) throw DataError(text);
-    warnings_.add(text);
+    unreadable_.add(text);
   }
 
   bool fails_;
-  WarningList& warnings_;
+  WarningList& unreadable_;
   std::set<std::pair<dev_t, ino_t>> visited_;
   std::vector<std::string> found_;
 };
@@ -122,7 +121,7 @@ class ImageFolder : public Dataset {
       const auto place = std::find(names_.begin(), names_.end(), folder);
       HEARTH_CHECK(DataError, place != names_.end(), root, "/", folder, ": not a class of the training images");
       const auto label = static_cast<std::int32_t>(place - names_.begin());
-      const auto files = Walk(fails_, warnings_).files_below(fs::path(root) / folder);
+      const auto files = Walk(fails_, unreadable_).files_below(fs::path(root) / folder);
       if (files.empty()) {
         const std::string text = root + "/" + folder + ": has no JPEG or PNG file";
         HEARTH_CHECK(DataError, options.empty_classes == "skip", text,
@@ -149,6 +148,7 @@ class ImageFolder : public Dataset {
     return load(at, image) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
   }
   Warnings warnings() const override { return warnings_.get(); }
+  Warnings unreadable() const override { return unreadable_.get(); }
   const std::string& source() const override { return root_; }
   void shrink(Image& image) const override {
     if (shrink_to_ == 0 || std::min(image.height, image.width) <= shrink_to_) return;
@@ -173,7 +173,7 @@ class ImageFolder : public Dataset {
       if (fails_) throw;
       const std::lock_guard lock(mutex_);
       // A file is counted once, however often it is met.
-      if (broken_.insert(at).second) warnings_.add(error.what());
+      if (broken_.insert(at).second) unreadable_.add(error.what());
       return false;
     }
     keep(at, image);
@@ -210,7 +210,8 @@ class ImageFolder : public Dataset {
   std::vector<std::string> names_;
   int shrink_to_;
   std::vector<File> files_;
-  mutable WarningList warnings_;
+  WarningList warnings_;
+  mutable WarningList unreadable_;
   mutable std::mutex mutex_;  // of what follows
   mutable std::set<std::size_t> broken_;
   mutable std::vector<std::shared_ptr<const Image>> cache_;

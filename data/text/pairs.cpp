@@ -37,7 +37,7 @@ class TextPairs : public TokenDataset {
       const std::string text = join_text(source_ids_->source(), ":", pair + 1, " with ", target_ids_->source(), ":",
                                          pair + 1, ": ", longer, " ids; the longest row may have ", options_.longest);
       HEARTH_CHECK(DataError, skip_long, text, "; raise \"longest\", or say \"on_long\": \"skip\"");
-      if (++warnings_.count <= 20) warnings_.first.push_back(text);
+      warnings_.add(text);
     }
     HEARTH_CHECK(DataError, !pairs_.empty(), source(), ": no pairs");
   }

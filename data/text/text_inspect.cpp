@@ -33,8 +33,8 @@ Json to_json(const TextInspection& inspection) {
   result.set("predicted_tokens", inspection.predicted_tokens).set("characters", inspection.characters);
   result.set("batches", inspection.batches).set("tokens", inspection.padding.tokens);
   result.set("places", inspection.padding.places).set("padding", inspection.padding.share());
-  result.set("problems", inspection.warnings.count);
-  result.set("first_problems", Json::array_of(inspection.warnings.first));
+  result.set("warnings", inspection.warnings.count);
+  result.set("first_warnings", Json::array_of(inspection.warnings.first));
   return result;
 }
 
@@ -52,8 +52,8 @@ std::string to_text(const TextInspection& inspection) {
         << static_cast<double>(inspection.characters) / static_cast<double>(inspection.predicted_tokens);
   out << "\n  " << inspection.batches << " batches of " << inspection.padding.places << " places in all, padding "
       << std::fixed << std::setprecision(2) << 100 * inspection.padding.share() << " %\n";
-  out << "  problems: " << inspection.warnings.count << '\n';
-  for (const std::string& problem : inspection.warnings.first) out << "    " << problem << '\n';
+  out << "  warnings: " << inspection.warnings.count << '\n';
+  for (const std::string& warning : inspection.warnings.first) out << "    " << warning << '\n';
   return out.str();
 }
 

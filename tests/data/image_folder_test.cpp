@@ -97,13 +97,14 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
   fs::create_symlink(folder / "nowhere.png", folder / "b/3.png");
   const DatasetPointer set = image_folder(folder.path(), {.on_error = "skip"});
   ASSERT_EQ(set->size(), 4);
-  EXPECT_EQ(set->warnings().count, 1) << "the link";
+  EXPECT_EQ(set->unreadable().count, 1) << "the link";
   for (int round = 0; round < 2; ++round) {
     EXPECT_EQ(levels(*set), (std::vector<int>{1, 22, 22, 22}));
     EXPECT_EQ(set->get(1).label, 1) << "the stand-in brings its own label";
-    EXPECT_EQ(set->warnings().count, 3);
+    EXPECT_EQ(set->unreadable().count, 3);
+    EXPECT_EQ(set->warnings().count, 0);
   }
-  EXPECT_TRUE(contains(set->warnings().first[1], "a/2.png: neither JPEG nor PNG"));
+  EXPECT_TRUE(contains(set->unreadable().first[1], "a/2.png: neither JPEG nor PNG"));
   folder.write("a/1.png", {});
   folder.write("b/2.png", {});
   const DatasetPointer none = image_folder(folder.path(), {.on_error = "skip"});
@@ -137,6 +138,7 @@ TEST_F(ImageFolderTest, EmptyClasses) {
   EXPECT_EQ(set->classes(), 3);
   EXPECT_EQ(set->label(1), 2) << "class numbers do not shift";
   EXPECT_EQ(set->warnings().count, 1);
+  EXPECT_EQ(set->unreadable().count, 0);
   EXPECT_THROW(image_folder(folder.path(), {.empty_classes = "maybe"}), ConfigError);
 }
 

@@ -36,16 +36,15 @@ int pack(const Arguments& arguments) {
   return 0;
 }
 
-/// One part's report, as JSON and as text; adds what is wrong with it to `problems`.
+/// One part's report, as JSON and as text; adds samples that cannot be read, or have bad labels, to `problems`.
 std::pair<Json, std::string> report(const data::Dataset& part, bool whole, std::int64_t batch_size,
                                     std::int64_t& problems) {
   if (const data::TokenDataset* tokens = part.tokens()) {
     const data::TextInspection found = data::inspect_text(*tokens, batch_size);
-    problems += found.warnings.count;
     return {data::to_json(found), data::to_text(found)};
   }
   const data::Inspection found = whole ? data::verify(part) : data::inspect(part);
-  problems += found.problems;
+  problems += found.problems.count;
   return {data::to_json(found), data::to_text(found)};
 }
 
@@ -56,6 +55,8 @@ int data_command(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, what == "inspect" || what == "verify" || what == "pack", "data: \"", what,
                "\" is not known; use inspect, verify or pack");
   if (what == "pack") return pack(arguments);
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "data ", what, ": takes one config; \"",
+               arguments.positional().back(), "\" is too much");
   const LoadedConfig loaded = load_config(arguments.positional()[1], arguments.values("--set"));
   const data::DataSplits data = data::make_data(loaded.config.data);
   std::int64_t problems = 0;
@@ -68,7 +69,7 @@ int data_command(const Arguments& arguments) {
   }
   if (arguments.has("--json")) std::cout << to_text(all) << "\n";
   HEARTH_CHECK(DataError, what == "inspect" || problems == 0, "data verify: ", problems,
-               " samples cannot be read; the first ones of each part are listed above");
+               " samples cannot be read or have a bad label; the first ones of each part are listed above");
   return 0;
 }
 
