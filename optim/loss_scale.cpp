@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/optim/loss_scale.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "hearth/core/run_on.h"
@@ -115,6 +116,9 @@ LossScale::Reading LossScale::read(Optimizer& optimizer, Ema* average) {
 }
 
 void LossScale::after_load() {
+  // The state may be that of a run with other bounds.
+  const double loaded = scale_.item(), scale = std::clamp(loaded, options_.floor, options_.ceiling);
+  if (scale != loaded) scale_.fill_(scale);
   known_skipped_ = counters_.to(Device{}).data<std::int64_t>()[1];
   backup_.copy_from(buffers_);
 }

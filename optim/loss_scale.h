@@ -113,7 +113,8 @@ class LossScale {
 
   /// Waits for the device. Tells the optimizer and the average how many of their steps were skipped.
   Reading read(Optimizer& optimizer, Ema* average);
-  /// After its state, parameters or buffers were loaded.
+  /// After its state, parameters or buffers were loaded. A scale outside of floor and ceiling, which are one where it
+  /// is fixed, becomes the nearer of them.
   void after_load();
   /// Registers the scale and the counts under "loss_scale.".
   void register_state(State& state);

@@ -281,6 +281,22 @@ TEST_P(LossScaling, ResumesBitForBit) {
   }
 }
 
+TEST_P(LossScaling, ALoadedScaleStaysWithinItsBounds) {
+  const test::TempDir folder;
+  const std::string path = folder / "state.safetensors";
+  Training moving(every_optimizer[0], device_, {.start = 32768});
+  moving.state.save(path);
+  Training fixed(every_optimizer[0], device_, {.dynamic = false, .start = 1024, .floor = 1024, .ceiling = 1024});
+  fixed.load(path);
+  EXPECT_EQ(fixed.read().scale, 1024);
+  EXPECT_EQ(fixed.seed(1), 1024);
+  Training small(every_optimizer[0], device_, {.start = 8, .ceiling = 4096}), like(every_optimizer[0], device_);
+  small.load(path);
+  EXPECT_EQ(small.read().scale, 4096);
+  like.load(path);
+  EXPECT_EQ(like.read().scale, 32768);
+}
+
 TEST(LossScaleOptionsTest, BadOnesAreRefused) {
   test::ToyParameters toy(DType::f32), wide(DType::f64);
   const auto message = [&](const LossScaleOptions& options) {

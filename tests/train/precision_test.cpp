@@ -178,6 +178,32 @@ TEST(Precision, CheckpointsHoldF32AndCrossPrecision) {
   }
 }
 
+TEST(Precision, ASkippedUpdateAfterAResumeTellsTheSameNorm) {
+  const test::TempDir folder;
+  const PrecisionRun run{.train = R"(, "clip_norm": 1)"};
+  const auto saved = run.session(folder), loaded = run.session(folder);
+  take_steps(*saved, 0, 2, -1, -1, eager(*saved));
+  save_session(*saved, folder / "run/checkpoints");
+  ASSERT_FALSE(restore_newest(*loaded, folder / "run").from.empty());
+  for (Session* session : {saved.get(), loaded.get()}) take_steps(*session, 2, 3, 2, -1, eager(*session));
+  EXPECT_EQ(loaded->loss_scale_now.skipped, 1);
+  EXPECT_EQ(loaded->grad_norm, saved->grad_norm);
+  for (Session* session : {saved.get(), loaded.get()}) take_steps(*session, 3, 4, -1, -1, eager(*session));
+  EXPECT_GT(saved->grad_norm, 0);
+  EXPECT_EQ(loaded->grad_norm, saved->grad_norm);
+}
+
+TEST(Precision, AFixedScaleHoldsInARunThatGoesOnFromAMovingOne) {
+  const test::TempDir folder;
+  const auto moving = PrecisionRun{}.session(folder);
+  take_steps(*moving, 0, 2, 1, -1, eager(*moving));
+  save_session(*moving, folder / "run/checkpoints");
+  const auto fixed = PrecisionRun{.precision = R"(, "loss_scale": 256)"}.session(folder);
+  ASSERT_FALSE(restore_newest(*fixed, folder / "run", true).from.empty());
+  take_steps(*fixed, 2, 3, -1, -1, eager(*fixed));
+  EXPECT_EQ(fixed->loss_scale_now.scale, 256);
+}
+
 TEST(Precision, AnEvaluationMayUseAnother) {
   const test::TempDir folder;
   const auto trained = PrecisionRun{}.session(folder);
