@@ -13,7 +13,8 @@ struct CrossEntropyFields {
 void describe(Fields<CrossEntropyFields>& f) {
   f.number("label_smoothing", &CrossEntropyFields::label_smoothing, {.min = 0, .below = 1},
            "Share of the target spread evenly over all classes.");
-  f.integer("ignore_index", &CrossEntropyFields::ignore_index, {}, "Samples with this label do not count.");
+  f.integer("ignore_index", &CrossEntropyFields::ignore_index, {},
+            "Samples with this label do not count. Of texts whose ids are predicted it is -100.");
 }
 
 // Rows of the identity: the host does not see labels that lie on a device. A bad one is reported as index_select does.

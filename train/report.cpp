@@ -106,6 +106,30 @@ Scale scale_of(const Chart& chart) {
   return low > 0 && high > 50 * low ? Scale::logarithmic : Scale::linear;
 }
 
+// The value of an object's member, or nothing where the object is absent.
+std::optional<double> number_in(const Json* object, std::string_view key) {
+  return object ? number_at(*object, key) : std::nullopt;
+}
+
+// The split that the run was judged by, as training chooses it.
+std::string judged_split(const std::vector<Json>& records) {
+  const bool has_valid = std::any_of(records.begin(), records.end(),
+                                     [](const Json& record) { return text_at(record, "split") == "valid"; });
+  return has_valid ? "valid" : "test";
+}
+
+const Json* last_of(const std::vector<Json>& records, const std::string& split) {
+  const auto last = std::find_if(records.rbegin(), records.rend(),
+                                 [&](const Json& record) { return text_at(record, "split") == split; });
+  return last == records.rend() ? nullptr : &*last;
+}
+
+// Whether the pieces of a text are predicted, of which the best is that of least loss.
+bool predicts_tokens(const std::vector<Json>& records) {
+  return std::any_of(records.begin(), records.end(),
+                     [](const Json& record) { return text_at(record, "unit") == "tokens/s"; });
+}
+
 // What throughput counts: "images per second", "tokens per second", ...
 std::string rate_label(const std::vector<Json>& records) {
   std::string unit;
@@ -117,6 +141,9 @@ std::string rate_label(const std::vector<Json>& records) {
 std::vector<Chart> charts_of(const std::vector<Json>& records) {
   Chart loss = chart_of(records, "loss", "loss");
   loss.scale = scale_of(loss);
+  Chart perplexity = chart_of(records, "perplexity", "perplexity");
+  perplexity.scale = scale_of(perplexity);
+  const Chart bits = chart_of(records, "bits_per_character", "bits a character");
   Chart accuracy = chart_of(records, "accuracy", "accuracy");
   accuracy.percent = true;
   Chart lr = chart_of(records, "lr", "learning rate");
@@ -126,7 +153,7 @@ std::vector<Chart> charts_of(const std::vector<Json>& records) {
   throughput.scale = Scale::from_zero;
   Chart grad_norm = chart_of(records, "grad_norm", "gradient norm");
   grad_norm.scale = scale_of(grad_norm);
-  return {loss, accuracy, lr, throughput, grad_norm};
+  return {loss, perplexity, bits, accuracy, lr, throughput, grad_norm};
 }
 
 std::optional<double> median_throughput(const std::vector<Json>& records) {
@@ -156,30 +183,61 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
   const auto tile = [&](const std::string& value, const std::string& label) {
     out << "<div class=\"tile\"><b>" << html_escaped(value) << "</b><span>" << html_escaped(label) << "</span></div>";
   };
+  const auto share = [&](std::optional<double> value, const char* label) {
+    if (value) tile(percent(*value), label);
+  };
+  const auto number = [&](std::optional<double> value, int digits, const char* label) {
+    if (value) tile(rounded(*value, digits), label);
+  };
   out << "<div class=\"tiles\">";
-  if (const Json* metrics = run_info.find("metrics")) {
-    if (const auto best = number_at(*metrics, "best_accuracy")) tile(percent(*best), "best accuracy");
-    if (const auto last = number_at(*metrics, "accuracy")) tile(percent(*last), "final accuracy");
-    if (const auto loss = number_at(*metrics, "loss")) tile(rounded(*loss, 4), "final loss");
-    if (const auto step = number_at(*metrics, "step")) tile(rounded(*step, 12), "steps");
+  const Json* const metrics = run_info.find("metrics");
+  const std::string judged = judged_split(records);
+  const Json* const test = judged == "test" ? nullptr : last_of(records, "test");
+  if (predicts_tokens(records)) {
+    const Json* const last = last_of(records, judged);
+    number(number_in(metrics, "best_loss"), 4, "best loss");
+    number(number_in(metrics, "loss"), 4, "final loss");
+    number(number_in(last, "perplexity"), 4, "final perplexity");
+    number(number_in(last, "bits_per_character"), 4, "final bits a character");
+    number(number_in(test, "loss"), 4, "test loss");
+  } else {
+    share(number_in(metrics, "best_accuracy"), "best accuracy");
+    share(number_in(metrics, "accuracy"), "final accuracy");
+    number(number_in(metrics, "loss"), 4, "final loss");
+    share(number_in(test, "accuracy"), "test accuracy");
   }
+  number(number_in(metrics, "step"), 12, "steps");
   if (const auto rate = median_throughput(records))
     tile(tick_text(std::round(*rate)), rate_label(records) + " (median)");
   out << "</div>";
 }
 
-void write_evaluations(std::ostream& out, const std::vector<Json>& records) {
+// What texts have beside loss and accuracy: key and heading.
+constexpr std::pair<const char*, const char*> text_columns[] = {{"perplexity", "perplexity"},
+                                                                {"bits_per_character", "bits a character"}};
+
+void write_evaluations(std::ostream& out, const Json& run_info, const std::vector<Json>& records) {
   std::vector<const Json*> rows;
   const Json* best = nullptr;
+  const auto best_step = number_in(run_info.find("metrics"), "best_step");
+  const std::string judged = judged_split(records);
   for (const Json& record : records) {
     if (text_at(record, "split") == "train") continue;
     rows.push_back(&record);
-    const auto accuracy = number_at(record, "accuracy");
-    if (accuracy && (!best || *accuracy > *number_at(*best, "accuracy"))) best = &record;
+    if (best_step && number_at(record, "step") == best_step && text_at(record, "split") == judged) best = &record;
   }
   if (rows.empty()) return;
   out << "<section><h2>Evaluations</h2><table class=\"numbers\"><tr><th>step</th><th>epoch</th><th>split</th>"
-         "<th>loss</th><th>accuracy</th></tr>";
+         "<th>loss</th><th>accuracy</th>";
+  std::vector<const char*> further;
+  for (const auto& [key, heading] : text_columns) {
+    if (std::none_of(rows.begin(), rows.end(),
+                     [key = key](const Json* row) { return number_at(*row, key).has_value(); }))
+      continue;
+    further.push_back(key);
+    out << "<th>" << heading << "</th>";
+  }
+  out << "</tr>";
   const std::size_t every = (rows.size() + most_rows - 1) / most_rows;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Json& row = *rows[i];
@@ -187,8 +245,12 @@ void write_evaluations(std::ostream& out, const std::vector<Json>& records) {
     const auto epoch = number_at(row, "epoch"), loss = number_at(row, "loss"), accuracy = number_at(row, "accuracy");
     out << (&row == best ? "<tr class=\"best\"><td>" : "<tr><td>") << html_escaped(text_at(row, "step")) << "</td><td>"
         << (epoch ? rounded(*epoch, 6) : "") << "</td><td>" << html_escaped(text_at(row, "split")) << "</td><td>"
-        << (loss ? rounded(*loss, 5) : "not finite") << "</td><td>" << (accuracy ? percent(*accuracy) : "")
-        << "</td></tr>";
+        << (loss ? rounded(*loss, 5) : "not finite") << "</td><td>" << (accuracy ? percent(*accuracy) : "") << "</td>";
+    for (const char* key : further) {
+      const auto value = number_at(row, key);
+      out << "<td>" << (value ? rounded(*value, 5) : "") << "</td>";
+    }
+    out << "</tr>";
   }
   out << "</table>";
   if (every > 1) out << "<p class=\"sub\">every " << every << "th of " << rows.size() << ", and the best</p>";
@@ -221,7 +283,7 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
     if (!svg.empty()) out << "<div>" << svg << "</div>";
   }
   out << "</div><div class=\"columns\">";
-  write_evaluations(out, records);
+  write_evaluations(out, run_info, records);
   if (run_info.is_object() && run_info.size() > 0) {
     out << "<section><h2>Run</h2><table class=\"facts\">";
     write_facts(out, run_info, "");
@@ -231,11 +293,15 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
   return out.str();
 }
 
-void write_report(const std::string& folder) {
-  const std::string info = folder + "/run.json";
+void write_report(const std::string& folder, std::int64_t best_step) {
+  const std::string path = folder + "/run.json";
+  Json info = file_exists(path) ? read_json(path) : Json::object();
+  if (best_step >= 0) {
+    Json metrics = info.find("metrics") ? info.at("metrics") : Json::object();
+    info.set("metrics", metrics.set("best_step", best_step));
+  }
   write_file_synced(folder + "/report.html",
-                    report_html(file_exists(info) ? read_json(info) : Json::object(),
-                                read_json(folder + "/config.json"), read_metrics(folder + "/metrics.jsonl")));
+                    report_html(info, read_json(folder + "/config.json"), read_metrics(folder + "/metrics.jsonl")));
 }
 
 }  // namespace hearth::train

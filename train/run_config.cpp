@@ -103,7 +103,8 @@ void describe(Fields<TrainOptions>& f) {
 
 void describe(Fields<EvalOptions>& f) {
   f.integer("every_epochs", &EvalOptions::every_epochs, {.min = 1},
-            "Epochs between evaluations; one comes at the end too.");
+            "Epochs between evaluations of the valid part, or the test part where there is no such part; one comes at "
+            "the end too, then also of the test part.");
   f.integer("batch_size", &EvalOptions::batch_size, {.min = 1, .max = 1 << 20}, "null: as in training.");
   f.choice("metric", &EvalOptions::metric, {"none", "bleu", "error_rate"},
            "Of translations, what `hearth eval` counts in those that the network writes: BLEU, edits by the words (of "
@@ -162,8 +163,9 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   for (const std::string& assignment : overrides) apply_override(root, assignment);
   if (root.is_object()) {
     if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());
-    if (!root.find("loss")) root.set("loss", Json::object().set("type", "cross_entropy"));
-    if (!root.find("schedule")) root.set("schedule", Json::object().set("type", "constant"));
+    const auto lacks = [&](const char* key) { return !root.find(key) || root.find(key)->is_null(); };
+    if (lacks("loss")) root.set("loss", Json::object().set("type", "cross_entropy"));
+    if (lacks("schedule")) root.set("schedule", Json::object().set("type", "constant"));
     // An absent "train" would hide its rule (epochs or steps).
     if (!root.find("train")) root.set("train", Json::object());
   }

@@ -46,6 +46,15 @@ void check_outputs(const Json& model, const data::DataSplits& data) {
                "/model/head: \"", head->as_string(), "\" has no scores of the data's classes; use \"classification\"");
 }
 
+/// Where each id is predicted, places without one are labelled data::ignored_label.
+void check_ignored_label(const Loss& loss, const data::DataSplits& data) {
+  const data::TokenDataset* const tokens = data.train->tokens();
+  if (tokens == nullptr || tokens->labelled() != nullptr || !loss.ignored_label) return;
+  HEARTH_CHECK(ConfigError, *loss.ignored_label == data::ignored_label, "/loss/ignore_index: ", *loss.ignored_label,
+               ", but in batches of texts the places that do not count are labelled ", data::ignored_label,
+               "; leave it out");
+}
+
 Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   Plan plan;
   plan.batches_per_epoch = data.train_batches(options.batch_size);
@@ -149,6 +158,7 @@ void Session::build() {
   if (config.train.ema)
     ema = std::make_unique<optim::Ema>(*parameters, model->buffers(), optim::EmaOptions{.decay = *config.train.ema});
   loss = losses().make(config.loss);
+  check_ignored_label(loss, data);
   chunked = chunked_network(*model, loss, config.train.chunked_head);
   register_state();
 }
@@ -271,6 +281,16 @@ std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std:
   if (name == "valid") return {name, data.valid};
   HEARTH_CHECK(UsageError, name == "test", "part \"", name, "\" of the data is not known; use train, valid or test");
   return {name, data.test};
+}
+
+std::pair<std::string, data::DatasetPointer> Session::validation_part() const {
+  return evaluation_part(data.valid ? "valid" : "test");
+}
+
+const char* Session::throughput_unit() const {
+  const data::TokenDataset* const text = data.train->tokens();
+  if (text == nullptr) return "images/s";
+  return text->labelled() != nullptr ? "texts/s" : "tokens/s";
 }
 
 void Session::use_averaged_weights() {

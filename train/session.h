@@ -100,6 +100,12 @@ class Session {
   /// The named part of the data; for "" the test part, or the valid part if there is none. Null if there is no such
   /// part. UsageError for a name other than train, valid and test.
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
+  /// The part by which a training judges itself, and its name: valid, or test if there is no such part; null if there
+  /// is neither.
+  std::pair<std::string, data::DatasetPointer> validation_part() const;
+  /// What its throughput counts: "images/s"; of texts "tokens/s", those that are predicted, or "texts/s" where each
+  /// has one label.
+  const char* throughput_unit() const;
   /// From here on the model computes with the averaged weights, if the run has them.
   void use_averaged_weights();
   /// Brings position.interval, grad_norm on a CUDA device, and loss_scale_now up to date. DivergedError, naming the
@@ -126,7 +132,7 @@ class Session {
   Sums sums{Device{}};       ///< of the interval
   Sums step_sums{Device{}};  ///< of one step, with loss scaling: it counts if the step is not skipped
   double grad_norm = -1;     ///< of the last step, before clipping; -1 when nothing asked for it
-  Tensor device_grad_norm;   ///< the same on a CUDA device, f64 [1]
+  Tensor device_grad_norm;   ///< the same where the step does not wait for it, f64 [1]
   /// Parameters and buffers under the module tree's names: model.safetensors.
   State model_state;
   /// All the rest that affects the next step.

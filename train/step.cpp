@@ -148,12 +148,14 @@ void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
       throw_diverged(session, join_text("the loss is ", value, " at step ", session.position.step + 1));
     }
   });
+  // A finite loss may have gradients that are not. Clipping reads them all the same.
+  const double norm = optim::grad_norm(*session.parameters);
+  if (!std::isfinite(norm))
+    throw_diverged(session, join_text("a gradient is not finite at step ", session.position.step + 1));
   double scale = 1;
   if (const auto limit = session.config().train.clip_norm) {
-    session.grad_norm = optim::grad_norm(*session.parameters);
-    if (!std::isfinite(session.grad_norm))
-      throw_diverged(session, join_text("the norm of the gradients is not finite at step ", session.position.step + 1));
-    scale = optim::clip_scale(session.grad_norm, *limit);
+    session.grad_norm = norm;
+    scale = optim::clip_scale(norm, *limit);
   }
   const OriginScope origin = OriginScope::of_op("optimizer");
   session.optimizer->begin_step(lr, scale);

@@ -132,7 +132,8 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
   graph_ = config.train.graph && target == DeviceType::cuda;
   accumulate_ = config.train.accumulate;
   evaluation_batch_ = config.eval.batch_size;
-  if (const auto part = session.evaluation_part().second) evaluation_samples_ = part->size();
+  for (const data::DatasetPointer& part : {session.data.valid, session.data.test})
+    if (part) evaluation_samples_ = std::max(evaluation_samples_, part->size());
   if (target == DeviceType::cpu) {
     const data::Loader loader = session.make_train_loader();
     prefetch_ = loader.options().workers > 0 ? loader.options().prefetch : 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iomanip>
 
@@ -23,13 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// What a step's samples are.
-const char* unit_of(const Session& session) {
-  const data::TokenDataset* const text = session.data.train->tokens();
-  if (text == nullptr) return "images/s";
-  return text->labelled() != nullptr ? "texts/s" : "tokens/s";
-}
 
 /// Whether ids are predicted, not classes.
 bool predicts_tokens(const data::Dataset& part) {
@@ -61,8 +55,9 @@ bool Trainer::resume(const std::string& directory) {
 }
 
 bool Trainer::at_epoch_end(std::int64_t every) const {
+  const Plan& plan = session_.plan;
   const std::int64_t step = session_.position.step;
-  return step == session_.plan.total_steps || step % (session_.plan.steps_per_epoch * every) == 0;
+  return step == plan.total_steps || (step % plan.steps_per_epoch == 0 && step / plan.steps_per_epoch % every == 0);
 }
 
 TrainResult Trainer::run(const std::string& command_line) {
@@ -108,6 +103,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   const SignalScope signals;
   try {
     take_steps();
+    require_finite_end();
     result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
     result.metrics = final_metrics();
     info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics);
@@ -188,7 +184,7 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   now.accuracy = meter.accuracy();
   now.lr = last.lr;
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
-  now.unit = unit_of(session_);
+  now.unit = session_.throughput_unit();
   now.wait_share = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
   return now;
 }
@@ -220,10 +216,8 @@ void Trainer::log_interval(const StepResult& last) {
   interval_samples_ = 0;
 }
 
-void Trainer::evaluate_and_log() {
-  Position& position = session_.position;
-  const auto [split, part] = session_.evaluation_part();
-  if (!part) return;
+Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data::DatasetPointer& part) {
+  const Position& position = session_.position;
   const auto started = Clock::now();
   const Meter meter = evaluate(session_, part);
   const double rate = static_cast<double>(meter.samples) / std::max(1e-9, seconds_since(started));
@@ -234,15 +228,30 @@ void Trainer::evaluate_and_log() {
       .set("loss", meter.loss())
       .set("accuracy", meter.accuracy())
       .set("throughput", rate)
-      .set("unit", unit_of(session_));
+      .set("unit", session_.throughput_unit());
   const data::TokenDataset* const text_part = part->tokens();
   if (text_part != nullptr) set_text_metrics(record, session_.loss, meter, *text_part);
   folder_.add(record);
+  TextStream text;
+  text << "epoch " << position.step / std::max<std::int64_t>(1, session_.plan.steps_per_epoch) << "  " << split
+       << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
+       << 100 * meter.accuracy() << " %";
+  if (const Json* bits = record.find("bits_per_character"))
+    text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
+  return {meter, text.str()};
+}
+
+void Trainer::evaluate_and_log() {
+  Position& position = session_.position;
+  const auto [split, part] = session_.validation_part();
+  if (!part) return;
+  const auto [meter, text] = evaluate_part(split, part);
   // What a text's next piece is has many right answers: the loss tells more.
   const bool by_loss = predicts_tokens(*part);
   const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
   const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
-  const bool best = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
+  const bool better = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
+  const bool best = better && std::isfinite(meter.loss());
   if (best) {
     position.best_step = position.step;
     position.best_accuracy = meter.accuracy();
@@ -250,17 +259,26 @@ void Trainer::evaluate_and_log() {
   }
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
-  TextStream text;
-  text << "epoch " << position.step / std::max<std::int64_t>(1, session_.plan.steps_per_epoch) << "  " << split
-       << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
-       << 100 * meter.accuracy() << " %";
-  if (const Json* bits = record.find("bits_per_character"))
-    text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
-  text << (best ? "  (best)" : "");
-  progress_.line(text.str());
+  progress_.line(text + (best ? "  (best)" : ""));
+  // What no choice was made by tells how good the run is.
+  if (position.step == session_.plan.total_steps && session_.data.test && session_.data.test != part) {
+    const Evaluation last = evaluate_part("test", session_.data.test);
+    test_loss_ = last.meter.loss();
+    progress_.line(last.text);
+  }
   // A new best must be on disk before it can be called the best.
   if (best && session_.config().checkpoint.best) save_checkpoint();
-  if (session_.config().log.report && session_.config().eval.every_epochs > 0) write_report(folder_.path());
+  if (session_.config().log.report) write_report(folder_.path(), position.best_step);
+}
+
+void Trainer::require_finite_end() const {
+  const Position& position = session_.position;
+  if (position.step < session_.plan.total_steps) return;
+  for (const double loss : {position.last_loss, test_loss_})
+    HEARTH_CHECK(DivergedError, std::isfinite(loss), "the loss of the last evaluation is ", loss, " at step ",
+                 position.step, "; lower the learning rate, warm up longer, or clip the gradients",
+                 position.best_step >= 0 ? join_text("; the best evaluation was that of step ", position.best_step)
+                                         : "; no evaluation was finite");
 }
 
 void Trainer::save_checkpoint() {

@@ -40,7 +40,15 @@ class Trainer {
   void advance(data::Loader& loader);
   Progress::Step progress_step(const StepResult& last) const;
   void log_interval(const StepResult& last);
+  struct Evaluation {
+    Meter meter;
+    std::string text;  ///< of it, in a line
+  };
+  /// Adds its record to the metrics.
+  Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part);
   void evaluate_and_log();
+  /// DivergedError unless the run's last evaluations gave numbers.
+  void require_finite_end() const;
   void save_checkpoint();
   bool at_epoch_end(std::int64_t every) const;
   Json final_metrics() const;
@@ -53,6 +61,7 @@ class Trainer {
   Progress& progress_;
   std::int64_t saved_step_ = -1;
   bool moved_ = false;  ///< the run goes on from another folder
+  double test_loss_ = 0;  ///< at the end, where there is a valid part too
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;

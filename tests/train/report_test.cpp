@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <cmath>
 
 #include "hearth/core/file.h"
 #include "support/error_message.h"
@@ -35,7 +35,7 @@ std::vector<Json> sample_records() {
 Json sample_info() {
   return parse_json(
       R"({"name":"n","status":"finished","started":"2026-01-31T10:00:00Z","seconds":200,"machine":{"threads":2},
-          "metrics":{"step":50,"loss":0.42,"accuracy":0.75,"best_accuracy":0.9712}})",
+          "metrics":{"step":50,"loss":0.42,"accuracy":0.75,"best_step":40,"best_accuracy":0.9712}})",
       "info");
 }
 
@@ -62,6 +62,45 @@ TEST(Report, is_the_same_in_every_locale) {
   const std::string here = report_html(sample_info(), Json::object(), sample_records());
   const test::GroupingLocale elsewhere;
   EXPECT_EQ(report_html(sample_info(), Json::object(), sample_records()), here);
+}
+
+TEST(Report, of_a_text_tells_what_texts_are_judged_by) {
+  std::vector<Json> records;
+  const auto add = [&](int step, const std::string& split, double loss, double accuracy) {
+    Json line = record(step, split, loss, accuracy);
+    line.set("unit", "tokens/s").set("perplexity", std::exp(loss));
+    if (split != "train") line.set("bits_per_character", loss / std::log(2.0));
+    records.push_back(line);
+  };
+  // The least loss is not where most next pieces are right.
+  add(5, "train", 2, 0.3);
+  add(10, "valid", 1.5, 0.40);
+  add(15, "train", 1, 0.5);
+  add(20, "valid", 1.75, 0.44);
+  add(20, "test", 1.8, 0.42);
+  const Json info = parse_json(R"({"metrics": {"step": 20, "loss": 1.75, "accuracy": 0.44, "best_step": 10,
+                                   "best_loss": 1.5, "best_accuracy": 0.4}})",
+                               "info");
+  const std::string page = report_html(info, Json::object(), records);
+  EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
+  EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>10</td>");
+  for (const char* part :
+       {"<b>1.5</b><span>best loss", "<b>1.75</b><span>final loss", "<b>5.755</b><span>final perplexity",
+        "<b>2.525</b><span>final bits a character", "<b>1.8</b><span>test loss", ">perplexity</text>",
+        ">bits a character</text>", "<th>perplexity</th>", "tokens per second"})
+    EXPECT_PRED2(contains, page, part);
+  EXPECT_EQ(page.find("best accuracy"), std::string::npos);
+}
+
+TEST(Report, tells_the_test_part_from_the_one_that_judges) {
+  std::vector<Json> records{record(10, "valid", 1, 0.5), record(20, "valid", 0.5, 0.625),
+                            record(20, "test", 0.6, 0.6125)};
+  const Json info = Json::object().set("metrics", Json::object().set("best_step", 20).set("best_accuracy", 0.625));
+  const std::string page = report_html(info, Json::object(), records);
+  EXPECT_PRED2(contains, page, "<b>61.25 %</b><span>test accuracy");
+  EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>20</td><td>2</td><td>valid</td>");
+  EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
+  EXPECT_EQ(report_html(sample_info(), Json::object(), sample_records()).find("test accuracy"), std::string::npos);
 }
 
 TEST(Report, needs_nothing_from_elsewhere) {
@@ -97,7 +136,8 @@ TEST(Report, of_many_evaluations_shows_some_and_always_best_and_last) {
   std::vector<Json> records;
   for (int epoch = 1; epoch <= 400; ++epoch)
     records.push_back(record(epoch, "valid", 1.0 / epoch, epoch == 33 ? 0.99 : 0.5));
-  const std::string page = report_html(sample_info(), Json::object(), records);
+  const Json info = Json::object().set("metrics", Json::object().set("best_step", 33));
+  const std::string page = report_html(info, Json::object(), records);
   EXPECT_LE(count(page, "<td>valid</td>"), 41u);
   EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>33</td>");
   EXPECT_PRED2(contains, page, "<tr><td>400</td>");
@@ -112,6 +152,9 @@ TEST(Report, is_written_from_a_folder) {
   write_file_synced(folder / "run.json", to_text(sample_info()));
   write_report(folder.path().string());
   EXPECT_PRED2(contains, read_text(folder / "report.html"), "status finished");
+  // A run that goes on does not tell its best step there.
+  write_report(folder.path().string(), 10);
+  EXPECT_PRED2(contains, read_text(folder / "report.html"), "<tr class=\"best\"><td>10</td>");
 }
 
 }  // namespace

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training makes of its evaluations: by which part it judges itself, and what becomes of a run whose losses or
+// gradients are no numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hearth/core/file.h"
+#include "hearth/models/nn/nn.h"
+#include "hearth/models/registry.h"
+#include "hearth/ops/ops.h"
+#include "hearth/train/cli/cli.h"
+#include "hearth/train/metrics_log.h"
+#include "support/error_message.h"
+#include "train/precision_session.h"
+
+namespace hearth {
+namespace {
+
+using test::contains;
+
+/// A linear map, and a root that has no slope at 0, where it begins.
+struct Kinked : nn::Module {
+  nn::Linear out{64, 10};
+  Tensor kink = Tensor::zeros({10});
+
+  Kinked() {
+    adopt("out", out);
+    parameter("kink", kink, nn::init::zeros());
+  }
+  Tensor forward(const Tensor& x) override { return add(out(flatten(x, 1)), sqrt(kink)); }
+};
+
+/// A linear map that gives no numbers in the evaluations of these numbers, from 0, in the process.
+struct Moody : nn::Module {
+  inline static int evaluations = 0;
+  inline static std::vector<int> bad{};
+  nn::Linear out{64, 10};
+
+  Moody() { adopt("out", out); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = out(flatten(x, 1));
+    if (is_training()) return y;
+    const bool is_bad = std::find(bad.begin(), bad.end(), evaluations++) != bad.end();
+    return is_bad ? mul(y, Tensor::full({1}, std::numeric_limits<double>::quiet_NaN())) : y;
+  }
+};
+
+class Evaluations : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    models::add("test_kinked", [](const models::InputInfo&) { return std::make_unique<Kinked>(); });
+    models::add("test_moody", [](const models::InputInfo&) { return std::make_unique<Moody>(); });
+  }
+  /// The exit code; what was said is in `said_`.
+  int run(std::vector<std::string> words) {
+    words.insert(words.begin(), "hearth");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();
+    const int code = train::run_cli(static_cast<int>(argv.size()), argv.data());
+    said_ = testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
+    return code;
+  }
+  /// A run of `epochs` whose every evaluation is one batch.
+  int trained(const std::string& model, const std::string& data, int epochs,
+              const std::vector<std::string>& more = {}) {
+    std::ofstream(folder_ / "run.json") << R"({"device": "cpu", "model": )" << model << R"(, "data": )" << data
+                                        << R"(, "optimizer": {"type": "sgd", "lr": 0.1}, "eval": {"batch_size": 4096},
+          "train": {"batch_size": 64, "epochs": )"
+                                        << epochs << R"(}, "log": {"tensorboard": false}})";
+    std::vector<std::string> words{"train", folder_ / "run.json", "--out", out()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  std::string out() const { return folder_ / "out"; }
+  Json info() const { return read_json(out() + "/run.json"); }
+  std::vector<std::string> splits_evaluated() const {
+    std::vector<std::string> splits;
+    for (const Json& record : train::read_metrics(out() + "/metrics.jsonl"))
+      if (record.at("split").as_string() != "train") splits.push_back(record.at("split").as_string());
+    return splits;
+  }
+
+  test::TempDir folder_;
+  std::string said_;
+};
+
+const std::string digits = R"({"type": "digits", "workers": 0})";
+const std::string digits_with_valid = R"({"type": "digits", "workers": 0, "valid_fraction": 0.2})";
+
+TEST_F(Evaluations, AFiniteLossWithAGradientThatIsNotLeavesTheWeights) {
+  const auto session =
+      test::PrecisionRun{.level = "O0", .dtype = "f32", .model = R"({"type": "test_kinked"})"}.session(folder_);
+  const std::string before = session->model_state.hash();
+  const data::Batch batch = test::noise_batch(1);
+  const std::string message =
+      test::error_message<DivergedError>([&] { (void)train::training_step(*session, std::span(&batch, 1)); });
+  EXPECT_PRED2(contains, message, "a gradient is not finite at step 1");
+  EXPECT_PRED2(contains, message, "\"kink\"");
+  EXPECT_EQ(session->model_state.hash(), before);
+  session->read_interval();
+  EXPECT_TRUE(std::isfinite(session->position.interval.loss_sum)) << "it was the gradient alone";
+}
+
+TEST_F(Evaluations, OneWithoutNumbersIsNeverTheBest) {
+  Moody::evaluations = 0;
+  Moody::bad = {0};
+  ASSERT_EQ(trained(R"({"type": "test_moody"})", digits, 3), 0) << said_;
+  const Json metrics = info().at("metrics");
+  EXPECT_GT(metrics.at("best_step").as_integer(), metrics.at("step").as_integer() / 3);
+  EXPECT_TRUE(std::isfinite(metrics.at("best_loss").as_number()));
+  EXPECT_EQ(info().at("status").as_string(), "finished");
+}
+
+TEST_F(Evaluations, ARunThatEndsWithoutNumbersHasDiverged) {
+  Moody::evaluations = 0;
+  Moody::bad = {2};
+  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits, 3), 5);
+  EXPECT_PRED2(contains, said_, "hearth: error: diverged: the loss of the last evaluation is ");
+  EXPECT_EQ(info().at("status").as_string(), "failed");
+  const std::int64_t best = info().at("metrics").at("best_step").as_integer();
+  EXPECT_LT(best, info().at("metrics").at("step").as_integer());
+  EXPECT_PRED2(contains, said_, "the best evaluation was that of step " + std::to_string(best));
+  EXPECT_TRUE(file_exists(out() + "/checkpoints/best/manifest.json"));
+  // The same command finds the run at its end, and says the same.
+  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits, 3), 5);
+  // Of two parts the second, which is evaluated at the end alone, has to give numbers too.
+  Moody::evaluations = 0;
+  Moody::bad = {1};
+  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits_with_valid, 1, {"--resume", "never"}), 5);
+}
+
+TEST_F(Evaluations, TheValidPartJudgesAndTheTestPartIsLeftToTheEnd) {
+  ASSERT_EQ(trained(R"({"type": "mlp", "hidden": [16]})", digits_with_valid, 3), 0) << said_;
+  EXPECT_EQ(splits_evaluated(), (std::vector<std::string>{"valid", "valid", "valid", "test"}));
+  double best = -1, last = 0;
+  for (const Json& record : train::read_metrics(out() + "/metrics.jsonl")) {
+    if (record.at("split").as_string() != "valid") continue;
+    best = std::max(best, record.at("accuracy").as_number());
+    last = record.at("loss").as_number();
+  }
+  EXPECT_EQ(info().at("metrics").at("best_accuracy").as_number(), best);
+  EXPECT_EQ(info().at("metrics").at("loss").as_number(), last);
+  ASSERT_EQ(run({"eval", out(), "--json"}), 0) << said_;
+  EXPECT_PRED2(contains, said_, "\"split\":\"test\"");
+  // Once the run is at its end, nothing is evaluated again, and nothing is lost.
+  ASSERT_EQ(trained(R"({"type": "mlp", "hidden": [16]})", digits_with_valid, 3), 0) << said_;
+  EXPECT_EQ(splits_evaluated().size(), 4u);
+  ASSERT_EQ(trained(R"({"type": "mlp", "hidden": [16]})", digits, 2, {"--resume", "never"}), 0) << said_;
+  EXPECT_EQ(splits_evaluated(), (std::vector<std::string>{"test", "test"}));
+}
+
+TEST_F(Evaluations, MoreEpochsThanThereAreIsAtTheEnd) {
+  const std::string many = "4611686018427387904";
+  ASSERT_EQ(trained(R"({"type": "mlp", "hidden": [16]})", digits, 2,
+                    {"--set", "train.batch_size=32", "--set", "eval.every_epochs=" + many, "--set",
+                     "checkpoint.every_epochs=" + many}),
+            0)
+      << said_;
+  EXPECT_EQ(splits_evaluated(), std::vector<std::string>{"test"});
+  ASSERT_EQ(
+      trained(R"({"type": "mlp", "hidden": [16]})", digits, 5, {"--set", "eval.every_epochs=2", "--resume", "never"}),
+      0)
+      << said_;
+  EXPECT_EQ(splits_evaluated().size(), 3u) << "after 2, 4 and, at the end, 5";
+}
+
+}  // namespace
+}  // namespace hearth
