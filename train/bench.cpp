@@ -103,9 +103,17 @@ const Ceilings& ceilings(Device device) {
     const bool bf16 = device.is_cuda() || cpu::dnn::has_hardware_bf16();
     const double copy = measured_copy_gbs(device);
     place->second = {copy, device.is_cpu() ? measured_in_place_gbs() : copy, measured_matmul_tflops(DType::f32, device),
-                     bf16 ? measured_matmul_tflops(DType::bf16, device) : 0};
+                     bf16 ? measured_matmul_tflops(DType::bf16, device) : 0,
+                     device.is_cuda() ? measured_matmul_tflops(DType::f16, device) : 0};
   }
   return place->second;
+}
+
+double matmul_ceiling(const Ceilings& limit, DType dtype) {
+  const double own = dtype == DType::bf16  ? limit.matmul_bf16_tflops
+                     : dtype == DType::f16 ? limit.matmul_f16_tflops
+                                           : 0;
+  return own > 0 ? own : limit.matmul_f32_tflops;
 }
 
 namespace {
@@ -115,8 +123,7 @@ double tflops(const BenchCase& c) { return c.flops / c.timing.median_ms / 1e9; }
 
 double percent_of_limit(const BenchCase& c) {
   const Ceilings& limit = ceilings(c.device);
-  const double peak =
-      c.dtype == DType::bf16 && limit.matmul_bf16_tflops > 0 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops;
+  const double peak = matmul_ceiling(limit, c.dtype);
   const double memory = c.in_place ? limit.in_place_gbs : limit.copy_gbs;
   return 100 * std::max(c.bytes > 0 ? gbs(c) / memory : 0, c.flops > 0 ? tflops(c) / peak : 0);
 }
@@ -147,11 +154,10 @@ Json to_json(const BenchCase& c) {
       .set("hearth", own)
       .set("peers", Json::array())
       .set("ratio_best_peer", Json())
-      .set("ceilings",
-           Json::object()
-               .set("copy_gbs", limit.copy_gbs)
-               .set("in_place_gbs", limit.in_place_gbs)
-               .set("matmul_tflops", c.dtype == DType::bf16 ? limit.matmul_bf16_tflops : limit.matmul_f32_tflops))
+      .set("ceilings", Json::object()
+                           .set("copy_gbs", limit.copy_gbs)
+                           .set("in_place_gbs", limit.in_place_gbs)
+                           .set("matmul_tflops", matmul_ceiling(limit, c.dtype)))
       .set("percent_of_limit", percent_of_limit(c))
       .set("max_error", c.max_error ? Json(*c.max_error) : Json())
       .set("ok", c.ok)

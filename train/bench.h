@@ -27,14 +27,17 @@ Timing timing_of(std::vector<double> milliseconds);
 Timing time_repeated(const std::function<void()>& f, Device device = {}, double budget_ms = 300);
 
 /// What a device reaches, measured at the first call: memory copy and an array changed in place (reads and writes
-/// counted), and large matrix products in f32 and bf16.
+/// counted), and large matrix products in f32, bf16 and f16.
 struct Ceilings {
   double copy_gbs = 0;
   double in_place_gbs = 0;  ///< a copy's on a CUDA device, which writes without reading first
   double matmul_f32_tflops = 0;
   double matmul_bf16_tflops = 0;  ///< 0 where no fast bf16 product is present
+  double matmul_f16_tflops = 0;   ///< likewise
 };
 const Ceilings& ceilings(Device device = {});
+/// That of matrix products in a type: f32's where its own are made in f32.
+double matmul_ceiling(const Ceilings& limit, DType dtype);
 
 /// One measured case, as published in the bench JSON.
 struct BenchCase {

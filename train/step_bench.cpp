@@ -7,18 +7,21 @@
 
 namespace hearth::train {
 
-StepBench::StepBench(LoadedConfig config) : session_(std::move(config)), batch_(session_.make_train_loader().next()) {
+StepBench::StepBench(LoadedConfig config)
+    : session_(std::move(config)),
+      batches_(static_cast<std::size_t>(session_.config().train.accumulate), session_.make_train_loader().next()) {
   if (session_.config().train.graph && session_.device().is_cuda())
     captured_ = std::make_unique<CapturedStep>(session_);
 }
 
+std::int64_t StepBench::items() const { return count_of(batch()) * static_cast<std::int64_t>(batches_.size()); }
+
 double StepBench::step_ms() {
   const auto start = std::chrono::steady_clock::now();
-  const std::span<const data::Batch> batches(&batch_, 1);
   if (captured_)
-    (void)captured_->run(batches);
+    (void)captured_->run(batches_);
   else
-    (void)training_step(session_, batches);
+    (void)training_step(session_, batches_);
   ++session_.position.step;
   if (session_.device().is_cuda()) session_.read_interval();
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

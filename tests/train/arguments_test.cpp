@@ -57,6 +57,15 @@ TEST(Arguments, values_are_asked_for_and_refused) {
   EXPECT_PRED2(contains, fault({"x.json", "--dry-run=yes"}), "takes no value");
 }
 
+TEST(Arguments, options_of_another_use_are_refused) {
+  const Arguments arguments = parse({"x.json", "--set", "a=1", "--out", "dir"});
+  EXPECT_NO_THROW(arguments.refuse_others("train this", {"--out", "--set"}));
+  const std::string message = test::error_message<UsageError>([&] {
+    arguments.refuse_others("train that", {"--set", "--dry-run"});
+  });
+  EXPECT_EQ(message, "train that: --out is not for it; it takes --set, --dry-run");
+}
+
 TEST(Arguments, whole_numbers_of_at_least_one_are_numbers) {
   const auto number = [](const std::string& text) { return parse({"x.json", "--out", text}).positive("--out", 7); };
   EXPECT_EQ(number("12"), 12);

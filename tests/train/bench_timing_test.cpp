@@ -76,6 +76,21 @@ TEST(BenchJson, tells_a_result_that_is_too_far_off) {
   EXPECT_NE(to_line(wrong).find("too much"), std::string::npos);
 }
 
+TEST(BenchJson, holds_a_product_against_the_limit_of_its_own_type) {
+  const Ceilings all{.matmul_f32_tflops = 50, .matmul_bf16_tflops = 700, .matmul_f16_tflops = 600};
+  EXPECT_EQ(matmul_ceiling(all, DType::f32), 50);
+  EXPECT_EQ(matmul_ceiling(all, DType::bf16), 700);
+  EXPECT_EQ(matmul_ceiling(all, DType::f16), 600);
+  const Ceilings plain{.matmul_f32_tflops = 2};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) EXPECT_EQ(matmul_ceiling(plain, dtype), 2);
+  BenchCase narrow = sample();
+  narrow.dtype = DType::f16;
+  const double limit = to_json(narrow).at("ceilings").at("matmul_tflops").as_number();
+  EXPECT_EQ(limit, matmul_ceiling(ceilings({}), DType::f16));
+  narrow.bytes = 0;
+  EXPECT_DOUBLE_EQ(to_json(narrow).at("percent_of_limit").as_number(), 100 * 2 / limit);
+}
+
 TEST(RelativeError, is_the_largest_difference_as_part_of_the_largest_value) {
   const std::vector<double> exact = {1, -4, 2};
   EXPECT_EQ(relative_error(exact, exact), 0);

@@ -71,7 +71,7 @@ TEST_F(Cli, version_and_help) {
     EXPECT_EQ(hearth({command, "--help"}).err, one.err);
   }
   EXPECT_PRED2(contains, help.err, "HEARTH_THREADS");
-  EXPECT_EQ(hearth({}).exit_code, 2) << "no command is a fault";
+  expect_failure(hearth({}), 2, "usage", {"no command is given"});
 }
 
 TEST_F(Cli, unknown_words_are_usage_faults_with_the_nearest_known_one) {
@@ -95,6 +95,15 @@ TEST_F(Cli, the_good_config_is_good) {
   EXPECT_EQ(resolved.at("optimizer").at("lr").as_number(), 0.25);
   EXPECT_EQ(resolved.at("optimizer").at("nesterov").as_boolean(), false) << "defaults are filled in";
   EXPECT_EQ(resolved.at("loss").at("type").as_string(), "cross_entropy");
+}
+
+TEST_F(Cli, a_null_component_is_as_one_left_out) {
+  const ProgramResult nulls = config_with("\"small\",", "\"small\", \"loss\": null, \"schedule\": null,");
+  EXPECT_EQ(nulls.exit_code, 0) << nulls.err;
+  const ProgramResult with = hearth({"config", "run.json", "--json"});
+  write("run.json", good_config);
+  EXPECT_EQ(parse_json(with.out, "nulls"), parse_json(hearth({"config", "run.json", "--json"}).out, "plain"));
+  expect_failure(config_with("{\"type\": \"digits\", \"workers\": 1}", "null"), 2, "config", {"/data"});
 }
 
 TEST_F(Cli, unknown_keys_are_refused_at_every_depth) {
@@ -209,6 +218,64 @@ TEST_F(Cli, every_shipped_config_is_accepted) {
     ++count;
   }
   EXPECT_GE(count, 4u);
+}
+
+TEST_F(Cli, options_of_another_subcommand_are_refused) {
+  write("run.json", good_config);
+  for (const char* option : {"--filter=x", "--scale=2", "--check"})
+    expect_failure(hearth({"bench", "step", "run.json", option}), 2, "usage", {"bench step", "is not for it"});
+  expect_failure(hearth({"bench", "step", "run.json", "--serve", "--json"}), 2, "usage", {"--serve: --json"});
+  expect_failure(hearth({"bench", "step", "run.json", "--image-size", "32"}), 2, "usage", {"--random-data"});
+  expect_failure(hearth({"bench", "ops", "run.json"}), 2, "usage", {"bench ops", "run.json"});
+  for (const char* option : {"--set=a=1", "--steps=3", "--profile", "--trace=x"})
+    expect_failure(hearth({"bench", "ops", option}), 2, "usage", {"bench ops", "is not for it", "--filter"});
+  expect_failure(hearth({"bench", "ops", "--check", "--filter", "no_such_case"}), 2, "usage",
+                 {"no_such_case", "matches no case"});
+  expect_failure(hearth({"data", "verify", "run.json", "folder"}), 2, "usage", {"data verify", "folder"});
+  expect_failure(hearth({"bench", "step", "run.json", "--device", "cuda:99"}), 4, "device", {"cuda:99"});
+}
+
+TEST_F(Cli, a_bench_times_all_batches_of_a_step) {
+  write("run.json", good_config);
+  const auto step = [&](const char* accumulate) {
+    const ProgramResult result = hearth({"bench", "step", "run.json", "--json", "--steps", "1", "--device", "cpu",
+                                         "--set", std::string("train.accumulate=") + accumulate});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "bench");
+  };
+  const auto flops = [](const Json& json) {
+    return json.at("hearth").at("tflops").as_number() * json.at("hearth").at("ms").as_number();
+  };
+  const Json one = step("1"), four = step("4");
+  EXPECT_EQ(one.at("case").at("batch").as_integer(), 64);
+  EXPECT_EQ(four.at("case").at("batch").as_integer(), 256);
+  EXPECT_NEAR(flops(four) / flops(one), 4, 0.01);
+  const Json& own = four.at("hearth");
+  EXPECT_NEAR(own.at("per_s").as_number() * own.at("ms").as_number() / 1e3, 256, 1e-6);
+}
+
+TEST_F(Cli, results_that_cannot_be_written_are_a_fault) {
+  const std::string program = HEARTH_PROGRAM;
+  for (const char* words : {" --version", " schema", " devices --json"}) {
+    const ProgramResult result =
+        test::run_program({"/bin/sh", "-c", "\"" + program + "\"" + words + " >/dev/full"}, path(""));
+    EXPECT_EQ(result.exit_code, 3) << words;
+    EXPECT_PRED2(contains, result.last_error_line(), "hearth: error: file: standard output") << words;
+  }
+}
+
+TEST_F(Cli, a_class_without_samples_is_a_warning) {
+  EXPECT_EQ(
+      config_with(R"({"type": "digits", "workers": 1})",
+                  R"({"type": "synthetic", "classes": 5, "height": 4, "width": 4, "train_size": 50, "test_size": 1})")
+          .exit_code,
+      0);
+  const ProgramResult verified = hearth({"data", "verify", "run.json", "--json"});
+  ASSERT_EQ(verified.exit_code, 0) << verified.err;
+  const Json part = parse_json(verified.out, "verify").at("test");
+  EXPECT_EQ(part.at("problems").as_integer(), 0);
+  EXPECT_EQ(part.at("warnings").as_integer(), 4);
+  EXPECT_PRED2(contains, to_text(part.at("first_warnings")), "has no sample");
 }
 
 TEST_F(Cli, devices_are_listed_as_json) {

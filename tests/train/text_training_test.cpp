@@ -177,6 +177,52 @@ TEST_F(TextTraining, PackedTextsTrainTheSame) {
   EXPECT_EQ(weights("a"), weights("b"));
 }
 
+TEST_F(TextTraining, TheLargestBatchIsOneThatAnEpochHas) {
+  put("a.txt", std::string(100, 'a'));
+  // 6 rows fit; training draws 5, so that they may begin anywhere.
+  put_config("run.json", R"({"type": "text", "train": [")" + path("a.txt") + R"("], "length": 16})", 1);
+  const std::vector<std::string> small{"--set", "train.batch_size=1", "--json"};
+  const auto output = [&](std::vector<std::string> words) {
+    words.insert(words.end(), small.begin(), small.end());
+    testing::internal::CaptureStdout();
+    const int code = run(words);
+    const std::string text = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(code, 0);
+    return code == 0 ? parse_json(text, words[0]) : Json::object();
+  };
+  const Json tuned = output({"tune", "batch", path("run.json"), "--steps", "1"});
+  EXPECT_EQ(tuned.at("largest_batch_size").as_integer(), 5);
+  EXPECT_EQ(tuned.at("tried").at(0).at("unit").as_string(), "tokens/s");
+  const Json summary = output({"summary", path("run.json")});
+  EXPECT_EQ(summary.at("memory").at("largest_batch_size").as_integer(), 5);
+}
+
+TEST_F(TextTraining, PlacesThatDoNotCountHaveTheLabelOfTheData) {
+  put("a.txt", std::string(300, 'a'));
+  put_config("run.json", R"({"type": "text", "train": [")" + path("a.txt") + R"("], "length": 16})", 1);
+  const auto code = [&](const std::string& label) {
+    return run({"train", path("run.json"), "--dry-run", "--set",
+                R"(loss={"type": "cross_entropy", "ignore_index": )" + label + "}"});
+  };
+  EXPECT_EQ(code("-100"), 0);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(code("3"), 2);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("/loss/ignore_index: 3"), std::string::npos);
+}
+
+TEST_F(TextTraining, PairsLeftOutAreNoFaultOfTheData) {
+  put("pairs.tsv", "a\tb\nab\tba\n" + std::string(40, 'a') + "\tb\n");
+  put_config("run.json",
+             R"({"type": "parallel_text", "train": [")" + path("pairs.tsv") + R"("], "longest": 8, "on_long": "skip"})",
+             1);
+  testing::internal::CaptureStdout();
+  const int code = run({"data", "verify", path("run.json"), "--json"});
+  const Json found = parse_json(testing::internal::GetCapturedStdout(), "verify");
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(found.at("train").at("warnings").as_integer(), 1);
+  EXPECT_NE(found.at("train").at("first_warnings").at(0).as_string().find("41 ids"), std::string::npos);
+}
+
 TEST_F(TextTraining, BadDataEndsWithCodeThree) {
   put("a.txt", "good\n\xff bad\n");
   put_config("run.json", R"({"type": "text", "train": [")" + path("a.txt") + R"("]})", 1);

@@ -92,6 +92,22 @@ TEST_F(WeightsCommand, PartsBecomeOneFileInAnotherType) {
   for (const TensorRecord& record : file.records()) EXPECT_EQ(record.dtype, DType::bf16) << record.name;
 }
 
+TEST_F(WeightsCommand, OnlyWhatFitsIsAccepted) {
+  put_bert(false);
+  const std::string bert = path("bert.safetensors");
+  for (const char* dtype : {"i32", "i64", "u8", "bool", "f64", "int"}) {
+    EXPECT_EQ(run({"weights", "convert", bert, path("own"), "--from", "hf-bert", "--dtype", dtype}), 2);
+    EXPECT_PRED2(contains, message_, std::string("--dtype ") + dtype + "; use f32, f16 or bf16");
+  }
+  EXPECT_EQ(run({"weights", "convert", bert, path("own"), "--json"}), 2);
+  EXPECT_PRED2(contains, message_, "weights convert: --json is not for it; it takes --from, --to");
+  EXPECT_FALSE(file_exists(path("own")));
+  EXPECT_EQ(run({"weights", "inspect", bert, "--to", "torch"}), 2);
+  EXPECT_PRED2(contains, message_, "weights inspect: --to is not for it");
+  EXPECT_EQ(run({"weights", "inspect", bert, path("own")}), 2);
+  EXPECT_PRED2(contains, message_, path("own") + "\" is too much");
+}
+
 TEST_F(WeightsCommand, ASwinOfTimmThereAndBackAndAsAStart) {
   const std::string timm = HEARTH_SOURCE_DIR "/tests/golden/timm_swin.safetensors";
   ASSERT_EQ(run({"weights", "convert", timm, path("own"), "--from", "timm-swin"}), 0) << message_;

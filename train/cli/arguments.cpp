@@ -93,6 +93,14 @@ double Arguments::number(std::string_view option, double otherwise) const {
   return number;
 }
 
+void Arguments::refuse_others(std::string_view use, std::initializer_list<std::string_view> own) const {
+  std::string all;
+  for (const std::string_view option : own) all += (all.empty() ? "" : ", ") + std::string(option);
+  for (const Given& g : given_)
+    HEARTH_CHECK(UsageError, std::find(own.begin(), own.end(), g.name) != own.end(), use, ": ", g.name,
+                 " is not for it; it takes ", all);
+}
+
 std::vector<std::string> Arguments::values(std::string_view option) const {
   std::vector<std::string> result;
   for (const Given& g : given_)

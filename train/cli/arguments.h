@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ class Arguments {
   std::int64_t positive(std::string_view option, std::int64_t otherwise) const { return whole(option, otherwise, 1); }
   /// The number given to the option, or `otherwise`. UsageError unless it is a finite number.
   double number(std::string_view option, double otherwise) const;
+  /// UsageError if an option was given that is not one of `own`, those of this use of the command.
+  void refuse_others(std::string_view use, std::initializer_list<std::string_view> own) const;
   /// The whole command line, to be recorded.
   const std::string& command_line() const { return command_line_; }
 

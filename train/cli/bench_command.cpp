@@ -7,10 +7,8 @@
 #include "hearth/core/file.h"
 #include "hearth/core/memory.h"
 #include "hearth/core/profiler.h"
-#include "hearth/data/text/token_set.h"
 #include "hearth/train/bench.h"
 #include "hearth/train/cli/cli.h"
-#include "hearth/train/step.h"
 #include "hearth/train/step_bench.h"
 
 namespace hearth::train {
@@ -24,6 +22,7 @@ LoadedConfig bench_config(const Arguments& arguments) {
                         R"(,"channels":3,"train_size":512,"test_size":1})");
   }
   for (const std::string& text : arguments.values("--set")) overrides.push_back(text);
+  if (const auto device = arguments.value("--device")) overrides.push_back("device=\"" + *device + "\"");
   return load_config(arguments.positional()[1], overrides);
 }
 
@@ -56,6 +55,13 @@ int serve(StepBench& bench) {
 int bench_step(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
                "bench step: give a config; usage: hearth bench step CONFIG.json");
+  if (arguments.has("--serve"))
+    arguments.refuse_others("bench step --serve", {"--serve", "--set", "--device", "--random-data", "--image-size"});
+  else
+    arguments.refuse_others("bench step", {"--set", "--device", "--steps", "--random-data", "--image-size", "--profile",
+                                           "--trace", "--serve", "--json"});
+  HEARTH_CHECK(UsageError, arguments.has("--random-data") || !arguments.has("--image-size"),
+               "bench step: --image-size is that of --random-data; say both");
   StepBench bench(bench_config(arguments));
   const Session& session = bench.session();
   MemoryResource& memory = memory_of(session.device());
@@ -76,11 +82,10 @@ int bench_step(const Arguments& arguments) {
   result.shape = join_text((images ? batch.images : batch.labels).shape());
   result.dtype = config.precision.dtype == "tf32" ? DType::f32 : dtype_named(config.precision.dtype);
   result.device = session.device();
-  result.batch = batch.size();
+  result.batch = bench.rows();
   result.timing = timing_of(all);
-  result.items = static_cast<double>(count_of(batch));
-  const data::TokenDataset* const text = session.data.train->tokens();
-  result.unit = images ? "images/s" : text != nullptr && text->labelled() != nullptr ? "texts/s" : "tokens/s";
+  result.items = static_cast<double>(bench.items());
+  result.unit = session.throughput_unit();
   result.flops = (profiler::total_flops() - flops_before) / static_cast<double>(steps);
   result.peak_bytes = static_cast<double>(memory.statistics().peak);
   result.implementation = bench.replays() ? "graph" : "eager";
@@ -103,11 +108,17 @@ int bench_step(const Arguments& arguments) {
             << ", peak memory " << result.peak_bytes / 1e6
             << " MB, memory asked from the system during the timed steps: " << grown
             << " times\nlimits of this machine: copy " << limits.copy_gbs << " GB/s, matrix product f32 "
-            << 1e3 * limits.matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * limits.matmul_bf16_tflops << " GFLOP/s\n";
+            << 1e3 * limits.matmul_f32_tflops << " GFLOP/s, bf16 " << 1e3 * limits.matmul_bf16_tflops << " GFLOP/s";
+  if (limits.matmul_f16_tflops > 0) std::cout << ", f16 " << 1e3 * limits.matmul_f16_tflops << " GFLOP/s";
+  std::cout << "\n";
   return 0;
 }
 
 int bench_ops(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 1,
+               "bench ops: measures single operations, of no config; \"", arguments.positional().back(),
+               "\" is too much");
+  arguments.refuse_others("bench ops", {"--filter", "--device", "--scale", "--check", "--json"});
   std::regex filter;
   try {
     filter = std::regex(arguments.value("--filter").value_or(""));
@@ -116,9 +127,10 @@ int bench_ops(const Arguments& arguments) {
   }
   const Device device = device_named(arguments.value("--device").value_or("cpu"));
   const std::int64_t scale = arguments.positive("--scale", device.is_cpu() ? 1 : 16);
-  bool all_ok = true;
+  bool all_ok = true, any = false;
   for (const OpBench& bench : op_benches(device, scale)) {
     if (!std::regex_search(bench.name, filter)) continue;
+    any = true;
     std::optional<double> error;
     // Before the clock runs: a fast wrong answer is worth nothing.
     if (arguments.has("--check")) error = bench.error();
@@ -128,6 +140,8 @@ int bench_ops(const Arguments& arguments) {
     all_ok = all_ok && measured.ok;
     std::cout << (arguments.has("--json") ? to_text(to_json(measured)) : to_line(measured)) << std::endl;
   }
+  HEARTH_CHECK(UsageError, any, "bench ops: --filter ", arguments.value("--filter").value_or(""),
+               " matches no case; without it all are measured");
   HEARTH_CHECK(InternalError, all_ok, "bench ops: results lie too far from f64 on the CPU");
   return 0;
 }

@@ -91,10 +91,11 @@ const std::vector<CommandSpec>& commands() {
        "step|ops [CONFIG.json]",
        1,
        2,
-       "Measures: `bench step CONFIG.json` a whole training step, `bench ops` single operations.",
+       "Measures: `bench step CONFIG.json` a whole training step, with all of its `train.accumulate` batches, `bench "
+       "ops` single operations.",
        {set_option,
         {"--filter", "REGEX", "ops: only cases whose name matches"},
-        {"--device", "NAME", "ops: cpu or cuda[:N] (default: cpu)"},
+        {"--device", "NAME", "cpu or cuda[:N] (default: cpu for ops; for step what the config says)"},
         {"--scale", "N", "ops: factor on batches and rows (default: 1; 16 on a CUDA device)"},
         {"--check", "", "ops: compare with f64 on the CPU first; code 70 if a result is too far off"},
         {"--steps", "N", "step: how many steps to time (default: 20)"},
@@ -109,7 +110,7 @@ const std::vector<CommandSpec>& commands() {
        "batch CONFIG.json",
        1,
        2,
-       "Finds the largest batch that fits and the batch at which images go by fastest, by trying sizes in turn.",
+       "Finds the largest batch that fits and the batch at which samples go by fastest, by trying sizes in turn.",
        {set_option,
         {"--most", "N", "no batch larger than this"},
         {"--steps", "N", "how many steps to time at each size (default: 5)"},
@@ -183,7 +184,8 @@ int dispatch(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     print_help();
-    return words.empty() ? 2 : 0;
+    HEARTH_CHECK(UsageError, !words.empty(), "no command is given; they are listed above");
+    return 0;
   }
   if (words[0] == "--version") {
     std::cout << "hearth " << build::version << "\n";
@@ -220,7 +222,10 @@ int report_failure(const char* kind, const std::string& message, int exit_code) 
 
 int run_cli(int argc, char** argv) {
   try {
-    return dispatch(argc, argv);
+    const int code = dispatch(argc, argv);
+    std::cout.flush();
+    HEARTH_CHECK(FileError, std::cout.good(), "standard output cannot be written; is its disk full?");
+    return code;
   } catch (const Error& error) {
     return report_failure(error.kind(), error.what(), error.exit_code());
   } catch (const std::bad_alloc&) {

@@ -84,7 +84,8 @@ Summary summarize_run(const Arguments& arguments) {
   summary.method = memory.method();
   if (wanted == session.device() && !by_tokens) {
     summary.budget = memory_budget(wanted);
-    summary.largest_batch = memory.largest_batch(summary.budget, session.data.train->size());
+    // Larger ones an epoch does not have.
+    summary.largest_batch = memory.largest_batch(summary.budget, session.data.train_batches(1));
   }
   return summary;
 }

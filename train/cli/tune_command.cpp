@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tune batch: the largest batch that fits, and the batch at which images go by fastest.
+// tune batch: the largest batch that fits, and the batch at which samples go by fastest.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -18,6 +18,7 @@ struct Trial {
   std::int64_t batch = 0;
   double ms = 0;
   double per_s = 0;
+  const char* unit = "";
   double peak_mb = 0;
 };
 
@@ -27,15 +28,14 @@ LoadedConfig config_with_batch(const Arguments& arguments, std::int64_t batch) {
   return load_config(arguments.positional()[1], overrides);
 }
 
-/// The largest batch of the budget that is not more than the data set; 0 if not even 1 fits.
+/// The largest batch of the budget of which an epoch has one; 0 if not even 1 fits.
 std::int64_t largest_foretold(const Arguments& arguments) {
   Session session(config_with_batch(arguments, 0));
   const data::TokenDataset* const tokens = session.data.train->tokens();
   HEARTH_CHECK(ConfigError, !tokens || tokens->rows_by_tokens() == 0,
                "tune batch: batches are filled by /data/tokens_per_batch; train.batch_size changes nothing");
   const StepMemory memory(session, batches_to_measure(session), session.device().type);
-  const std::int64_t samples = session.data.train->size();
-  return memory.largest_batch(memory_budget(session.device()), samples).value_or(0);
+  return memory.largest_batch(memory_budget(session.device()), session.data.train_batches(1)).value_or(0);
 }
 
 Trial try_batch(const Arguments& arguments, std::int64_t batch, int steps) {
@@ -46,7 +46,8 @@ Trial try_batch(const Arguments& arguments, std::int64_t batch, int steps) {
   std::vector<double> all;
   for (int i = 0; i < steps; ++i) all.push_back(bench.step_ms());
   const double ms = timing_of(all).median_ms;
-  return {batch, ms, 1e3 * static_cast<double>(batch) / ms, static_cast<double>(memory.statistics().peak) / 1e6};
+  return {batch, ms, 1e3 * static_cast<double>(bench.items()) / ms, bench.session().throughput_unit(),
+          static_cast<double>(memory.statistics().peak) / 1e6};
 }
 
 /// Sizes by doubling, and the largest itself as a multiple of 8 where there is one.
@@ -63,7 +64,7 @@ Json to_json(const Trial& trial) {
       .set("batch_size", trial.batch)
       .set("ms", trial.ms)
       .set("per_s", trial.per_s)
-      .set("unit", "images/s")
+      .set("unit", trial.unit)
       .set("peak_mem_mb", trial.peak_mb);
 }
 
@@ -82,7 +83,7 @@ int tune_batch(const Arguments& arguments) {
     trials.push_back(try_batch(arguments, size, steps));
     const Trial& trial = trials.back();
     std::cerr << "batch " << std::setw(6) << trial.batch << std::fixed << std::setprecision(2) << std::setw(12)
-              << trial.ms << " ms" << std::setprecision(1) << std::setw(12) << trial.per_s << " images/s"
+              << trial.ms << " ms" << std::setprecision(1) << std::setw(12) << trial.per_s << ' ' << trial.unit
               << std::setw(10) << trial.peak_mb << " MB\n";
     flat = trial.per_s > 1.03 * trials[best].per_s ? 0 : flat + 1;
     if (trial.per_s > trials[best].per_s) best = trials.size() - 1;

@@ -11,6 +11,9 @@ namespace hearth::train {
 namespace {
 
 int inspect(const Arguments& arguments) {
+  arguments.refuse_others("weights inspect", {"--json"});
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "weights inspect: takes one file, and writes none; \"",
+               arguments.positional().back(), "\" is too much");
   const SafetensorsSet set{arguments.positional()[1]};
   set.verify();
   Json list = Json::array();
@@ -46,11 +49,15 @@ void leave_out(models::WeightSet& set, const std::vector<std::string>& beginning
 }
 
 int convert_file(const Arguments& arguments) {
+  arguments.refuse_others("weights convert", {"--from", "--to", "--dtype", "--leave-out"});
   HEARTH_CHECK(UsageError, arguments.positional().size() == 3, "weights convert: give an input and an output file");
   const std::string& input = arguments.positional()[1];
   const std::string& output = arguments.positional()[2];
   const models::WeightFormat from = models::weight_format_named(arguments.value("--from").value_or("hearth"));
   const models::WeightFormat to = models::weight_format_named(arguments.value("--to").value_or("hearth"));
+  const auto dtype = arguments.value("--dtype");
+  HEARTH_CHECK(UsageError, !dtype || dtype == "f32" || dtype == "f16" || dtype == "bf16", "weights convert: --dtype ",
+               dtype.value_or(""), "; use f32, f16 or bf16");
   models::WeightSet set = models::read_weights(input);
   leave_out(set, arguments.values("--leave-out"));
   models::NameReport report;
@@ -59,8 +66,7 @@ int convert_file(const Arguments& arguments) {
   HEARTH_CHECK(FileError, report.fits(), report.faults(input + ": "));
   std::vector<SafetensorsEntry> entries;
   for (models::Weight& weight : set.weights) {
-    if (const auto dtype = arguments.value("--dtype"); dtype && is_floating(weight.value.dtype()))
-      weight.value = weight.value.to(dtype_named(*dtype));
+    if (dtype && is_floating(weight.value.dtype())) weight.value = weight.value.to(dtype_named(*dtype));
     entries.push_back({weight.name, weight.value.dtype(), weight.value.shape(),
                        std::span(weight.value.bytes(), weight.value.byte_size())});
   }
