@@ -6,37 +6,30 @@
 #include <cstdlib>
 #include <list>
 
+#include "hearth/core/nearest.h"
+
 namespace hearth {
 namespace {
 
 struct Registry {
   std::mutex mutex;
   std::list<detail::CandidateRecord> records;
-  std::map<std::string, std::string, std::less<>> pins;
+  detail::Pins pins;
   std::atomic<std::uint64_t> generation{1};
 };
 
-std::map<std::string, std::string, std::less<>> pins_of_environment() {
-  std::map<std::string, std::string, std::less<>> pins;
-  const char* text = std::getenv("HEARTH_PICK");
-  if (text == nullptr) return pins;
-  std::string_view rest(text);
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-    const std::size_t colon = item.find(':');
-    HEARTH_CHECK(ConfigError, colon != std::string_view::npos && colon > 0 && colon + 1 < item.size(),
-                 "HEARTH_PICK is \"", text,
-                 "\"; it must read op:implementation[,op:implementation], as in conv2d:portable");
-    pins.emplace(item.substr(0, colon), item.substr(colon + 1));
-  }
-  return pins;
+// Those of the library, on any device: their lists are made when they are first called.
+const std::vector<std::string>& ops_of_library() {
+  static const std::vector<std::string> ops{"attention", "batch_norm", "batch_norm_grad", "conv2d",
+                                            "linear",    "matmul",     "window_attention"};
+  return ops;
 }
 
 // Leaked: ops may run while static objects are destroyed.
 Registry& registry() {
   static Registry& made = [&]() -> Registry& {
-    auto pins = pins_of_environment();
+    const char* const text = std::getenv("HEARTH_PICK");
+    auto pins = detail::pins_of(text == nullptr ? "" : text);
     auto* fresh = new Registry;
     fresh->pins = std::move(pins);
     return *fresh;
@@ -94,6 +87,27 @@ PinCandidate::PinCandidate(std::string op, std::string name) : op_(std::move(op)
 PinCandidate::~PinCandidate() { set_pin(op_, previous_); }
 
 namespace detail {
+
+Pins pins_of(std::string_view text) {
+  Pins pins;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const std::size_t colon = item.find(':');
+    HEARTH_CHECK(ConfigError, colon != std::string_view::npos && colon > 0 && colon + 1 < item.size(),
+                 "HEARTH_PICK is \"", text,
+                 "\"; it must read op:implementation[,op:implementation], as in conv2d:portable");
+    const std::string_view op = item.substr(0, colon);
+    const std::vector<std::string>& known = ops_of_library();
+    if (std::find(known.begin(), known.end(), op) == known.end())
+      throw ConfigError(join_text("HEARTH_PICK is \"", text, "\": no op \"", op, "\" has several implementations; ",
+                                  suggest(op, known, "those that have")));
+    const bool is_new = pins.emplace(op, item.substr(colon + 1)).second;
+    HEARTH_CHECK(ConfigError, is_new, "HEARTH_PICK is \"", text, "\": ", op, " is pinned twice; leave one of the two");
+  }
+  return pins;
+}
 
 CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
                                      const std::vector<std::string>& elsewhere) {

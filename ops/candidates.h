@@ -51,6 +51,12 @@ struct Candidate {
 
 namespace detail {
 
+/// Names of implementations by op.
+using Pins = std::map<std::string, std::string, std::less<>>;
+/// What HEARTH_PICK says. ConfigError unless it reads op:name[,op:name], each op being one of the library that has
+/// several implementations, and named once. (Ops of a program's own are pinned by PinCandidate.)
+Pins pins_of(std::string_view text);
+
 /// What is known about an op with candidates; lives as long as the process.
 struct CandidateRecord {
   std::string op;

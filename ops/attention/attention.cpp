@@ -165,6 +165,7 @@ void check_mask(const char* op, const Extents& e, DType dtype, const AttentionOp
 
 Tensor run(const char* op, Packing packing, const Extents& e, const std::array<Tensor, 3>& x,
            const AttentionOptions& options) {
+  detail::check_devices(op, std::array{x[0], x[1], x[2], options.bias, options.key_lengths});
   HEARTH_CHECK(ShapeError, e.width >= 1 && e.width <= most_head_width, op, ": heads of ", e.width,
                " channels; they must have from 1 to ", most_head_width, ": use more heads");
   check_mask(op, e, x[0].dtype(), options);

@@ -119,6 +119,8 @@ Tensor window_attention(const Tensor& qkv_in, const Tensor& bias_table, const Wi
                " for windows of ", options.window, " and ", options.heads, " heads; it must be ", expected);
   if (options.padding.defined()) {
     check_type("padding", options.padding, qkv);
+    // Here, because it is no input where the windows divide the image.
+    detail::check_devices(op_name, std::array{qkv, options.padding});
     HEARTH_CHECK(ShapeError, options.padding.shape() == Shape{qkv.dim(3)}, op_name, ": padding is ",
                  options.padding.shape(), " beside qkv ", qkv.shape(), "; it must be ", Shape{qkv.dim(3)});
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a convolution on the CPU.
+#include <algorithm>
 #include <limits>
 
 #include "hearth/ops/conv/kernels.h"
@@ -18,9 +19,10 @@ cpu::dnn::Conv2d without_f16(cpu::dnn::Conv2d conv) {
 std::string library_declines(const Conv2dProblem& problem) {
   if (problem.conv.activations == DType::f64) return "f64 is not among the library's types";
   const Conv2dShape& s = problem.conv.shape;
-  for (const std::int64_t size : {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.pad_h, s.pad_w,
-                                  s.dilation_h, s.dilation_w})
+  for (const std::int64_t size :
+       {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w})
     if (size > std::numeric_limits<std::int32_t>::max()) return "a size or option of 2^31 or more";
+  if (std::max(s.pad_h, s.pad_w) >= std::int64_t{1} << 30) return "padding of 2^30 or more";
   return cpu::dnn::declines(without_f16(problem.conv), problem.pass);
 }
 

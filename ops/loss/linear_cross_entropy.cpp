@@ -5,6 +5,7 @@
 #include <array>
 
 #include "hearth/autograd/accumulate.h"
+#include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/record.h"
 #include "hearth/core/run_on.h"
 #include "hearth/ops/argument.h"
@@ -105,7 +106,8 @@ struct LinearCrossEntropy {
       kernels::product(stream, candidates(stream), {.m = count, .n = classes, .k = inputs, .transpose_b = true},
                        {.a = x, .b = all.w, .bias = all.b, .c = logits});
       kernels::cross_entropy(stream, logits, labels, of_rows(), top, log_sum, rows_of(losses, begin, count));
-      if (correct.defined()) kernels::count_correct(stream, logits, labels, 1, options.ignore_index, correct);
+      if (correct.defined() && !is_recomputing())
+        kernels::count_correct(stream, logits, labels, 1, options.ignore_index, correct);
       if (!kept.share.defined()) continue;
       // The logits' memory becomes that of their gradient.
       kernels::cross_entropy_grad(stream, logits, labels, of_rows(), top, log_sum, scale, {}, logits);
@@ -174,10 +176,11 @@ void check_arguments(const Tensor& x, const Tensor& w, const Tensor& b, const Te
                ": gives one loss for all rows; take cross_entropy for the losses of rows");
   HEARTH_CHECK(UsageError, options.chunk_rows >= 0, op, ": chunk_rows is ", options.chunk_rows,
                "; it is at least 1, or 0 for the usual number");
-  HEARTH_CHECK(
-      UsageError,
-      !correct.defined() || (correct.dtype() == DType::i64 && correct.size() == 1 && correct.device() == x.device()),
-      op, ": correct is ", correct.defined() ? describe(correct) : "absent", "; it is one i64 beside x");
+  if (!correct.defined()) return;
+  HEARTH_CHECK(UsageError, correct.dtype() == DType::i64 && correct.size() == 1, op, ": correct is ", describe(correct),
+               "; it is one i64");
+  HEARTH_CHECK(DeviceError, correct.device() == x.device(), op, ": correct is on ", correct.device(), ", x on ",
+               x.device(), "; move one with to(device)");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "hearth/core/run_on.h"
+#include "hearth/ops/epilogue/operands.h"
 
 namespace hearth {
 
@@ -17,6 +18,9 @@ void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor
                loss.device(), "; move one with to(device)");
   HEARTH_CHECK(UsageError, !share.defined() || (share.dtype() == DType::f64 && share.size() == 1),
                "add_loss: the share is ", share.defined() ? describe(share) : "absent", "; it is one f64");
+  HEARTH_CHECK(DeviceError, !share.defined() || share.device() == sum.device(), "add_loss: the sum is on ",
+               sum.device(), ", the share on ", share.defined() ? share.device() : Device{},
+               "; move one with to(device)");
   run_on(sum.device(), [&](auto& stream) { kernels::add_loss(stream, sum, loss, weight, share); });
 }
 
@@ -32,9 +36,12 @@ Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored) {
       const bool all_count = is_floating(part.dtype());
       HEARTH_CHECK(DTypeError, all_count || part.dtype() == DType::i64, "label_counts: part ", i, " is ",
                    describe(part), "; labels are i64 or floating targets of every class");
+      HEARTH_CHECK(ShapeError, !all_count || part.rank() >= 1, "label_counts: part ", i,
+                   " is a scalar; floating targets have a last axis of classes");
       const auto at = static_cast<std::int64_t>(i);
       if (all_count)
-        Tensor::view(counts.storage(), {1}, {1}, at, DType::f64, device).fill_(static_cast<double>(part.dim(0)));
+        Tensor::view(counts.storage(), {1}, {1}, at, DType::f64, device)
+            .fill_(static_cast<double>(detail::rows_of(part.shape())));
       else
         kernels::count_labels(stream, part.contiguous(), ignored, counts.data<double>() + at);
     }

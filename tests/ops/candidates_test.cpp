@@ -115,6 +115,21 @@ TEST(CandidatesPin, ReachesTheOps) {
   EXPECT_THROW(matmul(Tensor::zeros({2, 2}, DType::f64), Tensor::zeros({2, 2}, DType::f64)), UsageError);
 }
 
+TEST(CandidatesPin, OfTheEnvironmentNamesOpsOfTheLibraryOnce) {
+  EXPECT_TRUE(detail::pins_of("").empty());
+  const detail::Pins pins = detail::pins_of("conv2d:portable,linear:mma,window_attention:mma");
+  EXPECT_EQ(pins, (detail::Pins{{"conv2d", "portable"}, {"linear", "mma"}, {"window_attention", "mma"}}));
+  const auto message = [](const char* text) {
+    return error_message<ConfigError>([&] { (void)detail::pins_of(text); });
+  };
+  EXPECT_PRED2(contains, message("linear:mma,conv:portable"), "\"conv\" has several");
+  EXPECT_PRED2(contains, message("conv:portable"), "did you mean \"conv2d\"?");
+  EXPECT_PRED2(contains, message("test_numbers:half"), "batch_norm, batch_norm_grad, conv2d");
+  EXPECT_PRED2(contains, message("matmul:mma,matmul:portable"), "matmul is pinned twice");
+  for (const char* text : {"conv2d", ":portable", "conv2d:", "conv2d:portable,,", ","})
+    EXPECT_PRED2(contains, message(text), "it must read op:implementation");
+}
+
 TEST(CandidatesPin, UnknownOpHasNoChoice) {
   EXPECT_EQ(last_choice("no_such_op"), "");
   EXPECT_TRUE(candidate_names("no_such_op").empty());

@@ -295,6 +295,17 @@ TEST(Conv2dSizes, NoImagesGiveZeroGradients) {
   EXPECT_EQ(grad_of(x).shape(), x.shape());
 }
 
+// More than the library counts to: the output's middle alone meets the image.
+TEST(Conv2dSizes, PaddingBeyondTheLibrary) {
+  const std::int64_t far = std::int64_t{1} << 30;
+  const Tensor x = as_leaf(Tensor::full({1, 1, 1, 2}, 3)), w = as_leaf(Tensor::full({1, 1, 1, 2}, 2));
+  const Tensor y = conv2d(x, w, {.stride = {far, 1}, .padding = {far, 0}});
+  EXPECT_EQ(y.to_doubles(), (std::vector<double>{0, 12, 0}));
+  backward(y, Tensor::of<float>({1, 3, 1, 1}, {5, 7, 9}));
+  EXPECT_EQ(grad_of(x).to_doubles(), std::vector<double>(2, 14.0));
+  EXPECT_EQ(grad_of(w).to_doubles(), std::vector<double>(2, 21.0));
+}
+
 TEST(Conv2dSizes, CountsItsArithmetic) {
   const double before = profiler::total_flops();
   const Tensor x = as_leaf(Tensor::zeros({2, 6, 6, 8})), w = as_leaf(Tensor::zeros({12, 3, 3, 4}));

@@ -9,6 +9,7 @@
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
+#include "hearth/autograd/recompute.h"
 #include "hearth/core/memory.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/pointwise/operators.h"
@@ -103,6 +104,20 @@ TEST(LinearCrossEntropyOnDevices, CountsWhatCountCorrectCounts) {
     const Tensor correct = Tensor::full({1}, 3, DType::i64, device);
     (void)linear_cross_entropy(x, w, {}, labels, {.chunk_rows = 16}, correct);
     EXPECT_EQ(correct.to(Device{}).data<std::int64_t>()[0], expected + 3) << device;
+  }
+}
+
+TEST(LinearCrossEntropyOnDevices, CountsOnceWhereItIsRecomputed) {
+  for (const Device device : devices()) {
+    const Tensor x = as_leaf(numbers({50, 8}, device, 1.3)), w = as_leaf(numbers({6, 8}, device, 0.7)),
+                 labels = labels_below(6, 50, device);
+    const Tensor correct = Tensor::zeros({1}, DType::i64, device);
+    const auto head = [&](const Tensor& in) { return linear_cross_entropy(in, w, {}, labels, {}, correct); };
+    const Tensor loss = recompute(head, x, {w});
+    const std::int64_t counted = correct.to(Device{}).data<std::int64_t>()[0];
+    ASSERT_GT(counted, 0);
+    backward(loss);
+    EXPECT_EQ(correct.to(Device{}).data<std::int64_t>()[0], counted) << device;
   }
 }
 

@@ -35,20 +35,21 @@ OP_TEST(LabelShares) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i) % period == 0 ? 7 : 3;
     return Tensor::of<std::int64_t>({size}, values).to(device);
   };
-  // 300 of 600, 2 of 3, none of 1, all of 10, all rows of 5, and the empty part.
+  // 300 of 600, 2 of 3, none of 1, all of 10, all rows of 5 and of 2 x 3, and the empty part.
   const std::vector<Tensor> parts{labels(600, 2),
                                   labels(3, 3),
                                   labels(1, 1),
                                   labels(10, 100).clone(),
                                   Tensor::zeros({5, 4}, current_site().dtype, device),
+                                  Tensor::zeros({2, 3, 4}, current_site().dtype, device),
                                   Tensor::zeros({0}, DType::i64, device)};
   parts[3].fill_(3);
-  const std::vector<double> counts{300, 2, 0, 10, 5, 0};
+  const std::vector<double> counts{300, 2, 0, 10, 5, 6, 0};
   const Tensor counted = label_counts(parts, 7);
   EXPECT_EQ(counted.to_doubles(), counts);
   const std::vector<double> shares = label_shares(counted).to_doubles();
   ASSERT_EQ(shares.size(), counts.size());
-  for (std::size_t i = 0; i < counts.size(); ++i) EXPECT_EQ(shares[i], counts[i] / 317) << i;
+  for (std::size_t i = 0; i < counts.size(); ++i) EXPECT_EQ(shares[i], counts[i] / 323) << i;
   EXPECT_EQ(label_shares(label_counts(std::span(parts).subspan(2, 1), 7)).to_doubles(), std::vector<double>{0.0})
       << "no label counts";
 }
@@ -64,6 +65,7 @@ TEST(LossSumRefusal, Arguments) {
     const Tensor bytes = Tensor::zeros({2}, DType::u8);
     return label_counts(std::span(&bytes, 1), 7);
   });
+  refuses<ShapeError>("label_counts", [&] { return label_counts(std::span(&loss, 1), 7); });
   refuses<UsageError>("label_shares", [&] { return label_shares({}); });
   refuses<UsageError>("label_shares", [&] { return label_shares(loss); });
   if (device_count(DeviceType::cuda) == 0) return;

@@ -17,7 +17,13 @@ struct Fault {
   bool infinite = false;
   bool overwrites = false;
   bool ignores_strides = false;
+  bool ignores_strides_of_dy = false;
 };
+
+std::vector<double> as_if_dense(const Tensor& x) {
+  return Tensor::view(x.storage(), x.shape(), contiguous_strides(x.shape()), x.offset(), x.dtype(), x.device())
+      .to_doubles();
+}
 
 /// y = x^2 by plain loops over doubles.
 struct FaultySquare {
@@ -31,23 +37,44 @@ struct FaultySquare {
 
   Tensor forward(Kept& kept, const Tensor& x) const {
     std::vector<double> values = x.to_doubles();
-    if (fault.ignores_strides) {
-      values = Tensor::view(x.storage(), x.shape(), contiguous_strides(x.shape()), x.offset(), x.dtype(), x.device())
-                   .to_doubles();
-    }
+    if (fault.ignores_strides) values = as_if_dense(x);
     for (double& value : values) value *= value * factor(fault.value_scale, x.dtype());
     if (fault.infinite) values.back() = INFINITY;
     kept.x = x.contiguous();
-    Tensor y = Tensor::of<double>(x.shape(), values).to(x.dtype());
+    Tensor y = Tensor::of<double>(x.shape(), values).to(x.dtype()).to(x.device());
     if (fault.overwrites) x.fill_(0.0);
     return y;
   }
 
   std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
     const std::vector<double> x = kept.x.to_doubles();
-    std::vector<double> values = dy.to_doubles();
+    std::vector<double> values = fault.ignores_strides_of_dy ? as_if_dense(dy) : dy.to_doubles();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] *= 2 * x[i] * factor(fault.gradient_scale, dy.dtype());
-    return {Tensor::of<double>(dy.shape(), values).to(dy.dtype())};
+    return {Tensor::of<double>(dy.shape(), values).to(dy.dtype()).to(dy.device())};
+  }
+};
+
+/// y = a b, whose gradient of `a` is right only beside that of b.
+struct ProductOfTwo {
+  static constexpr OpInfo info{.name = "product_of_two"};
+  struct Kept {
+    std::vector<double> a, b;
+  };
+  bool faulty;
+
+  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b) const {
+    kept = {a.to_doubles(), b.to_doubles()};
+    return times(a, kept.a, kept.b);
+  }
+  std::array<Tensor, 2> backward(const Kept& kept, const Tensor& dy, const GradWants& wants) const {
+    std::array<Tensor, 2> gradients;
+    if (wants[0]) gradients[0] = times(dy, dy.to_doubles(), faulty && !wants[1] ? kept.a : kept.b);
+    if (wants[1]) gradients[1] = times(dy, dy.to_doubles(), kept.a);
+    return gradients;
+  }
+  static Tensor times(const Tensor& like, std::vector<double> a, const std::vector<double>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] *= b[i];
+    return Tensor::of<double>(like.shape(), a).to(like.dtype()).to(like.device());
   }
 };
 
@@ -105,6 +132,21 @@ TEST(OpOracle, CatchesInfinitiesOverwrittenInputsAndIgnoredStrides) {
   EXPECT_GT(disagreements_of(site_of(DType::f32), {.infinite = true}), 0u);
   EXPECT_GT(disagreements_of(site_of(DType::f32), {.overwrites = true}), 0u);
   EXPECT_GT(disagreements_of(site_of(DType::f32), {.ignores_strides = true}), 0u);
+}
+
+TEST(OpOracle, CatchesADyWhoseStridesAreIgnored) {
+  for (const Site& site : sites()) EXPECT_GT(disagreements_of(site, {.ignores_strides_of_dy = true}), 0u) << site.name;
+}
+
+TEST(OpOracle, CatchesAGradientThatIsWrongAlone) {
+  for (const bool faulty : {false, true})
+    for (const Site& site : sites()) {
+      const auto body = [&](Draw& draw) {
+        const Tensor a = draw.normal({3, 7});
+        return record(ProductOfTwo{faulty}, a, draw.normal({3, 7}));
+      };
+      EXPECT_EQ(disagreements(site, body, {}, {}).empty(), !faulty) << site.name;
+    }
 }
 
 TEST(OpOracle, DrawsWhatItPromises) {

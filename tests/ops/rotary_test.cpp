@@ -2,6 +2,7 @@
 #include "hearth/ops/attention/rotary.h"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "hearth/ops/shape/view.h"
@@ -65,6 +66,11 @@ TEST(RotaryRefusal, Arguments) {
   refuses<ShapeError>("rotary", [&] { return rotary(Tensor::zeros({2, 3, 4, 258})); });
   refuses<UsageError>("rotary", [&] { return rotary(x, {.base = 1.0}); });
   refuses<UsageError>("rotary", [&] { return rotary(x, {.first_position = -1}); });
+  constexpr std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  refuses<ShapeError>("rotary", [&] { return rotary(x, {.first_position = last - 2}); });
+  refuses<ShapeError>("rotary_of_qkv", [&] {
+    return rotary_of_qkv(Tensor::zeros({2, 3, 12}), 2, {.first_position = last});
+  });
   refuses<ShapeError>("rotary_of_qkv", [&] { return rotary_of_qkv(x, 2); });
   refuses<ShapeError>("rotary_of_qkv", [&] { return rotary_of_qkv(Tensor::zeros({2, 3, 16}), 2); });
   refuses<UsageError>("rotary_of_qkv", [&] { return rotary_of_qkv(Tensor::zeros({2, 3, 12}), 0); });

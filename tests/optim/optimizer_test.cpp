@@ -252,7 +252,7 @@ TEST(OptimExtremes, AdamDoesNotHideInfiniteGradients) {
   }
 }
 
-TEST(OptimExtremes, AFiniteGradientThatItsScaleMakesInfiniteIsBounded) {
+TEST(OptimExtremesOnDevices, AFiniteGradientThatItsScaleMakesInfiniteIsBounded) {
   for (const Device device : {Device{}, Device{DeviceType::cuda, 0}})
     for (const char* const text : {R"({"type": "adam"})", R"({"type": "lamb", "weight_decay": 0})"}) {
       if (device_count(device.type) == 0) continue;

@@ -29,6 +29,9 @@ constexpr Site all_sites[] = {
 };
 constexpr std::size_t cpu_sites = 4;
 
+/// Elements of all inputs up to which a check runs gradients from strided views and for single inputs too.
+constexpr std::size_t most_for_further_passes = 4096;
+
 const Site* running_site = &all_sites[1];
 
 /// Allowed error relative to the largest magnitude of the tensor, for ops that round their result once and whose
@@ -162,7 +165,8 @@ Tensor Draw::take(const Shape& shape) {
   Tensor tensor = Tensor::of<double>(shape, input.values).to(dtype);
   if (!oracle_) tensor = tensor.to(site_device_);
   if (strided_) tensor = spread_out(tensor);
-  if (input.wants_grad && leaves_) tensor = as_leaf(tensor);
+  const bool leaf = input.wants_grad && leaves_ && only_leaf_.value_or(next_ - 1) == next_ - 1;
+  if (leaf) tensor = as_leaf(tensor);
   made_.push_back(tensor);
   return tensor;
 }
@@ -231,6 +235,7 @@ class Checker {
         compare_oracle();
       }
       compare_layouts();
+      if (differentiable() && seed_ == 1 && is_small()) compare_single_leaves();
       if (site_.device.is_cpu())
         compare_teams();
       else
@@ -244,6 +249,7 @@ class Checker {
     bool oracle = false;
     bool strided = false;
     bool gradient = true;
+    std::optional<std::size_t> only_leaf = {};
   };
   struct Result {
     Tensor y;
@@ -257,11 +263,19 @@ class Checker {
 
   bool differentiable() const { return !options_.no_gradient; }
 
+  /// Whether further passes cost little.
+  bool is_small() const {
+    std::size_t elements = 0;
+    for (const DrawnInput& input : inputs_) elements += input.values.size();
+    return elements <= most_for_further_passes;
+  }
+
   Draw draw_for(Mode mode) {
     Draw draw(seed_, site_.dtype, site_.device, inputs_);
     draw.oracle_ = mode.oracle;
     draw.strided_ = mode.strided;
     draw.leaves_ = mode.gradient && differentiable();
+    draw.only_leaf_ = mode.only_leaf;
     return draw;
   }
 
@@ -272,9 +286,12 @@ class Checker {
     Result result;
     result.y = body_(draw);
     if (!mode.gradient || !differentiable()) return result;
-    backward(result.y, projection(result.y));
+    const Tensor dy = mode.strided ? spread_out(projection(result.y)) : projection(result.y);
+    // One input alone may have no part in the result.
+    if (!mode.only_leaf || wants_grad(result.y)) backward(result.y, dy);
+    if (mode.strided && changed(dy, weights(dy.size())) != 0) fail("dy was overwritten");
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const bool wanted = inputs_[i].wants_grad;
+      const bool wanted = inputs_[i].wants_grad && mode.only_leaf.value_or(i) == i;
       result.gradients.push_back(wanted ? grad_of(draw.made_[i]).clone() : Tensor());
       const double worst = wanted && !mode.oracle ? changed(draw.made_[i], inputs_[i].values) : 0.0;
       if (worst != 0.0) fail("input ", i, " was overwritten (by up to ", worst, ")");
@@ -396,12 +413,29 @@ class Checker {
   }
 
   void compare_layouts() {
-    const Result strided = evaluate({.strided = true, .gradient = false});
-    if (!same_bits(strided.y, result_.y)) {
-      // Outside exact mode the CPU may add in another order.
-      const TeamScope exact(1);
-      if (!same_bits(evaluate({.strided = true, .gradient = false}).y, evaluate({.gradient = false}).y))
-        fail("strided views of the inputs give another value than contiguous inputs");
+    const bool gradient = differentiable() && is_small();
+    const auto strided = [&] { return evaluate({.strided = true, .gradient = gradient}); };
+    if (alike(strided(), result_)) return;
+    // Outside exact mode the CPU may add in another order.
+    const TeamScope exact(1);
+    compare_bits(strided(), evaluate({.gradient = gradient}), "between strided and contiguous inputs and dy");
+  }
+
+  static bool alike(const Result& a, const Result& b) {
+    bool same = same_bits(a.y, b.y);
+    for (std::size_t k = 0; k < a.gradients.size(); ++k)
+      same = same && (!a.gradients[k].defined() || same_bits(a.gradients[k], b.gradients[k]));
+    return same;
+  }
+
+  void compare_single_leaves() {
+    const auto wants = [](const DrawnInput& input) { return input.wants_grad; };
+    if (std::count_if(inputs_.begin(), inputs_.end(), wants) < 2) return;
+    for (std::size_t k = 0; k < inputs_.size(); ++k) {
+      if (!inputs_[k].wants_grad) continue;
+      const Result alone = evaluate({.only_leaf = k});
+      compare(join_text("the gradient of input ", k, ", which alone wants one,"), alone.gradients[k].to_doubles(),
+              result_.gradients[k].to_doubles(), tolerance_of(site_.dtype) * options_.tolerance_scale);
     }
   }
 

@@ -16,12 +16,14 @@
 //
 // Besides value and gradient, every check demands that results are finite, that inputs are left alone, that strided
 // views of the inputs give the same bits as contiguous ones, and that one and three threads, or two runs on a device,
-// give the same bits.
+// give the same bits. Where the inputs are small, gradients from strided inputs and a strided dy have the same bits
+// too, and each input has the same gradient where it alone wants one.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <typeinfo>
 #include <vector>
@@ -92,6 +94,7 @@ class Draw {
   bool oracle_ = false;
   bool strided_ = false;
   bool leaves_ = true;
+  std::optional<std::size_t> only_leaf_;
   std::size_t next_ = 0;
   std::vector<Tensor> made_;
 };

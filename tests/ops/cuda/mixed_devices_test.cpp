@@ -9,17 +9,22 @@
 #include "hearth/autograd/grad_state.h"
 #include "hearth/autograd/parameters.h"
 #include "hearth/autograd/record.h"
+#include "hearth/ops/attention/attention.h"
+#include "hearth/ops/attention/window_attention.h"
 #include "hearth/ops/conv/conv2d.h"
 #include "hearth/ops/image/normalize_images.h"
 #include "hearth/ops/index/index.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/loss/cross_entropy.h"
+#include "hearth/ops/loss/linear_cross_entropy.h"
 #include "hearth/ops/loss/loss_sum.h"
 #include "hearth/ops/loss/mse.h"
 #include "hearth/ops/matmul/matmul.h"
+#include "hearth/ops/norm/add_layer_norm.h"
 #include "hearth/ops/norm/batch_norm.h"
 #include "hearth/ops/norm/layer_norm.h"
 #include "hearth/ops/norm/merge_layer_norm.h"
+#include "hearth/ops/norm/rms_norm.h"
 #include "hearth/ops/pointwise/binary.h"
 #include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/shape/concat.h"
@@ -43,7 +48,7 @@ void PrintTo(const OpCase& of, std::ostream* out) { *out << of.op; }
 
 std::vector<OpCase> op_cases() {
   using Tensors = const std::vector<Tensor>&;
-  const Shape square{4, 4};
+  const Shape square{4, 4}, heads{1, 4, 2, 3};
   const auto binary = [&](const char* op, Tensor (*f)(const Tensor&, const Tensor&)) {
     return OpCase{op, {square, square}, {}, [f](Tensors t) { (void)f(t[0], t[1]); }};
   };
@@ -71,6 +76,39 @@ std::vector<OpCase> op_cases() {
       {"index_select", {square, {3}}, {false, true}, [](Tensors t) { (void)index_select(t[0], 1, t[1]); }},
       {"gather", {square, square}, {false, true}, [](Tensors t) { (void)gather(t[0], 1, t[1]); }},
       {"concat", {square, square, square}, {}, [](Tensors t) { (void)concat(t, 0); }},
+      {"attention",
+       {heads, heads, heads, {2, 4, 4}, {1}},
+       {},
+       [](Tensors t) { (void)attention(t[0], t[1], t[2], {.bias = t[3], .key_lengths = t[4]}); },
+       {DType::f32, DType::f32, DType::f32, DType::f32, DType::i32}},
+      {"self_attention",
+       {{1, 4, 12}, {2, 4, 4}, {1}},
+       {},
+       [](Tensors t) { (void)self_attention(t[0], 2, {.bias = t[1], .key_lengths = t[2]}); },
+       {DType::f32, DType::f32, DType::i32}},
+      {"cross_attention",
+       {{1, 4, 4}, {1, 4, 8}, {2, 4, 4}, {1}},
+       {},
+       [](Tensors t) { (void)cross_attention(t[0], t[1], 2, {.bias = t[2], .key_lengths = t[3]}); },
+       {DType::f32, DType::f32, DType::f32, DType::i32}},
+      // The padding also where the windows divide the image, so that it is not looked at.
+      {"window_attention",
+       {{1, 4, 4, 12}, {9, 2}, {12}},
+       {},
+       [](Tensors t) { (void)window_attention(t[0], t[1], {.heads = 2, .window = 2, .padding = t[2]}); }},
+      {"window_attention",
+       {{1, 3, 4, 12}, {9, 2}, {12}},
+       {},
+       [](Tensors t) { (void)window_attention(t[0], t[1], {.heads = 2, .window = 2, .padding = t[2]}); }},
+      {"rms_norm", {square, {4}}, {}, [](Tensors t) { (void)rms_norm(t[0], t[1]); }},
+      {"add_layer_norm",
+       {square, square, {4}, {4}},
+       {},
+       [](Tensors t) { (void)add_layer_norm(t[0], t[1], t[2], t[3]); }},
+      {"linear_cross_entropy",
+       {square, square, {4}, {4}, {1}},
+       {false, false, false, true, true},
+       [](Tensors t) { (void)linear_cross_entropy(t[0], t[1], t[2], t[3], {}, t[4]); }},
       {"add_drop_path", {square, square}, {}, [](Tensors t) { (void)add_drop_path(t[0], t[1], 0.5, true); }},
       {"normalize_images",
        {{1, 2, 2, 3}, {3, 256}, {1, 4}, {5}},
@@ -128,6 +166,9 @@ TEST_F(CudaMixedParts, AreRefusedByTheTapeAndTheSumOfLosses) {
   expect_refusal(error_message<DeviceError>([&] { backward(y, Tensor::full({2}, 1)); }), "backward");
   const Tensor sum = Tensor::zeros({}, DType::f64), loss = Tensor::zeros({}, DType::f32, gpu);
   expect_refusal(error_message<DeviceError>([&] { add_loss(sum, loss, 1); }), "add_loss");
+  const Tensor share = Tensor::full({1}, 1, DType::f64, gpu);
+  expect_refusal(error_message<DeviceError>([&] { add_loss(sum, Tensor::zeros({}), 1, share); }), "add_loss");
+  expect_refusal(error_message<DeviceError>([&] { add_loss(sum.to(gpu), loss, 1, share.to(Device{})); }), "add_loss");
 }
 
 /// y = x, whose gradient is left on the host.
