@@ -88,11 +88,6 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
 
   const RunInfo info(info_path, {config.name, config.seed, name_of(session_.device()), command_line});
   info.write("running", Json::object());
-  folder_.open(session_.resolved(), position.metrics_bytes, config.log.tensorboard, position.step + 1);
-  if (folder_.metrics_bytes() < position.metrics_bytes)
-    progress_.line(join_text("warning: ", folder_.file("metrics.jsonl"), " lost ",
-                             position.metrics_bytes - folder_.metrics_bytes(), " bytes that the checkpoint counts on"));
-  progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   if (config.train.graph) {
     if (session_.device().is_cuda())
       captured_ = std::make_unique<CapturedStep>(session_);
@@ -102,6 +97,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
 
   const SignalScope signals;
   try {
+    open_folder();
     take_steps();
     require_finite_end();
     result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
@@ -120,11 +116,20 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   return result;
 }
 
+void Trainer::open_folder() {
+  const std::int64_t step = session_.position.step, bytes = session_.position.metrics_bytes;
+  folder_.open(session_.resolved(), bytes, session_.config().log.tensorboard, step + 1);
+  if (folder_.metrics_bytes() < bytes)
+    progress_.line(join_text("warning: ", folder_.file("metrics.jsonl"), " lost ", bytes - folder_.metrics_bytes(),
+                             " bytes that the checkpoint counts on"));
+  // So that the new folder is a whole run from the start.
+  if (moved_) save_checkpoint();
+}
+
 void Trainer::take_steps() {
   const Plan& plan = session_.plan;
   const Position& position = session_.position;
-  // So that the new folder is a whole run from the start.
-  if (moved_) save_checkpoint();
+  progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
   data::Loader loader = session_.make_train_loader();
   loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);

@@ -34,6 +34,8 @@ class Trainer {
 
  private:
   TrainResult run_plan(const std::string& command_line);
+  /// Metrics and, of a run from another folder, the checkpoint that it goes on from.
+  void open_folder();
   /// All steps to come, and what a signal asks for.
   void take_steps();
   /// One step, and the evaluation, log line and checkpoint due after it.
