@@ -11,6 +11,7 @@
 
 #include "hearth/core/file.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth {
@@ -114,7 +115,7 @@ TEST_F(Safetensors, AnEmptySetIsAFile) {
 }
 
 TEST_F(Safetensors, ReadsWhatPythonWrote) {
-  const SafetensorsFile file(HEARTH_SOURCE_DIR "/tests/golden/python.safetensors");
+  const SafetensorsFile file(test::source_dir() + "/tests/golden/python.safetensors");
   EXPECT_FALSE(file.has_checksums());
   file.verify();
   EXPECT_EQ(file.metadata(), (SafetensorsMetadata{{"format", "pt"}}));

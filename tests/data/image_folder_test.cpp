@@ -10,6 +10,7 @@
 #include "hearth/core/error.h"
 #include "hearth/data/loader.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth::data {
@@ -45,7 +46,7 @@ TEST_F(ImageFolderTest, SortsClassesAndFilesAndIgnoresTheRest) {
   put("b/2.png", 20);
   put("b/1.PNG", 10, 7);
   put("a/deep/er/x.png", 30);
-  fs::copy_file(HEARTH_SOURCE_DIR "/tests/golden/images/grey.jpg", folder / "a/z.JpEg");
+  fs::copy_file(test::source_dir() + "/tests/golden/images/grey.jpg", folder / "a/z.JpEg");
   folder.write("a/notes.txt", {'h', 'i'});
   folder.write("README.md", {'h', 'i'});
   put(".hidden/1.png", 1);

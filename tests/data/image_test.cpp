@@ -12,6 +12,7 @@
 #include "hearth/core/error.h"
 #include "hearth/data/source_bytes.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth::data {
@@ -22,7 +23,7 @@ using test::error_message;
 
 using Bytes = std::vector<std::uint8_t>;
 
-std::string golden(const std::string& name) { return std::string(HEARTH_SOURCE_DIR "/tests/golden/images/") + name; }
+std::string golden(const std::string& name) { return test::source_dir() + "/tests/golden/images/" + name; }
 
 Bytes bytes_of(const std::string& path) {
   Bytes bytes;

@@ -15,6 +15,7 @@
 #include "hearth/data/resize.h"
 #include "hearth/data/transforms.h"
 #include "support/error_message.h"
+#include "support/places.h"
 
 namespace hearth::data {
 namespace {
@@ -49,7 +50,7 @@ TEST(RandAugmentTest, ChangesAreThoseOfPillow) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
   for (const bool grey : {false, true}) {
     const std::string name = grey ? "grey" : "color";
-    Image sheet = decode_image(std::string(HEARTH_SOURCE_DIR) + "/tests/golden/augment/" + name + ".png");
+    Image sheet = decode_image(test::source_dir() + "/tests/golden/augment/" + name + ".png");
     if (grey) sheet = first_channel(sheet);
     const std::vector<std::uint8_t> fill =
         grey ? std::vector<std::uint8_t>{120} : std::vector<std::uint8_t>{120, 60, 200};

@@ -12,6 +12,7 @@
 #include "hearth/data/order.h"
 #include "hearth/data/source_bytes.h"
 #include "support/error_message.h"
+#include "support/places.h"
 
 namespace hearth::data {
 namespace {
@@ -72,7 +73,7 @@ TEST(ResizeTest, MatchesItsDefinition) {
 
 TEST(ResizeTest, GivesPillowsBytes) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
-  const std::string folder = HEARTH_SOURCE_DIR "/tests/golden/images/";
+  const std::string folder = test::source_dir() + "/tests/golden/images/";
   const Image image = decode_image(folder + "rgb.png");
   for (const auto& [name, height, width] : {std::tuple{"down", 9, 16}, std::tuple{"up", 41, 50},
                                             std::tuple{"mixed", 40, 30}, std::tuple{"same_width", 10, 37}}) {

@@ -22,6 +22,7 @@
 #include "hearth/models/registry.h"
 #include "hearth/ops/ops.h"
 #include "hearth/optim/registry.h"
+#include "support/places.h"
 
 namespace hearth {
 namespace {
@@ -165,7 +166,7 @@ class Parity : public testing::TestWithParam<std::tuple<const char*, DeviceType>
 TEST_P(Parity, FiftyStepsMatchTorch) {
   const auto [name, type] = GetParam();
   if (device_count(type) == 0) GTEST_SKIP() << "no CUDA device here";
-  expect_parity(join_text(HEARTH_SOURCE_DIR, "/tests/golden/", name, ".safetensors"), Device{type});
+  expect_parity(join_text(test::source_dir(), "/tests/golden/", name, ".safetensors"), Device{type});
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,

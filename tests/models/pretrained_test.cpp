@@ -18,6 +18,7 @@
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/transformer/gpt.h"
 #include "hearth/models/weights.h"
+#include "support/places.h"
 
 namespace hearth {
 namespace {
@@ -60,7 +61,7 @@ double distance(nn::Module& network, const models::WeightSet& set, const Tensor&
 }
 
 TEST(Pretrained, BertGivesPyTorchsEmbeddings) {
-  const auto set = loaded(HEARTH_SOURCE_DIR "/tests/golden/hf_bert.safetensors", WeightFormat::hf_bert);
+  const auto set = loaded(test::source_dir() + "/tests/golden/hf_bert.safetensors", WeightFormat::hf_bert);
   models::Bert network({.vocabulary = 17,
                         .context = 8,
                         .layers = 2,
@@ -75,7 +76,7 @@ TEST(Pretrained, BertGivesPyTorchsEmbeddings) {
 }
 
 TEST(Pretrained, Gpt2GivesPyTorchsScores) {
-  const auto set = loaded(HEARTH_SOURCE_DIR "/tests/golden/hf_gpt2.safetensors", WeightFormat::hf_gpt2);
+  const auto set = loaded(test::source_dir() + "/tests/golden/hf_gpt2.safetensors", WeightFormat::hf_gpt2);
   models::Gpt network({.vocabulary = 17, .context = 8, .layers = 2, .heads = 2, .width = 8});
   network.to(DType::f64);
   ASSERT_EQ(models::load_weights(network.parameters(), set).faults(""), "");
@@ -86,7 +87,7 @@ TEST(Pretrained, SwinsGivePyTorchsScores) {
   for (const auto& [file, format] :
        {std::pair("timm", WeightFormat::timm_swin), {"microsoft", WeightFormat::microsoft_swin}}) {
     const bool has_places = format == WeightFormat::microsoft_swin;
-    const std::string path = join_text(HEARTH_SOURCE_DIR, "/tests/golden/", file, "_swin.safetensors");
+    const std::string path = join_text(test::source_dir(), "/tests/golden/", file, "_swin.safetensors");
     const auto set = loaded(path, format);
     models::Swin network({.depths = {2, 2},
                           .heads = {1, 2},

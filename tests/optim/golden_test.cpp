@@ -13,12 +13,13 @@
 #include "hearth/core/json_text.h"
 #include "hearth/optim/registry.h"
 #include "optim/toy_parameters.h"
+#include "support/places.h"
 
 namespace hearth {
 namespace {
 
 const Json& golden() {
-  static const Json document = read_json(std::string(HEARTH_SOURCE_DIR) + "/tests/golden/optim.json");
+  static const Json document = read_json(test::source_dir() + "/tests/golden/optim.json");
   return document;
 }
 

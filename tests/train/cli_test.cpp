@@ -6,6 +6,7 @@
 #include "hearth/core/json_text.h"
 #include "hearth/train/run_config.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/run_program.h"
 
 namespace hearth::train {
@@ -14,7 +15,7 @@ namespace {
 using test::contains;
 using test::ProgramResult;
 
-const std::string source_dir = HEARTH_SOURCE_DIR;
+const std::string sources = test::source_dir();
 
 const char* const good_config = R"({
   "name": "small",
@@ -27,7 +28,7 @@ const char* const good_config = R"({
 class Cli : public testing::Test {
  protected:
   ProgramResult hearth(std::vector<std::string> words) {
-    words.insert(words.begin(), HEARTH_PROGRAM);
+    words.insert(words.begin(), test::hearth_program());
     return test::run_program(std::move(words), folder_.path());
   }
 
@@ -186,7 +187,7 @@ TEST_F(Cli, schema_describes_every_key) {
 TEST_F(Cli, the_reference_page_is_the_one_in_the_tree) {
   const ProgramResult result = hearth({"schema", "--markdown"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, read_text(source_dir + "/docs/configuration.md"))
+  EXPECT_EQ(result.out, read_text(sources + "/docs/configuration.md"))
       << "run: hearth schema --markdown > docs/configuration.md";
 }
 
@@ -212,9 +213,9 @@ TEST_F(Cli, tune_finds_batches_that_fit) {
 
 TEST_F(Cli, every_shipped_config_is_accepted) {
   std::size_t count = 0;
-  for (const std::string& name : list_directory(source_dir + "/examples/configs")) {
+  for (const std::string& name : list_directory(sources + "/examples/configs")) {
     if (!name.ends_with(".json")) continue;
-    EXPECT_NO_THROW(load_config(source_dir + "/examples/configs/" + name, {})) << name;
+    EXPECT_NO_THROW(load_config(sources + "/examples/configs/" + name, {})) << name;
     ++count;
   }
   EXPECT_GE(count, 4u);

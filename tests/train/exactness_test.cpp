@@ -14,6 +14,7 @@
 
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth {
@@ -53,9 +54,9 @@ void wait_for_checkpoint(const std::string& folder) {
 }
 
 Words train_words(const std::string& out, const Words& more = {}) {
-  Words words{HEARTH_PROGRAM,
+  Words words{test::hearth_program(),
               "train",
-              std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json",
+              test::source_dir() + "/examples/configs/digits_resnet.json",
               "--out",
               out,
               "--set",

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hearth/core/json_text.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth {
@@ -25,7 +26,7 @@ class SlowFashion : public testing::Test {
   static double best_accuracy(const std::string& config, const std::string& changes) {
     const hearth::test::TempDir folder;
     const std::string out = (folder / "run").string();
-    const std::string command = std::string("\"") + HEARTH_PROGRAM + "\" train \"" + HEARTH_SOURCE_DIR +
+    const std::string command = "\"" + test::hearth_program() + "\" train \"" + test::source_dir() +
                                 "/examples/configs/" + config + "\" --out \"" + out + "\" " + changes + " 2>/dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return read_json(out + "/run.json").at("metrics").at("best_accuracy").as_number();

@@ -9,6 +9,7 @@
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 #include "hearth/data/image.h"
+#include "support/places.h"
 #include "support/run_program.h"
 
 namespace hearth {
@@ -54,9 +55,8 @@ class ImageConfigs : public testing::TestWithParam<Example> {
     }
   }
   test::ProgramResult hearth(std::vector<std::string> options) const {
-    std::vector<std::string> words{HEARTH_PROGRAM, "train",
-                                   std::string(HEARTH_SOURCE_DIR) + "/examples/configs/" + GetParam().config, "--out",
-                                   "run"};
+    std::vector<std::string> words{test::hearth_program(), "train",
+                                   test::source_dir() + "/examples/configs/" + GetParam().config, "--out", "run"};
     for (const std::string& option : GetParam().options) options.push_back(option);
     for (const std::string& option : options) {
       if (!option.starts_with("--")) words.emplace_back("--set");
@@ -94,7 +94,7 @@ TEST_P(ImageConfigs, TrainOnAFewImages) {
     EXPECT_TRUE(expected.is_number() ? found->as_number() == expected.as_number() : to_text(*found) == value)
         << place << ": " << to_text(*found);
   }
-  const test::ProgramResult eval = test::run_program({HEARTH_PROGRAM, "eval", "run", "--json"}, folder_.path());
+  const test::ProgramResult eval = test::run_program({test::hearth_program(), "eval", "run", "--json"}, folder_.path());
   ASSERT_EQ(eval.exit_code, 0) << eval.err;
   EXPECT_EQ(parse_json(eval.out, "eval").at("samples").as_integer(), GetParam().test_images);
 }

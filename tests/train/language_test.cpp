@@ -7,6 +7,7 @@
 
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth {
@@ -26,18 +27,18 @@ class SlowLanguage : public testing::Test {
 
   /// Whether the script of this name beside the data sets made its files in the folder data-sets/`name`.
   bool has(const std::string& name) const {
-    return shell("\"" HEARTH_SOURCE_DIR "/scripts/data/" + name + "\" --out data-sets/" + name);
+    return shell("\"" + test::source_dir() + "/scripts/data/" + name + "\" --out data-sets/" + name);
   }
   /// The last line of the metrics of a run.
   Json train(const std::string& config, const std::string& options) const {
-    EXPECT_TRUE(shell("\"" HEARTH_PROGRAM "\" train \"" HEARTH_SOURCE_DIR "/examples/configs/" + config +
-                      "\" --out run " + options));
+    EXPECT_TRUE(shell("\"" + test::hearth_program() + "\" train \"" + test::source_dir() + "/examples/configs/" +
+                      config + "\" --out run " + options));
     const std::string text = read_text((folder_ / "run/metrics.jsonl").string());
     return parse_json(std::string_view(text).substr(text.rfind('\n', text.size() - 2) + 1), "metrics");
   }
   /// Of the first thousand words for testing, by the run's best checkpoint.
   double error_rate(const std::string& options) const {
-    EXPECT_TRUE(shell("\"" HEARTH_PROGRAM "\" eval run --json --limit 1000 " + options + " >answer.json"));
+    EXPECT_TRUE(shell("\"" + test::hearth_program() + "\" eval run --json --limit 1000 " + options + " >answer.json"));
     return read_json((folder_ / "answer.json").string()).at("error_rate").as_number();
   }
   bool shell(const std::string& command) const {

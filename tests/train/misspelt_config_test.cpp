@@ -7,6 +7,7 @@
 #include "hearth/core/file.h"
 #include "hearth/train/run_config.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth::train {
@@ -36,7 +37,7 @@ void for_each_key(Json& node, const F& f) {
 TEST(MisspeltConfig, is_refused_and_the_key_suggested) {
   const test::TempDir folder;
   const std::string path = folder / "run.json";
-  const std::string configs = std::string(HEARTH_SOURCE_DIR) + "/examples/configs";
+  const std::string configs = test::source_dir() + "/examples/configs";
   std::size_t keys = 0, suggested = 0;
   for (const std::string& name : list_directory(configs)) {
     Json root = read_json(configs + "/" + name);

@@ -11,6 +11,7 @@
 #include "hearth/core/tf32.h"
 #include "hearth/train/metrics_log.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/run_program.h"
 #include "train/precision_session.h"
 
@@ -54,7 +55,7 @@ TEST(PrecisionConfig, WhatMakesNoSenseIsRefusedWithARemedy) {
     std::ofstream(path) << R"({"model": {"type": "mlp"}, "data": {"type": "digits"},
       "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"steps": 1}, "precision": )"
                         << refused.precision << "}";
-    const ProgramResult result = test::run_program({HEARTH_PROGRAM, "config", "run.json"}, folder.path());
+    const ProgramResult result = test::run_program({test::hearth_program(), "config", "run.json"}, folder.path());
     EXPECT_EQ(result.exit_code, 2) << refused.precision;
     EXPECT_PRED2(contains, result.err, "/precision");
     for (const std::string& part : refused.parts) EXPECT_PRED2(contains, result.err, part) << refused.precision;
@@ -136,7 +137,7 @@ TEST(Precision, DivergenceEndsTheProgramWithCode5) {
   std::ofstream(folder / "run.json") << R"({"model": {"type": "mlp", "hidden": [16]}, "data": {"type": "digits"},
     "optimizer": {"type": "sgd", "lr": 1e30}, "precision": {"level": "O2", "dtype": "f16"},
     "train": {"steps": 60, "batch_size": 16}})";
-  const ProgramResult result = test::run_program({HEARTH_PROGRAM, "train", "run.json"}, folder.path());
+  const ProgramResult result = test::run_program({test::hearth_program(), "train", "run.json"}, folder.path());
   EXPECT_EQ(result.exit_code, 5) << result.err;
   EXPECT_EQ(result.last_error_line().find("hearth: error: diverged: "), 0u) << result.err;
 }
@@ -259,7 +260,7 @@ TEST(Precision, AccumulatesInF32) {
 
 /// Over all digits, those of training without augmentation, after some epochs of the example's run.
 double accuracy_after(const char* level, const char* dtype, int epochs, int width) {
-  const std::string example = std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json";
+  const std::string example = test::source_dir() + "/examples/configs/digits_resnet.json";
   Session session(
       load_config(example, {join_text("train.epochs=", epochs), join_text("model.width=", width),
                             join_text("precision={\"level\": \"", level, "\", \"dtype\": \"", dtype, "\"}")}));
@@ -299,7 +300,7 @@ TEST(Precision, TheSummaryListsEachOpWithItsTypes) {
       "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"steps": 1}, "precision": {"level": ")"
                                        << level << R"(", "dtype": ")" << dtype << "\"}}";
     const ProgramResult result =
-        test::run_program({HEARTH_PROGRAM, "summary", "run.json", "--precision", "--json"}, folder.path());
+        test::run_program({test::hearth_program(), "summary", "run.json", "--precision", "--json"}, folder.path());
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return parse_json(result.out, "stdout").at("ops").items();
   };
@@ -332,7 +333,7 @@ TEST(Precision, MetricsTellTheScaleAndTheSkippedSteps) {
   std::ofstream(folder / "run.json") << R"({"model": {"type": "mlp", "hidden": [16]}, "data": {"type": "digits"},
     "optimizer": {"type": "sgd", "lr": 0.1}, "precision": {"level": "O1", "dtype": "f16", "growth_steps": 3},
     "train": {"steps": 8, "batch_size": 16, "clip_norm": 5}, "log": {"every_steps": 4, "report": false}})";
-  ASSERT_EQ(test::run_program({HEARTH_PROGRAM, "train", "run.json"}, folder.path()).exit_code, 0);
+  ASSERT_EQ(test::run_program({test::hearth_program(), "train", "run.json"}, folder.path()).exit_code, 0);
   std::vector<double> scales;
   for (const Json& record : read_metrics(folder / "runs/run/metrics.jsonl")) {
     if (record.at("split").as_string() != "train") continue;

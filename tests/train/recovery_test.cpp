@@ -18,6 +18,7 @@
 #include "hearth/train/metrics_log.h"
 #include "hearth/train/run_folder.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/run_program.h"
 
 namespace {
@@ -59,7 +60,7 @@ class Recovery : public testing::Test {
   void SetUp() override { write("small.json", small); }
 
   ProgramResult hearth(std::vector<std::string> words) {
-    words.insert(words.begin(), HEARTH_PROGRAM);
+    words.insert(words.begin(), test::hearth_program());
     return test::run_program(std::move(words), folder_.path());
   }
   /// The run of small.json, for so many epochs.
@@ -214,11 +215,12 @@ TEST_F(Recovery, LinksThatAKilledProcessLeftOutAreMended) {
 }
 
 TEST_F(Recovery, ARunThatCannotSaveAfterASignalHasFailed) {
+  const std::string program = test::hearth_program();
   const pid_t child = fork();
   ASSERT_NE(child, -1);
   if (child == 0) {
     if (chdir(folder_.path().c_str()) != 0 || freopen("/dev/null", "w", stderr) == nullptr) _exit(126);
-    execl(HEARTH_PROGRAM, HEARTH_PROGRAM, "train", "small.json", "--set", "train.epochs=100000", "--set",
+    execl(program.c_str(), program.c_str(), "train", "small.json", "--set", "train.epochs=100000", "--set",
           "eval.every_epochs=100000", "--set", "checkpoint.every_epochs=100000", "--set", "log.report=true", nullptr);
     _exit(127);
   }

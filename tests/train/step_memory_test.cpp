@@ -10,6 +10,7 @@
 #include "hearth/core/build.h"
 #include "hearth/core/json_text.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/run_program.h"
 #include "train/foretold_memory.h"
 
@@ -84,8 +85,8 @@ TEST(StepMemory, FindsTheLargestBatchOfABudget) {
 class SummaryCommand : public testing::Test {
  protected:
   Json summary(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words{HEARTH_PROGRAM, "summary",
-                                   std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json", "--json"};
+    std::vector<std::string> words{test::hearth_program(), "summary",
+                                   test::source_dir() + "/examples/configs/digits_resnet.json", "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const test::ProgramResult result = test::run_program(words, folder_.path());
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -118,11 +119,11 @@ void expect_advice_that_works(const char* variable, const char* megabytes, const
   const std::string otherwise = memory == nullptr ? "" : memory;
   unsetenv("HEARTH_MEMORY");
   setenv(variable, megabytes, 1);
-  const std::string config = std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json";
+  const std::string config = test::source_dir() + "/examples/configs/digits_resnet.json";
   const auto train = [&](const std::string& batch_size) {
     return test::run_program(
-        {HEARTH_PROGRAM, "train", config, "--device", device, "--out", folder / "run", "--resume", "never", "--set",
-         "train.steps=2", "--set", "train.epochs=null", "--set", "train.batch_size=" + batch_size, "--set",
+        {test::hearth_program(), "train", config, "--device", device, "--out", folder / "run", "--resume", "never",
+         "--set", "train.steps=2", "--set", "train.epochs=null", "--set", "train.batch_size=" + batch_size, "--set",
          // Few to evaluate on, for the time it takes.
          R"(data={"type": "synthetic", "classes": 10, "height": 8, "width": 8, "channels": 1,
           "train_size": 640, "test_size": 8})"},
@@ -158,9 +159,10 @@ TEST(OutOfMemoryRun, SaysWhatBatchWouldFitOnTheCpu) {
 TEST(OutOfMemoryRun, SaysWhenNoBatchFits) {
   const test::TempDir folder;
   setenv("HEARTH_MEMORY_LIMIT_MB", "1", 1);
-  const std::string config = std::string(HEARTH_SOURCE_DIR) + "/examples/configs/digits_resnet.json";
+  const std::string config = test::source_dir() + "/examples/configs/digits_resnet.json";
   const auto train = [&](const char* width) {
-    return test::run_program({HEARTH_PROGRAM, "train", config, "--out", folder / "run", "--set", width}, folder.path());
+    return test::run_program({test::hearth_program(), "train", config, "--out", folder / "run", "--set", width},
+                             folder.path());
   };
   const test::ProgramResult step = train("model.width=32"), weights = train("model.width=96");
   unsetenv("HEARTH_MEMORY_LIMIT_MB");

@@ -7,6 +7,7 @@
 #include "hearth/core/json_text.h"
 #include "hearth/core/random.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/run_program.h"
 
 namespace hearth::train {
@@ -18,7 +19,7 @@ using test::ProgramResult;
 class TextGeneration : public testing::Test {
  protected:
   static ProgramResult hearth(std::vector<std::string> words) {
-    words.insert(words.begin(), HEARTH_PROGRAM);
+    words.insert(words.begin(), test::hearth_program());
     return test::run_program(std::move(words), folder().path());
   }
   static void write(const std::string& name, const std::string& text) { write_file_synced(folder() / name, text); }

@@ -12,6 +12,7 @@
 #include "hearth/models/registry.h"
 #include "hearth/ops/ops.h"
 #include "hearth/train/cli/cli.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth {
@@ -163,7 +164,7 @@ TEST_F(TextTraining, StoppedInTheMiddleOfAnEpochItEndsTheSame) {
 }
 
 TEST_F(TextTraining, PackedTextsTrainTheSame) {
-  put("a.txt", read_text(HEARTH_SOURCE_DIR "/tests/golden/text/sample.txt"));
+  put("a.txt", read_text(test::source_dir() + "/tests/golden/text/sample.txt"));
   put_config("run.json",
              R"({"type": "text", "train": [")" + path("a.txt") +
                  R"("], "length": 32, "valid_fraction": 0.1, "tokenizer": {"type": "bpe", "vocabulary": 300}})",

@@ -10,6 +10,7 @@
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/session.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth {
@@ -109,7 +110,7 @@ TEST_F(WeightsCommand, OnlyWhatFitsIsAccepted) {
 }
 
 TEST_F(WeightsCommand, ASwinOfTimmThereAndBackAndAsAStart) {
-  const std::string timm = HEARTH_SOURCE_DIR "/tests/golden/timm_swin.safetensors";
+  const std::string timm = test::source_dir() + "/tests/golden/timm_swin.safetensors";
   ASSERT_EQ(run({"weights", "convert", timm, path("own"), "--from", "timm-swin"}), 0) << message_;
   ASSERT_EQ(run({"weights", "convert", path("own"), path("back"), "--to", "timm-swin"}), 0) << message_;
   EXPECT_EQ(read_text(path("back")), read_text(timm));

@@ -8,6 +8,7 @@
 #include "hearth/core/json_text.h"
 #include "hearth/data/text/bleu.h"
 #include "hearth/data/text/error_rate.h"
+#include "support/places.h"
 
 namespace hearth::data {
 namespace {
@@ -18,7 +19,7 @@ std::vector<std::string> texts_of(const Json& list) {
   return texts;
 }
 
-Json golden_bleu() { return read_json(HEARTH_SOURCE_DIR "/tests/golden/text/bleu.json"); }
+Json golden_bleu() { return read_json(test::source_dir() + "/tests/golden/text/bleu.json"); }
 
 TEST(BleuTest, TokensOf13a) {
   const Json golden = golden_bleu();

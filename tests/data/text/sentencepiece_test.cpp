@@ -10,6 +10,7 @@
 #include "hearth/core/file.h"
 #include "hearth/data/libraries.h"
 #include "support/error_message.h"
+#include "support/places.h"
 
 namespace hearth::data {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using test::contains;
 using test::error_message;
 
-const std::string folder = HEARTH_SOURCE_DIR "/tests/golden/text/";
+const std::string folder = test::source_dir() + "/tests/golden/text/";
 const std::string path = folder + "sentencepiece.model";
 
 bool is_here() {

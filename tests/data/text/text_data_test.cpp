@@ -13,6 +13,7 @@
 #include "hearth/core/error.h"
 #include "hearth/core/file.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth::data {
@@ -22,7 +23,7 @@ using test::contains;
 using test::error_message;
 using test::TempDir;
 
-const char* const sample_path = HEARTH_SOURCE_DIR "/tests/golden/text/sample.txt";
+const std::string sample_path = test::source_dir() + "/tests/golden/text/sample.txt";
 
 std::string put(const TempDir& folder, const std::string& name, const std::string& text) {
   return folder.write(name, {text.begin(), text.end()});

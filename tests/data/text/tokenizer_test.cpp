@@ -16,6 +16,7 @@
 #include "hearth/data/text/word_level.h"
 #include "hearth/data/text/wordpiece.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/temp_dir.h"
 
 namespace hearth::data {
@@ -24,7 +25,7 @@ namespace {
 using test::contains;
 using test::error_message;
 
-std::string golden(const std::string& name) { return std::string(HEARTH_SOURCE_DIR "/tests/golden/text/") + name; }
+std::string golden(const std::string& name) { return test::source_dir() + "/tests/golden/text/" + name; }
 
 TokenizerPointer make(const std::string& node, std::vector<std::string_view> texts = {}) {
   return tokenizers().make(parse_json(node, "run.json"), texts);

@@ -16,6 +16,7 @@
 #include "hearth/core/error.h"
 #include "hearth/core/file.h"
 #include "ops/cuda/cudnn_patterns.h"
+#include "support/places.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -32,7 +33,7 @@ using cuda::dnn::Epilogue;
 using cuda::dnn::Pass;
 using cuda::dnn::Probe;
 
-const std::string folder = HEARTH_SOURCE_DIR "/tests/ops/cuda";
+const std::string folder = test::source_dir() + "/tests/ops/cuda";
 const std::string table_path = folder + "/cudnn_matrix.tsv";
 const char* const rewrite_variable = "HEARTH_REWRITE_CUDNN_MATRIX";
 constexpr std::int64_t batch = 256;

@@ -10,6 +10,7 @@
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 #include "support/error_message.h"
+#include "support/places.h"
 #include "support/run_program.h"
 
 namespace hearth::train {
@@ -29,7 +30,7 @@ class CudaRefusals : public testing::Test {
 
   /// The program under one more environment variable.
   ProgramResult hearth(const char* variable, const char* value, std::vector<std::string> words) {
-    words.insert(words.begin(), HEARTH_PROGRAM);
+    words.insert(words.begin(), test::hearth_program());
     setenv(variable, value, 1);
     ProgramResult result = test::run_program(std::move(words), folder_.path());
     unsetenv(variable);

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/places.h"
+
+#include <cstdlib>
+
+namespace hearth::test {
+namespace {
+
+std::string variable_or(const char* name, const char* otherwise) {
+  const char* const found = std::getenv(name);
+  return found == nullptr || *found == '\0' ? otherwise : found;
+}
+
+}  // namespace
+
+std::string source_dir() { return variable_or("HEARTH_SOURCE_DIR", HEARTH_SOURCE_DIR); }
+std::string hearth_program() { return variable_or("HEARTH_PROGRAM", HEARTH_PROGRAM); }
+
+}  // namespace hearth::test
