@@ -13,6 +13,7 @@
 #include "hearth/ops/pointwise/drop_path.h"
 #include "hearth/ops/pointwise/dropout.h"
 #include "hearth/ops/pointwise/operators.h"
+#include "support/devices.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -84,12 +85,6 @@ OP_TEST(AddLayerNormOfANarrowPart) {
 // On a device the gradients of the parameters of such rows are summed over runs of 16 rows.
 OP_TEST(AddLayerNormManyLongRows) {
   if (current_site().device.is_cuda()) check_shape({17, 8200}, {.dropout = 0.25}, Width::site);
-}
-
-std::vector<Device> devices() {
-  std::vector<Device> all{Device{}};
-  if (device_count(DeviceType::cuda) > 0) all.push_back({DeviceType::cuda, 0});
-  return all;
 }
 
 TEST(AddLayerNormOnDevices, DrawsWhatDropoutDraws) {

@@ -10,6 +10,7 @@
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
 #include "hearth/ops/pointwise/binary.h"
+#include "support/devices.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -236,16 +237,17 @@ TEST(BatchNorm, GradientSparesWhatOthersHold) {
   }
 }
 
-TEST(BatchNorm, LargeMeanKeepsItsVariance) {
-  for (const std::int64_t rows : {2, 100, 4096}) {
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < rows * 3; ++i) values.push_back(1000000.0f + static_cast<float>(i / 3 % 2));
-    const Tensor x = Tensor::of({rows, 3}, values);
-    const Tensor one = Tensor::full({3}, 1.0), zero = Tensor::zeros({3});
-    const Tensor y = batch_norm(x, one, zero, {.eps = 0.0}, {}, {});
-    const std::vector<double> result = y.to_doubles();
-    for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], i / 3 % 2 == 0 ? -1.0 : 1.0, 1e-3) << i;
-  }
+TEST(BatchNormOnDevices, LargeMeanKeepsItsVariance) {
+  for (const Device device : devices())
+    for (const std::int64_t rows : {2, 100, 4096}) {
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < rows * 3; ++i) values.push_back(1000000.0f + static_cast<float>(i / 3 % 2));
+      const Tensor x = Tensor::of({rows, 3}, values).to(device);
+      const Tensor one = Tensor::full({3}, 1.0, DType::f32, device), zero = Tensor::zeros({3}, DType::f32, device);
+      const std::vector<double> result = batch_norm(x, one, zero, {.eps = 0.0}, {}, {}).to_doubles();
+      for (std::size_t i = 0; i < result.size(); ++i)
+        ASSERT_NEAR(result[i], i / 3 % 2 == 0 ? -1.0 : 1.0, 1e-3) << device << " " << i;
+    }
 }
 
 TEST(BatchNorm, OneOutlierDoesNotSpoilTheRest) {

@@ -10,7 +10,10 @@
 
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_state.h"
+#include "hearth/core/memory.h"
+#include "hearth/ops/linear/linear.h"
 #include "hearth/ops/norm/layer_norm.h"
+#include "support/devices.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -118,13 +121,38 @@ TEST(CrossEntropyEdges, ResultIsWide) {
   EXPECT_NEAR(cross_entropy(Tensor::zeros({2, 4}), labels).item(), std::log(4.0), 1e-6);
 }
 
-TEST(CrossEntropyEdges, AllIgnoredIsZeroWithZeroGradient) {
-  const Tensor x = as_leaf(Tensor::of<float>({2, 2}, {1, 2, 3, 4}));
-  const Tensor loss = cross_entropy(x, Tensor::full({2}, -100, DType::i64));
-  EXPECT_EQ(loss.item(), 0.0);
-  backward(loss);
-  EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 0, 0, 0}));
-  EXPECT_EQ(cross_entropy(Tensor::zeros({0, 3}), Tensor::zeros({0}, DType::i64)).item(), 0.0);
+TEST(CrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {
+  for (const Device device : devices()) {
+    const Tensor x = as_leaf(Tensor::of<float>({2, 2}, {1, 2, 3, 4}).to(device));
+    const Tensor loss = cross_entropy(x, Tensor::full({2}, -100, DType::i64, device));
+    EXPECT_EQ(loss.item(), 0.0) << device;
+    backward(loss);
+    EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 0, 0, 0})) << device;
+    const Tensor none = Tensor::zeros({0, 3}, DType::f32, device);
+    EXPECT_EQ(cross_entropy(none, Tensor::zeros({0}, DType::i64, device)).item(), 0.0) << device;
+  }
+}
+
+// What nobody else holds is written over: the gradient of logits wants no memory of its own.
+TEST(CrossEntropyOnDevices, TheGradientOfTemporaryLogitsTakesTheirMemory) {
+  constexpr std::int64_t rows = 256, classes = 1024, logits = rows * classes * 4, slack = 64 * 1024;
+  for (const Device device : devices()) {
+    const Tensor x = as_leaf(Tensor::full({rows, 1}, 0.5, DType::f32, device)),
+                 w = as_leaf(Tensor::full({classes, 1}, 0.5, DType::f32, device));
+    const Tensor labels = Tensor::zeros({rows}, DType::i64, device);
+    const auto growth = [&](bool held) {
+      Tensor y = linear(x, w, {});
+      const Tensor loss = cross_entropy(y, labels);
+      if (!held) y = {};
+      const std::int64_t before = memory_of(device).statistics().in_use;
+      memory_of(device).reset_peak();
+      backward(loss);
+      return memory_of(device).statistics().peak - before;
+    };
+    (void)growth(false);  // what is made at first use
+    EXPECT_LT(growth(false), slack) << device;
+    EXPECT_GE(growth(true), logits) << device << ": held by the caller too, they are spared";
+  }
 }
 
 TEST(CrossEntropyEdges, LargeLogitsKeepTheirGradient) {

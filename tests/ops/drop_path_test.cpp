@@ -6,6 +6,7 @@
 
 #include "hearth/ops/pointwise/binary.h"
 #include "hearth/ops/pointwise/dropout.h"
+#include "support/devices.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -46,12 +47,6 @@ OP_TEST(DropPathOutsideTraining) {
         return std::vector<double>{5, 10};
       },
       {.no_gradient = true});
-}
-
-std::vector<Device> devices() {
-  std::vector<Device> all{Device{}};
-  if (device_count(DeviceType::cuda) > 0) all.push_back({DeviceType::cuda, 0});
-  return all;
 }
 
 TEST(DropPathOnDevices, DropsTheSamplesThatDropoutDropsOfAsManyElements) {

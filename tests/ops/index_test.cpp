@@ -126,6 +126,19 @@ TEST(Index, AMillionHitsOnOneRowSumExactly) {
   EXPECT_NEAR(grad_of(x).to_doubles()[0], tenth * n, 0.004);
 }
 
+// As many as an emulated device counts in a second. Of a 16-bit table: sums kept in its type would stand still at 256
+// and at 2,048.
+TEST(Index, HitsOnOneRowOnADeviceAreAllCounted) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const Device device{DeviceType::cuda};
+  const std::int64_t n = 32'768;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const Tensor w = as_leaf(Tensor::zeros({2, 1}, dtype, device));
+    backward(embedding(w, Tensor::full({n}, 1, DType::i32, device)), Tensor::full({n, 1}, 1.0, dtype, device));
+    EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{0, 32'768})) << dtype;
+  }
+}
+
 // Ones added one by one in f32 stand still at 16,777,216.
 TEST(Index, TwentyMillionHitsOnOneRowAreAllCounted) {
   const std::int64_t n = 20'000'000;

@@ -8,6 +8,7 @@
 
 #include "hearth/autograd/backward.h"
 #include "hearth/autograd/grad_state.h"
+#include "support/devices.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -72,17 +73,30 @@ OP_TEST(LayerNormInAChain) {
       {.tolerance_scale = 4.0});
 }
 
-TEST(LayerNormEdges, ConstantRowGivesTheBias) {
-  const Tensor x = Tensor::full({3, 1000}, 12345.678), gamma = Tensor::full({1000}, 3.0);
-  for (const double value : layer_norm(x, gamma, Tensor::full({1000}, 1.0)).to_doubles()) ASSERT_EQ(value, 1.0);
+/// Rows that a warp of a device holds, that a block holds, and longer ones.
+constexpr std::int64_t edge_widths[] = {100, 2000, 9000};
+
+TEST(LayerNormOnDevices, ConstantRowGivesTheBias) {
+  for (const Device device : devices())
+    for (const std::int64_t cols : edge_widths) {
+      const auto constant = [&](double value) { return Tensor::full({cols}, value, DType::f32, device); };
+      const Tensor x = Tensor::full({3, cols}, 12345.678, DType::f32, device);
+      for (const double value : layer_norm(x, constant(3.0), constant(1.0)).to_doubles())
+        ASSERT_EQ(value, 1.0) << device << " " << cols;
+    }
 }
 
-TEST(LayerNormEdges, LargeMeanKeepsItsVariance) {
-  std::vector<float> values;
-  for (int i = 0; i < 2000; ++i) values.push_back(1000000.0f + static_cast<float>(i % 2));
-  const Tensor y = layer_norm(Tensor::of({2, 1000}, values), Tensor::full({1000}, 1.0), Tensor::zeros({1000}), 0.0);
-  const std::vector<double> result = y.to_doubles();
-  for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], i % 2 == 0 ? -1.0 : 1.0, 1e-3);
+TEST(LayerNormOnDevices, LargeMeanKeepsItsVariance) {
+  for (const Device device : devices())
+    for (const std::int64_t cols : edge_widths) {
+      const auto constant = [&](double value) { return Tensor::full({cols}, value, DType::f32, device); };
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < 2 * cols; ++i) values.push_back(1000000.0f + static_cast<float>(i % 2));
+      const Tensor x = Tensor::of({2, cols}, values).to(device);
+      const std::vector<double> result = layer_norm(x, constant(1.0), constant(0.0), 0.0).to_doubles();
+      for (std::size_t i = 0; i < result.size(); ++i)
+        ASSERT_NEAR(result[i], i % 2 == 0 ? -1.0 : 1.0, 1e-3) << device << " " << cols;
+    }
 }
 
 TEST(LayerNormEdges, EmptyIsLegal) {

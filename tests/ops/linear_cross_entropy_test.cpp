@@ -13,6 +13,7 @@
 #include "hearth/core/memory.h"
 #include "hearth/ops/linear/linear.h"
 #include "hearth/ops/pointwise/operators.h"
+#include "support/devices.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -76,12 +77,6 @@ OP_TEST(LinearCrossEntropyWithABias) {
 
 // As under autocast on the CPU.
 OP_TEST(LinearCrossEntropyOfAWideWeight) { check_case({{7, 16}, 24, {.chunk_rows = 3}, true, Width::wide}); }
-
-std::vector<Device> devices() {
-  std::vector<Device> all{Device{}};
-  if (device_count(DeviceType::cuda) > 0) all.push_back({DeviceType::cuda, 0});
-  return all;
-}
 
 Tensor numbers(const Shape& shape, Device device, double step, DType dtype = DType::f32) {
   std::vector<double> values(static_cast<std::size_t>(shape.size()));

@@ -12,6 +12,7 @@
 #include "hearth/ops/norm/layer_norm.h"
 #include "hearth/ops/shape/concat.h"
 #include "hearth/ops/shape/view.h"
+#include "support/devices.h"
 #include "support/op_test.h"
 
 namespace hearth::test {
@@ -40,12 +41,6 @@ OP_TEST(MergeLayerNorm) {
     check([&](Draw& draw) { return run(draw, merge_layer_norm); },
           [&](Draw& draw) { return run(draw, apart).to_doubles(); }, {.tolerance_scale = 4.0});
   }
-}
-
-std::vector<Device> devices() {
-  std::vector<Device> all{Device{}};
-  if (device_count(DeviceType::cuda) > 0) all.push_back({DeviceType::cuda, 0});
-  return all;
 }
 
 Tensor numbers(const Shape& shape, double step, DType dtype, Device device) {

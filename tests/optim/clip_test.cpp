@@ -12,6 +12,7 @@
 #include "hearth/optim/schedule.h"
 #include "hearth/optim/sgd.h"
 #include "optim/toy_parameters.h"
+#include "support/devices.h"
 
 namespace hearth {
 namespace {
@@ -28,17 +29,32 @@ TEST(Clip, NormOfKnownGradients) {
   EXPECT_EQ(optim::grad_norm(toy.flat()), 0.0);
 }
 
-TEST(Clip, GradientsOf1e30AreClippedRight) {
-  ToyParameters toy(DType::f32);
-  const std::vector<double> before = toy.values();
-  toy.fill_gradients(1e30);
-  const double norm = optim::grad_norm(toy.flat());
-  EXPECT_NEAR(norm / (1e30 * std::sqrt(21.0)), 1.0, 1e-6);
-  optim::Sgd(toy.flat(), {}).step(1.0, optim::clip_scale(norm, 1.0));
-  const std::vector<double> after = toy.values();
-  double moved = 0;
-  for (std::size_t i = 0; i < after.size(); ++i) moved += (after[i] - before[i]) * (after[i] - before[i]);
-  EXPECT_NEAR(std::sqrt(moved), 1.0, 1e-6);
+TEST(ClipOnDevices, GradientsOf1e30AreClippedRight) {
+  for (const Device device : test::devices())
+    // By the host, and where the gradients are.
+    for (const bool on_device : {false, true}) {
+      if (on_device && device.is_cpu()) continue;
+      ToyParameters toy(DType::f32, device);
+      optim::Sgd sgd(toy.flat(), {});
+      const std::vector<double> before = toy.values();
+      toy.fill_gradients(1e30);
+      double norm = 0;
+      if (on_device) {
+        const Tensor found = Tensor::zeros({1}, DType::f64, device);
+        sgd.begin_step(1.0);
+        optim::clip_on_device(toy.flat(), sgd, 1.0, found);
+        sgd.apply();
+        norm = found.item();
+      } else {
+        norm = optim::grad_norm(toy.flat());
+        sgd.step(1.0, optim::clip_scale(norm, 1.0));
+      }
+      EXPECT_NEAR(norm / (1e30 * std::sqrt(21.0)), 1.0, 1e-6) << device;
+      const std::vector<double> after = toy.values();
+      double moved = 0;
+      for (std::size_t i = 0; i < after.size(); ++i) moved += (after[i] - before[i]) * (after[i] - before[i]);
+      EXPECT_NEAR(std::sqrt(moved), 1.0, 1e-6) << device;
+    }
 }
 
 TEST(Clip, DoublesBeyondTheRangeOfTheirSquares) {

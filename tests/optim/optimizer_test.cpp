@@ -12,6 +12,7 @@
 #include "hearth/core/random.h"
 #include "hearth/optim/registry.h"
 #include "optim/toy_parameters.h"
+#include "support/devices.h"
 #include "support/error_message.h"
 
 namespace hearth {
@@ -223,23 +224,28 @@ TEST(OptimOptions, ParametersWithoutContributionCountAsZeroGradient) {
   EXPECT_EQ(toy.values(), before);
 }
 
-TEST(OptimExtremes, AdamMovesOnAfterAGradientOf1e25) {
-  for (const char* type : {"adam", "adamw"}) {
-    ToyParameters toy(DType::f32);
-    const auto optimizer = make(join_text(R"({"type": ")", type, R"(", "weight_decay": 0})"), toy.flat());
-    toy.fill_gradients(1e25);
-    optimizer->step(0.01);
-    std::vector<double> before = toy.values();
-    for (int step = 0; step < 3; ++step) {
-      toy.fill_gradients(1e25);
-      optimizer->step(0.01);
-      const std::vector<double> after = toy.values();
-      for (std::size_t i = 0; i < after.size(); ++i) {
-        EXPECT_NEAR(after[i], before[i] - 0.01, 1e-4) << type << ": a constant gradient moves a weight by lr";
-      }
-      before = after;
+TEST(OptimExtremesOnDevices, AdamMovesOnAfterAGradientOf1e25) {
+  for (const Device device : test::devices())
+    for (const char* type : {"adam", "adamw"}) {
+      // A short memory, so that the one large gradient is forgotten within the test.
+      const std::string text = R"(", "weight_decay": 0, "beta1": 0.5, "beta2": 0.5})";
+      ToyParameters toy(DType::f32, device);
+      const auto optimizer = make(join_text(R"({"type": ")", type, text), toy.flat());
+      const auto moved_by = [&](double gradient) {
+        const std::vector<double> before = toy.values();
+        toy.fill_gradients(gradient);
+        optimizer->step(0.01);
+        std::vector<double> moves = toy.values();
+        for (std::size_t i = 0; i < moves.size(); ++i) moves[i] -= before[i];
+        return moves;
+      };
+      for (int step = 0; step < 4; ++step)
+        for (const double move : moved_by(1e25))
+          EXPECT_NEAR(move, -0.01, 1e-4) << device << type << ": a constant gradient moves a weight by lr";
+      // The bound, 1e18, squared is halved with each step, the bound itself too: 150 steps for both to be nothing.
+      for (int step = 0; step < 150; ++step) (void)moved_by(-0.5);
+      for (const double move : moved_by(-0.5)) EXPECT_NEAR(move, 0.01, 1e-4) << device << type << " afterwards";
     }
-  }
 }
 
 TEST(OptimExtremes, AdamDoesNotHideInfiniteGradients) {

@@ -3,6 +3,8 @@
 // that count. Replayed steps give the bits of eager ones.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "support/temp_dir.h"
 #include "train/precision_session.h"
 
@@ -70,6 +72,33 @@ TEST_F(CudaCapturedUpdates, BatchesWeighByTheLabelsThatCount) {
   expect_same_bits(run);
   run.level = "O2", run.dtype = "f16";
   expect_same_bits(run);
+}
+
+// A mean over no labels is no loss, rather than 0 / 0.
+TEST_F(CudaCapturedUpdates, ABatchWithoutALabelThatCountsChangesNothing) {
+  for (const char* device : {"cpu", "cuda"})
+    for (const char* dtype : {"f32", "f16"}) {
+      test::PrecisionRun run = plain();
+      run.device = device;
+      run.dtype = dtype;
+      run.level = run.dtype == "f16" ? "O2" : "O0";
+      run.optimizer = R"({"type": "adamw", "lr": 0.1, "weight_decay": 0})";
+      run.train = R"(}, "loss": {"type": "cross_entropy", "ignore_index": 3)";
+      const auto session = run.session(folder_);
+      std::optional<CapturedStep> replay;
+      if (session->device().is_cuda()) replay.emplace(*session);
+      const std::string before = session->model_state.hash();
+      data::Batch batch = test::noise_batch(0);
+      batch.labels.fill_(3);
+      for (int step = 0; step < 4; ++step) {
+        session->position.interval.samples +=
+            (replay ? replay->run(std::span(&batch, 1)) : training_step(*session, std::span(&batch, 1))).samples;
+        ++session->position.step;
+      }
+      session->read_interval();
+      EXPECT_EQ(session->position.interval.loss_sum, 0) << device << " " << dtype;
+      EXPECT_EQ(session->model_state.hash(), before) << device << " " << dtype;
+    }
 }
 
 TEST_F(CudaCapturedUpdates, AnAverageOfTheWeightsIsNoNodeOfItsOwn) {
