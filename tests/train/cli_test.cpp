@@ -256,7 +256,7 @@ TEST_F(Cli, a_bench_times_all_batches_of_a_step) {
 }
 
 TEST_F(Cli, results_that_cannot_be_written_are_a_fault) {
-  const std::string program = HEARTH_PROGRAM;
+  const std::string program = test::hearth_program();
   for (const char* words : {" --version", " schema", " devices --json"}) {
     const ProgramResult result =
         test::run_program({"/bin/sh", "-c", "\"" + program + "\"" + words + " >/dev/full"}, path(""));
