@@ -13,17 +13,19 @@ namespace {
 struct Recompute {
   static constexpr OpInfo info{.name = "recompute", .autocast = Autocast::as_is};
   struct Kept {
-    KeptTensor x;
+    std::vector<KeptTensor> inputs;
     RandomKey random;
     std::optional<DType> narrow;
   };
-  std::function<Tensor(const Tensor&)> f;
+  Recomputable f;
+  std::size_t count;  ///< of what f takes; the parameters follow
 
   Tensor forward(Kept& kept, std::span<const Tensor> inputs) const {
-    kept.x = inputs.front();
+    kept.inputs.resize(count);
+    for (std::size_t i = 0; i < count; ++i) kept.inputs[i] = inputs[i];
     kept.random = random_position();
     kept.narrow = autocast_dtype();
-    return f(inputs.front());
+    return f(inputs.first(count));
   }
 
   // The parameters' gradients arrive within: their leaves are those of the inner graph too.
@@ -32,27 +34,38 @@ struct Recompute {
     const detail::RecomputingScope recomputing;
     const RandomScope random(kept.random);
     const AutocastScope autocast(kept.narrow);
-    Tensor x = kept.x.get().detach();
-    if (wants[0]) x = as_leaf(x);
-    const Tensor y = f(x);
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Tensor x = kept.inputs[i].get().detach();
+      inputs.push_back(wants[i] ? as_leaf(x) : x);
+    }
+    const Tensor y = f(inputs);
     hearth::backward(y, dy);
-    if (wants[0]) gradients[0] = grad_of(x);
+    for (std::size_t i = 0; i < count; ++i)
+      if (wants[i]) gradients[i] = grad_of(inputs[i]);
     return gradients;
   }
 };
 
 }  // namespace
 
-Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x, const std::vector<Tensor>& parameters) {
+Tensor recompute(Recomputable f, std::vector<Tensor> inputs, const std::vector<Tensor>& parameters) {
   HEARTH_CHECK(UsageError, f != nullptr, "recompute: the function is empty");
-  HEARTH_CHECK(UsageError, x.defined(), "recompute: x is undefined");
-  std::vector<Tensor> inputs{x};
+  HEARTH_CHECK(UsageError, !inputs.empty(), "recompute: there is no input; f takes at least one");
+  const std::size_t count = inputs.size();
+  for (const Tensor& input : inputs) HEARTH_CHECK(UsageError, input.defined(), "recompute: an input is undefined");
   for (const Tensor& parameter : parameters) {
     HEARTH_CHECK(UsageError, wants_grad(parameter) && parameter.grad_state()->node == nullptr, "recompute: parameter ",
-                 inputs.size() - 1, " (", describe(parameter), ") is not a leaf; give what f trains");
+                 inputs.size() - count, " (", describe(parameter), ") is not a leaf; give what f trains");
     inputs.push_back(parameter);
   }
-  return record_list(Recompute{std::move(f)}, std::move(inputs));
+  return record_list(Recompute{std::move(f), count}, std::move(inputs));
+}
+
+Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x, const std::vector<Tensor>& parameters) {
+  Recomputable of_list;
+  if (f != nullptr) of_list = [f = std::move(f)](std::span<const Tensor> inputs) { return f(inputs.front()); };
+  return recompute(std::move(of_list), std::vector<Tensor>{x}, parameters);
 }
 
 }  // namespace hearth

@@ -4,17 +4,24 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "hearth/core/tensor.h"
 
 namespace hearth {
 
-/// f(x), of which the tape keeps x alone. The backward pass calls f again, with the same random numbers and the same
-/// autocast, and sweeps that; results and gradients have the bits of f(x) without recompute. `parameters` are the
-/// leaves that f uses: through them the tape knows that a gradient is wanted, even where x wants none. f must give the
-/// same result for the same x, must not return x itself, and must live as long as the result's graph; while it runs
-/// again is_recomputing() is true. UsageError for an empty f, an undefined x, or a parameter that is no leaf.
+using Recomputable = std::function<Tensor(std::span<const Tensor>)>;
+
+/// f(inputs), of which the tape keeps the inputs alone. The backward pass calls f again, with the same random numbers
+/// and the same autocast, and sweeps that; results and gradients have the bits of f without recompute (the gradient of
+/// an input that f uses more than once and others use too is another order of the same sum). `parameters` are the
+/// leaves that f uses: through them the tape knows that a gradient is wanted, even where the inputs want none. f must
+/// give the same result for the same inputs, must not return one of them itself, and must live as long as the result's
+/// graph; while it runs again is_recomputing() is true. UsageError for an empty f, no input or an undefined one, or a
+/// parameter that is no leaf.
+Tensor recompute(Recomputable f, std::vector<Tensor> inputs, const std::vector<Tensor>& parameters);
+/// f(x), the same for one input.
 Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x, const std::vector<Tensor>& parameters);
 
 }  // namespace hearth

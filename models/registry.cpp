@@ -209,6 +209,8 @@ void describe(Fields<VggConfig>& f) {
   f.integer("width", &VggConfig::width, {.min = 1, .max = 1 << 16}, "Channels of the first stage.");
   f.integer("head_width", &VggConfig::head_width, {.min = 1, .max = 1 << 20}, "Units of the imagenet head's layers.");
   f.number("dropout", &VggConfig::dropout, {.min = 0, .below = 1}, "Dropout in the imagenet head.");
+  f.boolean("recompute", &VggConfig::recompute,
+            "Keep only what goes into each of the five stages and compute the rest again in the backward pass.");
   describe_sizes(f);
   f.rule([](const VggConfig& o) { return wrong_depth(o.depth, std::array{11, 13, 16, 19}); });
 }
@@ -279,6 +281,8 @@ void describe(Fields<TransformerConfig>& f) {
            "Where each part's layer norm stands.");
   f.boolean("share_tables", &TransformerConfig::share_tables,
             "One table for the tokens of source and target, which have one vocabulary.");
+  f.boolean("recompute", &TransformerConfig::recompute,
+            "Keep only what goes into each layer and compute the rest again in the backward pass.");
   f.rule(undivided_width<TransformerConfig>);
 }
 

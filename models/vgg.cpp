@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "hearth/autograd/recompute.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::models {
@@ -50,7 +51,7 @@ Tensor pooled_features(const Tensor& x) {
 
 }  // namespace
 
-Vgg::Vgg(const VggOptions& options) : head_(options.head) {
+Vgg::Vgg(const VggOptions& options) : head_(options.head), recompute_(options.recompute) {
   const std::array<int, 5> plan = plan_of(options.depth);
   std::int64_t channels = options.in_channels;
   std::int64_t width = options.width;
@@ -73,6 +74,7 @@ Vgg::Vgg(const VggOptions& options) : head_(options.head) {
       index += options.batch_norm ? 3 : 2;
     }
     features_.add_named<nn::MaxPool2d>(std::to_string(index++), std::int64_t{2}, std::int64_t{2});
+    stage_ends_.push_back(features_.size());
   }
   const auto linear = [](Activation activation) {
     return nn::LinearOptions{
@@ -93,10 +95,23 @@ Vgg::Vgg(const VggOptions& options) : head_(options.head) {
   adopt("classifier", classifier_);
 }
 
+Tensor Vgg::recomputed_features(const Tensor& x) {
+  Tensor y = x;
+  std::size_t first = 0;
+  for (const std::size_t end : stage_ends_) {
+    std::vector<Tensor> parameters;
+    for (std::size_t i = first; i < end; ++i)
+      for (const NamedTensor& named : features_[i].parameters()) parameters.push_back(*named.tensor);
+    y = recompute([this, first, end](const Tensor& input) { return features_.run(input, first, end); }, y, parameters);
+    first = end;
+  }
+  return y;
+}
+
 Tensor Vgg::forward(const Tensor& x) {
   HEARTH_CHECK(ShapeError, x.rank() == 4 && x.dim(1) >= 32 && x.dim(2) >= 32, "vgg: x ", describe(x),
                " is not [N, H, W, C] with sides of at least 32 pixels; five poolings halve them");
-  const Tensor y = features_(x);
+  const Tensor y = recompute_ ? recomputed_features(x) : features_(x);
   return classifier_(head_ == VggHead::imagenet ? pooled_features(y) : global_avg_pool(y));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "hearth/models/nn/nn.h"
 
@@ -22,6 +23,7 @@ struct VggOptions {
   double dropout = 0.5;
   std::int64_t in_channels = 3;
   std::int64_t classes = 1000;
+  bool recompute = false;  ///< keep only what goes into each stage
 };
 
 class Vgg : public nn::Module {
@@ -32,7 +34,11 @@ class Vgg : public nn::Module {
   Tensor forward(const Tensor& x) override;
 
  private:
+  Tensor recomputed_features(const Tensor& x);
+
   VggHead head_;
+  bool recompute_;
+  std::vector<std::size_t> stage_ends_;  // in features_
   nn::ModuleList features_;
   nn::ModuleList classifier_;
 };

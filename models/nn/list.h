@@ -30,7 +30,9 @@ class ModuleList : public Module {
     return module;
   }
 
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return run(x, 0, size()); }
+  /// The modules from `first` to before `end` alone.
+  Tensor run(const Tensor& x, std::size_t first, std::size_t end);
 
   void recompute(bool on) { recompute_ = on; }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/recompute.h"
 #include "hearth/models/text/attention_cache.h"
 #include "hearth/ops/ops.h"
 
@@ -219,6 +220,14 @@ const TransformerOptions& checked(const TransformerOptions& o) {
   return o;
 }
 
+/// call(inputs), which runs the layer; the inputs alone are kept if `again`.
+Tensor run(nn::Module& layer, bool again, const Recomputable& call, const std::vector<Tensor>& inputs) {
+  if (!again) return call(inputs);
+  std::vector<Tensor> parameters;
+  for (const NamedTensor& named : layer.parameters()) parameters.push_back(*named.tensor);
+  return recompute(call, inputs, parameters);
+}
+
 nn::Init table_init(const TransformerOptions& options) {
   return nn::init::normal(1.0 / std::sqrt(static_cast<double>(options.width)));
 }
@@ -274,14 +283,22 @@ Tensor Transformer::embed(nn::Embedding& table, const Tensor& ids, std::int64_t 
 Tensor Transformer::encode(const Tensor& source, const Tensor& lengths) {
   check_ids(source, "source");
   Tensor y = embed(source_tokens_ ? *source_tokens_ : tokens_, source, 0);
-  for (std::size_t i = 0; i < encoder_.size(); ++i) y = static_cast<EncoderLayer&>(encoder_[i])(y, lengths);
+  for (std::size_t i = 0; i < encoder_.size(); ++i) {
+    auto& layer = static_cast<EncoderLayer&>(encoder_[i]);
+    const auto call = [&layer, lengths](std::span<const Tensor> x) { return layer(x[0], lengths); };
+    y = run(layer, options_.recompute, call, {y});
+  }
   return encoder_norm_ ? (*encoder_norm_)(y) : y;
 }
 
 Tensor Transformer::answer(const Tensor& memory, const Tensor& lengths, const Tensor& target) {
   check_ids(target, "target");
   Tensor y = embed(tokens_, target, 0);
-  for (std::size_t i = 0; i < decoder_.size(); ++i) y = static_cast<DecoderLayer&>(decoder_[i])(y, memory, lengths);
+  for (std::size_t i = 0; i < decoder_.size(); ++i) {
+    auto& layer = static_cast<DecoderLayer&>(decoder_[i]);
+    const auto call = [&layer, lengths](std::span<const Tensor> x) { return layer(x[0], x[1], lengths); };
+    y = run(layer, options_.recompute, call, {y, memory});
+  }
   return normed(y);
 }
 

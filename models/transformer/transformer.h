@@ -33,6 +33,7 @@ struct TransformerOptions {
   bool share_tables = false;
   /// The id that fills sources up; -1 for none. Targets need no mark: no token sees those behind it.
   std::int64_t source_pad = -1;
+  bool recompute = false;  ///< keep only what goes into each layer
 };
 
 /// The head's weight is the table of target tokens.

@@ -74,6 +74,23 @@ TEST(Recompute, GivesTheBitsOfThePartItself) {
   EXPECT_EQ(again.gradients(), plain.gradients());
 }
 
+TEST(Recompute, GivesTheGradientOfEachInputThatWantsOne) {
+  const auto run = [](const Leaves& leaves, bool again) {
+    const RandomScope random(7, 1);
+    const Tensor constant = Tensor::of<double>({3}, {3, 1, 2});
+    const auto part = [&](std::span<const Tensor> inputs) {
+      return product(times_random(product(inputs[0], inputs[2])), product(inputs[1], leaves.v));
+    };
+    // Both inputs have uses of their own too.
+    const Tensor first = product(leaves.x, leaves.w), second = product(leaves.w, leaves.v);
+    const Tensor y = again ? recompute(part, {first, constant, second}, {leaves.v})
+                           : part(std::vector<Tensor>{first, constant, second});
+    backward(product(product(y, first), second), Tensor::full({3}, 1.5, DType::f64));
+    return leaves.gradients();
+  };
+  EXPECT_EQ(run(Leaves(), true), run(Leaves(), false));
+}
+
 TEST(Recompute, ReachesParametersWhereTheInputWantsNoGradient) {
   const Leaves plain, again;
   const Tensor images = Tensor::of<double>({3}, {1, 2, 4});
@@ -159,6 +176,9 @@ TEST(Recompute, RefusesWhatItCannotDo) {
   const auto f = [&](const Tensor& x) { return product(x, leaves.w); };
   EXPECT_THROW(recompute(nullptr, leaves.x, {leaves.w}), UsageError);
   EXPECT_THROW(recompute(f, Tensor(), {leaves.w}), UsageError);
+  const auto of_list = [&](std::span<const Tensor> inputs) { return f(inputs[0]); };
+  EXPECT_THROW(recompute(of_list, std::vector<Tensor>{}, {leaves.w}), UsageError);
+  EXPECT_THROW(recompute(of_list, {leaves.x, Tensor()}, {leaves.w}), UsageError);
   EXPECT_THROW(recompute(f, leaves.x, {Tensor()}), UsageError);
   EXPECT_THROW(recompute(f, leaves.x, {leaves.w.detach()}), UsageError);
   EXPECT_THROW(recompute(f, leaves.x, {product(leaves.x, leaves.w)}), UsageError);

@@ -3,6 +3,7 @@
 // are in train/families_test.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "hearth/core/random.h"
 #include "hearth/models/resnet.h"
 #include "hearth/models/swin.h"
+#include "hearth/models/transformer/transformer.h"
+#include "hearth/models/vgg.h"
 #include "hearth/ops/ops.h"
 #include "hearth/optim/sgd.h"
 
@@ -48,15 +51,58 @@ std::unique_ptr<nn::Module> swin(bool recompute) {
                                                             .recompute = recompute});
 }
 
-Trained train(Device device, std::unique_ptr<nn::Module> network) {
+/// Norms remember no batch that is recomputed.
+std::unique_ptr<nn::Module> vgg(bool recompute) {
+  return std::make_unique<models::Vgg>(models::VggOptions{.depth = 13,
+                                                          .batch_norm = true,
+                                                          .head = models::VggHead::small,
+                                                          .width = 4,
+                                                          .in_channels = 3,
+                                                          .classes = 5,
+                                                          .recompute = recompute});
+}
+
+/// Gets its ids of the images: a source, the end of which is padding, and a target.
+struct Translator : nn::Module {
+  models::Transformer transformer;
+
+  explicit Translator(bool recompute)
+      : transformer({.source_vocabulary = 19,
+                     .vocabulary = 5,
+                     .context = 48,
+                     .layers = 2,
+                     .decoder_layers = 2,
+                     .heads = 2,
+                     .width = 8,
+                     .hidden = 16,
+                     .dropout = 0.2,
+                     .source_pad = 0,
+                     .recompute = recompute}) {
+    adopt("transformer", transformer);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor pixels = x.to(Device{});
+    const std::int64_t n = x.dim(0), length = 48;
+    const Tensor source = Tensor::empty({n, length}, DType::i32), target = Tensor::empty({n, length}, DType::i32);
+    for (std::int64_t i = 0; i < n * length; ++i) {
+      const bool padded = i % length > 40 - 3 * (i / length);
+      const auto id = static_cast<std::int32_t>(std::lround((pixels.data<float>()[i] + 0.5f) * 19));
+      source.data<std::int32_t>()[i] = padded ? 0 : 1 + id % 18;
+      target.data<std::int32_t>()[i] = id % 5;
+    }
+    return mean(transformer(source.to(x.device()), target.to(x.device())), {1});
+  }
+};
+
+Trained train(Device device, std::unique_ptr<nn::Module> network, std::int64_t side) {
   nn::Module& model = *network;
   nn::initialize(model, 1);
   model.to(device);
   FlatParameters flat(model.parameters());
   optim::Sgd optimizer(flat, {.lr = 0.05, .momentum = 0.9});
-  std::vector<float> pixels(4 * 16 * 16 * 3);
+  std::vector<float> pixels(static_cast<std::size_t>(4 * side * side * 3));
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>((i * 37) % 19) / 19.0f - 0.5f;
-  const Tensor images = Tensor::of<float>({4, 16, 16, 3}, pixels).to(device);
+  const Tensor images = Tensor::of<float>({4, side, side, 3}, pixels).to(device);
   const Tensor labels = Tensor::of<std::int64_t>({4}, {0, 3, 1, 4}).to(device);
   Trained result;
   for (int step = 0; step < 3; ++step) {
@@ -82,11 +128,18 @@ class Recomputed : public testing::TestWithParam<DeviceType> {};
 TEST_P(Recomputed, TrainsToTheSameBitsInLessMemory) {
   if (device_count(GetParam()) == 0) GTEST_SKIP() << "no such device here";
   const Device device{GetParam()};
-  const std::vector<std::function<std::unique_ptr<nn::Module>(bool)>> networks{
-      [](bool recompute) { return resnet(false, recompute); }, [](bool recompute) { return resnet(true, recompute); },
-      swin};
+  struct Network {
+    std::function<std::unique_ptr<nn::Module>(bool recompute)> make;
+    std::int64_t side = 16;
+  };
+  const std::vector<Network> networks{{[](bool recompute) { return resnet(false, recompute); }},
+                                      {[](bool recompute) { return resnet(true, recompute); }},
+                                      {swin},
+                                      {vgg, 32},
+                                      {[](bool recompute) { return std::make_unique<Translator>(recompute); }}};
   for (std::size_t i = 0; i < networks.size(); ++i) {
-    const Trained plain = train(device, networks[i](false)), again = train(device, networks[i](true));
+    const auto& [make, side] = networks[i];
+    const Trained plain = train(device, make(false), side), again = train(device, make(true), side);
     EXPECT_EQ(again.state, plain.state) << "network " << i;
     EXPECT_LT(static_cast<double>(again.peak), 0.8 * static_cast<double>(plain.peak)) << "network " << i;
   }

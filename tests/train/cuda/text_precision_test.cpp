@@ -96,6 +96,22 @@ TEST_F(CudaTextPrecision, ReplayedStepsWithAChunkedHeadGiveTheBitsOfEagerOnes) {
     }
 }
 
+TEST_F(CudaTextPrecision, RecomputedLayersOfATranslatorGiveTheSameBits) {
+  for (const auto& [level, dtype] : {std::pair("O1", "f16"), {"O2", "bf16"}}) {
+    const auto plain = session(transformer, level, dtype);
+    const auto again = session(transformer, level, dtype, {"model.recompute=true"});
+    data::Loader loader = plain->make_train_loader();
+    for (int step = 0; step < 3; ++step) {
+      const data::Batch batch = loader.next();
+      for (Session* run : {plain.get(), again.get()}) {
+        (void)training_step(*run, std::span(&batch, 1));
+        ++run->position.step;
+      }
+    }
+    EXPECT_EQ(again->model_state.hash(), plain->model_state.hash()) << level << dtype;
+  }
+}
+
 TEST_F(CudaTextPrecision, NothingIsConvertedAloneInABlock) {
   // The same network with one block more converts as often in O2. In O1 the sum of the residuals is f32, so that what a
   // norm gives is narrowed for the product behind it and what the second part adds is widened, forward and backward.
