@@ -12,15 +12,15 @@ namespace hearth::optim {
 
 namespace {
 
-/// Epochs as whole steps; ConfigError where that cannot be told.
+// What rounding may make of a whole number of steps.
+constexpr double rounding = 1e-6;
+
+/// Epochs as steps; ConfigError where that cannot be told.
 std::int64_t steps_of(double epochs, const ScheduleInfo& info, const char* what) {
   if (epochs == 0) return 0;
   HEARTH_CHECK(ConfigError, info.steps_per_epoch > 0, "schedule: ", what, " is given in epochs (", epochs,
                "), but the run does not say how long one is; give steps");
-  const double steps = epochs * static_cast<double>(info.steps_per_epoch);
-  HEARTH_CHECK(ConfigError, std::isfinite(steps) && steps >= 0 && steps < 9e15, "schedule: ", what, " of ", epochs,
-               " epochs is not a usable number of steps");
-  return std::llround(steps);
+  return steps_of_epochs(epochs, info.steps_per_epoch);
 }
 
 double checked_final_factor(double factor) {
@@ -30,6 +30,17 @@ double checked_final_factor(double factor) {
 }
 
 }  // namespace
+
+std::int64_t steps_of_epochs(double epochs, double steps_per_epoch) {
+  const double steps = epochs * steps_per_epoch;
+  HEARTH_CHECK(ConfigError, std::isfinite(steps) && steps >= 0 && steps < 9e15, epochs, " epochs of ", steps_per_epoch,
+               " steps are not a usable number of steps; it is at most 9e15");
+  return static_cast<std::int64_t>(std::ceil(steps - rounding));
+}
+
+std::int64_t epochs_over(std::int64_t steps, double steps_per_epoch) {
+  return static_cast<std::int64_t>(std::floor((static_cast<double>(steps) + rounding) / steps_per_epoch));
+}
 
 double lr_scaling_factor(LrScaling rule, std::int64_t batch, std::int64_t reference_batch) {
   HEARTH_CHECK(ConfigError, batch >= 1 && reference_batch >= 1, "learning rate: scaled from ", reference_batch, " to ",

@@ -11,8 +11,14 @@ namespace hearth::optim {
 /// The length of a run in optimizer steps.
 struct ScheduleInfo {
   std::int64_t total_steps = 0;
-  std::int64_t steps_per_epoch = 0;
+  double steps_per_epoch = 0;  ///< no whole number where the batches of a step do not divide an epoch
 };
+
+/// The steps after which so many epochs are over: the last one may go on into the next epoch. ConfigError if they are
+/// more than 9e15.
+std::int64_t steps_of_epochs(double epochs, double steps_per_epoch);
+/// The whole epochs that are over after so many steps.
+std::int64_t epochs_over(std::int64_t steps, double steps_per_epoch);
 
 /// How a learning rate follows the number of samples in an update.
 enum class LrScaling { none, linear, sqrt };
@@ -22,7 +28,7 @@ enum class LrScaling { none, linear, sqrt };
 /// You et al. 2019 for LAMB), or 1. ConfigError unless both are at least 1.
 double lr_scaling_factor(LrScaling rule, std::int64_t batch, std::int64_t reference_batch);
 
-/// Linear warm-up of w = warmup_steps + warmup_epochs * steps_per_epoch steps (rounded): step s < w has the factor
+/// Linear warm-up of w = warmup_steps + steps_of_epochs(warmup_epochs) steps: step s < w has the factor
 /// start + (1 - start) * (s + 1) / w.
 struct Warmup {
   std::int64_t warmup_steps = 0;

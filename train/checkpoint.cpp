@@ -82,15 +82,25 @@ void require_own_classes(const Session& session, const std::string& set) {
                             " in the data now; bring back the names and the order of the classes"));
 }
 
+bool has_dynamic_scale(const Json& precision) {
+  const Json* const scale = precision.find("loss_scale");
+  const bool fixed = scale != nullptr && scale->is_number();
+  return precision.at("dtype").as_string() == "f16" && !fixed;
+}
+
+/// Whether the run goes on with the loss scale of one that had this precision: a dynamic one fits gradients, whatever
+/// the level.
+bool keeps_scale(const Json& now, const Json* saved) {
+  return saved != nullptr && (*saved == now || (has_dynamic_scale(*saved) && has_dynamic_scale(now)));
+}
+
 void load_set(Session& session, const std::string& set) {
   require_own_tokenizers(session, set);
   require_own_classes(session, set);
   session.model_state.load(set + "/" + model_file);
   const Json saved = read_json(set + "/" + config_file);
-  const Json* precision = saved.find("precision");
-  const bool same = precision != nullptr && *precision == session.resolved().at("precision");
-  // A loss scale belongs to one precision.
-  session.training_state.load(set + "/" + state_file, same ? "" : "loss_scale.");
+  const bool keeps = keeps_scale(session.resolved().at("precision"), saved.find("precision"));
+  session.training_state.load(set + "/" + state_file, keeps ? "" : "loss_scale.");
   const auto metadata = SafetensorsFile(set + "/" + state_file).metadata();
   const auto bytes = metadata.find(metrics_key);
   HEARTH_CHECK(FileError, bytes != metadata.end(), set, "/", state_file, ": \"", metrics_key, "\" is missing");

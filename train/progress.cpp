@@ -7,6 +7,7 @@
 #include <iomanip>
 
 #include "hearth/core/text_stream.h"
+#include "hearth/optim/schedule.h"
 
 namespace hearth::train {
 namespace {
@@ -30,22 +31,23 @@ std::string duration_text(double seconds) {
   return out.str();
 }
 
-void Progress::start(std::int64_t done, std::int64_t total_steps, std::int64_t steps_per_epoch) {
+void Progress::start(std::int64_t done, std::int64_t total_steps, double steps_per_epoch) {
   first_step_ = done;
   total_steps_ = total_steps;
-  steps_per_epoch_ = std::max<std::int64_t>(1, steps_per_epoch);
+  steps_per_epoch_ = steps_per_epoch;
   started_ = now_seconds();
 }
 
 std::string Progress::describe(const Step& now) const {
   const std::int64_t done_here = std::max<std::int64_t>(1, now.step - first_step_);
   const double per_step = (now_seconds() - started_) / static_cast<double>(done_here);
-  const std::int64_t in_epoch = (now.step - 1) % steps_per_epoch_ + 1;
-  const double epoch_left =
-      per_step * static_cast<double>(std::min(steps_per_epoch_ - in_epoch, total_steps_ - now.step));
+  // The one in which the step began.
+  const auto epoch_of = [&](std::int64_t step) { return optim::epochs_over(step - 1, steps_per_epoch_) + 1; };
+  const std::int64_t epoch = epoch_of(now.step);
+  const std::int64_t end = optim::steps_of_epochs(static_cast<double>(epoch), steps_per_epoch_);
+  const double epoch_left = per_step * static_cast<double>(std::min(end, total_steps_) - now.step);
   TextStream out;
-  out << "epoch " << (now.step - 1) / steps_per_epoch_ + 1 << "/"
-      << (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_ << "  step " << now.step << "/" << total_steps_
+  out << "epoch " << epoch << "/" << epoch_of(total_steps_) << "  step " << now.step << "/" << total_steps_
       << std::fixed << std::setprecision(4) << "  loss " << now.loss << std::setprecision(2) << "  accuracy "
       << 100 * now.accuracy << " %" << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit
       << std::defaultfloat << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0)

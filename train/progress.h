@@ -14,7 +14,7 @@ class Progress {
   Progress(std::ostream& out, bool live) : out_(out), live_(live) {}
 
   /// Where the run is going; `done` steps were done by an earlier process.
-  void start(std::int64_t done, std::int64_t total_steps, std::int64_t steps_per_epoch);
+  void start(std::int64_t done, std::int64_t total_steps, double steps_per_epoch);
 
   struct Step {
     std::int64_t step = 0;  ///< steps done
@@ -41,8 +41,8 @@ class Progress {
   std::ostream& out_;
   bool live_;
   bool drawn_ = false;
-  std::int64_t first_step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1;
-  double started_ = 0, last_draw_ = 0;
+  std::int64_t first_step_ = 0, total_steps_ = 0;
+  double steps_per_epoch_ = 1, started_ = 0, last_draw_ = 0;
 };
 
 /// "1h 02m", "3m 20s", "4.2s".

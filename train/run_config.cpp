@@ -80,7 +80,8 @@ void describe(Fields<TrainOptions>& f) {
   f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
   f.integer("steps", &TrainOptions::steps, {.min = 1}, "Updates of the weights, instead of epochs.");
   f.integer("accumulate", &TrainOptions::accumulate, {.min = 1, .max = 1 << 16},
-            "Batches whose gradients are averaged into one update.");
+            "Batches whose gradients are averaged into one update. They go on from one epoch into the next; what comes "
+            "with an epoch's end comes with the update that reaches it.");
   f.object("lr_scaling", &TrainOptions::lr_scaling, "The learning rate of another batch than it was chosen for.");
   f.number("clip_norm", &TrainOptions::clip_norm, {.above = 0},
            "Largest norm of all gradients together; larger ones are scaled down. null: no limit.");

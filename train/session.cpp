@@ -60,9 +60,9 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   plan.batches_per_epoch = data.train_batches(options.batch_size);
   HEARTH_CHECK(ConfigError, plan.batches_per_epoch >= 1, "/train/batch_size: ", options.batch_size,
                " is more than the ", data.train->size(), " training samples; use a smaller batch");
-  plan.steps_per_epoch = (plan.batches_per_epoch + options.accumulate - 1) / options.accumulate;
-  plan.total_steps =
-      options.steps ? *options.steps : checked_mul(*options.epochs, plan.steps_per_epoch, "train: steps");
+  plan.steps_per_epoch = static_cast<double>(plan.batches_per_epoch) / static_cast<double>(options.accumulate);
+  plan.total_steps = options.steps ? *options.steps
+                                   : optim::steps_of_epochs(static_cast<double>(*options.epochs), plan.steps_per_epoch);
   return plan;
 }
 
@@ -199,6 +199,10 @@ void Session::read_interval() {
   if (!std::isfinite(position.interval.loss_sum))
     throw_diverged(*this,
                    join_text("the loss became ", position.interval.loss_sum, " at or before step ", position.step));
+  // With a loss scale such an update is skipped, and the norm is that of the last one that was not.
+  if (!std::isfinite(grad_norm))
+    throw_diverged(*this,
+                   join_text("the norm of the gradients became ", grad_norm, " at or before step ", position.step));
 }
 
 void Session::read_loss_scale() {

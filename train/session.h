@@ -24,8 +24,9 @@ namespace hearth::train {
 /// How long a run is.
 struct Plan {
   std::int64_t batches_per_epoch = 0;
-  std::int64_t steps_per_epoch =
-      0;  ///< updates; the last of an epoch may reach into the next when batches are accumulated
+  /// Updates, and no whole number where `train.accumulate` does not divide the batches: one update may then end an
+  /// epoch and begin the next, or take in several. See optim::steps_of_epochs().
+  double steps_per_epoch = 0;
   std::int64_t total_steps = 0;
 };
 
@@ -109,8 +110,8 @@ class Session {
   /// From here on the model computes with the averaged weights, if the run has them.
   void use_averaged_weights();
   /// Brings position.interval, grad_norm on a CUDA device, and loss_scale_now up to date. DivergedError, naming the
-  /// first parameter whose gradient is not finite, if the loss became not finite or the loss scale cannot be lowered
-  /// any more.
+  /// first parameter whose gradient is not finite, if the loss or the norm of the gradients became not finite or the
+  /// loss scale cannot be lowered any more.
   void read_interval();
   /// Starts a new interval.
   void clear_interval();

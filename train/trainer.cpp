@@ -57,7 +57,8 @@ bool Trainer::resume(const std::string& directory) {
 bool Trainer::at_epoch_end(std::int64_t every) const {
   const Plan& plan = session_.plan;
   const std::int64_t step = session_.position.step;
-  return step == plan.total_steps || (step % plan.steps_per_epoch == 0 && step / plan.steps_per_epoch % every == 0);
+  const auto periods = [&](std::int64_t steps) { return optim::epochs_over(steps, plan.steps_per_epoch) / every; };
+  return step == plan.total_steps || periods(step) != periods(step - 1);
 }
 
 TrainResult Trainer::run(const std::string& command_line) {
@@ -200,7 +201,7 @@ void Trainer::log_interval(const StepResult& last) {
   const Progress::Step now = progress_step(last);
   Json record = Json::object();
   record.set("step", session_.position.step)
-      .set("epoch", static_cast<double>(session_.position.step) / static_cast<double>(session_.plan.steps_per_epoch))
+      .set("epoch", static_cast<double>(session_.position.step) / session_.plan.steps_per_epoch)
       .set("split", "train");
   // Nothing was counted where every update was skipped.
   if (meter.samples > 0) record.set("loss", meter.loss()).set("accuracy", meter.accuracy());
@@ -228,7 +229,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   const double rate = static_cast<double>(meter.samples) / std::max(1e-9, seconds_since(started));
   Json record = Json::object();
   record.set("step", position.step)
-      .set("epoch", static_cast<double>(position.step) / static_cast<double>(session_.plan.steps_per_epoch))
+      .set("epoch", static_cast<double>(position.step) / session_.plan.steps_per_epoch)
       .set("split", split)
       .set("loss", meter.loss())
       .set("accuracy", meter.accuracy())
@@ -238,8 +239,8 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   if (text_part != nullptr) set_text_metrics(record, session_.loss, meter, *text_part);
   folder_.add(record);
   TextStream text;
-  text << "epoch " << position.step / std::max<std::int64_t>(1, session_.plan.steps_per_epoch) << "  " << split
-       << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
+  text << "epoch " << optim::epochs_over(position.step, session_.plan.steps_per_epoch) << "  " << split << " loss "
+       << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
        << 100 * meter.accuracy() << " %";
   if (const Json* bits = record.find("bits_per_character"))
     text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";

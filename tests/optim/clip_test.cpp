@@ -170,6 +170,27 @@ TEST(ScheduleEdges, WarmUpStartsWhereItSays) {
   EXPECT_DOUBLE_EQ(schedule.factor(5), 1.0);
 }
 
+TEST(ScheduleEdges, EpochsMayEndWithinAStep) {
+  // Of 22 batches by 32 a step.
+  EXPECT_EQ(optim::steps_of_epochs(1, 22.0 / 32), 1);
+  EXPECT_EQ(optim::steps_of_epochs(12, 22.0 / 32), 9);
+  EXPECT_EQ(optim::steps_of_epochs(0.3, 10), 3) << "but for rounding";
+  for (std::int64_t batches = 1; batches < 40; ++batches)
+    for (std::int64_t each = 1; each < 40; ++each) {
+      const double steps_per_epoch = static_cast<double>(batches) / static_cast<double>(each);
+      for (const std::int64_t epochs : {1, 2, 3, 7, 90, 1000}) {
+        const std::int64_t steps = optim::steps_of_epochs(static_cast<double>(epochs), steps_per_epoch);
+        ASSERT_EQ(steps, (epochs * batches + each - 1) / each) << batches << " by " << each;
+        ASSERT_EQ(optim::epochs_over(steps, steps_per_epoch), steps * each / batches);
+        ASSERT_LT(optim::epochs_over(steps - 1, steps_per_epoch), epochs);
+      }
+    }
+  EXPECT_THROW(optim::steps_of_epochs(1e18, 22), ConfigError);
+  optim::ConstantOptions options;
+  options.warmup_epochs = 3;
+  EXPECT_EQ(optim::ConstantSchedule(options, {.total_steps = 9, .steps_per_epoch = 22.0 / 32}).warmup_steps(), 3);
+}
+
 TEST(ScheduleEdges, BadOptionsAreRefused) {
   const optim::ScheduleInfo info{.total_steps = 100, .steps_per_epoch = 10};
   optim::StepOptions step;

@@ -4,21 +4,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
-#include "hearth/autograd/backward.h"
 #include "hearth/core/random.h"
 #include "hearth/models/nn/nn.h"
 #include "hearth/models/registry.h"
 #include "hearth/ops/ops.h"
+#include "hearth/train/metrics_log.h"
+#include "hearth/train/trainer.h"
+#include "support/error_message.h"
 #include "train/precision_session.h"
 
 namespace hearth {
 namespace {
 
-constexpr std::int64_t samples = 256, features = 12, classes = 5;
-
+/// Gradients in f64, with dropout.
 struct Network : nn::Module {
-  nn::Linear in{features, 24}, out{24, classes};
+  nn::Linear in{64, 24}, out{24, 10};
   nn::LayerNorm norm{24};
   nn::BatchNorm batch_norm{24};
   nn::Dropout dropout{0.3};
@@ -30,47 +32,52 @@ struct Network : nn::Module {
     adopt("batch_norm", batch_norm);
     adopt("dropout", dropout);
     adopt("out", out);
-    nn::initialize(*this, 5);
     to(DType::f64);
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor hidden = in(x);
+    const Tensor hidden = in(flatten(x.to(DType::f64), 1));
     return out(dropout(gelu(with_batch_norm ? batch_norm(hidden) : norm(hidden))));
   }
 };
 
-Tensor rows_of(const Tensor& x, std::int64_t first, std::int64_t count) {
-  return slice(x, 0, first, first + count).contiguous();
-}
+constexpr std::int64_t samples = 256, ignored_class = 3;
 
-/// Gradients of the mean over the samples that are not ignored, made in parts of these lengths.
-std::vector<double> gradients(const std::vector<std::int64_t>& parts, bool with_batch_norm, bool ignore_some) {
-  Network network(with_batch_norm);
-  FlatParameters flat(network.parameters());
+/// Gradients of a training step over images of noise, in batches of these sizes.
+std::vector<double> gradients(const std::vector<std::int64_t>& sizes, bool with_batch_norm, bool ignore_some) {
+  const auto add_model = [](const char* name, bool with) {
+    models::add(name, [with](const models::InputInfo&) { return std::make_unique<Network>(with); });
+    return true;
+  };
+  static const bool added = add_model("test_f64", false) && add_model("test_f64_batch_norm", true);
+  EXPECT_TRUE(added);
+  const test::TempDir folder;
+  const test::PrecisionRun run{
+      .level = "O0",
+      .dtype = "f32",
+      .model = with_batch_norm ? R"({"type": "test_f64_batch_norm"})" : R"({"type": "test_f64"})",
+      .optimizer = R"({"type": "sgd", "lr": 0.1})",
+      .train = ignore_some ? R"(}, "loss": {"type": "cross_entropy", "ignore_index": 3)" : ""};
+  const auto session = run.session(folder);
   Random random(9, 1);
-  std::vector<double> pixels(samples * features);
-  for (double& pixel : pixels) pixel = random.normal();
-  std::vector<std::int64_t> targets(samples);
-  for (std::size_t i = 0; i < targets.size(); ++i)
-    targets[i] = ignore_some && (i % 3 == 0 || i < 90) ? -100 : static_cast<std::int64_t>(random.below(classes));
-  const Tensor x = Tensor::of<double>({samples, features}, pixels);
-  const Tensor labels = Tensor::of<std::int64_t>({samples}, targets);
-  std::vector<Tensor> labels_of;
+  std::vector<data::Batch> batches;
   std::int64_t first = 0;
-  for (const std::int64_t count : parts) {
-    labels_of.push_back(rows_of(labels, first, count));
-    first += count;
+  for (const std::int64_t size : sizes) {
+    std::vector<float> pixels(static_cast<std::size_t>(size * 64));
+    for (float& pixel : pixels) pixel = static_cast<float>(random.normal());
+    data::Batch batch;
+    batch.images = Tensor::of<float>({size, 8, 8, 1}, pixels);
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = first; i < first + size; ++i)
+      labels.push_back(ignore_some && (i % 3 == 0 || i < 90) ? ignored_class : i * i % 10);
+    batch.labels = Tensor::of<std::int64_t>({size}, labels);
+    batch.samples.resize(static_cast<std::size_t>(size));
+    batches.push_back(std::move(batch));
+    first += size;
   }
-  const std::vector<double> shares = label_shares(label_counts(labels_of, -100)).to_doubles();
-  flat.zero_grads();
-  first = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const RandomScope scope(4, 2, {first, parts[i]});
-    backward(cross_entropy(network(rows_of(x, first, parts[i])), labels_of[i]), shares[i]);
-    first += parts[i];
-  }
-  flat.finish_grads();
-  return flat.grads().to_doubles();
+  EXPECT_EQ(first, samples);
+  (void)train::training_step(*session, batches);
+  EXPECT_EQ(session->parameters->grads().dtype(), DType::f64);
+  return session->parameters->grads().to_doubles();
 }
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
@@ -89,7 +96,37 @@ TEST(Accumulation, EightTimes32Is256) {
 }
 
 TEST(Accumulation, PartsCountByTheSamplesThatAreNotIgnored) {
-  EXPECT_LE(distance(gradients(uneven, false, true), gradients(whole, false, true)), 1e-12);
+  const std::vector<double> expected = gradients(whole, false, true);
+  EXPECT_LE(distance(gradients(uneven, false, true), expected), 1e-12);
+  EXPECT_GT(distance(gradients(whole, false, false), expected), 1e-3);
+}
+
+// 22 batches an epoch, 21 of them an update. Epochs were rounded up each, so that three were six updates.
+TEST(Accumulation, EpochsCountData) {
+  const test::TempDir folder;
+  const test::PrecisionRun run{
+      .level = "O0", .dtype = "f32", .model = test::small_mlp, .train = R"(, "accumulate": 21)", .batch_size = 64};
+  const auto session =
+      run.session(folder, {"train.steps=null", "train.epochs=3",
+                           R"(schedule={"type": "step", "milestones": [1, 2], "gamma": 0.5})", "log.report=false"});
+  ASSERT_EQ(session->plan.batches_per_epoch, 22);
+  EXPECT_EQ(session->plan.total_steps, 4);
+  std::vector<double> factors;
+  for (int step = 0; step < 4; ++step) factors.push_back(session->schedule->factor(step));
+  EXPECT_EQ(factors, (std::vector{1.0, 1.0, 0.5, 0.25}));
+  train::RunFolder out(folder / "run");
+  std::ostringstream log;
+  train::Progress progress(log, false);
+  (void)train::Trainer(*session, out, progress).run("test");
+  std::vector<std::int64_t> evaluated;
+  for (const Json& record : train::read_metrics(folder / "run/metrics.jsonl"))
+    if (record.at("split").as_string() == "test") {
+      evaluated.push_back(record.at("step").as_integer());
+      EXPECT_NEAR(record.at("epoch").as_number(), static_cast<double>(evaluated.back()) * 21 / 22, 1e-12);
+    }
+  EXPECT_EQ(evaluated, (std::vector<std::int64_t>{2, 3, 4}));
+  for (const char* line : {"epoch 1  test", "epoch 2  test", "epoch 3  test", "epoch 3/3  step 4/4"})
+    EXPECT_PRED2(test::contains, log.str(), line);
 }
 
 /// Three batches of noise, of whose labels all, some and none are ignored; or the same as one batch.

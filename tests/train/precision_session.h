@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "hearth/core/random.h"
+#include "hearth/models/nn/nn.h"
+#include "hearth/models/registry.h"
+#include "hearth/ops/ops.h"
 #include "hearth/train/captured_step.h"
 #include "hearth/train/checkpoint.h"
 #include "support/temp_dir.h"
@@ -19,6 +22,29 @@ inline const std::string small_resnet = R"({"type": "resnet", "blocks": [1, 1], 
 /// For emulated devices, which take their time.
 inline const std::string tiny_resnet = R"({"type": "resnet", "blocks": [1], "stem": "small", "width": 8})";
 inline const std::string small_mlp = R"({"type": "mlp", "hidden": [32, 24], "dropout": 0.2})";
+
+/// Outputs that do not depend on the images. The root of zero, which is all that "root" ever is, has no finite
+/// gradient; those of "weight" and "last" are finite.
+struct RootOfZero : nn::Module {
+  Tensor weight = Tensor::zeros({10}), root = Tensor::zeros({10}), last = Tensor::zeros({10});
+
+  RootOfZero() {
+    parameter("weight", weight, nn::init::zeros());
+    parameter("root", root, nn::init::zeros());
+    parameter("last", last, nn::init::zeros());
+  }
+  Tensor forward(const Tensor& x) override {
+    return expand(reshape(weight + sqrt(root) + last, {1, 10}), {x.dim(0), 10});
+  }
+};
+/// As a model of configurations.
+inline std::string root_of_zero() {
+  static const bool added = [] {
+    models::add("test_root_of_zero", [](const models::InputInfo&) { return std::make_unique<RootOfZero>(); });
+    return true;
+  }();
+  return added ? R"({"type": "test_root_of_zero"})" : "";
+}
 
 struct PrecisionRun {
   std::string level = "O2", dtype = "f16";

@@ -9,6 +9,7 @@
 #include "hearth/core/file.h"
 #include "hearth/core/safetensors.h"
 #include "hearth/core/tf32.h"
+#include "hearth/train/cli/cli.h"
 #include "hearth/train/metrics_log.h"
 #include "support/error_message.h"
 #include "support/places.h"
@@ -95,20 +96,16 @@ TEST_P(ScaledRun, AnInfinityCostsOneUpdateAndNothingElse) {
 TEST(Precision, GivesUpAtTheFloorAndNamesAParameter) {
   const test::TempDir folder;
   for (const char* scale : {R"(, "loss_scale": "dynamic")", R"(, "loss_scale": 256)"}) {
-    const auto session = PrecisionRun{.precision = scale}.session(folder);
-    const auto poisoned = [&](std::span<const data::Batch>) {
-      const data::Batch batch = test::noise_batch(1, true);
-      return training_step(*session, std::span(&batch, 1));
-    };
+    const auto session = PrecisionRun{.model = test::root_of_zero(), .precision = scale}.session(folder);
     const bool dynamic = contains(scale, "dynamic");
     // 16 times it can be halved.
     const int tolerated = dynamic ? 16 + 9 : 9;
-    EXPECT_NO_THROW(take_steps(*session, 0, tolerated, -1, -1, poisoned));
-    const std::string message =
-        test::error_message<DivergedError>([&] { take_steps(*session, tolerated, tolerated + 1, -1, -1, poisoned); });
+    EXPECT_NO_THROW(take_steps(*session, 0, tolerated, -1, -1, eager(*session)));
+    const std::string message = test::error_message<DivergedError>(
+        [&] { take_steps(*session, tolerated, tolerated + 1, -1, -1, eager(*session)); });
     EXPECT_PRED2(contains, message, "overflowed 10 times in a row");
     EXPECT_PRED2(contains, message, dynamic ? "is 1, its floor" : "is 256; a dynamic one");
-    EXPECT_PRED2(contains, message, "\"conv1.weight\"");
+    EXPECT_PRED2(contains, message, "that of \"root\"");
   }
 }
 
@@ -130,6 +127,22 @@ TEST(Precision, EachSessionOfAProcessComputesAsItsOwnConfigurationSays) {
   evaluation_step(*exact, moved_input(*exact, test::noise_batch(1)), Sums(exact->device()));
   expect(true, "after its evaluation");
   cpu::set_deterministic(false);
+}
+
+TEST(Precision, TheProgramNamesTheParameterToo) {
+  const test::TempDir folder;
+  const std::string config = folder / "run.json", out = folder / "out";
+  std::ofstream(config) << R"({"model": )" << test::root_of_zero() << R"(, "data": {"type": "digits"},
+    "device": "cpu", "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"steps": 20, "batch_size": 16},
+    "precision": {"level": "O2", "dtype": "f16", "loss_scale": 256}, "log": {"every_steps": 4}})";
+  std::vector<std::string> words{"hearth", "train", config, "--out", out};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_cli(static_cast<int>(arguments.size()), arguments.data()), 5);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_PRED2(contains, said, "hearth: error: diverged: at step 12 ");
+  EXPECT_PRED2(contains, said, "that of \"root\"");
 }
 
 TEST(Precision, DivergenceEndsTheProgramWithCode5) {
@@ -162,6 +175,11 @@ TEST(Precision, CheckpointsHoldF32AndCrossPrecision) {
       ASSERT_FALSE(restore_newest(*loaded, run, !same).from.empty());
       EXPECT_EQ(loaded->model_state.hash(), saved->model_state.hash()) << from.level << " to " << to.level;
       EXPECT_EQ(loaded->optimizer->steps(), saved->optimizer->steps());
+      if (to.dtype == "f16") {
+        loaded->read_interval();
+        EXPECT_EQ(loaded->loss_scale_now.scale, from.dtype == "f16" ? 32768 : 65536)
+            << from.level << " to " << to.level;
+      }
       const FlatParameters& flat = *loaded->parameters;
       // In O1 f16 products are made in f32 on the CPU.
       EXPECT_EQ(flat.narrow().defined(), to.level == "O2" || (to.level == "O1" && to.dtype == "bf16"));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hearth/core/cuda/counters.h"
+#include "support/error_message.h"
 #include "train/precision_session.h"
 
 namespace hearth::train {
@@ -56,6 +57,28 @@ TEST_F(CudaPrecision, AnInfinityInAReplayedStepCostsThatUpdateAndNothingElse) {
     EXPECT_EQ(with->position.interval.samples, without->position.interval.samples);
     EXPECT_EQ(with->grad_norm, without->grad_norm);
   }
+}
+
+TEST_F(CudaPrecision, ANormThatIsNotFiniteIsFoundWhenItIsRead) {
+  const PrecisionRun run{
+      .level = "O0", .dtype = "f32", .device = "cuda", .model = test::root_of_zero(), .train = R"(, "clip_norm": 1)"};
+  const auto session = run.session(folder_);
+  const std::string message = test::error_message<DivergedError>(
+      [&] { take_steps(*session, 0, 1, -1, -1, [&](auto batches) { return training_step(*session, batches); }); });
+  EXPECT_PRED2(test::contains, message, "the norm of the gradients became");
+  EXPECT_PRED2(test::contains, message, "at or before step 1");
+  EXPECT_PRED2(test::contains, message, "that of \"root\"");
+}
+
+TEST_F(CudaPrecision, GivesUpAtTheFloorAndNamesAParameter) {
+  const auto session =
+      PrecisionRun{.device = "cuda", .model = test::root_of_zero(), .precision = R"(, "loss_scale": 256)"}.session(
+          folder_);
+  const auto step = [&](auto batches) { return training_step(*session, batches); };
+  EXPECT_NO_THROW(take_steps(*session, 0, 9, -1, -1, step));
+  const std::string message = test::error_message<DivergedError>([&] { take_steps(*session, 9, 10, -1, -1, step); });
+  EXPECT_PRED2(test::contains, message, "overflowed 10 times in a row");
+  EXPECT_PRED2(test::contains, message, "that of \"root\"");
 }
 
 TEST_F(CudaPrecision, AReplayedScaledStepIsOneLaunchAndNoWait) {
