@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/train/precision_report.h"
 
+#include <string_view>
+
 #include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/op_observer.h"
 #include "hearth/autograd/record.h"
 #include "hearth/core/origin.h"
+#include "hearth/core/tf32.h"
 #include "hearth/train/step.h"
 
 namespace hearth::train {
@@ -27,6 +30,8 @@ const char* name_of_policy(Autocast policy) {
 class Collector : public OpObserver {
  public:
   void after(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& y) override {
+    // What it computes again has rows of its own.
+    if (std::string_view(info.name) == "recompute") return;
     OpPrecision row;
     const char* const layer = current_origin().layer;
     row.layer = layer != nullptr ? layer : "";
@@ -41,6 +46,8 @@ class Collector : public OpObserver {
     const bool mixes = info.autocast == Autocast::as_is && row.op != "cast";
     row.runs_in = first == nullptr ? row.gives : name_of(first->dtype());
     if (mixes && row.runs_in != "f64") row.runs_in = "f32";
+    if (info.autocast == Autocast::narrow && row.runs_in == "f32" && allows_tf32() && y.device().is_cuda())
+      row.runs_in = "tf32";
     rows.push_back(std::move(row));
   }
   std::vector<OpPrecision> rows;
@@ -49,7 +56,9 @@ class Collector : public OpObserver {
 }  // namespace
 
 std::vector<OpPrecision> precision_of_ops(Session& session) {
-  const StepInput input = blank_rows(session, 2);
+  session.set_switches();
+  StepInput input = blank_rows(session, 2);
+  if (input.images.defined()) input.images = input.images.to(Session::image_type(session.device().type));
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   Collector collector;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/ops/image/normalize_images.h"
 
+#include <array>
 #include <limits>
 
+#include "hearth/autograd/record.h"
 #include "hearth/core/profiler.h"
 #include "hearth/core/run_on.h"
 #include "hearth/ops/argument.h"
@@ -57,6 +59,9 @@ Tensor normalize_images(const Tensor& pixels, const Tensor& values, const Normal
                                 dense(options.share), y);
     });
   }
+  // It is not recorded, as pixels have no gradient, but an op all the same.
+  if (OpObserver* const observer = detail::current_op_observer())
+    observer->after({.name = op, .autocast = Autocast::as_is}, std::array{pixels, values}, y);
   if (s.room == s.c) return y;
   // The only way to the whole pixels ends here, so nobody can write where the zeros are.
   y.storage()->set_padded_from(s.c);

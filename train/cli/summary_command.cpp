@@ -198,15 +198,23 @@ int precision_command(const Arguments& arguments) {
                          .set("runs_in", row.runs_in)
                          .set("reads", Json::array_of(row.reads))
                          .set("gives", row.gives));
-    std::cout << to_text(Json::object().set("precision", session.resolved().at("precision")).set("ops", list), 2)
+    std::cout << to_text(Json::object()
+                             .set("precision", session.resolved().at("precision"))
+                             .set("device", name_of(session.device()))
+                             .set("wanted_device", name_of(wanted))
+                             .set("ops", list),
+                         2)
               << "\n";
     return 0;
   }
-  std::cout << std::left << std::setw(28) << "layer" << std::setw(16) << "op" << std::setw(9) << "policy"
+  if (wanted != session.device())
+    std::cout << wanted << " is not here; these are the ops and types of " << session.device()
+              << ", which normalises images before a step and knows no tf32\n\n";
+  std::cout << std::left << std::setw(28) << "layer" << std::setw(18) << "op" << std::setw(9) << "policy"
             << std::setw(9) << "runs in" << std::setw(7) << "gives"
             << "reads\n";
   for (const OpPrecision& row : rows)
-    std::cout << std::setw(28) << row.layer << std::setw(16) << row.op << std::setw(9) << row.policy << std::setw(9)
+    std::cout << std::setw(28) << row.layer << std::setw(18) << row.op << std::setw(9) << row.policy << std::setw(9)
               << row.runs_in << std::setw(7) << row.gives << text_of(row.reads) << "\n";
   return 0;
 }
