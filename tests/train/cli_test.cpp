@@ -211,6 +211,39 @@ TEST_F(Cli, tune_finds_batches_that_fit) {
   expect_failure(hearth({"tune", "batch", "run.json", "--most", "0"}), 2, "usage", {"--most", "at least 1"});
 }
 
+TEST_F(Cli, tune_foretells_the_largest_batch_that_fits) {
+  write("run.json",
+        R"({"device": "cpu", "data": {"type": "digits", "workers": 0}, "optimizer": {"type": "sgd", "lr": 0.1},
+    "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 32}, "train": {"batch_size": 64, "steps": 2}})");
+  const auto limited = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"/usr/bin/env", "HEARTH_MEMORY_LIMIT_MB=8", HEARTH_PROGRAM});
+    return test::run_program(words, path(""));
+  };
+  const ProgramResult tuned = limited({"tune", "batch", "run.json", "--steps", "1", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const std::int64_t largest = parse_json(tuned.out, "tune").at("largest_batch_size").as_integer();
+  EXPECT_GT(largest, 8);
+  EXPECT_LT(largest, 1000) << "all digits";
+  const auto train = [&](std::int64_t batch) {
+    return limited({"train", "run.json", "--resume", "never", "--set", "train.batch_size=" + std::to_string(batch)});
+  };
+  EXPECT_EQ(train(largest).exit_code, 0);
+  EXPECT_EQ(train(largest + largest / 4).exit_code, 4);
+}
+
+TEST_F(Cli, tune_begins_at_two_where_one_sample_is_refused) {
+  // The last stage is one value a channel.
+  write("run.json", R"({"device": "cpu", "data": {"type": "digits"}, "optimizer": {"type": "sgd", "lr": 0.1},
+    "model": {"type": "resnet", "blocks": [1, 1, 1, 1], "stem": "small", "width": 4}, "train": {"steps": 2}})");
+  const ProgramResult tuned = hearth({"tune", "batch", "run.json", "--most", "2", "--steps", "1", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  EXPECT_PRED2(contains, tuned.err, "is refused: batch_norm");
+  const Json result = parse_json(tuned.out, "tune");
+  EXPECT_EQ(result.at("largest_batch_size").as_integer(), 2);
+  EXPECT_EQ(result.at("tried").items().size(), 1u);
+  expect_failure(hearth({"tune", "batch", "run.json", "--most", "1"}), 2, "shape", {"batch_norm", "1 values"});
+}
+
 TEST_F(Cli, every_shipped_config_is_accepted) {
   std::size_t count = 0;
   for (const std::string& name : list_directory(sources + "/examples/configs")) {

@@ -68,26 +68,51 @@ Json to_json(const Trial& trial) {
       .set("peak_mem_mb", trial.peak_mb);
 }
 
+struct Tuning {
+  std::int64_t largest = 0;  ///< that fits
+  std::vector<Trial> trials{};
+  std::size_t best = 0;
+};
+
+void print(const Trial& trial) {
+  std::cerr << "batch " << std::setw(6) << trial.batch << std::fixed << std::setprecision(2) << std::setw(12)
+            << trial.ms << " ms" << std::setprecision(1) << std::setw(12) << trial.per_s << ' ' << trial.unit
+            << std::setw(10) << trial.peak_mb << " MB\n";
+}
+
+Tuning try_up_to(std::int64_t foretold, const Arguments& arguments, int steps) {
+  Tuning tuning{.largest = foretold};
+  std::vector<Trial>& trials = tuning.trials;
+  // More of the same is not worth its time after two doublings that gained next to nothing.
+  int flat = 0;
+  for (const std::int64_t size : sizes_up_to(foretold)) {
+    if (flat >= 2) break;
+    try {
+      trials.push_back(try_batch(arguments, size, steps));
+    } catch (const OutOfMemory&) {
+      std::cerr << "batch " << std::setw(6) << size << "  does not fit, other than foretold\n";
+      tuning.largest = trials.empty() ? 0 : trials.back().batch;
+      break;
+    } catch (const ShapeError& error) {
+      // Batch normalisation has nothing to go by where one sample is one value a channel.
+      if (size > 1 || foretold == 1) throw;
+      std::cerr << "batch " << std::setw(6) << size << "  is refused: " << error.what() << "\n";
+      continue;
+    }
+    print(trials.back());
+    flat = trials.back().per_s > 1.03 * trials[tuning.best].per_s ? 0 : flat + 1;
+    if (trials.back().per_s > trials[tuning.best].per_s) tuning.best = trials.size() - 1;
+  }
+  return tuning;
+}
+
 int tune_batch(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
                "tune batch: give a config; usage: hearth tune batch CONFIG.json");
   const int steps = static_cast<int>(arguments.positive("--steps", 5));
-  const std::int64_t largest = std::min(largest_foretold(arguments), arguments.positive("--most", 1 << 20));
+  const std::int64_t foretold = std::min(largest_foretold(arguments), arguments.positive("--most", 1 << 20));
+  const auto [largest, trials, best] = foretold >= 1 ? try_up_to(foretold, arguments, steps) : Tuning{};
   HEARTH_CHECK(OutOfMemory, largest >= 1, "tune batch: not even a batch of 1 fits; see `hearth summary`");
-  std::vector<Trial> trials;
-  // More of the same is not worth its time after two doublings that gained next to nothing.
-  int flat = 0;
-  std::size_t best = 0;
-  for (const std::int64_t size : sizes_up_to(largest)) {
-    if (flat >= 2) break;
-    trials.push_back(try_batch(arguments, size, steps));
-    const Trial& trial = trials.back();
-    std::cerr << "batch " << std::setw(6) << trial.batch << std::fixed << std::setprecision(2) << std::setw(12)
-              << trial.ms << " ms" << std::setprecision(1) << std::setw(12) << trial.per_s << ' ' << trial.unit
-              << std::setw(10) << trial.peak_mb << " MB\n";
-    flat = trial.per_s > 1.03 * trials[best].per_s ? 0 : flat + 1;
-    if (trial.per_s > trials[best].per_s) best = trials.size() - 1;
-  }
   if (arguments.has("--json")) {
     Json list = Json::array();
     for (const Trial& trial : trials) list.push_back(to_json(trial));
