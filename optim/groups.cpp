@@ -34,20 +34,44 @@ std::string names_like(const std::string& pattern, const std::vector<std::string
   return text;
 }
 
-void check_group(const ParameterGroup& group, const std::vector<std::string>& names) {
-  HEARTH_CHECK(ConfigError, !group.match.empty(),
-               "optimizer: a group without patterns matches no parameter; give it some, such as \"*.bias\"");
-  HEARTH_CHECK(ConfigError, std::isfinite(group.lr_scale) && group.lr_scale >= 0, "optimizer: lr_scale ",
-               group.lr_scale, " of a group; it is finite and at least 0");
+bool covers(const ParameterGroup& group, const std::string& name) {
+  return std::any_of(group.match.begin(), group.match.end(),
+                     [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+// `where` is the group's place in a configuration.
+void check_group(const ParameterGroup& group, const std::string& where, const std::vector<std::string>& names,
+                 Ranges ranges) {
+  HEARTH_CHECK(ConfigError, !group.match.empty(), where,
+               ": a group without patterns matches no parameter; give it some, such as \"*.bias\"");
+  HEARTH_CHECK(ConfigError, std::isfinite(group.lr_scale) && group.lr_scale >= 0, where, "/lr_scale: ", group.lr_scale,
+               "; it is finite and at least 0");
   HEARTH_CHECK(ConfigError, !group.weight_decay || (std::isfinite(*group.weight_decay) && *group.weight_decay >= 0),
-               "optimizer: weight_decay ", group.weight_decay.value_or(0), " of a group; it is finite and at least 0");
+               where, "/weight_decay: ", group.weight_decay.value_or(0), "; it is finite and at least 0");
+  HEARTH_CHECK(ConfigError, !group.adapt || ranges == Ranges::by_parameter, where,
+               "/adapt: this optimizer sets no step by the norms of weights, as lars and lamb do; leave it out");
   for (const std::string& pattern : group.match) {
     const bool found =
         std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); });
     if (found) continue;
-    throw ConfigError(join_text("optimizer: no parameter matches the pattern \"", pattern,
-                                "\" of a group; the nearest are ", names_like(pattern, names),
-                                ", and * stands for any characters"));
+    throw ConfigError(join_text(where, "/match: no parameter matches the pattern \"", pattern, "\"; the nearest are ",
+                                names_like(pattern, names), ", and * stands for any characters"));
+  }
+}
+
+void check_groups(const std::vector<ParameterGroup>& groups, const std::vector<std::string>& names, Ranges ranges) {
+  std::vector<bool> applies(groups.size());
+  for (const std::string& name : names) {
+    const auto first =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return covers(group, name); });
+    if (first != groups.end()) applies[static_cast<std::size_t>(first - groups.begin())] = true;
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::string where = join_text("/optimizer/groups/", i);
+    check_group(groups[i], where, names, ranges);
+    HEARTH_CHECK(ConfigError, applies[i], where,
+                 ": every parameter that it matches is in a group before it, and the first that matches applies; put "
+                 "it before that one, or leave it out");
   }
 }
 
@@ -128,7 +152,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
   const std::vector<double> scales = layer_scales(options.layer_decay, names);
   HEARTH_CHECK(ConfigError, std::isfinite(options.weight_decay) && options.weight_decay >= 0,
                "optimizer: weight_decay ", options.weight_decay, "; it is finite and at least 0");
-  for (const ParameterGroup& group : options.groups) check_group(group, names);
+  check_groups(options.groups, names, ranges);
 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const FlatParameters::Entry& entry = entries[i];
@@ -138,9 +162,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
     ParameterRange range{entry.begin, end, 1.0, 0.0, by_parameter && entry.value.rank() > 1};
     if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
     for (const ParameterGroup& group : options.groups) {
-      const bool in_group = std::any_of(group.match.begin(), group.match.end(),
-                                        [&](const std::string& pattern) { return matches(pattern, entry.name); });
-      if (!in_group) continue;
+      if (!covers(group, entry.name)) continue;
       range.lr_scale = group.lr_scale;
       range.weight_decay = group.weight_decay.value_or(range.weight_decay);
       range.adapts = by_parameter && group.adapt.value_or(range.adapts);

@@ -71,7 +71,8 @@ class UpdatePlan {
   /// The most a piece holds.
   static constexpr std::int64_t piece_elements = 16384;
 
-  /// ConfigError for a group without patterns, a pattern that matches no parameter, a negative scale or a negative
+  /// ConfigError for a group without patterns, a pattern that matches no parameter, a group without effect because
+  /// groups before it have all of its parameters, `adapt` where ranges are merged, a negative scale or a negative
   /// decay, and as layer_scales().
   UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges = Ranges::merged);
 

@@ -146,7 +146,8 @@ TEST(OptimGroups, APatternWithoutParameterIsNamed) {
     return test::error_message<ConfigError>([&] { optim::UpdatePlan(toy.flat(), {.groups = {{.match = {pattern}}}}); });
   };
   EXPECT_PRED2(test::contains, message("first.weigth"),
-               "\"first.weigth\" of a group; the nearest are \"first.weight\", \"first.bias\", \"second.weight\"");
+               "/optimizer/groups/0/match: no parameter matches the pattern \"first.weigth\"; the nearest are "
+               "\"first.weight\", \"first.bias\", \"second.weight\"");
   EXPECT_PRED2(test::contains, message("*.wieght"), "the nearest are \"");
   EXPECT_PRED2(test::contains, message("second*bias*"), "the nearest are \"second.weight\"");
 }
@@ -156,6 +157,27 @@ TEST(OptimGroups, AGroupWithoutPatternsIsRefused) {
   const auto message =
       test::error_message<ConfigError>([&] { optim::Sgd(toy.flat(), {.groups = {{.match = {}, .lr_scale = 0.5}}}); });
   EXPECT_PRED2(test::contains, message, "without patterns");
+}
+
+TEST(OptimGroups, OneWithoutEffectIsRefused) {
+  ToyParameters toy;
+  const auto message = [&](const char* text) {
+    return test::error_message<ConfigError>([&] { make(text, toy.flat()); });
+  };
+  EXPECT_PRED2(test::contains, message(R"({"type": "sgd", "groups": [{"type": "by_name", "match": ["*.bias"]},
+                 {"type": "by_name", "match": ["first.*"]}, {"type": "by_name", "match": ["*bias", "first.weight"]}]})"),
+               "/optimizer/groups/2: every parameter that it matches is in a group before it");
+  EXPECT_PRED2(test::contains, message(R"({"type": "sgd", "groups": [{"type": "by_name", "match": ["*.bias"]},
+                 {"type": "by_name", "match": ["thrid.*"]}]})"),
+               "/optimizer/groups/1/match: no parameter matches the pattern \"thrid.*\"");
+  for (const char* type : {"sgd", "adam", "adamw"})
+    EXPECT_PRED2(test::contains,
+                 message((R"({"type": ")" + std::string(type) +
+                          R"(", "groups": [{"type": "by_name", "match": ["*.bias"], "adapt": true}]})")
+                             .c_str()),
+                 "/optimizer/groups/0/adapt: this optimizer sets no step by the norms of weights");
+  EXPECT_NO_THROW(
+      make(R"({"type": "lars", "groups": [{"type": "by_name", "match": ["*.bias"], "adapt": true}]})", toy.flat()));
 }
 
 TEST(OptimOptions, BadOnesAreRefused) {
