@@ -199,7 +199,7 @@ void Session::read_interval() {
   if (!std::isfinite(position.interval.loss_sum))
     throw_diverged(*this,
                    join_text("the loss became ", position.interval.loss_sum, " at or before step ", position.step));
-  // With a loss scale such an update is skipped, and the norm is that of the last one that was not.
+  // With a loss scale such an update is skipped, and has no norm.
   if (!std::isfinite(grad_norm))
     throw_diverged(*this,
                    join_text("the norm of the gradients became ", grad_norm, " at or before step ", position.step));
