@@ -216,7 +216,7 @@ TEST_F(Cli, tune_foretells_the_largest_batch_that_fits) {
         R"({"device": "cpu", "data": {"type": "digits", "workers": 0}, "optimizer": {"type": "sgd", "lr": 0.1},
     "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 32}, "train": {"batch_size": 64, "steps": 2}})");
   const auto limited = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {"/usr/bin/env", "HEARTH_MEMORY_LIMIT_MB=8", HEARTH_PROGRAM});
+    words.insert(words.begin(), {"/usr/bin/env", "HEARTH_MEMORY_LIMIT_MB=8", test::hearth_program()});
     return test::run_program(words, path(""));
   };
   const ProgramResult tuned = limited({"tune", "batch", "run.json", "--steps", "1", "--json"});
