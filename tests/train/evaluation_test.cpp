@@ -128,6 +128,10 @@ TEST_F(Evaluations, ARunThatEndsWithoutNumbersHasDiverged) {
   EXPECT_TRUE(file_exists(out() + "/checkpoints/best/manifest.json"));
   // The same command finds the run at its end, and says the same.
   EXPECT_EQ(trained(R"({"type": "test_moody"})", digits, 3), 5);
+  Moody::evaluations = 0;
+  Moody::bad = {0, 1};
+  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits, 2, {"--resume", "never"}), 5);
+  EXPECT_EQ(info().at("metrics").find("best_step"), nullptr) << "none was any good";
   // Of two parts the second, which is evaluated at the end alone, has to give numbers too.
   Moody::evaluations = 0;
   Moody::bad = {1};
