@@ -143,8 +143,10 @@ TEST(LinearTypes, WideWeightsGetWideGradients) {
 TEST(LinearTypes, GradientsAreMadeInTheTypeThatTheLeafCollectsIn) {
   const Tensor x = Tensor::of<double>({2, 2}, {1, 1, 1.0 / 512, 1}).to(DType::bf16);
   const Tensor w = as_leaf(Tensor::full({1, 2}, 1, DType::bf16)), b = as_leaf(Tensor::full({1}, 1, DType::bf16));
-  for (const Tensor* leaf : {&w, &b})
+  for (const Tensor* leaf : {&w, &b}) {
     leaf->grad_state()->grad = Tensor::zeros(leaf->shape(), DType::f32, leaf->device());
+    leaf->grad_state()->dtype = DType::f32;
+  }
   for (int times = 1; times <= 2; ++times) {
     backward(linear(x, w, b), Tensor::of<double>({2, 1}, {1, 1.0 / 1024}).to(DType::bf16));
     EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{times * (1 + 1.0 / 1024)}));
