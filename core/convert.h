@@ -37,7 +37,7 @@ HEARTH_HD To convert_element(From value) {
     return value;
   else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>)
     return convert_element<To>(static_cast<float>(value));
-  else if constexpr ((std::is_same_v<To, f16> || std::is_same_v<To, bf16>) && std::is_same_v<From, double>)
+  else if constexpr (std::is_same_v<From, double> && (std::is_same_v<To, f16> || std::is_same_v<To, bf16>))
     return To(cut_to_odd(value));
   else if constexpr (std::is_same_v<To, f16> || std::is_same_v<To, bf16>)
     return To(static_cast<float>(value));

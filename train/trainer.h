@@ -62,7 +62,7 @@ class Trainer {
   RunFolder& folder_;
   Progress& progress_;
   std::int64_t saved_step_ = -1;
-  bool moved_ = false;  ///< the run goes on from another folder
+  bool moved_ = false;    ///< the run goes on from another folder
   double test_loss_ = 0;  ///< at the end, where there is a valid part too
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;

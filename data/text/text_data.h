@@ -70,8 +70,8 @@ struct PackedFile {
 };
 
 /// Tokenises the texts of a "text" or "parallel_text" node into token files, train.tokens, train.source.tokens and so
-/// on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed halfway.
-/// ConfigError for a node of another type; FileError for files that cannot be written or removed.
+/// on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed
+/// halfway. ConfigError for a node of another type; FileError for files that cannot be written or removed.
 std::vector<PackedFile> pack_text(const Json& node, const std::string& folder);
 
 }  // namespace hearth::data
