@@ -62,6 +62,7 @@ const Staged<double>& Ema::share_for(std::int64_t update) {
 }
 
 void Ema::apply() {
+  begun_ = false;
   take_in(average_, parameters_.values(), share_);
   apply_to_buffers();
 }

@@ -30,7 +30,7 @@ class Run:
         """The record of this run in `out`, or None; ends the script where that folder holds a run of other settings."""
         folder = os.path.join(out, self.name)
         path = os.path.join(folder, "run.json")
-        if not os.path.exists(path):
+        if not os.path.exists(path) or not os.path.exists(os.path.join(folder, "config.json")):
             return None
         # Both with the defaults of this program, which may know more keys than the one that trained.
         there, wanted = (self.resolved(os.path.join(folder, "config.json"), {}),

@@ -86,7 +86,11 @@ void RunFolder::clear() {
   const std::vector<std::string> found = named_as_of_a_run(path_);
   HEARTH_CHECK(FileError, found.empty() || holds_run(path_), path_, ": holds no run, but ", found.front(),
                " that a run would replace; give another --out, or move that file");
-  for (const std::string& path : found) remove(path);
+  // The last is what tells that the others are a run's.
+  const std::string last = file("run.json");
+  for (const std::string& path : found)
+    if (path != last) remove(path);
+  remove(last);
 }
 
 void RunFolder::open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard,

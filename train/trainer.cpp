@@ -123,8 +123,10 @@ void Trainer::open_folder() {
   if (folder_.metrics_bytes() < bytes)
     progress_.line(join_text("warning: ", folder_.file("metrics.jsonl"), " lost ", bytes - folder_.metrics_bytes(),
                              " bytes that the checkpoint counts on"));
-  // So that the new folder is a whole run from the start.
-  if (moved_) save_checkpoint();
+  if (!moved_) return;
+  // So that the new folder is a whole run from the start, with a best where there is nothing left to train.
+  if (session_.position.step >= session_.plan.total_steps) evaluate_and_log();
+  save_checkpoint();
 }
 
 void Trainer::take_steps() {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <locale>
 #include <optional>
 #include <string>
 
@@ -29,13 +30,16 @@ constexpr Names interfaces[] = {{"memory.max", "memory.current", "inactive_file"
 
 /// Nothing where there is no such file, or no number in it ("max").
 std::optional<std::int64_t> number_in(const path& file) {
+  std::ifstream text(file);
+  text.imbue(std::locale::classic());
   std::int64_t value = 0;
-  return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
+  return text >> value ? std::optional(value) : std::nullopt;
 }
 
 /// The number behind a word; nothing where it is not there.
 std::optional<std::int64_t> number_after(const path& file, const std::string& name) {
   std::ifstream words(file);
+  words.imbue(std::locale::classic());
   for (std::string word; words >> word;)
     if (std::int64_t value = 0; word == name && words >> value) return value;
   return std::nullopt;

@@ -42,7 +42,7 @@ Tensor run(const char* op, const Tensor& x, std::int64_t heads, std::int64_t rot
                "; it must be finite and above 1");
   HEARTH_CHECK(UsageError, options.first_position >= 0, op, ": first_position is ", options.first_position,
                "; it must be at least 0");
-  (void)checked_add(options.first_position, a.rows, join_text(op, ": first_position and rows").c_str());
+  (void)checked_add(options.first_position, a.rows, op);
   for (std::int64_t d = 0; d < width / 2; ++d)
     a.frequency[static_cast<std::size_t>(d)] =
         std::pow(options.base, -2.0 * static_cast<double>(d) / static_cast<double>(width));

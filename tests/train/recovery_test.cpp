@@ -112,6 +112,7 @@ TEST_F(Recovery, ANewFolderHoldsTheWeightsOfTheRunThatGoesOnInIt) {
   ASSERT_EQ(moved.exit_code, 0) << moved.err;
   EXPECT_EQ(read("new/checkpoints/latest/model.safetensors"), read("runs/small/checkpoints/latest/model.safetensors"));
   EXPECT_EQ(info("new").at("status").as_string(), "finished");
+  EXPECT_TRUE(holds_its_best("new"));
   EXPECT_EQ(hearth({"eval", "new"}).exit_code, 0);
   EXPECT_EQ(hearth({"eval", "runs/small"}).exit_code, 0);
   expect_refused(train("1", {"--out", "new", "--resume", "absent"}), 3, {"absent", "no complete checkpoint"});
