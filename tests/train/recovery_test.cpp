@@ -221,6 +221,7 @@ TEST_F(Recovery, ARunThatCannotSaveAfterASignalHasFailed) {
   ASSERT_NE(child, -1);
   if (child == 0) {
     if (chdir(folder_.path().c_str()) != 0 || freopen("/dev/null", "w", stderr) == nullptr) _exit(126);
+    signal(SIGHUP, SIG_DFL);  // where the tests were started to ignore it, as by nohup
     execl(program.c_str(), program.c_str(), "train", "small.json", "--set", "train.epochs=100000", "--set",
           "eval.every_epochs=100000", "--set", "checkpoint.every_epochs=100000", "--set", "log.report=true", nullptr);
     _exit(127);

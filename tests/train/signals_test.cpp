@@ -13,7 +13,14 @@ void (*handler_of(int number))(int) {
   return action.sa_handler;
 }
 
+/// Hangups as by default, though this process may have been started to ignore them, as nohup does.
+struct DefaultHangups {
+  void (*before)(int) = signal(SIGHUP, SIG_DFL);
+  ~DefaultHangups() { signal(SIGHUP, before); }
+};
+
 TEST(SignalScope, notes_the_signal_that_asked_for_a_stop) {
+  const DefaultHangups hangups;
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const SignalScope signals;
     EXPECT_EQ(SignalScope::requested(), 0);
@@ -23,6 +30,7 @@ TEST(SignalScope, notes_the_signal_that_asked_for_a_stop) {
 }
 
 TEST(SignalScope, puts_back_what_was_there) {
+  const DefaultHangups hangups;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) {
     const auto before = handler_of(number);
     {
@@ -34,6 +42,7 @@ TEST(SignalScope, puts_back_what_was_there) {
 }
 
 TEST(SignalScope, a_closing_terminal_hangs_up_twice) {
+  const DefaultHangups hangups;
   const SignalScope signals;
   raise(SIGTERM);
   raise(SIGHUP);
