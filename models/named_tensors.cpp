@@ -41,7 +41,11 @@ Tensor NamedTensors::take(const std::string& name, std::string_view shape) {
     fits = fits && known != extents_.end() && tensor.dim(static_cast<int>(i)) == known->second;
     wanted += (i > 0 ? ", " : "") + (known != extents_.end() ? std::to_string(known->second) : std::string("any"));
   }
-  if (fits) return tensor;
+  if (fits && is_floating(tensor.dtype())) return tensor;
+  if (fits) {
+    report_.mistyped.push_back(join_text(name, " ", tensor.dtype(), ", expected a floating type"));
+    return {};
+  }
   report_.misshaped.push_back(join_text(name, " ", tensor.shape(), ", expected [", wanted, "]"));
   return {};
 }

@@ -35,7 +35,7 @@ class NamedTensors {
 
   const ByName& given() const { return given_; }
   bool has(std::string_view name) const { return given_.contains(name); }
-  /// The tensor of that name if it has the shape; otherwise undefined, and a word in the report.
+  /// The tensor of that name if it has the shape and a floating type; otherwise undefined, and a word in the report.
   Tensor take(const std::string& name, std::string_view shape);
   /// Makes the widths twice as large, and forgets what these letters mean.
   void double_widths(std::string_view forgotten);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "hearth/core/nearest.h"
+#include "hearth/core/non_finite.h"
 #include "hearth/core/safetensors_set.h"
 #include "hearth/models/import.h"
 #include "hearth/models/named_tensors.h"
@@ -267,6 +268,16 @@ bool begins_with_any(const std::string& name, const std::vector<std::string>& be
                      [&](const std::string& beginning) { return name.starts_with(beginning); });
 }
 
+/// Floating values of any type are weights; an integer or a boolean is not made one.
+bool converts(DType from, DType to) { return from == to || (is_floating(from) && is_floating(to)); }
+
+/// "NAME: 2 NaN of 12 values"; "" where all are finite.
+std::string non_finite_text(const std::string& name, const Tensor& value) {
+  const Tensor on_host = value.to(Device{}).contiguous();
+  const NonFinite found = count_non_finite(on_host.dtype(), {on_host.bytes(), on_host.byte_size()});
+  return found.any() ? join_text(name, ": ", found.text(), " of ", on_host.size(), " values") : std::string();
+}
+
 /// ConfigError for a beginning that no name has.
 void check_rule(const char* rule, const std::vector<std::string>& beginnings, const std::vector<std::string>& names,
                 const char* which) {
@@ -299,6 +310,8 @@ std::string NameReport::faults(const std::string& prefix) const {
   add("missing", missing);
   add("unexpected", unexpected);
   add("wrong shape:", misshaped);
+  add("wrong type:", mistyped);
+  add("not finite:", non_finite);
   return text;
 }
 
@@ -403,6 +416,10 @@ NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet
       report.missing.push_back(join_text(named.name, " ", named.tensor->shape()));
     else if (value->shape() != named.tensor->shape())
       report.misshaped.push_back(join_text(named.name, " ", value->shape(), ", expected ", named.tensor->shape()));
+    else if (!converts(value->dtype(), named.tensor->dtype()))
+      report.mistyped.push_back(join_text(named.name, " ", value->dtype(), ", expected ", named.tensor->dtype()));
+    else if (const std::string fault = non_finite_text(named.name, *value); !fault.empty())
+      report.non_finite.push_back(fault);
     else
       copies.emplace_back(named.tensor, value);
   }
@@ -418,6 +435,20 @@ NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet
   if (report.fits())
     for (const auto& [to, from] : copies) to->copy_from(*from);
   return report;
+}
+
+std::vector<std::string> non_finite_tensors(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> found;
+  for (const NamedTensor& named : tensors)
+    if (std::string text = non_finite_text(named.name, *named.tensor); !text.empty()) found.push_back(std::move(text));
+  return found;
+}
+
+std::vector<std::string> non_finite_tensors(const WeightSet& set) {
+  std::vector<std::string> found;
+  for (const Weight& weight : set.weights)
+    if (std::string text = non_finite_text(weight.name, weight.value); !text.empty()) found.push_back(std::move(text));
+  return found;
 }
 
 }  // namespace hearth::models

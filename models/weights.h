@@ -43,8 +43,12 @@ struct NameReport {
   std::vector<std::string> missing{};
   std::vector<std::string> unexpected{};
   std::vector<std::string> misshaped{};
-  std::vector<std::string> left_out{};  ///< what needs not be kept: buffers, copies of tied weights; not a fault
-  bool fits() const { return missing.empty() && unexpected.empty() && misshaped.empty(); }
+  std::vector<std::string> mistyped{};    ///< integers or booleans where floating values belong, or the reverse
+  std::vector<std::string> non_finite{};  ///< with NaN or infinite values; only of what is loaded into a network
+  std::vector<std::string> left_out{};    ///< what needs not be kept: buffers, copies of tied weights; not a fault
+  bool fits() const {
+    return missing.empty() && unexpected.empty() && misshaped.empty() && mistyped.empty() && non_finite.empty();
+  }
   /// The faults, each on a line that begins with `prefix`, without a line's end at the end.
   std::string faults(const std::string& prefix) const;
 };
@@ -66,9 +70,13 @@ struct LoadRules {
   std::vector<std::string> unused{};  ///< of the file: the network has no use for them
 };
 
-/// Copies `weights`, converted to their types, into the parameters and buffers of a network, if the report, which it
-/// returns, has no faults; otherwise nothing is changed. Entries of `left_out` are those that the rules name.
-/// ConfigError for a rule that names none.
+/// Copies `weights` into the parameters and buffers of a network, if the report, which it returns, has no faults;
+/// otherwise nothing is changed. Floating types are converted to the network's. Entries of `left_out` are those that
+/// the rules name. ConfigError for a rule that names none.
 NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours, const LoadRules& rules = {});
+
+/// A line for each tensor with NaN or infinite values: its name and how many there are.
+std::vector<std::string> non_finite_tensors(const std::vector<NamedTensor>& tensors);
+std::vector<std::string> non_finite_tensors(const WeightSet& set);
 
 }  // namespace hearth::models

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -388,6 +390,51 @@ TEST(Weights, EveryFaultOfASwinIsTold) {
             "wrong shape: layers.1.downsample.norm.bias [8], expected [16]\n"
             "wrong shape: layers.2.blocks.0.attn.relative_position_bias_table [25, 2], expected [9, 2]")
       << "a head may be absent";
+}
+
+TEST(Weights, IntegersAndBooleansAreNoWeights) {
+  models::Gpt network({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 3});
+  const std::vector<double> before = network.parameters()[0].tensor->to_doubles();
+  WeightSet ours = weights_of(network);
+  ours.weights[0].value = Tensor::zeros({5, 3}, DType::i64);
+  ours.weights[1].value = Tensor::zeros({4, 3}, DType::boolean);
+  ours.weights[2].value = ours.weights[2].value.to(DType::f64);
+  const NameReport report = models::load_weights(network.parameters(), ours);
+  EXPECT_FALSE(report.fits());
+  EXPECT_EQ(report.faults("F: "),
+            "F: wrong type: wte.weight i64, expected f32\n"
+            "F: wrong type: wpe.weight bool, expected f32");
+  EXPECT_EQ(network.parameters()[0].tensor->to_doubles(), before) << "nothing is loaded";
+  // Nor are they converted, in either direction, for every family.
+  for (const auto& [format, own] : {std::pair(WeightFormat::hf_gpt2, gpt()),
+                                    {WeightFormat::hf_bert, bert()},
+                                    {WeightFormat::timm_swin, swin()},
+                                    {WeightFormat::microsoft_swin, swin()}}) {
+    WeightSet theirs = written(own, format);
+    Weight& last = theirs.weights.back();
+    last.value = Tensor::zeros(last.value.shape(), DType::u8);
+    NameReport found;
+    (void)models::to_hearth(theirs, format, found);
+    EXPECT_EQ(found.faults(""), "wrong type: " + last.name + " u8, expected a floating type");
+    WeightSet odd = own;
+    odd.weights.front().value = Tensor::zeros(odd.weights.front().value.shape(), DType::i32);
+    NameReport back;
+    (void)models::from_hearth(odd, format, back);
+    EXPECT_EQ(back.faults(""), "wrong type: " + odd.weights.front().name + " i32, expected a floating type");
+  }
+}
+
+TEST(Weights, NonFiniteValuesAreNotLoaded) {
+  models::Gpt network({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 3});
+  WeightSet ours = weights_of(network);
+  ours.weights[1].value.data<float>()[4] = std::nanf("");
+  ours.weights[1].value.data<float>()[5] = -std::numeric_limits<float>::infinity();
+  const std::string fault = "wpe.weight: 1 NaN, 1 infinite of 12 values";
+  EXPECT_EQ(models::non_finite_tensors(ours), std::vector<std::string>{fault});
+  EXPECT_EQ(models::load_weights(network.parameters(), ours).faults(""), "not finite: " + fault);
+  EXPECT_TRUE(models::non_finite_tensors(network.parameters()).empty());
+  // What is not loaded may be anything.
+  EXPECT_TRUE(models::load_weights(network.parameters(), ours, {.fresh = {"wpe."}}).fits());
 }
 
 TEST(Weights, AFormatThatIsNotKnown) {

@@ -2,11 +2,14 @@
 // Weights that cross by command, and runs that start from them.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "hearth/core/file.h"
 #include "hearth/models/transformer/bert.h"
 #include "hearth/models/weights.h"
+#include "hearth/train/checkpoint.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/session.h"
 #include "support/error_message.h"
@@ -126,6 +129,62 @@ TEST_F(WeightsCommand, ASwinOfTimmThereAndBackAndAsAStart) {
   // A network that does not fit the data at all is the configuration's fault.
   EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "model.window=5"}), 2);
   EXPECT_PRED2(contains, message_, "/model: a window of 5 x 5 tokens is larger than the 4 x 4 tokens");
+}
+
+TEST_F(WeightsCommand, NonFiniteWeightsAreSaidSo) {
+  put_bert(false);
+  // Values of the classifier's bias and of a norm are replaced in the file.
+  std::string bytes = read_text(path("bert.safetensors"));
+  const SafetensorsFile file(path("bert.safetensors"));
+  const auto put_value = [&](const char* name, std::uint32_t bits) {
+    const std::span<const std::byte> data = file.bytes(file.at(name));
+    const std::size_t end = bytes.size();
+    const std::size_t at = end - (file.records().back().end - file.at(name).begin);
+    ASSERT_GE(data.size(), sizeof bits);
+    std::memcpy(bytes.data() + at, &bits, sizeof bits);
+  };
+  put_value("cls.predictions.bias", 0x7fc00000);
+  put_value("bert.embeddings.LayerNorm.weight", 0x7f800000);
+  put("bad.safetensors", bytes);
+  const std::string nan = "cls.predictions.bias: 1 NaN of 30 values";
+  ASSERT_EQ(run({"weights", "convert", path("bad.safetensors"), path("own"), "--from", "hf-bert"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "warning: not finite: " + nan);
+  EXPECT_PRED2(contains, message_, "not finite: embeddings.LayerNorm.weight: 1 infinite of 8 values");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run({"weights", "inspect", path("own")}), 0);
+  EXPECT_PRED2(contains, testing::internal::GetCapturedStdout(), "[30]  1 NaN\n");
+  EXPECT_PRED2(contains, message_, "warning: 2 tensors have NaN or infinite values");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run({"weights", "inspect", path("own"), "--json"}), 0);
+  EXPECT_PRED2(contains, testing::internal::GetCapturedStdout(), "\"nan\": 1");
+  // A run does not start from them.
+  EXPECT_EQ(run({"train", config(R"({"path": ")" + path("own") + "\"}"), "--dry-run"}), 3);
+  EXPECT_PRED2(contains, message_, "not finite: " + nan);
+  EXPECT_EQ(run({"train", config(R"({"path": ")" + path("own") + R"(", "fresh": ["cls.", "embeddings.LayerNorm"]})"),
+                 "--dry-run"}),
+            0)
+      << message_;
+}
+
+TEST_F(WeightsCommand, ValuesBeyondATypeAreNotMadeInfinite) {
+  const std::vector<float> values{1e6F, 1.0F};
+  write_plain_safetensors(path("large"), {{"w", DType::f32, {2}, std::as_bytes(std::span(values))}});
+  EXPECT_EQ(run({"weights", "convert", path("large"), path("half"), "--dtype", "f16"}), 3);
+  EXPECT_PRED2(contains, message_, "1 finite values of w are too large for f16; use --dtype bf16 or f32");
+  EXPECT_FALSE(file_exists(path("half")));
+  EXPECT_EQ(run({"weights", "convert", path("large"), path("half"), "--dtype", "bf16"}), 0) << message_;
+}
+
+TEST_F(WeightsCommand, EvalSaysThatACheckpointIsNotFinite) {
+  put("run.json", R"({"device": "cpu", "model": {"type": "mlp", "hidden": [4]}, "data": {"type": "digits"},
+      "optimizer": {"type": "sgd", "lr": 0.01}, "train": {"batch_size": 8, "steps": 1}})");
+  train::Session session(train::load_config(path("run.json"), {}));
+  session.model->parameters()[0].tensor->data<float>()[0] = std::nanf("");
+  train::save_session(session, path("out/checkpoints"));
+  EXPECT_EQ(run({"eval", path("out")}), 0) << message_;
+  EXPECT_PRED2(
+      contains, message_,
+      "warning: the checkpoint is not finite: " + session.model->parameters()[0].name + ": 1 NaN of 256 values");
 }
 
 TEST_F(WeightsCommand, ListsAllThatDoesNotFit) {

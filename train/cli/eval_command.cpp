@@ -3,6 +3,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "hearth/models/weights.h"
 #include "hearth/train/checkpoint.h"
 #include "hearth/train/cli/beam.h"
 #include "hearth/train/cli/cli.h"
@@ -11,6 +12,16 @@
 #include "hearth/train/text_metrics.h"
 
 namespace hearth::train {
+namespace {
+
+void warn_of_non_finite(nn::Module& model) {
+  std::vector<NamedTensor> weights = model.parameters();
+  for (const NamedTensor& buffer : model.buffers()) weights.push_back(buffer);
+  for (const std::string& found : models::non_finite_tensors(weights))
+    std::cerr << "warning: the checkpoint is not finite: " << found << "\n";
+}
+
+}  // namespace
 
 int eval_command(const Arguments& arguments) {
   const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
@@ -26,6 +37,7 @@ int eval_command(const Arguments& arguments) {
                  " is for runs on pairs of lines, with an eval.metric");
   const models::BeamOptions beam = translates ? beam_options(arguments, *session) : models::BeamOptions{};
   const std::int64_t limit = arguments.whole("--limit", 0, 1);
+  warn_of_non_finite(*session->model);
   const Meter meter = evaluate(*session, part);
   Json record = Json::object();
   record.set("split", split)

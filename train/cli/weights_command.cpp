@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "hearth/core/json_text.h"
+#include "hearth/core/non_finite.h"
 #include "hearth/core/safetensors_set.h"
 #include "hearth/models/weights.h"
 #include "hearth/train/cli/cli.h"
@@ -17,25 +18,30 @@ int inspect(const Arguments& arguments) {
   const SafetensorsSet set{arguments.positional()[1]};
   set.verify();
   Json list = Json::array();
-  std::int64_t elements = 0;
+  std::int64_t elements = 0, damaged = 0;
   for (const SafetensorsSet::Item& item : set.items()) {
     const TensorRecord& record = *item.record;
     elements += record.shape.size();
+    const NonFinite bad = count_non_finite(record.dtype, item.bytes());
+    damaged += bad.any() ? 1 : 0;
     if (!arguments.has("--json")) {
       std::cout << std::left << std::setw(48) << record.name << " " << std::setw(5) << name_of(record.dtype) << " "
-                << record.shape << "\n";
+                << record.shape << (bad.any() ? "  " + bad.text() : "") << "\n";
       continue;
     }
     list.push_back(
         Json::object()
             .set("name", record.name)
             .set("dtype", name_of(record.dtype))
-            .set("shape", Json::array_of(std::vector<std::int64_t>(record.shape.begin(), record.shape.end()))));
+            .set("shape", Json::array_of(std::vector<std::int64_t>(record.shape.begin(), record.shape.end())))
+            .set("nan", bad.nan)
+            .set("infinite", bad.infinite));
   }
   if (arguments.has("--json"))
     std::cout << to_text(Json::object().set("tensors", list).set("elements", elements), 2) << "\n";
   else
     std::cout << set.items().size() << " tensors, " << elements << " elements\n";
+  if (damaged > 0) std::cerr << "warning: " << damaged << " tensors have NaN or infinite values\n";
   return 0;
 }
 
@@ -45,6 +51,21 @@ void leave_out(models::WeightSet& set, const std::vector<std::string>& beginning
     const auto count =
         std::erase_if(set.weights, [&](const models::Weight& weight) { return weight.name.starts_with(beginning); });
     HEARTH_CHECK(UsageError, count > 0, "weights convert: --leave-out ", beginning, ": there is no such weight");
+  }
+}
+
+// Finite values stay finite, or nothing is written.
+void convert_values(models::WeightSet& set, DType dtype) {
+  for (models::Weight& weight : set.weights) {
+    if (!is_floating(weight.value.dtype())) continue;
+    const Tensor before = weight.value;
+    weight.value = before.to(dtype);
+    const auto infinite = [](const Tensor& x) {
+      return count_non_finite(x.dtype(), {x.bytes(), x.byte_size()}).infinite;
+    };
+    const std::int64_t lost = infinite(weight.value) - infinite(before);
+    HEARTH_CHECK(DataError, lost == 0, "weights convert: ", lost, " finite values of ", weight.name,
+                 " are too large for ", dtype, "; use --dtype ", dtype == DType::f16 ? "bf16 or f32" : "f32");
   }
 }
 
@@ -64,9 +85,10 @@ int convert_file(const Arguments& arguments) {
   set = models::to_hearth(set, from, report);
   if (report.fits()) set = models::from_hearth(set, to, report);
   HEARTH_CHECK(FileError, report.fits(), report.faults(input + ": "));
+  const std::vector<std::string> non_finite = models::non_finite_tensors(set);
+  if (dtype) convert_values(set, dtype_named(*dtype));
   std::vector<SafetensorsEntry> entries;
-  for (models::Weight& weight : set.weights) {
-    if (dtype && is_floating(weight.value.dtype())) weight.value = weight.value.to(dtype_named(*dtype));
+  for (const models::Weight& weight : set.weights) {
     entries.push_back({weight.name, weight.value.dtype(), weight.value.shape(),
                        std::span(weight.value.bytes(), weight.value.byte_size())});
   }
@@ -76,6 +98,7 @@ int convert_file(const Arguments& arguments) {
   else
     write_plain_safetensors(output, entries, set.metadata);
   for (const std::string& name : report.left_out) std::cerr << "left out " << name << "\n";
+  for (const std::string& text : non_finite) std::cerr << "warning: not finite: " << text << "\n";
   std::cerr << "wrote " << entries.size() << " tensors to " << output << "\n";
   return 0;
 }
