@@ -12,11 +12,10 @@
 #include "hearth/core/nearest.h"
 
 namespace hearth::train {
-namespace {
-
-const OptionSpec set_option{"--set", "PATH=VALUE", "override a config value, as in optimizer.lr=0.1; may be repeated"};
 
 const std::vector<CommandSpec>& commands() {
+  static const OptionSpec set_option{"--set", "PATH=VALUE",
+                                     "override a config value, as in optimizer.lr=0.1; may be repeated"};
   static const std::vector<CommandSpec> table{
       {"train",
        "CONFIG.json",
@@ -151,9 +150,19 @@ const std::vector<CommandSpec>& commands() {
        "Tells which devices and libraries were found, in which version, and what replaces those that are missing.",
        {{"--json", "", "print as JSON on stdout"}},
        doctor_command},
+      {"completion",
+       "bash|zsh|fish",
+       1,
+       1,
+       "Prints a script that completes commands, options and files in a shell.",
+       {},
+       completion_command},
+      {"manual", "", 0, 0, "Prints the manual page, for `man -l`.", {}, manual_command},
   };
   return table;
 }
+
+namespace {
 
 // Commands of the published interface that later versions bring.
 bool is_planned(const std::string& name) { return name == "launch"; }

@@ -11,6 +11,9 @@ namespace hearth::train {
 /// 5 diverged, 70 internal, 128 + n ended by signal n after a checkpoint. Messages go to stderr, results to stdout.
 int run_cli(int argc, char** argv);
 
+/// Every command, in the order of the help.
+const std::vector<CommandSpec>& commands();
+
 // One function a command; see the table in cli.cpp.
 int train_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
@@ -24,5 +27,7 @@ int devices_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int data_command(const Arguments& arguments);
 int weights_command(const Arguments& arguments);
+int completion_command(const Arguments& arguments);
+int manual_command(const Arguments& arguments);
 
 }  // namespace hearth::train
