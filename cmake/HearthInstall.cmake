@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installation: headers as they are included in the tree, the library, the program, and a package for
-# find_package(hearth).
+# Installation: headers as they are included in the tree, the library, the program, what a reader and a shell need, and
+# packages for find_package(hearth) and pkg-config.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -11,10 +11,17 @@ endforeach()
 install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/hearth.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hearth)
 install(FILES ${CMAKE_BINARY_DIR}/generated/hearth/core/build.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hearth/core)
 
+# Minor versions of 0.x break programs that were linked with another. The program finds a shared library beside its own
+# folder, wherever both were put.
+file(RELATIVE_PATH library_folder ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(hearth PROPERTIES VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 install(TARGETS hearth EXPORT hearthTargets)
 if(TARGET hearth_cli)
+  set_target_properties(hearth_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${library_folder}")
   install(TARGETS hearth_cli)
 endif()
+get_target_property(library_type hearth TYPE)
 install(EXPORT hearthTargets NAMESPACE hearth:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hearthConfig.cmake.in
   ${CMAKE_BINARY_DIR}/hearthConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
@@ -23,3 +30,63 @@ install(FILES ${CMAKE_BINARY_DIR}/hearthConfig.cmake ${CMAKE_BINARY_DIR}/hearthC
   ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake
   ${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
+
+# hearth.pc. Who links a static library names what it was built with; a shared one knows that itself.
+set(pc_libraries "${OpenMP_CXX_FLAGS} -lpthread")
+foreach(optional DNNL:dnnl JPEG:jpeg PNG:png ZLIB:z SENTENCEPIECE:sentencepiece)
+  string(REPLACE ":" ";" optional ${optional})
+  list(GET optional 0 name)
+  list(GET optional 1 library)
+  if(HEARTH_HAS_${name})
+    string(APPEND pc_libraries " -l${library}")
+  endif()
+endforeach()
+if(HEARTH_HAS_CUDA AND NOT HEARTH_CUDA_EMULATED)
+  string(APPEND pc_libraries " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
+endif()
+if(library_type STREQUAL "SHARED_LIBRARY")
+  set(pc_public "")
+  set(pc_private " ${pc_libraries}")
+else()
+  set(pc_public " ${pc_libraries}")
+  set(pc_private "")
+endif()
+file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_prefix ${pc_prefix})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/hearth.pc.in ${CMAKE_BINARY_DIR}/hearth.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/hearth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# Licences, pages, example configurations.
+install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The name by which Debian's tools look for the licence.
+install(FILES NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/hearth)
+
+# Written by the program itself, from its table of commands and its configuration, so that they cannot differ from it.
+if(TARGET hearth_cli AND NOT CMAKE_CROSSCOMPILING)
+  set(generated ${CMAKE_BINARY_DIR}/generated/share)
+  file(MAKE_DIRECTORY ${generated})
+  set(outputs "")
+  # hearth_generate(FILE ARGUMENTS...): FILE is what `hearth ARGUMENTS` prints.
+  function(hearth_generate file)
+    add_custom_command(OUTPUT ${generated}/${file} DEPENDS hearth_cli VERBATIM
+      COMMAND hearth_cli ${ARGN} > ${generated}/${file} COMMENT "Writing ${file}")
+    set(outputs ${outputs} ${generated}/${file} PARENT_SCOPE)
+  endfunction()
+  hearth_generate(hearth.schema.json schema)
+  hearth_generate(hearth.1 manual)
+  hearth_generate(hearth completion bash)
+  hearth_generate(_hearth completion zsh)
+  hearth_generate(hearth.fish completion fish)
+  add_custom_target(hearth_share ALL DEPENDS ${outputs})
+  install(FILES ${generated}/hearth.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/hearth)
+  install(FILES ${generated}/hearth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${generated}/hearth DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  # zsh itself looks in the first, Debian's in the second for packages.
+  install(FILES ${generated}/_hearth DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${generated}/_hearth DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  install(FILES ${generated}/hearth.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
+
+include(${CMAKE_CURRENT_LIST_DIR}/HearthPackage.cmake)

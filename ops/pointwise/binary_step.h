@@ -41,8 +41,8 @@ HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
   if constexpr (step == Step::mul) return static_cast<A>(static_cast<W>(a) * static_cast<W>(b));
   if constexpr (step == Step::div) return a / b;
   // Not-a-number is the only value that differs from itself.
-  if constexpr (step == Step::maximum) return (a > b) | (a != a) ? a : b;
-  if constexpr (step == Step::minimum) return (a < b) | (a != a) ? a : b;
+  if constexpr (step == Step::maximum) return ((a > b) | (a != a)) ? a : b;
+  if constexpr (step == Step::minimum) return ((a < b) | (a != a)) ? a : b;
   if constexpr (step == Step::div_b) return -dy * (a / b) / b;
   if constexpr (step == Step::maximum_a) return b > a ? A(0) : dy;
   if constexpr (step == Step::maximum_b) return b > a ? dy : A(0);
