@@ -25,21 +25,25 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-/// Largest image that is decoded, in pixels; a file that claims more is refused before memory is asked for.
+/// Most pixels of an image; a file that claims more is refused before memory is allocated.
 inline constexpr std::int64_t max_image_pixels = 100'000'000;
+
+/// Default of the most memory that decoding one image may take, in bytes: its pixels and what the decoder holds beside
+/// them. The file's own bytes do not count.
+inline constexpr std::int64_t default_decode_bytes = std::int64_t{512} << 20;
 
 /// Most channels of an image.
 inline constexpr int max_image_channels = 64;
 
 /// Decodes a JPEG or PNG file to RGB. Grey becomes three equal channels, palettes are looked up, alpha is composited on
 /// white, 16 bits are scaled to 8, CMYK and YCCK become RGB. EXIF orientation and colour profiles are not applied.
-/// DataError with `name` and the reason for anything truncated, corrupt, too large or of another format.
-void decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image);
+/// DataError with `name` and the reason for anything truncated, corrupt or of another format, for more than
+/// max_image_pixels, for what would take more than `memory_limit` bytes, and for a header that claims more pixels than
+/// a file of this length can hold. The last three are found before pixels are allocated.
+void decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
+                  std::int64_t memory_limit = default_decode_bytes);
 /// As above, from a file. FileError if it cannot be read.
-Image decode_image(const std::string& path);
-/// The decoders behind decode_image; DataError naming the library where the build lacks it.
-void decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name, Image& image);
-void decode_png(std::span<const std::uint8_t> bytes, const std::string& name, Image& image);
+Image decode_image(const std::string& path, std::int64_t memory_limit = default_decode_bytes);
 
 /// Writes a grey (1 channel), RGB (3) or RGBA (4) image. FileError if it cannot be written.
 void write_png(const std::string& path, const Image& image);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // PNG decoding and writing by libpng. Its C errors leave by longjmp, so the functions that call setjmp own no C++
 // object.
-#include <cerrno>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
-#include "hearth/data/image.h"
+#include "hearth/data/image_codecs.h"
 
 #if HEARTH_HAS_PNG
 #include <png.h>
@@ -15,12 +17,51 @@
 namespace hearth::data {
 namespace {
 
+// What libpng and zlib below it have allocated, within a limit.
+struct Allowance {
+  std::size_t left;
+  bool is_exceeded = false;
+  bool is_system_full = false;
+};
+
+// In front of each block, so that its end is known where it is freed.
+constexpr std::size_t block_header = alignof(std::max_align_t);
+static_assert(block_header >= sizeof(std::size_t));
+
+png_voidp allocate(png_structp png, png_alloc_size_t size) {
+  auto* allowance = static_cast<Allowance*>(png_get_mem_ptr(png));
+  if (size > allowance->left || allowance->left - size < block_header) {
+    allowance->is_exceeded = true;
+    return nullptr;
+  }
+  auto* block = static_cast<unsigned char*>(std::malloc(size + block_header));
+  if (block == nullptr) {
+    allowance->is_system_full = true;
+    return nullptr;
+  }
+  const std::size_t taken = size + block_header;
+  std::memcpy(block, &taken, sizeof taken);
+  allowance->left -= taken;
+  return block + block_header;
+}
+
+void release(png_structp png, png_voidp pointer) {
+  if (pointer == nullptr) return;
+  auto* block = static_cast<unsigned char*>(pointer) - block_header;
+  std::size_t taken = 0;
+  std::memcpy(&taken, block, sizeof taken);
+  static_cast<Allowance*>(png_get_mem_ptr(png))->left += taken;
+  std::free(block);
+}
+
 struct Decoding {
+  Allowance allowance;
   png_structp png = nullptr;
   png_infop info = nullptr;
   const unsigned char* bytes = nullptr;
   std::size_t left = 0;
   int passes = 1;
+  int bits_a_pixel = 0;  // as stored
   bool has_alpha = false;
   char message[256] = "";
 
@@ -49,10 +90,11 @@ bool read_header(Decoding& decoding) {
   png_structp png = decoding.png;
   png_infop info = decoding.info;
   png_set_read_fn(png, &decoding, take_bytes);
+  // Texts, profiles and the like are passed over unread, however long they are: none changes the pixels.
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  png_set_chunk_malloc_max(png, 0);
   png_read_info(png, info);
-  if (static_cast<std::int64_t>(png_get_image_width(png, info)) * png_get_image_height(png, info) > max_image_pixels) {
-    png_error(png, "more than 100,000,000 pixels");
-  }
+  decoding.bits_a_pixel = png_get_channels(png, info) * png_get_bit_depth(png, info);
   png_set_scale_16(png);
   png_set_expand(png);  // palettes, fewer than 8 bits, and a transparent colour to alpha
   png_set_gray_to_rgb(png);
@@ -71,34 +113,53 @@ bool read_rows(Decoding& decoding, unsigned char* pixels, std::size_t stride, un
   return true;
 }
 
-void composite_on_white(const std::vector<std::uint8_t>& rgba, Image& image) {
-  const std::size_t count = rgba.size() / 4;
+// Turns RGBA into RGB where it lies.
+void composite_on_white(Image& image) {
+  const std::size_t count = image.pixels.size() / 4;
   for (std::size_t i = 0; i < count; ++i) {
-    const unsigned alpha = rgba[4 * i + 3];
+    const unsigned alpha = image.pixels[4 * i + 3];
     for (std::size_t c = 0; c < 3; ++c) {
-      image.pixels[3 * i + c] = static_cast<std::uint8_t>((rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
+      const unsigned value = image.pixels[4 * i + c];
+      image.pixels[3 * i + c] = static_cast<std::uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
     }
   }
+  image.reshape(image.height, image.width, 3);
+}
+
+[[noreturn]] void refuse(const EncodedImage& file, const Decoding& decoding) {
+  if (decoding.allowance.is_exceeded) refuse_memory(file);
+  if (decoding.allowance.is_system_full) throw std::bad_alloc();
+  throw DataError(file.name + ": broken PNG: " + decoding.message);
+}
+
+// zlib makes at most 1,032 bytes of one.
+void require_plausible(const EncodedImage& file, std::int64_t width, std::int64_t height, int bits_a_pixel) {
+  const auto longest = static_cast<double>(file.bytes.size()) * 1032;
+  if (static_cast<double>(width) * static_cast<double>(height) * bits_a_pixel / 8 > longest)
+    refuse_claim(file, width, height);
 }
 
 }  // namespace
 
-void decode_png(std::span<const std::uint8_t> bytes, const std::string& name, Image& image) {
-  Decoding decoding;
-  decoding.bytes = bytes.data();
-  decoding.left = bytes.size();
-  decoding.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoding, on_error, on_warning);
+void decode_png(const EncodedImage& file, Image& image) {
+  Decoding decoding{.allowance = {static_cast<std::size_t>(file.memory_limit)}};
+  decoding.bytes = file.bytes.data();
+  decoding.left = file.bytes.size();
+  decoding.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &decoding, on_error, on_warning, &decoding.allowance,
+                                          allocate, release);
   if (decoding.png != nullptr) decoding.info = png_create_info_struct(decoding.png);
-  HEARTH_CHECK(DataError, decoding.info != nullptr, name, ": libpng cannot start");
-  HEARTH_CHECK(DataError, read_header(decoding), name, ": broken PNG: ", decoding.message);
-  const unsigned height = png_get_image_height(decoding.png, decoding.info);
-  const unsigned width = png_get_image_width(decoding.png, decoding.info);
-  image.reshape(static_cast<int>(height), static_cast<int>(width), 3);
-  std::vector<std::uint8_t> rgba(decoding.has_alpha ? std::size_t{4} * height * width : 0);
-  std::uint8_t* pixels = decoding.has_alpha ? rgba.data() : image.pixels.data();
-  const std::size_t stride = std::size_t{width} * (decoding.has_alpha ? 4 : 3);
-  HEARTH_CHECK(DataError, read_rows(decoding, pixels, stride, height), name, ": broken PNG: ", decoding.message);
-  if (decoding.has_alpha) composite_on_white(rgba, image);
+  if (decoding.info == nullptr || !read_header(decoding)) refuse(file, decoding);
+  const std::int64_t height = png_get_image_height(decoding.png, decoding.info);
+  const std::int64_t width = png_get_image_width(decoding.png, decoding.info);
+  const int channels = decoding.has_alpha ? 4 : 3;
+  const auto taken = file.memory_limit - static_cast<std::int64_t>(decoding.allowance.left);
+  require_decodable(file, width, height, channels, taken);
+  require_plausible(file, width, height, decoding.bits_a_pixel);
+  image.reshape(static_cast<int>(height), static_cast<int>(width), channels);
+  decoding.allowance.left -= image.pixels.size();
+  if (!read_rows(decoding, image.pixels.data(), image.row_bytes(), static_cast<unsigned>(height)))
+    refuse(file, decoding);
+  if (decoding.has_alpha) composite_on_white(image);
 }
 
 void write_png(const std::string& path, const Image& image) {
@@ -117,8 +178,8 @@ void write_png(const std::string& path, const Image& image) {
 }  // namespace hearth::data
 #else
 namespace hearth::data {
-void decode_png(std::span<const std::uint8_t>, const std::string& name, Image&) {
-  throw DataError(name + ": this build of Hearth reads no PNG: install libpng (libpng-dev) and build again");
+void decode_png(const EncodedImage& file, Image&) {
+  throw DataError(file.name + ": this build of Hearth reads no PNG: install libpng (libpng-dev) and build again");
 }
 void write_png(const std::string& path, const Image&) {
   throw FileError(path + ": this build of Hearth writes no PNG: install libpng (libpng-dev) and build again");

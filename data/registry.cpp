@@ -84,6 +84,7 @@ struct ImageFolderData : DataOptions {
   std::string path;
   double test_fraction = 0.1;
   std::int64_t cache_mb = 0;
+  std::int64_t decode_mb = default_decode_bytes >> 20;
   int shrink_to = 0;
   std::string on_error = "fail";
   std::string empty_classes = "fail";
@@ -100,6 +101,9 @@ void describe(Fields<ImageFolderData>& fields) {
                 "Class folders without images: stop, or count a warning.");
   fields.integer("cache_mb", &ImageFolderData::cache_mb, {.min = 0, .max = 1 << 24},
                  "Decoded images kept in memory, in MiB.");
+  fields.integer("decode_mb", &ImageFolderData::decode_mb, {.min = 1, .max = 4096},
+                 "Memory that decoding one image may take, in MiB, in each thread that decodes; one that needs more is "
+                 "broken.");
   fields.integer("shrink_to", &ImageFolderData::shrink_to, {.min = 0, .max = 8192},
                  "Images whose shorter side has more pixels are shrunk to it as soon as they are decoded, so that more "
                  "of them fit in cache_mb and later epochs have less to do; at least the shorter side from which "
@@ -133,6 +137,7 @@ Splits open_folder(const ImageFolderData& options) {
   folder.empty_classes = options.empty_classes;
   folder.cache_bytes = options.cache_mb << 20;
   folder.shrink_to = options.shrink_to;
+  folder.decode_bytes = options.decode_mb << 20;
   Splits splits = image_folder_splits(options.path, folder);
   if (!splits.test && options.test_fraction > 0) {
     HeldOut parts = hold_out(splits.train, options.test_fraction, options.split_seed);

@@ -114,6 +114,7 @@ class ImageFolder : public Dataset {
         fails_(options.on_error == "fail"),
         names_(classes),
         shrink_to_(options.shrink_to),
+        decode_bytes_(options.decode_bytes),
         room_(options.cache_bytes) {
     const std::vector<std::string> folders = class_folders(root);
     if (names_.empty()) names_ = folders;
@@ -167,7 +168,7 @@ class ImageFolder : public Dataset {
     thread_local std::vector<std::uint8_t> bytes;
     try {
       read_bytes(path, bytes);
-      decode_image(bytes, path, image);
+      decode_image(bytes, path, image, decode_bytes_);
       shrink(image);
     } catch (const Error& error) {
       if (fails_) throw;
@@ -209,6 +210,7 @@ class ImageFolder : public Dataset {
   bool fails_;
   std::vector<std::string> names_;
   int shrink_to_;
+  std::int64_t decode_bytes_;
   std::vector<File> files_;
   WarningList warnings_;
   mutable WarningList unreadable_;
@@ -231,6 +233,8 @@ DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& o
   check_policy("empty_classes", options.empty_classes);
   HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to,
                "; give the shorter side in pixels, or 0 to leave images as they are");
+  HEARTH_CHECK(ConfigError, options.decode_bytes > 0, "image_folder: decode_bytes is ", options.decode_bytes,
+               "; give the memory that decoding one image may take");
   return std::make_shared<ImageFolder>(root, options, classes);
 }
 

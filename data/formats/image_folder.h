@@ -17,6 +17,8 @@ struct ImageFolderOptions {
   /// Images whose shorter side has more pixels are shrunk to it when they are decoded, the longer side following,
   /// rounded down; that is how they are kept. 0 leaves them as they are; ConfigError below.
   int shrink_to = 0;
+  /// Memory that decoding one image may take; one that needs more is a broken file.
+  std::int64_t decode_bytes = default_decode_bytes;
 };
 
 /// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Crafted images: what comes of each, and that decoding it takes no more memory than is stated. Each is decoded in a
+// child process, which tells by how much its address space grew at most.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+
+#include "hearth/core/build.h"
+#include "hearth/core/error.h"
+#include "hearth/data/image.h"
+#include "hearth/data/source_bytes.h"
+#include "support/error_message.h"
+#include "support/places.h"
+
+namespace hearth::data {
+namespace {
+
+using test::contains;
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::int64_t mib = std::int64_t{1} << 20;
+
+Bytes operator+(Bytes left, const Bytes& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+Bytes big_endian(std::integral auto value, int count) {
+  Bytes bytes;
+  for (int i = count - 1; i >= 0; --i) bytes.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
+  return bytes;
+}
+Bytes repeated(const Bytes& part, std::size_t times) {
+  Bytes bytes;
+  for (std::size_t i = 0; i < times; ++i) bytes = std::move(bytes) + part;
+  return bytes;
+}
+Bytes golden(const std::string& name) {
+  Bytes bytes;
+  read_bytes(test::source_dir() + "/tests/golden/images/" + name, bytes);
+  return bytes;
+}
+
+Bytes deflated(const Bytes& plain) {
+  uLongf size = compressBound(static_cast<uLong>(plain.size()));
+  Bytes packed(size);
+  EXPECT_EQ(compress2(packed.data(), &size, plain.data(), static_cast<uLong>(plain.size()), 9), Z_OK);
+  packed.resize(size);
+  return packed;
+}
+
+Bytes chunk(const std::string& type, const Bytes& body) {
+  const Bytes checked = bytes_of(type) + body;
+  const auto sum = crc32(0, checked.data(), static_cast<uInt>(checked.size()));
+  return big_endian(body.size(), 4) + checked + big_endian(sum, 4);
+}
+
+struct PngHeader {
+  std::uint32_t width = 1;
+  std::uint32_t height = 1;
+  std::uint8_t bits = 8;
+  std::uint8_t color = 2;  ///< 2 is RGB, 6 RGBA
+  std::uint8_t interlace = 0;
+};
+/// A PNG of zeros that holds `rows` of its rows, with `ancillary` chunks in front of them.
+Bytes png(const PngHeader& header, std::size_t rows, const Bytes& ancillary = {}) {
+  const std::size_t channels = header.color == 2 ? 3 : header.color == 6 ? 4 : 1;
+  const std::size_t row = 1 + (header.width * channels * header.bits + 7) / 8;
+  return Bytes{0x89, 'P', 'N', 'G', 13, 10, 26, 10} +
+         chunk("IHDR", big_endian(header.width, 4) + big_endian(header.height, 4) +
+                           Bytes{header.bits, header.color, 0, 0, header.interlace}) +
+         ancillary + chunk("IDAT", deflated(Bytes(row * rows))) + chunk("IEND", {});
+}
+Bytes text_bomb(const std::string& type, const Bytes& head, std::size_t inflated) {
+  return chunk(type, head + deflated(Bytes(inflated, 'a')));
+}
+
+/// A JPEG of tests/golden with another size in its header.
+Bytes resized_jpeg(const std::string& name, std::uint8_t frame, std::uint16_t height, std::uint16_t width) {
+  Bytes jpeg = golden(name);
+  const Bytes marker{0xff, frame};
+  const auto at = std::search(jpeg.begin(), jpeg.end(), marker.begin(), marker.end());
+  EXPECT_LT(at, jpeg.end() - 9);
+  const Bytes size = big_endian(height, 2) + big_endian(width, 2);
+  std::copy(size.begin(), size.end(), at + 5);
+  return jpeg;
+}
+/// A progressive JPEG of so many scans, 883 at most, each of which adds a bit of one coefficient; a grey square of
+/// `side` pixels, a multiple of 8.
+Bytes jpeg_of_scans(int scans, int side = 8) {
+  const auto segment = [](std::uint8_t marker, const Bytes& body) {
+    return Bytes{0xff, marker} + big_endian(body.size() + 2, 2) + body;
+  };
+  // One code of one bit: no difference, or the end of a block.
+  const int bits = side / 8 * (side / 8);
+  const Bytes blocks = Bytes(static_cast<std::size_t>(bits / 8)) + (bits % 8 ? Bytes{0x7f} : Bytes{});
+  const auto codes = [&](std::uint8_t table) { return segment(0xc4, Bytes{table, 1} + Bytes(15) + Bytes{0}); };
+  const auto scan = [&](int coefficient, int before, int now) {
+    const auto k = static_cast<std::uint8_t>(coefficient);
+    return segment(0xda, Bytes{1, 1, 0, k, k, static_cast<std::uint8_t>(before << 4 | now)}) + blocks;
+  };
+  Bytes jpeg = Bytes{0xff, 0xd8} + segment(0xdb, Bytes{0} + Bytes(64, 1)) +
+               segment(0xc2, Bytes{8} + big_endian(side, 2) + big_endian(side, 2) + Bytes{1, 1, 0x11, 0}) +
+               codes(0x00) + codes(0x10) + scan(0, 0, 0);
+  for (int i = 0; i + 1 < scans; ++i) {
+    const int bit = 13 - i % 14;
+    jpeg = std::move(jpeg) + scan(1 + i / 14, bit == 13 ? 0 : bit + 1, bit);
+  }
+  return std::move(jpeg) + Bytes{0xff, 0xd9};
+}
+
+enum class End : std::uint8_t { decoded, refused, other };
+
+struct Outcome {
+  End end = End::other;
+  std::int64_t grown = 0;  ///< of the address space, in bytes at most
+  std::string message;
+};
+
+/// A line of /proc/self/status that is in kB, in bytes.
+std::int64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
+  return 0;
+}
+
+Outcome decode_aside(const std::function<void()>& decode) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return {};
+  const pid_t child = fork();
+  if (child == 0) {
+    End end = End::decoded;
+    std::string message;
+    const std::int64_t before = status_bytes("VmSize");
+    try {
+      decode();
+    } catch (const DataError& error) {
+      end = End::refused;
+      message = error.what();
+    } catch (const std::exception& error) {
+      end = End::other;
+      message = error.what();
+    }
+    message = std::to_string(status_bytes("VmPeak") - before) + ' ' + message;
+    const bool told = write(ends[1], message.data(), message.size()) > 0;
+    _exit(static_cast<int>(told ? end : End::other));
+  }
+  close(ends[1]);
+  Outcome outcome;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = read(ends[0], buffer.data(), buffer.size())) > 0;)
+    outcome.message.append(buffer.data(), static_cast<std::size_t>(got));
+  close(ends[0]);
+  outcome.grown = std::atoll(outcome.message.c_str());
+  int status = 0;
+  if (waitpid(child, &status, 0) == child && WIFEXITED(status)) outcome.end = static_cast<End>(WEXITSTATUS(status));
+  return outcome;
+}
+
+struct Hostile {
+  std::string name;
+  Bytes bytes;
+  End end;
+  std::string message;    ///< part of it; empty where the image is decoded
+  std::int64_t most_mib;  ///< that decoding may take
+};
+
+void expect_outcome(const Hostile& image, const std::function<void()>& decode) {
+  const Outcome outcome = decode_aside(decode);
+  EXPECT_EQ(outcome.end, image.end) << image.name << ": " << outcome.message;
+  EXPECT_PRED2(contains, outcome.message, image.message) << image.name;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(outcome.grown, image.most_mib * mib) << image.name;
+#endif
+}
+
+void expect_outcomes(const std::vector<Hostile>& images) {
+  for (const Hostile& image : images)
+    expect_outcome(image, [&] {
+      Image decoded;
+      decode_image(image.bytes, "hostile", decoded);
+    });
+}
+
+TEST(HostileImageTest, PngChunksBesideThePixelsTakeNothing) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  const Bytes name = bytes_of("k") + Bytes{0, 0}, international = bytes_of("k") + Bytes{0, 1, 0, 0, 0};
+  expect_outcomes({
+      {"200 compressed texts", png({}, 1, repeated(text_bomb("zTXt", name, 5'000'000), 200)), End::decoded, "", 2},
+      {"100 international texts", png({}, 1, repeated(text_bomb("iTXt", international, 5'000'000), 100)), End::decoded,
+       "", 2},
+      {"a colour profile", png({}, 1, text_bomb("iCCP", name, 7'000'000)), End::decoded, "", 2},
+      {"300 palettes nobody asked for", png({}, 1, repeated(chunk("sPLT", bytes_of("p") + Bytes(60'002)), 300)),
+       End::decoded, "", 2},
+      {"a text of 9 MB", png({}, 1, chunk("tEXt", bytes_of("k") + Bytes(9'000'000))), End::decoded, "", 2},
+      {"5,000 unknown chunks", png({}, 1, repeated(chunk("abCd", Bytes(500)), 5'000)), End::decoded, "", 2},
+  });
+}
+
+TEST(HostileImageTest, PngHeadersThatTheFileCannotHold) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  expect_outcomes({
+      {"100 megapixels", png({.width = 10'000, .height = 10'000}, 1), End::refused, "10000 x 10000 pixels", 4},
+      {"of 16 bits", png({.width = 10'000, .height = 10'000, .bits = 16, .color = 6}, 1), End::refused, "pixels", 4},
+      {"interlaced", png({.width = 10'000, .height = 10'000, .color = 6, .interlace = 1}, 1), End::refused, "pixels",
+       4},
+      {"a row of 50 megapixels", png({.width = 50'000'000, .height = 2}, 0), End::refused, "broken PNG", 4},
+      {"4 gigapixels", png({.width = 65'000, .height = 65'000}, 1), End::refused, "at most 100000000", 4},
+      {"no pixels", png({.width = 0, .height = 1}, 1), End::refused, "broken PNG", 4},
+      {"a row too few", png({.width = 2'000, .height = 2'000}, 1'999), End::refused, "broken PNG", 20},
+  });
+}
+
+TEST(HostileImageTest, JpegHeadersThatTheFileCannotHold) {
+  if (!HEARTH_HAS_JPEG) GTEST_SKIP() << "this build lacks libjpeg-turbo";
+  expect_outcomes({
+      {"100 megapixels", resized_jpeg("rgb.jpg", 0xc0, 10'000, 10'000), End::refused, "10000 x 10000 pixels", 4},
+      {"progressive", resized_jpeg("progressive.jpg", 0xc2, 10'000, 10'000), End::refused, "pixels", 4},
+      {"4 gigapixels", resized_jpeg("rgb.jpg", 0xc0, 65'000, 65'000), End::refused, "at most 100000000", 4},
+      {"883 scans", jpeg_of_scans(883), End::refused, "scans", 4},
+      {"30 scans", jpeg_of_scans(30), End::decoded, "", 4},
+  });
+}
+
+TEST(HostileImageTest, TheLimitIsKeptAndNamed) {
+  if (!HEARTH_HAS_PNG || !HEARTH_HAS_JPEG) GTEST_SKIP() << "this build lacks libjpeg-turbo or libpng";
+  const Bytes rgb = png({.width = 1'500, .height = 1'000}, 1'000);
+  const Bytes rgba = png({.width = 1'500, .height = 1'000, .color = 6}, 1'000);
+  const Bytes interlaced = png({.width = 1'500, .height = 1'000, .color = 6, .interlace = 1}, 2'010);
+  const Bytes wide = png({.width = 900'000, .height = 1, .bits = 16, .color = 6}, 1);
+  // Blocks that end at once: a progressive JPEG needs its coefficients too.
+  const Bytes progressive = jpeg_of_scans(2, 1'024) + Bytes(4'096);
+  const struct {
+    Hostile image;
+    std::int64_t limit_mib;
+  } cases[] = {
+      {{"RGB within", rgb, End::decoded, "", 6}, 5},
+      {{"RGB beyond", rgb, End::refused, "1500 x 1000 pixels take 4 MiB; the limit is 4 MiB", 1}, 4},
+      {{"RGBA within", rgba, End::decoded, "", 8}, 7},
+      {{"RGBA beyond", rgba, End::refused, "1500 x 1000 pixels take 5 MiB", 1}, 5},
+      {{"interlaced within", interlaced, End::decoded, "", 8}, 7},
+      {{"rows of 16 bits beyond", wide, End::refused, "takes more than 9 MiB of memory to decode: make", 11}, 9},
+      {{"progressive beyond", progressive, End::refused, "1024 x 1024 pixels take 6 MiB", 1}, 5},
+      {{"progressive within", progressive, End::decoded, "", 8}, 7},
+  };
+  for (const auto& [image, limit_mib] : cases)
+    expect_outcome(image, [&image = image, limit = limit_mib * mib] {
+      Image decoded;
+      decode_image(image.bytes, "hostile", decoded, limit);
+    });
+  Image decoded;
+  EXPECT_THROW(decode_image(rgb, "hostile", decoded, 0), UsageError);
+}
+
+}  // namespace
+}  // namespace hearth::data
