@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -46,7 +47,12 @@ fs::path directory_of(const fs::path& path) {
     throw FileError(join_text(path.string(), ": writing failed: ", reason(error), ": ", needed, " bytes needed, ",
                               free_text, " bytes free on that file system; free some space or write elsewhere"));
   }
-  throw FileError(join_text(path.string(), ": writing ", needed, " bytes failed: ", reason(error)));
+  const std::string failed = join_text(path.string(), ": writing ", needed, " bytes failed: ", reason(error));
+  struct rlimit limit {};
+  HEARTH_CHECK(FileError, error != EFBIG || ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY,
+               failed, ": no file of this process may exceed ", limit.rlim_cur,
+               " bytes; raise that limit (ulimit -f), or write smaller files");
+  throw FileError(failed);
 }
 
 /// Repeats an interrupted call that returns -1 on failure.

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "hearth/core/cpu/signals.h"
 #include "hearth/core/error.h"
 #include "hearth/core/profiler.h"
 #include "hearth/data/batch_maker.h"
@@ -30,9 +30,7 @@ constexpr int worker_niceness = 10;
 
 void become_worker() {
   // Signals are for the program's own threads.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  cpu::block_signals_for_good();
   // On Linux this is the thread's own priority. It is a courtesy: a refusal changes nothing.
   [[maybe_unused]] const int refused = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), worker_niceness);
   pthread_setname_np(pthread_self(), "hearth-data");

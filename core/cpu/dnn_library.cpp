@@ -153,6 +153,7 @@ void execute(const dnnl::primitive& primitive, const dnnl::memory::desc& scratch
   Scratch scratch;
   const std::size_t bytes = scratchpad.get_size();
   if (bytes != 0) add(DNNL_ARG_SCRATCHPAD, scratchpad, scratch.take_bytes(bytes));
+  const SignalBlock no_signals;
   const dnnl_status_t status = dnnl_primitive_execute(primitive.get(), stream().get(), used, list.data());
   HEARTH_CHECK(InternalError, status == dnnl_success, "oneDNN: executing a primitive failed with status ",
                static_cast<int>(status), "; HEARTH_PICK another implementation");

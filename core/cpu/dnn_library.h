@@ -23,6 +23,7 @@
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/dnn_pack.h"
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/core/cpu/signals.h"
 #include "hearth/core/dtype.h"
 #include "hearth/core/error.h"
 
@@ -40,12 +41,13 @@ bool is_reference(std::string_view implementation);
 
 /// Sets the number of threads that library calls of this thread use, for the life of the object: the library and
 /// its plans read it from OpenMP. Nor may OpenMP give fewer when the machine is busy: plans that count on a team of
-/// this size would wait for ever for the rest of it.
+/// this size would wait for ever for the rest of it. Signals are kept away from the other threads of the team.
 class TeamScope {
  public:
   explicit TeamScope(int team) : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
     omp_set_num_threads(team);
     omp_set_dynamic(0);
+    block_signals_in_team(team);
   }
   ~TeamScope() {
     omp_set_num_threads(threads_);

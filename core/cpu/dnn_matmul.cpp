@@ -145,6 +145,7 @@ const void* at(const void* base, std::int64_t elements, DType dtype) {
 }
 
 void call_sgemm(const Matmul& p, const void* a, const void* b, void* c) {
+  const SignalBlock no_signals;
   const dnnl_status_t status = dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, 1.0f,
                                           static_cast<const float*>(a), p.lda, static_cast<const float*>(b), p.ldb,
                                           p.accumulate ? 1.0f : 0.0f, static_cast<float*>(c), p.ldc);

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "hearth/core/cpu/cores.h"
+#include "hearth/core/cpu/signals.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/error.h"
 
@@ -64,13 +65,18 @@ void run_chunks(std::int64_t count, ChunkBody body, const void* context) {
   }
   std::exception_ptr failure;
   std::mutex failure_mutex;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-  for (std::int64_t i = 0; i < count; ++i) {
-    try {
-      body(context, i);
-    } catch (...) {
-      const std::lock_guard lock(failure_mutex);
-      if (!failure) failure = std::current_exception();
+#pragma omp parallel num_threads(team)
+  {
+    // Before any of them runs a library kernel, here or in the library's own parallel regions.
+    if (omp_get_thread_num() != 0) block_signals_for_good();
+#pragma omp for schedule(dynamic, 1) nowait
+    for (std::int64_t i = 0; i < count; ++i) {
+      try {
+        body(context, i);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+      }
     }
   }
   if (failure) std::rethrow_exception(failure);

@@ -89,7 +89,8 @@ TEST(File, AFailedWriteLeavesTheOldBytesAndNoSibling) {
   }
   EXPECT_PRED2(contains, message, (directory / "f").string());
   EXPECT_PRED2(contains, message, "1048576 bytes");
-  EXPECT_PRED2(contains, message, "File too large");
+  EXPECT_PRED2(contains, message, "File too large: no file of this process may exceed 65536 bytes");
+  EXPECT_PRED2(contains, message, "ulimit -f");
   EXPECT_EQ(read_text(directory / "f"), "old");
   EXPECT_EQ(list_directory(directory.path()), std::vector<std::string>{"f"});
   EXPECT_THROW(write_file_synced(directory / "absent/f", "x"), FileError);

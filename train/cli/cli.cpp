@@ -2,6 +2,8 @@
 // The table of commands, help, and the one place where exceptions become exit codes.
 #include "hearth/train/cli/cli.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <exception>
 #include <iostream>
@@ -10,6 +12,7 @@
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
 #include "hearth/core/nearest.h"
+#include "hearth/train/signals.h"
 
 namespace hearth::train {
 
@@ -230,6 +233,9 @@ int report_failure(const char* kind, const std::string& message, int exit_code) 
 }  // namespace
 
 int run_cli(int argc, char** argv) {
+  // Before anything else: a training is asked for a checkpoint by the one, and a file that grows too large is an error.
+  survive(SIGUSR1);
+  survive(SIGXFSZ);
   try {
     const int code = dispatch(argc, argv);
     std::cout.flush();

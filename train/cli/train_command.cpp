@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/train/cli/cli.h"
+#include "hearth/train/signals.h"
 #include "hearth/train/trainer.h"
 
 namespace hearth::train {
@@ -53,6 +55,8 @@ void start_from_weights(Session& session) {
 }  // namespace
 
 int train_command(const Arguments& arguments) {
+  // Messages into a pipe whose reader has gone end no training.
+  survive(SIGPIPE);
   std::vector<std::string> overrides = arguments.values("--set");
   if (const auto device = arguments.value("--device")) overrides.push_back("device=\"" + *device + "\"");
   LoadedConfig loaded = load_config(arguments.positional()[0], overrides);

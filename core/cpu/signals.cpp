@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/cpu/signals.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <utility>
+
+namespace hearth::cpu {
+namespace {
+
+sigset_t all_but_faults() {
+  sigset_t set;
+  sigfillset(&set);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&set, fault);
+  return set;
+}
+
+struct ThreadState {
+  int blocks = 0;   // SignalBlocks alive, and one more once signals are blocked for good
+  sigset_t before;  // the mask to restore after the outermost
+  bool for_good = false;
+  int team = 1;  // the largest team whose other threads have signals blocked
+};
+constinit thread_local ThreadState state{};
+
+void block(sigset_t* before) {
+  static const sigset_t set = all_but_faults();
+  pthread_sigmask(SIG_BLOCK, &set, before);
+}
+
+}  // namespace
+
+SignalBlock::SignalBlock() {
+  if (state.blocks++ == 0) block(&state.before);
+}
+
+SignalBlock::~SignalBlock() {
+  if (--state.blocks == 0) pthread_sigmask(SIG_SETMASK, &state.before, nullptr);
+}
+
+void block_signals_for_good() {
+  if (std::exchange(state.for_good, true)) return;
+  ++state.blocks;
+  block(nullptr);
+}
+
+void block_signals_in_team(int team) {
+  if (team <= state.team || omp_in_parallel()) return;
+#pragma omp parallel num_threads(team)
+  if (omp_get_thread_num() != 0) block_signals_for_good();
+  state.team = team;
+}
+
+}  // namespace hearth::cpu
