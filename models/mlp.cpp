@@ -17,15 +17,16 @@ Mlp::Mlp(const MlpOptions& options) : in_features_(options.in_features), dropout
   adopt("dropout", dropout_);
 }
 
-Tensor Mlp::forward(const Tensor& x) {
+Tensor Mlp::forward(const Tensor& x) { return outputs_of(embedding(x)); }
+
+Tensor Mlp::embedding(const Tensor& x) {
   HEARTH_CHECK(ShapeError, x.rank() >= 2 && (x.dim(0) == 0 || x.size() / x.dim(0) == in_features_), "mlp: x ",
                describe(x), " does not hold ", in_features_, " features a sample");
   Tensor y = x.rank() == 2 ? x : flatten(x, 1);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    y = layers_[i](y);
-    if (i + 1 < layers_.size()) y = dropout_(y);
-  }
+  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) y = dropout_(layers_[i](y));
   return y;
 }
+
+Tensor Mlp::outputs_of(const Tensor& embedding) { return layers_[layers_.size() - 1](embedding); }
 
 }  // namespace hearth::models

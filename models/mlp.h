@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "hearth/models/embedding_network.h"
 #include "hearth/models/nn/nn.h"
 
 namespace hearth::models {
@@ -19,11 +20,13 @@ struct MlpOptions {
 
 /// Linear layers "layers.0", "layers.1", ... with an activation between them. x [N, ...] is flattened to
 /// [N, in_features]; y [N, classes].
-class Mlp : public nn::Module {
+class Mlp : public nn::Module, public EmbeddingNetwork {
  public:
   /// ShapeError unless all sizes are at least 1.
   explicit Mlp(const MlpOptions& options);
   Tensor forward(const Tensor& x) override;
+  Tensor embedding(const Tensor& x) override;
+  Tensor outputs_of(const Tensor& embedding) override;
 
  private:
   std::int64_t in_features_;

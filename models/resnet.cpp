@@ -198,11 +198,15 @@ ResNet::ResNet(const ResNetOptions& options)
   adopt("fc", *fc_);
 }
 
-Tensor ResNet::forward(const Tensor& x) {
+Tensor ResNet::forward(const Tensor& x) { return outputs_of(embedding(x)); }
+
+Tensor ResNet::embedding(const Tensor& x) {
   Tensor y = nn::convolve_and_normalize(conv1_, bn1_, x);
   if (stem_ == ResNetStem::imagenet) y = max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
   for (const auto& stage : stages_) y = (*stage)(y);
-  return (*fc_)(global_avg_pool(y));
+  return global_avg_pool(y);
 }
+
+Tensor ResNet::outputs_of(const Tensor& embedding) { return (*fc_)(embedding); }
 
 }  // namespace hearth::models

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "hearth/models/embedding_network.h"
 #include "hearth/models/nn/nn.h"
 
 namespace hearth::models {
@@ -33,12 +34,14 @@ struct ResNetOptions {
   bool recompute = false;
 };
 
-class ResNet : public nn::Module {
+class ResNet : public nn::Module, public EmbeddingNetwork {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1 or more than six stages.
   explicit ResNet(const ResNetOptions& options);
   /// x [N, H, W, in_channels] to logits [N, classes].
   Tensor forward(const Tensor& x) override;
+  Tensor embedding(const Tensor& x) override;
+  Tensor outputs_of(const Tensor& embedding) override;
 
  private:
   ResNetStem stem_;

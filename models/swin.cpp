@@ -268,11 +268,15 @@ Swin::Swin(const SwinOptions& given) : options_(checked(given)) {
   adopt("head", *head_);
 }
 
-Tensor Swin::forward(const Tensor& x) {
+Tensor Swin::forward(const Tensor& x) { return outputs_of(embedding(x)); }
+
+Tensor Swin::embedding(const Tensor& x) {
   HEARTH_CHECK(ShapeError, x.rank() == 4, "swin: x ", describe(x), " is not [N, H, W, C]");
   const std::string fault = fault_of(options_, x.dim(1), x.dim(2));
   HEARTH_CHECK(ShapeError, fault.empty(), "swin: ", fault, " (x ", describe(x), ")");
-  return (*head_)(global_avg_pool((*norm_)(features_(x))));
+  return global_avg_pool((*norm_)(features_(x)));
 }
+
+Tensor Swin::outputs_of(const Tensor& embedding) { return (*head_)(embedding); }
 
 }  // namespace hearth::models

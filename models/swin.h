@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "hearth/models/embedding_network.h"
 #include "hearth/models/nn/nn.h"
 
 namespace hearth::models {
@@ -54,12 +55,14 @@ Tensor relative_position_index(const Tensor& table);
 /// Images of any size, unless one is given, in which a window of the first stage has room: rows and columns of pixels
 /// that fill no patch are not seen, windows are filled up at the right and at the bottom as torchvision does, and so
 /// are odd sides before 2x2 tokens become one. In later stages one window may see more than all tokens.
-class Swin : public nn::Module {
+class Swin : public nn::Module, public EmbeddingNetwork {
  public:
   /// ShapeError for what fault_of() tells.
   explicit Swin(const SwinOptions& options);
   /// x [N, H, W, in_channels] to logits [N, classes]. ShapeError for what fault_of() tells of H and W.
   Tensor forward(const Tensor& x) override;
+  Tensor embedding(const Tensor& x) override;
+  Tensor outputs_of(const Tensor& embedding) override;
 
  private:
   SwinOptions options_;

@@ -108,11 +108,16 @@ Tensor Vgg::recomputed_features(const Tensor& x) {
   return y;
 }
 
-Tensor Vgg::forward(const Tensor& x) {
+Tensor Vgg::forward(const Tensor& x) { return outputs_of(embedding(x)); }
+
+Tensor Vgg::embedding(const Tensor& x) {
   HEARTH_CHECK(ShapeError, x.rank() == 4 && x.dim(1) >= 32 && x.dim(2) >= 32, "vgg: x ", describe(x),
                " is not [N, H, W, C] with sides of at least 32 pixels; five poolings halve them");
   const Tensor y = recompute_ ? recomputed_features(x) : features_(x);
-  return classifier_(head_ == VggHead::imagenet ? pooled_features(y) : global_avg_pool(y));
+  const Tensor pooled = head_ == VggHead::imagenet ? pooled_features(y) : global_avg_pool(y);
+  return classifier_.run(pooled, 0, classifier_.size() - 1);
 }
+
+Tensor Vgg::outputs_of(const Tensor& embedding) { return classifier_[classifier_.size() - 1](embedding); }
 
 }  // namespace hearth::models

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "hearth/models/embedding_network.h"
 #include "hearth/models/nn/nn.h"
 
 namespace hearth::models {
@@ -26,12 +27,14 @@ struct VggOptions {
   bool recompute = false;  ///< keep only what goes into each stage
 };
 
-class Vgg : public nn::Module {
+class Vgg : public nn::Module, public EmbeddingNetwork {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1.
   explicit Vgg(const VggOptions& options);
   /// x [N, H, W, in_channels], H and W at least 32, to logits [N, classes].
   Tensor forward(const Tensor& x) override;
+  Tensor embedding(const Tensor& x) override;
+  Tensor outputs_of(const Tensor& embedding) override;
 
  private:
   Tensor recomputed_features(const Tensor& x);

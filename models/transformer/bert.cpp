@@ -174,16 +174,25 @@ Tensor Bert::features(const Tensor& ids) {
 }
 
 Tensor Bert::forward(const Tensor& ids) {
+  if (predictions_) return linear((*predictions_)(encode(ids, lengths(ids))), words_.weight, predictions_->bias);
+  return outputs_of(embedding(ids));
+}
+
+Tensor Bert::embedding(const Tensor& ids) {
+  HEARTH_CHECK(UsageError, predictions_ == nullptr,
+               "bert: embedding: the head masked_lm sees each token by itself, not the whole text");
   const Tensor known = lengths(ids);
   const Tensor y = encode(ids, known);
-  if (predictions_) return linear((*predictions_)(y), words_.weight, predictions_->bias);
   if (pooler_.empty() || !classifier_) {
     const Tensor average = mean_of_tokens(y, known);
-    if (classifier_) return (*classifier_)(dropout_(average));
-    return average / sqrt(sum(square(average), {-1}, true) + 1e-24);
+    return classifier_ ? average : average / sqrt(sum(square(average), {-1}, true) + 1e-24);
   }
   const Tensor first = reshape(slice(y, 1, 0, 1), {y.dim(0), options_.width});
-  return (*classifier_)(dropout_(tanh(pooler_(first))));
+  return tanh(pooler_(first));
+}
+
+Tensor Bert::outputs_of(const Tensor& embedding) {
+  return classifier_ ? (*classifier_)(dropout_(embedding)) : embedding;
 }
 
 }  // namespace hearth::models

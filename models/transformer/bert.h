@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "hearth/models/embedding_network.h"
 #include "hearth/models/nn/nn.h"
 #include "hearth/models/text/vocabulary_network.h"
 
@@ -44,13 +45,16 @@ struct BertOptions {
   bool recompute = false;
 };
 
-class Bert : public nn::Module, public VocabularyNetwork {
+class Bert : public nn::Module, public VocabularyNetwork, public EmbeddingNetwork {
  public:
   /// ShapeError for sizes below 1 and for heads that do not divide the width.
   explicit Bert(const BertOptions& options);
   /// ids [N, T] (i32 or i64), T <= context, to what the head gives: [N, T, vocabulary], [N, classes] or [N, width].
   /// ShapeError, DTypeError.
   Tensor forward(const Tensor& ids) override;
+  /// What the classifier sees of a text; of the head `embedding` the output itself. UsageError for masked_lm.
+  Tensor embedding(const Tensor& ids) override;
+  Tensor outputs_of(const Tensor& embedding) override;
   /// The encoder alone: [N, T, width].
   Tensor encode(const Tensor& ids, const Tensor& lengths);
   /// i32 [N]: tokens of each row before the padding at its end; undefined where there is no padding.
