@@ -84,8 +84,19 @@ void State::save(const std::string& path, const std::map<std::string, std::strin
   write_safetensors(path, std::move(list), metadata);
 }
 
-void State::load(const std::string& path, const std::string& optional) {
-  const auto may_lack = [&](const std::string& name) { return !optional.empty() && name.starts_with(optional); };
+void State::load(const std::string& path, const std::vector<std::string>& optional) {
+  load_from(path, optional, false);
+}
+
+void State::load_part(const std::string& path, const std::vector<std::string>& optional) {
+  load_from(path, optional, true);
+}
+
+void State::load_from(const std::string& path, const std::vector<std::string>& optional, bool may_hold_more) {
+  const auto may_lack = [&](const std::string& name) {
+    return std::any_of(optional.begin(), optional.end(),
+                       [&](const std::string& beginning) { return name.starts_with(beginning); });
+  };
   const SafetensorsFile file(path);
   file.verify();
   std::string faults;
@@ -99,7 +110,8 @@ void State::load(const std::string& path, const std::string& optional) {
     }
   }
   for (const TensorRecord& record : file.records()) {
-    if (!names_.contains(record.name) && !may_lack(record.name)) faults += "; unexpected " + record.name;
+    if (!may_hold_more && !names_.contains(record.name) && !may_lack(record.name))
+      faults += "; unexpected " + record.name;
   }
   HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", faults,
                "; load it into the configuration it was saved with");

@@ -52,12 +52,15 @@ class State {
   /// written; an earlier file of that name is as before then.
   void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
   /// Copies the bytes of a file into what is registered; storages stay where they are. FileError if the file is
-  /// damaged, or with every missing, unexpected and mis-shaped name; nothing is changed then. Names that begin with
-  /// `optional`, unless that is "", may be missing on either side: what the file lacks keeps its value.
-  void load(const std::string& path, const std::string& optional = "");
+  /// damaged, or with every missing, unexpected and mis-shaped name; nothing is changed then. Names that begin with one
+  /// of `optional` may be missing on either side: what the file lacks keeps its value.
+  void load(const std::string& path, const std::vector<std::string>& optional = {});
+  /// The same from a file that may hold more than is registered.
+  void load_part(const std::string& path, const std::vector<std::string>& optional = {});
 
  private:
   void add_entry(Entry entry);
+  void load_from(const std::string& path, const std::vector<std::string>& optional, bool may_hold_more);
   void add_scalar(const std::string& name, DType dtype, void* value);
 
   std::vector<Entry> entries_;

@@ -8,6 +8,7 @@
 
 #include "hearth/core/error.h"
 #include "hearth/data/order.h"
+#include "hearth/data/resize.h"
 
 namespace hearth::data {
 
@@ -24,6 +25,14 @@ std::int64_t Dataset::read_from(std::int64_t index, Image& image) const {
   for (std::int64_t tries = 0; tries < size(); ++tries)
     if (const auto label = try_read((index + tries) % size(), image)) return *label;
   throw DataError(join_text(source(), ": none of the ", size(), " samples can be decoded"));
+}
+
+void Dataset::shrink(Image& image) const {
+  if (shrinks_to() == 0 || std::min(image.height, image.width) <= shrinks_to()) return;
+  // No memory of a thread's own: it would stay as large as the largest file.
+  Image shrunk;
+  resize_shorter_side(image, {0, 0, image.height, image.width}, shrinks_to(), shrunk);
+  image = std::move(shrunk);
 }
 
 Sample Dataset::get(std::int64_t index) const {

@@ -56,8 +56,11 @@ class Dataset {
   /// As read(), which for this sample may give another one's place: nothing where it would. Sets that pass over broken
   /// samples answer so, and sets made of some of their samples look for the next one among these.
   virtual std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const { return read(index, image); }
-  /// Does what read() does to a large image that it has decoded to an image that is none of the set's; mostly nothing.
-  virtual void shrink(Image&) const {}
+  /// The shorter side, in pixels, to which read() shrinks an image that it has decoded and whose shorter side has more;
+  /// 0 where it leaves images as they are.
+  virtual int shrinks_to() const { return 0; }
+  /// Shrinks an image that is not of the set as read() shrinks its own; mostly does nothing.
+  void shrink(Image& image) const;
   /// This set if it is one of texts, whose samples are no images; otherwise null.
   virtual const TokenDataset* tokens() const { return nullptr; }
   /// What was left out as the options say, and is no fault.
@@ -125,7 +128,7 @@ class Subset : public Dataset {
   std::int64_t label(std::int64_t index) const override;
   std::int64_t read(std::int64_t index, Image& image) const override { return read_from(index, image); }
   std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override;
-  void shrink(Image& image) const override { whole_->shrink(image); }
+  int shrinks_to() const override { return whole_->shrinks_to(); }
   Warnings warnings() const override { return whole_->warnings(); }
   Warnings unreadable() const override { return whole_->unreadable(); }
   const std::string& source() const override { return whole_->source(); }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/data/prepare.h"
 
+#include <utility>
+
+#include "hearth/core/error.h"
 #include "hearth/core/random.h"
 #include "hearth/data/image.h"
 #include "hearth/data/resize.h"
@@ -18,21 +21,42 @@ Image to_grey(const Image& image) {
   return grey;
 }
 
+Image to_rgb(const Image& image) {
+  Image rgb;
+  rgb.reshape(image.height, image.width, 3);
+  for (std::size_t i = 0; i < rgb.pixels.size(); ++i) rgb.pixels[i] = image.pixels[i / 3];
+  return rgb;
+}
+
 }  // namespace
 
-Tensor load_input(const std::string& path, const Dataset& dataset, const Transforms& eval_transforms) {
-  Image image = decode_image(path);
+void conform(Image& image, const Dataset& dataset, const std::string& name) {
+  const ImageShape wanted = dataset.image_shape();
+  HEARTH_CHECK(DataError, image.height > 0 && image.width > 0, name, ": an image without pixels");
+  if (image.channels == 3 && wanted.channels == 1)
+    image = to_grey(image);
+  else if (image.channels == 1 && wanted.channels == 3)
+    image = to_rgb(image);
+  HEARTH_CHECK(DataError, image.channels == wanted.channels, name, ": an image of ", image.channels,
+               " channels; the network was trained on images of ", wanted.channels);
   dataset.shrink(image);
-  const ImageShape dataset_shape = dataset.image_shape();
-  if (dataset_shape.channels == 1) image = to_grey(image);
+  if (wanted.height == 0 || (image.height == wanted.height && image.width == wanted.width)) return;
+  Image resized;
+  resize(image, {0, 0, image.height, image.width}, wanted.height, wanted.width, resized);
+  image = std::move(resized);
+}
+
+void prepare_input(Image image, const Dataset& dataset, const Transforms& eval_transforms, const std::string& name,
+                   float* target) {
+  conform(image, dataset, name);
   Image scratch;
-  if (dataset_shape.height > 0 && (image.height != dataset_shape.height || image.width != dataset_shape.width)) {
-    resize(image, {0, 0, image.height, image.width}, dataset_shape.height, dataset_shape.width, scratch);
-    std::swap(image, scratch);
-  }
+  eval_transforms.apply(image, scratch, Random(0, 0), DType::f32, reinterpret_cast<std::byte*>(target));
+}
+
+Tensor load_input(const std::string& path, const Dataset& dataset, const Transforms& eval_transforms) {
   const ImageShape shape = eval_transforms.output_shape();
   const Tensor input = Tensor::empty({1, shape.height, shape.width, shape.channels});
-  eval_transforms.apply(image, scratch, Random(0, 0), DType::f32, input.bytes());
+  prepare_input(decode_image(path), dataset, eval_transforms, path, input.data<float>());
   return input;
 }
 

@@ -61,6 +61,8 @@ void describe(Fields<Cifar100Data>& fields) {
   fields.choice("labels", &Cifar100Data::labels, {"fine", "coarse"}, "100 classes, or 20 superclasses.");
 }
 
+}  // namespace
+
 TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize) {
   TransformOptions options;
   options.image_size = augment.image_size;
@@ -78,6 +80,8 @@ TransformOptions transform_options(const AugmentOptions& augment, const ChannelS
   options.std = normalize.std;
   return options;
 }
+
+namespace {
 
 struct ImageFolderData : DataOptions {
   ImageFolderData() { augment.image_size = 224; }

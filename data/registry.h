@@ -56,6 +56,9 @@ void describe(Fields<RandAugment>& fields);
 void describe(Fields<AugmentOptions>& fields);
 void describe(Fields<ChannelStatistics>& fields);
 
+/// What both say of a network's input.
+TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize);
+
 /// The fields of DataOptions, for the options of a set of one's own.
 template <std::derived_from<DataOptions> T>
 void describe_common(Fields<T>& fields) {

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "hearth/core/checkpoint_set.h"
 #include "hearth/core/safetensors.h"
+#include "hearth/data/described.h"
 #include "hearth/data/text/token_set.h"
 
 namespace hearth::train {
@@ -15,6 +17,8 @@ constexpr const char* model_file = "model.safetensors";
 constexpr const char* state_file = "state.safetensors";
 constexpr const char* config_file = "config.json";
 constexpr const char* data_file = "data.json";
+constexpr const char* tokenizer_file = "tokenizer.json";
+constexpr const char* source_tokenizer_file = "source_tokenizer.json";
 constexpr const char* metrics_key = "hearth.metrics_bytes";
 
 struct NamedTokenizer {
@@ -27,9 +31,9 @@ std::vector<NamedTokenizer> tokenizers_of(const Session& session) {
   std::vector<NamedTokenizer> found;
   const data::TokenDataset* const tokens = session.data.train->tokens();
   if (tokens == nullptr) return found;
-  found.push_back({"tokenizer.json", &tokens->tokenizer()});
+  found.push_back({tokenizer_file, &tokens->tokenizer()});
   const data::Tokenizer* const source = tokens->source_tokenizer();
-  if (source != nullptr && source != found.front().tokenizer) found.push_back({"source_tokenizer.json", source});
+  if (source != nullptr && source != found.front().tokenizer) found.push_back({source_tokenizer_file, source});
   return found;
 }
 
@@ -44,42 +48,69 @@ void require_own_tokenizers(const Session& session, const std::string& set) {
   }
 }
 
-/// What labels stand for; nothing for the ids of a text, which are its tokenizer's.
-std::vector<std::string> classes_of(const Session& session) {
-  const data::Dataset& train = *session.data.train;
-  if (train.tokens() != nullptr && train.tokens()->labelled() == nullptr) return {};
-  return train.class_names();
+/// data.json: data::DataFacts but for the tokenizers, which have files of their own.
+Json facts_as_json(const Session& session) {
+  const data::DataFacts facts = data::facts_of(session.data);
+  Json json = Json::object();
+  json.set("kind", facts.kind).set("classes", Json::array_of(facts.classes));
+  if (facts.kind != "images") return json.set("length", facts.length);
+  const std::vector<std::int64_t> shape{facts.image.height, facts.image.width, facts.image.channels};
+  return json.set("mean", Json::array_of(facts.normalize.mean))
+      .set("std", Json::array_of(facts.normalize.std))
+      .set("image", Json::array_of(shape))
+      .set("shrink_to", facts.shrink_to);
 }
 
-/// What the weights take for granted of the data: the names behind the labels, and by what images were normalised.
-Json facts_of_data(const Session& session) {
-  const data::ChannelStatistics& statistics = session.data.options.normalize;
-  Json facts = Json::object();
-  facts.set("classes", Json::array_of(classes_of(session)));
-  if (session.data.train->tokens() != nullptr) return facts;
-  return facts.set("mean", Json::array_of(statistics.mean)).set("std", Json::array_of(statistics.std));
-}
-
-/// As facts_of_data() of the session that wrote the set; an empty object where an older version wrote it.
+/// What facts_as_json() of the session that wrote the set gave; an empty object where an older version wrote it.
 Json facts_in(const std::string& set) {
   const std::string path = set + "/" + data_file;
   return file_exists(path) ? read_json(path) : Json::object();
 }
 
-/// Labels of other classes would mean something else to the weights. Numbers are no names.
+template <class T>
+std::vector<T> numbers_in(const Json& list) {
+  std::vector<T> numbers;
+  for (const Json& number : list.items()) numbers.push_back(static_cast<T>(number.as_number()));
+  return numbers;
+}
+
+/// Nothing where an older version wrote the set, which did not tell enough. FileError for what it cannot be.
+std::optional<data::DataFacts> known_facts(const std::string& set) {
+  const Json json = facts_in(set);
+  if (!json.find("kind")) return std::nullopt;
+  data::DataFacts facts;
+  try {
+    facts.kind = json.at("kind").as_string();
+    for (const Json& name : json.at("classes").items()) facts.classes.push_back(name.as_string());
+    if (facts.kind == "images") {
+      const std::vector<int> shape = numbers_in<int>(json.at("image"));
+      HEARTH_CHECK(FileError, shape.size() == 3, set, "/", data_file, ": /image: ", shape.size(), " numbers, not 3");
+      facts.image = {shape[0], shape[1], shape[2]};
+      facts.shrink_to = static_cast<int>(json.at("shrink_to").as_integer());
+      facts.normalize = {numbers_in<double>(json.at("mean")), numbers_in<double>(json.at("std"))};
+    } else {
+      facts.length = json.at("length").as_integer();
+    }
+  } catch (const ConfigError& error) {
+    throw FileError(join_text(set, "/", data_file, ": ", error.what()));
+  }
+  if (facts.kind == "images") return facts;
+  facts.tokenizer = facts.source_tokenizer = data::read_tokenizer(set + "/" + tokenizer_file);
+  const std::string source = set + "/" + source_tokenizer_file;
+  if (file_exists(source)) facts.source_tokenizer = data::read_tokenizer(source);
+  if (facts.kind != "parallel_text") facts.source_tokenizer = nullptr;
+  return facts;
+}
+
+/// Labels of other classes would mean something else to the weights.
 void require_own_classes(const Session& session, const std::string& set) {
   const Json facts = facts_in(set);
   const Json* const saved = facts.find("classes");
-  const std::vector<std::string> now = classes_of(session);
-  if (saved == nullptr || now == data::numbered_classes(static_cast<std::int64_t>(now.size()))) return;
+  if (saved == nullptr) return;
   std::vector<std::string> before;
   for (const Json& name : saved->items()) before.push_back(name.as_string());
-  if (before == now || before == data::numbered_classes(static_cast<std::int64_t>(before.size()))) return;
-  const auto [a, b] = std::mismatch(before.begin(), before.end(), now.begin(), now.end());
-  const auto name = [](const auto& at, const auto& all) { return at == all.end() ? "no class" : "\"" + *at + "\""; };
-  throw DataError(join_text(set, ": label ", a - before.begin(), " was ", name(a, before), " of ", before.size(),
-                            " classes in training and is ", name(b, now), " of ", now.size(),
-                            " in the data now; bring back the names and the order of the classes"));
+  const std::string fault = data::classes_differ(before, data::facts_of(session.data).classes);
+  HEARTH_CHECK(DataError, fault.empty(), set, ": ", fault);
 }
 
 bool has_dynamic_scale(const Json& precision) {
@@ -100,7 +131,8 @@ void load_set(Session& session, const std::string& set) {
   session.model_state.load(set + "/" + model_file);
   const Json saved = read_json(set + "/" + config_file);
   const bool keeps = keeps_scale(session.resolved().at("precision"), saved.find("precision"));
-  session.training_state.load(set + "/" + state_file, keeps ? "" : "loss_scale.");
+  session.training_state.load(set + "/" + state_file,
+                              keeps ? std::vector<std::string>{} : std::vector<std::string>{"loss_scale."});
   const auto metadata = SafetensorsFile(set + "/" + state_file).metadata();
   const auto bytes = metadata.find(metrics_key);
   HEARTH_CHECK(FileError, bytes != metadata.end(), set, "/", state_file, ": \"", metrics_key, "\" is missing");
@@ -119,7 +151,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   session.training_state.save(writer.file(state_file), {{metrics_key, std::to_string(session.position.metrics_bytes)}});
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
-  write_file_synced(writer.file(data_file), to_text(facts_of_data(session), 2) + "\n");
+  write_file_synced(writer.file(data_file), to_text(facts_as_json(session), 2) + "\n");
   const std::string name = writer.commit();
   point_to(checkpoint_folder, "latest", name);
   if (options.best && session.position.best_step == session.position.step) point_to(checkpoint_folder, "best", name);
@@ -164,7 +196,7 @@ Restored restore_newest(Session& session, const std::string& run_folder, bool ot
                                 run_folder));
   }
   load_set(session, set);
-  const Json before = facts_in(set), now = facts_of_data(session);
+  const Json before = facts_in(set), now = facts_as_json(session);
   for (const char* key : {"mean", "std"})
     if (before.find(key) && now.find(key) && before.at(key) != now.at(key))
       result.warnings.push_back(join_text("the ", key, " of the training images' channels was ",
@@ -201,15 +233,68 @@ std::string set_of_run(const std::string& run) {
 
 }  // namespace
 
-std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
+namespace {
+
+/// The folder of a checkpoint that is whole.
+std::string whole_set(const std::string& run_or_checkpoint) {
   std::string set = run_or_checkpoint;
   if (file_exists(set + "/checkpoints")) set = set_of_run(set);
   HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
                ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
   verify_checkpoint(set);
-  auto session = std::make_unique<Session>(config_in(set, overrides));
-  load_set(*session, set);
+  return set;
+}
+
+/// The data that a configuration names; errors say whose it is.
+data::DataSplits configured_data(const Json& node) {
+  const auto explained = [](const Error& error) {
+    std::error_code unknown;
+    return join_text(error.what(), "; this is the data that the run's configuration names, relative paths from ",
+                     std::filesystem::current_path(unknown).string(), "; --data names other data");
+  };
+  try {
+    return data::make_data(node);
+  } catch (const DataError& error) {
+    throw DataError(explained(error));
+  } catch (const FileError& error) {
+    throw FileError(explained(error));
+  }
+}
+
+std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig loaded, data::DataSplits data) {
+  auto session = std::make_unique<Session>(std::move(loaded), std::move(data));
+  require_own_tokenizers(*session, set);
+  require_own_classes(*session, set);
+  session->model_state.load(set + "/" + model_file);
+  session->training_state.load_part(set + "/" + state_file);
+  session->after_load();
   return session;
+}
+
+}  // namespace
+
+std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
+  const std::string set = whole_set(run_or_checkpoint);
+  const std::optional<data::DataFacts> facts = known_facts(set);
+  if (!facts) return open_for_evaluation(run_or_checkpoint, overrides);
+  LoadedConfig loaded = load_config(set + "/" + config_file, overrides);
+  data::DataSplits data = data::described_data(loaded.resolved.at("data"), *facts);
+  return trained_session(set, std::move(loaded), std::move(data));
+}
+
+std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
+                                             const std::vector<std::string>& overrides, const std::string& data_path) {
+  const std::string set = whole_set(run_or_checkpoint);
+  LoadedConfig loaded = config_in(set, overrides);
+  if (data_path.empty()) {
+    data::DataSplits data = configured_data(loaded.config.data);
+    return trained_session(set, std::move(loaded), std::move(data));
+  }
+  const std::optional<data::DataFacts> facts = known_facts(set);
+  HEARTH_CHECK(FileError, facts.has_value(), set,
+               ": an earlier version wrote it, without what --data needs; give the data by --set data.path=...");
+  data::DataSplits data = data::evaluation_data(loaded.resolved.at("data"), *facts, data_path);
+  return trained_session(set, std::move(loaded), std::move(data));
 }
 
 }  // namespace hearth::train

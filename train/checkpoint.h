@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors, config.json, data.json (what
-// labels stand for, by what images were normalised) and, of a run on texts, tokenizer.json.
+// the network takes for granted of its data) and, of a run on texts, tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -31,9 +31,18 @@ Restored restore_newest(Session& session, const std::string& run_folder, bool ot
 /// process may have been killed between a set and its link.
 void mend_links(const Session& session, const std::string& checkpoint_folder);
 
-/// The session of a finished or interrupted run, at its best checkpoint (or the newest, where no best was kept), or of
-/// one checkpoint folder. Images are normalised as in training unless the overrides say how. FileError naming what is
-/// missing; DataError if its texts now give another tokenizer, or its classes have other names.
-std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides);
+/// A session that computes with the network of a finished or interrupted run, at its best checkpoint (or the newest,
+/// where no best was kept), or of one checkpoint folder. The checkpoint holds all that this needs, wherever it was
+/// copied to: the session's data has no samples. Images are normalised as in training unless the overrides say how.
+/// FileError naming what is missing. A checkpoint of an earlier version needs the data of its configuration.
+std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint,
+                                      const std::vector<std::string>& overrides = {});
+
+/// The same with data to evaluate the network on: that which its configuration names, whose relative paths begin at the
+/// working directory, or what is at `data_path` (data::evaluation_data()). DataError if the data now gives another
+/// tokenizer, or its classes have other names.
+std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
+                                             const std::vector<std::string>& overrides = {},
+                                             const std::string& data_path = "");
 
 }  // namespace hearth::train

@@ -56,6 +56,11 @@ void check_ignored_label(const Loss& loss, const data::DataSplits& data) {
 }
 
 Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
+  const data::TokenDataset* const tokens = data.train->tokens();
+  HEARTH_CHECK(ConfigError,
+               options.lr_scaling.rule == optim::LrScaling::none || !tokens || tokens->rows_by_tokens() == 0,
+               "/train/lr_scaling: batches are filled by /data/tokens_per_batch, so that an update has no fixed number "
+               "of samples; leave the rule out and give the rate");
   Plan plan;
   plan.batches_per_epoch = data.train_batches(options.batch_size);
   HEARTH_CHECK(ConfigError, plan.batches_per_epoch >= 1, "/train/batch_size: ", options.batch_size,
@@ -111,6 +116,15 @@ double unscaled_lr(const Json& optimizer) {
 }  // namespace
 
 Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)) {
+  build_or_explain();
+}
+
+Session::Session(LoadedConfig loaded, data::DataSplits given)
+    : data(std::move(given)), loaded_(std::move(loaded)), trains_(false) {
+  build_or_explain();
+}
+
+void Session::build_or_explain() {
   try {
     build();
   } catch (const OutOfMemory& error) {
@@ -126,13 +140,8 @@ void Session::build() {
   const RunConfig& config = loaded_.config;
   const OriginScope of_parameters = OriginScope::of_op("parameters");
   set_switches();
-  const data::TokenDataset* const tokens = data.train->tokens();
-  HEARTH_CHECK(ConfigError,
-               config.train.lr_scaling.rule == optim::LrScaling::none || !tokens || tokens->rows_by_tokens() == 0,
-               "/train/lr_scaling: batches are filled by /data/tokens_per_batch, so that an update has no fixed number "
-               "of samples; leave the rule out and give the rate");
-  plan = make_plan(config.train, data);
   check_outputs(loaded_.resolved.at("model"), data);
+  if (trains_) plan = make_plan(config.train, data);
   model = models::make(config.model, input_info(data));
   // Start values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
@@ -142,9 +151,21 @@ void Session::build() {
   pixel_values_ = Tensor::of({data.input_shape().channels, 256}, values).to(device_);
   pads_pixels_ = begins_with_convolution();
   sums = Sums(device_);
+  parameters = std::make_unique<FlatParameters>(model->parameters(), narrow_copy(config.precision, device_));
+  loss = losses().make(config.loss);
+  check_ignored_label(loss, data);
+  chunked = chunked_network(*model, loss, config.train.chunked_head);
+  if (trains_) prepare_training();
+  const OriginScope of_average = OriginScope::of_op("average");
+  if (config.train.ema)
+    ema = std::make_unique<optim::Ema>(*parameters, model->buffers(), optim::EmaOptions{.decay = *config.train.ema});
+  register_state();
+}
+
+void Session::prepare_training() {
+  const RunConfig& config = loaded_.config;
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == "f16"))
     device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
-  parameters = std::make_unique<FlatParameters>(model->parameters(), narrow_copy(config.precision, device_));
   if (config.precision.dtype == "f16") {
     step_sums = Sums(device_);
     loss_scale =
@@ -154,19 +175,12 @@ void Session::build() {
   optimizer = optim::optimizers().make(config.optimizer, *parameters);
   base_lr_ = unscaled_lr(loaded_.resolved.at("optimizer")) * lr_factor(config.train);
   schedule = optim::schedules().make(config.schedule, {plan.total_steps, plan.steps_per_epoch});
-  const OriginScope of_average = OriginScope::of_op("average");
-  if (config.train.ema)
-    ema = std::make_unique<optim::Ema>(*parameters, model->buffers(), optim::EmaOptions{.decay = *config.train.ema});
-  loss = losses().make(config.loss);
-  check_ignored_label(loss, data);
-  chunked = chunked_network(*model, loss, config.train.chunked_head);
-  register_state();
 }
 
 void Session::register_state() {
   for (const NamedTensor& parameter : parameters->masters()) model_state.add(parameter.name, parameter.tensor);
   for (const NamedTensor& buffer : model->buffers()) model_state.add(buffer.name, buffer.tensor);
-  optimizer->register_state(training_state);
+  if (optimizer) optimizer->register_state(training_state);
   if (ema) ema->register_state(training_state);
   if (loss_scale) loss_scale->register_state(training_state);
   training_state.add("position.step", &position.step);

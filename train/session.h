@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a run is made of, built from its config.
+// Everything a run is made of, built from its config; or what computes with a network that is trained already.
 #pragma once
 
 #include <memory>
@@ -70,6 +70,9 @@ class Session {
  public:
   /// Opens the data and builds the model with its start values, the optimizer and the schedule.
   explicit Session(LoadedConfig loaded);
+  /// For a network that is trained already and stays as it is: builds the model, and no optimizer, schedule, loss scale
+  /// or plan. `given` may be without samples (data::described_data()).
+  Session(LoadedConfig loaded, data::DataSplits given);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -121,8 +124,8 @@ class Session {
   data::DataSplits data;
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<FlatParameters> parameters;
-  std::unique_ptr<optim::Optimizer> optimizer;
-  std::unique_ptr<optim::Schedule> schedule;
+  std::unique_ptr<optim::Optimizer> optimizer;   ///< null where nothing is trained
+  std::unique_ptr<optim::Schedule> schedule;     ///< likewise
   std::unique_ptr<optim::Ema> ema;               ///< null without averaging
   std::unique_ptr<optim::LossScale> loss_scale;  ///< null without loss scaling
   optim::LossScale::Reading loss_scale_now;      ///< as of the last read_interval()
@@ -140,12 +143,15 @@ class Session {
   State training_state;
 
  private:
+  void build_or_explain();
   void build();
+  void prepare_training();
   void register_state();
   bool begins_with_convolution() const;
   void read_loss_scale();
 
   LoadedConfig loaded_;
+  bool trains_ = true;
   Device device_;
   double base_lr_ = 0;
   std::vector<NamedTensor> buffers_;

@@ -67,35 +67,43 @@ DatasetPointer in_memory(const std::string& path, Records records, const std::ve
                                          std::move(records.pixels), std::move(records.labels), names);
 }
 
+DatasetPointer cifar100_part(const std::string& path, const char* file, bool coarse) {
+  const std::filesystem::path folder(path);
+  const std::int32_t classes = coarse ? 20 : 100;
+  Records records;
+  append_records((folder / file).string(), 2, coarse ? 0 : 1, classes, records);
+  return in_memory(path, std::move(records),
+                   names_in((folder / (coarse ? "coarse_label_names.txt" : "fine_label_names.txt")).string(),
+                            static_cast<std::size_t>(classes)));
+}
+
 }  // namespace
+
+DatasetPointer cifar10_test(const std::string& path) {
+  const std::filesystem::path folder(path);
+  Records test;
+  append_records((folder / "test_batch.bin").string(), 1, 0, 10, test);
+  return in_memory(path, std::move(test), names_in((folder / "batches.meta.txt").string(), 10));
+}
 
 Splits cifar10(const std::string& path) {
   const std::filesystem::path folder(path);
-  const auto names = names_in((folder / "batches.meta.txt").string(), 10);
   Records train;
-  Records test;
   for (int i = 1; i <= 5; ++i) {
     append_records((folder / ("data_batch_" + std::to_string(i) + ".bin")).string(), 1, 0, 10, train);
   }
-  append_records((folder / "test_batch.bin").string(), 1, 0, 10, test);
-  return {in_memory(path, std::move(train), names),
+  return {in_memory(path, std::move(train), names_in((folder / "batches.meta.txt").string(), 10)),
           nullptr,
-          in_memory(path, std::move(test), names),
+          cifar10_test(path),
           {{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}}};
 }
 
+DatasetPointer cifar100_test(const std::string& path, bool coarse) { return cifar100_part(path, "test.bin", coarse); }
+
 Splits cifar100(const std::string& path, bool coarse) {
-  const std::filesystem::path folder(path);
-  const std::int32_t classes = coarse ? 20 : 100;
-  const auto names = names_in((folder / (coarse ? "coarse_label_names.txt" : "fine_label_names.txt")).string(),
-                              static_cast<std::size_t>(classes));
-  Records train;
-  Records test;
-  append_records((folder / "train.bin").string(), 2, coarse ? 0 : 1, classes, train);
-  append_records((folder / "test.bin").string(), 2, coarse ? 0 : 1, classes, test);
-  return {in_memory(path, std::move(train), names),
+  return {cifar100_part(path, "train.bin", coarse),
           nullptr,
-          in_memory(path, std::move(test), names),
+          cifar100_test(path, coarse),
           {{0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}}};
 }
 

@@ -62,6 +62,13 @@ constexpr const char* names_listed =
     "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte "
     "(each may end in .gz)";
 
+/// The path of one of the four files; DataError if it is missing.
+std::string wanted_file(const std::string& folder, std::size_t which) {
+  const std::string file = existing_file(folder, idx_names[which]);
+  HEARTH_CHECK(DataError, !file.empty(), folder, ": ", idx_names[which], " is missing; wanted are ", names_listed);
+  return file;
+}
+
 bool has_all_files(const std::string& folder) {
   return std::all_of(std::begin(idx_names), std::end(idx_names),
                      [&](const char* name) { return !existing_file(folder, name).empty(); });
@@ -93,18 +100,19 @@ DatasetPointer idx(const std::string& images_path, const std::string& labels_pat
                                          std::move(class_names));
 }
 
+DatasetPointer idx_test(const std::string& path, std::vector<std::string> class_names) {
+  return idx(wanted_file(path, 2), wanted_file(path, 3), std::move(class_names));
+}
+
 Splits idx_folder(const std::string& path, std::vector<std::string> class_names) {
-  std::string files[4];
-  for (std::size_t i = 0; i < 4; ++i) {
-    files[i] = existing_file(path, idx_names[i]);
-    HEARTH_CHECK(DataError, !files[i].empty(), path, ": ", idx_names[i], " is missing; wanted are ", names_listed);
-  }
-  DatasetPointer train = idx(files[0], files[1], class_names);
+  for (std::size_t i = 0; i < 4; ++i) (void)wanted_file(path, i);
+  DatasetPointer train = idx(wanted_file(path, 0), wanted_file(path, 1), class_names);
   // Labels the test part happens not to use must still count as classes.
   if (class_names.empty()) class_names = train->class_names();
-  DatasetPointer test = idx(files[2], files[3], std::move(class_names));
-  HEARTH_CHECK(DataError, test->image_shape() == train->image_shape(), files[2], ": images of ", test->image_shape(),
-               ", but those of ", files[0], " are ", train->image_shape(), "; both parts need images of one size");
+  DatasetPointer test = idx_test(path, std::move(class_names));
+  HEARTH_CHECK(DataError, test->image_shape() == train->image_shape(), test->source(), ": images of ",
+               test->image_shape(), ", but those of ", train->source(), " are ", train->image_shape(),
+               "; both parts need images of one size");
   return {std::move(train), nullptr, std::move(test)};
 }
 

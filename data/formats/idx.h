@@ -16,6 +16,9 @@ DatasetPointer idx(const std::string& images_path, const std::string& labels_pat
 /// train and test from a folder with MNIST's four file names, each plain or with ".gz".
 Splits idx_folder(const std::string& path, std::vector<std::string> class_names = {});
 
+/// The test part alone; the training files may be absent.
+DatasetPointer idx_test(const std::string& path, std::vector<std::string> class_names);
+
 /// Fashion-MNIST: 60,000 + 10,000 grey images of 28x28, 10 classes. An empty path means the folder where the Debian
 /// package dataset-fashion-mnist puts it; the DataError for its absence says how to get the files.
 /// Source: Xiao, Rasul, Vollgraf, "Fashion-MNIST" (2017).

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "hearth/core/error.h"
-#include "hearth/data/resize.h"
 #include "hearth/data/source_bytes.h"
 
 namespace hearth::data {
@@ -151,13 +150,7 @@ class ImageFolder : public Dataset {
   Warnings warnings() const override { return warnings_.get(); }
   Warnings unreadable() const override { return unreadable_.get(); }
   const std::string& source() const override { return root_; }
-  void shrink(Image& image) const override {
-    if (shrink_to_ == 0 || std::min(image.height, image.width) <= shrink_to_) return;
-    // No memory of a thread's own: it would stay as large as the largest file.
-    Image shrunk;
-    resize_shorter_side(image, {0, 0, image.height, image.width}, shrink_to_, shrunk);
-    image = std::move(shrunk);
-  }
+  int shrinks_to() const override { return shrink_to_; }
 
  private:
   /// False if the file is broken and that is to be passed over.
@@ -236,6 +229,11 @@ DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& o
   HEARTH_CHECK(ConfigError, options.decode_bytes > 0, "image_folder: decode_bytes is ", options.decode_bytes,
                "; give the memory that decoding one image may take");
   return std::make_shared<ImageFolder>(root, options, classes);
+}
+
+std::vector<std::string> image_files(const std::string& folder) {
+  WarningList none;
+  return Walk(true, none).files_below(folder);
 }
 
 Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {

@@ -27,6 +27,10 @@ struct ImageFolderOptions {
 DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
                             const std::vector<std::string>& classes = {});
 
+/// The paths of all images below a folder, sorted: files whose names image_folder() takes, links followed. FileError if
+/// it cannot be listed; DataError for a link to nothing.
+std::vector<std::string> image_files(const std::string& folder);
+
 /// Parts by folder: root/train with, where present, root/val (or valid, validation) and root/test; or, without
 /// root/train, root itself as one set. When only one held-out folder is there it becomes `test`.
 Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options);

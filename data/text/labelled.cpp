@@ -96,8 +96,8 @@ LabelledTexts::LabelledTexts(TokenizerPointer tokenizer, TokensPointer tokens, s
                ": rows of ", options.length, " ids, multiples of ", options.multiple, "; a row has at least 3");
   HEARTH_CHECK(DataError, tokenizer->special().pad >= 0, source(),
                ": the tokenizer has no id for padding, which texts of unequal length need");
-  HEARTH_CHECK(DataError, tokens_->sequences() == static_cast<std::int64_t>(labels_.size()) && !labels_.empty(),
-               source(), ": ", tokens_->sequences(), " texts and ", labels_.size(), " labels");
+  HEARTH_CHECK(DataError, tokens_->sequences() == static_cast<std::int64_t>(labels_.size()), source(), ": ",
+               tokens_->sequences(), " texts and ", labels_.size(), " labels");
   for (std::size_t i = 0; i < labels_.size(); ++i) {
     HEARTH_CHECK(DataError, labels_[i] >= 0 && labels_[i] < static_cast<std::int64_t>(names_.size()), source(),
                  ": text ", i + 1, ": label ", labels_[i], " of ", names_.size(), " classes");

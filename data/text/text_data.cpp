@@ -63,14 +63,14 @@ std::vector<std::string> read_all(const std::vector<std::string>& paths) {
   return texts;
 }
 
-Parts tokenized(const TextData& options) {
-  Parts result;
+/// The parts' ids; `result` may have tokenizers already, which are taken then.
+Parts tokenized(const TextData& options, Parts result) {
   const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
   for (std::size_t i = 0; i < 3; ++i) {
     if (files[i]->empty()) continue;
     const std::vector<std::string> texts = read_all(*files[i]);
     const std::vector<std::string_view> views = views_of(texts);
-    if (i == 0) result.tokenizer = make_tokenizer(options.tokenizer, views);
+    if (!result.tokenizer) result.tokenizer = make_tokenizer(options.tokenizer, views);
     result.parts[i].target = tokenize(*result.tokenizer, views, files[i]->front());
   }
   return result;
@@ -110,17 +110,16 @@ Lines read_lines(const std::vector<std::string>& paths) {
   return lines;
 }
 
-Parts tokenized(const ParallelTextData& options) {
-  Parts result;
+Parts tokenized(const ParallelTextData& options, Parts result) {
   const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
   for (std::size_t i = 0; i < 3; ++i) {
     if (files[i]->empty()) continue;
     const Lines lines = read_lines(*files[i]);
-    if (i == 0 && options.source_tokenizer.is_null()) {
+    if (!result.tokenizer && options.source_tokenizer.is_null()) {
       std::vector<std::string_view> both = lines.source;
       both.insert(both.end(), lines.target.begin(), lines.target.end());
       result.tokenizer = result.source_tokenizer = make_tokenizer(options.tokenizer, both);
-    } else if (i == 0) {
+    } else if (!result.tokenizer) {
       result.tokenizer = make_tokenizer(options.tokenizer, lines.target);
       result.source_tokenizer = make_tokenizer(options.source_tokenizer, lines.source);
     }
@@ -198,17 +197,19 @@ TokensPointer open_packed(const fs::path& path, const Tokenizer& tokenizer) {
   if (!file_exists(path)) return nullptr;
   TokensPointer tokens = Tokens::open(path.string());
   HEARTH_CHECK(DataError, tokens->meaning().digest == tokenizer.digest(), path.string(),
-               ": made with another tokenizer than the one beside it; pack the text again");
+               ": made with another tokenizer than the one that reads it; pack the text again");
   return tokens;
 }
 
-Parts packed_parts(const fs::path& folder, bool pairs) {
-  HEARTH_CHECK(FileError, file_exists(folder / "tokenizer.json"), folder.string(),
-               ": has no tokenizer.json; `hearth data pack` writes such folders");
-  Parts result;
-  result.tokenizer = read_tokenizer((folder / "tokenizer.json").string());
-  const fs::path other = folder / "source_tokenizer.json";
-  result.source_tokenizer = file_exists(other) ? read_tokenizer(other.string()) : result.tokenizer;
+Parts packed_parts(const fs::path& folder, bool pairs, Parts result) {
+  const bool evaluates = result.tokenizer != nullptr;
+  if (!evaluates) {
+    HEARTH_CHECK(FileError, file_exists(folder / "tokenizer.json"), folder.string(),
+                 ": has no tokenizer.json; `hearth data pack` writes such folders");
+    result.tokenizer = read_tokenizer((folder / "tokenizer.json").string());
+    const fs::path other = folder / "source_tokenizer.json";
+    result.source_tokenizer = file_exists(other) ? read_tokenizer(other.string()) : result.tokenizer;
+  }
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string name = part_names[i];
     if (pairs) result.parts[i].source = open_packed(folder / (name + ".source.tokens"), *result.source_tokenizer);
@@ -216,14 +217,15 @@ Parts packed_parts(const fs::path& folder, bool pairs) {
     HEARTH_CHECK(DataError, !pairs || !result.parts[i].source == !result.parts[i].target, folder.string(), ": of ",
                  name, " one side is missing");
   }
-  HEARTH_CHECK(FileError, result.parts[0].target != nullptr, folder.string(), ": has no ",
+  HEARTH_CHECK(FileError, evaluates || result.parts[0].target != nullptr, folder.string(), ": has no ",
                pairs ? "train.source.tokens" : "train.tokens", "; was it packed from another kind of set?");
   return result;
 }
 
 template <class T>
-Parts parts_of(const T& options, bool pairs) {
-  return options.packed.empty() ? tokenized(options) : packed_parts(options.packed, pairs);
+Parts parts_of(const T& options, bool pairs, Parts known = {}) {
+  return options.packed.empty() ? tokenized(options, std::move(known))
+                                : packed_parts(options.packed, pairs, std::move(known));
 }
 
 // The end of a text: what stands beside each other belongs together.
@@ -314,8 +316,9 @@ void describe(Fields<LabelledTextData>& fields) {
   describe_loading(fields, "Share of the training texts set aside as `valid` where there is none.");
 }
 
-Splits text_data(const TextData& options) {
-  const Parts all = parts_of(options, false);
+namespace {
+
+Splits splits_of(const TextData& options, const Parts& all) {
   const WindowOptions windows{options.length, options.mask_share};
   const auto windows_of = [&](const TokensPointer& tokens) -> DatasetPointer {
     return tokens ? text_windows(all.tokenizer, tokens, 0, tokens->size(), windows) : nullptr;
@@ -324,6 +327,7 @@ Splits text_data(const TextData& options) {
   splits.valid = windows_of(all.parts[1].target);
   splits.test = windows_of(all.parts[2].target);
   const TokensPointer& train = all.parts[0].target;
+  if (!train) return splits;
   const bool cut = !splits.valid && options.valid_fraction > 0;
   const std::int64_t end = cut ? first_of_valid(options, train->size()) : train->size();
   splits.train = text_windows(all.tokenizer, train, 0, end, windows);
@@ -331,8 +335,7 @@ Splits text_data(const TextData& options) {
   return splits;
 }
 
-Splits parallel_text_data(const ParallelTextData& options) {
-  const Parts all = parts_of(options, true);
+Splits splits_of(const ParallelTextData& options, const Parts& all) {
   const PairOptions pair_options{options.tokens_per_batch, options.buckets, options.multiple, options.longest};
   const auto pairs_of = [&](const Part& part, std::vector<std::int64_t> pairs) -> DatasetPointer {
     return text_pairs(all.source_tokenizer, part.source, all.tokenizer, part.target, std::move(pairs), pair_options,
@@ -355,16 +358,17 @@ Splits parallel_text_data(const ParallelTextData& options) {
   return splits;
 }
 
-Splits labelled_text_data(const LabelledTextData& options) {
+/// Of texts with a label each; `known` is what need not be made of the training texts.
+Splits labelled_splits(const LabelledTextData& options, const KnownTexts& known) {
   const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
   Splits splits;
   DatasetPointer* const places[] = {&splits.train, &splits.valid, &splits.test};
-  std::vector<std::string> classes;
-  TokenizerPointer tokenizer;
+  std::vector<std::string> classes = known.classes;
+  TokenizerPointer tokenizer = known.tokenizer;
   for (std::size_t i = 0; i < 3; ++i) {
     if (files[i]->empty()) continue;
     const LabelledLines lines = read_labelled(*files[i]);
-    if (i == 0) {
+    if (!tokenizer) {
       tokenizer = make_tokenizer(options.tokenizer, lines.lines);
       classes = classes_of(lines.labels, options.classes);
     }
@@ -378,6 +382,80 @@ Splits labelled_text_data(const LabelledTextData& options) {
     splits.valid = set->subset(std::move(shares.held_out));
   }
   return splits;
+}
+
+/// `files` as they are in a folder, by their names; none where none is there.
+std::vector<std::string> found_in(const fs::path& folder, const std::vector<std::string>& files) {
+  std::vector<std::string> found;
+  for (const std::string& file : files) found.push_back((folder / fs::path(file).filename()).string());
+  const bool any = std::any_of(found.begin(), found.end(), [](const std::string& file) { return file_exists(file); });
+  return any ? found : std::vector<std::string>{};
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code absent;
+  return fs::is_directory(path, absent);
+}
+
+/// Makes a node's options name what is at `path`, and no training texts.
+template <class T>
+void lead_to(T& options, const std::string& path) {
+  std::string wanted;
+  options.train.clear();
+  if (!is_folder(path)) {
+    options.valid.clear();
+    options.test = {path};
+  } else {
+    for (std::vector<std::string>* files : {&options.valid, &options.test}) {
+      for (const std::string& file : *files) wanted += " " + fs::path(file).filename().string();
+      *files = found_in(path, *files);
+    }
+  }
+  HEARTH_CHECK(FileError, !options.valid.empty() || !options.test.empty(), path, ": has none of the files",
+               wanted.empty() ? " that `hearth data pack` writes" : wanted,
+               " of the splits valid and test; give a folder that holds them, or a file of texts");
+}
+
+template <class T>
+Splits token_splits_at(T options, const std::string& path, const KnownTexts& known, bool pairs) {
+  const Parts tokenizers{known.tokenizer, known.source_tokenizer, {}};
+  options.packed = is_folder(path) ? path : "";
+  if (!options.packed.empty()) {
+    const Splits packed = splits_of(options, parts_of(options, pairs, tokenizers));
+    if (packed.valid || packed.test) return {nullptr, packed.valid, packed.test};
+    options.packed.clear();
+  }
+  lead_to(options, path);
+  return splits_of(options, parts_of(options, pairs, tokenizers));
+}
+
+using TextsAt = Registry<Splits(const std::string&, const KnownTexts&)>;
+const TextsAt& texts_at_types() {
+  static TextsAt registry("data", "Texts to be evaluated on.", [](TextsAt& r) {
+    r.add<TextData>("text", "A running text.", [](const TextData& o, const std::string& path, const KnownTexts& known) {
+      return token_splits_at(o, path, known, false);
+    });
+    r.add<ParallelTextData>("parallel_text", "Lines and their translations.",
+                            [](const ParallelTextData& o, const std::string& path, const KnownTexts& known) {
+                              return token_splits_at(o, path, known, true);
+                            });
+    r.add<LabelledTextData>("labelled_text", "Lines with a label each.",
+                            [](LabelledTextData o, const std::string& path, const KnownTexts& known) {
+                              lead_to(o, path);
+                              return labelled_splits(o, known);
+                            });
+  });
+  return registry;
+}
+
+}  // namespace
+
+Splits text_data(const TextData& options) { return splits_of(options, parts_of(options, false)); }
+Splits parallel_text_data(const ParallelTextData& options) { return splits_of(options, parts_of(options, true)); }
+Splits labelled_text_data(const LabelledTextData& options) { return labelled_splits(options, {}); }
+
+Splits texts_at(const Json& node, const std::string& path, const KnownTexts& known) {
+  return texts_at_types().make(node, path, known);
 }
 
 std::vector<PackedFile> pack_text(const Json& node, const std::string& folder) {

@@ -60,6 +60,18 @@ Splits text_data(const TextData& options);
 Splits parallel_text_data(const ParallelTextData& options);
 Splits labelled_text_data(const LabelledTextData& options);
 
+/// What a network that was trained on texts takes for granted of them.
+struct KnownTexts {
+  TokenizerPointer tokenizer{};
+  TokenizerPointer source_tokenizer{};  ///< of "parallel_text"
+  std::vector<std::string> classes{};   ///< of "labelled_text"
+};
+
+/// `valid` and `test` of a node as they are found at `path`: a file is the test split; of a folder the files are taken
+/// that the node names, by their names without their folders, or what `hearth data pack` wrote. Nothing else is read.
+/// ConfigError for a node of another type; FileError if nothing of that is there; else as for training.
+Splits texts_at(const Json& node, const std::string& path, const KnownTexts& known);
+
 /// One token file that pack_text() wrote.
 struct PackedFile {
   std::string path;

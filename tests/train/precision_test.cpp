@@ -228,7 +228,7 @@ TEST(Precision, AnEvaluationMayUseAnother) {
   const auto trained = PrecisionRun{}.session(folder);
   take_steps(*trained, 0, 2, -1, -1, eager(*trained));
   save_session(*trained, folder / "run/checkpoints");
-  const auto opened = open_trained(folder / "run", {R"(precision={"level": "O0", "dtype": "f32"})"});
+  const auto opened = open_for_evaluation(folder / "run", {R"(precision={"level": "O0", "dtype": "f32"})"});
   EXPECT_EQ(opened->model_state.hash(), trained->model_state.hash());
   const Meter narrow = evaluate(*trained, trained->data.test), wide = evaluate(*opened, opened->data.test);
   EXPECT_NEAR(narrow.loss(), wide.loss(), 0.01 * wide.loss());

@@ -72,7 +72,11 @@ TEST_F(SavedData, OtherImagesAreNormalisedAsThoseOfTheTraining) {
   save_session(*trained, path("run/checkpoints"));
   const std::string other = "data.path=\"" + path("brighter") + "\"";
   const auto normalize = [&](const std::vector<std::string>& overrides) {
-    return open_trained(path("run"), overrides)->data.options.normalize;
+    const data::ChannelStatistics described = open_trained(path("run"), overrides)->data.options.normalize;
+    const data::ChannelStatistics evaluated = open_for_evaluation(path("run"), overrides)->data.options.normalize;
+    EXPECT_EQ(described.mean, evaluated.mean);
+    EXPECT_EQ(described.std, evaluated.std);
+    return evaluated;
   };
   const data::ChannelStatistics own = trained->data.options.normalize;
   EXPECT_NEAR(own.mean.at(0), 50 / 255.0, 1e-9);
@@ -98,23 +102,25 @@ TEST_F(SavedData, LabelsThatMeanSomethingElseAreRefused) {
   write_texts("cat", "dog");
   const auto trained = of_texts();
   save_session(*trained, path("run/checkpoints"));
-  EXPECT_NO_THROW((void)open_trained(path("run"), {}));
+  EXPECT_NO_THROW((void)open_for_evaluation(path("run")));
   write_texts("cow", "cat");
   const auto changed = of_texts();
-  for (const std::string& message : {error_message<DataError>([&] { (void)open_trained(path("run"), {}); }),
+  for (const std::string& message : {error_message<DataError>([&] { (void)open_for_evaluation(path("run")); }),
                                      error_message<DataError>([&] { (void)restore_newest(*changed, path("run")); })})
     for (const char* part : {"label 1 was \"dog\" of 2 classes", "is \"cow\" of 2", "bring back"})
       EXPECT_PRED2(contains, message, part);
+  EXPECT_EQ(open_trained(path("run"))->data.train->class_names(), (std::vector<std::string>{"cat", "dog"}))
+      << "the texts are not opened";
 }
 
 TEST_F(SavedData, NumbersAreNoNames) {
   write_texts("cat", "dog");
   save_session(*of_texts(), path("named/checkpoints"));
   write_texts("0", "1");
-  EXPECT_NO_THROW((void)open_trained(path("named"), {}));
+  EXPECT_NO_THROW((void)open_for_evaluation(path("named")));
   save_session(*of_texts(), path("numbered/checkpoints"));
   write_texts("cat", "dog");
-  EXPECT_NO_THROW((void)open_trained(path("numbered"), {}));
+  EXPECT_NO_THROW((void)open_for_evaluation(path("numbered")));
 }
 
 TEST_F(SavedData, SetsOfEarlierVersionsAreRead) {

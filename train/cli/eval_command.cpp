@@ -24,11 +24,13 @@ void warn_of_non_finite(nn::Module& model) {
 }  // namespace
 
 int eval_command(const Arguments& arguments) {
-  const auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
+  const std::string path = arguments.value("--data").value_or("");
+  HEARTH_CHECK(UsageError, !path.empty() || !arguments.has("--data"), "eval: --data names nothing");
+  const auto session = open_for_evaluation(arguments.positional()[0], arguments.values("--set"), path);
   const std::string wanted = arguments.value("--split").value_or("");
   const auto [split, part] = session->evaluation_part(wanted);
-  HEARTH_CHECK(DataError, part != nullptr, "eval: the data of this run has no ",
-               wanted.empty() ? "test or valid" : wanted, " part; choose another with --split");
+  HEARTH_CHECK(DataError, part != nullptr && part->size() > 0, "eval: ", path.empty() ? "the data of this run" : path,
+               " has no ", wanted.empty() ? "test or valid" : wanted, " split; choose another with --split");
   const data::TokenDataset* const text = part->tokens();
   const bool translates =
       text != nullptr && text->source_tokenizer() != nullptr && session->config().eval.metric != "none";

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/data/described.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "hearth/core/error.h"
+#include "hearth/data/formats/cifar.h"
+#include "hearth/data/formats/idx.h"
+#include "hearth/data/formats/image_folder.h"
+#include "hearth/data/prepare.h"
+#include "hearth/data/text/labelled.h"
+#include "hearth/data/text/text_data.h"
+
+namespace hearth::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string not_opened = "the data of the training, which is not opened";
+
+class DescribedImages : public Dataset {
+ public:
+  explicit DescribedImages(const DataFacts& facts)
+      : shape_(facts.image), shrinks_to_(facts.shrink_to), classes_(facts.classes) {}
+  std::int64_t size() const override { return 0; }
+  ImageShape image_shape() const override { return shape_; }
+  const std::vector<std::string>& class_names() const override { return classes_; }
+  std::int64_t label(std::int64_t index) const override { return check_index(index), 0; }
+  std::int64_t read(std::int64_t index, Image&) const override { return check_index(index), 0; }
+  int shrinks_to() const override { return shrinks_to_; }
+  const std::string& source() const override { return not_opened; }
+
+ private:
+  ImageShape shape_;
+  int shrinks_to_;
+  std::vector<std::string> classes_;
+};
+
+class DescribedTexts : public TokenDataset {
+ public:
+  explicit DescribedTexts(const DataFacts& facts)
+      : TokenDataset(facts.tokenizer, not_opened), source_tokenizer_(facts.source_tokenizer), longest_(facts.length) {}
+  std::int64_t size() const override { return 0; }
+  const Tokenizer* source_tokenizer() const override { return source_tokenizer_.get(); }
+  std::int64_t longest() const override { return longest_; }
+  std::int64_t predicted_tokens() const override { return 0; }
+  std::int64_t characters() const override { return 0; }
+  void verify() const override {}
+  std::unique_ptr<BatchMaker> batches(const LoaderOptions&) const override {
+    throw DataError(not_opened + ": has no batch");
+  }
+
+ private:
+  TokenizerPointer source_tokenizer_;
+  std::int64_t longest_;
+};
+
+DatasetPointer described_set(const DataFacts& facts) {
+  if (facts.kind == "images") return std::make_shared<DescribedImages>(facts);
+  HEARTH_CHECK(DataError, facts.tokenizer != nullptr, "data of kind ", facts.kind, " without a tokenizer");
+  if (facts.kind != "labelled_text") return std::make_shared<DescribedTexts>(facts);
+  const Tokens::Meaning meaning{facts.tokenizer->size(), 0, facts.tokenizer->digest()};
+  return std::make_shared<LabelledTexts>(
+      facts.tokenizer,
+      std::make_shared<Tokens>(std::vector<std::int32_t>{}, std::vector<std::uint64_t>{}, meaning, not_opened),
+      std::vector<std::int64_t>{}, facts.classes, LabelledOptions{.length = facts.length});
+}
+
+/// Images of another set in the size and channels of those that a network was trained on.
+class Conformed : public Dataset {
+ public:
+  Conformed(DatasetPointer images, DatasetPointer like) : images_(std::move(images)), like_(std::move(like)) {}
+  std::int64_t size() const override { return images_->size(); }
+  ImageShape image_shape() const override { return like_->image_shape(); }
+  const std::vector<std::string>& class_names() const override { return like_->class_names(); }
+  std::int64_t label(std::int64_t index) const override { return images_->label(index); }
+  std::int64_t read(std::int64_t index, Image& image) const override {
+    const std::int64_t label = images_->read(index, image);
+    conform(image, *like_, images_->source());
+    return label;
+  }
+  Warnings warnings() const override { return images_->warnings(); }
+  Warnings unreadable() const override { return images_->unreadable(); }
+  const std::string& source() const override { return images_->source(); }
+
+ private:
+  DatasetPointer images_;
+  DatasetPointer like_;
+};
+
+/// The test files of the training's own format in a folder; null where the format has none, or they are not there.
+DatasetPointer own_format(const Json& node, const std::string& path, const std::vector<std::string>& classes) {
+  const auto holds = [&](const char* name) {
+    std::error_code absent;
+    return fs::exists(fs::path(path) / name, absent) ||
+           fs::exists(fs::path(path) / (std::string(name) + ".gz"), absent);
+  };
+  const std::string& type = node.at("type").as_string();
+  if (type == "cifar10" && holds("test_batch.bin")) return cifar10_test(path);
+  if (type == "cifar100" && holds("test.bin")) return cifar100_test(path, node.at("labels").as_string() == "coarse");
+  if ((type == "idx" || type == "fashion_mnist") && holds("t10k-images-idx3-ubyte")) return idx_test(path, classes);
+  return nullptr;
+}
+
+/// Classes may be missing among images to be evaluated on.
+DatasetPointer class_folders(const std::string& path, const std::vector<std::string>& classes) {
+  ImageFolderOptions options;
+  options.empty_classes = "skip";
+  return image_folder(path, options, classes);
+}
+
+Splits images_at(const Json& node, const std::string& path, const std::vector<std::string>& classes) {
+  Splits found;
+  found.test = own_format(node, path, classes);
+  if (found.test) return found;
+  const auto folder = [&](const std::string& name) -> DatasetPointer {
+    const std::string below = (fs::path(path) / name).string();
+    std::error_code absent;
+    return fs::is_directory(below, absent) ? class_folders(below, classes) : nullptr;
+  };
+  const auto is_class = [&](const char* name) {
+    return std::find(classes.begin(), classes.end(), name) != classes.end();
+  };
+  for (const char* name : {"val", "valid", "validation"})
+    if (!found.valid && !is_class(name)) found.valid = folder(name);
+  if (!is_class("test")) found.test = folder("test");
+  if (!found.valid && !found.test) found.test = class_folders(path, classes);
+  return found;
+}
+
+}  // namespace
+
+std::string classes_differ(const std::vector<std::string>& before, const std::vector<std::string>& now) {
+  const auto numbered = [](const std::vector<std::string>& names) {
+    return names == numbered_classes(static_cast<std::int64_t>(names.size()));
+  };
+  if (before == now || (before.size() == now.size() && (numbered(before) || numbered(now)))) return "";
+  const auto [a, b] = std::mismatch(before.begin(), before.end(), now.begin(), now.end());
+  const auto name = [](const auto& at, const auto& all) { return at == all.end() ? "no class" : "\"" + *at + "\""; };
+  return join_text("label ", a - before.begin(), " was ", name(a, before), " of ", before.size(),
+                   " classes in training and is ", name(b, now), " of ", now.size(),
+                   " in the data now; bring back the names and the order of the classes");
+}
+
+DataFacts facts_of(const DataSplits& data) {
+  DataFacts facts;
+  const TokenDataset* const texts = data.train->tokens();
+  if (texts == nullptr) {
+    facts.classes = data.train->class_names();
+    facts.image = data.train->image_shape();
+    facts.shrink_to = data.train->shrinks_to();
+    facts.normalize = data.options.normalize;
+    return facts;
+  }
+  facts.kind = texts->source_tokenizer() != nullptr ? "parallel_text" : "text";
+  facts.length = texts->longest();
+  if (const LabelledTexts* const labelled = texts->labelled()) {
+    facts.kind = "labelled_text";
+    facts.classes = texts->class_names();
+    facts.length = labelled->options().length;
+  }
+  return facts;
+}
+
+DataSplits described_data(const Json& node, const DataFacts& facts) {
+  DataOptions options;
+  const DatasetPointer set = described_set(facts);
+  const auto read = [&](const char* key, auto& value) {
+    if (const Json* const given = node.find(key))
+      value = parse_fields<std::remove_reference_t<decltype(value)>>(*given, join_text("/data/", key));
+  };
+  for (const auto& [key, value] : {std::pair{"workers", &options.workers}, {"prefetch", &options.prefetch}})
+    if (const Json* const given = node.find(key)) *value = static_cast<int>(given->as_integer());
+  if (facts.kind != "images") {
+    const Transforms none({1, 1, 1}, {}, false);
+    return {set, nullptr, nullptr, none, none, options};
+  }
+  read("augment", options.augment);
+  read("normalize", options.normalize);
+  if (options.normalize.mean.empty()) options.normalize.mean = facts.normalize.mean;
+  if (options.normalize.std.empty()) options.normalize.std = facts.normalize.std;
+  const TransformOptions transforms = transform_options(options.augment, options.normalize);
+  return {
+      set,    nullptr, nullptr, Transforms(facts.image, transforms, true), Transforms(facts.image, transforms, false),
+      options};
+}
+
+DataSplits evaluation_data(const Json& node, const DataFacts& facts, const std::string& path) {
+  std::error_code absent;
+  HEARTH_CHECK(FileError, fs::exists(path, absent), path,
+               ": is not there; give a folder or file of data to evaluate on");
+  DataSplits data = described_data(node, facts);
+  if (facts.kind != "images") {
+    const Splits texts = texts_at(node, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
+    data.valid = texts.valid;
+    data.test = texts.test;
+    return data;
+  }
+  const Splits images = images_at(node, path, facts.classes);
+  for (const auto& [from, to] : {std::pair{&images.valid, &data.valid}, {&images.test, &data.test}}) {
+    if (*from == nullptr) continue;
+    const std::string fault = classes_differ(facts.classes, (*from)->class_names());
+    HEARTH_CHECK(DataError, fault.empty(), path, ": ", fault);
+    *to = std::make_shared<Conformed>(*from, data.train);
+  }
+  return data;
+}
+
+}  // namespace hearth::data
