@@ -2,8 +2,6 @@
 // A small BERT learns to classify texts by the commands of the library.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 #include "hearth/models/nn/nn.h"
@@ -75,7 +73,8 @@ TEST_F(LabelledTraining, ABertTellsTextsApart) {
   EXPECT_NE(metrics.find("\"unit\":\"texts/s\""), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("\"padding\""), std::string::npos);
   EXPECT_NE(read_text(path("out") + "/report.html").find("texts per second"), std::string::npos);
-  EXPECT_EQ(run({"predict", path("out"), "image.png"}), 2) << "texts are given as such";
+  EXPECT_EQ(run({"predict", path("out"), "absent.txt"}), 3);
+  EXPECT_EQ(run({"predict", path("out")}), 2) << "no text is named";
   EXPECT_EQ(run({"predict", path("out"), "--prompt", "a"}), 2);
   EXPECT_EQ(run({"summary", path("run.json")}), 0);
   for (const char* misfit : {"model.classes=3", "model.classes=1", "model.head=embedding", "model.head=masked_lm"}) {
@@ -84,10 +83,6 @@ TEST_F(LabelledTraining, ABertTellsTextsApart) {
   }
   EXPECT_EQ(run({"summary", path("run.json"), "--set", "model.classes=2"}), 0) << "what the data has";
   EXPECT_EQ(run({"data", "verify", path("run.json")}), 0);
-  std::filesystem::remove(path("texts.tsv"));
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(run({"predict", path("out"), "--text", "ab"}), 3);
-  EXPECT_PRED2(test::contains, testing::internal::GetCapturedStderr(), "predict opens the data that the run's");
 }
 
 TEST_F(LabelledTraining, ANetworkOfOnesOwnWithOtherOutputsPredictsNoClass) {

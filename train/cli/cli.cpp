@@ -39,7 +39,9 @@ const std::vector<CommandSpec>& commands() {
        1,
        "Evaluates a run (its best checkpoint) or one checkpoint on the test data.",
        {set_option,
-        {"--split", "train|valid|test", "which part of the data (default: test, or valid if there is none)"},
+        {"--data", "PATH",
+         "other data than the config names: a folder of class folders, a file of texts, or a folder with such files"},
+        {"--split", "train|valid|test", "which split of the data (default: test, or valid if there is none)"},
         {"--beam", "N", "pairs of lines: open texts of each search for a translation (default: 4; 1: greedy)"},
         {"--length-penalty", "A", "pairs of lines: above 0 favours longer translations (default: 0.6)"},
         {"--limit", "N", "pairs of lines: translate the first N only"},
@@ -49,11 +51,12 @@ const std::vector<CommandSpec>& commands() {
        "RUN_OR_CHECKPOINT [INPUT...]",
        1,
        1 << 20,
-       "Classifies image files or texts, one JSON line each on stdout; writes a text on; or translates files of lines, "
-       "- "
-       "for the input. The run's data is opened too, and must still be there.",
+       "Classifies image files, all images of folders, or texts, one JSON line each on stdout; writes a text on; or "
+       "translates files of lines, - for the input. Needs nothing but the checkpoint.",
        {set_option,
         {"--top", "N", "images and labelled texts: how many classes to list (default: 3)"},
+        {"--logits", "", "images and labelled texts: list the network's outputs too, by label"},
+        {"--embedding", "", "images and labelled texts: list what the network's last layer sees too"},
         {"--text", "TEXT", "labelled texts: what to classify; may be repeated"},
         {"--prompt", "TEXT", "running texts: what to go on from; may be repeated"},
         {"--max-tokens", "N", "texts: how many tokens to write at most (default: 400, translations: the longest row)"},

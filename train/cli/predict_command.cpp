@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // predict: classes of images, and texts written on.
 #include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 #include <iostream>
 #include <iterator>
 
 #include "hearth/autograd/grad_mode.h"
-#include "hearth/data/prepare.h"
+#include "hearth/data/formats/image_folder.h"
 #include "hearth/data/text/labelled.h"
 #include "hearth/ops/ops.h"
 #include "hearth/train/checkpoint.h"
 #include "hearth/train/cli/beam.h"
 #include "hearth/train/cli/cli.h"
+#include "hearth/train/predictor.h"
 #include "hearth/train/text_generation.h"
 
 namespace hearth::train {
@@ -24,8 +26,10 @@ struct Kind {
   std::initializer_list<const char*> options;
 };
 
-const Kind images{"images", "hearth predict RUN IMAGE...", {"--top"}};
-const Kind labelled_texts{"texts with a label", "hearth predict RUN --text TEXT", {"--top", "--text"}};
+const Kind images{"images", "hearth predict RUN IMAGE...", {"--top", "--logits", "--embedding"}};
+const Kind labelled_texts{"texts with a label",
+                          "hearth predict RUN FILE (of lines, or - for the input), or --text TEXT",
+                          {"--top", "--logits", "--embedding", "--text"}};
 const Kind running_text{"a running text",
                         "hearth predict RUN --prompt TEXT",
                         {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"}};
@@ -45,54 +49,125 @@ void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
           "predict: ", option, " is not for this run, which was trained on ", kind.trained_on, "; use ", kind.usage);
 }
 
-struct Row {
-  std::int64_t label;
-  double probability;
-};
-
-std::vector<Row> most_likely(const Tensor& outputs, std::int64_t count) {
-  const std::vector<double> probability = softmax(outputs).to_doubles();
-  std::vector<Row> rows;
-  for (std::size_t i = 0; i < probability.size(); ++i) rows.push_back({static_cast<std::int64_t>(i), probability[i]});
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.probability > b.probability; });
-  rows.resize(std::min(rows.size(), static_cast<std::size_t>(count)));
-  return rows;
+std::vector<std::string> read_lines(const std::string& input) {
+  const std::string text = input == "-"
+                               ? data::checked_corpus({std::istreambuf_iterator<char>(std::cin), {}}, "the input")
+                               : data::read_corpus(input);
+  const std::vector<std::string_view> lines = data::lines_of(text);
+  return {lines.begin(), lines.end()};
 }
 
-int classify(const Arguments& arguments, Session& session) {
-  const std::int64_t top = arguments.whole("--top", 3, 1);
-  const data::TokenDataset* const text = session.data.train->tokens();
-  std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
-  HEARTH_CHECK(UsageError, text == nullptr || inputs.empty(), "predict: the run was trained on texts; use ",
-               labelled_texts.usage);
-  if (text != nullptr) inputs = arguments.values("--text");
-  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no ", text != nullptr ? "text" : "image", " is named; use ",
-               text != nullptr ? labelled_texts.usage : images.usage);
-  const auto& names = session.data.train->class_names();
-  const NoGrad no_grad;
-  const AutocastScope autocast(session.autocast());
-  session.use_averaged_weights();
-  session.model->train(false);
-  for (const std::string& input : inputs) {
-    const Tensor sample = text != nullptr ? text->labelled()->input_of(input)
-                                          : data::load_input(input, *session.data.train, session.data.eval_transforms);
-    const Tensor outputs = (*session.model)(sample.to(session.device()));
-    HEARTH_CHECK(ShapeError, outputs.size() == static_cast<std::int64_t>(names.size()), "predict: the network gives ",
-                 describe(outputs), " of one input, but the data has ", names.size(), " classes");
+std::vector<std::string> given_inputs(const Arguments& arguments) {
+  return {arguments.positional().begin() + 1, arguments.positional().end()};
+}
+
+std::vector<double> row_of(const Tensor& rows, std::int64_t row) {
+  const float* const first = rows.data<float>() + row * rows.dim(1);
+  return {first, first + rows.dim(1)};
+}
+
+/// A JSON line for each input.
+void write_classes(const Arguments& arguments, const Predictor& predictor, const std::vector<std::string>& inputs,
+                   const Prediction& prediction) {
+  const std::int64_t count = arguments.whole("--top", 3, 1);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    const std::vector<Predictor::Class> top = predictor.top(prediction, row, count);
     Json list = Json::array();
-    const auto rows = most_likely(outputs, top);
-    for (const Row& row : rows)
-      list.push_back(Json::object()
-                         .set("label", row.label)
-                         .set("class", names[static_cast<std::size_t>(row.label)])
-                         .set("probability", row.probability));
-    std::cout << to_text(Json::object()
-                             .set("input", input)
-                             .set("label", rows[0].label)
-                             .set("class", names[static_cast<std::size_t>(rows[0].label)])
-                             .set("probability", rows[0].probability)
-                             .set("top", list))
-              << std::endl;
+    for (const Predictor::Class& found : top)
+      list.push_back(
+          Json::object().set("label", found.label).set("class", found.name).set("probability", found.probability));
+    Json line = Json::object();
+    line.set("input", inputs[i])
+        .set("label", top[0].label)
+        .set("class", top[0].name)
+        .set("probability", top[0].probability)
+        .set("top", list);
+    if (arguments.has("--logits")) line.set("logits", Json::array_of(row_of(prediction.logits, row)));
+    if (arguments.has("--embedding")) line.set("embedding", Json::array_of(row_of(prediction.embedding, row)));
+    std::cout << to_text(line) << "\n";
+  }
+  std::cout.flush();
+}
+
+/// The files named, and of folders all images below them.
+std::vector<std::string> image_inputs(const Arguments& arguments) {
+  std::vector<std::string> files;
+  for (const std::string& input : given_inputs(arguments)) {
+    std::error_code absent;
+    if (!std::filesystem::is_directory(input, absent)) {
+      files.push_back(input);
+      continue;
+    }
+    const std::vector<std::string> below = data::image_files(input);
+    HEARTH_CHECK(DataError, !below.empty(), input, ": has no image file; give files, or a folder that has some");
+    files.insert(files.end(), below.begin(), below.end());
+  }
+  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", images.usage);
+  return files;
+}
+
+// Inputs that are computed at once, so that the first lines come soon.
+constexpr std::size_t inputs_at_once = 32;
+
+/// Inputs that cannot be read are named and passed over; the command fails at its end.
+class Unreadable {
+ public:
+  void add(const Error& error) {
+    std::cerr << "hearth: warning: " << error.what() << "\n";
+    if (count_++ > 0) return;
+    first_ = error.what();
+    is_file_error_ = error.kind() == std::string_view("file");
+  }
+  /// FileError or DataError if there was one.
+  void report(std::size_t inputs) const {
+    if (count_ == 0) return;
+    const std::string text = join_text(first_, "; ", count_, " of ", inputs, " inputs cannot be read");
+    if (is_file_error_) throw FileError(text);
+    throw DataError(text);
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::string first_;
+  bool is_file_error_ = false;
+};
+
+int classify_images(const Arguments& arguments, const Predictor& predictor) {
+  const std::vector<std::string> files = image_inputs(arguments);
+  Unreadable unreadable;
+  for (std::size_t first = 0; first < files.size(); first += inputs_at_once) {
+    std::vector<std::string> names;
+    std::vector<Tensor> inputs;
+    for (std::size_t i = first; i < std::min(files.size(), first + inputs_at_once); ++i) {
+      try {
+        inputs.push_back(predictor.prepared(files[i]));
+        names.push_back(files[i]);
+      } catch (const DataError& error) {
+        unreadable.add(error);
+      } catch (const FileError& error) {
+        unreadable.add(error);
+      }
+    }
+    if (inputs.empty()) continue;
+    const NoGrad no_grad;
+    write_classes(arguments, predictor, names,
+                  predictor.predict_tensor(concat(inputs, 0), arguments.has("--embedding")));
+  }
+  unreadable.report(files.size());
+  return 0;
+}
+
+int classify_texts(const Arguments& arguments, const Predictor& predictor) {
+  std::vector<std::string> texts = arguments.values("--text");
+  for (const std::string& input : given_inputs(arguments))
+    for (std::string& line : read_lines(input)) texts.push_back(std::move(line));
+  HEARTH_CHECK(UsageError, !texts.empty(), "predict: no text is named; use ", labelled_texts.usage);
+  for (std::size_t first = 0; first < texts.size(); first += inputs_at_once) {
+    const auto begin = texts.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::vector<std::string> some(
+        begin, begin + static_cast<std::ptrdiff_t>(std::min(inputs_at_once, texts.size() - first)));
+    write_classes(arguments, predictor, some, predictor.predict_texts(some, arguments.has("--embedding")));
   }
   return 0;
 }
@@ -128,16 +203,8 @@ int continue_prompts(const Arguments& arguments, Session& session) {
   return 0;
 }
 
-std::vector<std::string> read_lines(const std::string& input) {
-  const std::string text = input == "-"
-                               ? data::checked_corpus({std::istreambuf_iterator<char>(std::cin), {}}, "the input")
-                               : data::read_corpus(input);
-  const std::vector<std::string_view> lines = data::lines_of(text);
-  return {lines.begin(), lines.end()};
-}
-
 int translate_files(const Arguments& arguments, Session& session) {
-  const std::vector<std::string> inputs(arguments.positional().begin() + 1, arguments.positional().end());
+  const std::vector<std::string> inputs = given_inputs(arguments);
   HEARTH_CHECK(UsageError, !inputs.empty(), "predict: the run was trained on pairs of lines and translates files; use ",
                pairs.usage);
   const models::BeamOptions options = beam_options(arguments, session);
@@ -161,24 +228,15 @@ int translate_files(const Arguments& arguments, Session& session) {
   return 0;
 }
 
-std::unique_ptr<Session> open_run(const Arguments& arguments) {
-  const std::string& run = arguments.positional()[0];
-  try {
-    return open_trained(run, arguments.values("--set"));
-  } catch (const FileError& error) {
-    if (std::string_view(error.what()).starts_with(run)) throw;
-    throw FileError(join_text(error.what(), "; predict opens the data that the run's configuration names"));
-  }
-}
-
 }  // namespace
 
 int predict_command(const Arguments& arguments) {
-  const auto session = open_run(arguments);
+  auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
   const data::TokenDataset* const text = session->data.train->tokens();
   if (text == nullptr || text->labelled() != nullptr) {
     refuse_options_of_others(arguments, text != nullptr ? labelled_texts : images);
-    return classify(arguments, *session);
+    const Predictor predictor(std::move(session));
+    return predictor.takes_texts() ? classify_texts(arguments, predictor) : classify_images(arguments, predictor);
   }
   if (text->source_tokenizer() == nullptr) {
     refuse_options_of_others(arguments, running_text);

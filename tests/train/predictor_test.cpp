@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/predictor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+#include <thread>
+
+#include "hearth/core/build.h"
+#include "hearth/core/file.h"
+#include "hearth/data/formats/digits.h"
+#include "hearth/data/image.h"
+#include "hearth/models/nn/nn.h"
+#include "hearth/models/registry.h"
+#include "hearth/ops/ops.h"
+#include "hearth/train/checkpoint.h"
+#include "hearth/train/step.h"
+#include "predict_docs.h"
+#include "support/error_message.h"
+#include "support/places.h"
+#include "support/temp_dir.h"
+
+namespace hearth {
+namespace {
+
+using test::contains;
+using test::error_message;
+
+/// A network of one's own without an embedding.
+struct Sums : nn::Module {
+  nn::Linear out{64, 10};
+  Sums() { adopt("out", out); }
+  Tensor forward(const Tensor& x) override { return out(flatten(x, 1)); }
+};
+
+class PredictorTest : public testing::Test {
+ protected:
+  std::unique_ptr<train::Session> session(const std::string& model, const std::string& data) const {
+    const std::string text = R"({"device": "cpu", "model": )" + model + R"(, "data": )" + data +
+                             R"(, "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"batch_size": 4, "steps": 1}})";
+    return std::make_unique<train::Session>(
+        train::load_config(folder_.write("config.json", {text.begin(), text.end()}), {}));
+  }
+  /// The folder of a run whose network has its start values.
+  std::string run(const std::string& model, const std::string& data) const {
+    const auto started = session(model, data);
+    train::save_session(*started, folder_ / "run/checkpoints");
+    return folder_ / "run";
+  }
+  std::string digits_run(const std::string& model = R"({"type": "mlp", "hidden": [12]})") const {
+    return run(model, R"({"type": "digits", "workers": 0})");
+  }
+  std::string texts_run() const {
+    const std::string lines = "a\txy\nb\tyx\na\txx\nb\tyy\n";
+    return run(R"({"type": "bert", "head": "classification", "layers": 1, "heads": 1, "width": 8})",
+               R"({"type": "labelled_text", "workers": 0, "length": 8, "train": [")" +
+                   folder_.write("texts.tsv", {lines.begin(), lines.end()}) + R"("]})");
+  }
+  static std::vector<data::Image> digit_images(int count) {
+    std::vector<data::Image> images;
+    for (int i = 0; i < count; ++i) images.push_back(data::digits()->get(i).image);
+    return images;
+  }
+
+  test::TempDir folder_;
+};
+
+void expect_near(const Tensor& a, const Tensor& b, double tolerance) {
+  ASSERT_EQ(a.shape(), b.shape());
+  const std::vector<double> left = a.to_doubles(), right = b.to_doubles();
+  for (std::size_t i = 0; i < left.size(); ++i) EXPECT_NEAR(left[i], right[i], tolerance) << i;
+}
+
+TEST_F(PredictorTest, AgreesWithAnEvaluation) {
+  const std::string run = digits_run();
+  const auto evaluated = train::open_for_evaluation(run);
+  const auto labels = evaluated->data.test->size();
+  std::vector<data::Image> images;
+  for (std::int64_t i = 0; i < labels; ++i) images.push_back(evaluated->data.test->get(i).image);
+  const Predictor predictor(run);
+  const Prediction result = predictor.predict_images(images);
+  ASSERT_EQ(result.logits.shape(), (Shape{labels, 10}));
+  std::int64_t right = 0;
+  double loss = 0;
+  for (std::int64_t i = 0; i < labels; ++i) {
+    const std::int64_t label = evaluated->data.test->label(i);
+    right += predictor.top(result, i, 1)[0].label == label ? 1 : 0;
+    loss -= std::log(static_cast<double>(result.probabilities.data<float>()[i * 10 + label]));
+  }
+  const train::Meter meter = train::evaluate(*evaluated, evaluated->data.test);
+  EXPECT_EQ(right, meter.correct);
+  EXPECT_NEAR(loss, meter.loss_sum, 1e-4 * meter.loss_sum);
+}
+
+TEST_F(PredictorTest, TakesImagesPixelsAndPreparedInputs) {
+  const Predictor predictor(digits_run());
+  EXPECT_EQ(predictor.classes().size(), 10u);
+  EXPECT_FALSE(predictor.takes_texts());
+  EXPECT_EQ(predictor.input_shape(), (data::ImageShape{8, 8, 1}));
+  const std::vector<data::Image> images = digit_images(40);
+  const Prediction expected = predictor.predict_images(images, true);
+  EXPECT_EQ(expected.embedding.shape(), (Shape{40, 12}));
+  std::vector<std::uint8_t> pixels;
+  for (const data::Image& image : images) pixels.insert(pixels.end(), image.pixels.begin(), image.pixels.end());
+  const Tensor bytes = Tensor::of<std::uint8_t>({40, 8, 8, 1}, pixels);
+  EXPECT_EQ(predictor.predict_tensor(bytes).logits.to_doubles(), expected.logits.to_doubles());
+  Tensor prepared = Tensor::empty({40, 8, 8, 1});
+  const data::ChannelStatistics by = data::digits({}).statistics;
+  for (std::int64_t i = 0; i < prepared.size(); ++i)
+    prepared.data<float>()[i] =
+        static_cast<float>((pixels[static_cast<std::size_t>(i)] / 255.0 - by.mean[0]) / by.std[0]);
+  expect_near(predictor.predict_tensor(prepared).logits, expected.logits, 1e-4);
+  // What is not of the network's size and channels is brought to it.
+  data::Image large;
+  large.reshape(16, 16, 3);
+  for (int y = 0; y < 16; ++y)
+    for (int x = 0; x < 48; ++x) large.row(y)[x] = images[0].row(y / 2)[x / 6];
+  const Prediction twice = predictor.predict_images(std::vector<data::Image>{large});
+  EXPECT_EQ(predictor.top(twice, 0, 1)[0].label, predictor.top(expected, 0, 1)[0].label);
+  EXPECT_EQ(predictor.predict_images({}).probabilities.shape(), (Shape{0, 10}));
+}
+
+TEST_F(PredictorTest, ReadsFiles) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  const Predictor predictor(digits_run());
+  const std::vector<data::Image> images = digit_images(2);
+  data::write_png(folder_ / "0.png", images[0]);
+  data::write_png(folder_ / "1.png", images[1]);
+  const std::vector<std::string> paths{folder_ / "0.png", folder_ / "1.png"};
+  EXPECT_EQ(predictor.predict_files(paths).logits.to_doubles(), predictor.predict_images(images).logits.to_doubles());
+  EXPECT_PRED2(contains, error_message<FileError>([&] { (void)predictor.predict_files({"absent.png"}); }),
+               "absent.png");
+}
+
+TEST_F(PredictorTest, TopIsInOrder) {
+  const Predictor predictor(digits_run());
+  const Prediction result = predictor.predict_images(digit_images(3));
+  const std::vector<Predictor::Class> top = predictor.top(result, 2, 4);
+  ASSERT_EQ(top.size(), 4u);
+  double sum = 0;
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_GE(top[i - 1].probability, top[i].probability);
+  for (const Predictor::Class& each : predictor.top(result, 2, 99)) {
+    sum += each.probability;
+    EXPECT_EQ(each.name, std::to_string(each.label));
+  }
+  EXPECT_NEAR(sum, 1, 1e-5);
+  EXPECT_THROW((void)predictor.top(result, 3, 1), IndexError);
+  EXPECT_THROW((void)predictor.top(result, -1, 1), IndexError);
+  EXPECT_THROW((void)predictor.top(result, 0, 0), UsageError);
+  EXPECT_THROW((void)predictor.top({}, 0, 1), IndexError);
+}
+
+TEST_F(PredictorTest, TextsInABatchGiveWhatEachGives) {
+  const Predictor predictor(texts_run());
+  EXPECT_TRUE(predictor.takes_texts());
+  const std::vector<std::string> texts{"x", "yxyx", "xxyxyxyxyxyx", ""};
+  const Prediction all = predictor.predict_texts(texts, true);
+  EXPECT_EQ(all.embedding.shape(), (Shape{4, 8}));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    expect_near(slice(all.logits, 0, row, row + 1), predictor.predict_texts({texts[i]}).logits, 1e-5);
+  }
+  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)predictor.predict_texts({"x", "\xff"}); }), "text 2");
+}
+
+TEST_F(PredictorTest, RefusesWhatDoesNotFit) {
+  {
+    const Predictor texts(texts_run());
+    EXPECT_THROW((void)texts.predict_files({"a.png"}), UsageError);
+    EXPECT_THROW((void)texts.predict_images(digit_images(1)), UsageError);
+    EXPECT_THROW((void)texts.predict_tensor(Tensor::zeros({1, 8, 8, 1})), UsageError);
+    EXPECT_THROW((void)texts.input_shape(), UsageError);
+  }
+  std::filesystem::remove_all(folder_ / "run");
+  const Predictor images(digits_run());
+  EXPECT_THROW((void)images.predict_texts({"a"}), UsageError);
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] {
+                 (void)images.predict_tensor(Tensor::zeros({1, 9, 8, 1}));
+               }),
+               "takes images of 8 x 8 x 1");
+  EXPECT_THROW((void)images.predict_tensor(Tensor::zeros({8, 8, 1})), ShapeError);
+  EXPECT_THROW((void)images.predict_tensor(Tensor()), ShapeError);
+  EXPECT_THROW((void)images.predict_tensor(Tensor::zeros({1, 8, 8, 1}, DType::i64)), DTypeError);
+  EXPECT_THROW((void)images.predict_tensor(Tensor::zeros({1, 8, 8, 2}, DType::u8)), DataError);
+  data::Image torn = digit_images(1)[0];
+  torn.pixels.pop_back();
+  EXPECT_THROW((void)images.predict_images(std::vector<data::Image>{torn}), ShapeError);
+  EXPECT_THROW(Predictor(std::unique_ptr<train::Session>()), UsageError);
+  EXPECT_THROW(Predictor(folder_ / "absent"), FileError);
+  models::add("predictor_sums", [](const models::InputInfo&) { return std::make_unique<Sums>(); });
+  std::filesystem::remove_all(folder_ / "run");
+  const Predictor own(digits_run(R"({"type": "predictor_sums"})"));
+  EXPECT_EQ(own.predict_images(digit_images(1)).logits.dim(1), 10);
+  EXPECT_PRED2(contains, error_message<UsageError>([&] { (void)own.predict_images(digit_images(1), true); }),
+               "EmbeddingNetwork");
+}
+
+// Run with the thread sanitizer too (scripts/test).
+TEST_F(PredictorTest, ServesSeveralThreads) {
+  const std::string run = digits_run(R"({"type": "resnet", "blocks": [1], "stem": "small", "width": 8})");
+  const Predictor one(run), other(run);
+  const std::vector<data::Image> images = digit_images(40);
+  const std::vector<double> expected = one.predict_images(images).logits.to_doubles();
+  std::vector<std::vector<double>> found(8);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 3; ++round)
+        found[i] = (i % 3 == 0 ? other : one).predict_images(images).logits.to_doubles();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<double>& each : found) EXPECT_EQ(each, expected);
+}
+
+TEST_F(PredictorTest, TheProgramOfTheDocumentsRuns) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  const Predictor predictor(digits_run());
+  data::write_png(folder_ / "0.png", digit_images(1)[0]);
+  std::string run = folder_ / "run", file = folder_ / "0.png", program = "predict";
+  char* words[] = {program.data(), run.data(), file.data()};
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(predict_docs::main(3, words), 0);
+  const auto best = predictor.top(predictor.predict_files({file}), 0, 1)[0];
+  EXPECT_PRED2(contains, testing::internal::GetCapturedStdout(), file + " " + best.name + " ");
+}
+
+/// A page's lines of C++ that begin with this one, up to the end of their block.
+std::string block_of(const std::string& page, const std::string& first_line) {
+  const std::size_t begin = page.find(first_line);
+  return begin == std::string::npos ? "" : page.substr(begin, page.find("```", begin) - begin);
+}
+
+TEST_F(PredictorTest, TheDocumentsHaveTheProgramThatRuns) {
+  const std::string shown = block_of(read_text(test::source_dir() + "/docs/predict.md"), "int main(");
+  ASSERT_NE(shown, "");
+  EXPECT_PRED2(contains, read_text(test::source_dir() + "/tests/train/predict_docs.h"), shown);
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/train/predictor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/core/cpu/parallel.h"
+#include "hearth/data/prepare.h"
+#include "hearth/data/text/labelled.h"
+#include "hearth/data/text/unicode.h"
+#include "hearth/models/embedding_network.h"
+#include "hearth/ops/ops.h"
+#include "hearth/train/checkpoint.h"
+
+namespace hearth {
+namespace {
+
+// Computed at once: enough to keep all cores busy, few enough for the memory of large images.
+constexpr std::int64_t piece_size = 32;
+
+/// Rows of ids, filled up to the longest.
+Tensor padded(const std::vector<Tensor>& rows, std::int32_t pad) {
+  std::int64_t length = 0;
+  for (const Tensor& row : rows) length = std::max(length, row.dim(1));
+  const Tensor batch = Tensor::full({static_cast<std::int64_t>(rows.size()), length}, pad, DType::i32);
+  std::int32_t* to = batch.data<std::int32_t>();
+  for (const Tensor& row : rows) {
+    std::copy_n(row.data<std::int32_t>(), row.size(), to);
+    to += length;
+  }
+  return batch;
+}
+
+/// Appends rows [n, C] of a piece to those of the pieces before.
+void append(Tensor& all, std::int64_t first, std::int64_t total, const Tensor& piece) {
+  const Tensor rows = piece.to(DType::f32).to(Device{}).contiguous();
+  if (!all.defined()) all = Tensor::empty({total, rows.dim(1)});
+  std::memcpy(all.data<float>() + first * rows.dim(1), rows.data<float>(), rows.byte_size());
+}
+
+}  // namespace
+
+struct Predictor::Body {
+  explicit Body(std::unique_ptr<train::Session> opened)
+      : session(std::move(opened)),
+        texts(session->data.train->tokens() != nullptr ? session->data.train->tokens()->labelled() : nullptr) {
+    HEARTH_CHECK(UsageError, texts != nullptr || session->data.train->tokens() == nullptr,
+                 "predictor: the run was trained on texts without labels and predicts no classes; use "
+                 "train::continue_texts() or train::translate()");
+    session->use_averaged_weights();
+    session->model->eval();
+  }
+
+  /// Of `total` inputs, of which piece(first, count) gives what the network gets of some.
+  template <class Piece>
+  Prediction predict(std::int64_t total, bool embedding, const Piece& piece) const {
+    Prediction result;
+    for (std::int64_t first = 0; first < total; first += piece_size)
+      compute(result, first, total, piece(first, std::min(piece_size, total - first)), embedding);
+    if (total == 0) result.logits = Tensor::empty({0, classes()});
+    const NoGrad no_grad;
+    result.probabilities = softmax(result.logits);
+    return result;
+  }
+
+  void compute(Prediction& result, std::int64_t first, std::int64_t total, const Tensor& input, bool embedding) const {
+    auto* const embeds = dynamic_cast<models::EmbeddingNetwork*>(session->model.get());
+    HEARTH_CHECK(UsageError, !embedding || embeds != nullptr,
+                 "predictor: the network tells no embedding; networks that derive models::EmbeddingNetwork do");
+    const std::lock_guard lock(mutex);
+    const NoGrad no_grad;
+    const AutocastScope autocast(session->autocast());
+    const Tensor moved = input.to(session->device());
+    const Tensor seen = embedding ? embeds->embedding(moved) : Tensor();
+    const Tensor outputs = embedding ? embeds->outputs_of(seen) : (*session->model)(moved);
+    HEARTH_CHECK(ShapeError, outputs.rank() == 2 && outputs.dim(0) == moved.dim(0) && outputs.dim(1) == classes(),
+                 "predict: the network gives ", describe(outputs), " of ",
+                 moved.dim(0) == 1 ? std::string("one input") : join_text(moved.dim(0), " inputs"),
+                 ", but the data has ", classes(), " classes");
+    append(result.logits, first, total, outputs);
+    if (embedding) append(result.embedding, first, total, seen);
+  }
+
+  /// What the network gets of images; source(i) gives one of them, its name and pixels.
+  template <class Source>
+  Prediction predict_sources(std::int64_t total, bool embedding, const Source& source) const {
+    require_images();
+    const data::ImageShape shape = session->data.input_shape();
+    return predict(total, embedding, [&](std::int64_t first, std::int64_t count) {
+      const Tensor input = Tensor::empty({count, shape.height, shape.width, shape.channels});
+      const std::int64_t stride = count > 0 ? input.size() / count : 0;
+      cpu::parallel_chunks(count, [&](std::int64_t i) {
+        auto [name, image] = source(first + i);
+        data::prepare_input(std::move(image), *session->data.train, session->data.eval_transforms, name,
+                            input.data<float>() + i * stride);
+      });
+      return input;
+    });
+  }
+
+  void require_images() const {
+    HEARTH_CHECK(UsageError, texts == nullptr, "predictor: the run was trained on texts; use predict_texts()");
+  }
+  std::int64_t classes() const { return session->data.train->classes(); }
+
+  std::unique_ptr<train::Session> session;
+  const data::LabelledTexts* texts;  ///< null where inputs are images
+  mutable std::mutex mutex;          ///< of what computes
+};
+
+Predictor::Predictor(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides)
+    : Predictor(train::open_trained(run_or_checkpoint, overrides)) {}
+
+Predictor::Predictor(std::unique_ptr<train::Session> session) {
+  HEARTH_CHECK(UsageError, session != nullptr, "predictor: no session");
+  body_ = std::make_unique<Body>(std::move(session));
+}
+
+Predictor::~Predictor() = default;
+Predictor::Predictor(Predictor&&) noexcept = default;
+Predictor& Predictor::operator=(Predictor&&) noexcept = default;
+
+const std::vector<std::string>& Predictor::classes() const { return body_->session->data.train->class_names(); }
+
+bool Predictor::takes_texts() const { return body_->texts != nullptr; }
+
+data::ImageShape Predictor::input_shape() const {
+  body_->require_images();
+  return body_->session->data.input_shape();
+}
+
+Prediction Predictor::predict_files(const std::vector<std::string>& paths, bool embedding) const {
+  return body_->predict_sources(static_cast<std::int64_t>(paths.size()), embedding, [&](std::int64_t i) {
+    const std::string& path = paths[static_cast<std::size_t>(i)];
+    return std::pair(path, data::decode_image(path));
+  });
+}
+
+Prediction Predictor::predict_images(std::span<const data::Image> images, bool embedding) const {
+  return body_->predict_sources(static_cast<std::int64_t>(images.size()), embedding, [&](std::int64_t i) {
+    const data::Image& image = images[static_cast<std::size_t>(i)];
+    const std::string name = join_text("image ", i);
+    HEARTH_CHECK(ShapeError,
+                 image.height > 0 && image.width > 0 && image.channels > 0 &&
+                     image.pixels.size() == image.row_bytes() * static_cast<std::size_t>(image.height),
+                 name, ": ", image.pixels.size(), " bytes are not the pixels of ", image.height, " x ", image.width,
+                 " x ", image.channels);
+    return std::pair(name, image);
+  });
+}
+
+Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const {
+  body_->require_images();
+  HEARTH_CHECK(ShapeError, images.defined() && images.rank() == 4, "predict_tensor: ", describe(images),
+               " is not a batch of images [n, h, w, c]");
+  HEARTH_CHECK(DTypeError, images.dtype() == DType::u8 || images.dtype() == DType::f32,
+               "predict_tensor: ", describe(images), "; pixels are u8, what is prepared already is f32");
+  const Tensor here = images.to(Device{}).contiguous();
+  const std::int64_t total = here.dim(0);
+  if (here.dtype() == DType::u8) {
+    constexpr std::int64_t longest = 1 << 24;
+    HEARTH_CHECK(ShapeError,
+                 here.dim(1) <= longest && here.dim(2) <= longest && here.dim(3) <= data::max_image_channels,
+                 "predict_tensor: ", describe(images), " has too large images");
+    const std::int64_t bytes = total > 0 ? here.size() / total : 0;
+    return body_->predict_sources(total, embedding, [&](std::int64_t i) {
+      data::Image image;
+      image.reshape(static_cast<int>(here.dim(1)), static_cast<int>(here.dim(2)), static_cast<int>(here.dim(3)));
+      std::copy_n(here.data<std::uint8_t>() + i * bytes, bytes, image.pixels.data());
+      return std::pair(join_text("image ", i), std::move(image));
+    });
+  }
+  const data::ImageShape shape = input_shape();
+  HEARTH_CHECK(ShapeError, here.dim(1) == shape.height && here.dim(2) == shape.width && here.dim(3) == shape.channels,
+               "predict_tensor: ", describe(images), "; the network takes images of ", shape,
+               "; give pixels as u8 to have them brought to that size");
+  return body_->predict(total, embedding, [&](std::int64_t first, std::int64_t count) {
+    return slice(here, 0, first, first + count).contiguous();
+  });
+}
+
+Prediction Predictor::predict_texts(const std::vector<std::string>& texts, bool embedding) const {
+  const data::LabelledTexts* const set = body_->texts;
+  HEARTH_CHECK(UsageError, set != nullptr, "predictor: the run was trained on images; use predict_files()");
+  return body_->predict(static_cast<std::int64_t>(texts.size()), embedding,
+                        [&](std::int64_t first, std::int64_t count) {
+                          std::vector<Tensor> rows;
+                          for (std::int64_t i = first; i < first + count; ++i) {
+                            const std::string& text = texts[static_cast<std::size_t>(i)];
+                            const std::string name = join_text("text ", i + 1);
+                            data::unicode::require_utf8(text, name);
+                            try {
+                              rows.push_back(set->input_of(text));
+                            } catch (const DataError& error) {
+                              throw DataError(join_text(name, ": ", error.what()));
+                            }
+                          }
+                          return padded(rows, set->tokenizer().special().pad);
+                        });
+}
+
+Tensor Predictor::prepared(const std::string& path) const {
+  body_->require_images();
+  return data::load_input(path, *body_->session->data.train, body_->session->data.eval_transforms);
+}
+
+std::vector<Predictor::Class> Predictor::top(const Prediction& prediction, std::int64_t row, std::int64_t count) const {
+  const Tensor& all = prediction.probabilities;
+  const std::int64_t known = body_->classes();
+  HEARTH_CHECK(IndexError, all.defined() && row >= 0 && row < all.dim(0) && all.dim(1) == known, "top: row ", row,
+               " of ", describe(all));
+  HEARTH_CHECK(UsageError, count >= 1, "top: ", count, " classes; give 1 or more");
+  const float* const probabilities = all.data<float>() + row * known;
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(known));
+  std::iota(labels.begin(), labels.end(), std::int64_t{0});
+  std::stable_sort(labels.begin(), labels.end(),
+                   [&](std::int64_t a, std::int64_t b) { return probabilities[a] > probabilities[b]; });
+  std::vector<Class> result;
+  for (std::int64_t i = 0; i < std::min(count, known); ++i) {
+    const std::int64_t label = labels[static_cast<std::size_t>(i)];
+    result.push_back({label, classes()[static_cast<std::size_t>(label)], probabilities[label]});
+  }
+  return result;
+}
+
+}  // namespace hearth

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Classes of images and texts by a trained network, inside of a program:
+//
+//   const hearth::Predictor predictor("runs/digits");
+//   const hearth::Prediction result = predictor.predict_files({"a.png", "b.png"});
+//   for (const auto& found : predictor.top(result, 0, 3)) std::cout << found.name << " " << found.probability << "\n";
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hearth/core/tensor.h"
+#include "hearth/data/dataset.h"
+
+namespace hearth {
+
+namespace train {
+class Session;
+}
+
+/// What a network says of a batch, on the CPU, a row for each input.
+struct Prediction {
+  Tensor logits;         ///< f32 [n, classes]: the network's outputs
+  Tensor probabilities;  ///< f32 [n, classes]: their softmax
+  Tensor embedding;      ///< f32 [n, C]: what the network's last layer sees; undefined unless asked for
+};
+
+/// Computes with the network of a checkpoint, which holds all that this needs. Several threads may call it at once:
+/// they read and prepare inputs side by side and compute one after another, each with all threads of the process.
+/// Opening one sets deterministic mode and TF32, which are switches of the whole process, as its run had them.
+///
+/// Rows do not depend on each other but for rounding. Larger batches are computed in pieces of 32.
+class Predictor {
+ public:
+  struct Class {
+    std::int64_t label;
+    std::string name;
+    double probability;
+  };
+
+  /// Opens the best checkpoint of a run's folder, or one checkpoint's folder; `overrides` as of --set, as in
+  /// "device=cpu". FileError if there is none; UsageError for a run that predicts no classes.
+  explicit Predictor(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides = {});
+  /// From train::open_trained().
+  explicit Predictor(std::unique_ptr<train::Session> session);
+  ~Predictor();
+  Predictor(Predictor&&) noexcept;
+  Predictor& operator=(Predictor&&) noexcept;
+
+  /// Names by label.
+  const std::vector<std::string>& classes() const;
+  /// Whether inputs are texts; otherwise they are images.
+  bool takes_texts() const;
+  /// Of the network's input, for images.
+  data::ImageShape input_shape() const;
+
+  /// Of JPEG and PNG files. FileError or DataError, naming the file, for one that cannot be read. UsageError for a
+  /// network of texts, here and below.
+  Prediction predict_files(const std::vector<std::string>& paths, bool embedding = false) const;
+  /// Of decoded images of any size, grey or RGB, prepared as in evaluation.
+  Prediction predict_images(std::span<const data::Image> images, bool embedding = false) const;
+  /// Of a tensor: u8 [n, h, w, c] is pixels, as above; f32 [n, H, W, C] in input_shape() is prepared already.
+  /// ShapeError or DTypeError for others.
+  Prediction predict_tensor(const Tensor& images, bool embedding = false) const;
+  /// Of texts in UTF-8; what is longer than a row of the training is cut off. DataError, naming the text's number, for
+  /// what the tokenizer does not know; UsageError for a network of images.
+  Prediction predict_texts(const std::vector<std::string>& texts, bool embedding = false) const;
+
+  /// f32 [1, H, W, C]: what the network gets of a file, for predict_tensor(). Errors as of predict_files().
+  Tensor prepared(const std::string& path) const;
+
+  /// The `count` likeliest classes of a row, the likeliest first. IndexError for a row that is not there.
+  std::vector<Class> top(const Prediction& prediction, std::int64_t row, std::int64_t count) const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace hearth
