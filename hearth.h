@@ -50,6 +50,7 @@
 #include "hearth/models/transformer/transformer.h"
 #include "hearth/models/vgg.h"
 #include "hearth/models/weights.h"
+#include "hearth/models/weights_import.h"
 #include "hearth/ops/ops.h"
 #include "hearth/optim/adam.h"
 #include "hearth/optim/clip.h"

@@ -46,12 +46,11 @@ std::map<std::string, std::set<std::string>> names_by_file(const fs::path& path)
 
 }  // namespace
 
-SafetensorsSet::SafetensorsSet(const fs::path& path) {
-  const fs::path file = file_of(path);
-  if (file.extension() == ".json")
-    open_index(file);
+SafetensorsSet::SafetensorsSet(const fs::path& path) : path_(file_of(path)) {
+  if (path_.extension() == ".json")
+    open_index(path_);
   else
-    files_.push_back(std::make_unique<SafetensorsFile>(file));
+    files_.push_back(std::make_unique<SafetensorsFile>(path_));
   for (const auto& each : files_)
     for (const TensorRecord& record : each->records()) items_.push_back({each.get(), &record});
 }
@@ -72,6 +71,13 @@ void SafetensorsSet::open_index(const fs::path& path) {
 }
 
 const SafetensorsMetadata& SafetensorsSet::metadata() const { return files_.front()->metadata(); }
+
+std::vector<fs::path> SafetensorsSet::paths() const {
+  std::vector<fs::path> paths{path_};
+  for (const auto& file : files_)
+    if (file->path() != path_) paths.push_back(file->path());
+  return paths;
+}
 
 void SafetensorsSet::verify() const {
   for (const auto& file : files_) file->verify();

@@ -30,12 +30,15 @@ class SafetensorsSet {
   const std::vector<Item>& items() const { return items_; }
   /// Of the first file.
   const SafetensorsMetadata& metadata() const;
+  /// The files, and the index if there is one.
+  std::vector<std::filesystem::path> paths() const;
   /// SafetensorsFile::verify() of every file.
   void verify() const;
 
  private:
   void open_index(const std::filesystem::path& path);
 
+  std::filesystem::path path_;  // the only file, or the index
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<Item> items_;
 };

@@ -79,6 +79,18 @@ void describe_text_sizes(Fields<Config>& f) {
   f.integer("context", &Config::given_context, {.min = 1, .max = 1 << 24}, "Longest sequence; null takes the data's.");
 }
 
+/// Of GPT and BERT.
+template <class Config>
+void describe_feed_forward(Fields<Config>& f) {
+  f.choice("activation", &Config::activation,
+           {{"relu", Activation::relu},
+            {"gelu", Activation::gelu},
+            {"gelu_tanh", Activation::gelu_tanh},
+            {"silu", Activation::silu}},
+           "Activation of the feed-forward networks.");
+  f.number("norm_eps", &Config::norm_eps, {.above = 0, .max = 1}, "Added to the variance in every layer norm.");
+}
+
 struct GptConfig : GptOptions, TextSizes {
   GptOptions options_for(const InputInfo& input) const { return fitted<GptOptions>(*this, input); }
 };
@@ -224,6 +236,11 @@ void describe(Fields<GptConfig>& f) {
             "Hidden units of each block's two-layer part; 0 is 4 times the width.");
   f.number("dropout", &GptConfig::dropout, {.min = 0, .below = 1},
            "Dropout of embeddings, attention weights and what each part adds.");
+  describe_feed_forward(f);
+  f.boolean("scale_attention", &GptConfig::scale_attention,
+            "Divide the scores of attention by the square root of a head's channels.");
+  f.boolean("scale_by_layer", &GptConfig::scale_by_layer,
+            "Divide the scores of attention by the block's number, counted from 1, as well.");
   f.choice("positions", &GptConfig::positions, {{"learned", GptPositions::learned}, {"rotary", GptPositions::rotary}},
            "A table that is added to the tokens, or queries and keys turned by their place.");
   f.boolean("tie_head", &GptConfig::tie_head, "The head's weight is the token table.");
@@ -239,8 +256,8 @@ void describe(Fields<GptConfig>& f) {
 
 void describe(Fields<BertConfig>& f) {
   describe_text_sizes(f);
-  f.integer("segments", &BertConfig::segments, {.min = 1, .max = 1 << 10},
-            "Rows of the table of token types, of which texts use the first.");
+  f.integer("segments", &BertConfig::segments, {.min = 0, .max = 1 << 10},
+            "Rows of the table of token types, of which sequences use the first; 0 for no table, as in DistilBERT.");
   f.integer("layers", &BertConfig::layers, {.min = 1, .max = 1000}, "Layers.");
   f.integer("heads", &BertConfig::heads, {.min = 1, .max = 1 << 16}, "Heads of attention; they divide the width.");
   f.integer("width", &BertConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
@@ -248,13 +265,23 @@ void describe(Fields<BertConfig>& f) {
             "Hidden units of each layer's two-layer part; 0 is 4 times the width.");
   f.number("dropout", &BertConfig::dropout, {.min = 0, .below = 1},
            "Dropout of embeddings, attention weights, what each part adds, and what a classifier gets.");
+  describe_feed_forward(f);
+  f.integer("position_offset", &BertConfig::position_offset, {.min = 0, .max = 1 << 20},
+            "The row of the position table that the first token takes; 2 for RoBERTa.");
   f.choice("head", &BertConfig::head,
            {{"masked_lm", BertHead::masked_lm},
             {"classification", BertHead::classification},
             {"embedding", BertHead::embedding}},
-           "Scores of each token, scores of the text's classes, or the text as a vector of length 1.");
+           "Scores of each token, scores of the text's classes, or the text as a vector.");
   f.choice("pool", &BertConfig::pool, {{"first", BertPool::first}, {"mean", BertPool::mean}},
-           "What a classifier sees: the first token behind a layer with tanh, or the mean of the tokens.");
+           "What a classifier sees: the first token behind a layer with an activation, or the mean of the tokens.");
+  f.choice("pool_activation", &BertConfig::pool_activation,
+           {{"tanh", PoolActivation::tanh}, {"relu", PoolActivation::relu}},
+           "Activation of the layer on the first token; relu for DistilBERT.");
+  f.choice("embedding_pool", &BertConfig::embedding_pool,
+           {{"mean", EmbeddingPool::mean}, {"first", EmbeddingPool::first}},
+           "What the head `embedding` gives: the mean of the tokens, or the first.");
+  f.boolean("normalize", &BertConfig::normalize, "Divide an embedding by its length.");
   describe_classes(f);
   f.boolean("recompute", &BertConfig::recompute,
             "Keep only what goes into each layer and compute the rest again in the backward pass.");

@@ -3,6 +3,7 @@
 // them, Swin as timm and its authors have it.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,19 +14,25 @@
 namespace hearth::models {
 
 enum class WeightFormat {
-  hearth,     ///< as checkpoints of this library are
-  torch,      ///< names as here, filters [K, C, R, S]; Swin's "relative_position_index"; may have batch norms' counters
-  hf_gpt2,    ///< linear weights as [inputs, outputs]; names with or without "transformer."; a tied "lm_head.weight"
-              ///< and the buffers "attn.bias" may be there
-  hf_bert,    ///< query, key and value apart; names with or without "bert."; "gamma" and "beta" for weight and bias of
-              ///< norms; the buffer "position_ids", tied decoders and the head for the next sentence may be there
-  timm_swin,  ///< Swin of timm: "layers.0.blocks.0.mlp.fc1.weight", merging first in a stage, "head.fc"
+  hearth,   ///< as checkpoints of this library are
+  torch,    ///< names as here, filters [K, C, R, S]; Swin's "relative_position_index"; may have batch norms' counters
+  hf_gpt2,  ///< linear weights as [inputs, outputs]; names with or without "transformer."; a tied "lm_head.weight"
+            ///< and the buffers "attn.bias" may be there
+  hf_bert,  ///< query, key and value apart; names with or without "bert."; "gamma" and "beta" for weight and bias of
+            ///< norms; the buffer "position_ids", tied decoders and the head for the next sentence may be there
+  hf_roberta,      ///< RoBERTa: BERT's encoder, the heads "lm_head" and "classifier"; names with or without "roberta."
+  hf_distilbert,   ///< DistilBERT: "transformer.layer.0.attention.q_lin"; names with or without "distilbert."
+  timm_swin,       ///< Swin of timm: "layers.0.blocks.0.mlp.fc1.weight", merging first in a stage, "head.fc"
   microsoft_swin,  ///< Swin of its authors: merging last in a stage, "head"; so is it in timm before 0.9. In both the
                    ///< buffers "relative_position_index" and "attn_mask" may be there
 };
 
-/// "hearth", "torch", "hf-gpt2", "hf-bert", "timm-swin" or "microsoft-swin"; UsageError for others.
+/// "hearth", "torch", "hf-gpt2", "hf-bert", "hf-roberta", "hf-distilbert", "timm-swin" or "microsoft-swin"; UsageError
+/// for others.
 WeightFormat weight_format_named(const std::string& name);
+
+/// The entry of the metadata with the network that weights belong to (models/weights_import.h).
+inline constexpr const char* model_note = "hearth.model";
 
 struct Weight {
   std::string name;
@@ -55,6 +62,8 @@ struct NameReport {
 
 /// A file, an index of several, or a folder, as SafetensorsSet takes them. Checksums are compared. FileError.
 WeightSet read_weights(const std::string& path);
+/// The files that read_weights() reads.
+std::vector<std::filesystem::path> weight_files(const std::string& path);
 
 /// Names and layout as Hearth's own networks have them. What was left out but is to be there again in the other
 /// direction is noted in the metadata, so that from_hearth() gives back equal weights. Types stay as they are. The

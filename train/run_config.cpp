@@ -62,16 +62,20 @@ void describe(Fields<WeightsOptions>& f) {
   f.text("path", &WeightsOptions::path,
          "A .safetensors file, the index of several, or their folder, that a new run's weights come from; empty: all "
          "are drawn.");
-  f.choice("from", &WeightsOptions::from, {"hearth", "torch", "hf-gpt2", "hf-bert", "timm-swin", "microsoft-swin"},
+  f.choice("from", &WeightsOptions::from,
+           {"hearth", "torch", "hf-gpt2", "hf-bert", "hf-roberta", "hf-distilbert", "timm-swin", "microsoft-swin"},
            "Names and layout of that file: of this library, the same with PyTorch's filters, as transformers saves "
-           "GPT-2 and BERT, or as timm or its authors name Swin.");
+           "GPT-2, BERT, RoBERTa and DistilBERT, or as timm or its authors name Swin.");
+  f.text("config", &WeightsOptions::config,
+         "The configuration of the network that the weights belong to, which the model is compared with; empty: "
+         "config.json beside them.");
   f.text("fresh", &WeightsOptions::fresh, {},
          "Beginnings of names of the network that are drawn all the same, as that of a classifier of other classes.");
   f.text("unused", &WeightsOptions::unused, {},
          "Beginnings of names of the file that the network has no use for, as those of another head.");
   f.rule([](const WeightsOptions& o) {
-    return o.path.empty() && !(o.fresh.empty() && o.unused.empty()) ? "fresh and unused are of a file; give its path"
-                                                                    : "";
+    const bool is_plain = o.fresh.empty() && o.unused.empty() && o.config.empty();
+    return o.path.empty() && !is_plain ? "fresh, unused and config are of a file; give its path" : "";
   });
 }
 

@@ -42,6 +42,7 @@ struct TrainOptions {
 struct WeightsOptions {
   std::string path;             ///< empty: from nowhere
   std::string from = "hearth";  ///< the format: models::weight_format_named()
+  std::string config;           ///< of the network they belong to; empty: the one beside them
   std::vector<std::string> fresh;
   std::vector<std::string> unused;
 };

@@ -9,7 +9,7 @@
 #include "hearth/core/tf32.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/models/registry.h"
-#include "hearth/models/weights.h"
+#include "hearth/models/weights_import.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::train {
@@ -228,21 +228,22 @@ void Session::read_loss_scale() {
                                   loss_scale->options().dynamic ? ", its floor" : "; a dynamic one would give way"));
 }
 
-std::vector<std::string> Session::load_start_weights() {
+LoadedWeights Session::load_start_weights() {
   const WeightsOptions& options = loaded_.config.weights;
   if (options.path.empty()) return {};
-  models::NameReport report;
-  const models::WeightSet set =
-      models::to_hearth(models::read_weights(options.path), models::weight_format_named(options.from), report);
-  HEARTH_CHECK(FileError, report.fits(), report.faults(options.path + ": "));
+  models::ImportedWeights imported = models::import_weights(
+      options.path, {.from = models::weight_format_named(options.from), .config = options.config});
+  HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
+  if (!imported.model.is_null()) models::require_same_model(loaded_.resolved.at("model"), imported.model, options.path);
   std::vector<NamedTensor> tensors = parameters->masters();
   for (const NamedTensor& buffer : model->buffers()) tensors.push_back(buffer);
-  models::NameReport loaded = models::load_weights(tensors, set, {options.fresh, options.unused});
+  const models::NameReport loaded = models::load_weights(tensors, imported.weights, {options.fresh, options.unused});
   HEARTH_CHECK(FileError, loaded.fits(), loaded.faults(options.path + ": "));
   after_load();
   if (ema) ema->restart();
-  report.left_out.insert(report.left_out.end(), loaded.left_out.begin(), loaded.left_out.end());
-  return report.left_out;
+  LoadedWeights result{std::move(imported.report.left_out), std::move(imported.notes)};
+  result.left_out.insert(result.left_out.end(), loaded.left_out.begin(), loaded.left_out.end());
+  return result;
 }
 
 void Session::after_load() {

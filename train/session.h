@@ -66,6 +66,12 @@ struct Position {
   std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint, kept in its metadata
 };
 
+/// What is said of weights that a run starts from.
+struct LoadedWeights {
+  std::vector<std::string> left_out;  ///< what was not loaded, and why
+  std::vector<std::string> notes;     ///< what was assumed
+};
+
 class Session {
  public:
   /// Opens the data and builds the model with its start values, the optimizer and the schedule.
@@ -85,9 +91,10 @@ class Session {
   /// Sets what is one switch for the whole process, exact mode and TF32, as this run's configuration has it: every step
   /// and evaluation begins so, because another session of the process may have set them otherwise.
   void set_switches() const;
-  /// Takes the weights of config().weights, where it names a file, as a new run starts from them; returns what was not
-  /// loaded, and why. FileError with everything that does not fit.
-  std::vector<std::string> load_start_weights();
+  /// Takes the weights of config().weights, where it names a file, as a new run starts from them. FileError with
+  /// everything that does not fit; ConfigError with the options of the model in which it differs from the network of
+  /// the weights.
+  LoadedWeights load_start_weights();
   /// After the weights or the state were loaded.
   void after_load();
   /// The learning rate that the schedule multiplies: the optimizer's, scaled by `train.lr_scaling`.

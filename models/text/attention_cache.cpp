@@ -18,7 +18,7 @@ Tensor AttentionCache::part(std::int64_t first, std::int64_t length, std::int64_
                       kept_.dtype(), kept_.device());
 }
 
-Tensor AttentionCache::attend(const Tensor& qkv, std::int64_t heads, std::int64_t length) {
+Tensor AttentionCache::attend(const Tensor& qkv, std::int64_t heads, std::int64_t length, std::optional<double> scale) {
   const std::int64_t texts = qkv.dim(0), added = qkv.dim(1), width = qkv.dim(2) / 3, head = width / heads;
   if (!kept_.defined()) kept_ = Tensor::empty({room_, texts_, 2 * width}, qkv.dtype(), qkv.device());
   part(length, added, texts).copy_from(transpose(slice(qkv, 2, width, 3 * width), {1, 0, 2}));
@@ -30,7 +30,7 @@ Tensor AttentionCache::attend(const Tensor& qkv, std::int64_t heads, std::int64_
   const Tensor q = heads_of(qkv, added, qkv.strides()[0], qkv.strides()[1], 0);
   const Tensor k = heads_of(kept_, length + added, 2 * width, texts * 2 * width, 0);
   const Tensor v = heads_of(kept_, length + added, 2 * width, texts * 2 * width, width);
-  return reshape(attention(q, k, v, {.causal = true, .query_offset = length}), {texts, added, width});
+  return reshape(attention(q, k, v, {.causal = true, .query_offset = length, .scale = scale}), {texts, added, width});
 }
 
 void AttentionCache::select(const Tensor& from, std::int64_t texts, std::int64_t length, Tensor& spare) {

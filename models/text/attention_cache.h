@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,8 @@ class AttentionCache {
   AttentionCache(std::int64_t texts, std::int64_t room) : texts_(texts), room_(room) {}
 
   /// The causal self_attention() of qkv [N, T, 3 C] to themselves and to the `length` ids before them, y [N, T, C].
-  /// Keeps the keys and values.
-  Tensor attend(const Tensor& qkv, std::int64_t heads, std::int64_t length);
+  /// Keeps the keys and values. `scale` is AttentionOptions::scale.
+  Tensor attend(const Tensor& qkv, std::int64_t heads, std::int64_t length, std::optional<double> scale = {});
   /// Text i becomes text from[i] (i64 on the device) of `texts`. `spare`, undefined at first, is memory that this cache
   /// exchanges with its own.
   void select(const Tensor& from, std::int64_t texts, std::int64_t length, Tensor& spare);

@@ -8,7 +8,6 @@ namespace hearth::models {
 namespace {
 
 constexpr double deviation = 0.02;
-constexpr double norm_eps = 1e-12;
 
 nn::LinearOptions starting(Activation activation = Activation::none) {
   return {.activation = activation, .weight_init = nn::init::normal(deviation), .bias_init = nn::init::zeros()};
@@ -22,7 +21,7 @@ std::int64_t hidden_of(const BertOptions& options) {
 class Output : public nn::Module {
  public:
   Output(std::int64_t inputs, const BertOptions& options)
-      : dense_(inputs, options.width, starting()), norm_(options.width, norm_eps), dropout_(options.dropout) {
+      : dense_(inputs, options.width, starting()), norm_(options.width, options.norm_eps), dropout_(options.dropout) {
     adopt("dense", dense_);
     adopt("LayerNorm", norm_);
     adopt("dropout", dropout_);
@@ -39,11 +38,12 @@ class Output : public nn::Module {
 };
 
 const BertOptions& checked(const BertOptions& o) {
-  HEARTH_CHECK(
-      ShapeError,
-      o.vocabulary >= 1 && o.context >= 1 && o.segments >= 1 && o.layers >= 1 && o.classes >= 1 && o.hidden >= 0,
-      "bert: vocabulary ", o.vocabulary, ", context ", o.context, ", segments ", o.segments, ", layers ", o.layers,
-      ", classes ", o.classes, ", hidden ", o.hidden, "; all are at least 1 (hidden 0 is 4 times the width)");
+  HEARTH_CHECK(ShapeError,
+               o.vocabulary >= 1 && o.context >= 1 && o.layers >= 1 && o.classes >= 1 && o.hidden >= 0 &&
+                   o.segments >= 0 && o.position_offset >= 0,
+               "bert: vocabulary ", o.vocabulary, ", context ", o.context, ", segments ", o.segments, ", layers ",
+               o.layers, ", classes ", o.classes, ", hidden ", o.hidden, ", position_offset ", o.position_offset,
+               "; all are at least 1 (hidden 0 is 4 times the width; segments and position_offset may be 0)");
   HEARTH_CHECK(ShapeError, o.width >= 1 && o.heads >= 1 && o.width % o.heads == 0, "bert: a width of ", o.width,
                " does not divide into ", o.heads, " heads");
   return o;
@@ -61,7 +61,7 @@ class Bert::Layer : public nn::Module {
         attended_(attention_.add_named<Output>("output", options.width, options)),
         output_(hidden_of(options), options) {
     adopt("attention", attention_);
-    intermediate_.add_named<nn::Linear>("dense", options.width, hidden_of(options), starting(Activation::gelu));
+    intermediate_.add_named<nn::Linear>("dense", options.width, hidden_of(options), starting(options.activation));
     adopt("intermediate", intermediate_);
     adopt("output", output_);
   }
@@ -90,8 +90,8 @@ class Bert::Predictions : public nn::Module {
  public:
   explicit Predictions(const BertOptions& options) : bias(Tensor::zeros({options.vocabulary})) {
     parameter("bias", bias, nn::init::zeros());
-    transform_.add_named<nn::Linear>("dense", options.width, options.width, starting(Activation::gelu));
-    transform_.add_named<nn::LayerNorm>("LayerNorm", options.width, norm_eps);
+    transform_.add_named<nn::Linear>("dense", options.width, options.width, starting(options.activation));
+    transform_.add_named<nn::LayerNorm>("LayerNorm", options.width, options.norm_eps);
     adopt("transform", transform_);
   }
   Tensor forward(const Tensor& y) override { return transform_(y); }
@@ -106,11 +106,14 @@ Bert::Bert(const BertOptions& options)
     : options_(checked(options)),
       words_(embeddings_.add_named<nn::Embedding>("word_embeddings", options.vocabulary, options.width,
                                                   nn::init::normal(deviation))),
-      positions_(embeddings_.add_named<nn::Embedding>("position_embeddings", options.context, options.width,
-                                                      nn::init::normal(deviation))),
-      segments_(embeddings_.add_named<nn::Embedding>("token_type_embeddings", options.segments, options.width,
-                                                     nn::init::normal(deviation))),
-      norm_(embeddings_.add_named<nn::LayerNorm>("LayerNorm", options.width, norm_eps)),
+      positions_(embeddings_.add_named<nn::Embedding>(
+          "position_embeddings", checked_add(options.context, options.position_offset, "bert positions"), options.width,
+          nn::init::normal(deviation))),
+      segments_(options.segments == 0
+                    ? nullptr
+                    : &embeddings_.add_named<nn::Embedding>("token_type_embeddings", options.segments, options.width,
+                                                            nn::init::normal(deviation))),
+      norm_(embeddings_.add_named<nn::LayerNorm>("LayerNorm", options.width, options.norm_eps)),
       dropout_(options.dropout),
       layers_(encoder_.add_named<nn::ModuleList>("layer")) {
   adopt("embeddings", embeddings_);
@@ -135,8 +138,9 @@ Tensor Bert::lengths(const Tensor& ids) const { return options_.pad < 0 ? Tensor
 Tensor Bert::embed(const Tensor& ids) {
   HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= options_.context, "bert: token ids ",
                describe(ids), "; they are [N, T] with T from 1 to the context of ", options_.context);
-  const Tensor places = slice(positions_.weight, 0, 0, ids.dim(1)) + slice(segments_.weight, 0, 0, 1);
-  return dropout_(norm_(words_(ids) + places));
+  const std::int64_t first = options_.position_offset;
+  const Tensor positions = slice(positions_.weight, 0, first, first + ids.dim(1));
+  return dropout_(norm_(words_(ids) + (segments_ ? positions + slice(segments_->weight, 0, 0, 1) : positions)));
 }
 
 Tensor Bert::encode(const Tensor& ids, const Tensor& lengths) {
@@ -153,6 +157,8 @@ Tensor Bert::encode(const Tensor& ids, const Tensor& lengths) {
   }
   return y;
 }
+
+Tensor Bert::first_token(const Tensor& y) const { return reshape(slice(y, 1, 0, 1), {y.dim(0), options_.width}); }
 
 /// Attention whose scores are all equal is a mean, and knows how long rows are.
 Tensor Bert::mean_of_tokens(const Tensor& y, const Tensor& lengths) const {
@@ -183,12 +189,13 @@ Tensor Bert::embedding(const Tensor& ids) {
                "bert: embedding: the head masked_lm sees each token by itself, not the whole text");
   const Tensor known = lengths(ids);
   const Tensor y = encode(ids, known);
-  if (pooler_.empty() || !classifier_) {
-    const Tensor average = mean_of_tokens(y, known);
-    return classifier_ ? average : average / sqrt(sum(square(average), {-1}, true) + 1e-24);
+  if (!classifier_) {
+    const Tensor vector = options_.embedding_pool == EmbeddingPool::mean ? mean_of_tokens(y, known) : first_token(y);
+    return options_.normalize ? vector / sqrt(sum(square(vector), {-1}, true) + 1e-24) : vector;
   }
-  const Tensor first = reshape(slice(y, 1, 0, 1), {y.dim(0), options_.width});
-  return tanh(pooler_(first));
+  if (pooler_.empty()) return mean_of_tokens(y, known);
+  const Tensor pooled = pooler_(first_token(y));
+  return options_.pool_activation == PoolActivation::tanh ? tanh(pooled) : relu(pooled);
 }
 
 Tensor Bert::outputs_of(const Tensor& embedding) {

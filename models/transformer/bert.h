@@ -3,7 +3,11 @@
 // Bidirectional Transformers for Language Understanding" (NAACL 2019); sentence embeddings: Reimers, Gurevych,
 // "Sentence-BERT" (EMNLP 2019). Parameter names are those of the published weights ("embeddings.word_embeddings",
 // "encoder.layer.0.attention.output.dense", ...) but for one: query, key and value are one matrix,
-// "encoder.layer.0.attention.self.qkv" [3 width, width], which models/weights.h joins and splits.
+// "encoder.layer.0.attention.self.qkv" [3 width, width], which models/weights.h joins and splits. RoBERTa (Liu et al.,
+// 2019) and DistilBERT (Sanh et al., 2019) are the same encoder with other options:
+//
+//   RoBERTa     .segments = 1, .norm_eps = 1e-5, .position_offset = 2
+//   DistilBERT  .segments = 0, .pool_activation = PoolActivation::relu
 #pragma once
 
 #include <cstdint>
@@ -18,27 +22,40 @@ namespace hearth::models {
 enum class BertHead {
   masked_lm,       ///< scores of every token: a layer, GELU, a norm, and the token table
   classification,  ///< scores of the classes, from the whole text
-  embedding,       ///< the mean of the tokens, of length 1
+  embedding,       ///< the sequence as one vector: the mean of the tokens, of length 1, unless told otherwise
 };
 
 enum class BertPool {
-  first,  ///< a layer with tanh on the first token, as BERT's own classifiers have it
+  first,  ///< a layer with an activation on the first token, as BERT's own classifiers have it
   mean,   ///< the mean of the tokens
 };
+
+/// What the head `embedding` makes of the tokens.
+enum class EmbeddingPool { mean, first };
+/// Of the layer on the first token: tanh for BERT and RoBERTa, ReLU for DistilBERT.
+enum class PoolActivation { tanh, relu };
 
 /// The sizes of BERT-base (110 million parameters) unless told otherwise.
 struct BertOptions {
   std::int64_t vocabulary = 30522;
   std::int64_t context = 512;  ///< the longest sequence
-  std::int64_t segments = 2;   ///< rows of the table of token types, of which texts use the first
+  std::int64_t segments = 2;   ///< rows of the table of token types, of which sequences use the first; 0 for no table
   std::int64_t layers = 12;
   std::int64_t heads = 12;
   std::int64_t width = 768;
-  std::int64_t hidden = 0;  ///< of each layer's two-layer part; 0: 4 times the width
-  double dropout = 0.1;     ///< of embeddings, attention weights, what each part adds, and what a classifier gets
+  std::int64_t hidden = 0;                   ///< of each layer's two-layer part; 0: 4 times the width
+  Activation activation = Activation::gelu;  ///< of each layer's feed-forward network, and of the head masked_lm
+  double norm_eps = 1e-12;                   ///< added to the variance in every layer norm
+  /// The row of the position table that the first token takes; the table has `context` rows from there on. RoBERTa's
+  /// positions begin behind the id of its padding, at 2.
+  std::int64_t position_offset = 0;
+  double dropout = 0.1;  ///< of embeddings, attention weights, what each part adds, and what a classifier gets
   BertHead head = BertHead::masked_lm;
   BertPool pool = BertPool::first;  ///< what a classifier sees
-  std::int64_t classes = 2;         ///< of a classifier
+  PoolActivation pool_activation = PoolActivation::tanh;
+  EmbeddingPool embedding_pool = EmbeddingPool::mean;
+  bool normalize = true;     ///< divide an embedding by its length
+  std::int64_t classes = 2;  ///< of a classifier
   /// The id that fills rows up; -1 for none. No token sees padding.
   std::int64_t pad = -1;
   /// Keep only what goes into each layer and compute the rest of it again in the backward pass.
@@ -69,13 +86,14 @@ class Bert : public nn::Module, public VocabularyNetwork, public EmbeddingNetwor
   class Layer;
 
   Tensor embed(const Tensor& ids);
+  Tensor first_token(const Tensor& y) const;
   Tensor mean_of_tokens(const Tensor& y, const Tensor& lengths) const;
 
   BertOptions options_;
   nn::ModuleList embeddings_;
   nn::Embedding& words_;
   nn::Embedding& positions_;
-  nn::Embedding& segments_;
+  nn::Embedding* segments_;  ///< null without token types
   nn::LayerNorm& norm_;
   nn::Dropout dropout_;
   nn::ModuleList encoder_;

@@ -2,6 +2,7 @@
 #include "hearth/models/transformer/gpt.h"
 
 #include <cmath>
+#include <optional>
 
 #include "hearth/models/text/attention_cache.h"
 #include "hearth/ops/ops.h"
@@ -21,11 +22,20 @@ nn::LinearOptions starting(Activation activation = Activation::none) {
   return {.activation = activation, .weight_init = nn::init::normal(deviation), .bias_init = nn::init::zeros()};
 }
 
+/// What scores of a block are multiplied by; nothing for the usual factor.
+std::optional<double> scale_of(const GptOptions& options, std::int64_t block) {
+  if (options.scale_attention && !options.scale_by_layer) return std::nullopt;
+  const double of_head =
+      options.scale_attention ? 1 / std::sqrt(static_cast<double>(options.width / options.heads)) : 1.0;
+  return options.scale_by_layer ? of_head / static_cast<double>(block + 1) : of_head;
+}
+
 /// Each token looks at itself and those before it. x and y [N, T, width].
 class CausalAttention : public nn::Module {
  public:
-  explicit CausalAttention(const GptOptions& options)
+  CausalAttention(const GptOptions& options, std::int64_t block)
       : heads_(options.heads),
+        scale_(scale_of(options, block)),
         dropout_(options.dropout),
         rotates_(options.positions == GptPositions::rotary),
         in_(options.width, checked_mul(3, options.width, "gpt width"), starting()),
@@ -34,11 +44,12 @@ class CausalAttention : public nn::Module {
     adopt("c_proj", out_);
   }
   Tensor forward(const Tensor& x) override {
-    return out_(self_attention(project(x, 0), heads_, {.causal = true, .dropout = is_training() ? dropout_ : 0.0}));
+    return out_(self_attention(project(x, 0), heads_,
+                               {.causal = true, .scale = scale_, .dropout = is_training() ? dropout_ : 0.0}));
   }
   /// x stands behind the `length` tokens that the cache holds.
   Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length) {
-    return observed([&] { return out_(cache.attend(project(x, length), heads_, length)); });
+    return observed([&] { return out_(cache.attend(project(x, length), heads_, length, scale_)); });
   }
 
  private:
@@ -49,6 +60,7 @@ class CausalAttention : public nn::Module {
   }
 
   std::int64_t heads_;
+  std::optional<double> scale_;
   double dropout_;
   bool rotates_;
   nn::Linear in_;
@@ -58,7 +70,7 @@ class CausalAttention : public nn::Module {
 class FeedForward : public nn::Module {
  public:
   FeedForward(const GptOptions& options, std::int64_t hidden)
-      : in_(options.width, hidden, starting(Activation::gelu_tanh)), out_(hidden, options.width, adding(options)) {
+      : in_(options.width, hidden, starting(options.activation)), out_(hidden, options.width, adding(options)) {
     adopt("c_fc", in_);
     adopt("c_proj", out_);
   }
@@ -71,10 +83,10 @@ class FeedForward : public nn::Module {
 
 class Block : public nn::Module {
  public:
-  Block(const GptOptions& options, std::int64_t hidden)
-      : norm1_(options.width),
-        attention_(options),
-        norm2_(options.width),
+  Block(const GptOptions& options, std::int64_t hidden, std::int64_t block)
+      : norm1_(options.width, options.norm_eps),
+        attention_(options, block),
+        norm2_(options.width, options.norm_eps),
         mlp_(options, hidden),
         dropout_(options.dropout) {
     adopt("ln_1", norm1_);
@@ -122,7 +134,7 @@ Gpt::Gpt(const GptOptions& options)
     : context_(checked(options).context),
       tokens_(options.vocabulary, options.width, nn::init::normal(deviation)),
       dropout_(options.dropout),
-      norm_(options.width) {
+      norm_(options.width, options.norm_eps) {
   const std::int64_t hidden = options.hidden ? options.hidden : checked_mul(4, options.width, "gpt width");
   adopt("wte", tokens_);
   if (options.positions == GptPositions::learned) {
@@ -130,7 +142,7 @@ Gpt::Gpt(const GptOptions& options)
     adopt("wpe", *positions_);
   }
   adopt("drop", dropout_);
-  for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<Block>(options, hidden);
+  for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<Block>(options, hidden, i);
   blocks_.recompute(options.recompute);
   adopt("h", blocks_);
   adopt("ln_f", norm_);

@@ -25,8 +25,12 @@ struct GptOptions {
   std::int64_t layers = 12;
   std::int64_t heads = 12;
   std::int64_t width = 768;
-  std::int64_t hidden = 0;  ///< of each block's two-layer part; 0: 4 times the width
-  double dropout = 0.1;     ///< of embeddings, attention weights and what each part adds
+  std::int64_t hidden = 0;                        ///< of each block's two-layer part; 0: 4 times the width
+  Activation activation = Activation::gelu_tanh;  ///< of each block's feed-forward network
+  double norm_eps = 1e-5;                         ///< added to the variance in every layer norm
+  bool scale_attention = true;                    ///< divide scores by the root of a head's channels
+  bool scale_by_layer = false;                    ///< divide scores by the block's number too, counted from 1
+  double dropout = 0.1;                           ///< of embeddings, attention weights and what each part adds
   GptPositions positions = GptPositions::learned;
   bool tie_head = true;  ///< the head's weight is the token table
   /// Keep only what goes into each block and compute the rest of it again in the backward pass.

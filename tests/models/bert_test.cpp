@@ -167,7 +167,7 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   for (const auto& change : std::vector<void (*)(models::BertOptions&)>{
            [](models::BertOptions& o) { o.vocabulary = 0; }, [](models::BertOptions& o) { o.context = 0; },
            [](models::BertOptions& o) { o.layers = 0; }, [](models::BertOptions& o) { o.heads = 3; },
-           [](models::BertOptions& o) { o.segments = 0; }, [](models::BertOptions& o) { o.hidden = -1; }}) {
+           [](models::BertOptions& o) { o.segments = -1; }, [](models::BertOptions& o) { o.hidden = -1; }}) {
     models::BertOptions options = small();
     change(options);
     EXPECT_THROW(models::Bert{options}, ShapeError);

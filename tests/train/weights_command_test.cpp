@@ -199,12 +199,82 @@ TEST_F(WeightsCommand, ListsAllThatDoesNotFit) {
   EXPECT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--leave-out", "wte"}), 2);
 }
 
+TEST_F(WeightsCommand, WhatIsReadIsNotOverwritten) {
+  namespace fs = std::filesystem;
+  put_bert(false);
+  const std::string bert = path("bert.safetensors"), before = read_text(bert);
+  fs::create_symlink("bert.safetensors", path("soft"));
+  fs::create_hard_link(bert, path("hard"));
+  fs::create_directory_symlink(folder_.path(), path("folder"));
+  for (const std::string& out : {bert, path("soft"), path("hard"), path("folder/bert.safetensors"), path("./soft")}) {
+    EXPECT_EQ(run({"weights", "convert", bert, out, "--from", "hf-bert"}), 2) << out;
+    EXPECT_PRED2(contains, message_, "which is read; give the result another name");
+  }
+  EXPECT_EQ(run({"weights", "convert", path("soft"), bert, "--from", "hf-bert"}), 2);
+  EXPECT_EQ(read_text(bert), before);
+  // Nor any part behind an index, given by its folder or itself, nor the configuration.
+  put_bert(true);
+  put("config.json", R"({"model_type": "bert", "vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1,
+      "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 16})");
+  for (const std::string& in : {folder_.path().string(), path("model.safetensors.index.json")})
+    for (const char* out : {"part0.safetensors", "part1.safetensors", "model.safetensors.index.json", "config.json"}) {
+      const std::string kept = read_text(path(out));
+      EXPECT_EQ(run({"weights", "convert", in, path(out), "--from", "hf-bert"}), 2) << in << " " << out;
+      EXPECT_EQ(read_text(path(out)), kept);
+    }
+  EXPECT_EQ(run({"weights", "convert", folder_.path().string(), path("own"), "--from", "hf-bert"}), 0) << message_;
+}
+
+TEST_F(WeightsCommand, ARunMustBeTheNetworkOfTheWeights) {
+  put_bert(false);
+  const std::string bert = path("bert.safetensors");
+  ASSERT_EQ(run({"weights", "convert", bert, path("unknown"), "--from", "hf-bert"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "warning: there is no config.json beside " + bert + "; assumed: hidden_act gelu");
+  const std::string started = R"({"path": ")" + bert + R"(", "from": "hf-bert"})";
+  EXPECT_EQ(run({"train", config(started), "--dry-run"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "warning: there is no config.json beside");
+  put("config.json", R"({"model_type": "bert", "vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1,
+      "num_attention_heads": 4, "intermediate_size": 32, "max_position_embeddings": 16, "layer_norm_eps": 1e-5})");
+  ASSERT_EQ(run({"weights", "convert", bert, path("own"), "--from", "hf-bert"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "the network: \"model\": {\"type\":\"bert\"");
+  // From the original and from what was converted: the same shapes, another number of heads and another eps.
+  for (const std::string& weights : {started, R"({"path": ")" + path("own") + "\"}"}) {
+    EXPECT_EQ(run({"train", config(weights), "--dry-run"}), 2);
+    EXPECT_PRED2(contains, message_, "/model/heads: 2, but the weights of");
+    EXPECT_PRED2(contains, message_, "use --set model.heads=4");
+    EXPECT_PRED2(contains, message_, "use --set model.norm_eps=1e-05");
+    EXPECT_EQ(run({"train", config(weights), "--dry-run", "--set", "model.heads=4", "--set", "model.norm_eps=1e-5"}), 0)
+        << message_;
+  }
+  // The way back forgets what only Hearth notes.
+  ASSERT_EQ(run({"weights", "convert", path("own"), path("back"), "--to", "hf-bert"}), 0) << message_;
+  EXPECT_EQ(read_text(path("back")), read_text(bert));
+  EXPECT_EQ(run({"weights", "convert", bert, path("again"), "--from", "hf-bert", "--config", path("absent.json")}), 3);
+  EXPECT_FALSE(file_exists(path("again")));
+}
+
+TEST_F(WeightsCommand, ACheckpointTellsItsNetwork) {
+  put_bert(false);
+  const std::string run_json = config("{}");
+  ASSERT_EQ(run({"train", run_json, "--out", path("out")}), 0) << message_;
+  const std::string set = path("out/checkpoints/latest"), weights = "weights.path=" + set;
+  // Transformers has to compute the same; RoBERTa's positions begin elsewhere.
+  ASSERT_EQ(run({"weights", "convert", set, path("theirs"), "--to", "hf-bert"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, R"(config.json for transformers has to have {"model_type":"bert",)");
+  EXPECT_PRED2(contains, message_, R"("num_attention_heads":2,"hidden_act":"gelu","layer_norm_eps":1e-12})");
+  EXPECT_EQ(run({"weights", "convert", set, path("wrong"), "--to", "hf-roberta"}), 3);
+  EXPECT_PRED2(contains, message_, "position_offset 0, but RoBERTa's positions begin");
+  EXPECT_EQ(run({"train", run_json, "--dry-run", "--set", weights}), 0) << message_;
+  EXPECT_EQ(run({"train", run_json, "--dry-run", "--set", weights, "--set", "model.heads=4"}), 2);
+  EXPECT_PRED2(contains, message_, "/model/heads: 4, but the weights of");
+}
+
 TEST_F(WeightsCommand, ARunStartsFromThem) {
   put_bert(false);
   train::Session session(
       train::load_config(config(R"({"path": ")" + path("bert.safetensors") + R"(", "from": "hf-bert"})"), {}));
   const std::string drawn = session.model_state.hash();
-  EXPECT_TRUE(session.load_start_weights().empty());
+  EXPECT_TRUE(session.load_start_weights().left_out.empty());
   models::Bert twin({.vocabulary = 30, .context = 16, .layers = 1, .heads = 2, .width = 8});
   nn::initialize(twin, 7);
   const auto expected = twin.parameters();

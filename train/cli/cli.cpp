@@ -136,9 +136,11 @@ const std::vector<CommandSpec>& commands() {
        3,
        "Lists a safetensors file, or converts one: also an index of several, or the folder they are in.",
        {{"--from", "FORMAT",
-         "convert: what FILE is: hearth (default), torch, hf-gpt2, hf-bert, timm-swin or microsoft-swin"},
+         "convert: what FILE is: hearth (default), torch, hf-gpt2, hf-bert, hf-roberta, hf-distilbert, timm-swin or "
+         "microsoft-swin"},
         {"--to", "FORMAT", "convert: what OUT is to be (default: hearth)"},
         {"--dtype", "TYPE", "convert: element type of the result (f32, f16, bf16)"},
+        {"--config", "JSON", "convert: the configuration of the network (default: config.json beside FILE)"},
         {"--leave-out", "BEGINNING", "convert: not the tensors whose names begin so; may be repeated"},
         {"--json", "", "print as JSON on stdout"}},
        weights_command},

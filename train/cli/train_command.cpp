@@ -46,10 +46,11 @@ void print_plan(const Session& session, const std::string& folder) {
 }
 
 void start_from_weights(Session& session) {
-  const std::vector<std::string> left_out = session.load_start_weights();
+  const LoadedWeights loaded = session.load_start_weights();
   if (const WeightsOptions& options = session.config().weights; !options.path.empty())
     std::cerr << "weights   " << options.path << " (" << options.from << ")\n";
-  for (const std::string& name : left_out) std::cerr << "          not loaded: " << name << "\n";
+  for (const std::string& name : loaded.left_out) std::cerr << "          not loaded: " << name << "\n";
+  for (const std::string& note : loaded.notes) std::cerr << "          warning: " << note << "\n";
 }
 
 }  // namespace

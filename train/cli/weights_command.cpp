@@ -1,56 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 
 #include "hearth/core/json_text.h"
 #include "hearth/core/non_finite.h"
-#include "hearth/core/safetensors_set.h"
-#include "hearth/models/weights.h"
+#include "hearth/core/safetensors.h"
+#include "hearth/models/weights_import.h"
 #include "hearth/train/cli/cli.h"
 
 namespace hearth::train {
 namespace {
 
+/// A tensor's line, or its entry in `list`.
+void show(const std::string& name, DType dtype, const Shape& shape, const NonFinite& bad, Json* list) {
+  if (list == nullptr) {
+    std::cout << std::left << std::setw(48) << name << " " << std::setw(5) << name_of(dtype) << " " << shape
+              << (bad.any() ? "  " + bad.text() : "") << "\n";
+    return;
+  }
+  list->push_back(Json::object()
+                      .set("name", name)
+                      .set("dtype", name_of(dtype))
+                      .set("shape", Json::array_of(std::vector<std::int64_t>(shape.begin(), shape.end())))
+                      .set("nan", bad.nan)
+                      .set("infinite", bad.infinite));
+}
+
 int inspect(const Arguments& arguments) {
   arguments.refuse_others("weights inspect", {"--json"});
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "weights inspect: takes one file, and writes none; \"",
                arguments.positional().back(), "\" is too much");
-  const SafetensorsSet set{arguments.positional()[1]};
-  set.verify();
+  const models::WeightSet set = models::read_weights(arguments.positional()[1]);
   Json list = Json::array();
   std::int64_t elements = 0, damaged = 0;
-  for (const SafetensorsSet::Item& item : set.items()) {
-    const TensorRecord& record = *item.record;
-    elements += record.shape.size();
-    const NonFinite bad = count_non_finite(record.dtype, item.bytes());
+  for (const models::Weight& weight : set.weights) {
+    const Tensor& value = weight.value;
+    const NonFinite bad = count_non_finite(value.dtype(), {value.bytes(), value.byte_size()});
+    elements += value.size();
     damaged += bad.any() ? 1 : 0;
-    if (!arguments.has("--json")) {
-      std::cout << std::left << std::setw(48) << record.name << " " << std::setw(5) << name_of(record.dtype) << " "
-                << record.shape << (bad.any() ? "  " + bad.text() : "") << "\n";
-      continue;
-    }
-    list.push_back(
-        Json::object()
-            .set("name", record.name)
-            .set("dtype", name_of(record.dtype))
-            .set("shape", Json::array_of(std::vector<std::int64_t>(record.shape.begin(), record.shape.end())))
-            .set("nan", bad.nan)
-            .set("infinite", bad.infinite));
+    show(weight.name, value.dtype(), value.shape(), bad, arguments.has("--json") ? &list : nullptr);
   }
-  if (arguments.has("--json"))
-    std::cout << to_text(Json::object().set("tensors", list).set("elements", elements), 2) << "\n";
-  else
-    std::cout << set.items().size() << " tensors, " << elements << " elements\n";
+  const Json model = models::noted_model(set, arguments.positional()[1]);
+  if (arguments.has("--json")) {
+    Json result = Json::object().set("tensors", list).set("elements", elements);
+    if (!model.is_null()) result.set("model", model);
+    std::cout << to_text(result, 2) << "\n";
+  } else {
+    std::cout << set.weights.size() << " tensors, " << elements << " elements\n";
+    if (!model.is_null()) std::cout << "the network: \"model\": " << to_text(model) << "\n";
+  }
   if (damaged > 0) std::cerr << "warning: " << damaged << " tensors have NaN or infinite values\n";
   return 0;
 }
 
-// Without the weights that --leave-out names by their beginnings.
-void leave_out(models::WeightSet& set, const std::vector<std::string>& beginnings) {
-  for (const std::string& beginning : beginnings) {
-    const auto count =
-        std::erase_if(set.weights, [&](const models::Weight& weight) { return weight.name.starts_with(beginning); });
-    HEARTH_CHECK(UsageError, count > 0, "weights convert: --leave-out ", beginning, ": there is no such weight");
+// Writing a file that is read from would destroy it, whatever name it is given by.
+void refuse_input_as_output(const std::string& input, const std::string& config, const std::string& output) {
+  std::vector<std::filesystem::path> read = models::weight_files(input);
+  read.emplace_back(config.empty() ? models::default_config_of(input) : config);
+  for (const std::filesystem::path& path : read) {
+    std::error_code absent;
+    HEARTH_CHECK(UsageError, !std::filesystem::equivalent(path, output, absent), "weights convert: ", output, " is ",
+                 path.string(), ", which is read; give the result another name");
   }
 }
 
@@ -70,7 +81,7 @@ void convert_values(models::WeightSet& set, DType dtype) {
 }
 
 int convert_file(const Arguments& arguments) {
-  arguments.refuse_others("weights convert", {"--from", "--to", "--dtype", "--leave-out"});
+  arguments.refuse_others("weights convert", {"--from", "--to", "--dtype", "--leave-out", "--config"});
   HEARTH_CHECK(UsageError, arguments.positional().size() == 3, "weights convert: give an input and an output file");
   const std::string& input = arguments.positional()[1];
   const std::string& output = arguments.positional()[2];
@@ -79,11 +90,14 @@ int convert_file(const Arguments& arguments) {
   const auto dtype = arguments.value("--dtype");
   HEARTH_CHECK(UsageError, !dtype || dtype == "f32" || dtype == "f16" || dtype == "bf16", "weights convert: --dtype ",
                dtype.value_or(""), "; use f32, f16 or bf16");
-  models::WeightSet set = models::read_weights(input);
-  leave_out(set, arguments.values("--leave-out"));
-  models::NameReport report;
-  set = models::to_hearth(set, from, report);
+  const std::string config = arguments.value("--config").value_or("");
+  refuse_input_as_output(input, config, output);
+  models::ImportedWeights imported =
+      models::import_weights(input, {.from = from, .config = config, .leave_out = arguments.values("--leave-out")});
+  models::NameReport& report = imported.report;
+  models::WeightSet set = std::move(imported.weights);
   if (report.fits()) set = models::from_hearth(set, to, report);
+  const std::string of_config = report.fits() ? models::configuration_note(imported, input, to) : "";
   HEARTH_CHECK(FileError, report.fits(), report.faults(input + ": "));
   const std::vector<std::string> non_finite = models::non_finite_tensors(set);
   if (dtype) convert_values(set, dtype_named(*dtype));
@@ -98,7 +112,11 @@ int convert_file(const Arguments& arguments) {
   else
     write_plain_safetensors(output, entries, set.metadata);
   for (const std::string& name : report.left_out) std::cerr << "left out " << name << "\n";
+  for (const std::string& text : imported.notes) std::cerr << "warning: " << text << "\n";
   for (const std::string& text : non_finite) std::cerr << "warning: not finite: " << text << "\n";
+  if (!of_config.empty()) std::cerr << "note: " << of_config << "\n";
+  if (!imported.model.is_null() && to == models::WeightFormat::hearth)
+    std::cerr << "the network: \"model\": " << to_text(imported.model) << "\n";
   std::cerr << "wrote " << entries.size() << " tensors to " << output << "\n";
   return 0;
 }
