@@ -11,6 +11,7 @@
 #include "hearth/models/named_tensors.h"
 #include "hearth/models/swin.h"
 #include "hearth/models/swin_weights.h"
+#include "hearth/models/torch_file.h"
 #include "hearth/models/transformers_weights.h"
 
 namespace hearth::models {
@@ -60,6 +61,17 @@ std::string non_finite_text(const std::string& name, const Tensor& value) {
   return found.any() ? join_text(name, ": ", found.text(), " of ", on_host.size(), " values") : std::string();
 }
 
+/// The file of torch.save() that a path leads to; "" if it is none. A folder's safetensors come first.
+std::string torch_file_at(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return is_torch_file(path) ? path : "";
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (fs::exists(fs::path(path) / name, ignored)) return "";
+  const std::string file = (fs::path(path) / "pytorch_model.bin").string();
+  return is_torch_file(file) ? file : "";
+}
+
 /// ConfigError for a beginning that no name has.
 void check_rule(const char* rule, const std::vector<std::string>& beginnings, const std::vector<std::string>& names,
                 const char* which) {
@@ -99,10 +111,12 @@ std::string NameReport::faults(const std::string& prefix) const {
 }
 
 std::vector<std::filesystem::path> weight_files(const std::string& path) {
+  if (const std::string file = torch_file_at(path); !file.empty()) return {file};
   return SafetensorsSet{path}.paths();
 }
 
 WeightSet read_weights(const std::string& path) {
+  if (const std::string file = torch_file_at(path); !file.empty()) return read_torch_file(file);
   const SafetensorsSet set{path};
   set.verify();
   WeightSet result{{}, set.metadata()};

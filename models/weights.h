@@ -60,7 +60,8 @@ struct NameReport {
   std::string faults(const std::string& prefix) const;
 };
 
-/// A file, an index of several, or a folder, as SafetensorsSet takes them. Checksums are compared. FileError.
+/// A .safetensors file, an index of several, or a folder, as SafetensorsSet takes them; also a file of torch.save(), or
+/// the folder of a pytorch_model.bin (models/torch_file.h). Checksums are compared. FileError.
 WeightSet read_weights(const std::string& path);
 /// The files that read_weights() reads.
 std::vector<std::filesystem::path> weight_files(const std::string& path);
