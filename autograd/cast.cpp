@@ -27,11 +27,13 @@ bool may_convert(const Tensor& tensor) {
 }
 
 /// A leaf's narrow copy with the leaf's own slot, so that gradients arrive where they would without it; undefined if
-/// there is none of this type.
+/// there is none of this type, or the value was written since it was made.
 Tensor narrow_copy_of(const Tensor& tensor, DType narrow) {
   if (!tensor.defined() || tensor.grad_state() == nullptr) return {};
-  const Tensor& copy = tensor.grad_state()->narrow;
-  return copy.defined() && copy.dtype() == narrow ? copy.with_grad_state(tensor.grad_state()) : Tensor();
+  const GradState& state = *tensor.grad_state();
+  const Tensor& copy = state.narrow;
+  const bool is_current = copy.defined() && *state.narrow_version == tensor.storage()->version();
+  return is_current && copy.dtype() == narrow ? copy.with_grad_state(tensor.grad_state()) : Tensor();
 }
 
 }  // namespace

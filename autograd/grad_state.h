@@ -2,6 +2,7 @@
 // What the tape keeps beside a tensor: for a leaf its gradient, for a result the node that made it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -25,6 +26,8 @@ struct GradState {
   /// Leaf: its value in a narrow type, kept up to date by the owner of the parameters. Ops that autocast runs in that
   /// type read it, so that nothing is converted at each use. Undefined where there is none.
   Tensor narrow;
+  /// Leaf: the version of the value's storage that `narrow` was rounded from; ops do not read an outdated copy.
+  std::shared_ptr<const std::uint64_t> narrow_version;
   /// Leaf: nothing has arrived since zero_grad, so the first contribution may be written, not added.
   bool fresh = true;
   /// Leaf: lives as long as the FlatParameters that the leaf's values and gradient are part of.
@@ -39,6 +42,8 @@ struct GradState {
   ~GradState();
 };
 
+/// True for a leaf whose value and gradient are part of FlatParameters that are alive.
+bool is_flat(const Tensor& tensor);
 /// True if backward would reach this tensor.
 bool wants_grad(const Tensor& tensor);
 /// The same tensor as a leaf that collects a gradient. DTypeError for integer types; UsageError for results of ops.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/autograd/parameters.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -58,7 +59,9 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters, std::
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Entry& entry = entries_[entry_of[i]];
     if (!entry.value.defined()) bind(entry, parameters[i], narrow);
-    *parameters[i].tensor = entry.value;
+    // A body of its own, so that the users of the slot count the handles.
+    *parameters[i].tensor = entry.value.with_grad_state(entry.value.grad_state());
+    ++entry.handles;
   }
   refresh_narrow();
 }
@@ -75,6 +78,10 @@ std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTens
     const auto [first, is_new] = listed.emplace(&tensor, &parameter);
     HEARTH_CHECK(UsageError, is_new, "flat parameters: \"", first->second->name, "\" and \"", parameter.name,
                  "\" are one handle; list it once");
+    HEARTH_CHECK(
+        UsageError, !is_flat(tensor), "flat parameters: \"", parameter.name,
+        "\" is part of other FlatParameters, whose optimizer would train nothing from then on; make one for all "
+        "parameters, with groups of the optimizer for those that differ, or end the other first");
     HEARTH_CHECK(DTypeError, tensor.dtype() == dtype, "flat parameters: \"", parameter.name, "\" is ", tensor.dtype(),
                  ", the others are ", dtype);
     HEARTH_CHECK(DeviceError, tensor.device() == device, "flat parameters: \"", parameter.name, "\" is on ",
@@ -100,12 +107,23 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter, const std:
   state->flat = lease_;
   state->grad = grad;
   const bool instead = narrow && narrow->use == NarrowCopy::Use::instead && !parameter.wide;
-  if (narrow && !instead && !parameter.wide) state->narrow = view_of(narrow_);
+  if (narrow && !instead && !parameter.wide) {
+    state->narrow = view_of(narrow_);
+    state->narrow_version = rounded_;
+  }
   entry.value = (instead ? view_of(narrow_) : entry.master).with_grad_state(std::move(state));
 }
 
 void FlatParameters::refresh_narrow() {
-  if (narrow_.defined()) narrow_.copy_from(values_);
+  if (!narrow_.defined()) return;
+  narrow_.copy_from(values_);
+  note_rounded();
+}
+
+void FlatParameters::note_rounded() {
+  if (!narrow_.defined()) return;
+  *rounded_ = values_.storage()->version();
+  narrow_version_ = narrow_.storage()->version();
 }
 
 std::vector<NamedTensor> FlatParameters::masters() {
@@ -119,7 +137,45 @@ void FlatParameters::zero_grads() {
 }
 
 void FlatParameters::finish_grads() {
+  const bool any = std::any_of(entries_.begin(), entries_.end(),
+                               [](const Entry& entry) { return !entry.value.grad_state()->fresh; });
+  HEARTH_CHECK(UsageError, any,
+               "flat parameters: no gradient has arrived since zero_grads(); call backward() after zero_grads(), on a "
+               "loss that these parameters lead to");
   for (const Entry& entry : entries_) (void)grad_of(entry.value);
+}
+
+void FlatParameters::check_handles() const {
+  for (const Entry& entry : entries_)
+    HEARTH_CHECK(UsageError, entry.value.grad_state().use_count() > entry.handles,
+                 "update: the model no longer holds \"", entry.name, "\" ", describe(entry.value),
+                 ": it was given another tensor after FlatParameters were made, or is gone, so that it would not be "
+                 "trained; write into it with copy_from(), or assign before FlatParameters are made");
+}
+
+void FlatParameters::check_narrow() const {
+  HEARTH_CHECK(UsageError, !narrow_.defined() || narrow_.storage()->version() == narrow_version_, "update: weights in ",
+               narrow_.defined() ? narrow_.dtype() : DType::bf16,
+               " were written, which the update would overwrite with rounded values(); write into masters() and call "
+               "refresh_narrow(), and read through data<const T>()");
+}
+
+void FlatParameters::begin_update(const void* optimizer) {
+  HEARTH_CHECK(UsageError, lease_ != nullptr,
+               "update: the FlatParameters were moved to another object after the optimizer was made; make it of that");
+  check_handles();
+  check_narrow();
+  finish_grads();
+  HEARTH_CHECK(
+      UsageError, updated_by_ == nullptr || updated_by_ == optimizer || updated_from_ != grads_.storage()->version(),
+      "update: another optimizer has used these gradients; give each optimizer a backward() of its own, or use "
+      "one optimizer with groups");
+}
+
+void FlatParameters::end_update(const void* optimizer) {
+  updated_by_ = optimizer;
+  updated_from_ = grads_.storage()->version();
+  note_rounded();
 }
 
 }  // namespace hearth

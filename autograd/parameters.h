@@ -3,6 +3,7 @@
 // zeroing is a flag, an optimizer is one pass, data parallelism sends whole pieces.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ struct NarrowCopy {
 /// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype
 /// and one device. Gradients have the type of values(), also where a handle is narrow. Handles that lead to the same
 /// elements (tied weights) are one parameter, under the first one's name, and stay tied.
+///
+/// A handle keeps its tensor from then on: values are written with copy_from(), never by assigning another tensor.
 class FlatParameters {
  public:
   struct Entry {
@@ -48,10 +51,12 @@ class FlatParameters {
     Tensor master;       ///< view of values()
     std::int64_t begin;  ///< first element within the buffers
     std::int64_t size;   ///< elements
+    int handles = 0;     ///< that were rebound to `value`
   };
 
   /// DTypeError for parameters of different types, and for a narrow copy unless they are f32 and it is f16 or bf16;
-  /// UsageError for a handle that is listed twice; ShapeError for tied handles of different shapes.
+  /// UsageError for a handle that is listed twice and for a parameter that is part of other FlatParameters; ShapeError
+  /// for tied handles of different shapes.
   explicit FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow = {});
 
   const std::vector<Entry>& entries() const { return entries_; }
@@ -68,19 +73,38 @@ class FlatParameters {
   std::vector<NamedTensor> masters();
   /// Marks all gradients as empty: the next contributions replace them.
   void zero_grads();
-  /// Writes zeros where no contribution arrived since zero_grads.
+  /// Writes zeros where no contribution arrived since zero_grads. UsageError if none arrived at all.
   void finish_grads();
+
+  // For optimizers, which an address tells apart.
+
+  /// Before an update: finish_grads(). UsageError, naming the parameter, where the update would be lost: a handle was
+  /// given another tensor, or narrow weights were written that the update overwrites; and where another optimizer has
+  /// used these gradients.
+  void begin_update(const void* optimizer);
+  /// After it: what was written to values() was written to narrow() too.
+  void end_update(const void* optimizer);
+  /// Ends with these FlatParameters.
+  std::weak_ptr<const void> lifetime() const { return lease_; }
 
  private:
   /// Makes an entry of every parameter that is not tied to one before it; the number of its entry for each.
   std::vector<std::size_t> add_entries(const std::vector<NamedTensor>& parameters);
   void bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow);
+  void check_handles() const;
+  void check_narrow() const;
+  /// Takes narrow() to be the rounded values() from now on.
+  void note_rounded();
 
   std::shared_ptr<const void> lease_ = std::make_shared<char>();  ///< what the leaves' GradState::flat waits for
   std::vector<Entry> entries_;
   Tensor values_;
   Tensor grads_;
   Tensor narrow_;
+  std::shared_ptr<std::uint64_t> rounded_ = std::make_shared<std::uint64_t>(0);  ///< version of values_ in narrow_
+  std::uint64_t narrow_version_ = 0;
+  const void* updated_by_ = nullptr;
+  std::uint64_t updated_from_ = 0;  ///< version of grads_
 };
 
 }  // namespace hearth

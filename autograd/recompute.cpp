@@ -13,7 +13,7 @@ namespace {
 struct Recompute {
   static constexpr OpInfo info{.name = "recompute", .autocast = Autocast::as_is};
   struct Kept {
-    std::vector<KeptTensor> inputs;
+    std::vector<KeptTensor> inputs;  ///< and the parameters, which f reads once more
     RandomKey random;
     std::optional<DType> narrow;
   };
@@ -21,8 +21,8 @@ struct Recompute {
   std::size_t count;  ///< of what f takes; the parameters follow
 
   Tensor forward(Kept& kept, std::span<const Tensor> inputs) const {
-    kept.inputs.resize(count);
-    for (std::size_t i = 0; i < count; ++i) kept.inputs[i] = inputs[i];
+    kept.inputs.resize(inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) kept.inputs[i] = inputs[i];
     kept.random = random_position();
     kept.narrow = autocast_dtype();
     return f(inputs.first(count));
@@ -35,6 +35,7 @@ struct Recompute {
     const RandomScope random(kept.random);
     const AutocastScope autocast(kept.narrow);
     std::vector<Tensor> inputs;
+    for (const KeptTensor& tensor : kept.inputs) (void)tensor.get();
     for (std::size_t i = 0; i < count; ++i) {
       const Tensor x = kept.inputs[i].get().detach();
       inputs.push_back(wants[i] ? as_leaf(x) : x);

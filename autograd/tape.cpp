@@ -42,6 +42,8 @@ GradState::~GradState() {
   doomed = nullptr;
 }
 
+bool is_flat(const Tensor& tensor) { return wants_grad(tensor) && !tensor.grad_state()->flat.expired(); }
+
 bool wants_grad(const Tensor& tensor) { return tensor.defined() && tensor.grad_state() != nullptr; }
 
 Tensor as_leaf(const Tensor& tensor) {
@@ -179,9 +181,10 @@ KeptTensor& KeptTensor::operator=(const Tensor& tensor) {
 }
 
 const Tensor& KeptTensor::get() const {
-  HEARTH_CHECK(UsageError, !tensor_.defined() || tensor_.storage()->version() == version_,
-               "backward: a tensor needed for the gradient (", describe(tensor_),
-               ") was changed in place after the forward pass; clone() it before writing");
+  HEARTH_CHECK(UsageError, !tensor_.defined() || tensor_.storage()->version() == version_, current_origin(),
+               ": the tensor ", describe(tensor_),
+               ", which the gradient needs, was changed in place after the forward pass; write to it after backward(), "
+               "or to a clone() of it, and read through data<const T>(), as data<T>() counts as a write");
   return tensor_;
 }
 

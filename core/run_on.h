@@ -9,9 +9,21 @@
 
 namespace hearth {
 
-/// f(stream of `device`). In a build without CUDA the CUDA overloads of kernels are never asked for.
+/// While it lives, this thread runs kernels, whose pointers do not count as writes (Tensor::data): what calls a kernel
+/// says itself what that changes.
+class KernelScope {
+ public:
+  KernelScope() noexcept;
+  ~KernelScope();
+  KernelScope(const KernelScope&) = delete;
+  KernelScope& operator=(const KernelScope&) = delete;
+};
+
+/// f(stream of `device`), within a KernelScope. In a build without CUDA the CUDA overloads of kernels are never asked
+/// for.
 template <class F>
 decltype(auto) run_on(Device device, F&& f) {
+  const KernelScope kernels;
 #if HEARTH_HAS_CUDA
   if (device.type == DeviceType::cuda) return f(cuda::stream_of(device));
 #else

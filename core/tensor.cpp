@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/core/tensor.h"
 
+#include <omp.h>
+
 #include <cstring>
 
 #include "hearth/core/build.h"
@@ -10,6 +12,8 @@
 
 namespace hearth {
 namespace {
+
+thread_local int kernel_scopes = 0;
 
 /// Between tensors of one shape and type, both contiguous, on any devices.
 void copy_bytes(const Tensor& source, const Tensor& destination) {
@@ -51,12 +55,20 @@ Tensor gathered(const Tensor& source, DType dtype) {
 
 }  // namespace
 
+KernelScope::KernelScope() noexcept { ++kernel_scopes; }
+KernelScope::~KernelScope() { --kernel_scopes; }
+
 void Tensor::throw_undefined() {
   throw UsageError("an undefined tensor was used where a value is needed; was an optional input left out?");
 }
 
 void Tensor::check_dtype(DType wanted) const {
   HEARTH_CHECK(DTypeError, dtype() == wanted, "tensor of ", dtype(), " read as ", wanted, "; convert it with to()");
+}
+
+// Threads of the pool work for the kernel of the thread that called them.
+void Tensor::count_write() const {
+  if (kernel_scopes == 0 && current_origin().op == nullptr && !omp_in_parallel()) body().storage->bump_version();
 }
 
 Tensor Tensor::make(Body body) { return Tensor(std::make_shared<const Body>(std::move(body))); }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "hearth/core/device.h"
@@ -111,13 +112,17 @@ class Tensor {
   bool is_contiguous() const { return body().contiguous; }
   const std::shared_ptr<Storage>& storage() const { return body().storage; }
 
-  /// First element, in the device's memory; T must be the dtype's type (DTypeError).
+  /// First element, in the device's memory; T is the dtype's type (DTypeError), and const where it is only read:
+  /// data<const float>(). Taking a pointer that can write counts as an in-place write, which bumps the version, so that
+  /// a gradient that has saved this tensor throws. Ops and kernels (run_on) are exempt: they say themselves what they
+  /// change. A write through a pointer that was taken before the forward pass is not seen.
   template <class T>
   T* data() const {
-    check_dtype(dtype_of<T>());
+    check_dtype(dtype_of<std::remove_const_t<T>>());
+    if constexpr (!std::is_const_v<T>) count_write();
     return reinterpret_cast<T*>(bytes());
   }
-  /// First element, untyped.
+  /// First element, untyped. Does not count as a write: whoever writes calls storage()->bump_version().
   std::byte* bytes() const {
     return body().storage->bytes() + body().offset * static_cast<std::int64_t>(size_of(body().dtype));
   }
@@ -173,6 +178,7 @@ class Tensor {
   }
   [[noreturn]] static void throw_undefined();
   void check_dtype(DType wanted) const;
+  void count_write() const;
   static Tensor make(Body body);
 
   std::shared_ptr<const Body> body_;

@@ -11,7 +11,10 @@ namespace hearth::optim {
 Optimizer::~Optimizer() = default;
 
 Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options, Ranges ranges)
-    : parameters_(&parameters), plan_(parameters, options, ranges), base_lr_(base_lr) {
+    : parameters_(&parameters),
+      parameters_alive_(parameters.lifetime()),
+      plan_(parameters, options, ranges),
+      base_lr_(base_lr) {
   HEARTH_CHECK(ConfigError, std::isfinite(base_lr) && base_lr >= 0, "optimizer: learning rate ", base_lr,
                "; it is finite and at least 0");
   const DType dtype = parameters.values().dtype();
@@ -36,7 +39,9 @@ void Optimizer::begin_step(double lr, double grad_scale) {
 void Optimizer::apply(Ema* average) {
   HEARTH_CHECK(UsageError, begun_ > 0,
                "optimizer: apply() before begin_step(), which gives the update its learning rate");
-  parameters_->finish_grads();
+  HEARTH_CHECK(UsageError, !parameters_alive_.expired(),
+               "optimizer: its FlatParameters are gone; they must live as long as it does");
+  parameters_->begin_update(this);
   kernels::Copies copies{.narrow = parameters_->narrow()};
   if (average != nullptr) {
     HEARTH_CHECK(UsageError, &average->parameters() == parameters_,
@@ -47,6 +52,7 @@ void Optimizer::apply(Ema* average) {
   update(copies);
   for (const Tensor& written : {parameters_->values(), copies.narrow, copies.average})
     if (written.defined()) written.storage()->bump_version();
+  parameters_->end_update(this);
 }
 
 void Optimizer::check_eps(const char* op, double eps) const {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "hearth/autograd/parameters.h"
@@ -40,7 +41,8 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates the values from the gradients times `grad_scale` (clipping, loss scale). Parameters without a contribution
-  /// count as having gradient zero. UsageError unless lr is finite and at least 0 and grad_scale is finite.
+  /// count as having gradient zero. UsageError unless lr is finite and at least 0 and grad_scale is finite, and where
+  /// the update would be lost or none of its gradients is new: FlatParameters::begin_update().
   void step(double lr, double grad_scale = 1.0);
 
   // The same in two halves, for a step that is captured once and replayed: the first is the host's, each step; the
@@ -83,6 +85,7 @@ class Optimizer {
 
  private:
   FlatParameters* parameters_;
+  std::weak_ptr<const void> parameters_alive_;
   UpdatePlan plan_;
   double base_lr_;
   std::int64_t steps_ = 0;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <typeinfo>
 
+#include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
 #include "hearth/autograd/recompute.h"
 
@@ -21,10 +22,9 @@ thread_local CallObserver* observer_of_thread = nullptr;
 template <class F>
 void check_not_flat(Module& module, F&& is_replaced) {
   for (const NamedTensor& parameter : module.parameters()) {
-    const std::shared_ptr<GradState>& state = parameter.tensor->grad_state();
-    const bool held = state != nullptr && !state->flat.expired();
-    HEARTH_CHECK(UsageError, !held || !is_replaced(*parameter.tensor), "module ", module.type_name(), ": \"",
-                 parameter.name, "\" ", describe(*parameter.tensor), " on ", parameter.tensor->device(),
+    HEARTH_CHECK(UsageError, !is_flat(*parameter.tensor) || !is_replaced(*parameter.tensor), "module ",
+                 module.type_name(), ": \"", parameter.name, "\" ", describe(*parameter.tensor), " on ",
+                 parameter.tensor->device(),
                  " is part of FlatParameters, and their optimizer would go on training it instead of the copy; call "
                  "to() before FlatParameters are made");
   }
@@ -56,6 +56,42 @@ Tensor Module::forward_pair(const Tensor&, const Tensor&) {
 
 CallObserver* Module::current_observer() { return observer_of_thread; }
 
+thread_local const Module* Module::at_work_ = nullptr;
+
+Module::CallScope::CallScope(const Module& module) : caller_(at_work_) {
+  if (caller_ != nullptr && grad_enabled() && &module.top() != &caller_->top()) {
+    const bool is_trained = caller_->top().flat_parameter() != nullptr && module.parameter_count() > 0;
+    HEARTH_CHECK(
+        UsageError, !is_trained || module.flat_parameter() != nullptr, "module ", caller_->type_name(), ": calls a ",
+        module.type_name(), " with ", module.parameter_count(),
+        " parameters that is not a part of it, so that initialize() has not reached it and no optimizer trains "
+        "it; adopt() it in the constructor, or call it within NoGrad if it is not to be trained");
+  }
+  at_work_ = &module;
+}
+
+Module::CallScope::~CallScope() { at_work_ = caller_; }
+
+const Module& Module::top() const {
+  const Module* module = this;
+  while (module->parent_ != nullptr) module = module->parent_;
+  return *module;
+}
+
+const Module::OwnTensor* Module::flat_parameter() const {
+  for (const OwnTensor& own : parameters_)
+    if (is_flat(*own.tensor)) return &own;
+  for (const Module* child : children_)
+    if (const OwnTensor* const own = child->flat_parameter()) return own;
+  return nullptr;
+}
+
+void Module::check_before_flat(const char* what, const std::string& name) const {
+  const OwnTensor* const flat = top().flat_parameter();
+  HEARTH_CHECK(UsageError, flat == nullptr, "module ", type_name(), ": ", what, " \"", name, "\" after \"", flat->name,
+               "\" became part of FlatParameters, which would not train it; make them of the whole model");
+}
+
 void Module::check_new_name(const std::string& name) const {
   HEARTH_CHECK(UsageError, !name.empty() && name.find('.') == std::string::npos, "module ", type_name(), ": \"", name,
                "\" cannot name a part; a name is not empty and has no dot");
@@ -68,6 +104,7 @@ void Module::check_new_name(const std::string& name) const {
 
 void Module::adopt(const std::string& name, Module& child) {
   check_new_name(name);
+  check_before_flat("adopts", name);
   HEARTH_CHECK(UsageError, child.parent_ == nullptr && &child != this, "module ", type_name(), ": \"", name,
                "\" already belongs to a module; adopt each child once");
   child.name_ = name;
@@ -78,6 +115,7 @@ void Module::adopt(const std::string& name, Module& child) {
 
 void Module::parameter(const std::string& name, Tensor& tensor, Init init) {
   check_new_name(name);
+  check_before_flat("defines the parameter", name);
   HEARTH_CHECK(UsageError, tensor.defined(), "module ", type_name(), ": parameter \"", name,
                "\" is undefined; give it a shape first");
   HEARTH_CHECK(UsageError, init != nullptr, "module ", type_name(), ": parameter \"", name, "\" has no initialisation");

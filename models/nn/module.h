@@ -56,7 +56,8 @@ class Module {
   /// For networks of two inputs: a text i32 [N, S], and what was written in answer so far, i32 [N, T]. UsageError
   /// unless the network overrides it.
   virtual Tensor forward_pair(const Tensor& source, const Tensor& target);
-  /// forward(x), seen by observers.
+  /// forward(x), seen by observers. This is how modules call their parts: UsageError for one that was not adopted once
+  /// the others are part of FlatParameters, unless NoGrad is on.
   Tensor operator()(const Tensor& x) {
     return observed([&] { return forward(x); });
   }
@@ -102,9 +103,10 @@ class Module {
 
  protected:
   /// Makes `child`, a member, part of this module. UsageError for a name that is taken, empty or dotted, and for a
-  /// child that has a parent.
+  /// child that has a parent; and once parameters of the tree are part of FlatParameters, which would not train it.
   void adopt(const std::string& name, Module& child);
-  /// Makes `tensor`, a member, a trained parameter; `init` gives its start values when initialize() runs.
+  /// Makes `tensor`, a member, a trained parameter; `init` gives its start values when initialize() runs. UsageError as
+  /// adopt().
   void parameter(const std::string& name, Tensor& tensor, Init init);
   /// Makes `tensor`, a member, part of the saved state without training it.
   void buffer(const std::string& name, Tensor& tensor);
@@ -113,6 +115,7 @@ class Module {
   template <class F>
   Tensor observed(F&& f) {
     const OriginScope origin = OriginScope::of_layer(lasting_path());
+    const CallScope call(*this);
     CallObserver* observer = current_observer();
     if (!observer) return f();
     observer->before(*this);
@@ -128,7 +131,24 @@ class Module {
     Tensor* tensor;
     Init init;
   };
+  /// The module at work on this thread. UsageError for one that would be trained if it were a part of the module that
+  /// calls it.
+  class CallScope {
+   public:
+    explicit CallScope(const Module& module);
+    ~CallScope();
+    CallScope(const CallScope&) = delete;
+    CallScope& operator=(const CallScope&) = delete;
+
+   private:
+    const Module* caller_;
+  };
+  static thread_local const Module* at_work_;
   static CallObserver* current_observer();
+  const Module& top() const;
+  /// The first parameter of this module and all below that is part of FlatParameters; null if there is none.
+  const OwnTensor* flat_parameter() const;
+  void check_before_flat(const char* what, const std::string& name) const;
   /// path(), kept until the process ends; "(network)" at the top.
   const char* lasting_path() const;
   void check_new_name(const std::string& name) const;

@@ -112,6 +112,25 @@ TEST(Tape, MisuseIsNamed) {
   EXPECT_THROW(backward(loss), UsageError);
 }
 
+TEST(Tape, AWriteThroughDataIsNoticed) {
+  const Tensor a = leaf({2}), b = leaf({12});
+  const Tensor loss = total(multiply(a, b));
+  a.data<double>()[0] = 33;
+  const std::string message = test::error_message<UsageError>([&] { backward(loss); });
+  for (const char* part : {"multiply (backward)", "f64 [1]", "after backward()", "data<const T>()"})
+    EXPECT_PRED2(test::contains, message, part);
+}
+
+TEST(Tape, ReadingAKeptTensorIsNoWrite) {
+  const Tensor a = leaf({2}), b = leaf({12});
+  const Tensor loss = total(multiply(a, b));
+  EXPECT_EQ(a.data<const double>()[0], 2);
+  EXPECT_EQ(run_on(b.device(), [&](auto&) { return b.data<double>()[0]; }), 12) << "as kernels read";
+  backward(loss);
+  EXPECT_EQ(grad_of(a).item(), 12);
+  EXPECT_THROW((void)a.data<const float>(), DTypeError);
+}
+
 TEST(Tape, AKeptTensorThatWasWrittenIsNoticed) {
   const Tensor a = leaf({2}), b = leaf({5});
   const Tensor loss = total(multiply(a, b));
@@ -208,6 +227,33 @@ TEST(FlatParameters, HoldValuesAndGradientsInPlace) {
   flat.zero_grads();
   backward(total(multiply(other, w)));
   EXPECT_EQ(flat.grads().to_doubles()[1], 7) << "the first contribution replaces";
+}
+
+TEST(FlatParameters, RefuseParametersOfOthers) {
+  Tensor w = leaf({2, 3}), v = leaf({1}), shared = w;
+  {
+    const FlatParameters first({{"w", &w}, {"v", &v}});
+    const std::string message = test::error_message<UsageError>([&] { FlatParameters({{"again", &w}}); });
+    for (const char* part : {"\"again\"", "other FlatParameters", "groups"})
+      EXPECT_PRED2(test::contains, message, part);
+    shared = w;
+    EXPECT_THROW(FlatParameters({{"shared", &shared}}), UsageError) << "another handle of the same weights";
+    EXPECT_TRUE(w.same_storage(first.values())) << "nothing was changed";
+  }
+  EXPECT_NO_THROW(FlatParameters({{"w", &w}}));
+}
+
+TEST(FlatParameters, RefuseToFinishWithoutAnyGradient) {
+  Tensor w = leaf({2}), v = leaf({1});
+  FlatParameters flat({{"w", &w}, {"v", &v}});
+  flat.zero_grads();
+  backward(total(multiply(w, leaf({1}))));
+  flat.finish_grads();
+  EXPECT_EQ(grad_of(v).item(), 0) << "a part without a gradient is no mistake";
+  flat.zero_grads();
+  const std::string message = test::error_message<UsageError>([&] { flat.finish_grads(); });
+  for (const char* part : {"no gradient has arrived", "call backward() after zero_grads()"})
+    EXPECT_PRED2(test::contains, message, part);
 }
 
 /// Gives its input whatever gradient it is told to.

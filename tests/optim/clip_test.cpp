@@ -25,7 +25,7 @@ TEST(Clip, NormOfKnownGradients) {
   ToyParameters toy(DType::f32);
   toy.fill_gradients(2.0);
   EXPECT_NEAR(optim::grad_norm(toy.flat()), 2.0 * std::sqrt(21.0), 1e-12);
-  toy.flat().zero_grads();
+  toy.fill_gradients(0.0);
   EXPECT_EQ(optim::grad_norm(toy.flat()), 0.0);
 }
 

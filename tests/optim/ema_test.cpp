@@ -135,6 +135,7 @@ TEST(FusedAverageMisuse, AnAverageOfOtherParametersIsRefused) {
   test::ToyParameters toy, other;
   optim::Sgd sgd(toy.flat(), {});
   optim::Ema ema(other.flat(), {}, {});
+  toy.fill_gradients(1);
   sgd.begin_step(0.1);
   ema.begin_update();
   EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { sgd.apply(&ema); }), "of other parameters");
@@ -145,6 +146,7 @@ TEST(FusedAverageMisuse, AnAverageThatWasNotBegunIsRefused) {
   optim::Sgd sgd(toy.flat(), {});
   optim::Ema ema(toy.flat(), {}, {});
   const auto message = [&] { return test::error_message<UsageError>([&] { sgd.apply(&ema); }); };
+  toy.fill_gradients(1);
   sgd.begin_step(0.1);
   EXPECT_PRED2(test::contains, message(), "call begin_update()");
   for (int step = 0; step < 2; ++step) {

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes in a training loop of one's own that would train the wrong thing, or nothing: each throws in the first step
+// and names the parameter and the remedy.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
+#include "hearth/autograd/grad_state.h"
+#include "hearth/autograd/parameters.h"
+#include "hearth/autograd/recompute.h"
+#include "hearth/models/nn/nn.h"
+#include "hearth/ops/ops.h"
+#include "hearth/optim/clip.h"
+#include "hearth/optim/registry.h"
+#include "support/error_message.h"
+
+namespace hearth {
+namespace {
+
+struct Net : nn::Module {
+  nn::Linear in{3, 4}, out{4, 2};
+  explicit Net(bool adopts_out = true) {
+    adopt("in", in);
+    if (adopts_out) adopt("out", out);
+    nn::initialize(*this, 1);
+  }
+  Tensor forward(const Tensor& input) override { return out(relu(in(input))); }
+};
+
+const Tensor x = Tensor::of<float>({2, 3}, {1, -2, 3, 0.5, 1, -1});
+
+Tensor loss_of(nn::Module& net) { return mean(square(net(x))); }
+
+void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_PRED2(test::contains, message, part);
+}
+
+struct Training {
+  FlatParameters parameters;
+  optim::Sgd sgd;
+  explicit Training(nn::Module& net, std::optional<NarrowCopy> narrow = {})
+      : parameters(net.parameters(), narrow), sgd(parameters, {.lr = 0.1}) {}
+  void step(nn::Module& net) {
+    parameters.zero_grads();
+    backward(loss_of(net));
+    sgd.step(0.1);
+  }
+};
+
+TEST(Misuse, TheLoopAsItIsMeantTrains) {
+  Net net;
+  Training training(net);
+  const double before = loss_of(net).item();
+  for (int step = 0; step < 20; ++step) training.step(net);
+  EXPECT_LT(loss_of(net).item(), 0.5 * before);
+}
+
+TEST(Misuse, SecondFlatParameters) {
+  Net net;
+  Training first(net);
+  expect_parts(test::error_message<UsageError>([&] { Training{net}; }), {"\"in.weight\"", "other FlatParameters"});
+  expect_parts(test::error_message<UsageError>([&] { Training{net.out}; }), {"\"weight\"", "other FlatParameters"});
+  first.step(net);
+}
+
+TEST(Misuse, AModuleThatIsCalledButNotAdopted) {
+  Net net(false);
+  {
+    Training training(net);
+    expect_parts(test::error_message<UsageError>([&] { training.step(net); }),
+                 {"Net", "a Linear with 10 parameters", "adopt()", "NoGrad"});
+    const NoGrad no_grad;
+    EXPECT_NO_THROW((void)net(x));
+  }
+  // Trained by somebody all the same.
+  Training inner(net), outer(net.out);
+  backward(loss_of(net));
+  inner.sgd.step(0.1);
+  outer.sgd.step(0.1);
+}
+
+struct Outer : nn::Module {
+  Net& inner;
+  nn::Linear head{2, 2};
+  explicit Outer(Net& net) : inner(net) { adopt("head", head); }
+  Tensor forward(const Tensor& input) override {
+    const NoGrad frozen;
+    return head(inner(input));
+  }
+};
+
+TEST(Misuse, AFrozenModuleOfAnotherTreeIsNone) {
+  Net net;
+  Outer outer(net);
+  const Training training(outer);
+  EXPECT_NO_THROW((void)outer(x));
+}
+
+struct Late : Net {
+  nn::Linear extra{2, 2};
+  Tensor gain = Tensor::zeros({2});
+  void adopt_late() { adopt("extra", extra); }
+  void define_late() { parameter("gain", gain, nn::init::ones()); }
+};
+
+TEST(Misuse, ModulesAndParametersThatComeTooLate) {
+  Late net;
+  const Training training(net);
+  expect_parts(test::error_message<UsageError>([&] { net.adopt_late(); }),
+               {"adopts \"extra\"", "\"weight\"", "whole model"});
+  expect_parts(test::error_message<UsageError>([&] { net.define_late(); }), {"the parameter \"gain\""});
+}
+
+TEST(Misuse, AHandleThatWasGivenAnotherTensor) {
+  for (const bool is_leaf : {true, false}) {
+    Net net;
+    Training training(net);
+    const Tensor other = Tensor::full({2, 4}, 0.5);
+    net.out.weight = is_leaf ? as_leaf(other) : other;
+    expect_parts(test::error_message<UsageError>([&] { training.step(net); }),
+                 {"no longer holds \"out.weight\" f32 [2, 4]", "copy_from()"});
+  }
+  Net tied;
+  tied.in.bias = as_leaf(Tensor::zeros({4}));
+  nn::Linear& out = tied.out;
+  out.bias = as_leaf(Tensor::zeros({2}));
+  Training training(tied);
+  tied.out.weight.copy_from(Tensor::full({2, 4}, 0.5));
+  EXPECT_NO_THROW(training.step(tied)) << "what was assigned before, and written afterwards, is trained";
+}
+
+TEST(Misuse, WeightsWrittenBetweenForwardAndBackward) {
+  Net net;
+  Training training(net);
+  training.parameters.zero_grads();
+  const Tensor loss = loss_of(net);
+  net.out.weight.data<float>()[0] = 100;
+  expect_parts(test::error_message<UsageError>([&] { backward(loss); }),
+               {"linear (backward) of out", "f32 [2, 4]", "changed in place", "data<const T>()"});
+}
+
+TEST(Misuse, WeightsOfARecomputedPartWrittenBetweenForwardAndBackward) {
+  Net net;
+  Training training(net);
+  const Tensor loss = mean(square(nn::recomputed(net, x)));
+  net.out.weight.data<float>()[0] = 100;
+  expect_parts(test::error_message<UsageError>([&] { backward(loss); }), {"recompute (backward)", "changed in place"});
+}
+
+TEST(Misuse, LogitsMayBeReadBetweenForwardAndBackward) {
+  Net net;
+  Training training(net);
+  const Tensor logits = net(x);
+  const Tensor loss = cross_entropy(logits, Tensor::of<std::int64_t>({2}, {0, 1}));
+  EXPECT_TRUE(std::isfinite(logits.data<const float>()[0]));
+  EXPECT_EQ(count_correct(logits, Tensor::of<std::int64_t>({2}, {0, 1})).size(), 1);
+  (void)logits.to_doubles();
+  EXPECT_NO_THROW(backward(loss));
+}
+
+TEST(Misuse, TwoOptimizersOfTheSameGradients) {
+  Net net;
+  Training training(net);
+  optim::Adam adam(training.parameters, {});
+  training.step(net);
+  (void)optim::grad_norm(training.parameters);
+  expect_parts(test::error_message<UsageError>([&] { adam.step(0.1); }),
+               {"another optimizer has used these gradients", "backward()"});
+  training.parameters.zero_grads();
+  backward(loss_of(net));
+  EXPECT_NO_THROW(adam.step(0.1)) << "one after the other is no mistake";
+}
+
+TEST(Misuse, GradientsZeroedBeforeTheyAreUsed) {
+  Net net;
+  Training training(net);
+  backward(loss_of(net));
+  training.parameters.zero_grads();
+  expect_parts(test::error_message<UsageError>([&] { training.sgd.step(0.1); }),
+               {"no gradient has arrived", "backward() after zero_grads()"});
+}
+
+TEST(Misuse, FlatParametersThatAreGoneOrMoved) {
+  Net net;
+  auto parameters = std::make_unique<FlatParameters>(net.parameters());
+  optim::Sgd of_gone(*parameters, {});
+  parameters.reset();
+  expect_parts(test::error_message<UsageError>([&] { of_gone.step(0.1); }), {"FlatParameters are gone"});
+  FlatParameters here(net.parameters());
+  optim::Sgd of_moved(here, {});
+  const FlatParameters there = std::move(here);
+  expect_parts(test::error_message<UsageError>([&] { of_moved.step(0.1); }), {"moved to another object"});
+}
+
+// O1: ops read the low-precision copy of a weight, which a write to the weight leaves behind.
+TEST(Misuse, AnOutdatedLowPrecisionCopyIsNotRead) {
+  Net net;
+  Training training(net, NarrowCopy{DType::bf16, NarrowCopy::Use::beside});
+  const AutocastScope autocast(DType::bf16);
+  const std::vector<double> before = net(x).to_doubles();
+  for (const NamedTensor& parameter : net.parameters()) parameter.tensor->fill_(0.25);
+  const std::vector<double> written = net(x).to_doubles();
+  EXPECT_NE(written, before);
+  training.parameters.refresh_narrow();
+  EXPECT_EQ(net(x).to_doubles(), written);
+}
+
+// O2: the model's weights are the rounded values, which each update writes anew.
+TEST(Misuse, LowPrecisionWeightsThatAnUpdateWouldOverwrite) {
+  Net net;
+  Training training(net, NarrowCopy{DType::bf16, NarrowCopy::Use::instead});
+  const AutocastScope autocast(DType::bf16);
+  training.step(net);
+  net.out.weight.fill_(0.25);
+  expect_parts(test::error_message<UsageError>([&] { training.step(net); }),
+               {"weights in bf16 were written", "refresh_narrow()"});
+  training.parameters.refresh_narrow();
+  EXPECT_NO_THROW(training.step(net));
+}
+
+}  // namespace
+}  // namespace hearth
