@@ -65,9 +65,14 @@ void State::add(const std::string& name, std::uint64_t* value) { add_scalar(name
 
 void State::add(const std::string& name, double* value) { add_scalar(name, DType::f64, value); }
 
+const std::vector<State::Entry>& State::entries() const {
+  for (const auto& f : before_reading_) f();
+  return entries_;
+}
+
 std::string State::hash() const {
   Sha256 digest;
-  for (const Entry& entry : entries_) {
+  for (const Entry& entry : entries()) {
     digest.update(join_text(entry.name, '\0', entry.dtype, entry.shape, '\0'));
     digest.update(entry.read().bytes);
   }
@@ -77,7 +82,7 @@ std::string State::hash() const {
 void State::save(const std::string& path, const std::map<std::string, std::string>& metadata) const {
   std::vector<SafetensorsEntry> list;
   std::vector<Entry::HostBytes> kept;
-  for (const Entry& entry : entries_) {
+  for (const Entry& entry : entries()) {
     kept.push_back(entry.read());
     list.push_back({entry.name, entry.dtype, entry.shape, kept.back().bytes});
   }

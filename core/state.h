@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -44,7 +45,11 @@ class State {
   void add(const std::string& name, std::uint64_t* value);
   void add(const std::string& name, double* value);
 
-  const std::vector<Entry>& entries() const { return entries_; }
+  /// f brings what is registered up to date where it lags behind, as numbers do that a device counts on. It runs before
+  /// the entries are saved, hashed or given out.
+  void before_reading(std::function<void()> f) { before_reading_.push_back(std::move(f)); }
+
+  const std::vector<Entry>& entries() const;
   /// SHA-256 over names, types, shapes and bytes in the order of registration, in hexadecimal.
   std::string hash() const;
 
@@ -64,6 +69,7 @@ class State {
   void add_scalar(const std::string& name, DType dtype, void* value);
 
   std::vector<Entry> entries_;
+  std::vector<std::function<void()>> before_reading_;
   std::set<std::string> names_;
 };
 

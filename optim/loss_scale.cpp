@@ -52,7 +52,9 @@ void LossScale::gather_buffers(const std::vector<NamedTensor>& buffers) {
   backup_ = buffers_.clone();
 }
 
-void LossScale::begin_step(const Optimizer& optimizer, const Ema* average, std::int64_t samples) {
+void LossScale::begin_step(Optimizer& optimizer, Ema* average, std::int64_t samples) {
+  optimizer_ = &optimizer;
+  average_ = average;
   input_.set({.step = optimizer.steps(),
               .average_step = average != nullptr ? average->updates() - 1 : 0,
               .known_skipped = known_skipped_,
@@ -101,16 +103,22 @@ void LossScale::settle_buffers(Optimizer& optimizer) {
          [&](auto& stream) { kernels::keep_or_restore(stream, optimizer.cells().skip, buffers_, backup_); });
 }
 
+Tensor LossScale::tell_skipped(Optimizer& optimizer, Ema* average) {
+  const Tensor counters = counters_.to(Device{});
+  const std::int64_t skipped = counters.data<const std::int64_t>()[1];
+  optimizer.forget_steps(skipped - known_skipped_);
+  if (average != nullptr) average->forget_updates(skipped - known_skipped_);
+  known_skipped_ = skipped;
+  return counters;
+}
+
 LossScale::Reading LossScale::read(Optimizer& optimizer, Ema* average) {
-  const Tensor counters = counters_.to(Device{}), uncounted = uncounted_.to(Device{});
+  const Tensor counters = tell_skipped(optimizer, average), uncounted = uncounted_.to(Device{});
   Reading reading;
   reading.scale = scale_.item();
   reading.skipped = counters.data<std::int64_t>()[1];
   reading.stuck = counters.data<std::int64_t>()[2];
   reading.uncounted = uncounted.data<std::int64_t>()[0];
-  optimizer.forget_steps(reading.skipped - known_skipped_);
-  if (average != nullptr) average->forget_updates(reading.skipped - known_skipped_);
-  known_skipped_ = reading.skipped;
   if (reading.uncounted != 0) uncounted_.fill_(0);
   return reading;
 }
@@ -124,6 +132,9 @@ void LossScale::after_load() {
 }
 
 void LossScale::register_state(State& state) {
+  state.before_reading([this] {
+    if (optimizer_ != nullptr) (void)tell_skipped(*optimizer_, average_);
+  });
   state.add("loss_scale.scale", &scale_);
   state.add("loss_scale.counters", &counters_);
 }

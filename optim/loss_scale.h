@@ -100,8 +100,8 @@ class LossScale {
   LossScale(const LossScale&) = delete;
   LossScale& operator=(const LossScale&) = delete;
 
-  /// After begin_step() of the optimizer and begin_update() of the average, which may be null.
-  void begin_step(const Optimizer& optimizer, const Ema* average, std::int64_t samples);
+  /// After begin_step() of the optimizer and begin_update() of the average, which may be null; both outlive this.
+  void begin_step(Optimizer& optimizer, Ema* average, std::int64_t samples);
   /// d(total)/d(loss) for backward, `share` times the scale, and times `factor`, f64 [1] on that device, if there is
   /// one.
   Tensor seed(const Tensor& loss, double share, const Tensor& factor = {}) const;
@@ -116,12 +116,15 @@ class LossScale {
   /// After its state, parameters or buffers were loaded. A scale outside of floor and ceiling, which are one where it
   /// is fixed, becomes the nearer of them.
   void after_load();
-  /// Registers the scale and the counts under "loss_scale.".
+  /// Registers the scale and the counts under "loss_scale.". Before the state is saved or hashed, the optimizer and the
+  /// average of the last begin_step() are told of skipped steps, as read() tells them.
   void register_state(State& state);
   const LossScaleOptions& options() const { return options_; }
 
  private:
   void gather_buffers(const std::vector<NamedTensor>& buffers);
+  /// Tells the optimizer and the average of the steps skipped so far; gives the counters.
+  Tensor tell_skipped(Optimizer& optimizer, Ema* average);
 
   FlatParameters& parameters_;
   LossScaleOptions options_;
@@ -131,6 +134,8 @@ class LossScale {
   Tensor buffers_, backup_;
   Staged<kernels::VerdictInput> input_;
   std::int64_t known_skipped_ = 0;
+  Optimizer* optimizer_ = nullptr;  ///< of the last step
+  Ema* average_ = nullptr;
 };
 
 }  // namespace hearth::optim

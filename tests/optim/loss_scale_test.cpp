@@ -281,6 +281,31 @@ TEST_P(LossScaling, ResumesBitForBit) {
   }
 }
 
+// Of a loop that never asks for a reading: the counts that it would bring up to date are right in what is saved.
+TEST_P(LossScaling, SavingIsRightWithoutAReading) {
+  const test::TempDir folder;
+  const std::string path = folder / "state.safetensors";
+  const LossScaleOptions options{.start = 64, .growth_steps = 3};
+  const auto steps = [](Training& run, int begin, int end) {
+    for (int number = begin; number < end; ++number)
+      run.step(number, number % 4 == 2 ? std::optional(infinity) : std::nullopt);
+  };
+  for (const std::string& optimizer : every_optimizer) {
+    Training whole(optimizer, device_, options), first(optimizer, device_, options),
+        second(optimizer, device_, options);
+    steps(whole, 0, 9);
+    steps(first, 0, 4);
+    first.state.save(path);
+    second.load(path);
+    EXPECT_EQ(second.optimizer().steps(), 3) << "of four updates one was skipped";
+    EXPECT_EQ(second.ema().updates(), 3);
+    EXPECT_EQ(first.read().uncounted, 4) << "what was saved is counted all the same";
+    steps(second, 4, 9);
+    EXPECT_EQ(second.flat().values().to_doubles(), whole.flat().values().to_doubles()) << optimizer;
+    EXPECT_EQ(second.state.hash(), whole.hash()) << optimizer;
+  }
+}
+
 TEST_P(LossScaling, ALoadedScaleStaysWithinItsBounds) {
   const test::TempDir folder;
   const std::string path = folder / "state.safetensors";
