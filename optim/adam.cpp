@@ -10,7 +10,8 @@ namespace hearth::optim {
 
 Adam::Adam(FlatParameters& parameters, const AdamOptions& options)
     : Optimizer(parameters, options.lr,
-                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay}),
+                {options.weight_decay.value_or(default_weight_decay(options.decay)), options.decay_norm_bias,
+                 options.groups, options.layer_decay}),
       options_(options),
       coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,

@@ -2,6 +2,9 @@
 // Adam, and AdamW with decoupled weight decay.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/cuda/stream.h"
 #include "hearth/optim/optimizer.h"
@@ -29,12 +32,15 @@ enum class AdamDecay {
   decoupled,  ///< adamw: weights shrink by lr * decay beside the update (Loshchilov and Hutter, arXiv:1711.05101)
 };
 
+/// PyTorch's: 0.01 of AdamW, 0 of Adam.
+constexpr double default_weight_decay(AdamDecay decay) { return decay == AdamDecay::decoupled ? 0.01 : 0.0; }
+
 struct AdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0.0;
+  std::optional<double> weight_decay = std::nullopt;  ///< none: default_weight_decay()
   AdamDecay decay = AdamDecay::decoupled;
   bool decay_norm_bias = false;  ///< see GroupOptions
   std::vector<ParameterGroup> groups = {};

@@ -145,6 +145,22 @@ std::vector<double> layer_scales(const LayerDecay& options, const std::vector<st
   return scales;
 }
 
+namespace {
+
+bool adapts(Adapt which, int rank, double weight_decay) {
+  switch (which) {
+    case Adapt::matrices:
+      return rank > 1;
+    case Adapt::decayed:
+      return weight_decay != 0;
+    case Adapt::all:
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges) {
   const auto& entries = parameters.entries();
   std::vector<std::string> names;
@@ -159,15 +175,17 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
     // A range takes in the gap behind its last parameter: zeros, which every update leaves as they are.
     const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.values().size();
     const bool by_parameter = ranges == Ranges::by_parameter;
-    ParameterRange range{entry.begin, end, 1.0, 0.0, by_parameter && entry.value.rank() > 1};
+    ParameterRange range{entry.begin, end, 1.0, 0.0, false};
     if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
-    for (const ParameterGroup& group : options.groups) {
-      if (!covers(group, entry.name)) continue;
-      range.lr_scale = group.lr_scale;
-      range.weight_decay = group.weight_decay.value_or(range.weight_decay);
-      range.adapts = by_parameter && group.adapt.value_or(range.adapts);
-      break;
+    const auto group = std::find_if(options.groups.begin(), options.groups.end(),
+                                    [&](const auto& g) { return covers(g, entry.name); });
+    std::optional<bool> chosen;
+    if (group != options.groups.end()) {
+      range.lr_scale = group->lr_scale;
+      range.weight_decay = group->weight_decay.value_or(range.weight_decay);
+      chosen = group->adapt;
     }
+    range.adapts = by_parameter && chosen.value_or(adapts(options.adapt, entry.value.rank(), range.weight_decay));
     range.lr_scale *= scales[i];
     if (ranges == Ranges::merged && !ranges_.empty() && ranges_.back().lr_scale == range.lr_scale &&
         ranges_.back().weight_decay == range.weight_decay) {

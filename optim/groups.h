@@ -20,8 +20,15 @@ struct ParameterGroup {
   double lr_scale = 1.0;
   /// Instead of the optimizer's; applies to norms and biases too.
   std::optional<double> weight_decay = std::nullopt;
-  /// Whether LARS and LAMB take steps in proportion to these weights' norm. By default only for rank 2 and more.
+  /// Whether LARS and LAMB take steps in proportion to these weights' norm; by default as their `adapt` says.
   std::optional<bool> adapt = std::nullopt;
+};
+
+/// The parameters whose steps LARS and LAMB take in proportion to their norm.
+enum class Adapt {
+  matrices,  ///< of rank 2 and more: all but norms and biases, decayed or not
+  decayed,   ///< whose weight decay is not 0, as timm and NVIDIA's Apex
+  all,
 };
 
 /// Learning rates that fall from the top of a network to its bottom: those of the top layer stay, and each layer below
@@ -43,6 +50,8 @@ struct GroupOptions {
   std::vector<ParameterGroup> groups = {};
   /// Multiplies the learning rate of whatever group.
   LayerDecay layer_decay = {};
+  /// Counts where ranges are by parameter.
+  Adapt adapt = Adapt::matrices;
 };
 
 /// True if `pattern`, in which '*' stands for any characters and '?' for one, covers the whole of `name`.

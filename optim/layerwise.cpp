@@ -19,7 +19,7 @@ constexpr double no_bound = std::numeric_limits<double>::infinity();
 
 Lars::Lars(FlatParameters& parameters, const LarsOptions& options)
     : Optimizer(parameters, options.lr,
-                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay},
+                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay, options.adapt},
                 Ranges::by_parameter),
       options_(options),
       coefficients_(parameters.values().device()) {
@@ -60,7 +60,7 @@ void Lars::update(const kernels::Copies& copies) {
 
 Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
     : Optimizer(parameters, options.lr,
-                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay},
+                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay, options.adapt},
                 Ranges::by_parameter),
       options_(options),
       coefficients_(parameters.values().device()) {
@@ -96,7 +96,8 @@ void Lamb::prepare(double lr, double grad_scale) {
                      .correction2 = 1.0 - std::pow(options_.beta2, t),
                      .max_grad_norm = options_.max_grad_norm.value_or(0),
                      .norm_min = options_.norm_min,
-                     .norm_max = options_.norm_max.value_or(no_bound)});
+                     .norm_max = options_.norm_max.value_or(no_bound),
+                     .longest = options_.trust_clip ? 1.0 : no_bound});
 }
 
 UpdateCells Lamb::cells() {

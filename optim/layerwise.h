@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LARS and LAMB: steps whose size is in proportion to the norm of each parameter's weights, for very large batches.
-// Both leave norms and biases (rank 0 and 1) without that proportion, unless a group says otherwise.
+// Which parameters have that proportion, `adapt` says; by default norms and biases (rank 0 and 1) go without.
 #pragma once
 
 #include <optional>
@@ -23,6 +23,7 @@ struct LambCoefficients {
   double max_grad_norm;  ///< 0: gradients are not normalised
   double norm_min;
   double norm_max;
+  double longest;     ///< the largest ratio of norms that counts
   bool skip = false;  ///< this update changes nothing
 };
 
@@ -38,6 +39,7 @@ struct LarsOptions {
   bool clip_trust = false;      ///< as LARC does: no step is longer than that of SGD
   bool lr_in_momentum = false;  ///< as the paper and MLPerf have it; see Lars
   double weight_decay = 0.0;
+  Adapt adapt = Adapt::matrices;
   bool decay_norm_bias = false;
   std::vector<ParameterGroup> groups = {};
   LayerDecay layer_decay = {};
@@ -51,8 +53,8 @@ struct LarsOptions {
 /// With lr_in_momentum, m = momentum * m + lr r g; w -= m: algorithm 1 as it stands, and the reference of MLPerf. Then
 /// a change of the learning rate leaves the steps that the momentum already holds as they were; without it, as in SGD
 /// here and in PyTorch, it acts on them too (Kumar et al. 2019, arXiv:1909.09756, compare the two as "scaled" and
-/// "unscaled" momentum). With clip_trust r is min(r / lr, 1), so that r itself is the learning rate where it is the
-/// smaller one (LARC, of NVIDIA's Apex).
+/// "unscaled" momentum). With clip_trust the ratio of norms is the learning rate itself where it is the smaller one, so
+/// r is min(ratio / lr, 1) (LARC, of NVIDIA's Apex); where a norm is zero r is 1 all the same, SGD's step.
 class Lars : public Optimizer {
  public:
   /// ConfigError unless momentum is in (0, 1), trust above 0 and eps at least 0.
@@ -77,7 +79,9 @@ struct LambOptions {
   std::optional<double> max_grad_norm = std::nullopt;  ///< see Lamb
   double norm_min = 0.0;                               ///< gamma_l of the paper
   std::optional<double> norm_max = std::nullopt;       ///< gamma_u; none: the norm itself counts
+  bool trust_clip = false;                             ///< the ratio of norms is at most 1, as with timm's trust_clip
   double weight_decay = 0.01;
+  Adapt adapt = Adapt::matrices;
   bool decay_norm_bias = false;
   std::vector<ParameterGroup> groups = {};
   LayerDecay layer_decay = {};
@@ -85,7 +89,8 @@ struct LambOptions {
 
 /// m and v as in Adam, u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + decay * w;
 /// w -= lr * phi(|w|) / |u| * u with phi(z) = min(max(z, norm_min), norm_max), the ratio being 1 where phi or |u| is
-/// zero. Norms are those of one parameter, in f64. Gradient elements are bounded as in Adam.
+/// zero, and with trust_clip at most 1. Norms are those of one parameter, in f64. Gradient elements are bounded as in
+/// Adam.
 /// Source: You et al. 2019 (arXiv:1904.00962), algorithm 2; phi as in its section 3. State: m and v.
 ///
 /// With max_grad_norm, gradients are first divided by max(1, n / max_grad_norm), n being the norm of all gradients

@@ -22,12 +22,20 @@ struct Configured : Options {
 };
 
 struct SgdConfig : Configured<SgdOptions> {};
-struct AdamConfig : Configured<AdamOptions> {
-  AdamConfig() { decay = AdamDecay::coupled; }
+/// A configuration always has a number for the decay.
+template <AdamDecay kind>
+struct AdamOf : Configured<AdamOptions> {
+  double weight_decay = default_weight_decay(kind);
+
+  AdamOptions options() const {
+    AdamOptions result = Configured::options();
+    result.decay = kind;
+    result.weight_decay = weight_decay;
+    return result;
+  }
 };
-struct AdamWConfig : Configured<AdamOptions> {
-  AdamWConfig() { weight_decay = 0.01; }
-};
+struct AdamConfig : AdamOf<AdamDecay::coupled> {};
+struct AdamWConfig : AdamOf<AdamDecay::decoupled> {};
 struct LarsConfig : Configured<LarsOptions> {};
 struct LambConfig : Configured<LambOptions> {};
 
@@ -37,6 +45,12 @@ void describe_common(Fields<Config>& f) {
   f.boolean("decay_norm_bias", &Config::decay_norm_bias, "Whether norms and biases (rank 0 and 1) decay too.");
   f.component("groups", &Config::group_nodes, parameter_groups(), "Parameters that differ; the first match applies.");
   f.object("layer_decay", &Config::layer_decay, "Learning rates that fall towards the bottom of the network.");
+}
+
+template <class Config>
+void describe_adapt(Fields<Config>& f) {
+  f.choice("adapt", &Config::adapt, {{"matrices", Adapt::matrices}, {"decayed", Adapt::decayed}, {"all", Adapt::all}},
+           "Parameters whose steps the norms set: of rank 2 and more; whose weight decay is not 0; all.");
 }
 
 template <class Config>
@@ -63,11 +77,13 @@ void describe(Fields<AdamConfig>& f) { describe_adam(f); }
 void describe(Fields<AdamWConfig>& f) { describe_adam(f); }
 void describe(Fields<LambConfig>& f) {
   describe_adam(f);
+  describe_adapt(f);
   f.number(
       "max_grad_norm", &LambConfig::max_grad_norm, {.above = 0},
       "As NVIDIA's LAMB: gradients are divided by their norm, all together, over this where it is more. null: not.");
   f.number("norm_min", &LambConfig::norm_min, {.min = 0}, "Norms of weights below this count as this.");
   f.number("norm_max", &LambConfig::norm_max, {.above = 0}, "Norms of weights above this count as this. null: none.");
+  f.boolean("trust_clip", &LambConfig::trust_clip, "Whether the ratio of norms is at most 1, as timm's trust_clip.");
   f.rule([](const LambConfig& o) {
     return o.norm_max && *o.norm_max < o.norm_min ? "norm_min is at most norm_max; exchange the two" : "";
   });
@@ -83,6 +99,7 @@ void describe(Fields<LarsConfig>& f) {
   f.boolean("lr_in_momentum", &LarsConfig::lr_in_momentum,
             "As in MLPerf: the momentum holds steps, learning rate included, which later rates leave as they are.");
   describe_common(f);
+  describe_adapt(f);
   f.rule([](const LarsConfig& o) {
     return o.momentum == 0 ? "lars needs momentum above 0; 0.9 is usual, and sgd goes without" : "";
   });
@@ -108,7 +125,7 @@ void describe(Fields<ParameterGroup>& f) {
   f.number("lr_scale", &ParameterGroup::lr_scale, {.min = 0}, "Factor on the learning rate.");
   f.number("weight_decay", &ParameterGroup::weight_decay, {.min = 0}, "Instead of the optimizer's weight decay.");
   f.boolean("adapt", &ParameterGroup::adapt,
-            "Whether lars and lamb set these steps by the norms. null: for weights of rank 2 and more.");
+            "Whether lars and lamb set these steps by the norms. null: as their `adapt` says.");
 }
 
 void describe(Fields<LayerDecay>& f) {

@@ -160,7 +160,8 @@ HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, do
   const double raised = value_norm < coefficients.norm_min ? coefficients.norm_min : value_norm;
   const double phi = raised > coefficients.norm_max ? coefficients.norm_max : raised;
   const bool has_norms = phi > 0 && step_norm > 0;
-  return coefficients.lr * lr_scale * (adapts && has_norms ? phi / step_norm : 1.0);
+  const double ratio = adapts && has_norms ? phi / step_norm : 1.0;
+  return coefficients.lr * lr_scale * (ratio > coefficients.longest ? coefficients.longest : ratio);
 }
 
 /// LARS's factor on gradient and decay of a range; the norms are those of its values and of its scaled gradients, lr is

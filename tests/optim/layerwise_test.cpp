@@ -76,7 +76,7 @@ struct LarsForm {
 /// normalisation of the gradients.
 struct LambForm {
   double beta1 = 0.9, beta2 = 0.99, eps = 1e-6;
-  double norm_min = 0, norm_max = infinity, max_grad_norm = infinity;
+  double norm_min = 0, norm_max = infinity, max_grad_norm = infinity, longest = infinity;
 
   void operator()(Layer& layer, const Step& step) const {
     const double divisor = std::max(1.0, step.grad_norm / max_grad_norm);
@@ -89,7 +89,7 @@ struct LambForm {
       u[i] = m / (std::sqrt(v) + eps) + layer.decay * layer.w[i];
     }
     const double phi = std::min(std::max(norm(layer.w), norm_min), norm_max), of_u = norm(u);
-    const double ratio = layer.adapts && phi > 0 && of_u > 0 ? phi / of_u : 1.0;
+    const double ratio = layer.adapts && phi > 0 && of_u > 0 ? std::min(phi / of_u, longest) : 1.0;
     for (std::size_t i = 0; i < u.size(); ++i) layer.w[i] -= step.lr * ratio * u[i];
   }
 };
@@ -100,6 +100,7 @@ struct Case {
   Algorithm algorithm;
   double decay = 0.05;
   bool all_adapt = false;
+  bool all_decay = false;  ///< as weights do; else only what adapts
 };
 
 void PrintTo(const Case& tried, std::ostream* out) { *out << tried.name; }
@@ -129,6 +130,17 @@ const Case cases[] = {
     {"lamb_pre_normalised_with_phi",
      R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05, "max_grad_norm": 1, "norm_max": 1})",
      LambForm{.norm_max = 1, .max_grad_norm = 1}},
+    {"lamb_with_trust_clip", R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05, "trust_clip": true})",
+     LambForm{.longest = 1}},
+    {"lamb_that_adapts_what_decays",
+     R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05, "adapt": "decayed"})", LambForm{}},
+    {"lamb_that_adapts_all",
+     R"({"type": "lamb", "lr": 0.01, "beta2": 0.99, "weight_decay": 0.05, "decay_norm_bias": true, "adapt": "all"})",
+     LambForm{}, 0.05, true},
+    {"lars_of_matrices_where_all_decays",
+     R"({"type": "lars", "lr": 0.1, "trust": 0.02, "weight_decay": 0.05, "decay_norm_bias": true,
+         "adapt": "matrices"})",
+     LarsForm{}, 0.05, false, true},
 };
 
 class LayerwiseForms : public testing::TestWithParam<std::tuple<Case, Device>> {};
@@ -143,7 +155,8 @@ TEST_P(LayerwiseForms, ThousandStepsMatchTheAlgorithm) {
   std::vector<Layer> layers;
   for (const auto& entry : toy.flat().entries()) {
     const bool special = entry.value.rank() > 1 || tried.all_adapt;
-    layers.push_back({.w = entry.value.to_doubles(), .g = {}, .adapts = special, .decay = special ? tried.decay : 0});
+    const bool decays = special || tried.all_decay;
+    layers.push_back({.w = entry.value.to_doubles(), .g = {}, .adapts = special, .decay = decays ? tried.decay : 0});
   }
   // The rate changes from step to step, which is where the forms of momentum differ.
   const auto rate = [&](int step) { return optimizer->base_lr() * std::pow(1.0 - step / 1000.0, 2); };
@@ -221,6 +234,19 @@ TEST_P(LayerwiseOnDevices, ANormOfZeroLeavesTheRate) {
   expect_step<optim::Lamb>(optim::LambOptions{.groups = all}, 2.0, 0.0, 2.0);
 }
 
+// LARC, at a rate above 1, where "min(r / lr, 1)" of r = 1 would not be 1.
+TEST_P(LayerwiseOnDevices, ANormOfZeroLeavesTheRateOfLarcToo) {
+  const std::vector<optim::ParameterGroup> all{{.match = {"*"}, .weight_decay = 0.0, .adapt = true}};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    test::ToyParameters toy(dtype, GetParam());
+    optim::Lars larc(toy.flat(), {.clip_trust = true, .groups = all});
+    toy.flat().values().fill_(0);
+    toy.fill_gradients(0.5);
+    larc.step(4.0);
+    for (const double found : toy.values()) EXPECT_NEAR(found, -4.0 * 0.5, 1e-6) << dtype;
+  }
+}
+
 TEST_P(LayerwiseOnDevices, LarsHidesNoInfiniteNorm) {
   for (const double bad : {infinity, -infinity, std::nan(""), 1e200}) {
     test::ToyParameters toy(DType::f64, GetParam());
@@ -271,6 +297,28 @@ TEST_P(LayerwiseOnDevices, GradientsBeyondTheBoundLoseTheirSize) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, LayerwiseOnDevices, testing::Values(Device{}, Device{DeviceType::cuda, 0}),
                          [](const auto& tried) { return tried.param.is_cpu() ? "cpu" : "cuda"; });
+
+// The policies of the peers, and what a group says instead.
+TEST(Layerwise, WhichParametersAdapt) {
+  const auto adapting = [](const std::string& options) {
+    test::ToyParameters toy;
+    const auto lamb = optim::optimizers().make(parse_json(R"({"type": "lamb", )" + options + "}", "test"), toy.flat());
+    std::vector<bool> result;
+    for (const optim::ParameterRange& range : lamb->ranges()) result.push_back(range.adapts);
+    return result;
+  };
+  const std::string half =
+      R"("groups": [{"type": "by_name", "match": ["first.weight"], "weight_decay": 0},
+                    {"type": "by_name", "match": ["first.bias"], "weight_decay": 0.1}])";
+  const std::string against = R"("groups": [{"type": "by_name", "match": ["first.*"], "adapt": false}])";
+  using Flags = std::vector<bool>;
+  EXPECT_EQ(adapting(R"("lr": 1)"), Flags({true, false, true}));
+  EXPECT_EQ(adapting(R"("adapt": "matrices", )" + half), Flags({true, false, true}));
+  EXPECT_EQ(adapting(R"("adapt": "decayed", )" + half), Flags({false, true, true}));
+  EXPECT_EQ(adapting(R"("adapt": "decayed", "weight_decay": 0)"), Flags({false, false, false}));
+  EXPECT_EQ(adapting(R"("adapt": "all", "weight_decay": 0)"), Flags({true, true, true}));
+  EXPECT_EQ(adapting(R"("adapt": "all", )" + against), Flags({false, false, true}));
+}
 
 TEST(Lamb, BadOptionsAreRefused) {
   test::ToyParameters toy;

@@ -24,6 +24,29 @@ std::unique_ptr<optim::Optimizer> make(const std::string& text, FlatParameters& 
   return optim::optimizers().make(parse_json(text, "test"), parameters);
 }
 
+TEST(Adam, DecaysAlikeFromJsonAndFromCpp) {
+  const auto after = [](auto&& make_optimizer) {
+    ToyParameters toy;
+    const auto optimizer = make_optimizer(toy.flat());
+    toy.fill_gradients(0);
+    optimizer->step(0.5);
+    return toy.values();
+  };
+  const auto from_json = [&](const char* text) {
+    return after([&](FlatParameters& parameters) { return make(text, parameters); });
+  };
+  const auto from_cpp = [&](const optim::AdamOptions& options) {
+    return after([&](FlatParameters& parameters) { return std::make_unique<optim::Adam>(parameters, options); });
+  };
+  const auto coupled = optim::AdamDecay::coupled;
+  EXPECT_EQ(from_cpp({}), from_json(R"({"type": "adamw"})"));
+  EXPECT_EQ(from_cpp({.weight_decay = 0.01}), from_json(R"({"type": "adamw"})")) << "PyTorch's default";
+  EXPECT_NE(from_cpp({}), from_cpp({.weight_decay = 0.0}));
+  EXPECT_EQ(from_cpp({.weight_decay = 0.0}), from_json(R"({"type": "adamw", "weight_decay": 0})"));
+  EXPECT_EQ(from_cpp({.decay = coupled}), from_json(R"({"type": "adam"})"));
+  EXPECT_EQ(from_cpp({.weight_decay = 0.0, .decay = coupled}), from_json(R"({"type": "adam"})"));
+}
+
 TEST(OptimGroups, GlobsCoverTheWholeName) {
   EXPECT_TRUE(optim::matches("layer?.*.weight", "layer1.0.conv1.weight"));
   EXPECT_TRUE(optim::matches("*", ""));
@@ -215,7 +238,7 @@ TEST(OptimOptions, EpsIsAboveZeroInTheTypeOfTheWeights) {
   EXPECT_THROW(optim::Adam(narrow.flat(), {.eps = 1e39}), ConfigError);
   EXPECT_THROW(optim::Adam(wide.flat(), {.eps = std::nan("")}), ConfigError);
   for (ToyParameters* const toy : {&narrow, &wide}) {
-    optim::Adam adam(toy->flat(), {.eps = toy == &narrow ? 1e-37 : 1e-46});
+    optim::Adam adam(toy->flat(), {.eps = toy == &narrow ? 1e-37 : 1e-46, .weight_decay = 0.0});
     toy->fill_gradients(0);
     const std::vector<double> before = toy->values();
     adam.step(0.1);
@@ -245,7 +268,7 @@ TEST(OptimOptions, ParametersWithoutContributionCountAsZeroGradient) {
   std::vector<double> expected = toy.values();
   for (std::size_t i = 12; i < 15; ++i) expected[i] -= 1;
   optim::Sgd(toy.flat(), {}).step(1.0);
-  EXPECT_EQ(toy.values(), before);
+  EXPECT_EQ(toy.values(), expected);
 }
 
 TEST(OptimExtremesOnDevices, AdamMovesOnAfterAGradientOf1e25) {
