@@ -31,7 +31,7 @@ namespace hearth {
 enum class Autocast {
   follow,  ///< take what comes; where floating types differ the widest wins
   narrow,  ///< run in the narrow type: matrix products and convolutions; leaves come as their narrow copies
-  widen,   ///< run in f32: softmax, losses, exp, log, pow
+  widen,   ///< run in f32: softmax, losses, sums and means, squares, exp, log
   as_is,   ///< the op itself takes mixed types: norms with f32 parameters
 };
 

@@ -147,6 +147,7 @@ struct sqrt : FromResult {
 };
 
 struct square : FromInput {
+  static constexpr bool widens = true;
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return x * x;

@@ -15,7 +15,7 @@
   row(exp,       normal)         /* widened to f32 under autocast */        \
   row(log,       positive)       /* natural; widened to f32 under autocast */ \
   row(sqrt,      positive)                                                  \
-  row(square,    normal)                                                    \
+  row(square,    normal)         /* widened to f32 under autocast */        \
   row(abs,       away_from_zero) /* slope 0 at 0 */                         \
   row(neg,       normal)
 // clang-format on

@@ -105,7 +105,7 @@ void spread(const Tensor& dy, const Shape& shape, AxisSet axes, double scale, co
 
 template <bool averages>
 struct SumOp {
-  static constexpr OpInfo info{.name = averages ? "mean" : "sum"};
+  static constexpr OpInfo info{.name = averages ? "mean" : "sum", .autocast = Autocast::widen};
   struct Kept {
     Shape shape;
     AxisSet axes;

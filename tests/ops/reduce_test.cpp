@@ -8,8 +8,10 @@
 #include <map>
 
 #include "hearth/autograd/backward.h"
+#include "hearth/autograd/grad_mode.h"
 #include "hearth/autograd/grad_state.h"
 #include "hearth/ops/pointwise/binary.h"
+#include "hearth/ops/pointwise/pointwise.h"
 #include "hearth/ops/reduce/broadcast_sum.h"
 #include "support/op_test.h"
 
@@ -218,6 +220,22 @@ TEST(ReduceRefusal, ArgMax) {
   refuses<ShapeError>("argmax", [&] { return argmax(Tensor::zeros({2, 0}), 1); });
   refuses<ShapeError>("argmax", [&] { return argmax(Tensor::zeros({}), 0); });
   refuses<DTypeError>("argmax", [&] { return argmax(Tensor::zeros({2}, DType::boolean), 0); });
+}
+
+// A loss of one's own, of f16 results: 3e5 and 9e4 are beyond what f16 holds.
+TEST(Reduce, ALossOfOnesOwnIsComputedInF32UnderAutocast) {
+  const AutocastScope scope(DType::f16);
+  const Tensor small = as_leaf(Tensor::full({100000}, 3.0, DType::f16));
+  EXPECT_EQ(sum(small).dtype(), DType::f32);
+  EXPECT_EQ(sum(small).item(), 3e5);
+  EXPECT_EQ(mean(small).dtype(), DType::f32);
+  const Tensor large = as_leaf(Tensor::full({64}, 300.0, DType::f16));
+  const Tensor loss = mean(square(large));
+  EXPECT_EQ(square(large).dtype(), DType::f32);
+  EXPECT_EQ(loss.item(), 9e4);
+  backward(loss);
+  EXPECT_EQ(grad_of(large).dtype(), DType::f16);
+  EXPECT_EQ(grad_of(large).to_doubles(), std::vector<double>(64, 2 * 300.0 / 64));
 }
 
 }  // namespace
