@@ -25,7 +25,7 @@ struct BatchNorm {
 
   struct Kept {
     KeptTensor x;
-    Tensor coefficients;  // [3, C]: mean, scale, shift
+    Tensor coefficients;  // [4, C]: see kernels::batch_norm_coefficients
     Tensor rstd;
     Tensor mask;
     ReluGate gate = ReluGate::none;
@@ -39,7 +39,7 @@ struct BatchNorm {
     const Tensor residual = residual_view.defined() ? residual_view.contiguous() : residual_view;
     const bool relu = options.activation == Activation::relu;
     const std::int64_t channels = x.dim(-1);
-    const Tensor coefficients = Tensor::empty({3, channels}, gamma.dtype(), x.device());
+    const Tensor coefficients = Tensor::empty({4, channels}, gamma.dtype(), x.device());
     const Tensor rstd = Tensor::empty({channels}, DType::f64, x.device());
     const Tensor y = Tensor::empty_like(x);
     Tensor mask;

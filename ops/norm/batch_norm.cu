@@ -294,8 +294,8 @@ __global__ void __launch_bounds__(tile_block, 2)
 // Second stage: a warp a channel; null outputs are not wanted.
 template <class P>
 __global__ void batch_norm_grad_finish(const double* partial, std::int64_t channels, std::int64_t lanes,
-                                       ColumnTiles cut, double values, const double* rstd, P* d_gamma, P* d_beta,
-                                       P* corrections) {
+                                       ColumnTiles cut, double values, const P* table, const double* rstd, P* d_gamma,
+                                       P* d_beta, P* corrections) {
   const std::int64_t c = global_thread() / warp_size;
   if (c >= channels) return;
   double sum = 0, product = 0;
@@ -306,11 +306,14 @@ __global__ void batch_norm_grad_finish(const double* partial, std::int64_t chann
   sum = warp_reduce<Sum>(sum);
   product = warp_reduce<Sum>(product);
   if (lane_id() != 0) return;
+  const double rest = table[3 * channels + c];
+  product -= rest * sum;
   if (d_gamma != nullptr) d_gamma[c] = static_cast<P>(product * rstd[c]);
   if (d_beta != nullptr) d_beta[c] = static_cast<P>(sum);
   if (corrections == nullptr) return;
-  corrections[c] = static_cast<P>(sum / values);
-  corrections[channels + c] = static_cast<P>(product * rstd[c] * rstd[c] / values);
+  const double b = product * rstd[c] * rstd[c] / values;
+  corrections[c] = static_cast<P>(sum / values - b * rest);
+  corrections[channels + c] = static_cast<P>(b);
 }
 
 // dx = scale (g - a - b (x - mean)), and g for the residual where wanted; either may be dy. 3 or 4 * sizeof(T) bytes an
@@ -450,8 +453,9 @@ void batch_norm_grad_sums(cuda::Stream& stream, const Tensor& x, const Tensor& d
   visit_dtype("batch_norm", coefficients.dtype(), WideFloats{}, [&]<class P>() {
     launch(stream, "batch_norm_grad_finish", {blocks_for(folded.channels * warp_size, finish_block), finish_block},
            batch_norm_grad_finish<P>, partial.data<double>(), folded.channels, folded.lanes, cut,
-           static_cast<double>(x.size() / folded.channels), rstd.data<double>(), data_or_null<P>(d_gamma),
-           data_or_null<P>(d_beta), data_or_null<P>(corrections));
+           static_cast<double>(x.size() / folded.channels), static_cast<const P*>(coefficients.data<P>()),
+           static_cast<const double*>(rstd.data<double>()), data_or_null<P>(d_gamma), data_or_null<P>(d_beta),
+           data_or_null<P>(corrections));
   });
 }
 

@@ -15,7 +15,7 @@ struct Coefficients {
   const P *gamma, *beta;
   double eps, momentum;
   P *running_mean, *running_var;  ///< null where absent
-  P* table;                       ///< [3, channels]
+  P* table;                       ///< [4, channels]
   double* rstd;
 };
 
@@ -42,10 +42,12 @@ template <class P>
 __device__ void store_coefficients(const Coefficients<P>& to, std::int64_t channels, std::int64_t c, double mean,
                                    double variance) {
   const double rstd = 1.0 / std::sqrt(variance + to.eps);
+  const double scale = static_cast<double>(to.gamma[c]) * rstd, rest = rounding_of<P>(mean);
   to.rstd[c] = rstd;
   to.table[c] = static_cast<P>(mean);
-  to.table[channels + c] = static_cast<P>(static_cast<double>(to.gamma[c]) * rstd);
-  to.table[2 * channels + c] = to.beta[c];
+  to.table[channels + c] = static_cast<P>(scale);
+  to.table[2 * channels + c] = static_cast<P>(static_cast<double>(to.beta[c]) - rest * scale);
+  to.table[3 * channels + c] = static_cast<P>(rest);
 }
 
 /// The same for the statistics of a batch of `values` a channel, which also move the running ones.

@@ -156,9 +156,11 @@ void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const Tensor& gamma,
       }
       const double inverse = 1.0 / std::sqrt(variance[c] + options.eps);
       rstd.data<double>()[c] = inverse;
+      const double scale = static_cast<double>(gamma.data<P>()[c]) * inverse, rest = rounding_of<P>(mean[c]);
       table[c] = static_cast<P>(mean[c]);
-      table[channels + c] = static_cast<P>(static_cast<double>(gamma.data<P>()[c]) * inverse);
-      table[2 * channels + c] = beta.data<P>()[c];
+      table[channels + c] = static_cast<P>(scale);
+      table[2 * channels + c] = static_cast<P>(static_cast<double>(beta.data<P>()[c]) - rest * scale);
+      table[3 * channels + c] = static_cast<P>(rest);
     }
   });
 }
@@ -207,13 +209,15 @@ void batch_norm_grad_sums(cpu::Stream&, const Tensor& x, const Tensor& dy, const
   const double* const inverse = rstd.data<double>();
   visit_dtype("batch_norm", coefficients.dtype(), WideFloats{}, [&]<class P>() {
     for (std::int64_t c = 0; c < channels; ++c) {
-      const double sum = sums[c], product = products[c];
+      const double rest = static_cast<double>(coefficients.data<P>()[3 * channels + c]);
+      const double sum = sums[c], product = products[c] - rest * sum;
       if (d_gamma.defined()) d_gamma.data<P>()[c] = static_cast<P>(product * inverse[c]);
       if (d_beta.defined()) d_beta.data<P>()[c] = static_cast<P>(sum);
       if (!corrections.defined()) continue;
       const double values = static_cast<double>(x.size() / channels);
-      corrections.data<P>()[c] = static_cast<P>(sum / values);
-      corrections.data<P>()[channels + c] = static_cast<P>(product * inverse[c] * inverse[c] / values);
+      const double b = product * inverse[c] * inverse[c] / values;
+      corrections.data<P>()[c] = static_cast<P>(sum / values - b * rest);
+      corrections.data<P>()[channels + c] = static_cast<P>(b);
     }
   });
 }

@@ -250,6 +250,35 @@ TEST(BatchNormOnDevices, LargeMeanKeepsItsVariance) {
     }
 }
 
+// Where the mean is 1e4 deviations and more, an f32 mean alone is half a thousandth of a deviation off.
+TEST(BatchNormOnDevices, AMeanOfManyDeviationsKeepsItsDigits) {
+  const std::int64_t rows = 257, channels = 5;
+  for (const double ratio : {1e4, 3e4, 1e5}) {
+    std::vector<float> values, slopes;
+    for (std::int64_t i = 0; i < rows * channels; ++i) {
+      values.push_back(static_cast<float>(ratio * (1 + 0.1 * static_cast<double>(i % channels)) + std::sin(1.7 * i)));
+      slopes.push_back(static_cast<float>(std::cos(0.9 * i) + 0.3));
+    }
+    const auto run = [&](DType dtype, Device device, Activation activation) {
+      const Tensor x = as_leaf(Tensor::of({rows, channels}, values).to(dtype).to(device));
+      const Tensor gamma = as_leaf(Tensor::full({channels}, 1.5, dtype, device));
+      const Tensor y = batch_norm(x, gamma, Tensor::full({channels}, 0.25, dtype, device),
+                                  {.eps = 0.0, .activation = activation}, {}, {});
+      backward(y, Tensor::of({rows, channels}, slopes).to(dtype).to(device));
+      return std::array{y.to_doubles(), grad_of(x).to_doubles(), grad_of(gamma).to_doubles()};
+    };
+    for (const Device device : devices())
+      for (const Activation activation : {Activation::none, Activation::relu}) {
+        const auto exact = run(DType::f64, Device{}, activation), found = run(DType::f32, device, activation);
+        for (std::size_t part = 0; part < exact.size(); ++part)
+          for (std::size_t i = 0; i < exact[part].size(); ++i) {
+            const double tolerance = part == 2 ? 1e-4 * static_cast<double>(rows) / 16 : 1e-5;
+            ASSERT_NEAR(found[part][i], exact[part][i], tolerance) << device << " " << ratio << " " << part << " " << i;
+          }
+      }
+  }
+}
+
 TEST(BatchNorm, OneOutlierDoesNotSpoilTheRest) {
   // 1e4 in the first row, then +-1: a shift by the first row would lose the small values' squares.
   std::vector<double> values(4096 * 2, 0.0);

@@ -88,9 +88,7 @@ TEST(LayerNormOnDevices, ConstantRowGivesTheBias) {
 
 TEST(LayerNormOnDevices, LargeMeanKeepsItsVariance) {
   for (const Device device : devices())
-    for (const std::int64_t cols : edge_widths) {
-      // The CPU sums a row in f32, as precisely as it has lanes: one in a build that is not optimised.
-      if (device.is_cpu() && cols > 1000) continue;
+    for (const std::int64_t cols : {100, 2000, 9000, 1 << 20}) {
       const auto constant = [&](double value) { return Tensor::full({cols}, value, DType::f32, device); };
       std::vector<float> values;
       for (std::int64_t i = 0; i < 2 * cols; ++i) values.push_back(1000000.0f + static_cast<float>(i % 2));

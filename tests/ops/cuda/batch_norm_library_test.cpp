@@ -37,7 +37,7 @@ TEST_F(CudaBatchNormLibrary, StatisticsAreAdopted) {
   const std::int64_t rows = 300, channels = 260;
   const Tensor x = numbers({rows, channels}, 1), gamma = numbers({channels}, 2), beta = numbers({channels}, 3);
   struct Outcome {
-    Tensor coefficients = Tensor::empty({3, channels}, DType::f32, gpu);
+    Tensor coefficients = Tensor::empty({4, channels}, DType::f32, gpu);
     Tensor rstd = Tensor::empty({channels}, DType::f64, gpu);
     Tensor mean = Tensor::full({channels}, 0.5, DType::f32, gpu),
            variance = Tensor::full({channels}, 2, DType::f32, gpu);
