@@ -309,7 +309,7 @@ TEST(JsonValue, AccessorsRefuseOtherKindsWithThePosition) {
   EXPECT_EQ(message([&] { (void)json.at("z"); }), "f.json:1:1: no member \"z\"; there are: a, n, i");
   EXPECT_THROW(Json::array().at(std::size_t{0}), ConfigError);
   EXPECT_THROW(Json().push_back(1), ConfigError);
-  EXPECT_THROW(Json(std::numeric_limits<std::uint64_t>::max()), hearth::UsageError);
+  EXPECT_THROW((void)Json(std::numeric_limits<std::uint64_t>::max()), hearth::UsageError);
 }
 
 TEST(JsonWrite, BuildersGiveTheExpectedText) {

@@ -253,9 +253,9 @@ TEST(HostileImageTest, TheLimitIsKeptAndNamed) {
       {{"progressive within", progressive, End::decoded, "", 8}, 7},
   };
   for (const auto& [image, limit_mib] : cases)
-    expect_outcome(image, [&image = image, limit = limit_mib * mib] {
+    expect_outcome(image, [&hostile = image, limit = limit_mib * mib] {
       Image decoded;
-      decode_image(image.bytes, "hostile", decoded, limit);
+      decode_image(hostile.bytes, "hostile", decoded, limit);
     });
   Image decoded;
   EXPECT_THROW(decode_image(rgb, "hostile", decoded, 0), UsageError);
