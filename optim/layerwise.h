@@ -53,8 +53,9 @@ struct LarsOptions {
 /// With lr_in_momentum, m = momentum * m + lr r g; w -= m: algorithm 1 as it stands, and the reference of MLPerf. Then
 /// a change of the learning rate leaves the steps that the momentum already holds as they were; without it, as in SGD
 /// here and in PyTorch, it acts on them too (Kumar et al. 2019, arXiv:1909.09756, compare the two as "scaled" and
-/// "unscaled" momentum). With clip_trust the ratio of norms is the learning rate itself where it is the smaller one, so
-/// r is min(ratio / lr, 1) (LARC, of NVIDIA's Apex); where a norm is zero r is 1 all the same, SGD's step.
+/// "unscaled" momentum). With clip_trust r is min(r / lr, 1), so that r itself is the learning rate where it is the
+/// smaller one (LARC, of NVIDIA's Apex); also the r = 1 of a norm that is zero, as in timm, so that such a parameter
+/// has a rate of at most 1 (in Apex it keeps lr).
 class Lars : public Optimizer {
  public:
   /// ConfigError unless momentum is in (0, 1), trust above 0 and eps at least 0.

@@ -168,10 +168,12 @@ HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, do
 /// the range's.
 HEARTH_ALWAYS_INLINE double lars_trust_of(const LarsConstants& constants, double lr, double weight_decay, bool adapts,
                                           double value_norm, double grad_norm) {
-  if (!adapts || value_norm == 0 || grad_norm == 0) return 1.0;
+  if (!adapts) return 1.0;
+  const bool has_norms = value_norm != 0 && grad_norm != 0;
   // An infinite norm would make every step zero, and nobody would see.
-  if (!(grad_norm <= std::numeric_limits<double>::max())) return std::numeric_limits<double>::quiet_NaN();
-  const double trust = constants.trust * value_norm / (grad_norm + weight_decay * value_norm + constants.eps);
+  if (has_norms && !(grad_norm <= std::numeric_limits<double>::max())) return std::numeric_limits<double>::quiet_NaN();
+  const double trust =
+      has_norms ? constants.trust * value_norm / (grad_norm + weight_decay * value_norm + constants.eps) : 1.0;
   if (!constants.clip) return trust;
   return trust < lr ? trust / lr : 1.0;
 }

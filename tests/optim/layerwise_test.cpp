@@ -57,8 +57,8 @@ struct LarsForm {
     double local = 1.0;
     if (layer.adapts && of_w > 0 && of_g > 0) {
       local = trust * of_w / (of_g + layer.decay * of_w + eps);
-      if (clip) local = std::min(local / step.lr, 1.0);
     }
+    if (layer.adapts && clip) local = std::min(local / step.lr, 1.0);
     for (std::size_t i = 0; i < layer.w.size(); ++i) {
       const double change = local * (layer.g[i] + layer.decay * layer.w[i]);
       if (lr_in_momentum) {
@@ -234,16 +234,18 @@ TEST_P(LayerwiseOnDevices, ANormOfZeroLeavesTheRate) {
   expect_step<optim::Lamb>(optim::LambOptions{.groups = all}, 2.0, 0.0, 2.0);
 }
 
-// LARC, at a rate above 1, where "min(r / lr, 1)" of r = 1 would not be 1.
-TEST_P(LayerwiseOnDevices, ANormOfZeroLeavesTheRateOfLarcToo) {
+// LARC, whose r is 1 there too: a learning rate of at most 1.
+TEST_P(LayerwiseOnDevices, ANormOfZeroIsARateOfOneInLarc) {
   const std::vector<optim::ParameterGroup> all{{.match = {"*"}, .weight_decay = 0.0, .adapt = true}};
   for (const DType dtype : {DType::f32, DType::f64}) {
-    test::ToyParameters toy(dtype, GetParam());
-    optim::Lars larc(toy.flat(), {.clip_trust = true, .groups = all});
-    toy.flat().values().fill_(0);
-    toy.fill_gradients(0.5);
-    larc.step(4.0);
-    for (const double found : toy.values()) EXPECT_NEAR(found, -4.0 * 0.5, 1e-6) << dtype;
+    for (const double lr : {0.25, 4.0}) {
+      test::ToyParameters toy(dtype, GetParam());
+      optim::Lars larc(toy.flat(), {.clip_trust = true, .groups = all});
+      toy.flat().values().fill_(0);
+      toy.fill_gradients(0.5);
+      larc.step(lr);
+      for (const double found : toy.values()) EXPECT_NEAR(found, -std::min(lr, 1.0) * 0.5, 1e-6) << dtype;
+    }
   }
 }
 
