@@ -118,6 +118,11 @@ void apply_override(Json& root, std::string_view assignment) {
   position.source = std::make_shared<const std::string>(join_text("--set ", assignment));
   position.origin = JsonOrigin::override;
   const std::string& source = *position.source;
+  for (std::size_t at = 0; at < assignment.size();) {
+    const std::size_t length = json_detail::utf8_length(assignment, at);
+    if (length == 0) refuse(source, "is not UTF-8, which a run's config.json could not keep; rename what it names");
+    at += length;
+  }
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos) refuse(source, "expected PATH=VALUE, as in optimizer.lr=0.1");
   const std::string_view path = assignment.substr(0, equals);

@@ -9,7 +9,9 @@
 #include "hearth/data/formats/idx.h"
 #include "hearth/data/formats/image_folder.h"
 #include "hearth/data/formats/synthetic.h"
+#include "hearth/data/text/labelled.h"
 #include "hearth/data/text/text_data.h"
+#include "hearth/data/text/unicode.h"
 
 namespace hearth::data {
 namespace {
@@ -272,10 +274,28 @@ Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_si
                 {.batch_size = batch_size, .workers = options.workers, .prefetch = options.prefetch, .dtype = dtype});
 }
 
+namespace {
+
+/// Checkpoints keep the names of classes as JSON, which is UTF-8: another name would come back as a different one.
+void require_names_for_json(const Dataset& set) {
+  if (set.tokens() != nullptr && set.tokens()->labelled() == nullptr) return;
+  const std::vector<std::string>& names = set.class_names();
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    const std::string& name = names[label];
+    std::size_t at = 0;
+    while (at < name.size() && unicode::character_at(name, at).bytes > 0) at += unicode::character_at(name, at).bytes;
+    HEARTH_CHECK(DataError, at == name.size(), set.source(), ": the name of class ", label, ", \"", name,
+                 "\", is not UTF-8 from byte ", at + 1, " on, and checkpoints could not keep it; rename it");
+  }
+}
+
+}  // namespace
+
 DataSplits make_data(const Json& node) {
   OpenedData opened = datasets().make(node);
   Splits& splits = opened.splits;
   HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
+  require_names_for_json(*splits.train);
   if (splits.train->tokens() != nullptr) {
     // Nothing is to be done to ids.
     const Transforms none({1, 1, 1}, {}, false);

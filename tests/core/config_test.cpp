@@ -292,6 +292,12 @@ std::string after_override(std::string_view document, std::string_view assignmen
   return hearth::to_text(root);
 }
 
+TEST(ConfigOverride, WhatAConfigCouldNotKeepIsRefused) {
+  EXPECT_EQ(after_override("{}", "path=caf\xc3\xa9"), "{\"path\":\"caf\xc3\xa9\"}");
+  for (const char* assignment : {"path=caf\xe9", "path=\"caf\xe9\"", "caf\xe9=1"})
+    EXPECT_NE(after_override("{}", assignment).find("is not UTF-8"), std::string::npos) << assignment;
+}
+
 TEST(ConfigOverride, ValuesAreSetByEitherSpelling) {
   EXPECT_EQ(after_override(R"({"o":{"lr":1}})", "o.lr=0.5"), R"({"o":{"lr":0.5}})");
   EXPECT_EQ(after_override(R"({"o":{"lr":1}})", "/o/lr=0.5"), R"({"o":{"lr":0.5}})");

@@ -142,6 +142,42 @@ TEST(DataRegistryTest, FoldersAreSplitByTheSeed) {
   EXPECT_PRED2(contains, refusal(R"({"image_size": 0, "fit": "pad"})", 0), "fit needs image_size");
 }
 
+TEST(DataRegistryTest, NamesThatNoCheckpointCouldKeepAreRefused) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  test::TempDir folder;
+  Image image;
+  image.reshape(2, 2, 3);
+  const auto put = [&](const std::string& name) {
+    std::filesystem::create_directories(folder / ("images/" + name));
+    for (const char* file : {"/1.png", "/2.png"}) write_png(folder / ("images/" + name + file), image);
+  };
+  Json images = node(R"({"type": "image_folder", "valid_fraction": 0, "test_fraction": 0})");
+  images.set("path", (folder / "images").string());
+  // U+00E9 in UTF-8, and the same letter in Latin-1.
+  put("caf\xc3\xa9");
+  EXPECT_NO_THROW(make_data(images));
+  put("zo\xe9");
+  EXPECT_PRED2(contains, error_message<DataError>([&] { make_data(images); }),
+               "images: the name of class 1, \"zo\xe9\", is not UTF-8 from byte 3 on");
+
+  const std::string lines = "zo\xe9\tab\ncat\tba\n";
+  Json texts = node(R"({"type": "labelled_text", "length": 8})");
+  texts.set("train", Json::array().push_back(folder.write("texts.tsv", {lines.begin(), lines.end()})));
+  EXPECT_PRED2(contains, error_message<DataError>([&] { make_data(texts); }), "UTF-8");
+
+  add<TintsOptions>(
+      "named_tints",
+      [](const TintsOptions&) -> Splits {
+        return {
+            std::make_shared<MemoryDataset>("tints", ImageShape{1, 1, 1}, std::vector<std::uint8_t>(2),
+                                            std::vector<std::int32_t>{0, 1}, std::vector<std::string>{"light", "\xff"}),
+            nullptr, nullptr};
+      },
+      "A name of one byte.");
+  EXPECT_PRED2(contains, error_message<DataError>([] { make_data(node(R"({"type": "named_tints"})")); }),
+               "the name of class 1");
+}
+
 TEST(DataRegistryTest, OneFileIsPreparedAsItsSetIs) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
   test::TempDir folder;
