@@ -3,9 +3,11 @@
 #include "hearth/data/dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ostream>
 
+#include "hearth/core/checksum.h"
 #include "hearth/core/error.h"
 #include "hearth/data/order.h"
 #include "hearth/data/resize.h"
@@ -95,31 +97,84 @@ std::optional<std::int64_t> Subset::try_read(std::int64_t index, Image& image) c
   return whole_->try_read(indices_[static_cast<std::size_t>(index)], image);
 }
 
-HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed) {
-  HEARTH_CHECK(ConfigError, fraction > 0 && fraction < 1, whole->source(), ": a held-out fraction of ", fraction,
-               " is not between 0 and 1");
-  std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(whole->classes()));
-  for (std::int64_t i = 0; i < whole->size(); ++i) {
-    const std::int64_t label = whole->label(i);
-    HEARTH_CHECK(DataError, label >= 0 && label < whole->classes(), whole->source(), ": the label of sample ", i,
-                 " is ", label, ", outside the ", whole->classes(), " classes");
-    by_class[static_cast<std::size_t>(label)].push_back(i);
-  }
+void MemoryDataset::identify(std::int64_t index, Sha256& digest) const {
+  check_index(index);
+  const std::size_t bytes = pixels_.size() / labels_.size();
+  digest.update(std::as_bytes(std::span(pixels_).subspan(static_cast<std::size_t>(index) * bytes, bytes)));
+}
+
+std::string Subset::sample_name(std::int64_t index) const {
+  check_index(index);
+  return whole_->sample_name(indices_[static_cast<std::size_t>(index)]);
+}
+
+void Subset::identify(std::int64_t index, Sha256& digest) const {
+  check_index(index);
+  whole_->identify(indices_[static_cast<std::size_t>(index)], digest);
+}
+
+namespace {
+
+struct Sides {
   std::vector<std::int64_t> rest;
   std::vector<std::int64_t> held;
+};
+
+/// Uniform in [0, 1): 53 bits of SHA-256 of "SPLIT:SEED:NAME".
+double draw_of(std::string_view split, std::uint64_t seed, const std::string& name) {
+  Sha256 digest;
+  digest.update(join_text(split, ':', seed, ':', name));
+  std::uint64_t bits = 0;
+  const std::array<std::uint8_t, 32> bytes = digest.digest();
+  for (std::size_t i = 0; i < 8; ++i) bits = bits << 8 | bytes[i];
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+Sides sides_by_name(const Dataset& whole, double fraction, std::uint64_t seed, std::string_view split) {
+  std::vector<double> draws;
+  for (std::int64_t i = 0; i < whole.size(); ++i) draws.push_back(draw_of(split, seed, whole.sample_name(i)));
+  const auto [least, greatest] = std::minmax_element(draws.begin(), draws.end());
+  // Between the least and the greatest draw, so that there is one on either side.
+  const double bound = std::min(std::max(fraction, std::nextafter(*least, 2.0)), *greatest);
+  Sides sides;
+  for (std::int64_t i = 0; i < whole.size(); ++i)
+    (draws[static_cast<std::size_t>(i)] < bound ? sides.held : sides.rest).push_back(i);
+  return sides;
+}
+
+Sides sides_by_class(const Dataset& whole, double fraction, std::uint64_t seed) {
+  std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(whole.classes()));
+  for (std::int64_t i = 0; i < whole.size(); ++i) by_class[static_cast<std::size_t>(whole.label(i))].push_back(i);
+  Sides sides;
   for (std::size_t label = 0; label < by_class.size(); ++label) {
     const auto& members = by_class[label];
     const auto order = shuffled_order(static_cast<std::int64_t>(members.size()), seed, label);
     const auto count = static_cast<std::size_t>(std::llround(fraction * static_cast<double>(members.size())));
     for (std::size_t i = 0; i < members.size(); ++i) {
-      (i < count ? held : rest).push_back(members[static_cast<std::size_t>(order[i])]);
+      (i < count ? sides.held : sides.rest).push_back(members[static_cast<std::size_t>(order[i])]);
     }
   }
-  HEARTH_CHECK(DataError, !rest.empty() && !held.empty(), whole->source(), ": holding out ", fraction, " of ",
-               whole->size(), " samples leaves one part empty");
-  std::sort(rest.begin(), rest.end());
-  std::sort(held.begin(), held.end());
-  return {std::make_shared<Subset>(whole, std::move(rest)), std::make_shared<Subset>(whole, std::move(held))};
+  std::sort(sides.rest.begin(), sides.rest.end());
+  std::sort(sides.held.begin(), sides.held.end());
+  return sides;
+}
+
+}  // namespace
+
+HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed, std::string_view split) {
+  HEARTH_CHECK(ConfigError, fraction > 0 && fraction < 1, whole->source(), ": a held-out fraction of ", fraction,
+               " is not between 0 and 1");
+  for (std::int64_t i = 0; i < whole->size(); ++i) {
+    const std::int64_t label = whole->label(i);
+    HEARTH_CHECK(DataError, label >= 0 && label < whole->classes(), whole->source(), ": the label of sample ", i,
+                 " is ", label, ", outside the ", whole->classes(), " classes");
+  }
+  const bool has_names = whole->size() > 1 && !whole->sample_name(0).empty();
+  Sides sides = has_names ? sides_by_name(*whole, fraction, seed, split) : sides_by_class(*whole, fraction, seed);
+  HEARTH_CHECK(DataError, !sides.rest.empty() && !sides.held.empty(), whole->source(), ": holding out ", fraction,
+               " of ", whole->size(), " samples leaves one part empty");
+  return {std::make_shared<Subset>(whole, std::move(sides.rest)),
+          std::make_shared<Subset>(whole, std::move(sides.held))};
 }
 
 HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed) {

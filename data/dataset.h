@@ -8,9 +8,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hearth/data/image.h"
+
+namespace hearth {
+class Sha256;
+}
 
 namespace hearth::data {
 
@@ -61,6 +66,12 @@ class Dataset {
   virtual int shrinks_to() const { return 0; }
   /// Shrinks an image that is not of the set as read() shrinks its own; mostly does nothing.
   void shrink(Image& image) const;
+  /// The sample's name, which it keeps when other samples come or go; empty where samples have none. Names decide what
+  /// hold_out() sets aside.
+  virtual std::string sample_name(std::int64_t) const { return {}; }
+  /// Adds to `digest` what tells the sample from another one without decoding it: a file's name and size, or pixels in
+  /// memory. Nothing where the configuration alone makes the samples.
+  virtual void identify(std::int64_t, Sha256&) const {}
   /// This set if it is one of texts, whose samples are no images; otherwise null.
   virtual const TokenDataset* tokens() const { return nullptr; }
   /// What was left out as the options say, and is no fault.
@@ -109,6 +120,7 @@ class MemoryDataset : public Dataset {
   std::int64_t label(std::int64_t index) const override;
   std::int64_t read(std::int64_t index, Image& image) const override;
   const std::string& source() const override { return source_; }
+  void identify(std::int64_t index, Sha256& digest) const override;
 
  private:
   std::string source_;
@@ -129,6 +141,8 @@ class Subset : public Dataset {
   std::int64_t read(std::int64_t index, Image& image) const override { return read_from(index, image); }
   std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override;
   int shrinks_to() const override { return whole_->shrinks_to(); }
+  std::string sample_name(std::int64_t index) const override;
+  void identify(std::int64_t index, Sha256& digest) const override;
   Warnings warnings() const override { return whole_->warnings(); }
   Warnings unreadable() const override { return whole_->unreadable(); }
   const std::string& source() const override { return whole_->source(); }
@@ -144,9 +158,15 @@ struct HeldOut {
 };
 
 /// Sets `fraction` of every class aside, chosen by `seed` and kept in the set's order. The same seed always chooses the
-/// same samples. ConfigError unless 0 < fraction < 1; DataError if one part would be empty or a label lies outside the
-/// classes.
-HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed);
+/// same samples.
+///
+/// Where samples have names, each is chosen by its name, `seed` and `split` alone: samples that come or go move no
+/// other. The fraction is then that of a draw for each sample, and not exact. Only where all draws fall on one side,
+/// the sample with the draw nearest to the other side is moved there, so that neither is empty.
+///
+/// `split` keeps apart what is set aside twice from one set. ConfigError unless 0 < fraction < 1; DataError if one part
+/// would be empty or a label lies outside the classes.
+HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed, std::string_view split = "test");
 /// Sets `count` samples aside, chosen by `seed` regardless of class, both parts in shuffled order.
 HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed);
 

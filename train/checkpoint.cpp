@@ -8,6 +8,7 @@
 #include "hearth/core/checkpoint_set.h"
 #include "hearth/core/safetensors.h"
 #include "hearth/data/described.h"
+#include "hearth/data/fingerprint.h"
 #include "hearth/data/text/token_set.h"
 
 namespace hearth::train {
@@ -61,7 +62,13 @@ Json facts_as_json(const Session& session) {
       .set("shrink_to", facts.shrink_to);
 }
 
-/// What facts_as_json() of the session that wrote the set gave; an empty object where an older version wrote it.
+/// The same, and what tells the samples of each split of images from others.
+Json facts_to_keep(Session& session) {
+  Json facts = facts_as_json(session);
+  return session.data.train->tokens() != nullptr ? facts : facts.set("splits", session.data_fingerprint());
+}
+
+/// What facts_to_keep() of the session that wrote the set gave; an empty object where an older version wrote it.
 Json facts_in(const std::string& set) {
   const std::string path = set + "/" + data_file;
   return file_exists(path) ? read_json(path) : Json::object();
@@ -113,6 +120,19 @@ void require_own_classes(const Session& session, const std::string& set) {
   HEARTH_CHECK(DataError, fault.empty(), set, ": ", fault);
 }
 
+/// What is different in the data now, a phrase each. Facts that an older version did not keep are equal to any.
+std::vector<std::string> changes_of_data(Session& session, const std::string& set) {
+  const Json before = facts_in(set), now = facts_to_keep(session);
+  std::vector<std::string> changes;
+  if (before.find("splits") && now.find("splits"))
+    changes = data::fingerprint_changes(before.at("splits"), now.at("splits"), session.data.train->class_names());
+  for (const char* key : {"mean", "std"})
+    if (before.find(key) && now.find(key) && before.at(key) != now.at(key))
+      changes.push_back(join_text("the ", key, " of the training images' channels was ", to_text(before.at(key)),
+                                  " and is ", to_text(now.at(key))));
+  return changes;
+}
+
 bool has_dynamic_scale(const Json& precision) {
   const Json* const scale = precision.find("loss_scale");
   const bool fixed = scale != nullptr && scale->is_number();
@@ -151,7 +171,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   session.training_state.save(writer.file(state_file), {{metrics_key, std::to_string(session.position.metrics_bytes)}});
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
-  write_file_synced(writer.file(data_file), to_text(facts_as_json(session), 2) + "\n");
+  write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");
   const std::string name = writer.commit();
   point_to(checkpoint_folder, "latest", name);
   if (options.best && session.position.best_step == session.position.step) point_to(checkpoint_folder, "best", name);
@@ -170,7 +190,7 @@ void mend_links(const Session& session, const std::string& checkpoint_folder) {
   if (session.config().checkpoint.best && session.position.best_step >= 0) link("best", session.position.best_step);
 }
 
-Restored restore_newest(Session& session, const std::string& run_folder, bool other_precision) {
+Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed) {
   const std::string folder = run_folder + "/checkpoints";
   Restored result;
   if (!file_exists(folder)) return result;
@@ -186,7 +206,8 @@ Restored restore_newest(Session& session, const std::string& run_folder, bool ot
   const std::string set = folder + "/" + found.newest;
   // With the defaults of keys that came after it was written.
   auto differences = differences_that_matter(session.resolved(), load_config(set + "/" + config_file, {}).resolved);
-  if (other_precision) std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
+  if (allowed.other_precision)
+    std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
   if (!differences.empty()) {
     std::string text;
     for (const std::string& difference : differences) text += "; " + difference;
@@ -195,13 +216,18 @@ Restored restore_newest(Session& session, const std::string& run_folder, bool ot
                                 "precision differs) another --out and --resume ",
                                 run_folder));
   }
+  require_own_classes(session, set);
+  const std::vector<std::string> changes = changes_of_data(session, set);
+  if (!changes.empty()) {
+    std::string text = "the data has changed";
+    for (std::size_t i = 0; i < changes.size(); ++i) text += (i == 0 ? ": " : "; ") + changes[i];
+    HEARTH_CHECK(
+        DataError, allowed.changed_data, set, ": ", text,
+        "; bring the data back, or go on with what is there now by --changed-data, or start afresh by --resume "
+        "never");
+    result.warnings.push_back(text);
+  }
   load_set(session, set);
-  const Json before = facts_in(set), now = facts_as_json(session);
-  for (const char* key : {"mean", "std"})
-    if (before.find(key) && now.find(key) && before.at(key) != now.at(key))
-      result.warnings.push_back(join_text("the ", key, " of the training images' channels was ",
-                                          to_text(before.at(key)), " and is ", to_text(now.at(key)),
-                                          " now; the data was changed"));
   result.from = set;
   return result;
 }

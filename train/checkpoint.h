@@ -21,11 +21,15 @@ struct Restored {
   std::vector<std::string> damaged;  ///< newer sets that could not be used, and why
   std::vector<std::string> warnings;
 };
-/// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers; with
-/// `other_precision` it may differ in its precision, and goes on with the f32 weights and moments that are saved.
-/// DataError if its texts now give another tokenizer, or its classes have other names. FileError if there are sets but
-/// none can be read.
-Restored restore_newest(Session& session, const std::string& run_folder, bool other_precision = false);
+/// In what a run may differ from the one that it goes on from.
+struct Allowed {
+  bool other_precision = false;  ///< it goes on with the f32 weights and moments that are saved
+  bool changed_data = false;     ///< it goes on with the data that is there now, and a warning says what changed
+};
+/// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers.
+/// DataError if its texts now give another tokenizer, its classes have other names, or its data has changed. FileError
+/// if there are sets but none can be read.
+Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed = {});
 
 /// Makes `latest`, and `best` where it is there, lead to the sets that a session just restored from this folder says. A
 /// process may have been killed between a set and its link.

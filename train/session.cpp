@@ -7,6 +7,7 @@
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/core/origin.h"
 #include "hearth/core/tf32.h"
+#include "hearth/data/fingerprint.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/models/registry.h"
 #include "hearth/models/weights_import.h"
@@ -255,6 +256,11 @@ void Session::clear_interval() {
   position.interval.clear();
   position.interval_tokens = position.interval_places = 0;
   write_interval();
+}
+
+const Json& Session::data_fingerprint() {
+  if (!data_fingerprint_) data_fingerprint_ = data::fingerprint(data);
+  return *data_fingerprint_;
 }
 
 void throw_diverged(const Session& session, const std::string& what) {

@@ -123,6 +123,8 @@ class Session {
   /// first parameter whose gradient is not finite, if the loss or the norm of the gradients became not finite or the
   /// loss scale cannot be lowered any more.
   void read_interval();
+  /// As data::fingerprint(); made at the first call.
+  const Json& data_fingerprint();
   /// Starts a new interval.
   void clear_interval();
   /// After position.interval was loaded.
@@ -159,6 +161,7 @@ class Session {
 
   LoadedConfig loaded_;
   bool trains_ = true;
+  std::optional<Json> data_fingerprint_;
   Device device_;
   double base_lr_ = 0;
   std::vector<NamedTensor> buffers_;

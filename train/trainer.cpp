@@ -35,10 +35,11 @@ bool predicts_tokens(const data::Dataset& part) {
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
     : session_(session), folder_(folder), progress_(progress) {}
 
-bool Trainer::resume(const std::string& directory) {
+bool Trainer::resume(const std::string& directory, bool changed_data) {
   std::error_code absent;
   const bool own = std::filesystem::equivalent(directory + "/checkpoints", folder_.checkpoints(), absent);
-  const Restored restored = restore_newest(session_, directory, !own);
+  const Restored restored =
+      restore_newest(session_, directory, {.other_precision = !own, .changed_data = changed_data});
   for (const std::string& text : restored.damaged) progress_.line("warning: " + text + "; using an older checkpoint");
   for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;

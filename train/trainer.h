@@ -24,10 +24,11 @@ class Trainer {
   Trainer(Session& session, RunFolder& folder, Progress& progress);
 
   /// Continues from the newest good checkpoint of the run in `directory`, if there is one; returns whether. ConfigError
-  /// if that run was another one (see differences_that_matter). Damaged checkpoints are reported to progress and passed
+  /// if that run was another one (see differences_that_matter); DataError if its data has changed, unless that is
+  /// allowed. Damaged checkpoints are reported to progress and passed
   /// over. From a folder other than its own, the run may go on in another precision; what its own folder held is
   /// deleted, and which evaluation is the best is found anew.
-  bool resume(const std::string& directory);
+  bool resume(const std::string& directory, bool changed_data = false);
   /// Runs to the end of the plan, or until a signal asks to stop. OutOfMemory says what batch size would fit; the
   /// session is of no use for training then.
   TrainResult run(const std::string& command_line);

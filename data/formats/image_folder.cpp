@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 
+#include "hearth/core/checksum.h"
 #include "hearth/core/error.h"
 #include "hearth/data/source_bytes.h"
 
@@ -110,6 +111,7 @@ class ImageFolder : public Dataset {
  public:
   ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes)
       : root_(root),
+        prefix_((fs::path(root) / "").string().size()),
         fails_(options.on_error == "fail"),
         names_(classes),
         shrink_to_(options.shrink_to),
@@ -146,6 +148,16 @@ class ImageFolder : public Dataset {
     check_index(index);
     const auto at = static_cast<std::size_t>(index);
     return load(at, image) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
+  }
+  std::string sample_name(std::int64_t index) const override {
+    check_index(index);
+    return files_[static_cast<std::size_t>(index)].path.substr(prefix_);
+  }
+  void identify(std::int64_t index, Sha256& digest) const override {
+    check_index(index);
+    std::error_code gone;
+    const std::uintmax_t bytes = fs::file_size(files_[static_cast<std::size_t>(index)].path, gone);
+    digest.update(join_text(sample_name(index), '\n', gone ? 0 : bytes, '\n'));
   }
   Warnings warnings() const override { return warnings_.get(); }
   Warnings unreadable() const override { return unreadable_.get(); }
@@ -200,6 +212,7 @@ class ImageFolder : public Dataset {
   }
 
   std::string root_;
+  std::size_t prefix_;  // of a file's path, up to the class
   bool fails_;
   std::vector<std::string> names_;
   int shrink_to_;

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
@@ -99,7 +101,7 @@ TEST(DataRegistryTest, MeasuresWhereNothingIsUsual) {
   EXPECT_EQ(measured.mean.size(), 3u);
 }
 
-TEST(DataRegistryTest, FoldersAreSplitByTheSeed) {
+TEST(DataRegistryTest, FoldersAreSplitByNamesAndTheSeed) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
   test::TempDir folder;
   Image image;
@@ -111,8 +113,8 @@ TEST(DataRegistryTest, FoldersAreSplitByTheSeed) {
   Json config = node(R"({"type": "image_folder", "test_fraction": 0.2, "augment": {"image_size": 8}})");
   config.set("path", folder.path().string());
   const DataSplits data = make_data(config);
-  EXPECT_EQ(data.train->size(), 32);
-  EXPECT_EQ(data.test->size(), 8);
+  EXPECT_EQ(data.train->size() + data.test->size(), 40);
+  EXPECT_NEAR(data.test->size(), 8, 5);
   EXPECT_EQ(data.input_shape(), (ImageShape{8, 8, 3}));
   config.set("augment", Json::object());
   EXPECT_EQ(make_data(config).input_shape(), (ImageShape{224, 224, 3})) << "the set's own default";
@@ -176,6 +178,39 @@ TEST(DataRegistryTest, NamesThatNoCheckpointCouldKeepAreRefused) {
       "A name of one byte.");
   EXPECT_PRED2(contains, error_message<DataError>([] { make_data(node(R"({"type": "named_tints"})")); }),
                "the name of class 1");
+}
+
+TEST(DataRegistryTest, AFileThatComesMovesNoOther) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  test::TempDir folder;
+  Image image;
+  image.reshape(1, 1, 3);
+  // Its pixel tells the file.
+  std::uint8_t written = 0;
+  const auto put = [&](const std::string& name) {
+    image.pixels.assign(3, written++);
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_png(folder / name, image);
+  };
+  Json config = node(R"({"type": "image_folder", "test_fraction": 0.2, "valid_fraction": 0.25, "workers": 0})");
+  config.set("path", folder.path().string());
+  const auto parts = [&] {
+    const DataSplits data = make_data(config);
+    std::map<int, std::string> found;
+    for (const auto& [name, set] : {std::pair{"train", data.train}, {"valid", data.valid}, {"test", data.test}})
+      for (std::int64_t i = 0; i < set->size(); ++i) found[set->get(i).image.pixels[0]] = name;
+    return found;
+  };
+  for (int i = 0; i < 60; ++i) put((i % 2 ? "a/" : "b/") + std::to_string(i) + ".png");
+  const std::map<int, std::string> before = parts();
+  ASSERT_EQ(before.size(), 60u);
+  for (const char* part : {"train", "valid", "test"})
+    EXPECT_GE(std::count_if(before.begin(), before.end(), [&](const auto& file) { return file.second == part; }), 5);
+  for (const char* name : {"a/00.png", "b/x.png", "a/30b.png", "c/new.png", "b/zz.png", "a/deeper/1.png"}) {
+    put(name);
+    const std::map<int, std::string> now = parts();
+    for (const auto& [file, part] : before) EXPECT_EQ(now.at(file), part) << name << " moved " << file;
+  }
 }
 
 TEST(DataRegistryTest, OneFileIsPreparedAsItsSetIs) {

@@ -172,7 +172,7 @@ TEST(Precision, CheckpointsHoldF32AndCrossPrecision) {
       if (!same) {
         EXPECT_THROW((void)restore_newest(*loaded, run), ConfigError);
       }
-      ASSERT_FALSE(restore_newest(*loaded, run, !same).from.empty());
+      ASSERT_FALSE(restore_newest(*loaded, run, {.other_precision = !same}).from.empty());
       EXPECT_EQ(loaded->model_state.hash(), saved->model_state.hash()) << from.level << " to " << to.level;
       EXPECT_EQ(loaded->optimizer->steps(), saved->optimizer->steps());
       if (to.dtype == "f16") {
@@ -218,7 +218,7 @@ TEST(Precision, AFixedScaleHoldsInARunThatGoesOnFromAMovingOne) {
   take_steps(*moving, 0, 2, 1, -1, eager(*moving));
   save_session(*moving, folder / "run/checkpoints");
   const auto fixed = PrecisionRun{.precision = R"(, "loss_scale": 256)"}.session(folder);
-  ASSERT_FALSE(restore_newest(*fixed, folder / "run", true).from.empty());
+  ASSERT_FALSE(restore_newest(*fixed, folder / "run", {.other_precision = true}).from.empty());
   take_steps(*fixed, 2, 3, -1, -1, eager(*fixed));
   EXPECT_EQ(fixed->loss_scale_now.scale, 256);
 }

@@ -8,6 +8,7 @@
 #include "hearth/core/checkpoint_set.h"
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
+#include "hearth/data/image.h"
 #include "hearth/train/checkpoint.h"
 #include "support/error_message.h"
 #include "support/temp_dir.h"
@@ -86,16 +87,55 @@ TEST_F(SavedData, OtherImagesAreNormalisedAsThoseOfTheTraining) {
   EXPECT_EQ(normalize({other, "data.normalize.mean=[0.5]"}).std, own.std);
 }
 
-TEST_F(SavedData, ARunWhoseImagesChangedSaysSo) {
+TEST_F(SavedData, ARunWhoseImagesChangedStopsUnlessToldToGoOn) {
   write_images("images", 0, 100);
   const auto trained = of_images();
   save_session(*trained, path("run/checkpoints"));
   EXPECT_TRUE(restore_newest(*trained, path("run")).warnings.empty());
   write_images("images", 40, 120);
   const auto resumed = of_images();
-  const std::vector<std::string> warnings = restore_newest(*resumed, path("run")).warnings;
-  ASSERT_EQ(warnings.size(), 2u);
-  EXPECT_PRED2(contains, warnings[0], "mean");
+  const std::string message = error_message<DataError>([&] { (void)restore_newest(*resumed, path("run")); });
+  for (const char* part : {"the train split has as many samples, 8, but not the same", "the mean of", "--changed-data"})
+    EXPECT_PRED2(contains, message, part);
+  const std::vector<std::string> warnings = restore_newest(*resumed, path("run"), {.changed_data = true}).warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_PRED2(contains, warnings[0], "the mean of");
+  save_session(*resumed, path("run/checkpoints"));
+  EXPECT_TRUE(restore_newest(*of_images(), path("run")).warnings.empty()) << "that data is the run's own from here on";
+}
+
+TEST_F(SavedData, FilesThatComeGoOrChangeStopTheRun) {
+  data::Image image;
+  image.reshape(2, 2, 3);
+  const auto put = [&](const std::string& name, std::uint8_t level) {
+    for (std::size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<std::uint8_t>(level * i);
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+    data::write_png(path(name), image);
+  };
+  const auto of_folder = [&](const std::string& folder) {
+    return session(
+        R"({"type": "mlp", "hidden": [4]})",
+        R"({"type": "image_folder", "workers": 0, "augment": {"image_size": 2}, "path": ")" + path(folder) + R"("})");
+  };
+  for (const char* split : {"train", "test"})
+    for (const char* name : {"cat", "dog"})
+      for (int i = 0; i < 4; ++i) put(join_text("images/", split, '/', name, '/', i, ".png"), 1);
+  save_session(*of_folder("images"), path("run/checkpoints"));
+  const auto refusal = [&] {
+    const auto now = of_folder("images");
+    return error_message<DataError>([&] { (void)restore_newest(*now, path("run")); });
+  };
+  std::filesystem::rename(path("images/train/dog/1.png"), path("images/train/dog/x.png"));
+  EXPECT_PRED2(contains, refusal(), "data has changed: the train split has as many samples, 8, but not the same;");
+  std::filesystem::rename(path("images/train/dog/x.png"), path("images/train/dog/1.png"));
+  EXPECT_FALSE(restore_newest(*of_folder("images"), path("run")).from.empty());
+  put("images/train/cat/new.png", 1);
+  EXPECT_PRED2(contains, refusal(), "the train split has 9 samples, was 8; \"cat\" 5, was 4; bring");
+  std::filesystem::remove(path("images/train/cat/new.png"));
+  put("images/test/dog/1.png", 0);
+  EXPECT_PRED2(contains, refusal(), "data has changed: the test split has as many samples, 8, but not the same;");
+  std::filesystem::remove_all(path("images/test"));
+  EXPECT_PRED2(contains, refusal(), "the test split has");
 }
 
 TEST_F(SavedData, LabelsThatMeanSomethingElseAreRefused) {

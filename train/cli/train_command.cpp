@@ -74,7 +74,8 @@ int train_command(const Arguments& arguments) {
   Progress progress(std::cerr, isatty(STDERR_FILENO) == 1);
   Trainer trainer(session, folder, progress);
   const std::string resume = arguments.value("--resume").value_or("auto");
-  const bool resumed = resume != "never" && trainer.resume(resume == "auto" ? path : resume);
+  const bool resumed =
+      resume != "never" && trainer.resume(resume == "auto" ? path : resume, arguments.has("--changed-data"));
   HEARTH_CHECK(FileError, resumed || resume == "auto" || resume == "never", "--resume ", resume,
                ": there is no complete checkpoint below it");
   if (!resumed) {
