@@ -14,6 +14,7 @@ namespace {
 /// losses, what is returned.
 constexpr std::string_view harmless_keys[] = {"_attn_implementation",
                                               "_attn_implementation_autoset",
+                                              "_commit_hash",
                                               "_name_or_path",
                                               "_num_labels",
                                               "architectures",
@@ -50,6 +51,7 @@ constexpr std::string_view harmless_keys[] = {"_attn_implementation",
                                               "mask_token_id",
                                               "max_length",
                                               "min_length",
+                                              "model_max_length",
                                               "n_ctx",
                                               "name_or_path",
                                               "no_repeat_ngram_size",
@@ -67,6 +69,7 @@ constexpr std::string_view harmless_keys[] = {"_attn_implementation",
                                               "pooler_num_fc_layers",
                                               "pooler_size_per_head",
                                               "pooler_type",
+                                              "predict_special_tokens",
                                               "prefix",
                                               "problem_type",
                                               "qa_dropout",
@@ -99,7 +102,8 @@ constexpr std::string_view harmless_keys[] = {"_attn_implementation",
                                               "transformers_version",
                                               "typical_p",
                                               "use_bfloat16",
-                                              "use_cache"};
+                                              "use_cache",
+                                              "xla_device"};
 
 /// A value without which a network computes something that Hearth's do not.
 struct Demand {
@@ -114,6 +118,7 @@ const Demand common_demands[] = {
     {"cross_attention_hidden_size", nullptr, "cross-attention is missing here"},
     {"quantization_config", nullptr, "quantized weights are not read; save them dequantized"},
     {"auto_map", nullptr, "the network is defined by Python code beside the weights"},
+    {"n_special", 0, "tokens beside the table are missing here"},
 };
 const Demand bert_demands[] = {
     {"is_decoder", false, "a BERT that sees the past alone is missing here"},

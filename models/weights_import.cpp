@@ -117,8 +117,20 @@ void check_sizes(const Json& model, const WeightSet& set, const std::string& con
   compare(join_text("there are ", layers, " layers"), layers, model.at("layers").as_integer());
 }
 
+/// Whether the head of a document's network scores each token.
+bool scores_tokens(const Json& document) {
+  const Json* const names = document.find("architectures");
+  return names != nullptr && names->is_array() &&
+         std::any_of(names->items().begin(), names->items().end(), [](const Json& name) {
+           return name.is_string() && name.as_string().ends_with("ForTokenClassification");
+         });
+}
+
 /// What transformers would compute in other ways than the network here, of these weights.
-void check_heads(Json& model, const WeightSet& set, WeightFormat from, NameReport& report) {
+void check_heads(Json& model, const Json& document, const WeightSet& set, WeightFormat from, NameReport& report) {
+  if (tensor_of(set, "classifier.weight") != nullptr && scores_tokens(document))
+    report.unexpected.push_back(
+        "classifier.weight, which by \"architectures\" scores each token, not the sequence; leave it out");
   const bool has_head = tensor_of(set, "lm_head.weight") != nullptr;
   if (from == WeightFormat::hf_gpt2) {
     if (has_head && model.at("tie_head").as_boolean())
@@ -142,13 +154,18 @@ void check_without_config(const WeightSet& set, WeightFormat from, NameReport& r
         "BERT's configuration");
 }
 
-std::string assumed(WeightFormat from) {
-  if (from == WeightFormat::hf_gpt2)
-    return "activation_function gelu_new, layer_norm_epsilon 1e-05, scale_attn_by_inverse_layer_idx false";
-  if (from == WeightFormat::hf_distilbert) return "activation gelu";
-  if (from == WeightFormat::hf_roberta)
-    return "hidden_act gelu, layer_norm_eps of the run, pad_token_id 1, absolute positions";
-  return "hidden_act gelu, layer_norm_eps 1e-12, absolute positions";
+/// What transformers takes where a configuration says nothing, but for the sizes, and the eps of RoBERTa, whose
+/// published weights have another one.
+Json assumed_model(WeightFormat from) {
+  Json model = model_of_transformers(Json::object(), "", from);
+  std::erase_if(model.members(), [&](const JsonMember& member) {
+    static constexpr std::string_view kept[] = {"type",           "activation",      "scale_attention",
+                                                "scale_by_layer", "position_offset", "pool_activation",
+                                                "positions",      "norm_eps"};
+    const bool is_kept = std::find(std::begin(kept), std::end(kept), member.key) != std::end(kept);
+    return !is_kept || (from == WeightFormat::hf_roberta && member.key == "norm_eps");
+  });
+  return model;
 }
 
 /// Of weights in Hearth's names: what a conversion noted, or the model of the checkpoint that they are in.
@@ -178,15 +195,18 @@ void add_configuration(ImportedWeights& result, const std::string& path, const I
   }
   if (!known) {
     if (result.report.fits()) check_without_config(result.weights, options.from, result.report);
-    result.notes.push_back(join_text("there is no config.json beside ", path, "; assumed: ", assumed(options.from),
-                                     ", and the run's number of heads; name the file (--config, weights.config) if "
-                                     "there is one"));
+    result.model = assumed_model(options.from);
+    result.weights.metadata[model_note] = to_text(result.model);
+    result.notes.push_back(join_text("there is no config.json beside ", path, "; assumed: ", to_text(result.model),
+                                     ", and what a run says of heads and all else; name the file (--config, "
+                                     "weights.config) if there is one"));
     return;
   }
-  result.model = model_of_transformers(read_json(file), file, options.from);
+  const Json document = read_json(file);
+  result.model = model_of_transformers(document, file, options.from);
   if (!result.report.fits()) return;
   check_sizes(result.model, result.weights, file, result.report);
-  check_heads(result.model, result.weights, options.from, result.report);
+  check_heads(result.model, document, result.weights, options.from, result.report);
   if (options.from != WeightFormat::hf_gpt2) add_modules(path, result.model, result.notes);
   result.weights.metadata[model_note] = to_text(result.model);
 }
@@ -217,6 +237,7 @@ constexpr Compared compared[] = {{"gpt", "heads"},
 
 ImportedWeights import_weights(const std::string& path, const ImportOptions& options) {
   WeightSet theirs = read_weights(path);
+  if (options.from != WeightFormat::hearth) theirs.metadata.erase(model_note);
   for (const std::string& beginning : options.leave_out) {
     const auto count =
         std::erase_if(theirs.weights, [&](const Weight& weight) { return weight.name.starts_with(beginning); });

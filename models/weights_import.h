@@ -19,8 +19,9 @@ struct ImportOptions {
 
 struct ImportedWeights {
   WeightSet weights;  ///< with Hearth's names and layout
-  /// The network that they belong to, as a run's "model" describes it: models::make(model, {}) makes it. Null where no
-  /// configuration tells. It is kept in the weights' metadata, and so in a file of them.
+  /// The network that they belong to, as a run's "model" describes it: models::make(model, {}) makes it. Without a
+  /// configuration null, or of transformers what is usual, without sizes. It is kept in the weights' metadata, and so
+  /// in a file of them.
   Json model{};
   NameReport report{};
   std::vector<std::string> notes{};  ///< what was assumed, and what is to be heeded beside the weights

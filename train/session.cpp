@@ -10,7 +10,6 @@
 #include "hearth/data/fingerprint.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/models/registry.h"
-#include "hearth/models/weights_import.h"
 #include "hearth/ops/ops.h"
 
 namespace hearth::train {
@@ -227,24 +226,6 @@ void Session::read_loss_scale() {
   throw_diverged(*this, join_text("at step ", position.step, " the gradients overflowed ", loss_scale_now.stuck,
                                   " times in a row while the loss scale is ", loss_scale_now.scale,
                                   loss_scale->options().dynamic ? ", its floor" : "; a dynamic one would give way"));
-}
-
-LoadedWeights Session::load_start_weights() {
-  const WeightsOptions& options = loaded_.config.weights;
-  if (options.path.empty()) return {};
-  models::ImportedWeights imported = models::import_weights(
-      options.path, {.from = models::weight_format_named(options.from), .config = options.config});
-  HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
-  if (!imported.model.is_null()) models::require_same_model(loaded_.resolved.at("model"), imported.model, options.path);
-  std::vector<NamedTensor> tensors = parameters->masters();
-  for (const NamedTensor& buffer : model->buffers()) tensors.push_back(buffer);
-  const models::NameReport loaded = models::load_weights(tensors, imported.weights, {options.fresh, options.unused});
-  HEARTH_CHECK(FileError, loaded.fits(), loaded.faults(options.path + ": "));
-  after_load();
-  if (ema) ema->restart();
-  LoadedWeights result{std::move(imported.report.left_out), std::move(imported.notes)};
-  result.left_out.insert(result.left_out.end(), loaded.left_out.begin(), loaded.left_out.end());
-  return result;
 }
 
 void Session::after_load() {

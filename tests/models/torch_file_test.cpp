@@ -64,7 +64,7 @@ TEST(TorchFile, FindsAStateDictInACheckpoint) {
 class TorchArchive : public testing::Test {
  protected:
   static void add(std::string& to, std::uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) to += static_cast<char>(value >> (8 * i) & 0xff);
+    for (int i = 0; i < bytes; ++i) to += static_cast<char>(i < 8 ? value >> (8 * i) & 0xff : 0);
   }
   static std::uint32_t crc32(const std::string& bytes) {
     std::uint32_t crc = 0xffffffff;

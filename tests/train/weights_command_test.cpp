@@ -229,7 +229,8 @@ TEST_F(WeightsCommand, ARunMustBeTheNetworkOfTheWeights) {
   put_bert(false);
   const std::string bert = path("bert.safetensors");
   ASSERT_EQ(run({"weights", "convert", bert, path("unknown"), "--from", "hf-bert"}), 0) << message_;
-  EXPECT_PRED2(contains, message_, "warning: there is no config.json beside " + bert + "; assumed: hidden_act gelu");
+  EXPECT_PRED2(contains, message_,
+               "warning: there is no config.json beside " + bert + "; assumed: {\"type\":\"bert\",");
   const std::string started = R"({"path": ")" + bert + R"(", "from": "hf-bert"})";
   EXPECT_EQ(run({"train", config(started), "--dry-run"}), 0) << message_;
   EXPECT_PRED2(contains, message_, "warning: there is no config.json beside");
@@ -267,6 +268,26 @@ TEST_F(WeightsCommand, ACheckpointTellsItsNetwork) {
   EXPECT_EQ(run({"train", run_json, "--dry-run", "--set", weights}), 0) << message_;
   EXPECT_EQ(run({"train", run_json, "--dry-run", "--set", weights, "--set", "model.heads=4"}), 2);
   EXPECT_PRED2(contains, message_, "/model/heads: 4, but the weights of");
+}
+
+TEST_F(WeightsCommand, AnotherTokenizerThanThatOfTheWeightsIsSaidSo) {
+  put_bert(false);
+  const std::string run_json = config(R"({"path": ")" + path("bert.safetensors") + R"(", "from": "hf-bert"})");
+  ASSERT_EQ(run({"train", run_json, "--out", path("out")}), 0) << message_;
+  EXPECT_FALSE(contains(message_, "tokenizer is not"));
+  const std::string own = read_text(path("out/checkpoints/latest/tokenizer.json"));
+  put("tokenizer.json", own);
+  EXPECT_EQ(run({"train", run_json, "--dry-run"}), 0) << message_;
+  EXPECT_FALSE(contains(message_, "tokenizer is not"));
+  // Two characters change places.
+  std::string other = own;
+  const std::size_t b = other.find("\"b\""), c = other.find("\"c\"");
+  ASSERT_TRUE(b != std::string::npos && c != std::string::npos);
+  std::swap(other[b + 1], other[c + 1]);
+  put("tokenizer.json", other);
+  EXPECT_EQ(run({"train", run_json, "--dry-run"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "warning: the run's tokenizer is not " + path("tokenizer.json"));
+  EXPECT_PRED2(contains, message_, "is \"b\" and was \"c\"");
 }
 
 TEST_F(WeightsCommand, ARunStartsFromThem) {
