@@ -65,10 +65,17 @@ std::string non_finite_text(const std::string& name, const Tensor& value) {
 std::string torch_file_at(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return is_torch_file(path) ? path : "";
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
-    if (fs::exists(fs::path(path) / name, ignored)) return "";
-  const std::string file = (fs::path(path) / "pytorch_model.bin").string();
+  std::string file = path;
+  if (fs::is_directory(path, ignored)) {
+    for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+      if (fs::exists(fs::path(path) / name, ignored)) return "";
+    file = (fs::path(path) / "pytorch_model.bin").string();
+    if (!fs::exists(file, ignored)) file += ".index.json";
+  }
+  HEARTH_CHECK(FileError, !file.ends_with(".bin.index.json") || !fs::exists(file, ignored), file,
+               ": several files of torch.save() are not joined; make safetensors files of them in Python:\n"
+               "  transformers.AutoModel.from_pretrained(\"",
+               path, "\").save_pretrained(\"OUT\", safe_serialization=True)  # or the class with the head");
   return is_torch_file(file) ? file : "";
 }
 

@@ -61,6 +61,27 @@ TEST(TorchFile, FindsAStateDictInACheckpoint) {
   EXPECT_EQ(found.at("w").to_doubles(), (std::vector<double>{1, 2}));
 }
 
+TEST(TorchFile, IsFoundInAFolderBehindSafetensors) {
+  const test::TempDir folder;
+  const std::string path = folder.path().string();
+  const auto put = [&](const char* name, const std::string& from) {
+    const std::string bytes = read_text(golden(from.c_str()));
+    (void)folder.write(name, {bytes.begin(), bytes.end()});
+  };
+  put("pytorch_model.bin", "checkpoint.pth");
+  EXPECT_EQ(models::read_weights(path).weights.at(0).name, "w");
+  EXPECT_EQ(models::weight_files(path).at(0), folder / "pytorch_model.bin");
+  put("model.safetensors", "mlp.safetensors");
+  EXPECT_NE(models::read_weights(path).weights.at(0).name, "w");
+  // Parts behind an index are not joined.
+  std::filesystem::remove(folder / "model.safetensors");
+  std::filesystem::remove(folder / "pytorch_model.bin");
+  (void)folder.write("pytorch_model.bin.index.json", {'{', '}'});
+  for (const std::string& way : {path, path + "/pytorch_model.bin.index.json"})
+    EXPECT_PRED2(contains, test::error_message<FileError>([&] { (void)models::read_weights(way); }),
+                 "several files of torch.save() are not joined");
+}
+
 /// A new file each time: one that is cut to nothing and written again is flushed to the disk by some file systems.
 std::string write_anew(const test::TempDir& folder, const std::string& bytes) {
   std::filesystem::remove(folder / "file.pth");
