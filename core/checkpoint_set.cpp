@@ -30,7 +30,17 @@ constexpr const char* manifest_file = "manifest.json";
 constexpr std::string_view set_prefix = "step-";
 constexpr std::string_view temporary_prefix = ".tmp-step-";
 
-std::string checksum_of(const fs::path& path) { return hex_of(crc32c(MappedFile(path).bytes())); }
+std::string checksum_of(const fs::path& path) {
+  const FileReader file(path);
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  std::uint32_t checksum = 0;
+  for (std::uint64_t at = 0; at < file.size(); at += block.size()) {
+    const auto piece = std::span(block).first(std::min<std::uint64_t>(block.size(), file.size() - at));
+    file.read(at, piece);
+    checksum = crc32c(piece, checksum);
+  }
+  return hex_of(checksum);
+}
 
 void remove_tree(const fs::path& path) {
   std::error_code error;
@@ -74,7 +84,7 @@ struct Unreadable : FileError {
 };
 
 void require_openable(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor >= 0) {
     ::close(descriptor);
     return;
@@ -94,7 +104,7 @@ struct ListedFile {
 Json read_manifest_body(const fs::path& path) {
   Json body = Json::object();
   std::string stated;
-  const Json manifest = parse_json(read_text(path), path.string());
+  const Json manifest = parse_json(read_text(path, small_file), path.string());
   HEARTH_CHECK(FileError, manifest.is_object(), path.string(), ": is damaged: it is no object");
   for (const JsonMember& member : manifest.members()) {
     if (member.key == "crc32c") {

@@ -13,9 +13,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <istream>
 #include <system_error>
 #include <utility>
+
+#include "hearth/core/cpu/free_memory.h"
 
 namespace hearth {
 
@@ -28,7 +30,7 @@ constexpr std::size_t longest_transfer = std::size_t{1} << 30;
 
 std::string reason(int error) { return std::system_category().message(error); }
 
-[[noreturn]] void fail(const fs::path& path, const char* action, int error) {
+[[noreturn]] void fail(const fs::path& path, std::string_view action, int error) {
   throw FileError(join_text(path.string(), ": ", action, " failed: ", reason(error)));
 }
 
@@ -96,29 +98,43 @@ int write_all(int descriptor, std::span<const std::byte> bytes) {
   return 0;
 }
 
-std::uint64_t regular_size(int descriptor, const fs::path& path) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) == -1) fail(path, "reading its status", errno);
-  HEARTH_CHECK(FileError, S_ISREG(status.st_mode), path.string(), ": is ",
-               S_ISDIR(status.st_mode) ? "a directory" : "no regular file", "; a file was expected");
+/// Bytes of what `status` tells of; FileError if that is no regular file.
+std::uint64_t regular_size(const struct stat& status, const fs::path& path) {
+  const mode_t mode = status.st_mode;
+  const char* const found = S_ISDIR(mode)                    ? "a directory"
+                            : S_ISFIFO(mode)                 ? "a pipe"
+                            : S_ISSOCK(mode)                 ? "a socket"
+                            : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                                             : "no regular file";
+  HEARTH_CHECK(FileError, S_ISREG(mode), path.string(), ": is ", found, "; a regular file was expected",
+               S_ISFIFO(mode) ? "; write what it gives to one" : "");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+std::uint64_t regular_size(int descriptor, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) == -1) fail(path, "reading its status", errno);
+  return regular_size(status, path);
+}
+
+/// Opens a regular file for reading. A look before keeps pipes and devices from being opened; if one takes the file's
+/// place in between, O_NONBLOCK does not wait for a pipe's writer.
+int open_regular(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == -1) fail(path, "opening", errno);
+  static_cast<void>(regular_size(status, path));
+  const int descriptor = retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
+  if (descriptor < 0) fail(path, "opening", errno);
+  return descriptor;
+}
+
 template <class Bytes>
-Bytes read_whole(const fs::path& path) {
-  const Descriptor file(retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
-  if (file.get() < 0) fail(path, "opening", errno);
+Bytes read_whole(const fs::path& path, ReadLimit limit) {
+  const FileReader file(path);
+  require_readable_size(path.string(), file.size(), limit);
   Bytes bytes;
-  bytes.resize(static_cast<std::size_t>(regular_size(file.get(), path)));
-  std::size_t filled = 0;
-  while (filled < bytes.size()) {
-    const std::size_t wanted = std::min(bytes.size() - filled, longest_transfer);
-    const ssize_t got = retried([&] { return ::read(file.get(), bytes.data() + filled, wanted); });
-    if (got == -1) fail(path, "reading", errno);
-    HEARTH_CHECK(FileError, got != 0, path.string(), ": became shorter while it was read (", filled, " of ",
-                 bytes.size(), " bytes)");
-    filled += static_cast<std::size_t>(got);
-  }
+  bytes.resize(static_cast<std::size_t>(file.size()));
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 
@@ -137,9 +153,37 @@ std::pair<fs::path, int> open_sibling(const fs::path& path) {
 
 }  // namespace
 
-std::vector<std::byte> read_file(const fs::path& path) { return read_whole<std::vector<std::byte>>(path); }
+void require_readable_size(const std::string& source, std::uint64_t bytes, ReadLimit limit) {
+  // What is smaller fits wherever Hearth runs; asking the system takes longer than reading it.
+  constexpr std::uint64_t always_fits = std::uint64_t{64} << 20;
+  HEARTH_CHECK(FileError, bytes <= limit.bytes, source, ": ", bytes, " bytes; ", limit.what, " may have at most ",
+               limit.bytes);
+  if (bytes <= always_fits) return;
+  const auto free = static_cast<std::uint64_t>(std::max<std::int64_t>(0, cpu::free_memory()));
+  HEARTH_CHECK(OutOfMemory, bytes <= free, source, ": ", bytes, " bytes are to be held in memory, of which ", free,
+               " are free; use a smaller file or a machine with more memory");
+}
 
-std::string read_text(const fs::path& path) { return read_whole<std::string>(path); }
+std::vector<std::byte> read_file(const fs::path& path, ReadLimit limit) {
+  return read_whole<std::vector<std::byte>>(path, limit);
+}
+
+std::string read_text(const fs::path& path, ReadLimit limit) { return read_whole<std::string>(path, limit); }
+
+std::string read_stream(std::istream& stream, const std::string& source, ReadLimit limit) {
+  constexpr std::size_t piece = std::size_t{1} << 16;
+  std::string text;
+  while (stream) {
+    const std::size_t before = text.size();
+    text.resize(before + piece);
+    stream.read(text.data() + before, static_cast<std::streamsize>(piece));
+    text.resize(before + static_cast<std::size_t>(stream.gcount()));
+    HEARTH_CHECK(FileError, text.size() <= limit.bytes, source, ": more than ", limit.bytes, " bytes, which is the ",
+                 "most that ", limit.what, " may have");
+  }
+  HEARTH_CHECK(FileError, !stream.bad(), source, ": cannot be read to its end");
+  return text;
+}
 
 void write_file_synced(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
   HEARTH_CHECK(FileError, path.has_filename(), "'", path.string(), "': is no name for a file");
@@ -178,8 +222,7 @@ void sync_directory(const fs::path& directory) {
 }
 
 void sync_file(const fs::path& path) {
-  const Descriptor file(retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
-  if (file.get() < 0) fail(path, "opening", errno);
+  const Descriptor file(open_regular(path));
   if (retried([&] { return ::fsync(file.get()); }) == -1) fail(path, "syncing", errno);
 }
 
@@ -193,8 +236,7 @@ bool file_exists(const fs::path& path) {
 std::uint64_t size_of_file(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == -1) fail(path, "reading its status", errno);
-  HEARTH_CHECK(FileError, S_ISREG(status.st_mode), path.string(), ": is no regular file");
-  return static_cast<std::uint64_t>(status.st_size);
+  return regular_size(status, path);
 }
 
 std::vector<std::string> list_directory(const fs::path& directory) {
@@ -216,7 +258,8 @@ void make_directories(const fs::path& directory) {
 }
 
 FileWriter::FileWriter(fs::path path, Mode mode) : path_(std::move(path)) {
-  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (mode == Mode::truncate ? O_TRUNC : 0);
+  const int flags =
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (mode == Mode::truncate ? O_TRUNC : 0);
   Descriptor file(retried([&] { return ::open(path_.c_str(), flags, 0666); }));
   if (file.get() < 0) fail(path_, "opening for writing", errno);
   size_ = regular_size(file.get(), path_);
@@ -263,9 +306,42 @@ void FileWriter::close() {
   if (closed == -1 && errno != EINTR) fail(path_, "closing", errno);
 }
 
+FileReader::FileReader(fs::path path) : path_(std::move(path)) {
+  Descriptor file(open_regular(path_));
+  size_ = regular_size(file.get(), path_);
+  descriptor_ = file.release();
+}
+
+FileReader::~FileReader() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+FileReader::FileReader(FileReader&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+
+FileReader& FileReader::operator=(FileReader&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void FileReader::read(std::uint64_t offset, std::span<std::byte> target) const {
+  while (!target.empty()) {
+    const std::size_t wanted = std::min(target.size(), longest_transfer);
+    const ssize_t got =
+        retried([&] { return ::pread(descriptor_, target.data(), wanted, static_cast<off_t>(offset)); });
+    const int error = errno;
+    if (got == -1) fail(path_, join_text("reading ", target.size(), " bytes at offset ", offset), error);
+    HEARTH_CHECK(FileError, got != 0, path_.string(), ": ends at offset ", offset, ", where ", target.size(),
+                 " more bytes are wanted; it had ", size_, " bytes when it was opened");
+    offset += static_cast<std::uint64_t>(got);
+    target = target.subspan(static_cast<std::size_t>(got));
+  }
+}
+
 MappedFile::MappedFile(fs::path path) : path_(std::move(path)) {
-  const Descriptor file(retried([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); }));
-  if (file.get() < 0) fail(path_, "opening", errno);
+  const Descriptor file(open_regular(path_));
   const auto size = static_cast<std::size_t>(regular_size(file.get(), path_));
   if (size == 0) return;  // an empty mapping is an error to the system
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as the rest of the library uses them: read whole, mapped, appended to, or replaced so that after a crash the
-// name leads to the old bytes or to the new ones, never to a mixture.
+// Files as the rest of the library uses them: read whole, read by position, appended to, or replaced so that after a
+// crash the name leads to the old bytes or to the new ones, never to a mixture. What is read is a regular file; pipes,
+// devices and directories are refused without opening them, so that no name can block or never end.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,10 +21,24 @@ namespace hearth {
 /// The bytes of a text, for the functions below.
 inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-/// All bytes of a regular file. FileError names the path and the reason.
-std::vector<std::byte> read_file(const std::filesystem::path& path);
-/// All bytes of a regular file as text, unchanged.
-std::string read_text(const std::filesystem::path& path);
+/// The most bytes that a caller takes, and what it takes them for: a plural with which a message goes on.
+struct ReadLimit {
+  std::uint64_t bytes;
+  const char* what;
+};
+/// Limit of the small files that Hearth writes for itself.
+inline constexpr ReadLimit small_file{std::uint64_t{16} << 20, "such files"};
+
+/// All bytes of a regular file. FileError names the path and the reason; a file of more bytes than `limit` is refused
+/// unread. OutOfMemory if it is larger than the memory that is free.
+std::vector<std::byte> read_file(const std::filesystem::path& path, ReadLimit limit = small_file);
+/// The same as text, unchanged.
+std::string read_text(const std::filesystem::path& path, ReadLimit limit = small_file);
+/// What is left of a stream. FileError, naming `source`, if that is more than `limit` or cannot be read.
+std::string read_stream(std::istream& stream, const std::string& source, ReadLimit limit);
+/// FileError, naming `source`, if `bytes` are more than the limit; OutOfMemory if they are more than the memory that is
+/// free.
+void require_readable_size(const std::string& source, std::uint64_t bytes, ReadLimit limit);
 
 /// Replaces `path` by the concatenation of `parts`: written to a temporary sibling, synced, renamed, directory synced.
 /// FileError if it cannot be; then `path` is as before and the sibling is gone, unless it was the directory that could
@@ -75,6 +91,28 @@ class FileWriter {
  private:
   void check_open() const;
 
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+/// A regular file that is read by position, by several threads at once if need be. Replacing the file by a rename is
+/// harmless; a file that becomes shorter is a FileError where bytes are missing, never a signal as with a mapping.
+class FileReader {
+ public:
+  /// FileError if the file cannot be opened or is no regular file.
+  explicit FileReader(std::filesystem::path path);
+  ~FileReader();
+  FileReader(FileReader&& other) noexcept;
+  FileReader& operator=(FileReader&& other) noexcept;
+
+  /// Fills `target` with the bytes from `offset` on. FileError, naming the offset, if they cannot all be read.
+  void read(std::uint64_t offset, std::span<std::byte> target) const;
+  /// Bytes of the file when it was opened.
+  std::uint64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;

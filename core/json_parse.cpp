@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A strict JSON parser (RFC 8259) by recursive descent that notes where every value begins.
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 #include <unordered_set>
 #include <utility>
 
@@ -39,6 +36,8 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
 namespace {
 
 constexpr int deepest = 64;
+// A value takes a hundred times the memory of the two bytes that it may be in a text.
+constexpr std::int64_t most_values = std::int64_t{1} << 22;
 // Above this many members a hash set finds duplicate keys; below it a scan is cheaper.
 constexpr std::size_t few_members = 16;
 
@@ -123,6 +122,7 @@ class JsonParser {
   Json parse_value(int level) {
     if (level >= deepest && (peek() == '[' || peek() == '{'))
       fail(join_text("more than ", deepest, " levels of nesting"));
+    if (++values_ > most_values) fail(join_text("more than ", most_values, " values"));
     JsonPosition begin = position();
     Json value;
     switch (peek()) {
@@ -327,6 +327,7 @@ class JsonParser {
   std::string pointer_;
   std::size_t at_ = 0;
   std::size_t counted_ = 0;
+  std::int64_t values_ = 0;
   int line_ = 1;
   int column_ = 1;
 };
@@ -339,15 +340,6 @@ Json parse_json(std::string_view text, std::string_view source_name) {
   return parse_json(text, source_name, JsonOrigin::file);
 }
 
-Json read_json(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  HEARTH_CHECK(FileError, file, path, ": cannot be opened: ", errno != 0 ? std::strerror(errno) : "unknown reason");
-  std::string text;
-  char block[4096];
-  while (file.read(block, sizeof block), file.gcount() > 0) text.append(block, static_cast<std::size_t>(file.gcount()));
-  HEARTH_CHECK(FileError, !file.bad(), path, ": cannot be read to its end");
-  return parse_json(text, path);
-}
+Json read_json(const std::string& path, ReadLimit limit) { return parse_json(read_text(path, limit), path); }
 
 }  // namespace hearth

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hearth/core/error.h"
+#include "hearth/core/file.h"
 
 namespace hearth {
 
@@ -136,14 +137,15 @@ struct JsonMember {
 };
 
 /// Parses one JSON text. Strict: no comments, trailing commas, duplicate keys, bad UTF-8, integers beyond 64 bits,
-/// numbers beyond a double, nor more than 64 levels. A fault is a ConfigError `SOURCE:LINE:COL: /pointer: message`.
+/// numbers beyond a double, nor more than 64 levels or 2^22 values. A fault is a ConfigError `SOURCE:LINE:COL:
+/// /pointer: message`.
 Json parse_json(std::string_view text, std::string_view source_name);
 
 /// As parse_json, for text that came from somewhere other than a file: every node gets this origin.
 Json parse_json(std::string_view text, std::string_view source_name, JsonOrigin origin);
 
-/// Parses a file; FileError if it cannot be read.
-Json read_json(const std::string& path);
+/// Parses a file; errors as of read_text() and parse_json().
+Json read_json(const std::string& path, ReadLimit limit = small_file);
 
 /// The JSON text of a value. indent 0 gives one line without spaces, otherwise nested values are indented by that many
 /// spaces and arrays of scalars stay on one line. Doubles are the shortest text that reads back as the same double;

@@ -101,17 +101,24 @@ std::size_t block_count(std::uint64_t bytes) {
 }
 
 /// Block `index` of a tensor's bytes. Blocks begin anew with every tensor.
-std::span<const std::byte> block_of(std::span<const std::byte> bytes, std::size_t index) {
+template <class Byte>
+std::span<Byte> block_of(std::span<Byte> bytes, std::size_t index) {
   const std::size_t begin = index * safetensors::checksum_block;
   return bytes.subspan(begin, std::min<std::size_t>(safetensors::checksum_block, bytes.size() - begin));
 }
 
-MappedFile open(const std::filesystem::path& path) {
+FileReader open(const std::filesystem::path& path) {
   try {
-    return MappedFile(path);
+    return FileReader(path);
   } catch (const FileError& error) {
     fail(path, "IoError", error.what());
   }
+}
+
+[[noreturn]] void fail_header(const std::filesystem::path& path, const std::string& text) {
+  fail(path, "HeaderDamaged",
+       join_text(text, "; another program that rewrites a file must leave out the metadata '",
+                 safetensors::block_checksums_key, "' and '", safetensors::header_checksum_key, "'"));
 }
 
 std::string quoted(const std::string& text, const std::filesystem::path& path) {
@@ -173,7 +180,7 @@ std::string checksums_of(const std::vector<SafetensorsEntry>& entries) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(open(path)) {
-  safetensors::Header header = safetensors::parse_header(file_.bytes(), path);
+  safetensors::Header header = safetensors::read_header(file_);
   data_offset_ = header.data_offset;
   std::vector<Declaration>& tensors = header.tensors;
   const auto by_offset = [](const Declaration& a, const Declaration& b) {
@@ -190,19 +197,26 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(open
   }
   std::uint64_t end = 0;
   records_.reserve(tensors.size());
+  std::size_t blocks = 0;
   for (const Declaration& tensor : tensors) {
     records_.push_back(record_of(tensor, end, path));
     end = tensor.end;
+    first_blocks_.push_back(blocks);
+    blocks += block_count(tensor.end - tensor.begin);
   }
-  const std::uint64_t present = file_.bytes().size() - data_offset_;
+  const std::uint64_t present = file_.size() - data_offset_;
   if (end != present) {
     const std::string last = records_.empty() ? "" : "; the last tensor is '" + records_.back().name + "'";
     fail(path, "MetadataIncompleteBuffer",
          join_text("the header describes ", end, " bytes of data, the file has ", present, last));
   }
   metadata_ = std::move(header.metadata);
-  if (auto node = metadata_.extract(safetensors::block_checksums_key)) block_checksums_ = std::move(node.mapped());
   if (auto node = metadata_.extract(safetensors::header_checksum_key)) header_checksum_ = std::move(node.mapped());
+  if (auto node = metadata_.extract(safetensors::block_checksums_key)) {
+    parse_checksums(node.mapped());
+    if (blocks != block_checksums_.size())
+      fail_header(path, join_text(block_checksums_.size(), " checksums for ", blocks, " blocks"));
+  }
 }
 
 const TensorRecord* SafetensorsFile::find(std::string_view name) const {
@@ -224,68 +238,67 @@ const TensorRecord& SafetensorsFile::at(std::string_view name) const {
   return *found;
 }
 
-std::span<const std::byte> SafetensorsFile::bytes(const TensorRecord& record) const {
-  HEARTH_CHECK(UsageError, record.begin <= record.end && record.end <= file_.bytes().size() - data_offset_,
-               path().string(), ": the record of '", record.name, "' is not one of this file");
-  return file_.bytes().subspan(data_offset_ + record.begin, record.end - record.begin);
+void SafetensorsFile::read_block(std::size_t record, std::size_t block, std::span<std::byte> target) const {
+  const std::uint64_t offset = data_offset_ + records_[record].begin + block * safetensors::checksum_block;
+  safetensors::read(file_, offset, target);
+  if (!has_block_checksums_ || crc32c(target) == block_checksums_[first_blocks_[record] + block]) return;
+  fail(path(), "TensorDamaged",
+       join_text("tensor '", records_[record].name, "' does not fit its checksum in the ", target.size(),
+                 " bytes at offset ", offset, " of the file; use another copy"));
+}
+
+void SafetensorsFile::read(const TensorRecord& record, std::span<std::byte> target) const {
+  const auto index = static_cast<std::size_t>(&record - records_.data());
+  HEARTH_CHECK(UsageError, index < records_.size() && target.size() == record.end - record.begin, path().string(), ": ",
+               target.size(), " bytes cannot take the record of '", record.name, "', or it is not one of this file");
+  for (std::size_t block = 0; block < block_count(target.size()); ++block)
+    read_block(index, block, block_of(target, block));
+}
+
+std::vector<std::byte> SafetensorsFile::read(const TensorRecord& record) const {
+  require_readable_size(path().string(), record.end - record.begin, {UINT64_MAX, "tensors"});
+  std::vector<std::byte> bytes(record.end - record.begin);
+  read(record, bytes);
+  return bytes;
 }
 
 void SafetensorsFile::verify_header() const {
-  const auto header = file_.bytes().first(data_offset_);
-  const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
+  std::string text(data_offset_, '\0');
+  safetensors::read(file_, 0, std::as_writable_bytes(std::span(text)));
   const std::size_t marker = text.find(header_checksum_marker);
   const std::size_t digits = marker + header_checksum_marker.size();
-  bool intact = marker != std::string_view::npos && header_checksum_.size() == checksum_digits;
+  bool intact = marker != std::string::npos && header_checksum_.size() == checksum_digits;
   if (intact) {
     // The checksum was taken with zeros in its own place.
-    std::uint32_t found = crc32c(header.first(digits));
-    found = crc32c(bytes_of("00000000"), found);
-    found = crc32c(header.subspan(digits + checksum_digits), found);
-    intact = hex_of(found) == header_checksum_;
+    text.replace(digits, checksum_digits, checksum_digits, '0');
+    intact = hex_of(crc32c(bytes_of(text))) == header_checksum_;
   }
-  if (!intact) {
-    fail(path(), "HeaderDamaged",
-         join_text("the header does not fit its checksum; another program that rewrites a "
-                   "file must leave out the metadata '",
-                   safetensors::block_checksums_key, "' and '", safetensors::header_checksum_key, "'"));
-  }
+  if (!intact) fail_header(path(), "the header does not fit its checksum");
 }
 
-std::vector<std::uint32_t> SafetensorsFile::parse_checksums() const {
-  const std::string_view text = block_checksums_;
+void SafetensorsFile::parse_checksums(const std::string& text) {
   const std::string prefix = checksums_prefix();
-  const std::string_view list_text = text.substr(std::min(prefix.size(), text.size()));
+  const std::string_view list_text = std::string_view(text).substr(std::min(prefix.size(), text.size()));
   bool good = text.starts_with(prefix) && (list_text.empty() || (list_text.size() + 1) % (checksum_digits + 1) == 0);
-  std::vector<std::uint32_t> blocks;
   for (std::size_t at = 0; good && at < list_text.size(); at += checksum_digits + 1) {
     const char* begin = list_text.data() + at;
     const char* end = begin + checksum_digits;
-    const auto read = std::from_chars(begin, end, blocks.emplace_back(), 16);
+    const auto read = std::from_chars(begin, end, block_checksums_.emplace_back(), 16);
     good = read.ec == std::errc() && read.ptr == end && (end == text.data() + text.size() || *end == ',');
   }
-  if (!good) {
-    fail(path(), "HeaderDamaged", join_text("the metadata '", safetensors::block_checksums_key, "' is malformed"));
-  }
-  return blocks;
+  if (!good) fail_header(path(), join_text("the metadata '", safetensors::block_checksums_key, "' is malformed"));
+  has_block_checksums_ = true;
 }
 
 void SafetensorsFile::verify() const {
   if (!has_checksums()) return;
   verify_header();
-  const std::vector<std::uint32_t> expected = parse_checksums();
-  std::size_t next = 0;
-  for (const TensorRecord& record : records_) {
-    const auto data = bytes(record);
-    for (std::size_t block = 0; block < block_count(data.size()); ++block, ++next) {
-      if (next < expected.size() && crc32c(block_of(data, block)) == expected[next]) continue;
-      const std::uint64_t offset = data_offset_ + record.begin + block * safetensors::checksum_block;
-      fail(path(), "TensorDamaged",
-           join_text("tensor '", record.name, "' does not fit its checksum in the ", block_of(data, block).size(),
-                     " bytes at offset ", offset, " of the file; use another copy"));
-    }
-  }
-  if (next != expected.size()) {
-    fail(path(), "HeaderDamaged", join_text(expected.size(), " checksums for ", next, " blocks"));
+  std::vector<std::byte> block(safetensors::checksum_block);
+  for (std::size_t record = 0; record < records_.size(); ++record) {
+    const std::uint64_t bytes = records_[record].end - records_[record].begin;
+    for (std::size_t index = 0; index < block_count(bytes); ++index)
+      read_block(record, index,
+                 std::span(block).first(std::min(block.size(), bytes - index * safetensors::checksum_block)));
   }
 }
 

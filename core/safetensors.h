@@ -31,14 +31,14 @@ struct TensorRecord {
 /// Free text kept beside the tensors.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// A safetensors file, mapped. Every error is a FileError reading "<path>: <Kind>: <what was found>", the kinds being
+/// A safetensors file, open. Every error is a FileError reading "<path>: <Kind>: <what was found>", the kinds being
 /// those of the format's reference reader: IoError, HeaderTooSmall, HeaderTooLarge, InvalidHeaderLength, InvalidHeader,
 /// InvalidHeaderStart, InvalidHeaderDeserialization, InvalidOffset, ValidationOverflow, MisalignedSlice,
 /// TensorInvalidInfo, MetadataIncompleteBuffer, TensorNotFound; and beyond those DuplicateName, UnsupportedDtype,
 /// UnsupportedRank, HeaderDamaged, TensorDamaged.
 class SafetensorsFile {
  public:
-  /// Maps the file and checks the header in full: afterwards every record lies inside the file, fits its shape and
+  /// Opens the file and checks the header in full: afterwards every record lies inside the file, fits its shape and
   /// overlaps no other. The tensors' bytes are not read.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
@@ -49,26 +49,32 @@ class SafetensorsFile {
   const TensorRecord* find(std::string_view name) const;
   /// TensorNotFound, with the nearest name, if there is no such tensor.
   const TensorRecord& at(std::string_view name) const;
-  /// The bytes of one of records(). They need not be aligned to the element size.
-  std::span<const std::byte> bytes(const TensorRecord& record) const;
+  /// Fills `target`, which has as many bytes, with those of one of records(). Checksums are compared on the way:
+  /// TensorDamaged as of verify(). Several threads may read at once.
+  void read(const TensorRecord& record, std::span<std::byte> target) const;
+  /// The same into memory of its own; OutOfMemory if that is not free.
+  std::vector<std::byte> read(const TensorRecord& record) const;
   /// Without the entries that hold checksums.
   const SafetensorsMetadata& metadata() const { return metadata_; }
 
-  bool has_checksums() const { return !block_checksums_.empty() || !header_checksum_.empty(); }
+  bool has_checksums() const { return has_block_checksums_ || !header_checksum_.empty(); }
   /// Compares all checksums: HeaderDamaged, or TensorDamaged with the tensor's name and the damaged block's byte offset
   /// in the file. Does nothing for files without checksums. Reads the whole file.
   void verify() const;
 
  private:
-  std::vector<std::uint32_t> parse_checksums() const;
+  void parse_checksums(const std::string& text);
   void verify_header() const;
+  void read_block(std::size_t record, std::size_t block, std::span<std::byte> target) const;
 
-  MappedFile file_;
+  FileReader file_;
   std::uint64_t data_offset_ = 0;
   std::vector<TensorRecord> records_;
   std::vector<std::size_t> by_name_;  // indices of records_, sorted by name
   SafetensorsMetadata metadata_;
-  std::string block_checksums_;
+  std::vector<std::size_t> first_blocks_;  // of each record, counted through the file
+  bool has_block_checksums_ = false;
+  std::vector<std::uint32_t> block_checksums_;
   std::string header_checksum_;
 };
 

@@ -206,9 +206,11 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::uint64_t> numbers_;
 };
 
-std::uint64_t length_at(std::span<const std::byte> file) {
+std::uint64_t length_in(const FileReader& file) {
+  std::array<std::byte, length_bytes> bytes;
+  read(file, 0, bytes);
   std::uint64_t length = 0;
-  for (std::size_t i = length_bytes; i-- > 0;) length = (length << 8) | std::to_integer<std::uint64_t>(file[i]);
+  for (std::size_t i = length_bytes; i-- > 0;) length = (length << 8) | std::to_integer<std::uint64_t>(bytes[i]);
   return length;
 }
 
@@ -218,11 +220,20 @@ void fail(const std::filesystem::path& path, const char* kind, const std::string
   throw FileError(join_text(path.string(), ": ", kind, ": ", text));
 }
 
-Header parse_header(std::span<const std::byte> file, const std::filesystem::path& path) {
+void read(const FileReader& file, std::uint64_t offset, std::span<std::byte> target) {
+  try {
+    file.read(offset, target);
+  } catch (const FileError& error) {
+    fail(file.path(), "IoError", error.what());
+  }
+}
+
+Header read_header(const FileReader& file) {
+  const std::filesystem::path& path = file.path();
   if (file.size() < length_bytes) {
     fail(path, "HeaderTooSmall", join_text(file.size(), " bytes; a safetensors file has at least ", length_bytes));
   }
-  const std::uint64_t length = length_at(file);
+  const std::uint64_t length = length_in(file);
   if (length > longest_header) {
     fail(path, "HeaderTooLarge", join_text("a header of ", length, " bytes; the format allows ", longest_header));
   }
@@ -230,16 +241,17 @@ Header parse_header(std::span<const std::byte> file, const std::filesystem::path
     fail(path, "InvalidHeaderLength",
          join_text("a header of ", length, " bytes in a file of ", file.size(), "; the file is cut short or damaged"));
   }
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + length_bytes, length);
+  std::string text(length, '\0');
+  read(file, length_bytes, std::as_writable_bytes(std::span(text)));
   if (const std::size_t bad = first_not_utf8(text); bad != std::string_view::npos) {
     fail(path, "InvalidHeader", join_text("byte ", bad, " of the header is not UTF-8"));
   }
   const std::size_t start = text.find_first_not_of(" \t\r\n");
-  if (start == std::string_view::npos || text[start] != '{') {
+  if (start == std::string::npos || text[start] != '{') {
     fail(path, "InvalidHeaderStart", "the header does not begin with '{'");
   }
   // The JSON parser takes a zero byte for the end of its input.
-  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+  if (const std::size_t zero = text.find('\0'); zero != std::string::npos) {
     fail(path, "InvalidHeaderDeserialization", join_text("byte ", zero, " of the header is zero"));
   }
   Header header;

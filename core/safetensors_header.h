@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hearth/core/dtype.h"
+#include "hearth/core/file.h"
 
 namespace hearth::safetensors {
 
@@ -40,8 +41,11 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads length and JSON of a file's bytes, in time linear in the header's length.
-Header parse_header(std::span<const std::byte> file, const std::filesystem::path& path);
+/// FileReader::read() whose errors are of kind IoError.
+void read(const FileReader& file, std::uint64_t offset, std::span<std::byte> target);
+
+/// Reads length and JSON of a file, in time linear in the header's length.
+Header read_header(const FileReader& file);
 
 /// A type the format knows: whether or not this library has it.
 struct FormatDType {

@@ -28,7 +28,7 @@ fs::path file_of(const fs::path& path) {
 std::map<std::string, std::set<std::string>> names_by_file(const fs::path& path) {
   std::map<std::string, std::set<std::string>> result;
   try {
-    const Json index = read_json(path.string());
+    const Json index = read_json(path.string(), {std::uint64_t{64} << 20, "indices of weights"});
     for (const JsonMember& member : index.at("weight_map").members())
       result[member.value.as_string()].insert(member.key);
   } catch (const ConfigError& error) {

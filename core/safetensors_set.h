@@ -17,7 +17,9 @@ class SafetensorsSet {
   struct Item {
     const SafetensorsFile* file;
     const TensorRecord* record;
-    std::span<const std::byte> bytes() const { return file->bytes(*record); }
+    /// SafetensorsFile::read() of the record.
+    void read(std::span<std::byte> target) const { file->read(*record, target); }
+    std::vector<std::byte> read() const { return file->read(*record); }
   };
 
   /// `path` is a .safetensors file; an index, whose "weight_map" tells the file beside it that each tensor is in; or a

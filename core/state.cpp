@@ -122,7 +122,7 @@ void State::load_from(const std::string& path, const std::vector<std::string>& o
                "; load it into the configuration it was saved with");
   for (const Entry& entry : entries_) (void)entry.bytes();  // throws before anything is written
   for (const Entry& entry : entries_)
-    if (const TensorRecord* record = file.find(entry.name)) entry.write(file.bytes(*record));
+    if (const TensorRecord* record = file.find(entry.name)) entry.write(file.read(*record));
 }
 
 }  // namespace hearth

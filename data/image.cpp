@@ -63,7 +63,7 @@ void decode_image(std::span<const std::uint8_t> bytes, const std::string& name, 
 
 Image decode_image(const std::string& path, std::int64_t memory_limit) {
   std::vector<std::uint8_t> bytes;
-  read_bytes(path, bytes);
+  read_bytes(path, bytes, image_limit);
   Image image;
   decode_image(bytes, path, image, memory_limit);
   return image;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "hearth/core/file.h"
+
 namespace hearth::data {
 
 /// 8-bit pixels, rows from the top, channels innermost: pixels[(y * width + x) * channels + c].
@@ -31,6 +33,9 @@ inline constexpr std::int64_t max_image_pixels = 100'000'000;
 /// Default of the most memory that decoding one image may take, in bytes: its pixels and what the decoder holds beside
 /// them. The file's own bytes do not count.
 inline constexpr std::int64_t default_decode_bytes = std::int64_t{512} << 20;
+
+/// Most bytes of an image's file.
+inline constexpr ReadLimit image_limit{std::uint64_t{256} << 20, "images"};
 
 /// Most channels of an image.
 inline constexpr int max_image_channels = 64;

@@ -2,10 +2,7 @@
 // Reading and inflating files.
 #include "hearth/data/source_bytes.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
+#include <algorithm>
 
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
@@ -16,21 +13,25 @@
 
 namespace hearth::data {
 
-void read_bytes(const std::string& path, std::vector<std::uint8_t>& bytes) {
-  const auto close = [](std::FILE* open) { std::fclose(open); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
-  HEARTH_CHECK(FileError, file != nullptr, path, ": cannot be opened: ", std::strerror(errno));
-  bytes.clear();
-  std::size_t used = 0;
-  bytes.resize(std::size_t{1} << 16);
-  while (true) {
-    const std::size_t got = std::fread(bytes.data() + used, 1, bytes.size() - used, file.get());
-    used += got;
-    if (got == 0) break;
-    if (used == bytes.size()) bytes.resize(bytes.size() * 2);
-  }
-  HEARTH_CHECK(FileError, std::ferror(file.get()) == 0, path, ": cannot be read: ", std::strerror(errno));
-  bytes.resize(used);
+namespace {
+void read_bytes(const FileReader& file, std::vector<std::uint8_t>& bytes, ReadLimit limit) {
+  require_readable_size(file.path().string(), file.size(), limit);
+  bytes.resize(file.size());
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+}
+
+bool is_gzip(std::span<const std::uint8_t> bytes) { return bytes.size() > 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
+
+/// The first bytes of a file, at most `count`.
+std::vector<std::uint8_t> front_of(const FileReader& file, std::uint64_t count) {
+  std::vector<std::uint8_t> bytes(std::min(file.size(), count));
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+}  // namespace
+
+void read_bytes(const std::string& path, std::vector<std::uint8_t>& bytes, ReadLimit limit) {
+  read_bytes(FileReader(path), bytes, limit);
 }
 
 #if HEARTH_HAS_ZLIB
@@ -45,30 +46,30 @@ struct Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 };
-}  // namespace
 
-std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t> bytes, const std::string& name,
-                                       std::uint64_t max_bytes) {
+/// Inflates the members of `bytes` one after the other; `next(done)` gives memory for what follows the first `done`
+/// bytes, or none to stop. Returns how many bytes there are; DataError if they are more than `most`.
+template <class Next>
+std::uint64_t inflate_members(std::span<const std::uint8_t> bytes, const std::string& name, std::uint64_t most,
+                              Next&& next) {
   HEARTH_CHECK(DataError, bytes.size() <= UINT32_MAX, name, ": compressed files above 4 GiB are not read: unpack it");
   Inflater inflater(name);
   z_stream& stream = inflater.stream;
   stream.next_in = const_cast<Bytef*>(bytes.data());
   stream.avail_in = static_cast<uInt>(bytes.size());
-  std::vector<std::uint8_t> result;
-  std::size_t used = 0;
+  std::uint64_t done = 0;
   while (true) {
-    if (used == result.size()) {
-      HEARTH_CHECK(DataError, used < max_bytes, name, ": inflates to more than ", max_bytes, " bytes");
-      const std::size_t grown = std::max<std::size_t>(result.size() * 2, std::size_t{1} << 20);
-      result.resize(std::min<std::uint64_t>(grown, max_bytes));
-    }
-    const std::size_t room = std::min<std::size_t>(result.size() - used, UINT32_MAX);
-    stream.next_out = result.data() + used;
-    stream.avail_out = static_cast<uInt>(room);
+    const std::span<std::uint8_t> room = next(done);
+    if (room.empty()) return done;
+    const auto given = static_cast<uInt>(std::min<std::size_t>(room.size(), UINT32_MAX));
+    stream.next_out = room.data();
+    stream.avail_out = given;
     const int status = inflate(&stream, Z_NO_FLUSH);
-    used += room - stream.avail_out;
+    done += given - stream.avail_out;
+    HEARTH_CHECK(DataError, done <= most, name, ": ", bytes.size(), " bytes inflate to more than ", most,
+                 " bytes; unpack the file if that is no mistake");
     if (status == Z_STREAM_END) {
-      if (stream.avail_in == 0) break;
+      if (stream.avail_in == 0) return done;
       HEARTH_CHECK(DataError, inflateReset(&stream) == Z_OK, name, ": zlib cannot continue");
       continue;
     }
@@ -76,20 +77,55 @@ std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t> bytes, cons
                  ": damaged gzip data after ", stream.total_out,
                  " bytes: ", stream.msg != nullptr ? stream.msg : "the file ends in the middle of the stream");
   }
-  result.resize(used);
+}
+
+std::vector<std::uint8_t> inflate_front(std::span<const std::uint8_t> bytes, const std::string& name,
+                                        std::size_t count) {
+  std::vector<std::uint8_t> front(count);
+  front.resize(inflate_members(bytes, name, count, [&](std::uint64_t done) { return std::span(front).subspan(done); }));
+  return front;
+}
+}  // namespace
+
+std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t> bytes, const std::string& name, ReadLimit limit) {
+  // Few data sets shrink to a hundredth; what was made to fill a memory does.
+  constexpr std::uint64_t unsuspicious = std::uint64_t{64} << 20, most_ratio = 100;
+  const std::uint64_t most = std::min(limit.bytes, std::max(unsuspicious, most_ratio * bytes.size()));
+  std::vector<std::uint8_t> result(std::size_t{1} << 16);
+  const std::uint64_t size = inflate_members(bytes, name, most, [&](std::uint64_t) { return std::span(result); });
+  require_readable_size(name, size, limit);
+  result.resize(size + 1);  // the end is told when there is still room
+  inflate_members(bytes, name, size, [&](std::uint64_t done) { return std::span(result).subspan(done); });
+  result.resize(size);
   return result;
 }
 #else
-std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t>, const std::string& name, std::uint64_t) {
+namespace {
+std::vector<std::uint8_t> inflate_front(std::span<const std::uint8_t> bytes, const std::string& name, std::size_t) {
+  return inflate_gzip(bytes, name, small_file);
+}
+}  // namespace
+
+std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t>, const std::string& name, ReadLimit) {
   throw DataError(name + ": this build of Hearth has no zlib: unpack the file, or install zlib1g-dev and build again");
 }
 #endif
 
-std::vector<std::uint8_t> read_maybe_gzip(const std::string& path, std::uint64_t max_bytes) {
+std::vector<std::uint8_t> read_front(const std::string& path, std::size_t count) {
+  // Of a header with a long file name, too, enough to inflate something of what follows.
+  std::vector<std::uint8_t> bytes = front_of(FileReader(path), count + (std::size_t{1} << 16));
+  if (is_gzip(bytes)) return inflate_front(bytes, path, count);
+  bytes.resize(std::min(bytes.size(), count));
+  return bytes;
+}
+
+std::vector<std::uint8_t> read_maybe_gzip(const std::string& path, ReadLimit limit) {
+  const FileReader file(path);
+  const bool packed = is_gzip(front_of(file, 3));
   std::vector<std::uint8_t> bytes;
-  read_bytes(path, bytes);
-  const bool is_gzip = bytes.size() > 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
-  return is_gzip ? inflate_gzip(bytes, path, max_bytes) : bytes;
+  // What does not shrink grows by a little, and by a header with a name.
+  read_bytes(file, bytes, packed ? ReadLimit{limit.bytes + limit.bytes / 1000 + (1 << 16), limit.what} : limit);
+  return packed ? inflate_gzip(bytes, path, limit) : bytes;
 }
 
 }  // namespace hearth::data

@@ -7,15 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "hearth/core/file.h"
+
 namespace hearth::data {
 
-/// The bytes of a file. FileError with the system's reason.
-void read_bytes(const std::string& path, std::vector<std::uint8_t>& bytes);
-/// The bytes of a file, inflated if they are gzip (told by content). FileError if it cannot be read, DataError if
-/// the compressed stream is damaged or inflates to more than `max_bytes`.
-std::vector<std::uint8_t> read_maybe_gzip(const std::string& path, std::uint64_t max_bytes = std::uint64_t{8} << 30);
-/// Inflates gzip members up to the end of `bytes`; `name` is for messages.
-std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t> bytes, const std::string& name,
-                                       std::uint64_t max_bytes);
+/// read_file() into memory that is used again.
+void read_bytes(const std::string& path, std::vector<std::uint8_t>& bytes, ReadLimit limit);
+/// The first `count` bytes of a file, or all where there are fewer, inflated if they are gzip. What is damaged behind
+/// them goes unnoticed.
+std::vector<std::uint8_t> read_front(const std::string& path, std::size_t count);
+/// The bytes of a file as of read_file(), inflated as of inflate_gzip() if they are gzip (told by content).
+std::vector<std::uint8_t> read_maybe_gzip(const std::string& path, ReadLimit limit);
+/// Inflates gzip members up to the end of `bytes`; `name` is for messages. Memory is taken once it is known how much.
+/// DataError if the stream is damaged, inflates to more than `limit`, or to more than 64 MiB and a hundred times
+/// its size; OutOfMemory as of read_file().
+std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t> bytes, const std::string& name, ReadLimit limit);
 
 }  // namespace hearth::data

@@ -45,14 +45,23 @@ void StoredZip::fail(const std::string& what) const {
   throw FileError(join_text(path().string(), ": the archive ", what));
 }
 
-std::span<const std::byte> StoredZip::bytes_at(std::uint64_t at, std::uint64_t count) const {
+void StoredZip::require_bytes(std::uint64_t at, std::uint64_t count) const {
   if (at > size() || count > size() - at) fail(join_text("ends before byte ", at, " + ", count));
-  return file_.bytes().subspan(at, count);
+}
+
+std::vector<std::byte> StoredZip::bytes_at(std::uint64_t at, std::uint64_t count) const {
+  require_bytes(at, count);
+  std::vector<std::byte> bytes(count);
+  file_.read(at, bytes);
+  return bytes;
 }
 
 /// Little-endian.
 std::uint64_t StoredZip::number(std::uint64_t at, int bytes) const {
-  const std::span<const std::byte> from = bytes_at(at, static_cast<std::uint64_t>(bytes));
+  const auto count = static_cast<std::uint64_t>(bytes);
+  require_bytes(at, count);
+  std::array<std::byte, 8> from;
+  file_.read(at, std::span(from).first(count));
   std::uint64_t value = 0;
   for (int i = bytes; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(from[static_cast<std::size_t>(i)]);
   return value;
@@ -70,21 +79,25 @@ void StoredZip::read_directory() {
   std::uint64_t count = number(end + 10, 2), at = number(end + 16, 4);
   if (end >= locator_size && number(end - locator_size, 4) == locator_mark) {
     const std::uint64_t end64 = number(end - locator_size + 8, 8);
-    if (bytes_at(end64, end64_size).empty() || number(end64, 4) != end64_mark) fail("has a damaged zip64 directory");
+    require_bytes(end64, end64_size);
+    if (number(end64, 4) != end64_mark) fail("has a damaged zip64 directory");
     count = number(end64 + 32, 8);
     at = number(end64 + 48, 8);
   }
   if (count > most_entries) fail(join_text("claims ", count, " entries"));
   for (std::uint64_t i = 0; i < count; ++i) at = read_entry(at);
+  std::uint64_t all = 0;
+  for (const auto& [name, entry] : entries_) all += entry.size;  // each within the file, and not too many to add up
+  if (all > total) fail("has entries that overlap");
 }
 
 /// Returns where the next one begins.
 std::uint64_t StoredZip::read_entry(std::uint64_t at) {
-  (void)bytes_at(at, central_size);
+  require_bytes(at, central_size);
   if (number(at, 4) != central_mark) fail(join_text("has no entry of its directory at byte ", at));
   const std::uint64_t flags = number(at + 8, 2), method = number(at + 10, 2);
   const std::uint64_t name_size = number(at + 28, 2), extra_size = number(at + 30, 2), comment = number(at + 32, 2);
-  const std::span<const std::byte> text = bytes_at(at + central_size, name_size);
+  const std::vector<std::byte> text = bytes_at(at + central_size, name_size);
   const std::string name(reinterpret_cast<const char*>(text.data()), text.size());
   std::uint64_t packed = number(at + 20, 4), plain = number(at + 24, 4), local = number(at + 42, 4);
   // What has no room in 32 bits stands in the extra field 1, in this order.
@@ -99,16 +112,19 @@ std::uint64_t StoredZip::read_entry(std::uint64_t at) {
   if (method != 0 || packed != plain) fail("is compressed; PyTorch stores tensors as they are");
   if (number(local, 4) != local_mark) fail(join_text("has no entry at byte ", local));
   const std::uint64_t data = local + local_size + number(local + 26, 2) + number(local + 28, 2);
-  const Entry entry{bytes_at(data, plain), static_cast<std::uint32_t>(number(at + 16, 4))};
+  require_bytes(data, plain);
+  const Entry entry{data, plain, static_cast<std::uint32_t>(number(at + 16, 4))};
   if (!entries_.emplace(name, entry).second) fail("has two entries of one name");
   return at + central_size + name_size + extra_size + comment;
 }
 
-std::span<const std::byte> StoredZip::read(const std::string& name) const {
+std::vector<std::byte> StoredZip::read(const std::string& name, ReadLimit limit) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) fail(join_text("has no entry \"", name, "\""));
-  if (crc32(found->second.bytes) != found->second.crc32) fail(join_text("is damaged in the entry \"", name, "\""));
-  return found->second.bytes;
+  require_readable_size(path().string() + ": " + name, found->second.size, limit);
+  std::vector<std::byte> bytes = bytes_at(found->second.begin, found->second.size);
+  if (crc32(bytes) != found->second.crc32) fail(join_text("is damaged in the entry \"", name, "\""));
+  return bytes;
 }
 
 }  // namespace hearth::models

@@ -6,13 +6,15 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "hearth/core/file.h"
 
 namespace hearth::models {
 
-/// An archive in memory, with or without the fields of zip64. The directory at its end is checked in full: afterwards
-/// every entry lies inside the file. FileError "<path>: ..." for an archive that is damaged, encrypted or compressed.
+/// An archive, with or without the fields of zip64. The directory at its end is checked in full: afterwards
+/// every entry lies inside the file, and all together are no larger than it. FileError "<path>: ..." for an archive
+/// that is damaged, encrypted or compressed.
 class StoredZip {
  public:
   explicit StoredZip(const std::filesystem::path& path);
@@ -20,24 +22,27 @@ class StoredZip {
   static bool is_zip(std::span<const std::byte> bytes);
 
   const std::filesystem::path& path() const { return file_.path(); }
-  std::size_t size() const { return file_.bytes().size(); }
-  /// Names of entries and their bytes.
+  std::uint64_t size() const { return file_.size(); }
+  /// Where the bytes of an entry are.
   struct Entry {
-    std::span<const std::byte> bytes;
+    std::uint64_t begin = 0;
+    std::uint64_t size = 0;
     std::uint32_t crc32 = 0;
   };
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
-  /// The bytes of an entry, compared with its checksum. FileError if they are damaged or there is no such entry.
-  std::span<const std::byte> read(const std::string& name) const;
+  /// The bytes of an entry, compared with its checksum. FileError if they are damaged, more than `limit`, or there is
+  /// no such entry; OutOfMemory if they do not fit.
+  std::vector<std::byte> read(const std::string& name, ReadLimit limit) const;
 
  private:
   std::uint64_t number(std::uint64_t at, int bytes) const;
-  std::span<const std::byte> bytes_at(std::uint64_t at, std::uint64_t count) const;
+  void require_bytes(std::uint64_t at, std::uint64_t count) const;
+  std::vector<std::byte> bytes_at(std::uint64_t at, std::uint64_t count) const;
   void read_directory();
   std::uint64_t read_entry(std::uint64_t at);
   [[noreturn]] void fail(const std::string& what) const;
 
-  MappedFile file_;
+  FileReader file_;
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

@@ -276,11 +276,14 @@ class Tensors {
   Tensors(const StoredZip& zip, const Machine& machine, std::string folder)
       : zip_(zip), machine_(machine), folder_(std::move(folder)) {}
 
+  /// Each tensor is told of before the first is read, so that a storage is held no longer than it is needed.
+  void expect(const Value& tensor) { ++uses_[machine_.at(tensor.items[0]).text]; }
+
   Tensor read(const std::string& name, const Value& tensor) {
     const Value& storage = machine_.at(tensor.items[0]);
     const std::vector<std::int64_t> sizes = numbers(tensor.items[2]), strides = numbers(tensor.items[3]);
     const auto size = static_cast<std::int64_t>(size_of(storage.dtype));
-    const std::span<const std::byte> bytes = storage_bytes(storage.text);
+    const std::vector<std::byte>& bytes = storage_bytes(storage.text);
     const std::int64_t elements = static_cast<std::int64_t>(bytes.size()) / size;
     const bool fits = storage.integer == elements && bytes.size() % static_cast<std::size_t>(size) == 0;
     const std::int64_t count = fits ? count_within(elements, offset_of(tensor), sizes, strides) : -1;
@@ -290,6 +293,7 @@ class Tensors {
     if (taken_ > 4 * zip_.size()) machine_.fail("shares storages so often that the tensors are beyond the file's size");
     const Tensor result = Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), storage.dtype);
     copy(bytes, offset_of(tensor), sizes, strides, static_cast<std::size_t>(size), result.bytes());
+    if (--uses_[storage.text] == 0) storages_.erase(storage.text);
     return result;
   }
 
@@ -323,9 +327,9 @@ class Tensors {
     return last < elements ? count : -1;
   }
   /// Compared with its checksum once.
-  std::span<const std::byte> storage_bytes(const std::string& entry) {
+  const std::vector<std::byte>& storage_bytes(const std::string& entry) {
     const auto [found, is_new] = storages_.try_emplace(entry);
-    if (is_new) found->second = zip_.read(folder_ + "data/" + entry);
+    if (is_new) found->second = zip_.read(folder_ + "data/" + entry, {UINT64_MAX, "tensors"});
     return found->second;
   }
   static void copy(std::span<const std::byte> from, std::int64_t offset, const std::vector<std::int64_t>& sizes,
@@ -351,7 +355,8 @@ class Tensors {
   const StoredZip& zip_;
   const Machine& machine_;
   std::string folder_;
-  std::map<std::string, std::span<const std::byte>> storages_;
+  std::map<std::string, std::vector<std::byte>> storages_;
+  std::map<std::string, std::int64_t> uses_;
   std::size_t taken_ = 0;
 };
 
@@ -371,21 +376,28 @@ const Value& state_dict(const Machine& machine, const Value& root) {
   machine.fail(join_text("has no tensors among its keys (", keys, "), nor below state_dict, model or module"));
 }
 
+/// The first bytes of a file, which tell its kind.
+std::vector<std::byte> front_of(const std::string& path) {
+  const FileReader file(path);
+  std::vector<std::byte> front(std::min<std::uint64_t>(4, file.size()));
+  file.read(0, front);
+  return front;
+}
+
 }  // namespace
 
 bool is_torch_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  const MappedFile file(path);
+  const std::vector<std::byte> front = front_of(path);
   // Before PyTorch 1.6: a pickle of protocol 2 that begins with a number of 80 bits.
   static constexpr std::byte before[] = {std::byte{0x80}, std::byte{2}, std::byte{0x8a}, std::byte{10}};
-  const auto bytes = file.bytes();
-  return StoredZip::is_zip(bytes) ||
-         (bytes.size() >= sizeof before && std::equal(std::begin(before), std::end(before), bytes.begin()));
+  return StoredZip::is_zip(front) ||
+         (front.size() >= sizeof before && std::equal(std::begin(before), std::end(before), front.begin()));
 }
 
 WeightSet read_torch_file(const std::string& path) {
-  HEARTH_CHECK(FileError, StoredZip::is_zip(MappedFile(path).bytes()), path,
+  HEARTH_CHECK(FileError, StoredZip::is_zip(front_of(path)), path,
                ": was saved in the format before PyTorch 1.6, which is not read", remedy(path));
   const StoredZip zip(path);
   constexpr std::string_view program_name = "data.pkl";
@@ -396,18 +408,20 @@ WeightSet read_torch_file(const std::string& path) {
                ": the archive has no data.pkl, as torch.save() writes it");
   const std::string folder = found->first.substr(0, found->first.size() - program_name.size());
   if (zip.entries().contains(folder + "byteorder")) {
-    const auto order = zip.read(folder + "byteorder");
+    const auto order = zip.read(folder + "byteorder", small_file);
     HEARTH_CHECK(FileError, std::string_view(reinterpret_cast<const char*>(order.data()), order.size()) == "little",
                  path, ": was saved on a big-endian machine", remedy(path));
   }
-  const std::span<const std::byte> program = zip.read(found->first);
-  HEARTH_CHECK(FileError, program.size() <= most_pickle, path, ": the pickle has ", program.size(),
+  HEARTH_CHECK(FileError, found->second.size <= most_pickle, path, ": the pickle has ", found->second.size,
                " bytes, more than ", most_pickle, remedy(path));
+  const std::vector<std::byte> program = zip.read(found->first, {most_pickle, "pickles"});
   Machine machine(zip, program);
   const Value root = machine.at(machine.run());
   const Value state = state_dict(machine, root);
   if (state.items.empty()) machine.fail("has no tensors");
   Tensors tensors(zip, machine, folder);
+  for (std::size_t i = 1; i < state.items.size(); i += 2)
+    if (const Value& value = machine.at(state.items[i]); value.kind == Kind::tensor) tensors.expect(value);
   std::set<std::string> names;
   WeightSet result;
   for (std::size_t i = 0; i < state.items.size(); i += 2) {

@@ -126,11 +126,13 @@ WeightSet read_weights(const std::string& path) {
   if (const std::string file = torch_file_at(path); !file.empty()) return read_torch_file(file);
   const SafetensorsSet set{path};
   set.verify();
+  std::uint64_t bytes = 0;
+  for (const SafetensorsSet::Item& item : set.items()) bytes += item.record->end - item.record->begin;
+  require_readable_size(path, bytes, {UINT64_MAX, "weights"});
   WeightSet result{{}, set.metadata()};
   for (const SafetensorsSet::Item& item : set.items()) {
     const Tensor tensor = Tensor::empty(item.record->shape, item.record->dtype);
-    const auto bytes = item.bytes();
-    std::copy(bytes.begin(), bytes.end(), tensor.bytes());
+    item.read({tensor.bytes(), tensor.byte_size()});
     result.weights.push_back({item.record->name, tensor});
   }
   return result;

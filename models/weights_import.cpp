@@ -23,7 +23,7 @@ std::string beside(const std::string& weights, const char* name) {
 
 /// The pooling of a sentence-transformers model; a name that is no choice of "embedding_pool" where it is missing here.
 std::string pool_in(const std::string& path, std::vector<std::string>& notes) {
-  const Json pooling = read_json(path);
+  const Json pooling = read_json(path, small_file);
   std::string chosen;
   if (const Json* const mode = pooling.find("pooling_mode"); mode != nullptr && mode->is_string())
     chosen = mode->as_string();
@@ -43,7 +43,7 @@ std::string pool_in(const std::string& path, std::vector<std::string>& notes) {
 void add_modules(const std::string& weights, Json& model, std::vector<std::string>& notes) {
   const std::string path = beside(weights, "modules.json");
   if (!file_exists(path)) return;
-  const Json modules = read_json(path);
+  const Json modules = read_json(path, small_file);
   bool normalizes = false;
   for (const Json& module : modules.items()) {
     const std::string& type = module.at("type").as_string();
@@ -63,7 +63,7 @@ void add_modules(const std::string& weights, Json& model, std::vector<std::strin
   model.set("normalize", normalizes);
   const std::string settings = beside(weights, "sentence_bert_config.json");
   if (!file_exists(settings)) return;
-  const Json document = read_json(settings);
+  const Json document = read_json(settings, small_file);
   if (const Json* const lower = document.find("do_lower_case"); lower && lower->is_boolean() && lower->as_boolean())
     notes.push_back(settings + ": do_lower_case: sequences are put into lower case before the tokenizer");
 }
@@ -173,7 +173,7 @@ Json own_model(const WeightSet& set, const std::string& path, const std::string&
   if (Json noted = config.empty() ? noted_model(set, path) : Json(); !noted.is_null()) return noted;
   const std::string file = config.empty() ? default_config_of(path) : config;
   if (config.empty() && !file_exists(file)) return {};
-  const Json document = read_json(file);
+  const Json document = read_json(file, small_file);
   const Json* const model = document.find("model");
   const bool is_run = model != nullptr && model->is_object() && model->find("type") != nullptr;
   HEARTH_CHECK(FileError, is_run || config.empty(), config,
@@ -190,7 +190,7 @@ void add_configuration(ImportedWeights& result, const std::string& path, const I
   const std::string file = options.config.empty() ? default_config_of(path) : options.config;
   const bool known = !options.config.empty() || file_exists(file);
   if (!is_of_transformers(options.from)) {
-    if (known) check_timm_config(read_json(file), file, options.from, result.notes);
+    if (known) check_timm_config(read_json(file, small_file), file, options.from, result.notes);
     return;
   }
   if (!known) {
@@ -202,7 +202,7 @@ void add_configuration(ImportedWeights& result, const std::string& path, const I
                                      "weights.config) if there is one"));
     return;
   }
-  const Json document = read_json(file);
+  const Json document = read_json(file, small_file);
   result.model = model_of_transformers(document, file, options.from);
   if (!result.report.fits()) return;
   check_sizes(result.model, result.weights, file, result.report);

@@ -71,7 +71,7 @@ Json facts_to_keep(Session& session) {
 /// What facts_to_keep() of the session that wrote the set gave; an empty object where an older version wrote it.
 Json facts_in(const std::string& set) {
   const std::string path = set + "/" + data_file;
-  return file_exists(path) ? read_json(path) : Json::object();
+  return file_exists(path) ? read_json(path, small_file) : Json::object();
 }
 
 template <class T>
@@ -149,7 +149,7 @@ void load_set(Session& session, const std::string& set) {
   require_own_tokenizers(session, set);
   require_own_classes(session, set);
   session.model_state.load(set + "/" + model_file);
-  const Json saved = read_json(set + "/" + config_file);
+  const Json saved = read_json(set + "/" + config_file, small_file);
   const bool keeps = keeps_scale(session.resolved().at("precision"), saved.find("precision"));
   session.training_state.load(set + "/" + state_file,
                               keeps ? std::vector<std::string>{} : std::vector<std::string>{"loss_scale."});

@@ -295,13 +295,13 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
 
 void write_report(const std::string& folder, std::int64_t best_step) {
   const std::string path = folder + "/run.json";
-  Json info = file_exists(path) ? read_json(path) : Json::object();
+  Json info = file_exists(path) ? read_json(path, small_file) : Json::object();
   if (best_step >= 0) {
     Json metrics = info.find("metrics") ? info.at("metrics") : Json::object();
     info.set("metrics", metrics.set("best_step", best_step));
   }
-  write_file_synced(folder + "/report.html",
-                    report_html(info, read_json(folder + "/config.json"), read_metrics(folder + "/metrics.jsonl")));
+  write_file_synced(folder + "/report.html", report_html(info, read_json(folder + "/config.json", small_file),
+                                                         read_metrics(folder + "/metrics.jsonl")));
 }
 
 }  // namespace hearth::train

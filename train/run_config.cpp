@@ -163,8 +163,13 @@ double lr_factor(const TrainOptions& options) {
                                   options.lr_scaling.reference_batch.value_or(samples));
 }
 
+namespace {
+/// Far more than any run says of itself.
+constexpr ReadLimit config_limit{std::uint64_t{1} << 20, "configurations"};
+}  // namespace
+
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  Json root = read_json(path);
+  Json root = read_json(path, config_limit);
   for (const std::string& assignment : overrides) apply_override(root, assignment);
   if (root.is_object()) {
     if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "hearth/core/build.h"
 #include "hearth/core/cpu/dnn.h"
@@ -16,11 +17,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The text of a file; "" where it cannot be read.
+std::string text_of(const fs::path& path) {
+  try {
+    return read_text(path, {std::uint64_t{64} << 20, "files of a repository"});
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 std::string first_line(const fs::path& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
+  const std::string text = text_of(path);
+  return text.substr(0, text.find('\n'));
 }
 
 // The repository of a working tree: `.git` itself, or where a `.git` file ("gitdir: PATH") of a linked tree points.
@@ -35,7 +43,7 @@ fs::path repository_at(const fs::path& folder) {
 
 // A packed reference stands as "<commit> <name>" in one file.
 std::string packed_reference(const fs::path& git, const std::string& name) {
-  std::ifstream in(git / "packed-refs");
+  std::istringstream in(text_of(git / "packed-refs"));
   for (std::string line; std::getline(in, line);)
     if (line.size() > 41 && line.substr(41) == name) return line.substr(0, 40);
   return "";
@@ -46,7 +54,7 @@ std::string packed_reference(const fs::path& git, const std::string& name) {
 std::string status_in(const std::string& path) {
   if (!file_exists(path)) return "";
   try {
-    return read_json(path).at("status").as_string();
+    return read_json(path, small_file).at("status").as_string();
   } catch (const ConfigError&) {
     return "";
   }

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* format_name = "hearth_plans";
 constexpr std::int64_t format_version = 1;
 /// Far more than all problems of all networks; a larger file is none of ours.
-constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
+constexpr ReadLimit plans_limit{std::uint64_t{64} << 20, "kept plans"};
 constexpr std::size_t most_remarks = 8;
 
 void remark(std::vector<std::string>& remarks, std::string text) {
@@ -111,9 +111,7 @@ void PlanCache::read() {
   if (file_.empty()) return remark(remarks_, "there is no folder for it: set HEARTH_CACHE_DIR");
   try {
     if (!file_exists(file_)) return;
-    const std::uint64_t bytes = size_of_file(file_);
-    if (bytes > most_bytes) return remark(remarks_, join_text("it has ", bytes, " bytes; it is left out"));
-    read_plans(read_text(file_), plans_, remarks_);
+    read_plans(read_text(file_, plans_limit), plans_, remarks_);
   } catch (const std::exception& error) {
     remark(remarks_, error.what());
   }

@@ -26,7 +26,7 @@ void append_records(const std::string& path, std::size_t label_bytes, std::size_
   std::error_code ignored;
   HEARTH_CHECK(DataError, std::filesystem::exists(path, ignored), path,
                ": is missing; wanted is the binary version from https://www.cs.toronto.edu/~kriz/cifar.html");
-  const std::vector<std::uint8_t> bytes = read_maybe_gzip(path);
+  const std::vector<std::uint8_t> bytes = read_maybe_gzip(path, {std::uint64_t{1} << 30, "files of records"});
   const std::size_t record = label_bytes + image_bytes;
   HEARTH_CHECK(DataError, !bytes.empty() && bytes.size() % record == 0, path, ": ", bytes.size(),
                " bytes are not a whole number of records of ", record, " bytes");
@@ -48,7 +48,7 @@ std::vector<std::string> names_in(const std::string& path, std::size_t count) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return numbered_classes(static_cast<std::int64_t>(count));
   std::vector<std::uint8_t> bytes;
-  read_bytes(path, bytes);
+  read_bytes(path, bytes, small_file);
   std::vector<std::string> names(1);
   for (const std::uint8_t byte : bytes) {
     if (byte == '\n') {

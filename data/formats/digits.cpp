@@ -19,8 +19,7 @@ namespace {
 DatasetPointer parse_digits() {
   constexpr const char* name = "digits (embedded)";
   constexpr std::int64_t fields = 65;
-  const auto text =
-      inflate_gzip({hearth_embedded_digits_csv_gz, hearth_embedded_digits_csv_gz_size}, name, std::uint64_t{1} << 24);
+  const auto text = inflate_gzip({hearth_embedded_digits_csv_gz, hearth_embedded_digits_csv_gz_size}, name, small_file);
   std::vector<std::uint8_t> pixels;
   std::vector<std::int32_t> labels;
   const char* at = reinterpret_cast<const char*>(text.data());

@@ -12,6 +12,9 @@
 namespace hearth::data {
 namespace {
 
+/// Most bytes of a file's values, which are held in memory.
+constexpr std::uint64_t most_values = std::uint64_t{64} << 30;
+
 struct IdxArray {
   std::vector<std::uint32_t> extents;
   std::vector<std::uint8_t> values;
@@ -22,27 +25,34 @@ std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at)
          static_cast<std::uint32_t>(bytes[at + 2]) << 8 | static_cast<std::uint32_t>(bytes[at + 3]);
 }
 
-IdxArray read_idx(const std::string& path, std::size_t least_rank, std::size_t most_rank) {
-  IdxArray array;
-  array.values = read_maybe_gzip(path);
-  const auto& bytes = array.values;
-  HEARTH_CHECK(DataError, bytes.size() >= 4, path, ": ", bytes.size(), " bytes are too few for an IDX file");
-  const std::uint32_t magic = big_endian(bytes, 0);
+/// The extents in a file's header.
+std::vector<std::uint32_t> read_extents(const std::string& path, std::size_t least_rank, std::size_t most_rank) {
+  const std::vector<std::uint8_t> front = read_front(path, 4 + 4 * most_rank);
+  HEARTH_CHECK(DataError, front.size() >= 4, path, ": ", front.size(), " bytes are too few for an IDX file");
+  const std::uint32_t magic = big_endian(front, 0);
   const std::size_t rank = magic & 0xff;
   HEARTH_CHECK(DataError, magic >> 8 == 0x08 && rank >= least_rank && rank <= most_rank, path, ": magic 0x", std::hex,
                std::setw(8), std::setfill('0'), magic, std::dec, " is not that of IDX unsigned bytes with ", least_rank,
                least_rank == most_rank ? "" : " or more", " dimension(s)");
-  const std::size_t header = 4 + 4 * rank;
-  HEARTH_CHECK(DataError, bytes.size() >= header, path, ": the file ends inside its header");
+  HEARTH_CHECK(DataError, front.size() >= 4 + 4 * rank, path, ": the file ends inside its header");
+  std::vector<std::uint32_t> extents;
+  for (std::size_t axis = 0; axis < rank; ++axis) extents.push_back(big_endian(front, 4 + 4 * axis));
+  return extents;
+}
+
+IdxArray read_idx(const std::string& path, std::size_t least_rank, std::size_t most_rank) {
+  IdxArray array{read_extents(path, least_rank, most_rank), {}};
+  const std::size_t header = 4 + 4 * array.extents.size();
   std::uint64_t expected = 1;
-  for (std::size_t axis = 0; axis < rank; ++axis) {
-    array.extents.push_back(big_endian(bytes, 4 + 4 * axis));
-    HEARTH_CHECK(DataError, expected == 0 || array.extents.back() <= bytes.size() / expected, path,
-                 ": the header promises more than the ", bytes.size() - header, " bytes of values found");
-    expected *= array.extents.back();
+  for (const std::uint32_t extent : array.extents) {
+    HEARTH_CHECK(DataError, expected == 0 || extent <= most_values / expected, path, ": the header promises more than ",
+                 most_values, " bytes of values");
+    expected *= extent;
   }
-  HEARTH_CHECK(DataError, expected == bytes.size() - header, path, ": the header promises ", expected,
-               " bytes of values, found ", bytes.size() - header);
+  // Of what is more than the header promises, a byte is enough to tell.
+  array.values = read_maybe_gzip(path, {header + expected + 1, "what its header tells of"});
+  HEARTH_CHECK(DataError, header + expected == array.values.size(), path, ": the header promises ", expected,
+               " bytes of values, found ", array.values.size() - std::min(header, array.values.size()));
   array.values.erase(array.values.begin(), array.values.begin() + static_cast<std::ptrdiff_t>(header));
   return array;
 }

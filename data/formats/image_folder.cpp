@@ -172,7 +172,7 @@ class ImageFolder : public Dataset {
     // Each thread keeps the memory of the compressed bytes.
     thread_local std::vector<std::uint8_t> bytes;
     try {
-      read_bytes(path, bytes);
+      read_bytes(path, bytes, image_limit);
       decode_image(bytes, path, image, decode_bytes_);
       shrink(image);
     } catch (const Error& error) {

@@ -104,9 +104,10 @@ void add_own(Tokenizers& registry) {
                                 [](const WordPieceFields& f, Texts) -> TokenizerPointer {
                                   return read_kind<WordPieceTokenizer>(f.path, "wordpiece", f.lower_case);
                                 });
-  registry.add<SentencePieceFields>(
-      "sentencepiece", "A SentencePiece model, by the library that defines them.",
-      [](const SentencePieceFields& f, Texts) { return sentencepiece_tokenizer(read_text(f.path), f.path); });
+  registry.add<SentencePieceFields>("sentencepiece", "A SentencePiece model, by the library that defines them.",
+                                    [](const SentencePieceFields& f, Texts) {
+                                      return sentencepiece_tokenizer(read_text(f.path, tokenizer_limit), f.path);
+                                    });
 }
 
 }  // namespace

@@ -53,6 +53,9 @@ class Tokenizer {
 
 using TokenizerPointer = std::shared_ptr<const Tokenizer>;
 
+/// Most bytes of a tokenizer's file.
+inline constexpr ReadLimit tokenizer_limit{std::uint64_t{64} << 20, "tokenizers"};
+
 /// Texts that a vocabulary is made from.
 using Texts = std::span<const std::string_view>;
 

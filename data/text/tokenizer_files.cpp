@@ -166,7 +166,7 @@ TokenizerPointer parse_word_level(const Part& document) {
 
 Json read_document(const std::string& path) {
   try {
-    return read_json(path);
+    return read_json(path, tokenizer_limit);
   } catch (const ConfigError& error) {
     // A bad data file, not a bad run configuration.
     throw DataError(error.what());
@@ -174,7 +174,7 @@ Json read_document(const std::string& path) {
 }
 
 std::vector<std::string> lines_of(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = read_text(path, tokenizer_limit);
   unicode::require_utf8(text, path);
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < text.size();) {
@@ -249,7 +249,8 @@ TokenizerPointer read_tokenizer(const std::string& path, bool lower_case) {
                  ": holds none of tokenizer.json, vocab.json, vocab.txt and tokenizer.model");
   }
   if (file.extension() == ".txt") return read_vocab_txt(file.string(), lower_case);
-  if (file.extension() == ".model") return sentencepiece_tokenizer(read_text(file.string()), file.string());
+  if (file.extension() == ".model")
+    return sentencepiece_tokenizer(read_text(file.string(), tokenizer_limit), file.string());
   if (file.filename() == "vocab.json") return read_vocab_json(file);
   return parse_tokenizer(read_document(file.string()), file.string());
 }

@@ -48,6 +48,13 @@ std::uint32_t header_checksum(std::span<const std::byte> bytes) {
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
+void require_no_zero(std::string_view text, const std::string& source) {
+  const std::size_t zero = text.find('\0');
+  HEARTH_CHECK(DataError, zero == std::string_view::npos, source, ":",
+               1 + std::ranges::count(text.substr(0, zero), '\n'),
+               ": a zero byte, which no text has; write it as UTF-8");
+}
+
 }  // namespace
 
 Tokens::Tokens(std::vector<std::int32_t> ids, std::vector<std::uint64_t> ends, Meaning meaning, std::string source)
@@ -157,12 +164,16 @@ void Tokens::copy(std::int64_t first, std::int64_t count, std::int32_t* target) 
 }
 
 std::string read_corpus(const std::string& path) {
-  const std::vector<std::uint8_t> bytes = read_maybe_gzip(path);
+  // What is no text at all is told before gigabytes of it are read.
+  const std::vector<std::uint8_t> front = read_front(path, 4096);
+  require_no_zero({reinterpret_cast<const char*>(front.data()), front.size()}, path);
+  const std::vector<std::uint8_t> bytes = read_maybe_gzip(path, corpus_limit);
   return checked_corpus({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
 std::string checked_corpus(std::string text, const std::string& source) {
   unicode::require_utf8(text, source);
+  require_no_zero(text, source);
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
   if (text.find('\r') != std::string::npos) {
     std::string plain;

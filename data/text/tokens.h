@@ -69,8 +69,11 @@ class Tokens {
 
 using TokensPointer = std::shared_ptr<const Tokens>;
 
+/// Most bytes of a text, plain or inflated: it is held in memory.
+inline constexpr ReadLimit corpus_limit{std::uint64_t{8} << 30, "texts"};
+
 /// The text of a file, plain or gzip, as training takes it: without byte order mark, lines ending in \n. FileError;
-/// DataError, naming the file and line, for what is not UTF-8, and for an empty file.
+/// DataError, naming the file and line, for what is not UTF-8, and for an empty file or zero bytes.
 std::string read_corpus(const std::string& path);
 /// The same of a text that was read already; `source` is for messages.
 std::string checked_corpus(std::string text, const std::string& source);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole reads, replacing writes, appending writers and mappings, and what each of them says when it fails.
+// Whole reads, reads by position, replacing writes and appending writers, and what each of them says when it fails.
 #include "hearth/core/file.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <sstream>
 
 #include "support/error_message.h"
 #include "support/full_disk.h"
@@ -69,13 +70,13 @@ TEST(File, ReadErrorsNameThePathAndTheReason) {
            error_message<FileError>([&] { sync_file(absent); }),
            error_message<FileError>([&] { sync_directory(absent); }),
            error_message<FileError>([&] { list_directory(absent); }),
-           error_message<FileError>([&] { MappedFile{absent}; }),
+           error_message<FileError>([&] { FileReader{absent}; }),
        }) {
     EXPECT_PRED2(contains, message, absent);
     EXPECT_PRED2(contains, message, "No such file");
   }
   EXPECT_PRED2(contains, error_message<FileError>([&] { read_file(directory.path()); }), "is a directory");
-  EXPECT_PRED2(contains, error_message<FileError>([&] { MappedFile{directory.path()}; }), "is a directory");
+  EXPECT_PRED2(contains, error_message<FileError>([&] { FileReader{directory.path()}; }), "is a directory");
 }
 
 TEST(File, AFailedWriteLeavesTheOldBytesAndNoSibling) {
@@ -169,17 +170,72 @@ TEST(FileWriter, ARecordThatDoesNotFitIsTakenBack) {
   EXPECT_EQ(read_text(directory / "log"), "first\nsecond\n");
 }
 
-TEST(MappedFile, ShowsTheBytes) {
+TEST(FileReader, ReadsByPosition) {
   const TempDir directory;
-  write_file_synced(directory / "f", "mapped");
-  MappedFile first(directory / "f");
-  EXPECT_TRUE(std::ranges::equal(first.bytes(), bytes_of("mapped")));
-  const MappedFile moved = std::move(first);
-  EXPECT_TRUE(first.bytes().empty());
+  write_file_synced(directory / "f", "by position");
+  FileReader first(directory / "f");
+  const FileReader file = std::move(first);
+  EXPECT_EQ(file.size(), 11u);
   write_file_synced(directory / "f", "replaced");
-  EXPECT_TRUE(std::ranges::equal(moved.bytes(), bytes_of("mapped")));
+  std::string text(8, ' ');
+  file.read(3, std::as_writable_bytes(std::span(text)));
+  EXPECT_EQ(text, "position") << "the file that was opened, whatever has its name now";
+  file.read(11, {});
   write_file_synced(directory / "empty", "");
-  EXPECT_TRUE(MappedFile(directory / "empty").bytes().empty());
+  EXPECT_EQ(FileReader(directory / "empty").size(), 0u);
+}
+
+// A mapping ends the process by SIGBUS.
+TEST(FileReader, AFileThatBecomesShorterIsAnError) {
+  const TempDir directory;
+  write_file_synced(directory / "f", std::string(100'000, 'x'));
+  const FileReader file(directory / "f");
+  std::filesystem::resize_file(directory / "f", 50'000);
+  std::vector<std::byte> bytes(10'000);
+  file.read(40'000, bytes);
+  const std::string message = error_message<FileError>([&] { file.read(45'000, bytes); });
+  EXPECT_PRED2(contains, message, (directory / "f").string() + ": ends at offset 50000, where 5000 more bytes");
+}
+
+TEST(File, OnlyRegularFilesAreRead) {
+  const TempDir directory;
+  ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", directory / "link");
+  alarm(20);  // a pipe without a writer is waited for
+  for (const char* name : {"pipe", "link"}) {
+    const std::filesystem::path path = directory / name;
+    const std::string expected = std::string(name) == "pipe" ? "is a pipe" : "is a device";
+    EXPECT_PRED2(contains, error_message<FileError>([&] { (void)read_text(path, small_file); }), expected);
+    EXPECT_PRED2(contains, error_message<FileError>([&] { (void)read_file(path, small_file); }), expected);
+    EXPECT_PRED2(contains, error_message<FileError>([&] { FileReader{path}; }), expected);
+    EXPECT_PRED2(contains, error_message<FileError>([&] { sync_file(path); }), expected);
+    EXPECT_PRED2(contains, error_message<FileError>([&] { (void)size_of_file(path); }), expected);
+  }
+  EXPECT_THROW(FileWriter(directory / "pipe"), FileError);
+  alarm(0);
+}
+
+TEST(File, NoMoreIsReadThanTheLimit) {
+  const TempDir directory;
+  write_file_synced(directory / "f", std::string(100, 'x'));
+  EXPECT_EQ(read_text(directory / "f", {100, "texts"}).size(), 100u);
+  EXPECT_PRED2(contains, error_message<FileError>([&] {
+                 (void)read_text(directory / "f", {99, "texts"});
+               }),
+               "f: 100 bytes; texts may have at most 99");
+  // Of a size that no memory has, without a byte on the disk.
+  std::filesystem::resize_file(directory / "f", std::uintmax_t{1} << 42);
+  EXPECT_PRED2(contains, error_message<OutOfMemory>([&] {
+                 (void)read_file(directory / "f", {UINT64_MAX, "texts"});
+               }),
+               "f: 4398046511104 bytes are to be held in memory, of which ");
+  std::istringstream stream(std::string(100, 'y'));
+  EXPECT_EQ(read_stream(stream, "the input", {100, "texts"}).size(), 100u);
+  std::istringstream more(std::string(1'000'000, 'y'));
+  EXPECT_PRED2(contains, error_message<FileError>([&] {
+                 (void)read_stream(more, "the input", {100, "texts"});
+               }),
+               "the input: more than 100 bytes, which is the most that texts may have");
 }
 
 }  // namespace

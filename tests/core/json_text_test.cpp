@@ -272,6 +272,13 @@ TEST(JsonParse, SixtyFourLevelsAreTheLimit) {
   EXPECT_NE(fault_of(std::string(1000000, '[')).find("run.json:1:65: /0/0/"), std::string::npos);
 }
 
+// A text of 8 MB takes a gigabyte otherwise.
+TEST(JsonParse, FourMillionValuesAreTheLimit) {
+  std::string text = "[0";
+  for (int i = 1; i < 1 << 22; ++i) text += ",0";
+  EXPECT_NE(fault_of(text + "]").find("more than 4194304 values"), std::string::npos);
+}
+
 TEST(JsonParse, FindsDuplicatesInLargeObjects) {
   std::string text = "{";
   for (int i = 0; i < 100; ++i) text += "\"k" + std::to_string(i) + "\":0,";
@@ -358,7 +365,7 @@ TEST(JsonRead, FilesAreReadAndMissingOnesNamed) {
     hearth::read_json(path);
     FAIL() << "a missing file was read";
   } catch (const hearth::FileError& error) {
-    EXPECT_NE(std::string(error.what()).find(path + ": cannot be opened: No such file"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find(path + ": opening failed: No such file"), std::string::npos)
         << error.what();
   }
   EXPECT_THROW(hearth::read_json(folder.path()), hearth::FileError) << "a folder is not a file";

@@ -50,7 +50,7 @@ TEST_F(SafetensorsSets, AnIndexJoinsFiles) {
     EXPECT_EQ(set.items()[0].record->name, "a");
     EXPECT_EQ(set.items()[1].record->name, "b");
     EXPECT_EQ(set.items()[2].record->name, "c");
-    EXPECT_EQ(set.items()[2].bytes().size(), 8U);
+    EXPECT_EQ(set.items()[2].read().size(), 8U);
     EXPECT_EQ(set.metadata().at("made"), "here");
     set.verify();
   }
@@ -106,7 +106,7 @@ TEST_F(SafetensorsSets, DamageIsRefusedOrReadButNeverMore) {
       const SafetensorsSet set{index};
       std::size_t total = 0;
       for (const SafetensorsSet::Item& item : set.items())
-        for (const std::byte byte : item.bytes()) total += static_cast<std::size_t>(byte);
+        for (const std::byte byte : item.read()) total += static_cast<std::size_t>(byte);
       EXPECT_LT(total, 24U * 256);
     } catch (const FileError&) {
       ++refused;

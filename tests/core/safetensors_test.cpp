@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "hearth/core/file.h"
 #include "support/error_message.h"
@@ -83,7 +85,7 @@ TEST_F(Safetensors, RoundTripsAllTypes) {
     const TensorRecord& record = file.at(entry.name);
     EXPECT_EQ(record.dtype, entry.dtype);
     EXPECT_EQ(record.shape, entry.shape);
-    EXPECT_TRUE(std::ranges::equal(file.bytes(record), entry.bytes));
+    EXPECT_TRUE(std::ranges::equal(file.read(record), entry.bytes));
   }
 }
 
@@ -123,7 +125,7 @@ TEST_F(Safetensors, ReadsWhatPythonWrote) {
   EXPECT_EQ(w.dtype, DType::f32);
   EXPECT_EQ(w.shape, (Shape{2, 3}));
   std::array<float, 6> values;
-  std::memcpy(values.data(), file.bytes(w).data(), sizeof values);
+  std::memcpy(values.data(), file.read(w).data(), sizeof values);
   EXPECT_EQ(values, (std::array<float, 6>{0, 0.5f, 1, 1.5f, 2, 2.5f}));
   EXPECT_EQ(file.at("step").shape, Shape{});
   EXPECT_EQ(file.at("step").dtype, DType::i64);
@@ -250,7 +252,9 @@ TEST_F(Safetensors, LookUpNamesTheNearest) {
   const std::string message = error_message<FileError>([&] { file.at("stp"); });
   EXPECT_PRED2(contains, message, path_.string() + ": TensorNotFound: there is no tensor 'stp'");
   EXPECT_PRED2(contains, message, "did you mean 'step'?");
-  EXPECT_THROW(file.bytes({"x", DType::u8, {1000}, 0, 1000}), UsageError);
+  EXPECT_THROW((void)file.read({"x", DType::u8, {10}, 0, 10}), UsageError);
+  std::array<std::byte, 3> few;
+  EXPECT_THROW(file.read(file.at("step"), few), UsageError);
 }
 
 TEST_F(Safetensors, WriterRefusesWhatAReaderWould) {
@@ -317,6 +321,23 @@ TEST_F(Safetensors, DamageIsLocated) {
   EXPECT_PRED2(contains, found(data + 2'399'999), at(2097152));
   EXPECT_PRED2(contains, found(data + 2'400'000), "tensor 'b'");
   EXPECT_PRED2(contains, found(data + 2'400'000), at(2'400'000));
+}
+
+TEST_F(Safetensors, WhatIsReadIsCompared) {
+  write_small();
+  const SafetensorsFile file(path_);
+  const TensorRecord& w = file.at("w");
+  const auto before = file.read(w);
+  std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('?');
+  const auto last = file.records().back();
+  EXPECT_PRED2(contains, error_message<FileError>([&] { (void)file.read(file.at(last.name)); }),
+               "TensorDamaged: tensor '" + last.name + "'");
+  // A mapping ends the process by SIGBUS.
+  std::filesystem::resize_file(path_, 10);
+  for (const auto& action :
+       {std::function<void()>([&] { (void)file.read(w); }), std::function<void()>([&] { file.verify(); })})
+    EXPECT_PRED2(contains, error_message<FileError>(action),
+                 path_.string() + ": IoError: " + path_.string() + ": ends at");
 }
 
 TEST_F(Safetensors, AHundredThousandTensorsAreRead) {

@@ -45,7 +45,7 @@ Bytes repeated(const Bytes& part, std::size_t times) {
 }
 Bytes golden(const std::string& name) {
   Bytes bytes;
-  read_bytes(test::source_dir() + "/tests/golden/images/" + name, bytes);
+  read_bytes(test::source_dir() + "/tests/golden/images/" + name, bytes, image_limit);
   return bytes;
 }
 

@@ -136,15 +136,15 @@ TEST(GzipTest, DamageIsFoundAtEveryLength) {
   // "hearth" as gzip.
   const Bytes whole{0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xcb, 0x48, 0x4d,
                     0x2c, 0x2a, 0xc9, 0x00, 0x00, 0x69, 0xad, 0x62, 0xd8, 0x06, 0x00, 0x00, 0x00};
-  const Bytes text = inflate_gzip(whole, "x", 100);
+  const Bytes text = inflate_gzip(whole, "x", {100, "texts"});
   EXPECT_EQ(std::string(text.begin(), text.end()), "hearth");
   for (std::size_t size = 1; size < whole.size(); ++size) {
-    EXPECT_THROW(inflate_gzip(std::span(whole).first(size), "x", 100), DataError) << size;
+    EXPECT_THROW(inflate_gzip(std::span(whole).first(size), "x", {100, "texts"}), DataError) << size;
   }
   Bytes flipped = whole;
   flipped[12] ^= 1;
-  EXPECT_THROW(inflate_gzip(flipped, "x", 100), DataError);
-  EXPECT_TRUE(contains(error_message<DataError>([&] { inflate_gzip(whole, "x", 3); }), "more than 3 bytes"));
+  EXPECT_THROW(inflate_gzip(flipped, "x", {100, "texts"}), DataError);
+  EXPECT_TRUE(contains(error_message<DataError>([&] { inflate_gzip(whole, "x", {3, "texts"}); }), "more than 3 bytes"));
 }
 
 }  // namespace

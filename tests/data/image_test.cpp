@@ -27,7 +27,7 @@ std::string golden(const std::string& name) { return test::source_dir() + "/test
 
 Bytes bytes_of(const std::string& path) {
   Bytes bytes;
-  read_bytes(path, bytes);
+  read_bytes(path, bytes, small_file);
   return bytes;
 }
 

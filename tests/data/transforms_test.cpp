@@ -78,7 +78,7 @@ TEST(ResizeTest, GivesPillowsBytes) {
   for (const auto& [name, height, width] : {std::tuple{"down", 9, 16}, std::tuple{"up", 41, 50},
                                             std::tuple{"mixed", 40, 30}, std::tuple{"same_width", 10, 37}}) {
     std::vector<std::uint8_t> expected;
-    read_bytes(folder + "resize_" + name + ".rgb", expected);
+    read_bytes(folder + "resize_" + name + ".rgb", expected, small_file);
     Image result;
     resize(image, {0, 0, image.height, image.width}, height, width, result);
     EXPECT_EQ(result.pixels, expected) << name;

@@ -36,8 +36,7 @@ class Case {
     const TensorRecord* record = file_.find(name);
     HEARTH_CHECK(DataError, record, "parity: there is no tensor ", name);
     const Tensor result = Tensor::empty(record->shape, record->dtype);
-    const auto bytes = file_.bytes(*record);
-    std::memcpy(result.bytes(), bytes.data(), bytes.size());
+    file_.read(*record, {result.bytes(), result.byte_size()});
     return result;
   }
   Json options(const char* key) const { return parse_json(file_.metadata().at(key), key); }

@@ -50,9 +50,9 @@ void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
 }
 
 std::vector<std::string> read_lines(const std::string& input) {
-  const std::string text = input == "-"
-                               ? data::checked_corpus({std::istreambuf_iterator<char>(std::cin), {}}, "the input")
-                               : data::read_corpus(input);
+  const std::string text =
+      input == "-" ? data::checked_corpus(read_stream(std::cin, "the input", data::corpus_limit), "the input")
+                   : data::read_corpus(input);
   const std::vector<std::string_view> lines = data::lines_of(text);
   return {lines.begin(), lines.end()};
 }
