@@ -4,7 +4,6 @@
 #include "hearth/core/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -338,28 +337,6 @@ void FileReader::read(std::uint64_t offset, std::span<std::byte> target) const {
     offset += static_cast<std::uint64_t>(got);
     target = target.subspan(static_cast<std::size_t>(got));
   }
-}
-
-MappedFile::MappedFile(fs::path path) : path_(std::move(path)) {
-  const Descriptor file(open_regular(path_));
-  const auto size = static_cast<std::size_t>(regular_size(file.get(), path_));
-  if (size == 0) return;  // an empty mapping is an error to the system
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) fail(path_, "mapping", errno);
-  bytes_ = {static_cast<const std::byte*>(address), size};
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
 }
 
 }  // namespace hearth

@@ -118,23 +118,4 @@ class FileReader {
   std::uint64_t size_ = 0;
 };
 
-/// A regular file in memory, read-only, paged in as it is touched. The file must not be shortened meanwhile: touching
-/// a page that is gone ends the process, as with any mapping. Replacing the file by a rename is harmless.
-class MappedFile {
- public:
-  MappedFile() = default;
-  /// FileError if the file cannot be opened or mapped.
-  explicit MappedFile(std::filesystem::path path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-
-  std::span<const std::byte> bytes() const { return bytes_; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-  std::span<const std::byte> bytes_;
-};
-
 }  // namespace hearth

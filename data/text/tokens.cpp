@@ -14,7 +14,7 @@ namespace hearth::data {
 namespace {
 
 constexpr std::size_t header_size = 128, digest_size = 64;
-constexpr std::string_view magic = "HRTHTOK1";
+constexpr std::string_view magic = "HRTHTOK2", earlier_magic = "HRTHTOK1";
 enum Place : std::size_t {
   at_width = 8,
   at_header_checksum = 12,
@@ -22,7 +22,7 @@ enum Place : std::size_t {
   at_sequences = 24,
   at_characters = 32,
   at_vocabulary = 40,
-  at_payload_checksum = 48,
+  at_checksum = 48,
   at_digest = 56,
 };
 
@@ -33,20 +33,48 @@ void put(Header& header, std::size_t at, T value) {
   std::memcpy(header.data() + at, &value, sizeof value);
 }
 template <class T>
-T take(std::span<const std::byte> bytes, std::size_t at) {
+T take(const Header& header, std::size_t at) {
   T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
+  std::memcpy(&value, header.data() + at, sizeof value);
   return value;
 }
 
-std::uint32_t header_checksum(std::span<const std::byte> bytes) {
-  Header copy;
-  std::copy_n(bytes.data(), header_size, copy.data());
-  put<std::uint32_t>(copy, at_header_checksum, 0);
-  return crc32c(copy);
+std::uint32_t header_checksum(Header header) {
+  put<std::uint32_t>(header, at_header_checksum, 0);
+  return crc32c(header);
+}
+
+bool begins_with(const Header& header, std::string_view text) {
+  return std::memcmp(header.data(), text.data(), text.size()) == 0;
 }
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+/// The checksums of the blocks that end a file, which must fit the header's.
+std::vector<std::uint32_t> checksums_at(const FileReader& file, std::uint64_t offset, std::uint64_t payload,
+                                        std::uint32_t expected) {
+  std::vector<std::uint32_t> checksums(CheckedBlocks::count_of(payload));
+  file.read(offset, std::as_writable_bytes(std::span(checksums)));
+  HEARTH_CHECK(DataError, crc32c(std::as_bytes(std::span(checksums))) == expected, file.path().string(),
+               ": the checksums at offset ", offset, " are damaged; use another copy");
+  return checksums;
+}
+
+/// The same of a file that has one for all: its blocks are read here.
+std::vector<std::uint32_t> checksums_of_earlier(const FileReader& file, std::uint64_t payload, std::uint32_t expected) {
+  std::vector<std::uint32_t> checksums;
+  std::vector<std::byte> block;
+  std::uint32_t whole = 0;
+  for (std::uint64_t at = 0; at < payload; at += block.size()) {
+    block.resize(std::min(CheckedBlocks::block_bytes, payload - at));
+    file.read(header_size + at, block);
+    checksums.push_back(crc32c(block));
+    whole = crc32c(block, whole);
+  }
+  HEARTH_CHECK(DataError, whole == expected, file.path().string(), ": the ", payload, " bytes at offset ", header_size,
+               " are damaged: they do not fit their checksum; use another copy");
+  return checksums;
+}
 
 void require_no_zero(std::string_view text, const std::string& source) {
   const std::size_t zero = text.find('\0');
@@ -75,52 +103,73 @@ void Tokens::check_ends() const {
 
 std::shared_ptr<const Tokens> Tokens::open(const std::string& path) {
   std::shared_ptr<Tokens> tokens(new Tokens);
-  tokens->check_file(path);
+  tokens->open_file(path);
   return tokens;
 }
 
-void Tokens::check_file(const std::string& path) {
+void Tokens::open_file(const std::string& path) {
   source_ = path;
-  file_ = MappedFile(path);
-  const std::span<const std::byte> bytes = file_.bytes();
-  HEARTH_CHECK(DataError, bytes.size() >= header_size && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0,
-               path, ": not a token file; `hearth data pack` writes them");
-  HEARTH_CHECK(DataError, take<std::uint32_t>(bytes, at_header_checksum) == header_checksum(bytes), path,
+  FileReader file(path);
+  Header header{};
+  file.read(0, std::span(header).first(std::min<std::uint64_t>(header_size, file.size())));
+  const bool is_earlier = begins_with(header, earlier_magic);
+  HEARTH_CHECK(DataError, file.size() >= header_size && (is_earlier || begins_with(header, magic)), path,
+               ": not a token file; `hearth data pack` writes them");
+  HEARTH_CHECK(DataError, take<std::uint32_t>(header, at_header_checksum) == header_checksum(header), path,
                ": the header is damaged (its checksum is wrong)");
-  const auto ids = take<std::uint64_t>(bytes, at_tokens), count = take<std::uint64_t>(bytes, at_sequences);
-  const auto vocabulary = take<std::uint64_t>(bytes, at_vocabulary);
-  const auto width_found = take<std::uint32_t>(bytes, at_width);
+  const auto ids = take<std::uint64_t>(header, at_tokens), count = take<std::uint64_t>(header, at_sequences);
+  const auto vocabulary = take<std::uint64_t>(header, at_vocabulary);
+  const auto width_found = take<std::uint32_t>(header, at_width);
   constexpr std::uint64_t most = std::uint64_t{1} << 48;
-  const auto characters = take<std::uint64_t>(bytes, at_characters);
+  const auto characters = take<std::uint64_t>(header, at_characters);
   HEARTH_CHECK(DataError, ids < most && count < most && characters < most && vocabulary <= INT32_MAX, path, ": ", ids,
                " ids of ", characters, " characters in ", count, " sequences of a vocabulary of ", vocabulary,
                " cannot be right");
   meaning_.vocabulary = static_cast<std::int64_t>(vocabulary);
   HEARTH_CHECK(DataError, static_cast<int>(width_found) == width(), path, ": ids of ", width_found,
                " bytes for a vocabulary of ", vocabulary);
-  const std::uint64_t id_bytes = padded(ids * width_found), wanted = header_size + id_bytes + count * 8;
-  HEARTH_CHECK(DataError, bytes.size() == wanted, path, ": ", bytes.size(), " bytes where the header tells of ", wanted,
+  const std::uint64_t id_bytes = padded(ids * width_found), payload = id_bytes + count * 8;
+  const std::uint64_t wanted =
+      header_size + payload + (is_earlier ? 0 : CheckedBlocks::count_of(payload) * sizeof(std::uint32_t));
+  HEARTH_CHECK(DataError, file.size() == wanted, path, ": ", file.size(), " bytes where the header tells of ", wanted,
                "; the file is cut short or damaged");
   size_ = static_cast<std::int64_t>(ids);
   meaning_.characters = static_cast<std::int64_t>(characters);
-  meaning_.digest.assign(reinterpret_cast<const char*>(bytes.data()) + at_digest, digest_size);
-  payload_checksum_ = take<std::uint32_t>(bytes, at_payload_checksum);
-  mapped_ = bytes.data() + header_size;
+  meaning_.digest.assign(reinterpret_cast<const char*>(header.data()) + at_digest, digest_size);
+  const auto checksum = take<std::uint32_t>(header, at_checksum);
+  auto checksums = is_earlier ? checksums_of_earlier(file, payload, checksum)
+                              : checksums_at(file, header_size + payload, payload, checksum);
+  blocks_.emplace(std::move(file), header_size, payload, std::move(checksums));
+  require_readable_size(path, count * sizeof(std::uint64_t), {UINT64_MAX, "ends of sequences"});
   ends_.resize(count);
-  if (count > 0) std::memcpy(ends_.data(), mapped_ + id_bytes, count * 8);
+  blocks_->read(id_bytes, std::as_writable_bytes(std::span(ends_)));
   check_ends();
+}
+
+template <class F>
+void Tokens::for_each_piece(F&& f) const {
+  constexpr std::int64_t piece = 1 << 16;
+  std::vector<std::int32_t> ids(piece);
+  for (std::int64_t first = 0; first < size_; first += piece) {
+    const std::int64_t count = std::min(piece, size_ - first);
+    copy(first, count, ids.data());
+    f(first, std::span(ids).first(static_cast<std::size_t>(count)));
+  }
 }
 
 void Tokens::write(const std::string& path) const {
   HEARTH_CHECK(UsageError, meaning_.digest.size() == digest_size, path, ": tokens without a tokenizer's digest");
   const auto bytes_an_id = static_cast<std::size_t>(width());
   std::vector<std::byte> payload(padded(static_cast<std::uint64_t>(size_) * bytes_an_id) + ends_.size() * 8);
-  std::int32_t id = 0;
-  for (std::int64_t i = 0; i < size_; ++i) {
-    copy(i, 1, &id);
-    std::memcpy(payload.data() + static_cast<std::size_t>(i) * bytes_an_id, &id, bytes_an_id);
-  }
+  for_each_piece([&](std::int64_t first, std::span<const std::int32_t> ids) {
+    std::byte* to = payload.data() + static_cast<std::size_t>(first) * bytes_an_id;
+    for (const std::int32_t id : ids) {
+      std::memcpy(to, &id, bytes_an_id);
+      to += bytes_an_id;
+    }
+  });
   if (!ends_.empty()) std::memcpy(payload.data() + payload.size() - ends_.size() * 8, ends_.data(), ends_.size() * 8);
+  const std::vector<std::uint32_t> checksums = CheckedBlocks::checksums_of(payload);
   Header header{};
   std::memcpy(header.data(), magic.data(), magic.size());
   put(header, at_width, static_cast<std::uint32_t>(bytes_an_id));
@@ -128,35 +177,30 @@ void Tokens::write(const std::string& path) const {
   put(header, at_sequences, static_cast<std::uint64_t>(ends_.size()));
   put(header, at_characters, meaning_.characters);
   put(header, at_vocabulary, static_cast<std::uint64_t>(meaning_.vocabulary));
-  put(header, at_payload_checksum, crc32c(payload));
+  put(header, at_checksum, crc32c(std::as_bytes(std::span(checksums))));
   std::memcpy(header.data() + at_digest, meaning_.digest.data(), digest_size);
   put(header, at_header_checksum, header_checksum(header));
-  const std::array<std::span<const std::byte>, 2> parts{header, payload};
+  const std::array<std::span<const std::byte>, 3> parts{header, payload, std::as_bytes(std::span(checksums))};
   write_file_synced(path, parts);
 }
 
 void Tokens::verify() const {
-  if (mapped_ != nullptr)
-    HEARTH_CHECK(DataError, crc32c(file_.bytes().subspan(header_size)) == payload_checksum_, source_,
-                 ": the ids are damaged (their checksum is wrong)");
-  constexpr std::int64_t piece = 1 << 16;
-  std::vector<std::int32_t> ids(piece);
-  for (std::int64_t first = 0; first < size_; first += piece) copy(first, std::min(piece, size_ - first), ids.data());
+  if (blocks_) blocks_->verify();
+  for_each_piece([](std::int64_t, std::span<const std::int32_t>) {});
 }
 
 void Tokens::copy(std::int64_t first, std::int64_t count, std::int32_t* target) const {
   HEARTH_CHECK(IndexError, first >= 0 && count >= 0 && first <= size_ && count <= size_ - first, source_, ": ids ",
                first, " to ", first + count, " of ", size_);
-  if (mapped_ == nullptr) {
+  const auto all = static_cast<std::size_t>(count);
+  if (!blocks_) {
     std::copy_n(ids_.data() + first, count, target);
   } else if (width() == 2) {
-    std::uint16_t narrow = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::memcpy(&narrow, mapped_ + (first + i) * 2, 2);
-      target[i] = narrow;
-    }
-  } else if (count > 0) {
-    std::memcpy(target, mapped_ + first * 4, static_cast<std::size_t>(count) * 4);
+    std::vector<std::uint16_t> narrow(all);
+    blocks_->read(static_cast<std::uint64_t>(first) * 2, std::as_writable_bytes(std::span(narrow)));
+    std::copy(narrow.begin(), narrow.end(), target);
+  } else {
+    blocks_->read(static_cast<std::uint64_t>(first) * 4, std::as_writable_bytes(std::span(target, all)));
   }
   for (std::int64_t i = 0; i < count; ++i)
     HEARTH_CHECK(DataError, target[i] >= 0 && target[i] < meaning_.vocabulary, source_, ": id ", target[i],

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts as ids: in memory, or in a token file that is mapped as it is. A token file is little-endian:
-//   0 "HRTHTOK1" | 8 u32 bytes an id (2 or 4) | 12 u32 CRC-32C of these 128 bytes with 0 here | 16 u64 ids |
-//   24 u64 sequences | 32 u64 characters | 40 u64 vocabulary | 48 u32 CRC-32C of all that follows | 52 u32 0 |
+// Texts as ids: in memory, or in a token file that is read as they are asked for. A token file is little-endian:
+//   0 "HRTHTOK2" | 8 u32 bytes an id (2 or 4) | 12 u32 CRC-32C of these 128 bytes with 0 here | 16 u64 ids |
+//   24 u64 sequences | 32 u64 characters | 40 u64 vocabulary | 48 u32 CRC-32C of the checksums at the end | 52 u32 0 |
 //   56 64 hexadecimal digits of the tokenizer's digest | 120 u64 0 | ids, zeros up to a multiple of 8 |
-//   u64 for each sequence: ids up to its end
+//   u64 for each sequence: ids up to its end | u32 CRC-32C for each 256 KiB from 128 on up to here
+// In a file of an earlier version, "HRTHTOK1", no checksums are at the end, and 48 is the CRC-32C of all from 128 on.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "hearth/core/file.h"
+#include "hearth/data/checked_blocks.h"
 #include "hearth/data/text/tokenizer.h"
 
 namespace hearth::data {
@@ -28,12 +30,13 @@ class Tokens {
 
   /// Sequences in memory: ends[i] is the number of ids up to the end of sequence i. `source` is for messages.
   Tokens(std::vector<std::int32_t> ids, std::vector<std::uint64_t> ends, Meaning meaning, std::string source);
-  /// Maps a token file. FileError if it cannot be; DataError, naming the file, if it is none, is cut short or has a
-  /// damaged header. The ids themselves are checked as they are read, and by verify().
+  /// Opens a token file. FileError if it cannot be; DataError, naming the file, if it is none, is cut short or has a
+  /// damaged header. The ids themselves are compared with their checksums when copy() first reads them, and by
+  /// verify(); a file of an earlier version, which has one checksum for all, is read whole here.
   static std::shared_ptr<const Tokens> open(const std::string& path);
   /// Writes a token file whole or not at all. FileError.
   void write(const std::string& path) const;
-  /// DataError, naming the file, if its checksum is wrong or an id lies outside the vocabulary.
+  /// DataError, naming the file, if a checksum is wrong or an id lies outside the vocabulary.
   void verify() const;
 
   std::int64_t size() const { return size_; }
@@ -44,8 +47,9 @@ class Tokens {
     return static_cast<std::int64_t>(ends_[static_cast<std::size_t>(sequence)]);
   }
   std::int64_t length(std::int64_t sequence) const { return end(sequence) - begin(sequence); }
-  /// Writes ids first..first + count - 1. IndexError outside the tokens; DataError, naming the file and place, for an
-  /// id outside the vocabulary.
+  /// Writes ids first..first + count - 1. IndexError outside the tokens; DataError, naming the file and place, for
+  /// damaged ids and for one outside the vocabulary; FileError, naming file and offset, if they cannot be read. Called
+  /// by several threads at once.
   void copy(std::int64_t first, std::int64_t count, std::int32_t* target) const;
   const Meaning& meaning() const { return meaning_; }
   const std::string& source() const { return source_; }
@@ -55,15 +59,16 @@ class Tokens {
  private:
   Tokens() = default;
   void check_ends() const;
-  void check_file(const std::string& path);
+  void open_file(const std::string& path);
+  /// f(first, ids) for stretches of the ids, in order.
+  template <class F>
+  void for_each_piece(F&& f) const;
 
   std::int64_t size_ = 0;
   Meaning meaning_;
   std::string source_;
-  std::vector<std::int32_t> ids_;       // in memory
-  MappedFile file_;                     // or mapped
-  const std::byte* mapped_ = nullptr;   // first id
-  std::uint32_t payload_checksum_ = 0;  // as the file says
+  std::vector<std::int32_t> ids_;        // in memory
+  std::optional<CheckedBlocks> blocks_;  // or in a file
   std::vector<std::uint64_t> ends_;
 };
 
