@@ -2,13 +2,14 @@
 // bench step, bench ops.
 #include <iomanip>
 #include <iostream>
-#include <regex>
+#include <limits>
 
 #include "hearth/core/file.h"
 #include "hearth/core/memory.h"
 #include "hearth/core/profiler.h"
 #include "hearth/train/bench.h"
 #include "hearth/train/cli/cli.h"
+#include "hearth/train/cli/name_filter.h"
 #include "hearth/train/step_bench.h"
 
 namespace hearth::train {
@@ -48,7 +49,8 @@ void print_profile() {
 
 // A peer process times its own steps in turn with these; see scripts/bench_cpu.
 int serve(StepBench& bench) {
-  for (std::string line; std::getline(std::cin, line);) std::cout << bench.step_ms() << std::endl;
+  constexpr auto unlimited = std::numeric_limits<std::streamsize>::max();
+  while (std::cin.ignore(unlimited, '\n') && !std::cin.eof()) std::cout << bench.step_ms() << std::endl;
   return 0;
 }
 
@@ -119,17 +121,12 @@ int bench_ops(const Arguments& arguments) {
                "bench ops: measures single operations, of no config; \"", arguments.positional().back(),
                "\" is too much");
   arguments.refuse_others("bench ops", {"--filter", "--device", "--scale", "--check", "--json"});
-  std::regex filter;
-  try {
-    filter = std::regex(arguments.value("--filter").value_or(""));
-  } catch (const std::regex_error& error) {
-    throw UsageError(join_text("bench ops: --filter is not a regular expression: ", error.what()));
-  }
+  const NameFilter filter(arguments.value("--filter").value_or(""));
   const Device device = device_named(arguments.value("--device").value_or("cpu"));
   const std::int64_t scale = arguments.positive("--scale", device.is_cpu() ? 1 : 16);
   bool all_ok = true, any = false;
   for (const OpBench& bench : op_benches(device, scale)) {
-    if (!std::regex_search(bench.name, filter)) continue;
+    if (!filter.matches(bench.name)) continue;
     any = true;
     std::optional<double> error;
     // Before the clock runs: a fast wrong answer is worth nothing.
