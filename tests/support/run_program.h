@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@
 namespace hearth::test {
 
 struct ProgramResult {
-  int exit_code = -1;  ///< 128 + n where signal n ended it
+  int exit_code = -1;           ///< 128 + n where signal n ended it
+  std::int64_t peak_bytes = 0;  ///< of memory, at its most
   std::string out;
   std::string err;
 
@@ -31,8 +33,10 @@ struct ProgramResult {
   }
 };
 
-/// Runs `words` (a path and its arguments) in `directory` and waits for its end.
-inline ProgramResult run_program(std::vector<std::string> words, const std::filesystem::path& directory) {
+/// Runs `words` (a path and its arguments) in `directory` and waits for its end. After `seconds`, unless they are 0,
+/// SIGALRM ends it.
+inline ProgramResult run_program(std::vector<std::string> words, const std::filesystem::path& directory,
+                                 unsigned seconds = 0) {
   const TempDir streams;
   const std::string out = streams / "out", err = streams / "err";
   const pid_t child = fork();
@@ -45,17 +49,20 @@ inline ProgramResult run_program(std::vector<std::string> words, const std::file
     if (dup2(open(out.c_str(), flags, 0600), 1) < 0 || dup2(open(err.c_str(), flags, 0600), 2) < 0 ||
         chdir(directory.c_str()) != 0)
       _exit(126);
+    alarm(seconds);
     execv(pointers[0], pointers.data());
     _exit(127);
   }
   int status = 0;
-  if (waitpid(child, &status, 0) != child) throw std::runtime_error("waitpid failed");
+  rusage used{};
+  if (wait4(child, &status, 0, &used) != child) throw std::runtime_error("wait4 failed");
   const auto content = [](const std::string& path) {
     std::ifstream in(path);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
   ProgramResult result;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.peak_bytes = std::int64_t{used.ru_maxrss} << 10;
   result.out = content(out);
   result.err = content(err);
   return result;
