@@ -13,10 +13,10 @@
 #include <optional>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "hearth/core/checksum.h"
 #include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
 #include "hearth/core/safetensors.h"
 
 namespace hearth {
@@ -177,6 +177,8 @@ CheckpointWriter::~CheckpointWriter() {
   if (!committed_) fs::remove_all(temporary_, ignored);
 }
 
+void CheckpointWriter::note(const std::string& key, Json value) { notes_.set(key, std::move(value)); }
+
 std::string CheckpointWriter::commit() {
   HEARTH_CHECK(UsageError, !committed_, "checkpoint: ", name_, " was committed already");
   Json files = Json::array();
@@ -187,6 +189,7 @@ std::string CheckpointWriter::commit() {
   }
   Json manifest = Json::object();
   manifest.set("format", manifest_format).set("step", step_).set("files", files);
+  if (notes_.size() > 0) manifest.set("notes", notes_);
   // The manifest vouches for itself as well.
   manifest.set("crc32c", hex_of(crc32c(bytes_of(to_text(manifest)))));
   write_file_synced(temporary_ / manifest_file, to_text(manifest, 2) + "\n");
@@ -219,6 +222,14 @@ void CheckpointWriter::put_in_place() {
   // The set that was replaced goes when the new one is there for good; what stays behind goes with the next set.
   sync_directory(folder_);
   if (!replaced.empty()) fs::remove_all(replaced, error);
+}
+
+Json notes_of_checkpoint(const fs::path& set) {
+  const Json body = read_manifest_body(set / manifest_file);
+  const Json* const notes = body.find("notes");
+  HEARTH_CHECK(FileError, notes == nullptr || notes->is_object(), (set / manifest_file).string(),
+               ": /notes is no object");
+  return notes != nullptr ? *notes : Json::object();
 }
 
 void verify_checkpoint(const fs::path& set) {

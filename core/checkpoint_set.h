@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "hearth/core/json_text.h"
+
 namespace hearth {
 
 /// Writes one set. Without commit() the destructor removes what was written.
@@ -24,6 +26,8 @@ class CheckpointWriter {
 
   /// Where to write the file `name` of the set.
   std::filesystem::path file(const std::string& name) const { return temporary_ / name; }
+  /// Keeps a value in the manifest: what belongs to the set and to no file of it.
+  void note(const std::string& key, Json value);
   /// Makes the set durable and visible; replaces a set of the same step in one move. Returns its name. FileError if it
   /// cannot; the sets that were there are as before then. UsageError if it was committed already.
   std::string commit();
@@ -35,6 +39,7 @@ class CheckpointWriter {
   std::string name_;
   std::filesystem::path temporary_;
   std::int64_t step_;
+  Json notes_ = Json::object();
   bool committed_ = false;
 };
 
@@ -44,6 +49,9 @@ std::string checkpoint_name(std::int64_t step);
 /// Checks a set against its manifest, reading every byte. FileError names the file, and the tensor and offset where it
 /// has them.
 void verify_checkpoint(const std::filesystem::path& set);
+
+/// What was noted with a set; an empty object if nothing was. FileError if the manifest is damaged.
+Json notes_of_checkpoint(const std::filesystem::path& set);
 
 struct DamagedSet {
   std::string name;

@@ -2,10 +2,12 @@
 #include "hearth/train/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <optional>
 
 #include "hearth/core/checkpoint_set.h"
+#include "hearth/core/non_finite.h"
 #include "hearth/core/safetensors.h"
 #include "hearth/data/described.h"
 #include "hearth/data/fingerprint.h"
@@ -20,7 +22,7 @@ constexpr const char* config_file = "config.json";
 constexpr const char* data_file = "data.json";
 constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* source_tokenizer_file = "source_tokenizer.json";
-constexpr const char* metrics_key = "hearth.metrics_bytes";
+constexpr const char* metrics_note = "metrics_bytes";
 
 struct NamedTokenizer {
   const char* file;
@@ -145,18 +147,52 @@ bool keeps_scale(const Json& now, const Json* saved) {
   return saved != nullptr && (*saved == now || (has_dynamic_scale(*saved) && has_dynamic_scale(now)));
 }
 
+/// Of metrics.jsonl when the set was written.
+std::int64_t metrics_bytes_of(const std::string& set) {
+  const Json notes = notes_of_checkpoint(set);
+  const Json* const noted = notes.find(metrics_note);
+  if (noted != nullptr) {
+    HEARTH_CHECK(FileError, noted->is_integer() && noted->as_integer() >= 0, set, "/manifest.json: ", metrics_note,
+                 " is ", to_text(*noted), ", no number of bytes");
+    return noted->as_integer();
+  }
+  // Earlier versions kept it with the tensors.
+  const auto metadata = SafetensorsFile(set + "/" + state_file).metadata();
+  const auto kept = metadata.find("hearth.metrics_bytes");
+  std::int64_t bytes = -1;
+  if (kept != metadata.end()) {
+    const char* const end = kept->second.data() + kept->second.size();
+    const auto [stop, error] = std::from_chars(kept->second.data(), end, bytes);
+    if (error != std::errc{} || stop != end) bytes = -1;
+  }
+  HEARTH_CHECK(FileError, bytes >= 0, set, ": tells no number of bytes of metrics.jsonl");
+  return bytes;
+}
+
+/// A set that nothing could go on from must not take the place of a good one.
+void require_finite(const State& state, const Session& session) {
+  for (const State::Entry& entry : state.entries()) {
+    if (entry.tensor == nullptr) continue;
+    const NonFinite found = count_non_finite(entry.dtype, entry.read().bytes);
+    HEARTH_CHECK(
+        DivergedError, !found.any(), "\"", entry.name, "\" is not finite at step ", session.position.step, " (",
+        found.text(),
+        "), so that no checkpoint is written; the one before stays the latest; lower the learning rate, warm up "
+        "longer, or clip the gradients");
+  }
+}
+
 void load_set(Session& session, const std::string& set) {
   require_own_tokenizers(session, set);
   require_own_classes(session, set);
   session.model_state.load(set + "/" + model_file);
   const Json saved = read_json(set + "/" + config_file, small_file);
   const bool keeps = keeps_scale(session.resolved().at("precision"), saved.find("precision"));
-  session.training_state.load(set + "/" + state_file,
-                              keeps ? std::vector<std::string>{} : std::vector<std::string>{"loss_scale."});
-  const auto metadata = SafetensorsFile(set + "/" + state_file).metadata();
-  const auto bytes = metadata.find(metrics_key);
-  HEARTH_CHECK(FileError, bytes != metadata.end(), set, "/", state_file, ": \"", metrics_key, "\" is missing");
-  session.position.metrics_bytes = std::stoll(bytes->second);
+  // Earlier versions kept no evaluation of the test split.
+  std::vector<std::string> optional{"position.test_"};
+  if (!keeps) optional.emplace_back("loss_scale.");
+  session.training_state.load(set + "/" + state_file, optional);
+  session.position.metrics_bytes = metrics_bytes_of(set);
   session.after_load();
   session.write_interval();
 }
@@ -166,9 +202,12 @@ void load_set(Session& session, const std::string& set) {
 void save_session(Session& session, const std::string& checkpoint_folder) {
   const CheckpointOptions& options = session.config().checkpoint;
   session.read_interval();
+  require_finite(session.model_state, session);
+  require_finite(session.training_state, session);
   CheckpointWriter writer(checkpoint_folder, session.position.step);
   session.model_state.save(writer.file(model_file), {{"format", "pt"}});
-  session.training_state.save(writer.file(state_file), {{metrics_key, std::to_string(session.position.metrics_bytes)}});
+  session.training_state.save(writer.file(state_file));
+  writer.note(metrics_note, session.position.metrics_bytes);
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
   write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");
@@ -292,7 +331,7 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
   require_own_tokenizers(*session, set);
   require_own_classes(*session, set);
   session->model_state.load(set + "/" + model_file);
-  session->training_state.load_part(set + "/" + state_file);
+  session->training_state.load_part(set + "/" + state_file, {"position.test_"});
   session->after_load();
   return session;
 }

@@ -13,8 +13,8 @@ namespace hearth::train {
 
 class MetricsLog {
  public:
-  /// Opens `path` and cuts it to `keep_bytes`, so that a resumed run rewrites what it logged after its checkpoint. Of a
-  /// shorter file the whole lines are kept.
+  /// Opens `path` and cuts it to `keep_bytes`, so that a resumed run rewrites what it logged after its checkpoint. It
+  /// is cut before the first line among these that is not whole or no record.
   MetricsLog(const std::string& path, std::int64_t keep_bytes);
 
   void add(const Json& record);
@@ -22,8 +22,11 @@ class MetricsLog {
   void sync() { writer_.sync(); }
   /// Bytes in the file.
   std::int64_t bytes() const { return static_cast<std::int64_t>(writer_.size()); }
+  /// What was lost of `keep_bytes`, and why; "" if nothing was.
+  const std::string& lost() const { return lost_; }
 
  private:
+  std::string lost_;
   FileWriter writer_;
 };
 

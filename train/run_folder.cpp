@@ -93,14 +93,15 @@ void RunFolder::clear() {
   remove(last);
 }
 
-void RunFolder::open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard,
-                     std::int64_t first_step) {
+std::string RunFolder::open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard,
+                            std::int64_t first_step) {
   // The first, as writing the other makes both names durable.
   metrics_ = std::make_unique<MetricsLog>(file("metrics.jsonl"), metrics_bytes);
   write_file_synced(file("config.json"), to_text(resolved_config, 2) + "\n");
-  if (!tensorboard) return;
+  if (!tensorboard) return metrics_->lost();
   events_ = std::make_unique<TensorBoardWriter>(path_, first_step);
   events_->text("config", 0, "```json\n" + to_text(resolved_config, 2) + "\n```");
+  return metrics_->lost();
 }
 
 void RunFolder::add(const Json& record) {

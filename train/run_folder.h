@@ -50,9 +50,10 @@ class RunFolder {
   /// Deletes what an earlier run left: only the files and checkpoints that a run writes. FileError, and nothing is
   /// deleted, where there are files of these names but no run.
   void clear();
-  /// Opens the metrics for writing, cut to `metrics_bytes` or fewer (see MetricsLog), and the event file if wanted;
-  /// `first_step` is the first that will be added. Writes config.json.
-  void open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard, std::int64_t first_step = 0);
+  /// Opens the metrics for writing, cut to `metrics_bytes` or fewer, and the event file if wanted; `first_step` is the
+  /// first that will be added. Writes config.json. Returns MetricsLog::lost().
+  std::string open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard,
+                   std::int64_t first_step = 0);
   /// One line of metrics.jsonl, and its numbers as TensorBoard scalars "<split>/<key>".
   void add(const Json& record);
   /// Bytes of metrics.jsonl so far.

@@ -120,10 +120,8 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
 
 void Trainer::open_folder() {
   const std::int64_t step = session_.position.step, bytes = session_.position.metrics_bytes;
-  folder_.open(session_.resolved(), bytes, session_.config().log.tensorboard, step + 1);
-  if (folder_.metrics_bytes() < bytes)
-    progress_.line(join_text("warning: ", folder_.file("metrics.jsonl"), " lost ", bytes - folder_.metrics_bytes(),
-                             " bytes that the checkpoint counts on"));
+  const std::string lost = folder_.open(session_.resolved(), bytes, session_.config().log.tensorboard, step + 1);
+  if (!lost.empty()) progress_.line("warning: " + lost);
   if (!moved_) return;
   // So that the new folder is a whole run from the start, with a best where there is nothing left to train.
   if (session_.position.step >= session_.plan.total_steps) evaluate_and_log();

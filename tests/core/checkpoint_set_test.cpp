@@ -69,6 +69,23 @@ TEST_F(CheckpointSets, ACommittedSetIsFoundWhole) {
   EXPECT_TRUE(found.damaged.empty());
 }
 
+TEST_F(CheckpointSets, NotesAreInTheManifestAlone) {
+  EXPECT_EQ(notes_of_checkpoint(folder_ / write_set(folder_, 1)), Json::object());
+  {
+    CheckpointWriter writer(folder_, 2);
+    write_files(writer, 1);
+    writer.note("bytes", 77);
+    (void)writer.commit();
+  }
+  const fs::path noted = folder_ / "step-00000002";
+  verify_checkpoint(noted);
+  EXPECT_EQ(notes_of_checkpoint(noted).at("bytes").as_integer(), 77);
+  EXPECT_EQ(read_text(noted / "model.safetensors"), read_text(folder_ / "step-00000001/model.safetensors"));
+  const std::string text = read_text(noted / "manifest.json");
+  put_byte(noted / "manifest.json", text.find("77"), '8');
+  EXPECT_THROW((void)notes_of_checkpoint(noted), FileError);
+}
+
 TEST_F(CheckpointSets, NothingIsSeenBeforeTheCommit) {
   write_set(folder_, 1);
   {

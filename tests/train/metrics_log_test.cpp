@@ -64,6 +64,23 @@ TEST(MetricsLog, keeps_the_whole_lines_of_a_file_that_lost_some) {
   EXPECT_EQ(records[2], record(3));
 }
 
+TEST(MetricsLog, is_cut_before_a_damaged_line) {
+  const test::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  const std::string whole = "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n";
+  for (const char* damaged : {"{\"step\"\x01 2}\n", "{\"step\":2} ", "12345678901\n", "{\"step\":2}\xff"}) {
+    std::string text = whole;
+    write_file_synced(path, text.replace(11, std::string(damaged).size(), damaged));
+    MetricsLog log(path, static_cast<std::int64_t>(whole.size()));
+    EXPECT_PRED2(test::contains, log.lost(), "metrics.jsonl lost 22 bytes");
+    EXPECT_PRED2(test::contains, log.lost(), "line 2 is no");
+    log.add(record(9));
+    EXPECT_EQ(read_metrics(path).size(), 2u);
+  }
+  write_file_synced(path, whole + "{\"st");
+  EXPECT_EQ(MetricsLog(path, static_cast<std::int64_t>(whole.size())).lost(), "") << "what came after the checkpoint";
+}
+
 TEST(MetricsLog, a_last_line_that_a_crash_cut_is_left_out) {
   const test::TempDir folder;
   const std::string path = folder / "metrics.jsonl";

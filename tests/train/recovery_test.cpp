@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "hearth/core/checkpoint_set.h"
@@ -170,6 +171,47 @@ TEST_F(Recovery, LostMetricsStopNothing) {
   EXPECT_EQ(missing.exit_code, 0) << missing.err;
   EXPECT_PRED2(contains, missing.err, "warning: runs/small/metrics.jsonl lost");
   EXPECT_EQ(read_metrics(metrics).back().at("step").as_integer(), 66);
+}
+
+TEST_F(Recovery, ADamagedLineOfMetricsStopsNothing) {
+  ASSERT_EQ(train("1", {"--set", "log.report=true"}).exit_code, 0);
+  const std::string metrics = path("runs/small/metrics.jsonl");
+  std::string text = read("runs/small/metrics.jsonl");
+  text[text.find("{\"step\":10,")] = 'x';
+  write("runs/small/metrics.jsonl", text);
+  const ProgramResult longer = train("2", {"--set", "log.report=true"});
+  EXPECT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_PRED2(contains, longer.err, "warning: runs/small/metrics.jsonl lost ");
+  EXPECT_PRED2(contains, longer.err, "line 2 is no JSON");
+  const std::vector<Json> records = read_metrics(metrics);
+  EXPECT_EQ(records[0].at("step").as_integer(), 5);
+  EXPECT_EQ(records[1].at("step").as_integer(), 25);
+}
+
+TEST_F(Recovery, EqualRunsWriteEqualTensorFiles) {
+  for (const char* run : {"one", "two"})
+    ASSERT_EQ(train("1", {"--out", run, "--set", "log.every_steps=1"}).exit_code, 0);
+  for (const char* file : {"model.safetensors", "state.safetensors"})
+    EXPECT_EQ(read(std::string("one/checkpoints/latest/") + file), read(std::string("two/checkpoints/latest/") + file))
+        << file;
+}
+
+TEST_F(Recovery, ASetThatIsNotFiniteIsNeverTheLatest) {
+  Session session(load_config(path("small.json"), {}));
+  const std::string sets = path("run/checkpoints");
+  save_session(session, sets);
+  session.position.step = 1;
+  Tensor weights = session.parameters->values();
+  const float kept = weights.data<float>()[3];
+  weights.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  const std::string message = test::error_message<DivergedError>([&] { save_session(session, sets); });
+  for (const char* part : {"layers.0.weight", "at step 1", "1 NaN", "no checkpoint"})
+    EXPECT_PRED2(contains, message, part);
+  EXPECT_EQ(fs::read_symlink(sets + "/latest"), checkpoint_name(0));
+  EXPECT_FALSE(file_exists(sets + "/" + checkpoint_name(1)));
+  weights.data<float>()[3] = kept;
+  save_session(session, sets);
+  EXPECT_EQ(fs::read_symlink(sets + "/latest"), checkpoint_name(1));
 }
 
 TEST_F(Recovery, MetricsAreOnDiskBeforeACheckpointCountsOnThem) {
