@@ -100,7 +100,8 @@ void describe(Fields<ImageFolderData>& fields) {
   fields.text("path", &ImageFolderData::path, "Folder of class folders, or of train, val and test with class folders.")
       .required();
   fields.number("test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
-                "Share of each class held out for testing where there is no folder for it: each file by its name.");
+                "Share of each class held out for testing where there is no folder for that, nor for validation: each file "
+                "by its name.");
   fields.choice("on_error", &ImageFolderData::on_error, {"fail", "skip"},
                 "Broken files: stop, or let the next readable sample of the same part stand in and count a warning.");
   fields.choice("empty_classes", &ImageFolderData::empty_classes, {"fail", "skip"},
@@ -145,7 +146,7 @@ Splits open_folder(const ImageFolderData& options) {
   folder.shrink_to = options.shrink_to;
   folder.decode_bytes = options.decode_mb << 20;
   Splits splits = image_folder_splits(options.path, folder);
-  if (!splits.test && options.test_fraction > 0) {
+  if (!splits.test && !splits.valid && options.test_fraction > 0) {
     HeldOut parts = hold_out(splits.train, options.test_fraction, options.split_seed, "test");
     splits.train = parts.rest;
     splits.test = parts.held_out;

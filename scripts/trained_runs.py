@@ -75,7 +75,7 @@ def records_of(runs, arguments):
 
 
 def accuracy_of(record):
-    return f"{100 * record['metrics']['accuracy']:.2f} %" if record["status"] == "finished" else "diverged"
+    return f"{100 * record['metrics'].get('test_accuracy', record['metrics']['accuracy']):.2f} %" if record["status"] == "finished" else "diverged"
 
 
 def write_table(page, mark, text):

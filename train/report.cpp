@@ -202,8 +202,8 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
     number(number_in(test, "loss"), 4, "test loss");
   } else {
     share(number_in(metrics, "best_accuracy"), "best accuracy");
-    share(number_in(metrics, "accuracy"), "final accuracy");
-    number(number_in(metrics, "loss"), 4, "final loss");
+    share(number_in(metrics, "accuracy"), judged == "test" ? "final test accuracy" : "final accuracy");
+    number(number_in(metrics, "loss"), 4, judged == "test" ? "final test loss" : "final loss");
     share(number_in(test, "accuracy"), "test accuracy");
   }
   number(number_in(metrics, "step"), 12, "steps");
@@ -224,7 +224,8 @@ void write_evaluations(std::ostream& out, const Json& run_info, const std::vecto
   for (const Json& record : records) {
     if (text_at(record, "split") == "train") continue;
     rows.push_back(&record);
-    if (best_step && number_at(record, "step") == best_step && text_at(record, "split") == judged) best = &record;
+    if (judged == "valid" && best_step && number_at(record, "step") == best_step && text_at(record, "split") == judged)
+      best = &record;
   }
   if (rows.empty()) return;
   out << "<section><h2>Evaluations</h2><table class=\"numbers\"><tr><th>step</th><th>epoch</th><th>split</th>"
@@ -254,6 +255,9 @@ void write_evaluations(std::ostream& out, const Json& run_info, const std::vecto
   }
   out << "</table>";
   if (every > 1) out << "<p class=\"sub\">every " << every << "th of " << rows.size() << ", and the best</p>";
+  if (judged == "test")
+    out << "<p class=\"sub\">There is no valid split: the best checkpoint is the last one, and no choice was made by "
+           "the test split.</p>";
   out << "</section>";
 }
 

@@ -14,7 +14,7 @@ namespace hearth::train {
 std::string report_html(const Json& run_info, const Json& config, const std::vector<Json>& records);
 
 /// Reads run.json, config.json and metrics.jsonl of a run's folder and writes report.html beside them. `best_step` is
-/// that of the best evaluation so far, or -1: run.json tells it at the end only.
+/// that of the best evaluation so far, or -1: run.json tells it at the end only. Without a valid split there is none.
 void write_report(const std::string& folder, std::int64_t best_step = -1);
 
 }  // namespace hearth::train

@@ -123,7 +123,10 @@ void describe(Fields<CheckpointOptions>& f) {
             "Steps between checkpoints, instead of epochs.");
   f.integer("keep", &CheckpointOptions::keep, {.min = 1},
             "How many of the newest checkpoints are kept, beside the best.");
-  f.boolean("best", &CheckpointOptions::best, "Keeps the checkpoint with the best evaluation as `checkpoints/best`.");
+  f.boolean(
+      "best", &CheckpointOptions::best,
+      "Keeps the checkpoint with the best evaluation of the valid split as `checkpoints/best`; without such a split "
+      "the last one.");
 }
 
 void describe(Fields<LogOptions>& f) {

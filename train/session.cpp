@@ -194,6 +194,8 @@ void Session::register_state() {
   training_state.add("position.best_loss", &position.best_loss);
   training_state.add("position.last_accuracy", &position.last_accuracy);
   training_state.add("position.last_loss", &position.last_loss);
+  training_state.add("position.test_accuracy", &position.test_accuracy);
+  training_state.add("position.test_loss", &position.test_loss);
 }
 
 void Sums::read(Meter& meter) const {
@@ -291,6 +293,13 @@ std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std:
 
 std::pair<std::string, data::DatasetPointer> Session::validation_part() const {
   return evaluation_part(data.valid ? "valid" : "test");
+}
+
+const char* Session::best_by() const {
+  if (!data.valid) return "last checkpoint";
+  // What a text's next piece is has many right answers: the loss tells more.
+  const bool predicts_tokens = data.valid->tokens() != nullptr && data.valid->tokens()->labelled() == nullptr;
+  return predicts_tokens ? "valid loss" : "valid accuracy";
 }
 
 const char* Session::throughput_unit() const {

@@ -58,12 +58,14 @@ struct Position {
   Meter interval;                    ///< since the last line of training metrics, as of the last read_interval()
   std::int64_t interval_tokens = 0;  ///< of texts in that time, without padding
   std::int64_t interval_places = 0;  ///< with it
-  std::int64_t best_step = -1;
+  std::int64_t best_step = -1;       ///< of the best evaluation; without a valid split that of the last checkpoint
   double best_accuracy = -1;
   double best_loss = 0;
-  double last_accuracy = 0;
+  double last_accuracy = -1;  ///< of the valid split, or of the test split where there is none; below 0: none so far
   double last_loss = 0;
-  std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint, kept in its metadata
+  double test_accuracy = -1;  ///< at the end, where there is a valid split too; below 0: none so far
+  double test_loss = 0;
+  std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint, kept in its manifest
 };
 
 /// What is said of weights that a run starts from.
@@ -111,9 +113,12 @@ class Session {
   /// The named part of the data; for "" the test part, or the valid part if there is none. Null if there is no such
   /// part. UsageError for a name other than train, valid and test.
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
-  /// The part by which a training judges itself, and its name: valid, or test if there is no such part; null if there
-  /// is neither.
+  /// The split that a training evaluates as it goes on, and its name: valid, by which it chooses its best checkpoint,
+  /// or test if there is no such split; null if there is neither.
   std::pair<std::string, data::DatasetPointer> validation_part() const;
+  /// Of what the best checkpoint is the best: "valid accuracy", "valid loss", or "last checkpoint", which is what
+  /// `best` means without a valid split. A choice by the test split would flatter the run.
+  const char* best_by() const;
   /// What its throughput counts: "images/s"; of texts "tokens/s", those that are predicted, or "texts/s" where each
   /// has one label.
   const char* throughput_unit() const;

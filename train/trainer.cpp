@@ -131,6 +131,8 @@ void Trainer::open_folder() {
 void Trainer::take_steps() {
   const Plan& plan = session_.plan;
   const Position& position = session_.position;
+  // Of a run that was at its end before it was made longer.
+  if (position.step < plan.total_steps) session_.position.test_accuracy = -1, session_.position.test_loss = 0;
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
   data::Loader loader = session_.make_train_loader();
@@ -248,29 +250,33 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   return {meter, text.str()};
 }
 
+bool Trainer::judge(const Meter& meter) {
+  Position& position = session_.position;
+  const bool by_loss = session_.best_by() == std::string_view("valid loss");
+  const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
+  const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
+  const bool better = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
+  if (!better || !std::isfinite(meter.loss())) return false;
+  position.best_step = position.step;
+  position.best_accuracy = meter.accuracy();
+  position.best_loss = meter.loss();
+  return true;
+}
+
 void Trainer::evaluate_and_log() {
   Position& position = session_.position;
   const auto [split, part] = session_.validation_part();
   if (!part) return;
   const auto [meter, text] = evaluate_part(split, part);
-  // What a text's next piece is has many right answers: the loss tells more.
-  const bool by_loss = predicts_tokens(*part);
-  const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
-  const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
-  const bool better = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
-  const bool best = better && std::isfinite(meter.loss());
-  if (best) {
-    position.best_step = position.step;
-    position.best_accuracy = meter.accuracy();
-    position.best_loss = meter.loss();
-  }
+  const bool best = session_.data.valid && judge(meter);
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
   progress_.line(text + (best ? "  (best)" : ""));
   // What no choice was made by tells how good the run is.
   if (position.step == session_.plan.total_steps && session_.data.test && session_.data.test != part) {
     const Evaluation last = evaluate_part("test", session_.data.test);
-    test_loss_ = last.meter.loss();
+    position.test_accuracy = last.meter.accuracy();
+    position.test_loss = last.meter.loss();
     progress_.line(last.text);
   }
   // A new best must be on disk before it can be called the best.
@@ -281,11 +287,12 @@ void Trainer::evaluate_and_log() {
 void Trainer::require_finite_end() const {
   const Position& position = session_.position;
   if (position.step < session_.plan.total_steps) return;
-  for (const double loss : {position.last_loss, test_loss_})
+  for (const double loss : {position.last_loss, position.test_loss})
     HEARTH_CHECK(DivergedError, std::isfinite(loss), "the loss of the last evaluation is ", loss, " at step ",
                  position.step, "; lower the learning rate, warm up longer, or clip the gradients",
-                 position.best_step >= 0 ? join_text("; the best evaluation was that of step ", position.best_step)
-                                         : "; no evaluation was finite");
+                 !session_.data.valid      ? ""
+                 : position.best_step >= 0 ? join_text("; the best evaluation was that of step ", position.best_step)
+                                           : "; no evaluation was finite");
 }
 
 void Trainer::save_checkpoint() {
@@ -294,6 +301,7 @@ void Trainer::save_checkpoint() {
   // A checkpoint counts on these bytes, so they have to be there as surely as it is.
   folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
+  if (!session_.data.valid) position.best_step = position.step;
   save_session(session_, folder_.checkpoints());
   saved_step_ = position.step;
 }
@@ -305,11 +313,14 @@ Json Trainer::final_metrics() const {
       .set("weights_sha256", session_.model_state.hash())
       .set("state_sha256", session_.training_state.hash());
   if (position.best_step < 0) return metrics;
-  metrics.set("loss", position.last_loss)
-      .set("accuracy", position.last_accuracy)
-      .set("best_step", position.best_step)
-      .set("best_loss", position.best_loss)
-      .set("best_accuracy", position.best_accuracy);
+  metrics.set("best_step", position.best_step).set("best_by", session_.best_by());
+  if (session_.data.valid) metrics.set("best_loss", position.best_loss).set("best_accuracy", position.best_accuracy);
+  if (position.last_accuracy >= 0)
+    metrics.set("split", session_.validation_part().first)
+        .set("loss", position.last_loss)
+        .set("accuracy", position.last_accuracy);
+  if (position.test_accuracy >= 0)
+    metrics.set("test_loss", position.test_loss).set("test_accuracy", position.test_accuracy);
   return metrics;
 }
 

@@ -50,6 +50,8 @@ class Trainer {
   /// Adds its record to the metrics.
   Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part);
   void evaluate_and_log();
+  /// Takes an evaluation of the valid split in; whether it is the best so far.
+  bool judge(const Meter& meter);
   /// DivergedError unless the run's last evaluations gave numbers.
   void require_finite_end() const;
   void save_checkpoint();
@@ -63,8 +65,7 @@ class Trainer {
   RunFolder& folder_;
   Progress& progress_;
   std::int64_t saved_step_ = -1;
-  bool moved_ = false;    ///< the run goes on from another folder
-  double test_loss_ = 0;  ///< at the end, where there is a valid part too
+  bool moved_ = false;  ///< the run goes on from another folder
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;

@@ -271,7 +271,6 @@ Splits image_folder_splits(const std::string& root, const ImageFolderOptions& op
     }
   }
   if (!folder("test").empty()) splits.test = image_folder(folder("test"), options, splits.train->class_names());
-  if (!splits.test) splits.test.swap(splits.valid);
   return splits;
 }
 

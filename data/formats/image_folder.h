@@ -32,7 +32,7 @@ DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& o
 std::vector<std::string> image_files(const std::string& folder);
 
 /// Parts by folder: root/train with, where present, root/val (or valid, validation) and root/test; or, without
-/// root/train, root itself as one set. When only one held-out folder is there it becomes `test`.
+/// root/train, root itself as one set.
 Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options);
 
 }  // namespace hearth::data

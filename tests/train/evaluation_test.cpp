@@ -109,7 +109,7 @@ TEST_F(Evaluations, AFiniteLossWithAGradientThatIsNotLeavesTheWeights) {
 TEST_F(Evaluations, OneWithoutNumbersIsNeverTheBest) {
   Moody::evaluations = 0;
   Moody::bad = {0};
-  ASSERT_EQ(trained(R"({"type": "test_moody"})", digits, 3), 0) << said_;
+  ASSERT_EQ(trained(R"({"type": "test_moody"})", digits_with_valid, 3), 0) << said_;
   const Json metrics = info().at("metrics");
   EXPECT_GT(metrics.at("best_step").as_integer(), metrics.at("step").as_integer() / 3);
   EXPECT_TRUE(std::isfinite(metrics.at("best_loss").as_number()));
@@ -117,9 +117,10 @@ TEST_F(Evaluations, OneWithoutNumbersIsNeverTheBest) {
 }
 
 TEST_F(Evaluations, ARunThatEndsWithoutNumbersHasDiverged) {
+  const std::string moody = R"({"type": "test_moody"})";
   Moody::evaluations = 0;
   Moody::bad = {2};
-  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits, 3), 5);
+  EXPECT_EQ(trained(moody, digits_with_valid, 3), 5);
   EXPECT_PRED2(contains, said_, "hearth: error: diverged: the loss of the last evaluation is ");
   EXPECT_EQ(info().at("status").as_string(), "failed");
   const std::int64_t best = info().at("metrics").at("best_step").as_integer();
@@ -127,15 +128,25 @@ TEST_F(Evaluations, ARunThatEndsWithoutNumbersHasDiverged) {
   EXPECT_PRED2(contains, said_, "the best evaluation was that of step " + std::to_string(best));
   EXPECT_TRUE(file_exists(out() + "/checkpoints/best/manifest.json"));
   // The same command finds the run at its end, and says the same.
-  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits, 3), 5);
+  EXPECT_EQ(trained(moody, digits_with_valid, 3), 5);
   Moody::evaluations = 0;
   Moody::bad = {0, 1};
-  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits, 2, {"--resume", "never"}), 5);
+  EXPECT_EQ(trained(moody, digits_with_valid, 2, {"--resume", "never"}), 5);
   EXPECT_EQ(info().at("metrics").find("best_step"), nullptr) << "none was any good";
-  // Of two parts the second, which is evaluated at the end alone, has to give numbers too.
   Moody::evaluations = 0;
   Moody::bad = {1};
-  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits_with_valid, 1, {"--resume", "never"}), 5);
+  EXPECT_EQ(trained(moody, digits, 2, {"--resume", "never"}), 5) << "without a valid split";
+  EXPECT_EQ(trained(moody, digits, 2), 5);
+}
+
+TEST_F(Evaluations, ATestLossWithoutNumbersEndsWithTheSameCodeEachTime) {
+  Moody::evaluations = 0;
+  Moody::bad = {1};
+  for (int time = 0; time < 3; ++time) {
+    EXPECT_EQ(trained(R"({"type": "test_moody"})", digits_with_valid, 1), 5) << time;
+    EXPECT_EQ(info().at("status").as_string(), "failed");
+  }
+  EXPECT_EQ(trained(R"({"type": "test_moody"})", digits_with_valid, 2), 0) << "a longer run is evaluated again";
 }
 
 TEST_F(Evaluations, TheValidPartJudgesAndTheTestPartIsLeftToTheEnd) {
@@ -149,6 +160,8 @@ TEST_F(Evaluations, TheValidPartJudgesAndTheTestPartIsLeftToTheEnd) {
   }
   EXPECT_EQ(info().at("metrics").at("best_accuracy").as_number(), best);
   EXPECT_EQ(info().at("metrics").at("loss").as_number(), last);
+  EXPECT_EQ(info().at("metrics").at("test_loss").as_number(),
+            train::read_metrics(out() + "/metrics.jsonl").back().at("loss").as_number());
   ASSERT_EQ(run({"eval", out(), "--json"}), 0) << said_;
   EXPECT_PRED2(contains, said_, "\"split\":\"test\"");
   // Once the run is at its end, nothing is evaluated again, and nothing is lost.

@@ -24,13 +24,13 @@ class SlowFashion : public testing::Test {
       GTEST_SKIP() << "dataset-fashion-mnist is absent";
   }
   /// Of a run of examples/configs/`config` on the test images.
-  static double best_accuracy(const std::string& config, const std::string& changes) {
+  static double test_accuracy(const std::string& config, const std::string& changes) {
     const hearth::test::TempDir folder;
     const std::string out = (folder / "run").string();
     const std::string command = "\"" + test::hearth_program() + "\" train \"" + test::source_dir() +
                                 "/examples/configs/" + config + "\" --out \"" + out + "\" " + changes + " 2>/dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
-    return read_json(out + "/run.json").at("metrics").at("best_accuracy").as_number();
+    return read_json(out + "/run.json").at("metrics").at("test_accuracy").as_number();
   }
 };
 
@@ -39,10 +39,10 @@ TEST_F(SlowFashion, AShortRunReaches88PercentAndNoLessInO2) {
                     small = "--set train.epochs=3 --set model.width=8 --set 'model.blocks=[1,1,1]'",
                     // bf16 that the processor does not multiply itself takes minutes; f16 goes through f32 anyway.
       dtype = cpu::dnn::has_hardware_bf16() ? "bf16" : "f16";
-  const double wide = best_accuracy(config, small);
+  const double wide = test_accuracy(config, small);
   EXPECT_GE(wide, 0.88);
   const double narrow =
-      best_accuracy(config, small + R"( --set 'precision={"level": "O2", "dtype": ")" + dtype + "\"}'");
+      test_accuracy(config, small + R"( --set 'precision={"level": "O2", "dtype": ")" + dtype + "\"}'");
   EXPECT_GE(narrow, wide - 0.003) << dtype;
   RecordProperty("O2_" + dtype, std::to_string(narrow) + " beside " + std::to_string(wide));
 }
@@ -53,7 +53,7 @@ TEST_F(SlowFashion, AShortRunOfASwinReaches84Percent) {
                                 "mlp_ratio": 2})",
                     train = R"({"batch_size": 48, "epochs": 3, "clip_norm": 1})",
                     schedule = R"({"type": "cosine", "warmup_epochs": 0.2})";
-  EXPECT_GE(best_accuracy("fashion_swin.json", "--set 'model=" + model + "' --set 'train=" + train +
+  EXPECT_GE(test_accuracy("fashion_swin.json", "--set 'model=" + model + "' --set 'train=" + train +
                                                    "' --set 'schedule=" + schedule +
                                                    R"(' --set optimizer.lr=0.002 --set 'data.augment={"flip": true}')"),
             0.84);

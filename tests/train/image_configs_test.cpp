@@ -76,11 +76,11 @@ TEST_P(ImageConfigs, TrainOnAFewImages) {
     if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
     write_folders(kind);
   }
-  const test::ProgramResult plan = hearth({"data.path=data", "--dry-run"});
+  const test::ProgramResult plan = hearth({"data.path=data", "data.valid_fraction=0", "--dry-run"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_NE(plan.err.find(", 10 training images, "), std::string::npos) << plan.err;
-  const test::ProgramResult result = hearth(
-      {"data.path=data", "train.epochs=2", "eval.every_epochs=1", "schedule.warmup_epochs=1", "log.every_steps=1"});
+  const test::ProgramResult result = hearth({"data.path=data", "data.valid_fraction=0", "train.epochs=2",
+                                             "eval.every_epochs=1", "schedule.warmup_epochs=1", "log.every_steps=1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json run = read_json(folder_ / "run/run.json"), resolved = read_json(folder_ / "run/config.json");
   EXPECT_EQ(run.at("status").as_string(), "finished");

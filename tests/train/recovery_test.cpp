@@ -124,15 +124,16 @@ TEST_F(Recovery, ANewFolderHoldsTheWeightsOfTheRunThatGoesOnInIt) {
 }
 
 TEST_F(Recovery, ANewFolderHasItsOwnBest) {
-  ASSERT_EQ(train("1").exit_code, 0);
+  const std::string split = "data.valid_fraction=0.2";
+  ASSERT_EQ(train("1", {"--set", split}).exit_code, 0);
   {
     // An evaluation that none to come can surpass.
-    Session session(load_config(path("small.json"), {}));
+    Session session(load_config(path("small.json"), {split}));
     ASSERT_NE(restore_newest(session, path("runs/small")).from, "");
     session.position.best_accuracy = 2;
     save_session(session, path("runs/small/checkpoints"));
   }
-  const ProgramResult moved = train("2", {"--out", "new", "--resume", "runs/small"});
+  const ProgramResult moved = train("2", {"--out", "new", "--resume", "runs/small", "--set", split});
   ASSERT_EQ(moved.exit_code, 0) << moved.err;
   EXPECT_TRUE(holds_its_best("new"));
   EXPECT_LE(info("new").at("metrics").at("best_accuracy").as_number(), 1);
@@ -212,6 +213,28 @@ TEST_F(Recovery, ASetThatIsNotFiniteIsNeverTheLatest) {
   weights.data<float>()[3] = kept;
   save_session(session, sets);
   EXPECT_EQ(fs::read_symlink(sets + "/latest"), checkpoint_name(1));
+}
+
+TEST_F(Recovery, WithoutAValidSplitTheBestIsTheLast) {
+  const ProgramResult result = train("3", {"--set", "log.report=true"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(contains, result.err, "best      the last checkpoint, as there is no valid split; data.valid_fraction");
+  EXPECT_PRED2(contains, result.err, "final test loss ");
+  EXPECT_EQ(result.err.find("(best)"), std::string::npos);
+  const Json metrics = info("runs/small").at("metrics");
+  EXPECT_EQ(metrics.at("best_step").as_integer(), 66);
+  EXPECT_EQ(metrics.at("best_by").as_string(), "last checkpoint");
+  EXPECT_EQ(metrics.at("split").as_string(), "test");
+  EXPECT_EQ(metrics.find("best_accuracy"), nullptr) << "none was chosen";
+  EXPECT_TRUE(holds_its_best("runs/small"));
+  EXPECT_PRED2(contains, read("runs/small/report.html"),
+               "There is no valid split: the best checkpoint is the last one");
+  const ProgramResult judged = train("3", {"--out", "judged", "--set", "data.valid_fraction=0.2"});
+  ASSERT_EQ(judged.exit_code, 0) << judged.err;
+  EXPECT_PRED2(contains, judged.err, "best      by valid accuracy\n");
+  EXPECT_PRED2(contains, judged.err, "test accuracy ");
+  EXPECT_EQ(info("judged").at("metrics").at("best_by").as_string(), "valid accuracy");
+  EXPECT_TRUE(info("judged").at("metrics").find("test_accuracy"));
 }
 
 TEST_F(Recovery, MetricsAreOnDiskBeforeACheckpointCountsOnThem) {

@@ -27,7 +27,7 @@ std::vector<Json> sample_records() {
   std::vector<Json> records;
   for (int epoch = 1; epoch <= 5; ++epoch) {
     records.push_back(record(10 * epoch - 5, "train", 2.0 / epoch, 0.1 * epoch));
-    records.push_back(record(10 * epoch, "test", 2.1 / epoch, epoch == 4 ? 0.9712 : 0.15 * epoch));
+    records.push_back(record(10 * epoch, "valid", 2.1 / epoch, epoch == 4 ? 0.9712 : 0.15 * epoch));
   }
   return records;
 }
@@ -103,6 +103,16 @@ TEST(Report, tells_the_test_part_from_the_one_that_judges) {
   EXPECT_EQ(report_html(sample_info(), Json::object(), sample_records()).find("test accuracy"), std::string::npos);
 }
 
+TEST(Report, says_where_nothing_judges) {
+  const std::vector<Json> records{record(10, "test", 1, 0.5), record(20, "test", 0.5, 0.625)};
+  const Json info = Json::object().set("metrics", Json::object().set("best_step", 20).set("accuracy", 0.625));
+  const std::string page = report_html(info, Json::object(), records);
+  EXPECT_PRED2(contains, page, "There is no valid split: the best checkpoint is the last one");
+  EXPECT_PRED2(contains, page, "<b>62.50 %</b><span>final test accuracy");
+  EXPECT_EQ(count(page, "<tr class=\"best\">"), 0u);
+  EXPECT_EQ(report_html(sample_info(), Json::object(), sample_records()).find("no valid split"), std::string::npos);
+}
+
 TEST(Report, needs_nothing_from_elsewhere) {
   const std::string page = report_html(sample_info(), Json::object(), sample_records());
   for (const char* part : {"<script", "http:", "https:", "src=", "@import", "url("})
@@ -146,7 +156,7 @@ TEST(Report, of_many_evaluations_shows_some_and_always_best_and_last) {
 TEST(Report, is_written_from_a_folder) {
   const test::TempDir folder;
   write_file_synced(folder / "config.json", "{\"name\":\"from_disk\"}");
-  write_file_synced(folder / "metrics.jsonl", to_text(record(10, "test", 1, 0.5)) + "\n");
+  write_file_synced(folder / "metrics.jsonl", to_text(record(10, "valid", 1, 0.5)) + "\n");
   write_report(folder.path().string());
   EXPECT_PRED2(contains, read_text(folder / "report.html"), "from_disk");
   write_file_synced(folder / "run.json", to_text(sample_info()));

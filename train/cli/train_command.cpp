@@ -42,7 +42,12 @@ void print_plan(const Session& session, const std::string& folder) {
               << session.resolved().at("train").at("lr_scaling").at("rule").as_string() << " from "
               << *scaling.reference_batch << " to " << config.train.batch_size * config.train.accumulate
               << " samples an update";
-  std::cerr << ", " << config.schedule.at("type").as_string() << "\n";
+  std::cerr << ", " << config.schedule.at("type").as_string() << "\n"
+            << "best      "
+            << (session.data.valid
+                    ? join_text("by ", session.best_by())
+                    : "the last checkpoint, as there is no valid split; data.valid_fraction sets one aside")
+            << "\n";
 }
 
 void start_from_weights(Session& session) {
@@ -51,6 +56,20 @@ void start_from_weights(Session& session) {
     std::cerr << "weights   " << options.path << " (" << options.from << ")\n";
   for (const std::string& name : loaded.left_out) std::cerr << "          not loaded: " << name << "\n";
   for (const std::string& note : loaded.notes) std::cerr << "          warning: " << note << "\n";
+}
+
+/// What the run came to, by the metrics of run.json; "" without an evaluation.
+std::string final_line(const Json& metrics) {
+  if (!metrics.find("loss")) return "";
+  const auto percent = [&](const char* key) {
+    return join_text(std::fixed, std::setprecision(2), 100 * metrics.at(key).as_number(), " %");
+  };
+  std::string text = join_text("final ", metrics.at("split").as_string(), " loss ", to_text(metrics.at("loss")),
+                               "  accuracy ", percent("accuracy"));
+  if (metrics.find("best_accuracy"))
+    text += join_text("  best ", percent("best_accuracy"), " at step ", metrics.at("best_step").as_integer());
+  if (metrics.find("test_accuracy")) text += "  test accuracy " + percent("test_accuracy");
+  return text;
 }
 
 }  // namespace
@@ -91,12 +110,8 @@ int train_command(const Arguments& arguments) {
     return 128 + result.stop_signal;
   }
   if (result.already_done) progress.line("the run was finished before; use --resume never to train it again");
-  const Json* loss = result.metrics.find("loss");
-  if (loss != nullptr)
-    progress.line(join_text("final loss ", to_text(*loss), "  accuracy ", std::fixed, std::setprecision(2),
-                            100 * result.metrics.at("accuracy").as_number(), " %  best ",
-                            100 * result.metrics.at("best_accuracy").as_number(), " % at step ",
-                            result.metrics.at("best_step").as_integer()));
+  const std::string summary = final_line(result.metrics);
+  if (!summary.empty()) progress.line(summary);
   if (session.config().log.report) progress.line("report " + folder.file("report.html"));
   return 0;
 }
