@@ -2,6 +2,7 @@
 // Nodes, tape slots and the switches of the tape.
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <utility>
 
 #include "hearth/autograd/grad_mode.h"
@@ -29,12 +30,16 @@ Node::~Node() = default;
 GradState::~GradState() {
   if (!node) return;
   if (doomed != nullptr) {
-    doomed->push_back(std::move(node));
+    // Without memory for the list the node is taken apart here, by recursion.
+    try {
+      doomed->push_back(std::move(node));
+    } catch (const std::bad_alloc&) {
+    }
     return;
   }
   std::vector<std::shared_ptr<Node>> queue;
   doomed = &queue;
-  queue.push_back(std::move(node));
+  node.reset();
   while (!queue.empty()) {
     const std::shared_ptr<Node> last = std::move(queue.back());
     queue.pop_back();

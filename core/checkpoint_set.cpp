@@ -42,12 +42,6 @@ std::string checksum_of(const fs::path& path) {
   return hex_of(checksum);
 }
 
-void remove_tree(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  HEARTH_CHECK(FileError, !error, path.string(), ": cannot be removed: ", error.message());
-}
-
 /// Removes a set so that a process killed meanwhile leaves no part of it under its name.
 void remove_set(const fs::path& folder, const std::string& name) {
   const fs::path doomed = folder / (".tmp-" + name);
@@ -173,8 +167,12 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step)
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  std::error_code ignored;
-  if (!committed_) fs::remove_all(temporary_, ignored);
+  if (committed_) return;
+  try {
+    remove_tree(temporary_);
+  } catch (const std::exception&) {
+    // What stays behind goes with the next set.
+  }
 }
 
 void CheckpointWriter::note(const std::string& key, Json value) { notes_.set(key, std::move(value)); }
@@ -219,9 +217,13 @@ void CheckpointWriter::put_in_place() {
     replaced = old;
   }
   committed_ = true;
-  // The set that was replaced goes when the new one is there for good; what stays behind goes with the next set.
+  // The set that was replaced goes when the new one is there for good.
   sync_directory(folder_);
-  if (!replaced.empty()) fs::remove_all(replaced, error);
+  try {
+    if (!replaced.empty()) remove_tree(replaced);
+  } catch (const FileError&) {
+    // What stays behind goes with the next set.
+  }
 }
 
 Json notes_of_checkpoint(const fs::path& set) {

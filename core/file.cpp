@@ -3,6 +3,7 @@
 // that of close() included: network file systems report a failed write there.
 #include "hearth/core/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,7 +13,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <istream>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -30,6 +33,7 @@ constexpr std::size_t longest_transfer = std::size_t{1} << 30;
 std::string reason(int error) { return std::system_category().message(error); }
 
 [[noreturn]] void fail(const fs::path& path, std::string_view action, int error) {
+  HEARTH_CHECK(OutOfMemory, error != ENOMEM, path.string(), ": ", action, " failed: the system is out of memory");
   throw FileError(join_text(path.string(), ": ", action, " failed: ", reason(error)));
 }
 
@@ -239,15 +243,32 @@ std::uint64_t size_of_file(const fs::path& path) {
 }
 
 std::vector<std::string> list_directory(const fs::path& directory) {
-  std::error_code error;
+  // Not by std::filesystem, whose iterators end the process where memory runs out.
+  const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(directory.c_str()), ::closedir);
+  if (opened == nullptr) fail(directory, "reading the directory", errno);
   std::vector<std::string> names;
-  fs::directory_iterator entry(directory, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
+  errno = 0;
+  while (const dirent* const entry = ::readdir(opened.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
   }
-  HEARTH_CHECK(FileError, !error, directory.string(), ": the directory cannot be read: ", error.message());
+  if (errno != 0) fail(directory, "reading the directory", errno);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+void remove_tree(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == -1) {
+    if (errno == ENOENT || errno == ENOTDIR) return;
+    fail(path, "looking it up", errno);
+  }
+  const bool is_directory = S_ISDIR(status.st_mode);
+  if (is_directory)
+    for (const std::string& name : list_directory(path)) remove_tree(path / name);
+  if (::unlinkat(AT_FDCWD, path.c_str(), is_directory ? AT_REMOVEDIR : 0) == -1 && errno != ENOENT)
+    fail(path, "removing", errno);
 }
 
 void make_directories(const fs::path& directory) {

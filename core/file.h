@@ -59,6 +59,9 @@ bool file_exists(const std::filesystem::path& path);
 std::uint64_t size_of_file(const std::filesystem::path& path);
 /// Names (not paths) in a directory, sorted; FileError if it cannot be read.
 std::vector<std::string> list_directory(const std::filesystem::path& directory);
+/// Removes a file, a link or a directory with all that is in it; nothing where there is none. FileError if it cannot
+/// be.
+void remove_tree(const std::filesystem::path& path);
 /// Makes the directory and those above it. FileError if one cannot be made.
 void make_directories(const std::filesystem::path& directory);
 

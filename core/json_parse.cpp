@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 
 namespace hearth {

@@ -3,10 +3,10 @@
 // after the first one every request is served from here, on the CPU without a page fault.
 #include <sys/mman.h>
 
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "hearth/core/error.h"
@@ -31,7 +31,12 @@ class SystemRegions final : public RegionSource {
     auto* const base = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::size_t>(raw), huge_page));
     madvise(base, bytes, MADV_HUGEPAGE);
     mprotect(base + bytes, huge_page / 2, PROT_NONE);
-    mapped_.emplace(base, Mapping{raw, mapped});
+    try {
+      mapped_.emplace(base, Mapping{raw, mapped});
+    } catch (...) {
+      munmap(raw, mapped);
+      throw;
+    }
     return base;
   }
   void unmap(std::byte* base) noexcept override {
@@ -64,7 +69,12 @@ class BlockRegions final : public RegionSource {
       if (comfortable == bytes) throw;
       base = static_cast<std::byte*>(below_.allocate(bytes + granule));
     }
-    sizes_.emplace(base, bytes + granule);
+    try {
+      sizes_.emplace(base, bytes + granule);
+    } catch (...) {
+      below_.deallocate(base, bytes + granule);
+      throw;
+    }
     return base;
   }
   void unmap(std::byte* base) noexcept override {
@@ -79,6 +89,8 @@ class BlockRegions final : public RegionSource {
   std::map<std::byte*, std::size_t> sizes_;
 };
 
+// What may fail happens in allocate(): a used block keeps the nodes that its return to the free list needs, so that
+// deallocate() asks for no memory.
 class PoolMemory final : public MemoryResource {
  public:
   explicit PoolMemory(std::unique_ptr<RegionSource> source) : source_(std::move(source)) {}
@@ -97,10 +109,12 @@ class PoolMemory final : public MemoryResource {
       found = free_by_size_.lower_bound({size, nullptr});
     }
     std::byte* const base = found->second;
-    const std::size_t available = found->first;
-    remove_free(base, available);
-    if (available > size) add_free(base + size, available - size);
-    used_.emplace(base, size);
+    Block& block = blocks_.find(base)->second;
+    if (block.size > size) {
+      add_free(base + size, block.size - size);
+      block.size = size;
+    }
+    block.free_node = free_by_size_.extract(found);
     in_use_ += static_cast<std::int64_t>(size);
     peak_ = in_use_ > peak_ ? in_use_ : peak_;
     ++allocations_;
@@ -109,31 +123,19 @@ class PoolMemory final : public MemoryResource {
 
   void deallocate(void* pointer, std::size_t) noexcept override {
     const std::lock_guard lock(mutex_);
-    auto* base = static_cast<std::byte*>(pointer);
-    const auto block = used_.find(base);
-    if (block == used_.end()) return;
-    std::size_t size = block->second;
-    used_.erase(block);
-    in_use_ -= static_cast<std::int64_t>(size);
-    // Merge with the free neighbours. Regions are never adjacent, so blocks of two never touch.
-    const auto after = free_by_address_.find(base + size);
-    if (after != free_by_address_.end()) {
-      const std::size_t extra = after->second;
-      remove_free(base + size, extra);
-      size += extra;
-    }
-    auto before = free_by_address_.lower_bound(base);
-    if (before != free_by_address_.begin()) {
-      --before;
-      if (before->first + before->second == base) {
-        std::byte* const start = before->first;
-        const std::size_t extra = before->second;
-        remove_free(start, extra);
-        base = start;
-        size += extra;
+    auto block = blocks_.find(static_cast<std::byte*>(pointer));
+    if (block == blocks_.end() || is_free(block)) return;
+    in_use_ -= static_cast<std::int64_t>(block->second.size);
+    FreeBlocks::node_type node = std::move(block->second.free_node);
+    // Merge with the free neighbours.
+    if (const auto after = std::next(block); touch(block, after) && is_free(after)) absorb(block, after);
+    if (block != blocks_.begin())
+      if (const auto before = std::prev(block); touch(before, block) && is_free(before)) {
+        absorb(before, block);
+        block = before;
       }
-    }
-    add_free(base, size);
+    node.value() = {block->second.size, block->first};
+    free_by_size_.insert(std::move(node));
   }
 
   MemoryStatistics statistics() const override {
@@ -146,17 +148,38 @@ class PoolMemory final : public MemoryResource {
   }
 
  private:
-  void add_free(std::byte* base, std::size_t size) {
-    free_by_size_.insert({size, base});
-    free_by_address_.emplace(base, size);
+  using FreeBlocks = std::set<std::pair<std::size_t, std::byte*>>;
+  struct Block {
+    std::size_t size;
+    FreeBlocks::node_type free_node;  // of a used block
+  };
+  using Blocks = std::map<std::byte*, Block>;
+
+  static bool is_free(Blocks::const_iterator block) { return block->second.free_node.empty(); }
+  // Whether the second begins where the first ends. Regions are never adjacent, so blocks of two never touch.
+  bool touch(Blocks::const_iterator first, Blocks::const_iterator second) const {
+    return second != blocks_.end() && first->first + first->second.size == second->first;
   }
-  void remove_free(std::byte* base, std::size_t size) {
-    free_by_size_.erase({size, base});
-    free_by_address_.erase(base);
+
+  void add_free(std::byte* base, std::size_t size) {
+    const auto block = blocks_.emplace(base, Block{size, {}}).first;
+    try {
+      free_by_size_.insert({size, base});
+    } catch (...) {
+      blocks_.erase(block);
+      throw;
+    }
+  }
+  // Makes one block of two, which is not in the free list.
+  void absorb(Blocks::iterator first, Blocks::iterator second) {
+    for (const auto block : {first, second}) free_by_size_.erase({block->second.size, block->first});
+    first->second.size += second->second.size;
+    blocks_.erase(second);
   }
 
   void grow(std::size_t size) {
     std::size_t bytes = size;
+    regions_.reserve(regions_.size() + 1);
     std::byte* const base = source_->map(bytes);
     HEARTH_CHECK(OutOfMemory, base != nullptr, "out of memory: ", size, " bytes asked, ", in_use_, " in use, ",
                  reserved_ - in_use_, " cached; the system refused; use a smaller batch, or a narrower precision");
@@ -167,9 +190,8 @@ class PoolMemory final : public MemoryResource {
 
   const std::unique_ptr<RegionSource> source_;
   mutable std::mutex mutex_;
-  std::set<std::pair<std::size_t, std::byte*>> free_by_size_;
-  std::map<std::byte*, std::size_t> free_by_address_;
-  std::unordered_map<std::byte*, std::size_t> used_;
+  Blocks blocks_;  // all, free and used
+  FreeBlocks free_by_size_;
   std::vector<std::byte*> regions_;
   std::int64_t in_use_ = 0;
   std::int64_t peak_ = 0;

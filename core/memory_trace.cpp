@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <new>
 #include <tuple>
 
 #include "hearth/core/error.h"
@@ -23,7 +24,16 @@ void MemoryTrace::freed(Device device, const void* pointer, std::size_t bytes) n
   const auto found = numbers_.find(pointer);
   const std::int64_t block = found != numbers_.end() ? found->second : -++from_before_;
   if (found != numbers_.end()) numbers_.erase(found);
-  events_.push_back({false, block, static_cast<std::int64_t>(bytes), current_origin()});
+  try {
+    events_.push_back({false, block, static_cast<std::int64_t>(bytes), current_origin()});
+  } catch (const std::bad_alloc&) {
+    complete_ = false;
+  }
+}
+
+const std::vector<MemoryTrace::Event>& MemoryTrace::events() const {
+  HEARTH_CHECK(OutOfMemory, complete_, "memory trace: no memory was left to write down ", events_.size(), " events");
+  return events_;
 }
 
 namespace {

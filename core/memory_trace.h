@@ -30,7 +30,8 @@ class MemoryTrace final : public MemoryObserver {
   void allocated(Device device, const void* pointer, std::size_t bytes) override;
   void freed(Device device, const void* pointer, std::size_t bytes) noexcept override;
 
-  const std::vector<Event>& events() const { return events_; }
+  /// OutOfMemory if one could not be written down.
+  const std::vector<Event>& events() const;
 
  private:
   Device device_;
@@ -39,6 +40,7 @@ class MemoryTrace final : public MemoryObserver {
   std::unordered_map<const void*, std::int64_t> numbers_;
   std::int64_t taken_ = 0;
   std::int64_t from_before_ = 0;
+  bool complete_ = true;
 };
 
 /// A trace as a function of the batch size.

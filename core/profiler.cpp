@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "hearth/core/error.h"
@@ -33,6 +34,7 @@ Collection& collection() {
 }
 
 std::atomic<bool> collecting{false};
+std::atomic<bool> lost_events{false};
 thread_local double flops_of_thread = 0;
 
 struct OpenScopes {
@@ -58,19 +60,41 @@ void start() {
   const std::lock_guard lock(all.mutex);
   all.events.clear();
   all.entries.clear();
+  lost_events = false;
   collecting.store(true, std::memory_order_relaxed);
 }
 
 void stop() { collecting.store(false, std::memory_order_relaxed); }
 bool enabled() noexcept { return collecting.load(std::memory_order_relaxed); }
 
+namespace {
+
+// Scopes end in destructors, which cannot throw: what finds no memory ends the collection.
+template <class F>
+void collect(F&& f) noexcept {
+  try {
+    f();
+  } catch (const std::bad_alloc&) {
+    lost_events = true;
+    stop();
+  }
+}
+
+void require_all_events() {
+  HEARTH_CHECK(OutOfMemory, !lost_events, "profile: no memory was left for its events; profile fewer steps");
+}
+
+}  // namespace
+
 std::map<std::string, Entry> summary() {
+  require_all_events();
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
   return all.entries;
 }
 
 std::string chrome_trace() {
+  require_all_events();
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
   TextStream out;
@@ -88,18 +112,23 @@ std::string chrome_trace() {
 
 void add_flops(double flops) noexcept {
   flops_of_thread += flops;
-  if (!enabled() || open_scopes().empty()) return;
-  Collection& all = collection();
-  const std::lock_guard lock(all.mutex);
-  all.entries[open_scopes().back()].flops += flops;
+  if (!enabled()) return;
+  collect([&] {
+    if (open_scopes().empty()) return;
+    Collection& all = collection();
+    const std::lock_guard lock(all.mutex);
+    all.entries[open_scopes().back()].flops += flops;
+  });
 }
 
 double total_flops() noexcept { return flops_of_thread; }
 
 Scope::Scope(const char* name) noexcept : name_(nullptr), begin_ns_(0) {
   if (!enabled()) return;
-  name_ = name;
-  open_scopes().push_back(name);
+  collect([&] {
+    open_scopes().push_back(name);
+    name_ = name;
+  });
   begin_ns_ = now_ns();
 }
 
@@ -107,12 +136,14 @@ Scope::~Scope() {
   if (name_ == nullptr) return;
   const std::int64_t end_ns = now_ns();
   open_scopes().pop_back();
-  Collection& all = collection();
-  const std::lock_guard lock(all.mutex);
-  Entry& entry = all.entries[name_];
-  ++entry.calls;
-  entry.milliseconds += static_cast<double>(end_ns - begin_ns_) / 1e6;
-  all.events.push_back({name_, begin_ns_, end_ns, std::hash<std::thread::id>{}(std::this_thread::get_id())});
+  collect([&] {
+    Collection& all = collection();
+    const std::lock_guard lock(all.mutex);
+    Entry& entry = all.entries[name_];
+    ++entry.calls;
+    entry.milliseconds += static_cast<double>(end_ns - begin_ns_) / 1e6;
+    all.events.push_back({name_, begin_ns_, end_ns, std::hash<std::thread::id>{}(std::this_thread::get_id())});
+  });
 }
 
 }  // namespace hearth::profiler

@@ -156,11 +156,13 @@ std::string declaration_of(const SafetensorsEntry& entry, std::uint64_t offset, 
   if (entry.name == safetensors::metadata_key) {
     fail(path, "InvalidTensorView", join_text("the tensor name '", entry.name, "' is reserved; choose another"));
   }
-  const std::vector<std::int64_t> extents(entry.shape.begin(), entry.shape.end());
-  const std::vector<std::uint64_t> offsets = {offset, offset + entry.bytes.size()};
-  const nlohmann::ordered_json declaration = {
-      {"dtype", safetensors::format_dtype_of(entry.dtype).name}, {"shape", extents}, {"data_offsets", offsets}};
-  return quoted(entry.name, path) + ":" + declaration.dump();
+  // No tree of nlohmann's: its destructor asks for memory and ends the process where there is none.
+  TextStream out;
+  out << quoted(entry.name, path) << R"(:{"dtype":")" << safetensors::format_dtype_of(entry.dtype).name
+      << R"(","shape":[)";
+  for (int axis = 0; axis < entry.shape.rank(); ++axis) out << (axis > 0 ? "," : "") << entry.shape[axis];
+  out << R"(],"data_offsets":[)" << offset << "," << offset + entry.bytes.size() << "]}";
+  return out.str();
 }
 
 std::string checksums_prefix() { return std::to_string(safetensors::checksum_block) + ":"; }

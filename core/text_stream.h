@@ -8,10 +8,13 @@
 namespace hearth {
 
 /// A string stream that writes numbers as programs read them ("1000", "12.5"), whatever locale the host program has
-/// made the global one.
+/// made the global one. Throws std::bad_alloc when memory runs out, where a plain stream would cut the text short.
 class TextStream : public std::ostringstream {
  public:
-  TextStream() { imbue(std::locale::classic()); }
+  TextStream() {
+    imbue(std::locale::classic());
+    exceptions(std::ios::badbit);
+  }
 };
 
 }  // namespace hearth

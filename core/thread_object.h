@@ -3,6 +3,8 @@
 // static objects are destroyed, and what those still run would use it after its end.
 #pragma once
 
+#include <cstddef>
+#include <new>
 #include <utility>
 
 namespace hearth::detail {
@@ -12,6 +14,8 @@ class ThreadObject {
  public:
   static T& get() {
     if (object == nullptr) {
+      // The C library ends the process where it finds no memory to note the guard in; this throws first.
+      if (!guarded) ::operator delete(::operator new(note_bytes));
       object = new T;
       // Once: behind its end a guard must not be passed again.
       if (!std::exchange(guarded, true)) guard();
@@ -20,6 +24,7 @@ class ThreadObject {
   }
 
  private:
+  static constexpr std::size_t note_bytes = 64;
   struct Guard {
     ~Guard() { delete std::exchange(object, nullptr); }
   };

@@ -18,7 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string not_opened = "the data of the training, which is not opened";
+const std::string& not_opened() {
+  static const std::string text = "the data of the training, which is not opened";
+  return text;
+}
 
 class DescribedImages : public Dataset {
  public:
@@ -30,7 +33,7 @@ class DescribedImages : public Dataset {
   std::int64_t label(std::int64_t index) const override { return check_index(index), 0; }
   std::int64_t read(std::int64_t index, Image&) const override { return check_index(index), 0; }
   int shrinks_to() const override { return shrinks_to_; }
-  const std::string& source() const override { return not_opened; }
+  const std::string& source() const override { return not_opened(); }
 
  private:
   ImageShape shape_;
@@ -41,7 +44,9 @@ class DescribedImages : public Dataset {
 class DescribedTexts : public TokenDataset {
  public:
   explicit DescribedTexts(const DataFacts& facts)
-      : TokenDataset(facts.tokenizer, not_opened), source_tokenizer_(facts.source_tokenizer), longest_(facts.length) {}
+      : TokenDataset(facts.tokenizer, not_opened()),
+        source_tokenizer_(facts.source_tokenizer),
+        longest_(facts.length) {}
   std::int64_t size() const override { return 0; }
   const Tokenizer* source_tokenizer() const override { return source_tokenizer_.get(); }
   std::int64_t longest() const override { return longest_; }
@@ -49,7 +54,7 @@ class DescribedTexts : public TokenDataset {
   std::int64_t characters() const override { return 0; }
   void verify() const override {}
   std::unique_ptr<BatchMaker> batches(const LoaderOptions&) const override {
-    throw DataError(not_opened + ": has no batch");
+    throw DataError(not_opened() + ": has no batch");
   }
 
  private:
@@ -64,7 +69,7 @@ DatasetPointer described_set(const DataFacts& facts) {
   const Tokens::Meaning meaning{facts.tokenizer->size(), 0, facts.tokenizer->digest()};
   return std::make_shared<LabelledTexts>(
       facts.tokenizer,
-      std::make_shared<Tokens>(std::vector<std::int32_t>{}, std::vector<std::uint64_t>{}, meaning, not_opened),
+      std::make_shared<Tokens>(std::vector<std::int32_t>{}, std::vector<std::uint64_t>{}, meaning, not_opened()),
       std::vector<std::int64_t>{}, facts.classes, LabelledOptions{.length = facts.length});
 }
 

@@ -56,6 +56,8 @@ void read_pixels(const Dataset& dataset, std::int64_t count, Inspection& inspect
     std::int64_t label = 0;
     try {
       label = dataset.read(index, image);
+    } catch (const OutOfMemory&) {
+      throw;
     } catch (const Error& error) {
       inspection.problems.add(join_text("sample ", index, ": ", error.what()));
       continue;

@@ -36,12 +36,6 @@ std::vector<std::string> named_as_of_a_run(const std::string& folder) {
   return found;
 }
 
-void remove(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  HEARTH_CHECK(FileError, !error, path, ": cannot be removed: ", error.message());
-}
-
 }  // namespace
 
 bool holds_run(const std::string& folder) {
@@ -89,8 +83,8 @@ void RunFolder::clear() {
   // The last is what tells that the others are a run's.
   const std::string last = file("run.json");
   for (const std::string& path : found)
-    if (path != last) remove(path);
-  remove(last);
+    if (path != last) remove_tree(path);
+  remove_tree(last);
 }
 
 std::string RunFolder::open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard,

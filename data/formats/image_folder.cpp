@@ -13,6 +13,7 @@
 
 #include "hearth/core/checksum.h"
 #include "hearth/core/error.h"
+#include "hearth/core/file.h"
 #include "hearth/data/source_bytes.h"
 
 namespace hearth::data {
@@ -65,20 +66,17 @@ class Walk {
     struct stat status {};
     HEARTH_CHECK(FileError, ::stat(folder.c_str(), &status) == 0, folder.string(), ": cannot be read");
     if (!visited_.insert({status.st_dev, status.st_ino}).second) return;
-    std::error_code error;
-    fs::directory_iterator entries(folder, error);
-    HEARTH_CHECK(FileError, !error, folder.string(), ": cannot be listed: ", error.message());
-    std::vector<fs::directory_entry> sorted(begin(entries), fs::directory_iterator());
-    std::sort(sorted.begin(), sorted.end());
-    for (const fs::directory_entry& entry : sorted) {
-      const fs::file_status target = entry.status(error);
+    for (const std::string& name : list_directory(folder)) {
+      const fs::path path = folder / name;
+      std::error_code error;
+      const fs::file_status target = fs::status(path, error);
       if (fs::is_directory(target)) {
-        enter(entry.path());
-      } else if (is_image_name(entry.path())) {
+        enter(path);
+      } else if (is_image_name(path)) {
         if (fs::is_regular_file(target))
-          found_.push_back(entry.path().string());
+          found_.push_back(path.string());
         else
-          complain(entry.path().string() + ": a link to nothing, or not a file");
+          complain(path.string() + ": a link to nothing, or not a file");
       }
     }
   }
@@ -94,16 +92,11 @@ class Walk {
 };
 
 std::vector<std::string> class_folders(const std::string& root) {
-  std::error_code error;
-  fs::directory_iterator entries(root, error);
-  HEARTH_CHECK(DataError, !error, root, ": cannot be listed: ", error.message());
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : entries) {
-    const std::string name = entry.path().filename().string();
-    if (entry.is_directory(error) && !name.starts_with('.')) names.push_back(name);
-  }
+  for (const std::string& name : list_directory(root))
+    if (std::error_code error; !name.starts_with('.') && fs::is_directory(fs::path(root) / name, error))
+      names.push_back(name);
   HEARTH_CHECK(DataError, !names.empty(), root, ": has no class folders; wanted is ", root, "/CLASS/IMAGE.jpg or .png");
-  std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -175,6 +168,8 @@ class ImageFolder : public Dataset {
       read_bytes(path, bytes, image_limit);
       decode_image(bytes, path, image, decode_bytes_);
       shrink(image);
+    } catch (const OutOfMemory&) {
+      throw;
     } catch (const Error& error) {
       if (fails_) throw;
       const std::lock_guard lock(mutex_);
