@@ -14,6 +14,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "hearth/core/cpu/signals.h"
@@ -48,8 +49,14 @@ class Loader::Pipeline {
     per_epoch = maker_->per_epoch();
     if (options.workers == 0) return;
     ring_.resize(static_cast<std::size_t>(options.prefetch));
+    workers_.reserve(static_cast<std::size_t>(options.workers));
     try {
       for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      const std::size_t started = workers_.size();
+      stop();
+      throw OutOfMemory(join_text("loader: the system starts ", started, " of ", options.workers, " worker threads (",
+                                  error.code().message(), "); set data.workers to fewer, or 0 for none"));
     } catch (...) {
       stop();
       throw;

@@ -50,7 +50,7 @@ struct Conv2d {
 enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
 
 /// Empty if the library does this pass well; else the reason why not (absent, a type or size it does not take,
-/// only its slow reference code fits, memory). Makes and keeps the plan. Never throws for a valid shape;
+/// only its slow reference code fits). Makes and keeps the plan; OutOfMemory where that finds no memory;
 /// ShapeError for sizes that contradict each other. Bias makes no difference to the answer.
 std::string declines(const Conv2d& problem, Pass pass);
 /// The library's own name of the code chosen, as in "brgconv:avx512_core_bf16"; empty where it declines.

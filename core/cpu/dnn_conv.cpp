@@ -215,6 +215,7 @@ void make_primitive(ConvPlan& plan, const ConvKey& key, const Descriptors& d) {
 std::shared_ptr<const ConvPlan> make_plan(const ConvKey& key) {
   auto plan = std::make_shared<ConvPlan>();
   const TeamScope team(key.team);
+  reserve_for_library("oneDNN");
   try {
     const Descriptors d = describe(key);
     plan->src = d.x;
@@ -227,7 +228,7 @@ std::shared_ptr<const ConvPlan> make_plan(const ConvKey& key) {
     else
       plan->weights_in = Reorder(d.w_plain, plan->weights);
   } catch (const dnnl::error& error) {
-    plan->reason = join_text("oneDNN does not take this problem (", error.what(), ")");
+    plan->reason = reason_of(error);
   }
   return plan;
 }

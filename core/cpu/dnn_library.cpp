@@ -14,7 +14,10 @@ using Desc = dnnl::memory::desc;
 
 // Leaked on purpose: plans and streams of other threads may outlive static destruction.
 dnnl::engine& engine() {
-  static auto* const instance = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static auto* const instance = [] {
+    reserve_for_library("oneDNN");
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return *instance;
 }
 
@@ -140,13 +143,18 @@ void Reorder::run(const void* source, void* destination) const {
 
 void execute(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, const Argument* arguments,
              int count) {
+  reserve_for_library("oneDNN");
   constexpr int most = 8;
   std::array<dnnl::memory, most> memories;
   std::array<dnnl_exec_arg_t, most> list;
   int used = 0;
   const auto add = [&](int index, const dnnl::memory::desc& desc, const void* data) {
     auto& memory = memories[static_cast<std::size_t>(used)];
-    memory = dnnl::memory(desc, engine(), const_cast<void*>(data));
+    try {
+      memory = dnnl::memory(desc, engine(), const_cast<void*>(data));
+    } catch (const dnnl::error& error) {
+      check_status(error.status, "describing an operand");
+    }
     list[static_cast<std::size_t>(used++)] = {index, memory.get()};
   };
   for (int i = 0; i < count; ++i) add(arguments[i].index, *arguments[i].desc, arguments[i].data);
@@ -154,8 +162,18 @@ void execute(const dnnl::primitive& primitive, const dnnl::memory::desc& scratch
   const std::size_t bytes = scratchpad.get_size();
   if (bytes != 0) add(DNNL_ARG_SCRATCHPAD, scratchpad, scratch.take_bytes(bytes));
   const SignalBlock no_signals;
-  const dnnl_status_t status = dnnl_primitive_execute(primitive.get(), stream().get(), used, list.data());
-  HEARTH_CHECK(InternalError, status == dnnl_success, "oneDNN: executing a primitive failed with status ",
+  check_status(dnnl_primitive_execute(primitive.get(), stream().get(), used, list.data()), "executing a primitive");
+}
+
+std::string reason_of(const dnnl::error& error) {
+  HEARTH_CHECK(OutOfMemory, error.status != dnnl_out_of_memory, "oneDNN: no memory to plan a problem: ", error.what(),
+               "; use a smaller batch");
+  return join_text("oneDNN does not take this problem (", error.what(), ")");
+}
+
+void check_status(dnnl_status_t status, const char* call) {
+  HEARTH_CHECK(OutOfMemory, status != dnnl_out_of_memory, "oneDNN: no memory for ", call, "; use a smaller batch");
+  HEARTH_CHECK(InternalError, status == dnnl_success, "oneDNN: ", call, " failed with status ",
                static_cast<int>(status), "; HEARTH_PICK another implementation");
 }
 

@@ -23,6 +23,7 @@
 #include "hearth/core/cpu/dnn.h"
 #include "hearth/core/cpu/dnn_pack.h"
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/core/cpu/reserve.h"
 #include "hearth/core/cpu/signals.h"
 #include "hearth/core/dtype.h"
 #include "hearth/core/error.h"
@@ -45,6 +46,7 @@ bool is_reference(std::string_view implementation);
 class TeamScope {
  public:
   explicit TeamScope(int team) : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
+    reserve_threads(team);
     omp_set_num_threads(team);
     omp_set_dynamic(0);
     block_signals_in_team(team);
@@ -81,6 +83,11 @@ struct Reorder {
 std::optional<FilterBlocks> blocks_of(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
 inline std::size_t bytes_of(const dnnl::memory::desc& desc) { return desc.get_size(); }
+
+/// Takes the library's failure for a problem that it does not take; OutOfMemory where memory was what it lacked.
+std::string reason_of(const dnnl::error& error);
+/// OutOfMemory or InternalError unless the status says success.
+void check_status(dnnl_status_t status, const char* call);
 
 /// Runs a primitive on raw pointers. The scratchpad comes from the calling thread's scratch stack.
 struct Argument {

@@ -123,10 +123,11 @@ std::shared_ptr<const MatmulPlan> make_plan(const MatmulKey& key) {
     return plan;
   }
   const TeamScope team(key.team);
+  reserve_for_library("oneDNN");
   try {
     make_primitive(*plan, key);
   } catch (const dnnl::error& error) {
-    plan->reason = join_text("oneDNN does not take this problem (", error.what(), ")");
+    plan->reason = reason_of(error);
   }
   return plan;
 }
@@ -146,10 +147,11 @@ const void* at(const void* base, std::int64_t elements, DType dtype) {
 
 void call_sgemm(const Matmul& p, const void* a, const void* b, void* c) {
   const SignalBlock no_signals;
+  reserve_for_library("oneDNN");
   const dnnl_status_t status = dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, 1.0f,
                                           static_cast<const float*>(a), p.lda, static_cast<const float*>(b), p.ldb,
                                           p.accumulate ? 1.0f : 0.0f, static_cast<float*>(c), p.ldc);
-  HEARTH_CHECK(InternalError, status == dnnl_success, "oneDNN: sgemm failed with status ", static_cast<int>(status));
+  check_status(status, "sgemm");
 }
 
 // One product on the team that the calling thread has set.

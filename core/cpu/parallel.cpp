@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "hearth/core/cpu/cores.h"
+#include "hearth/core/cpu/reserve.h"
 #include "hearth/core/cpu/signals.h"
 #include "hearth/core/cpu/stream.h"
 #include "hearth/core/error.h"
@@ -63,6 +64,7 @@ void run_chunks(std::int64_t count, ChunkBody body, const void* context) {
     for (std::int64_t i = 0; i < count; ++i) body(context, i);
     return;
   }
+  reserve_threads(team);
   std::exception_ptr failure;
   std::mutex failure_mutex;
 #pragma omp parallel num_threads(team)
