@@ -14,6 +14,7 @@ std::string variable_or(const char* name, const char* otherwise) {
 }  // namespace
 
 std::string source_dir() { return variable_or("HEARTH_SOURCE_DIR", HEARTH_SOURCE_DIR); }
+std::string failing_requests() { return HEARTH_FAILING_REQUESTS; }
 std::string hearth_program() { return variable_or("HEARTH_PROGRAM", HEARTH_PROGRAM); }
 
 }  // namespace hearth::test

@@ -11,5 +11,8 @@ namespace hearth::test {
 std::string source_dir();
 /// The program `hearth`; the variable HEARTH_PROGRAM names another.
 std::string hearth_program();
+/// The library that lets requests for memory fail (support/failing_requests.cpp); empty where it cannot be loaded, as
+/// beside a sanitizer.
+std::string failing_requests();
 
 }  // namespace hearth::test

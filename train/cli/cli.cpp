@@ -3,11 +3,15 @@
 #include "hearth/train/cli/cli.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <new>
+#include <string_view>
+#include <system_error>
 
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
@@ -17,6 +21,7 @@
 namespace hearth::train {
 
 const std::vector<CommandSpec>& commands() {
+  // Made at first use: before main() nobody would report that memory is short.
   static const OptionSpec set_option{"--set", "PATH=VALUE",
                                      "override a config value, as in optimizer.lr=0.1; may be repeated"};
   static const std::vector<CommandSpec> table{
@@ -225,8 +230,9 @@ int dispatch(int argc, char** argv) {
   return command.run(Arguments(command, rest, argv[0]));
 }
 
-// Scripts read the last line: `hearth: error: <kind>: <message>`. Of several faults all come first, a line each.
-int report_failure(const char* kind, const std::string& message, int exit_code) {
+// Scripts read the last line: `hearth: error: <kind>: <message>`. Of several faults all come first, a line each. Asks
+// for no memory, as there may be none.
+int report_failure(const char* kind, std::string_view message, int exit_code) noexcept {
   std::cout.flush();
   const auto more = std::count(message.begin(), message.end(), '\n');
   if (more > 0) std::cerr << message << "\n";
@@ -236,12 +242,52 @@ int report_failure(const char* kind, const std::string& message, int exit_code) 
   return exit_code;
 }
 
+int report_no_memory() noexcept {
+  return report_failure("memory", "the system is out of memory; use a smaller batch, or give the process more", 4);
+}
+
+bool is_shortage(const std::error_code& code) {
+  return code == std::errc::not_enough_memory || code == std::errc::resource_unavailable_try_again;
+}
+
+// Whether memory is what the process ends for, where nothing was caught.
+bool ends_for_memory() noexcept {
+  // Nothing is thrown where not even the exception found memory.
+  void* const probe = std::malloc(4096);
+  if (probe == nullptr) return true;
+  std::free(probe);
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {
+  }
+  return false;
+}
+
+std::terminate_handler terminate_before = nullptr;
+
+[[noreturn]] void terminate() noexcept {
+  if (ends_for_memory()) _exit(report_no_memory());
+  terminate_before();
+  std::abort();
+}
+
+// Memory that runs out where nothing may be thrown, as in a library, ends the process like any other lack of memory.
+struct TerminateScope {
+  TerminateScope() { terminate_before = std::set_terminate(terminate); }
+  ~TerminateScope() { std::set_terminate(terminate_before); }
+  TerminateScope(const TerminateScope&) = delete;
+  TerminateScope& operator=(const TerminateScope&) = delete;
+};
+
 }  // namespace
 
 int run_cli(int argc, char** argv) {
   // Before anything else: a training is asked for a checkpoint by the one, and a file that grows too large is an error.
   survive(SIGUSR1);
   survive(SIGXFSZ);
+  const TerminateScope memory_may_run_out;
   try {
     const int code = dispatch(argc, argv);
     std::cout.flush();
@@ -250,7 +296,10 @@ int run_cli(int argc, char** argv) {
   } catch (const Error& error) {
     return report_failure(error.kind(), error.what(), error.exit_code());
   } catch (const std::bad_alloc&) {
-    return report_failure("memory", "the system is out of memory; use a smaller batch", 4);
+    return report_no_memory();
+  } catch (const std::system_error& error) {
+    return is_shortage(error.code()) ? report_failure("memory", error.what(), 4)
+                                     : report_failure("internal", error.what(), 70);
   } catch (const std::exception& error) {
     return report_failure("internal", error.what(), 70);
   }
