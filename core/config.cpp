@@ -69,7 +69,7 @@ std::string noun_of(const Field& field, bool plural) {
     case Field::Kind::choice:
       return "one of " + joined(field.limits.words, ", ");
     case Field::Kind::object:
-      return "an object";
+      return field.shorthand.empty() ? "an object" : field.object->find(field.shorthand)->expected() + " or an object";
     case Field::Kind::component:
       return join_text(plural ? "objects" : "an object", " with \"type\" (", field.types->name(), ")");
   }
@@ -119,6 +119,14 @@ void check_choice(const Field& field, const Json& node, const std::string& point
             join_text("unknown value \"", node.as_string(), "\"; ", suggest(node.as_string(), words, "allowed are")));
 }
 
+/// The object that a value stands for.
+Json spelled_out(const Field& field, const Json& node) {
+  if (field.shorthand.empty() || node.is_object()) return node;
+  Json object = Json::object();
+  object.set_position(node.position());
+  return object.set(field.shorthand, node);
+}
+
 void check_element(const Field& field, const Json& node, const std::string& pointer, Faults& faults,
                    const void* defaults) {
   const auto expect = [&](bool right) {
@@ -136,7 +144,7 @@ void check_element(const Field& field, const Json& node, const std::string& poin
     case Field::Kind::choice:
       return check_choice(field, node, pointer, faults);
     case Field::Kind::object:
-      return field.object->check(node, pointer, faults, defaults);
+      return field.object->check(spelled_out(field, node), pointer, faults, defaults);
     case Field::Kind::component:
       return field.types->check(node, pointer, faults);
   }
@@ -204,7 +212,7 @@ void mark_defaulted(Json& node) {
 
 Json resolve_value(const Field& field, const Json& node, const void* member_defaults) {
   if (field.nullable && node.is_null()) return node;
-  if (field.kind == Field::Kind::object) return field.object->resolve(node, member_defaults);
+  if (field.kind == Field::Kind::object) return field.object->resolve(spelled_out(field, node), member_defaults);
   if (field.kind != Field::Kind::component) return node;
   if (!field.list) return field.types->resolve(node);
   Json result = Json::array();
@@ -349,7 +357,7 @@ void Schema::assign(void* target, const Json& node) const {
     if (!value) continue;
     void* member = field.member(target);
     if (field.kind == Field::Kind::object) {
-      field.object->assign(member, *value);
+      field.object->assign(member, spelled_out(field, *value));
     } else {
       field.store(member, has_word_numbers(field) ? words_to_numbers(field, *value) : *value);
     }

@@ -96,6 +96,7 @@ struct Field {
   Limits limits;                   ///< its words are a choice's choices
   double least = 0, greatest = 0;  ///< what the member's type holds, for numbers and integers
   std::shared_ptr<const Schema> object;
+  std::string shorthand;  ///< of an object: the key that a value stands for which is no object; empty for none
   const ComponentTypes* types = nullptr;
   std::function<void*(void*)> member;  ///< the member's address, from its struct's
   void (*store)(void* member, const Json& value) = nullptr;
@@ -307,6 +308,13 @@ class Fields {
     return *this;
   }
 
+  /// Lets a value that is no object stand for one key of the object described last: 0.9 for {"decay": 0.9}.
+  Fields& shorthand(std::string key) {
+    HEARTH_CHECK(UsageError, last().object != nullptr && last().object->find(key) != nullptr, "config: shorthand \"",
+                 key, "\" comes after an object that has such a key");
+    last().shorthand = std::move(key);
+    return *this;
+  }
   /// Makes the field described last one that has to be given.
   Fields& required() {
     last().required = true;

@@ -33,6 +33,7 @@ class Reached {
 };
 
 Json object_schema(const Schema& schema, const Json& defaults, const std::string* type);
+Json field_schema(const Field& field, const Json& defaults);
 
 Json words_schema(const Limits& limits) {
   Json words = Json::array();
@@ -67,8 +68,12 @@ Json element_schema(const Field& field, const Json& defaults) {
       return Json::object().set("type", "string");
     case Field::Kind::choice:
       return words_schema(field.limits);
-    case Field::Kind::object:
-      return object_schema(*field.object, defaults, nullptr);
+    case Field::Kind::object: {
+      const Json object = object_schema(*field.object, defaults, nullptr);
+      if (field.shorthand.empty()) return object;
+      const Json value = field_schema(*field.object->find(field.shorthand), defaults.at(field.shorthand));
+      return Json::object().set("anyOf", Json::array().push_back(value).push_back(object));
+    }
     case Field::Kind::component:
       return Json::object().set("$ref", "#/$defs/" + field.types->name());
   }

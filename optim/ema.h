@@ -17,7 +17,7 @@ namespace hearth::optim {
 struct EmaOptions {
   double decay = 0.9999;
   /// Use min(decay, (1 + t) / (10 + t)) at update t, so that the first steps are forgotten sooner.
-  bool warmup = true;
+  bool warmup = false;
 };
 
 /// average = d * average + (1 - d) * values after each step, over the flat values and over floating buffers (running

@@ -182,6 +182,18 @@ void require_finite(const State& state, const Session& session) {
   }
 }
 
+/// The configuration of a set, with the defaults of keys that came after it was written.
+LoadedConfig config_of_set(const std::string& set, std::vector<std::string> overrides = {}) {
+  const std::string path = set + "/" + config_file;
+  // An average that was written down as a number began with smaller decays.
+  const Json saved = read_json(path);
+  const Json* const train = saved.find("train");
+  const Json* const ema = train != nullptr ? train->find("ema") : nullptr;
+  if (ema != nullptr && ema->is_number())
+    overrides.insert(overrides.begin(), join_text("train.ema={\"decay\":", to_text(*ema), ",\"warmup\":true}"));
+  return load_config(path, overrides);
+}
+
 void load_set(Session& session, const std::string& set) {
   require_own_tokenizers(session, set);
   require_own_classes(session, set);
@@ -243,8 +255,7 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
     return result;
   }
   const std::string set = folder + "/" + found.newest;
-  // With the defaults of keys that came after it was written.
-  auto differences = differences_that_matter(session.resolved(), load_config(set + "/" + config_file, {}).resolved);
+  auto differences = differences_that_matter(session.resolved(), config_of_set(set).resolved);
   if (allowed.other_precision)
     std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
   if (!differences.empty()) {
@@ -275,8 +286,7 @@ namespace {
 
 /// The config of a set, normalising as the run did where neither it nor the overrides say how.
 LoadedConfig config_in(const std::string& set, std::vector<std::string> overrides) {
-  const std::string path = set + "/" + config_file;
-  LoadedConfig loaded = load_config(path, overrides);
+  const LoadedConfig loaded = config_of_set(set, overrides);
   const Json* const normalize = loaded.resolved.at("data").find("normalize");
   const Json facts = facts_in(set);
   for (const char* key : {"mean", "std"}) {
@@ -284,7 +294,7 @@ LoadedConfig config_in(const std::string& set, std::vector<std::string> override
     if (given != nullptr && given->is_array() && given->size() == 0 && facts.find(key))
       overrides.push_back(join_text("data.normalize.", key, "=", to_text(facts.at(key))));
   }
-  return load_config(path, overrides);
+  return config_of_set(set, overrides);
 }
 
 std::string set_of_run(const std::string& run) {
@@ -342,7 +352,7 @@ std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, cons
   const std::string set = whole_set(run_or_checkpoint);
   const std::optional<data::DataFacts> facts = known_facts(set);
   if (!facts) return open_for_evaluation(run_or_checkpoint, overrides);
-  LoadedConfig loaded = load_config(set + "/" + config_file, overrides);
+  LoadedConfig loaded = config_of_set(set, overrides);
   data::DataSplits data = data::described_data(loaded.resolved.at("data"), *facts);
   return trained_session(set, std::move(loaded), std::move(data));
 }

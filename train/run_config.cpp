@@ -79,6 +79,14 @@ void describe(Fields<WeightsOptions>& f) {
   });
 }
 
+void describe(Fields<AverageOptions>& f) {
+  f.number("decay", &AverageOptions::decay, {.above = 0, .below = 1},
+           "What the average keeps of itself in each update: average = decay * average + (1 - decay) * weights.");
+  f.boolean("warmup", &AverageOptions::warmup,
+            "Keeps less in the first updates: min(decay, (1 + t) / (10 + t)) in update t = 0, 1, ...");
+  f.rule([](const AverageOptions& o) { return o.warmup && !o.decay ? "warmup needs a decay" : ""; });
+}
+
 void describe(Fields<TrainOptions>& f) {
   f.integer("batch_size", &TrainOptions::batch_size, {.min = 1, .max = 1 << 20}, "Samples in one batch.");
   f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
@@ -93,8 +101,9 @@ void describe(Fields<TrainOptions>& f) {
             "Exact mode: the same bits for any number of threads. Costs some speed.");
   f.boolean("graph", &TrainOptions::graph,
             "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without.");
-  f.number("ema", &TrainOptions::ema, {.above = 0, .below = 1},
-           "Decay of an exponential moving average of the weights, used for evaluation. null: none.");
+  f.object("ema", &TrainOptions::ema,
+           "An exponential moving average of the weights, used for evaluation. A number is its decay; null: none.")
+      .shorthand("decay");
   f.boolean(
       "chunked_head", &TrainOptions::chunked_head,
       "Take a cross entropy over a vocabulary by chunks of rows, so that the network's outputs, the largest tensor "

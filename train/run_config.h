@@ -25,6 +25,12 @@ struct LrScalingOptions {
   std::optional<std::int64_t> reference_batch;
 };
 
+/// Of the moving average of the weights.
+struct AverageOptions {
+  std::optional<double> decay;  ///< none without it
+  bool warmup = false;
+};
+
 struct TrainOptions {
   std::int64_t batch_size = 64;
   std::optional<std::int64_t> epochs;
@@ -34,7 +40,7 @@ struct TrainOptions {
   std::optional<double> clip_norm;
   bool deterministic = false;
   bool graph = false;
-  std::optional<double> ema;
+  AverageOptions ema;
   std::optional<bool> chunked_head;
 };
 

@@ -157,8 +157,9 @@ void Session::build() {
   chunked = chunked_network(*model, loss, config.train.chunked_head);
   if (trains_) prepare_training();
   const OriginScope of_average = OriginScope::of_op("average");
-  if (config.train.ema)
-    ema = std::make_unique<optim::Ema>(*parameters, model->buffers(), optim::EmaOptions{.decay = *config.train.ema});
+  if (const AverageOptions& average = config.train.ema; average.decay)
+    ema = std::make_unique<optim::Ema>(*parameters, model->buffers(),
+                                       optim::EmaOptions{.decay = *average.decay, .warmup = average.warmup});
   register_state();
 }
 

@@ -56,6 +56,47 @@ TEST(Config, ValuesArriveInTheStruct) {
   EXPECT_EQ(run.transforms[1].at("inner").at("type").as_string(), "crop");
 }
 
+struct Average {
+  std::optional<double> decay;
+  bool warmup = false;
+};
+void describe(hearth::Fields<Average>& f) {
+  f.number("decay", &Average::decay, {.above = 0, .below = 1}, "Decay.");
+  f.boolean("warmup", &Average::warmup, "Warm-up.");
+}
+struct Averaging {
+  Average average;
+};
+void describe(hearth::Fields<Averaging>& f) {
+  f.object("average", &Averaging::average, "An average.").shorthand("decay");
+}
+
+TEST(Config, AValueMayStandForOneKeyOfAnObject) {
+  const auto parsed = [](const char* text) { return parse_fields<Averaging>(parse_json(text, "run.json")).average; };
+  EXPECT_EQ(parsed("{}").decay, std::nullopt);
+  EXPECT_EQ(parsed(R"({"average": null})").decay, std::nullopt);
+  EXPECT_EQ(parsed(R"({"average": 0.5})").decay, 0.5);
+  EXPECT_FALSE(parsed(R"({"average": 0.5})").warmup);
+  const Average whole = parsed(R"({"average": {"decay": 0.25, "warmup": true}})");
+  EXPECT_EQ(whole.decay, 0.25);
+  EXPECT_TRUE(whole.warmup);
+  const Json full = resolve(*schema_of<Averaging>(), parse_json(R"({"average": 0.5})", "run.json"));
+  EXPECT_EQ(to_text(full), R"({"average":{"decay":0.5,"warmup":false}})");
+  for (const auto& [text, fault] :
+       {std::pair{R"({"average": 2})", "run.json:1:13: /average/decay: expected a number > 0 and < 1, found 2"},
+        std::pair{R"({"average": "x"})",
+                  "run.json:1:13: /average/decay: expected a number > 0 and < 1, found the string \"x\""}})
+    try {
+      parsed(text);
+      ADD_FAILURE() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_STREQ(error.what(), fault);
+    }
+  EXPECT_EQ(schema_of<Averaging>()->fields()[0].expected(), "a number > 0 and < 1 or null or an object");
+  const Json schema = json_schema(*schema_of<Averaging>(), "Test").at("properties").at("average").at("anyOf");
+  EXPECT_EQ(schema.size(), 2u);
+}
+
 TEST(Config, AbsentKeysKeepTheMembersDefaults) {
   const RunConfig run = parse_fields<RunConfig>(parse_json(minimal, "run.json"));
   EXPECT_EQ(run.name, "run");

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                              {"data.augment.erasing", "0.25"},
                              {"data.augment.rand_augment.ops", "2"},
                              {"model.drop_path", "0.1"},
-                             {"train.ema", "0.9995"}},
+                             {"train.ema.decay", "0.9995"}},
                             2},
                     Example{"clipart_swin.json",
                             "test",
