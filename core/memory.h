@@ -100,8 +100,8 @@ class MemoryObserverScope {
   MemoryObserver* previous_;
 };
 
-/// Replaces a CUDA device's resource on the calling thread for the life of this object. Storages remember where they
-/// came from.
+/// Replaces a device's resource on the calling thread for the life of this object. Storages remember where they came
+/// from.
 class DeviceMemoryScope {
  public:
   DeviceMemoryScope(Device device, MemoryResource& resource);

@@ -4,7 +4,9 @@
 #include <omp.h>
 
 #include <cstring>
+#include <utility>
 
+#include "hearth/core/blank.h"
 #include "hearth/core/build.h"
 #include "hearth/core/convert.h"
 #include "hearth/core/cuda/transfer.h"
@@ -14,6 +16,7 @@ namespace hearth {
 namespace {
 
 thread_local int kernel_scopes = 0;
+thread_local bool leaves_blank = false;
 
 /// Between tensors of one shape and type, both contiguous, on any devices.
 void copy_bytes(const Tensor& source, const Tensor& destination) {
@@ -57,6 +60,8 @@ Tensor gathered(const Tensor& source, DType dtype) {
 
 KernelScope::KernelScope() noexcept { ++kernel_scopes; }
 KernelScope::~KernelScope() { --kernel_scopes; }
+BlankTensorScope::BlankTensorScope() : previous_(std::exchange(leaves_blank, true)) {}
+BlankTensorScope::~BlankTensorScope() { leaves_blank = previous_; }
 
 void Tensor::throw_undefined() {
   throw UsageError("an undefined tensor was used where a value is needed; was an optional input left out?");
@@ -96,12 +101,13 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
     return tensor;
   }
 #endif
-  std::memset(tensor.bytes(), 0, tensor.byte_size());
+  if (!leaves_blank) std::memset(tensor.bytes(), 0, tensor.byte_size());
   return tensor;
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
+  if (leaves_blank && device.is_cpu()) return tensor;
   run_on(device, [&](auto& stream) { kernels::fill(stream, dtype, tensor.bytes(), tensor.size(), value); });
   return tensor;
 }
@@ -200,7 +206,10 @@ void Tensor::copy_from(const Tensor& source) const {
   run_on(device(), [&](auto& stream) { kernels::copy_strided(stream, strided(typed), strided(*this), shape()); });
 }
 
-void Tensor::fill_(double value) const { copy_from(full(shape(), value, dtype(), device())); }
+void Tensor::fill_(double value) const {
+  if (leaves_blank && device().is_cpu()) return;
+  copy_from(full(shape(), value, dtype(), device()));
+}
 
 double Tensor::item() const {
   HEARTH_CHECK(UsageError, size() == 1, "item: the tensor has shape ", shape(), "; one element is needed");

@@ -11,6 +11,8 @@
 #include "hearth/data/text/token_set.h"
 #include "hearth/models/registry.h"
 #include "hearth/ops/ops.h"
+#include "hearth/train/model_size.h"
+#include "hearth/train/step_memory.h"
 
 namespace hearth::train {
 namespace {
@@ -142,10 +144,12 @@ void Session::build() {
   set_switches();
   check_outputs(loaded_.resolved.at("model"), data);
   if (trains_) plan = make_plan(config.train, data);
-  model = models::make(config.model, input_info(data));
+  const models::InputInfo input = input_info(data);
+  device_ = device_of_run(config.device);
+  require_model_fits(config, input, trains_, memory_budget(device_).bytes());
+  model = models::make(config.model, input);
   // Start values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
-  device_ = device_of_run(config.device);
   model->to(device_);
   const std::span<const float> values = data.train_transforms.normalizer().values();
   pixel_values_ = Tensor::of({data.input_shape().channels, 256}, values).to(device_);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models that do not fit memory are refused by their number of parameters, before any of it is touched.
+#include "hearth/train/model_size.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "hearth/core/memory.h"
+#include "hearth/train/session.h"
+#include "support/error_message.h"
+#include "support/temp_dir.h"
+
+namespace hearth::train {
+namespace {
+
+constexpr std::int64_t gigabyte = std::int64_t{1} << 30;
+
+LoadedConfig config_of(const test::TempDir& folder, const std::string& model, const std::string& optimizer) {
+  const std::string path = folder / "run.json";
+  std::ofstream(path) << R"({"model": )" << model << R"(, "data": {"type": "digits"}, "optimizer": )" << optimizer
+                      << R"(, "train": {"batch_size": 8, "steps": 1}})";
+  return load_config(path, {});
+}
+
+const models::InputInfo images{.height = 32, .width = 32, .channels = 3, .classes = 10};
+const models::InputInfo texts{.classes = 65, .length = 16, .vocabulary = 65};
+
+TEST(ModelSize, RefusesWhatNoMachineHolds) {
+  const test::TempDir folder;
+  const char* const sgd = R"({"type": "sgd", "lr": 0.1})";
+  for (const char* model :
+       {R"({"type": "gpt", "width": 1000000, "heads": 1})", R"({"type": "gpt", "layers": 1000, "width": 768})",
+        R"({"type": "resnet", "width": 65536})", R"({"type": "resnet", "blocks": [1000, 1000], "width": 256})",
+        R"({"type": "mlp", "hidden": [1000000, 1000000]})"}) {
+    const LoadedConfig loaded = config_of(folder, model, sgd);
+    const bool text = std::string(model).find("gpt") != std::string::npos;
+    const std::int64_t before = memory_of({}).statistics().allocations;
+    const std::string message = test::error_message<OutOfMemory>(
+        [&] { require_model_fits(loaded.config, text ? texts : images, true, 4 * gigabyte); });
+    EXPECT_PRED2(test::contains, message, " parameters, which with gradients") << model;
+    EXPECT_PRED2(test::contains, message, "4294967296 are available; make the model smaller") << model;
+    EXPECT_EQ(memory_of({}).statistics().allocations, before) << model;
+  }
+}
+
+TEST(ModelSize, CountsWhatARunHoldsOfEachWeight) {
+  const test::TempDir folder;
+  // 1000 x 3072 and 10 x 1000 weights with their biases.
+  const std::int64_t parameters = 1000 * 3072 + 1000 + 10 * 1000 + 10;
+  const auto refused = [&](const char* optimizer, std::int64_t copies, std::int64_t less) {
+    const LoadedConfig loaded = config_of(folder, R"({"type": "mlp", "hidden": [1000]})", optimizer);
+    try {
+      require_model_fits(loaded.config, images, true, parameters * 4 * copies - less);
+      return false;
+    } catch (const OutOfMemory&) {
+      return true;
+    }
+  };
+  for (const auto& [optimizer, copies] :
+       {std::pair{R"({"type": "sgd", "lr": 0.1})", 3}, std::pair{R"({"type": "sgd", "lr": 0.1, "momentum": 0.9})", 3},
+        std::pair{R"({"type": "adamw", "lr": 0.1})", 4}}) {
+    EXPECT_FALSE(refused(optimizer, copies, 0)) << optimizer;
+    EXPECT_TRUE(refused(optimizer, copies, 4 * copies)) << optimizer;
+  }
+}
+
+TEST(ModelSize, IsLookedAtBeforeASessionIsBuilt) {
+  const test::TempDir folder;
+  memory_of({}).reset_peak();
+  const std::int64_t before = memory_of({}).statistics().peak;
+  const std::string message = test::error_message<OutOfMemory>([&] {
+    Session session(
+        config_of(folder, R"({"type": "mlp", "hidden": [1000000, 1000000]})", R"({"type": "sgd", "lr": 1})"));
+  });
+  EXPECT_PRED2(test::contains, message, "make the model smaller");
+  EXPECT_LT(memory_of({}).statistics().peak - before, 64 << 20);
+}
+
+}  // namespace
+}  // namespace hearth::train
