@@ -2,6 +2,7 @@
 // The adaptors around the pool, and the choice of the process's stack.
 #include "hearth/core/memory.h"
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdio>
@@ -10,10 +11,12 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "hearth/core/build.h"
+#include "hearth/core/cpu/free_memory.h"
 #include "hearth/core/cuda/memory.h"
 #include "hearth/core/error.h"
 
@@ -173,6 +176,14 @@ std::int64_t limit_asked(const char* text) {
   return megabytes << 20;
 }
 
+/// Of the environment; on the CPU no more than the process's control groups have left, which would kill it.
+std::optional<std::int64_t> limit_of(Device device) {
+  const char* const text = std::getenv("HEARTH_MEMORY_LIMIT_MB");
+  const auto asked = text != nullptr ? std::optional(limit_asked(text)) : std::nullopt;
+  const auto group = device.is_cpu() ? cpu::group_memory() : std::nullopt;
+  return asked && group ? std::min(asked, group) : asked ? asked : group;
+}
+
 /// The stack of a device, as the environment asks.
 struct Stack {
   std::unique_ptr<MemoryResource> bottom;
@@ -189,8 +200,8 @@ struct Stack {
                  " is not known; use pool, system or poison");
     bottom = make_bottom(device, name == "pool");
     top = bottom.get();
-    if (const char* text = std::getenv("HEARTH_MEMORY_LIMIT_MB")) {
-      limit = make_limited_memory(*top, limit_asked(text));
+    if (const auto bytes = limit_of(device)) {
+      limit = make_limited_memory(*top, *bytes);
       top = limit.get();
     }
     counting = make_counting_memory(*top);

@@ -74,6 +74,8 @@ std::unique_ptr<MemoryResource> make_reporting_memory(MemoryResource& below, Dev
 
 /// The resource of a device: the pool, under statistics; HEARTH_MEMORY=system|poison puts another stack there (on a
 /// CUDA device both mean: each block from the driver), HEARTH_MEMORY_LIMIT_MB=n adds a limit of n * 2^20 bytes.
+/// Where a control group limits the process, as in a container, the CPU's resource is limited to what was left of it at
+/// the first call.
 MemoryResource& memory_of(Device device);
 
 /// Bytes that this process could have on a device: what its pool holds, used or cached, and what is free there. On the

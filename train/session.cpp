@@ -126,6 +126,20 @@ Session::Session(LoadedConfig loaded, data::DataSplits given)
   build_or_explain();
 }
 
+void Session::restart() {
+  ema.reset();
+  loss_scale.reset();
+  optimizer.reset();
+  parameters.reset();
+  model.reset();
+  model_state = {};
+  training_state = {};
+  position = {};
+  loss_scale_now = {};
+  grad_norm = -1;
+  build_or_explain();
+}
+
 void Session::build_or_explain() {
   try {
     build();

@@ -97,6 +97,8 @@ class Session {
   /// everything that does not fit; ConfigError with the options of the model in which it differs from the network of
   /// the weights.
   LoadedWeights load_start_weights();
+  /// Makes all but the data anew, as the constructor did: forgets what steps have changed.
+  void restart();
   /// After the weights or the state were loaded.
   void after_load();
   /// The learning rate that the schedule multiplies: the optimizer's, scaled by `train.lr_scaling`.

@@ -229,6 +229,16 @@ std::optional<std::int64_t> StepMemory::largest_batch(const MemoryBudget& budget
   return fits;
 }
 
+std::string StepMemory::shortage(std::int64_t batch, const MemoryBudget& budget) const {
+  const MemoryNeed need = at(batch);
+  if (budget.holds(need)) return "";
+  const std::optional<std::int64_t> fits = largest_batch(budget, batch);
+  return join_text(
+      "a run at batch ", batch, " is estimated to need ", need.reserved, " bytes; ", budget.bytes(),
+      " are available on ", device_, "; ",
+      fits ? join_text("train.batch_size=", *fits, " would fit") : "not even a batch of 1 fits; use a smaller model");
+}
+
 std::string StepMemory::method() const {
   std::string text = join_text("blocks of real steps at batches ", measured_.small, " and ", measured_.large, " on ",
                                device_, ", each extended in proportion to the batch and replayed");
@@ -237,6 +247,28 @@ std::string StepMemory::method() const {
   if ((target_ == DeviceType::cuda) != device_.is_cuda())
     text += "; there is no such GPU here, so working memory is that of the cpu's kernels";
   return text;
+}
+
+std::int64_t largest_rows(const Session& session) {
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  const std::int64_t rows = tokens != nullptr ? tokens->rows_by_tokens() : 0;
+  return rows > 0 ? rows : session.config().train.batch_size;
+}
+
+void require_run_fits(Session& session, const MemoryBudget& budget) {
+  const std::int64_t rows = largest_rows(session);
+  MeasuredBatches measured = batches_to_measure(session);
+  if (measured.large > rows) measured = rows > 1 ? MeasuredBatches{2, 4} : MeasuredBatches{1, 2};
+  std::string shortage;
+  try {
+    shortage = StepMemory(session, measured, session.device().type).shortage(rows, budget);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error&) {
+    // What the model refuses of a blank batch says nothing about memory.
+  }
+  HEARTH_CHECK(OutOfMemory, shortage.empty(), shortage);
+  session.restart();
 }
 
 std::string advice_on_batch(Session& session) {

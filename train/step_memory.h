@@ -35,7 +35,8 @@ struct MemoryNeed {
 
 /// What a device grants.
 struct MemoryBudget {
-  std::int64_t limit = -1;       ///< most bytes in use, as HEARTH_MEMORY_LIMIT_MB sets it; -1 for none
+  /// Most bytes in use, as HEARTH_MEMORY_LIMIT_MB or a control group limits them; -1 for no limit.
+  std::int64_t limit = -1;
   std::int64_t obtainable = -1;  ///< most bytes from the system; -1 if not known
   bool holds(const MemoryNeed& need) const;
   /// The smaller of the two.
@@ -61,6 +62,8 @@ class StepMemory {
   MemoryNeed at(std::int64_t batch) const;
   /// The largest batch size up to `most` whose need the budget holds; nothing if not even 1 fits.
   std::optional<std::int64_t> largest_batch(const MemoryBudget& budget, std::int64_t most) const;
+  /// Why the budget does not hold what a batch needs, with a batch size that would fit; empty if it does.
+  std::string shortage(std::int64_t batch, const MemoryBudget& budget) const;
   /// Bytes that forward keeps for backward, by the path of the layer.
   std::map<std::string, std::int64_t> kept_by_layer(std::int64_t batch) const { return step_->kept_by_layer(batch); }
   /// How the numbers came about, in a sentence.
@@ -84,6 +87,13 @@ class StepMemory {
   std::optional<BatchTrace> step_;
   std::optional<BatchTrace> evaluation_;
 };
+
+/// Rows of the largest batch of a run: train.batch_size, or what data.tokens_per_batch makes of the longest rows.
+std::int64_t largest_rows(const Session& session);
+
+/// OutOfMemory unless the budget holds what the run is estimated to need. Takes steps of a few blank samples for that,
+/// and restarts the session.
+void require_run_fits(Session& session, const MemoryBudget& budget);
 
 /// For a run that stopped because a block did not fit: a batch size that would, or why none does. Says nothing ("") if
 /// that cannot be found out. The session is of no use for training afterwards.

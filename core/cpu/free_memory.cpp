@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <locale>
 #include <optional>
 #include <string>
@@ -17,16 +16,16 @@ namespace {
 
 using std::filesystem::path;
 
-constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
-
-/// What a group's folder calls its limit, its use, and the part of that which files take that nobody touched lately.
+/// What a group's folder calls its limit, its use, and the parts of that which files take that can be read again.
 struct Names {
   const char* limit;
   const char* used;
   const char* idle_files;
+  const char* active_files;
 };
-constexpr Names interfaces[] = {{"memory.max", "memory.current", "inactive_file"},
-                                {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}};
+constexpr Names interfaces[] = {
+    {"memory.max", "memory.current", "inactive_file", "active_file"},
+    {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"}};
 
 /// Nothing where there is no such file, or no number in it ("max").
 std::optional<std::int64_t> number_in(const path& file) {
@@ -45,28 +44,38 @@ std::optional<std::int64_t> number_after(const path& file, const std::string& na
   return std::nullopt;
 }
 
-std::int64_t left_to_group(const path& folder) {
+std::optional<std::int64_t> left_to_group(const path& folder, std::int64_t on_machine) {
   for (const Names& names : interfaces) {
     const auto limit = number_in(folder / names.limit), used = number_in(folder / names.used);
-    if (!limit || !used) continue;
-    const std::int64_t idle = number_after(folder / "memory.stat", names.idle_files).value_or(0);
-    return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *used - idle));
+    // The first interface says a number that no machine has where there is no limit.
+    if (!limit || !used || *limit >= on_machine) continue;
+    std::int64_t files = 0;
+    for (const char* name : {names.idle_files, names.active_files})
+      files += number_after(folder / "memory.stat", name).value_or(0);
+    return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *used - files));
   }
-  return no_limit;
+  return std::nullopt;
 }
 
-/// All of the machine's memory where the system does not say.
-std::int64_t free_on_machine(const path& root) {
-  if (const auto kilobytes = number_after(root / "proc/meminfo", "MemAvailable:")) return *kilobytes << 10;
+std::int64_t memory_of_machine(const path& root, const char* name) {
+  if (const auto kilobytes = number_after(root / "proc/meminfo", name)) return *kilobytes << 10;
   return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
 
+std::optional<std::int64_t> group_memory(const path& root) {
+  const std::int64_t on_machine = memory_of_machine(root, "MemTotal:");
+  std::optional<std::int64_t> least;
+  for_each_control_group(root, "memory", [&](const path& folder) {
+    if (const auto left = left_to_group(folder, on_machine)) least = std::min(least.value_or(*left), *left);
+  });
+  return least;
+}
+
 std::int64_t free_memory(const path& root) {
-  std::int64_t left = free_on_machine(root);
-  for_each_control_group(root, "memory", [&](const path& folder) { left = std::min(left, left_to_group(folder)); });
-  return left;
+  const std::int64_t on_machine = memory_of_machine(root, "MemAvailable:");
+  return std::min(on_machine, group_memory(root).value_or(on_machine));
 }
 
 }  // namespace hearth::cpu

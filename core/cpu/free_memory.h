@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 namespace hearth::cpu {
 
-/// Bytes that Linux would give without swapping, and no more than the control groups of the process have left; what
-/// they hold of files that can be read again counts as free, as it does for the system. `root` is where the files of
-/// the system lie.
+/// Bytes that the control groups of the process have left; nothing where none of them sets a limit below the machine's
+/// memory. What they hold of files that can be read again counts as free, as it does for the system. `root` is where
+/// the files of the system lie.
+std::optional<std::int64_t> group_memory(const std::filesystem::path& root = "/");
+
+/// Bytes that Linux would give without swapping, and no more than the control groups of the process have left; `root`
+/// as above.
 std::int64_t free_memory(const std::filesystem::path& root = "/");
 
 }  // namespace hearth::cpu

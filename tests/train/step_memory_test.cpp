@@ -152,8 +152,59 @@ void expect_advice_that_works(const char* variable, const char* megabytes, const
   if (!otherwise.empty()) setenv("HEARTH_MEMORY", otherwise.c_str(), 1);
 }
 
+MemoryBudget limit_of(std::int64_t bytes) { return {.limit = bytes}; }
+
+TEST(RunThatDoesNotFit, IsRefusedBeforeItsFirstStep) {
+  const test::TempDir folder;
+  const MemoryRun run{.model = test::digits_resnet, .data = test::images_of_8};
+  const auto session = run.session(folder, 256, 1);
+  const std::string message = test::error_message<OutOfMemory>([&] { require_run_fits(*session, limit_of(6000000)); });
+  for (const char* part :
+       {"a run at batch 256 is estimated to need ", " bytes; 6000000 are available on cpu; train.batch_size="})
+    EXPECT_PRED2(contains, message, part);
+  const auto fits = run.session(folder, 8, 1);
+  EXPECT_NO_THROW(require_run_fits(*fits, limit_of(6000000)));
+}
+
+TEST(RunThatDoesNotFit, WasNotLookedAtWhereItFits) {
+  const test::TempDir folder;
+  const MemoryRun run{.model = test::digits_resnet,
+                      .data = test::images_of_8,
+                      .train = R"(, "ema": 0.9, "clip_norm": 1)",
+                      .top_level = R"(, "precision": {"level": "O2", "dtype": "f16"})"};
+  const auto trained = [&](bool looked_at) {
+    const auto session = run.session(folder, 8, 3);
+    if (looked_at) require_run_fits(*session, limit_of(std::int64_t{1} << 40));
+    test::TempDir out;
+    RunFolder into(out / "run");
+    std::ostringstream log;
+    Progress progress(log, false);
+    (void)Trainer(*session, into, progress).run("test");
+    return session->model_state.hash() + session->training_state.hash();
+  };
+  EXPECT_EQ(trained(true), trained(false));
+}
+
 TEST(OutOfMemoryRun, SaysWhatBatchWouldFitOnTheCpu) {
   expect_advice_that_works("HEARTH_MEMORY_LIMIT_MB", "24", "cpu", "512", "the limit of 25165824 bytes is reached");
+}
+
+TEST(OutOfMemoryRun, IsAnErrorOfTheSummaryToo) {
+  const test::TempDir folder;
+  setenv("HEARTH_MEMORY_LIMIT_MB", "24", 1);
+  const auto summary = [&](const char* batch) {
+    return test::run_program(
+        {test::hearth_program(), "summary", test::source_dir() + "/examples/configs/digits_resnet.json", "--set",
+         std::string("train.batch_size=") + batch},
+        folder.path());
+  };
+  const test::ProgramResult large = summary("512"), small = summary("8");
+  unsetenv("HEARTH_MEMORY_LIMIT_MB");
+  EXPECT_EQ(large.exit_code, 4) << large.err;
+  EXPECT_PRED2(contains, large.last_error_line(), "hearth: error: memory: a run at batch 512 is estimated to need ");
+  EXPECT_PRED2(contains, large.last_error_line(), " bytes; 25165824 are available on cpu; train.batch_size=");
+  EXPECT_PRED2(contains, large.out, "peak in use") << "the table comes first";
+  EXPECT_EQ(small.exit_code, 0) << small.err;
 }
 
 TEST(OutOfMemoryRun, SaysWhenNoBatchFits) {

@@ -39,6 +39,7 @@ struct Summary {
   std::string method;
   MemoryBudget budget;
   std::optional<std::int64_t> largest_batch;
+  std::string shortage;  ///< why the run does not fit the process's limit; empty if it does
 
   double flops() const { return layers.empty() ? 0 : layers[0].flops; }
   std::int64_t kept_by(const nn::ModuleReport& row) const {
@@ -74,10 +75,9 @@ Summary summarize_run(const Arguments& arguments) {
                          ? nn::summarize(*session.model, input.source, input.target)
                          : nn::summarize(*session.model, input.input.defined() ? input.input : input.images);
   }
-  // Batches that are filled by ids are largest where their rows are longest.
   const data::TokenDataset* const tokens = session.data.train->tokens();
   const bool by_tokens = tokens != nullptr && tokens->rows_by_tokens() > 0;
-  const std::int64_t batch = by_tokens ? tokens->rows_by_tokens() : session.config().train.batch_size;
+  const std::int64_t batch = largest_rows(session);
   const StepMemory memory(session, batches_to_measure(session), wanted.type);
   summary.need = memory.at(batch);
   summary.kept = memory.kept_by_layer(batch);
@@ -86,6 +86,7 @@ Summary summarize_run(const Arguments& arguments) {
     summary.budget = memory_budget(wanted);
     // Larger ones an epoch does not have.
     summary.largest_batch = memory.largest_batch(summary.budget, session.data.train_batches(1));
+    if (summary.budget.limit >= 0) summary.shortage = memory.shortage(batch, summary.budget);
   }
   return summary;
 }
@@ -226,10 +227,11 @@ int summary_command(const Arguments& arguments) {
   const Summary summary = summarize_run(arguments);
   if (arguments.has("--json")) {
     print_json(summary);
-    return 0;
+  } else {
+    print_layers(summary);
+    print_memory(summary);
   }
-  print_layers(summary);
-  print_memory(summary);
+  HEARTH_CHECK(OutOfMemory, summary.shortage.empty(), summary.shortage);
   return 0;
 }
 

@@ -6,11 +6,13 @@
 #include <iomanip>
 #include <iostream>
 
+#include "hearth/core/cpu/free_memory.h"
 #include "hearth/core/cpu/isa.h"
 #include "hearth/core/cpu/parallel.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/signals.h"
+#include "hearth/train/step_memory.h"
 #include "hearth/train/trainer.h"
 
 namespace hearth::train {
@@ -84,6 +86,8 @@ int train_command(const Arguments& arguments) {
   require_apart(path, arguments.positional()[0]);
   Session session(std::move(loaded));
   print_plan(session, path);
+  // Where the system would end the process without a word.
+  if (session.device().is_cpu() && cpu::group_memory()) require_run_fits(session, memory_budget(session.device()));
   if (arguments.has("--dry-run")) {
     start_from_weights(session);
     return 0;

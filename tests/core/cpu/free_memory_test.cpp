@@ -43,6 +43,8 @@ TEST(FreeMemory, CountsFilesThatCanBeReadAgainAsFree) {
   System system("0::/");
   system.group("", "500000000", "400000000").file("sys/fs/cgroup/memory.stat", "anon 7\ninactive_file 30000000\nx 1");
   EXPECT_EQ(system.free(), 130000000);
+  system.file("sys/fs/cgroup/memory.stat", "inactive_file 30000000\nactive_file 50000000");
+  EXPECT_EQ(system.free(), 180000000) << "of late use or not";
   system.file("sys/fs/cgroup/memory.stat", "inactive_file 900000000");
   EXPECT_EQ(system.free(), 500000000) << "never more than the limit";
 }
@@ -57,6 +59,15 @@ TEST(FreeMemory, FollowsTheLimitsOfTheFirstInterface) {
   };
   EXPECT_EQ(left("100000000"), 30000000);
   EXPECT_EQ(left("9223372036854771712"), on_machine) << "how that interface says that there is none";
+}
+
+TEST(FreeMemory, TellsWhetherAGroupLimitsTheProcess) {
+  System system("0::/job");
+  EXPECT_EQ(group_memory(system.root()), std::nullopt);
+  EXPECT_EQ(group_memory(system.group("job/", "max", "5").root()), std::nullopt);
+  EXPECT_EQ(group_memory(system.group("job/", "9216000000", "5").root()), std::nullopt) << "all that the machine has";
+  EXPECT_EQ(group_memory(system.group("job/", "500000000", "400000000").root()),
+            std::optional<std::int64_t>(100000000));
 }
 
 TEST(FreeMemory, PassesOverFilesThatSayNothing) {
