@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "hearth/core/config.h"
+#include "hearth/core/printable.h"
 
 namespace hearth {
 namespace {
@@ -14,7 +15,7 @@ struct Step {
 };
 
 [[noreturn]] void refuse(const std::string& source, const std::string& message) {
-  throw ConfigError(source + ": " + message);
+  throw ConfigError(printable(source + ": " + message));
 }
 
 std::vector<Step> pointer_steps(const std::string& source, std::string_view path) {

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "hearth/core/cpu/free_memory.h"
+#include "hearth/core/printable.h"
 
 namespace hearth {
 
@@ -30,11 +31,16 @@ namespace fs = std::filesystem;
 // Linux transfers at most 2^31 - 4096 bytes a call.
 constexpr std::size_t longest_transfer = std::size_t{1} << 30;
 
+// The umask takes more away; without one nobody else may write all the same.
+constexpr mode_t file_mode = 0644, directory_mode = 0755;
+
+std::string shown(const fs::path& path) { return printable(path.string()); }
+
 std::string reason(int error) { return std::system_category().message(error); }
 
 [[noreturn]] void fail(const fs::path& path, std::string_view action, int error) {
-  HEARTH_CHECK(OutOfMemory, error != ENOMEM, path.string(), ": ", action, " failed: the system is out of memory");
-  throw FileError(join_text(path.string(), ": ", action, " failed: ", reason(error)));
+  HEARTH_CHECK(OutOfMemory, error != ENOMEM, shown(path), ": ", action, " failed: the system is out of memory");
+  throw FileError(join_text(shown(path), ": ", action, " failed: ", reason(error)));
 }
 
 fs::path directory_of(const fs::path& path) {
@@ -49,10 +55,10 @@ fs::path directory_of(const fs::path& path) {
     if (::statvfs(directory_of(path).c_str(), &space) == 0) {
       free_text = std::to_string(static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize);
     }
-    throw FileError(join_text(path.string(), ": writing failed: ", reason(error), ": ", needed, " bytes needed, ",
+    throw FileError(join_text(shown(path), ": writing failed: ", reason(error), ": ", needed, " bytes needed, ",
                               free_text, " bytes free on that file system; free some space or write elsewhere"));
   }
-  const std::string failed = join_text(path.string(), ": writing ", needed, " bytes failed: ", reason(error));
+  const std::string failed = join_text(shown(path), ": writing ", needed, " bytes failed: ", reason(error));
   struct rlimit limit {};
   HEARTH_CHECK(FileError, error != EFBIG || ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY,
                failed, ": no file of this process may exceed ", limit.rlim_cur,
@@ -109,7 +115,7 @@ std::uint64_t regular_size(const struct stat& status, const fs::path& path) {
                             : S_ISSOCK(mode)                 ? "a socket"
                             : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
                                                              : "no regular file";
-  HEARTH_CHECK(FileError, S_ISREG(mode), path.string(), ": is ", found, "; a regular file was expected",
+  HEARTH_CHECK(FileError, S_ISREG(mode), shown(path), ": is ", found, "; a regular file was expected",
                S_ISFIFO(mode) ? "; write what it gives to one" : "");
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -134,7 +140,7 @@ int open_regular(const fs::path& path) {
 template <class Bytes>
 Bytes read_whole(const fs::path& path, ReadLimit limit) {
   const FileReader file(path);
-  require_readable_size(path.string(), file.size(), limit);
+  require_readable_size(shown(path), file.size(), limit);
   Bytes bytes;
   bytes.resize(static_cast<std::size_t>(file.size()));
   file.read(0, std::as_writable_bytes(std::span(bytes)));
@@ -148,7 +154,7 @@ std::pair<fs::path, int> open_sibling(const fs::path& path) {
     const std::string name = join_text(".", path.filename().string(), ".tmp-", ::getpid(), "-", counter.fetch_add(1));
     const fs::path sibling = directory_of(path) / name;
     const int descriptor =
-        retried([&] { return ::open(sibling.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+        retried([&] { return ::open(sibling.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode); });
     if (descriptor >= 0) return {sibling, descriptor};
     if (errno != EEXIST) fail(sibling, "creating", errno);
   }
@@ -189,7 +195,7 @@ std::string read_stream(std::istream& stream, const std::string& source, ReadLim
 }
 
 void write_file_synced(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
-  HEARTH_CHECK(FileError, path.has_filename(), "'", path.string(), "': is no name for a file");
+  HEARTH_CHECK(FileError, path.has_filename(), "'", shown(path), "': is no name for a file");
   std::uint64_t needed = 0;
   for (const auto& part : parts) needed += part.size();
   auto [sibling, opened] = open_sibling(path);
@@ -232,7 +238,7 @@ void sync_file(const fs::path& path) {
 bool file_exists(const fs::path& path) {
   std::error_code error;
   const bool exists = fs::exists(path, error);
-  HEARTH_CHECK(FileError, !error, path.string(), ": cannot be looked up: ", error.message());
+  HEARTH_CHECK(FileError, !error, shown(path), ": cannot be looked up: ", error.message());
   return exists;
 }
 
@@ -272,15 +278,19 @@ void remove_tree(const fs::path& path) {
 }
 
 void make_directories(const fs::path& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  HEARTH_CHECK(FileError, !error, directory.string(), ": the directory cannot be made: ", error.message());
+  std::error_code absent;
+  if (fs::is_directory(directory, absent)) return;
+  if (directory != directory_of(directory)) make_directories(directory_of(directory));
+  if (::mkdir(directory.c_str(), directory_mode) == 0) return;
+  const int error = errno;
+  HEARTH_CHECK(FileError, fs::is_directory(directory, absent), shown(directory),
+               ": the directory cannot be made: ", reason(error));
 }
 
 FileWriter::FileWriter(fs::path path, Mode mode) : path_(std::move(path)) {
   const int flags =
       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (mode == Mode::truncate ? O_TRUNC : 0);
-  Descriptor file(retried([&] { return ::open(path_.c_str(), flags, 0666); }));
+  Descriptor file(retried([&] { return ::open(path_.c_str(), flags, file_mode); }));
   if (file.get() < 0) fail(path_, "opening for writing", errno);
   size_ = regular_size(file.get(), path_);
   descriptor_ = file.release();
@@ -301,7 +311,7 @@ FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
 }
 
 void FileWriter::check_open() const {
-  HEARTH_CHECK(UsageError, is_open(), path_.string(), ": the file was closed; open a new writer to go on");
+  HEARTH_CHECK(UsageError, is_open(), shown(path_), ": the file was closed; open a new writer to go on");
 }
 
 void FileWriter::append(std::span<const std::byte> bytes) {
@@ -353,7 +363,7 @@ void FileReader::read(std::uint64_t offset, std::span<std::byte> target) const {
         retried([&] { return ::pread(descriptor_, target.data(), wanted, static_cast<off_t>(offset)); });
     const int error = errno;
     if (got == -1) fail(path_, join_text("reading ", target.size(), " bytes at offset ", offset), error);
-    HEARTH_CHECK(FileError, got != 0, path_.string(), ": ends at offset ", offset, ", where ", target.size(),
+    HEARTH_CHECK(FileError, got != 0, shown(path_), ": ends at offset ", offset, ", where ", target.size(),
                  " more bytes are wanted; it had ", size_, " bytes when it was opened");
     offset += static_cast<std::uint64_t>(got);
     target = target.subspan(static_cast<std::size_t>(got));

@@ -62,7 +62,8 @@ std::vector<std::string> list_directory(const std::filesystem::path& directory);
 /// Removes a file, a link or a directory with all that is in it; nothing where there is none. FileError if it cannot
 /// be.
 void remove_tree(const std::filesystem::path& path);
-/// Makes the directory and those above it. FileError if one cannot be made.
+/// Makes the directory and those above it. FileError if one cannot be made. Directories and files are made with the
+/// modes 0755 and 0644 or, as the umask says, fewer permissions.
 void make_directories(const std::filesystem::path& directory);
 
 /// A file that grows: records of a log. Every append reaches the operating system before it returns.

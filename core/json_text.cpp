@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "hearth/core/printable.h"
+
 namespace hearth {
 namespace {
 
@@ -332,7 +334,7 @@ std::string child_pointer(std::string_view pointer, std::size_t index) { return 
 
 std::string fault_text(const JsonPosition& position, std::string_view pointer, std::string_view message) {
   const std::string where = position.text();
-  return join_text(where, where.empty() ? "" : ": ", pointer.empty() ? "/" : pointer, ": ", message);
+  return printable(join_text(where, where.empty() ? "" : ": ", pointer.empty() ? "/" : pointer, ": ", message));
 }
 
 }  // namespace hearth

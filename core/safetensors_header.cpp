@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hearth/core/error.h"
+#include "hearth/core/printable.h"
 
 namespace hearth::safetensors {
 
@@ -217,7 +218,7 @@ std::uint64_t length_in(const FileReader& file) {
 }  // namespace
 
 void fail(const std::filesystem::path& path, const char* kind, const std::string& text) {
-  throw FileError(join_text(path.string(), ": ", kind, ": ", text));
+  throw FileError(printable(join_text(path.string(), ": ", kind, ": ", text)));
 }
 
 void read(const FileReader& file, std::uint64_t offset, std::span<std::byte> target) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hearth/core/checksum.h"
+#include "hearth/core/printable.h"
 #include "hearth/core/safetensors.h"
 
 namespace hearth {
@@ -118,7 +119,7 @@ void State::load_from(const std::string& path, const std::vector<std::string>& o
     if (!may_hold_more && !names_.contains(record.name) && !may_lack(record.name))
       faults += "; unexpected " + record.name;
   }
-  HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", faults,
+  HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", printable(faults),
                "; load it into the configuration it was saved with");
   for (const Entry& entry : entries_) (void)entry.bytes();  // throws before anything is written
   for (const Entry& entry : entries_)

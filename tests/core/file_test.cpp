@@ -98,6 +98,31 @@ TEST(File, AFailedWriteLeavesTheOldBytesAndNoSibling) {
   EXPECT_THROW(write_file_synced("", "x"), FileError);
 }
 
+TEST(File, NobodyElseMayWriteWithoutAUmask) {
+  const TempDir directory;
+  const auto mode = [&](const char* name) {
+    struct stat status {};
+    ::stat((directory / name).c_str(), &status);
+    return status.st_mode & 0777;
+  };
+  const mode_t before = ::umask(0);
+  make_directories(directory / "wide/inner");
+  write_file_synced(directory / "wide/f", "x");
+  FileWriter(directory / "wide/log").append("x");
+  ::umask(077);
+  make_directories(directory / "narrow");
+  write_file_synced(directory / "narrow/f", "x");
+  ::umask(before);
+  for (const char* folder : {"wide", "wide/inner"}) EXPECT_EQ(mode(folder), 0755u) << folder;
+  for (const char* file : {"wide/f", "wide/log"}) EXPECT_EQ(mode(file), 0644u) << file;
+  EXPECT_EQ(mode("narrow"), 0700u);
+  EXPECT_EQ(mode("narrow/f"), 0600u);
+}
+
+TEST(File, MessagesEscapeControlCharacters) {
+  EXPECT_PRED2(contains, error_message<FileError>([] { read_file("no\n\x1b[31m"); }), "no\\n\\x1b[31m: opening failed");
+}
+
 TEST(File, AFullDiskIsNamedWithTheBytesNeededAndFree) {
   const FullDisk disk;
   if (!disk.mounted()) GTEST_SKIP() << "a tmpfs cannot be mounted here";

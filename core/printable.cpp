@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hearth/core/printable.h"
+
+namespace hearth {
+namespace {
+
+/// Bytes of the control character at the front of a text in UTF-8, 0 if there is none.
+std::size_t control_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  return byte(0) == 0xc2 && text.size() > 1 && byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
+}
+
+std::string escape_of(std::string_view control) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  switch (control[0]) {
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      break;
+  }
+  const auto last = static_cast<unsigned char>(control.back());
+  return (control.size() == 1 ? "\\x" : "\\u00") + std::string{digits[last >> 4], digits[last & 15]};
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, LineBreaks breaks) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = control_length(text);
+    if (length == 0 || (text[0] == '\n' && breaks == LineBreaks::kept))
+      result += text[0];
+    else
+      result += escape_of(text.substr(0, length));
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return result;
+}
+
+bool has_control_characters(std::string_view text) {
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (control_length(text.substr(at)) > 0) return true;
+  return false;
+}
+
+}  // namespace hearth
