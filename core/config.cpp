@@ -6,10 +6,36 @@
 #include <charconv>
 #include <cmath>
 
+#include "hearth/core/config_keys.h"
 #include "hearth/core/nearest.h"
 
 namespace hearth {
 namespace {
+
+/// The document whose check is under way in this thread: what keys are suggested from.
+struct Document {
+  const Schema* schema;
+  const Json* root;
+};
+thread_local const Document* checked_document = nullptr;
+
+/// Makes the first object that is checked the document, for the life of the guard.
+class DocumentGuard {
+ public:
+  DocumentGuard(const Schema& schema, const Json& node)
+      : own_{&schema, &node}, outermost_(checked_document == nullptr) {
+    if (outermost_) checked_document = &own_;
+  }
+  ~DocumentGuard() {
+    if (outermost_) checked_document = nullptr;
+  }
+  DocumentGuard(const DocumentGuard&) = delete;
+  DocumentGuard& operator=(const DocumentGuard&) = delete;
+
+ private:
+  Document own_;
+  bool outermost_;
+};
 
 bool is_ignored(std::string_view key) { return key == "$schema" || key == "comment"; }
 
@@ -320,6 +346,7 @@ void Schema::check(const Json& node, const std::string& pointer, Faults& faults,
     add_fault(faults, node, pointer, "expected an object, found " + node.describe());
     return;
   }
+  const DocumentGuard guard(*this, node);
   const std::size_t before = faults.size();
   const std::shared_ptr<void> options = copy_(defaults);
   for (const JsonMember& member : node.members()) {
@@ -333,8 +360,9 @@ void Schema::check(const Json& node, const std::string& pointer, Faults& faults,
       if (is_component) known.insert(known.begin(), "type");
       // Keys that came from --set have the position of their value.
       const JsonPosition& at = member.key_position.source ? member.key_position : member.value.position();
-      faults.push_back(
-          fault_text(at, below, "unknown key \"" + member.key + "\"; " + suggest(member.key, known, "known keys")));
+      const std::string meant =
+          config_detail::suggest_key(member.key, known, *checked_document->schema, *checked_document->root);
+      faults.push_back(fault_text(at, below, "unknown key \"" + member.key + "\"; " + meant));
     }
   }
   for (const Field& field : fields_) {
@@ -422,7 +450,7 @@ void ComponentTypes::check(const Json& node, const std::string& pointer, Faults&
   } else {
     add_fault(faults, *type, type_pointer,
               join_text("unknown ", name_, " \"", type->as_string(), "\"; ",
-                        suggest(type->as_string(), names(), "known types of " + name_)));
+                        config_detail::suggest_type(type->as_string(), *this)));
   }
 }
 

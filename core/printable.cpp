@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hearth/core/printable.h"
 
+#include <ostream>
+
 namespace hearth {
 namespace {
 
@@ -11,6 +13,7 @@ std::size_t control_length(std::string_view text) {
   return byte(0) == 0xc2 && text.size() > 1 && byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
 }
 
+/// Short enough to need no memory of its own.
 std::string escape_of(std::string_view control) {
   constexpr std::string_view digits = "0123456789abcdef";
   switch (control[0]) {
@@ -27,20 +30,31 @@ std::string escape_of(std::string_view control) {
   return (control.size() == 1 ? "\\x" : "\\u00") + std::string{digits[last >> 4], digits[last & 15]};
 }
 
+/// Hands the text to add(std::string_view), piece by piece.
+template <class F>
+void each_piece(std::string_view text, LineBreaks breaks, const F& add) {
+  while (!text.empty()) {
+    const std::size_t length = control_length(text);
+    if (length == 0 || (text[0] == '\n' && breaks == LineBreaks::kept))
+      add(text.substr(0, 1));
+    else
+      add(escape_of(text.substr(0, length)));
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+}
+
 }  // namespace
 
 std::string printable(std::string_view text, LineBreaks breaks) {
   std::string result;
   result.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = control_length(text);
-    if (length == 0 || (text[0] == '\n' && breaks == LineBreaks::kept))
-      result += text[0];
-    else
-      result += escape_of(text.substr(0, length));
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
+  each_piece(text, breaks, [&](std::string_view piece) { result += piece; });
   return result;
+}
+
+std::ostream& write_printable(std::ostream& out, std::string_view text, LineBreaks breaks) {
+  each_piece(text, breaks, [&](std::string_view piece) { out << piece; });
+  return out;
 }
 
 bool has_control_characters(std::string_view text) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@ enum class LineBreaks : std::uint8_t { escaped, kept };
 /// The text with control characters written as escapes (\n, \t, \x1b, \u009b), so that a message stays on its line and
 /// moves no cursor.
 std::string printable(std::string_view text, LineBreaks breaks = LineBreaks::escaped);
+
+/// Writes the same, without asking for memory.
+std::ostream& write_printable(std::ostream& out, std::string_view text, LineBreaks breaks = LineBreaks::escaped);
 
 /// Whether the text has control characters: U+0000 to U+001F and U+007F to U+009F.
 bool has_control_characters(std::string_view text);

@@ -8,6 +8,7 @@
 
 #include "hearth/core/checksum.h"
 #include "hearth/core/error.h"
+#include "hearth/core/printable.h"
 #include "hearth/data/transforms.h"
 
 namespace hearth::data {
@@ -116,7 +117,7 @@ Json to_json(const Inspection& inspection) {
 
 std::string to_text(const Inspection& inspection) {
   TextStream out;
-  out << inspection.source << ": " << inspection.samples << " samples, " << inspection.class_names.size()
+  out << printable(inspection.source) << ": " << inspection.samples << " samples, " << inspection.class_names.size()
       << " classes\n";
   out << "  decoded " << inspection.decoded << ": height " << text_of(inspection.height) << ", width "
       << text_of(inspection.width) << ", channels " << text_of(inspection.channels) << '\n';
@@ -126,13 +127,13 @@ std::string to_text(const Inspection& inspection) {
         << inspection.statistics.std[c] << '\n';
   }
   for (std::size_t i = 0; i < inspection.histogram.size(); ++i) {
-    out << "  " << inspection.class_names[i] << ": " << inspection.histogram[i] << '\n';
+    out << "  " << printable(inspection.class_names[i]) << ": " << inspection.histogram[i] << '\n';
   }
   if (!inspection.sha256.empty()) out << "  sha256 of the decoded content: " << inspection.sha256 << '\n';
   out << "  problems: " << inspection.problems.count << '\n';
-  for (const std::string& problem : inspection.problems.first) out << "    " << problem << '\n';
+  for (const std::string& problem : inspection.problems.first) out << "    " << printable(problem) << '\n';
   out << "  warnings: " << inspection.warnings.count << '\n';
-  for (const std::string& warning : inspection.warnings.first) out << "    " << warning << '\n';
+  for (const std::string& warning : inspection.warnings.first) out << "    " << printable(warning) << '\n';
   return out.str();
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "hearth/core/build.h"
+#include "hearth/core/printable.h"
 #include "hearth/core/run_on.h"
 #include "hearth/data/registry.h"
 #include "hearth/models/registry.h"
@@ -109,7 +110,7 @@ void describe(Fields<TrainOptions>& f) {
       "Take a cross entropy over a vocabulary by chunks of rows, so that the network's outputs, the largest tensor "
       "of the step, never exist at once. null: for vocabularies of 16384 pieces or more.");
   f.rule([](const TrainOptions& o) -> std::string {
-    if (o.epochs && o.steps) return "give epochs or steps, not both";
+    if (o.epochs && o.steps) return "give epochs or steps, not both; null takes one back, as in --set steps=null";
     if (!o.epochs && !o.steps) return "give epochs or steps";
     return "";
   });
@@ -176,13 +177,35 @@ double lr_factor(const TrainOptions& options) {
 }
 
 namespace {
+
 /// Far more than any run says of itself.
 constexpr ReadLimit config_limit{std::uint64_t{1} << 20, "configurations"};
+
+/// The keys that --set takes without their section, as options of `hearth train` give them.
+std::string with_section(const std::string& assignment) {
+  constexpr std::pair<std::string_view, const char*> sections[] = {
+      {"batch_size", "train."}, {"epochs", "train."}, {"lr", "optimizer."}, {"steps", "train."}};
+  for (const auto& [key, section] : sections)
+    if (assignment.substr(0, assignment.find('=')) == key) return section + assignment;
+  return assignment;
+}
+
+/// Why a run cannot have this name, or "".
+std::string fault_of_name(const std::string& name) {
+  constexpr std::size_t longest = 200;
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+    return "cannot name a folder of its own; use a name without \"/\", other than \".\" and \"..\"";
+  if (name.front() == '-') return "would be taken for an option by other programs; begin it otherwise";
+  if (has_control_characters(name)) return "has control characters; use letters, digits and \"-\", \"_\", \".\"";
+  if (name.size() > longest) return join_text("has ", name.size(), " bytes; use ", longest, " or fewer");
+  return "";
+}
+
 }  // namespace
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
   Json root = read_json(path, config_limit);
-  for (const std::string& assignment : overrides) apply_override(root, assignment);
+  for (const std::string& assignment : overrides) apply_override(root, with_section(assignment));
   if (root.is_object()) {
     if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());
     const auto lacks = [&](const char* key) { return !root.find(key) || root.find(key)->is_null(); };
@@ -198,10 +221,8 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     throw ConfigError(
         join_text(path, ": /device: \"", config.device, "\" is not known; use auto, cpu, cuda or cuda:N"));
   }
-  const bool names_folder =
-      config.name.find('/') == std::string::npos && !config.name.empty() && config.name != "." && config.name != "..";
-  HEARTH_CHECK(ConfigError, names_folder, path, ": /name: \"", config.name,
-               "\" cannot name a folder of its own; use a name without \"/\", other than \".\" and \"..\"");
+  const std::string fault = fault_of_name(config.name);
+  HEARTH_CHECK(ConfigError, fault.empty(), path, ": /name: \"", printable(config.name), "\" ", fault);
   return {std::move(config), resolve(*schema_of<RunConfig>(), root)};
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "hearth/core/printable.h"
 #include "hearth/train/run_info.h"
 
 namespace hearth::train {
@@ -57,13 +58,24 @@ void require_apart(const std::string& folder, const std::string& config_path) {
   }
 }
 
-FileLock::FileLock(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+FileLock::FileLock(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
   HEARTH_CHECK(FileError, descriptor_ >= 0, path, ": cannot be opened: ", std::strerror(errno));
   int locked = 0;
   do {
     locked = ::flock(descriptor_, LOCK_EX | LOCK_NB);
   } while (locked != 0 && errno == EINTR);
   held_ = locked == 0 || errno != EWOULDBLOCK;
+  char text[512] = "";
+  if (held_) {
+    // For whoever finds it held; a refusal changes nothing.
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    const std::string own = join_text("pid ", getpid(), " on ", host);
+    [[maybe_unused]] const bool written =
+        ::ftruncate(descriptor_, 0) == 0 && ::write(descriptor_, own.data(), own.size()) > 0;
+  } else if (::pread(descriptor_, text, sizeof text - 1, 0) > 0) {
+    holder_ = printable(text);
+  }
 }
 
 FileLock::~FileLock() { ::close(descriptor_); }
@@ -72,8 +84,9 @@ RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   HEARTH_CHECK(UsageError, !path_.empty(), "the run's folder has an empty name; give one, or leave --out away");
   make_directories(checkpoints());
   lock_ = std::make_unique<FileLock>(file(".lock"));
-  HEARTH_CHECK(FileError, lock_->held(), path_,
-               ": another process trains into this folder; wait for its end or stop it, or give another --out");
+  HEARTH_CHECK(FileError, lock_->held(), path_, ": another process",
+               lock_->holder().empty() ? "" : " (" + lock_->holder() + ")",
+               " trains into this folder; wait for its end or stop it, or give another --out");
 }
 
 void RunFolder::clear() {

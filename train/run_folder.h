@@ -31,10 +31,13 @@ class FileLock {
 
   /// False where another process, or object, holds it.
   bool held() const { return held_; }
+  /// Who holds it, "pid 123 on alice"; "" where that is this object or cannot be told.
+  const std::string& holder() const { return holder_; }
 
  private:
   int descriptor_;
   bool held_;
+  std::string holder_;
 };
 
 class RunFolder {

@@ -115,6 +115,17 @@ double unscaled_lr(const Json& optimizer) {
   return lr->as_number();
 }
 
+/// Rates are f32 in the update; a schedule is largest at the base rate or at one of its ends.
+void require_finite_rates(double base, const optim::Schedule& schedule, std::int64_t steps) {
+  const auto require = [](double rate, const std::string& when) {
+    HEARTH_CHECK(ConfigError, std::isfinite(static_cast<float>(rate)) && rate >= 0, "/schedule: the learning rate ",
+                 when, " is ", rate, ", which is no positive f32; lower /optimizer/lr or the factors of the schedule");
+  };
+  require(base, "that the schedule multiplies");
+  for (const std::int64_t step : {std::int64_t{0}, steps / 2, steps - 1})
+    require(base * schedule.factor(step), join_text("of step ", step + 1));
+}
+
 }  // namespace
 
 Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)) {
@@ -194,6 +205,7 @@ void Session::prepare_training() {
   optimizer = optim::optimizers().make(config.optimizer, *parameters);
   base_lr_ = unscaled_lr(loaded_.resolved.at("optimizer")) * lr_factor(config.train);
   schedule = optim::schedules().make(config.schedule, {plan.total_steps, plan.steps_per_epoch});
+  require_finite_rates(base_lr_, *schedule, plan.total_steps);
 }
 
 void Session::register_state() {

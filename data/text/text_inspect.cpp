@@ -3,6 +3,7 @@
 
 #include <iomanip>
 
+#include "hearth/core/printable.h"
 #include "hearth/core/text_stream.h"
 #include "hearth/data/batch_maker.h"
 
@@ -40,7 +41,7 @@ Json to_json(const TextInspection& inspection) {
 
 std::string to_text(const TextInspection& inspection) {
   TextStream out;
-  out << inspection.source << ": " << inspection.samples << " rows, ";
+  out << printable(inspection.source) << ": " << inspection.samples << " rows, ";
   if (inspection.classes > 0)
     out << inspection.classes << " classes\n";
   else
@@ -53,7 +54,7 @@ std::string to_text(const TextInspection& inspection) {
   out << "\n  " << inspection.batches << " batches of " << inspection.padding.places << " places in all, padding "
       << std::fixed << std::setprecision(2) << 100 * inspection.padding.share() << " %\n";
   out << "  warnings: " << inspection.warnings.count << '\n';
-  for (const std::string& warning : inspection.warnings.first) out << "    " << warning << '\n';
+  for (const std::string& warning : inspection.warnings.first) out << "    " << printable(warning) << '\n';
   return out.str();
 }
 

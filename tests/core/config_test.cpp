@@ -136,6 +136,27 @@ TEST(Config, EachFaultNamesItsPlaceAndTheRemedy) {
   EXPECT_EQ(fault_with(R"("name": null)"), "run.json:2:11: /name: expected a string, found null");
 }
 
+TEST(Config, AKeyOfAnotherSectionIsSuggestedByItsPath) {
+  const auto meant = [](const std::string& member, const std::string& train = "\"batch_size\": 8") {
+    const std::string fault =
+        fault_of("{\"optimizer\": {\"type\": \"sgd\"}, \"train\": {" + train + "}" + member + "}");
+    const std::size_t begin = fault.find("did you mean "), end = fault.find("? known keys");
+    return begin == std::string::npos ? "" : fault.substr(begin + 13, end - begin - 13);
+  };
+  EXPECT_EQ(meant(R"(, "epochs": 3)"), "\"train.epochs\"");
+  EXPECT_EQ(meant(R"(, "epcohs": 3)"), "\"train.epochs\"");
+  EXPECT_EQ(meant(R"(, "momentum": 3)"), "\"optimizer.momentum\"");
+  EXPECT_EQ(meant(R"(, "weight_decay": 3)"), "") << "this optimizer has none";
+  EXPECT_EQ(meant("", R"("batch_size": 8, "lr": 1)"), "\"optimizer.lr\"");
+  EXPECT_EQ(meant("", R"("batch_size": 8, "stpes": 1)"), "\"steps\"") << "its own come first";
+  EXPECT_EQ(meant(R"(, "warmup": 1, "schedule": {"type": "constant"})"), "\"schedule.warmup\"");
+}
+
+TEST(Config, FaultsEscapeControlCharacters) {
+  const std::string fault = fault_with(R"("a\u001b[31m\nb": 1)");
+  EXPECT_EQ(fault.find(R"(run.json:2:3: /a\x1b[31m\nb: unknown key "a\x1b[31m\nb"; known keys: )"), 0u) << fault;
+}
+
 TEST(Config, NestedObjectsAreChecked) {
   EXPECT_EQ(fault_of(R"({"optimizer": {"type": "sgd"}})"),
             "run.json:1:1: /train: this key is missing and required: an object. The training loop.");

@@ -4,6 +4,7 @@
 
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
+#include "hearth/core/safetensors.h"
 #include "hearth/train/run_config.h"
 #include "support/error_message.h"
 #include "support/places.h"
@@ -82,6 +83,51 @@ TEST_F(Cli, unknown_words_are_usage_faults_with_the_nearest_known_one) {
   expect_failure(hearth({"train"}), 2, "usage", {"CONFIG.json"});
   expect_failure(hearth({"train", "run.json", "--out"}), 2, "usage", {"--out", "DIR"});
   expect_failure(hearth({"weights", "inspekt", "x"}), 2, "usage", {"inspekt"});
+}
+
+TEST_F(Cli, common_keys_need_no_section) {
+  write("run.json", good_config);
+  const auto value = [&](const std::vector<std::string>& words, const char* section, const char* key) {
+    std::vector<std::string> all{"config", "run.json", "--json"};
+    all.insert(all.end(), words.begin(), words.end());
+    return to_text(parse_json(hearth(all).out, "config").at(section).at(key));
+  };
+  EXPECT_EQ(value({"--set", "lr=0.25"}, "optimizer", "lr"), "0.25");
+  EXPECT_EQ(value({"--set", "batch_size=7"}, "train", "batch_size"), "7");
+  EXPECT_EQ(value({"--set", "epochs=null", "--set", "steps=9"}, "train", "steps"), "9");
+  expect_failure(hearth({"config", "run.json", "--set", "momentum=0.5"}), 2, "config", {"\"optimizer.momentum\""});
+
+  const ProgramResult trained =
+      hearth({"train", "run.json", "--epochs", "2", "--lr", "0.125", "--batch-size", "900", "--seed", "5"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Json config = read_json(path("runs/small/config.json").string());
+  EXPECT_EQ(to_text(config.at("train").at("epochs")), "2");
+  EXPECT_EQ(to_text(config.at("optimizer").at("lr")), "0.125");
+  EXPECT_EQ(to_text(config.at("train").at("batch_size")), "900");
+  EXPECT_EQ(to_text(config.at("seed")), "5");
+  expect_failure(hearth({"train", "run.json", "--lr", "fast"}), 2, "config", {"optimizer.lr=fast", "a number >= 0"});
+}
+
+TEST_F(Cli, a_size_of_a_network_is_not_its_type) {
+  expect_failure(config_with("\"mlp\", \"hidden\": [16]", "\"swin_mini\""), 2, "config",
+                 {R"(did you mean {"type": "swin", "size": "swin_mini"}?)"});
+  write("run.json", good_config);
+  expect_failure(hearth({"train", "run.json", "--dry-run", "--set", R"(model={"type": "swin", "size": "swin_mini"})"}),
+                 2, "config", {"8 x 8 pixels", "use a window of at most 2"});
+}
+
+TEST_F(Cli, no_message_moves_the_cursor) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"train", "\x1b[31mno.json"},
+                                                {"trian\x1b[31m"},
+                                                {"eval", "\x1b[31m"},
+                                                {"train", "x", "--\x1b"}}) {
+    const ProgramResult result = hearth(words);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_FALSE(contains(result.err, "\x1b")) << result.err;
+    EXPECT_PRED2(contains, result.err, "\\x1b");
+  }
+  write_safetensors(path("w.safetensors").string(), {{"a\x1b[31m\nb", DType::u8, {0}, {}}}, {});
+  EXPECT_PRED2(contains, hearth({"weights", "inspect", "w.safetensors"}).out, "a\\x1b[31m\\nb ");
 }
 
 TEST_F(Cli, planned_commands_say_that_they_are_not_here) {

@@ -154,7 +154,9 @@ TEST_F(Recovery, AFolderTakesOneRunAtATime) {
   ASSERT_EQ(train("1").exit_code, 0);
   const RunFolder another(path("runs/small"));
   for (const char* resume : {"auto", "never", "runs/small"})
-    expect_refused(train("2", {"--resume", resume}), 3, {"runs/small", "another process", "--out"});
+    expect_refused(
+        train("2", {"--resume", resume}), 3,
+        {"runs/small", join_text("another process (pid ", getpid(), " on "), "trains into this folder", "--out"});
   EXPECT_EQ(info("runs/small").at("status").as_string(), "finished");
   EXPECT_EQ(hearth({"eval", "runs/small"}).exit_code, 0) << "reading takes no lock";
 }
@@ -260,14 +262,23 @@ TEST_F(Recovery, WhatIsNoRunsIsLeftAlone) {
   EXPECT_EQ(read("exp/config.json"), small);
   EXPECT_EQ(read("exp/run.json"), small);
   expect_refused(train("1", {"--out", ""}), 2, {"--out"});
-  for (const char* name : {"", ".", "..", "a/b"})
-    expect_refused(train("1", {"--set", std::string("name=\"") + name + "\""}), 2, {"/name"});
+  for (const std::string name : {"", ".", "..", "a/b", "-x", "a\\nb", "a\\u0000b", "a\\u001b[31m", "a\\u009b31m"})
+    expect_refused(train("1", {"--set", "name=\"" + name + "\""}), 2, {"/name"});
+  expect_refused(train("1", {"--set", "name=" + std::string(201, 'x')}), 2, {"/name", "201 bytes"});
   // A configuration beside a run is no part of it; that of a run goes on with it.
   write("exp2/my.json", small);
   ASSERT_EQ(hearth({"train", "exp2/my.json", "--out", "exp2"}).exit_code, 0);
   ASSERT_EQ(hearth({"train", "exp2/config.json", "--out", "exp2", "--set", "train.epochs=2"}).exit_code, 0);
   ASSERT_EQ(hearth({"train", "exp2/my.json", "--out", "exp2", "--resume", "never"}).exit_code, 0);
   EXPECT_EQ(read("exp2/my.json"), small);
+}
+
+TEST_F(Recovery, RatesThatAreNoNumbersAreRefusedBeforeAFolderIsMade) {
+  for (const char* set :
+       {R"(schedule={"type": "cosine", "final_factor": 1e308})",
+        R"(schedule={"type": "step", "milestones": [1], "unit": "steps", "gamma": 1e300})", "optimizer.lr=1e300"})
+    expect_refused(train("1", {"--set", set}), 2, {"/schedule", "learning rate"});
+  EXPECT_FALSE(fs::exists(path("runs")));
 }
 
 TEST_F(Recovery, LinksThatAKilledProcessLeftOutAreMended) {

@@ -16,14 +16,17 @@
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
 #include "hearth/core/nearest.h"
+#include "hearth/core/printable.h"
 #include "hearth/train/signals.h"
 
 namespace hearth::train {
 
 const std::vector<CommandSpec>& commands() {
   // Made at first use: before main() nobody would report that memory is short.
-  static const OptionSpec set_option{"--set", "PATH=VALUE",
-                                     "override a config value, as in optimizer.lr=0.1; may be repeated"};
+  static const OptionSpec set_option{
+      "--set", "PATH=VALUE",
+      "override a config value, as in optimizer.lr=0.1; lr, batch_size, epochs and steps "
+      "need no section; may be repeated"};
   static const std::vector<CommandSpec> table{
       {"train",
        "CONFIG.json",
@@ -37,6 +40,10 @@ const std::vector<CommandSpec>& commands() {
          "DIR: continue from another run's folder, deleting this one's"},
         {"--changed-data", "", "continue although images were added, removed or changed since the checkpoint"},
         {"--device", "auto|cpu|cuda[:N]", "where to compute (default: what the config says)"},
+        {"--epochs", "N", "as --set train.epochs=N"},
+        {"--lr", "X", "as --set optimizer.lr=X"},
+        {"--batch-size", "N", "as --set train.batch_size=N"},
+        {"--seed", "N", "as --set seed=N"},
         {"--dry-run", "", "build everything, print the plan and stop"}},
        train_command},
       {"eval",
@@ -235,8 +242,8 @@ int dispatch(int argc, char** argv) {
 int report_failure(const char* kind, std::string_view message, int exit_code) noexcept {
   std::cout.flush();
   const auto more = std::count(message.begin(), message.end(), '\n');
-  if (more > 0) std::cerr << message << "\n";
-  std::cerr << "hearth: error: " << kind << ": " << message.substr(0, message.find('\n'));
+  if (more > 0) write_printable(std::cerr, message, LineBreaks::kept) << "\n";
+  write_printable(std::cerr << "hearth: error: " << kind << ": ", message.substr(0, message.find('\n')));
   if (more > 0) std::cerr << " (and " << more << " more, listed above)";
   std::cerr << std::endl;
   return exit_code;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
+#include "hearth/core/printable.h"
 #include "hearth/data/inspect.h"
 #include "hearth/data/registry.h"
 #include "hearth/data/text/text_data.h"
@@ -25,14 +26,14 @@ int pack(const Arguments& arguments) {
                       .set("sequences", file.sequences)
                       .set("characters", file.characters)
                       .set("bytes_an_id", file.bytes_an_id));
-    std::cerr << file.path << ": " << file.tokens << " ids of " << file.bytes_an_id << " bytes, " << file.sequences
-              << " sequences, " << file.characters << " characters\n";
+    std::cerr << printable(file.path) << ": " << file.tokens << " ids of " << file.bytes_an_id << " bytes, "
+              << file.sequences << " sequences, " << file.characters << " characters\n";
   }
   if (arguments.has("--json"))
     std::cout << to_text(all) << "\n";
   else
     std::cerr << "read them with \"data\": {\"type\": \"" << loaded.config.data.at("type").as_string()
-              << "\", \"packed\": \"" << folder << "\", ...}\n";
+              << "\", \"packed\": \"" << printable(folder) << "\", ...}\n";
   return 0;
 }
 

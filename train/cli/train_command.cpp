@@ -9,6 +9,7 @@
 #include "hearth/core/cpu/free_memory.h"
 #include "hearth/core/cpu/isa.h"
 #include "hearth/core/cpu/parallel.h"
+#include "hearth/core/printable.h"
 #include "hearth/data/text/token_set.h"
 #include "hearth/train/cli/cli.h"
 #include "hearth/train/signals.h"
@@ -22,7 +23,7 @@ void print_plan(const Session& session, const std::string& folder) {
   const RunConfig& config = session.config();
   const data::ImageShape input = session.data.input_shape();
   const data::TokenDataset* const text = session.data.train->tokens();
-  std::cerr << "run       " << config.name << " -> " << folder << "\n"
+  std::cerr << "run       " << config.name << " -> " << printable(folder) << "\n"
             << "device    " << session.device() << ", " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
             << "model     " << config.model.at("type").as_string() << ", " << session.model->parameter_count()
             << " parameters\n"
@@ -55,9 +56,9 @@ void print_plan(const Session& session, const std::string& folder) {
 void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
   if (const WeightsOptions& options = session.config().weights; !options.path.empty())
-    std::cerr << "weights   " << options.path << " (" << options.from << ")\n";
-  for (const std::string& name : loaded.left_out) std::cerr << "          not loaded: " << name << "\n";
-  for (const std::string& note : loaded.notes) std::cerr << "          warning: " << note << "\n";
+    std::cerr << "weights   " << printable(options.path) << " (" << options.from << ")\n";
+  for (const std::string& name : loaded.left_out) std::cerr << "          not loaded: " << printable(name) << "\n";
+  for (const std::string& note : loaded.notes) std::cerr << "          warning: " << printable(note) << "\n";
 }
 
 /// What the run came to, by the metrics of run.json; "" without an evaluation.
@@ -81,6 +82,12 @@ int train_command(const Arguments& arguments) {
   survive(SIGPIPE);
   std::vector<std::string> overrides = arguments.values("--set");
   if (const auto device = arguments.value("--device")) overrides.push_back("device=\"" + *device + "\"");
+  constexpr std::pair<const char*, const char*> shorthands[] = {{"--epochs", "train.epochs="},
+                                                                {"--lr", "optimizer.lr="},
+                                                                {"--batch-size", "train.batch_size="},
+                                                                {"--seed", "seed="}};
+  for (const auto& [option, path] : shorthands)
+    if (const auto value = arguments.value(option)) overrides.push_back(path + *value);
   LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
   const std::string path = arguments.value("--out").value_or("runs/" + loaded.config.name);
   require_apart(path, arguments.positional()[0]);

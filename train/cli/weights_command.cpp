@@ -5,6 +5,7 @@
 
 #include "hearth/core/json_text.h"
 #include "hearth/core/non_finite.h"
+#include "hearth/core/printable.h"
 #include "hearth/core/safetensors.h"
 #include "hearth/models/weights_import.h"
 #include "hearth/train/cli/cli.h"
@@ -15,7 +16,7 @@ namespace {
 /// A tensor's line, or its entry in `list`.
 void show(const std::string& name, DType dtype, const Shape& shape, const NonFinite& bad, Json* list) {
   if (list == nullptr) {
-    std::cout << std::left << std::setw(48) << name << " " << std::setw(5) << name_of(dtype) << " " << shape
+    std::cout << std::left << std::setw(48) << printable(name) << " " << std::setw(5) << name_of(dtype) << " " << shape
               << (bad.any() ? "  " + bad.text() : "") << "\n";
     return;
   }
