@@ -6,6 +6,7 @@
 
 #include "hearth/core/nearest.h"
 #include "hearth/core/non_finite.h"
+#include "hearth/core/printable.h"
 #include "hearth/core/safetensors_set.h"
 #include "hearth/models/import.h"
 #include "hearth/models/named_tensors.h"
@@ -18,7 +19,7 @@ namespace hearth::models {
 namespace {
 
 /// How often PyTorch's batch norm moved its running statistics. With a fixed momentum nothing depends on it, and
-/// PyTorch loads weights without it.
+/// PyTorch loads weights without it. Of no interest to a reader of what was left out.
 bool counts_batches(const Weight& weight) {
   return weight.name.ends_with(".num_batches_tracked") && weight.value.rank() == 0 &&
          !is_floating(weight.value.dtype());
@@ -27,7 +28,8 @@ bool counts_batches(const Weight& weight) {
 WeightSet from_torch(const WeightSet& theirs, NameReport& report) {
   WeightSet ours{{}, theirs.metadata};
   for (const Weight& weight : theirs.weights) {
-    if (is_position_index(weight, theirs) || counts_batches(weight))
+    if (counts_batches(weight)) continue;
+    if (is_position_index(weight, theirs))
       report.left_out.push_back(weight.name);
     else
       ours.weights.push_back({weight.name, from_torch_layout(weight.name, weight.value)});
@@ -107,7 +109,7 @@ WeightFormat weight_format_named(const std::string& name) {
 std::string NameReport::faults(const std::string& prefix) const {
   std::string text;
   const auto add = [&](const char* what, const std::vector<std::string>& names) {
-    for (const std::string& name : names) text += (text.empty() ? "" : "\n") + prefix + what + " " + name;
+    for (const std::string& name : names) text += (text.empty() ? "" : "\n") + printable(prefix + what + " " + name);
   };
   add("missing", missing);
   add("unexpected", unexpected);

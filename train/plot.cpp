@@ -89,6 +89,10 @@ std::vector<Points> shown_points(const Chart& chart) {
   return result;
 }
 
+std::size_t colour_of(const Chart& chart, std::size_t curve) {
+  return chart.curves[curve].colour.value_or(curve) % colours;
+}
+
 class Canvas {
  public:
   Canvas(std::ostream& out, const Chart& chart, Axis x, Axis y)
@@ -135,7 +139,7 @@ void write_legend(std::ostream& out, const Chart& chart) {
   double at = width - right;
   for (std::size_t i = chart.curves.size(); i-- > 0;) {
     const std::string& name = chart.curves[i].name;
-    out << "<text class=\"l" << i % colours << "\" x=\"" << at << "\" y=\"18\" text-anchor=\"end\">"
+    out << "<text class=\"l" << colour_of(chart, i) << "\" x=\"" << at << "\" y=\"18\" text-anchor=\"end\">"
         << html_escaped(name) << "</text>";
     at -= 14 + 7.0 * static_cast<double>(name.size());
   }
@@ -225,7 +229,7 @@ std::string to_svg(const Chart& chart) {
       << "\"><text class=\"title\" x=\"" << left << "\" y=\"18\">" << html_escaped(chart.title) << "</text>";
   const Canvas canvas(out, chart, x, y);
   canvas.axes();
-  for (std::size_t i = curves.size(); i-- > 0;) canvas.curve(curves[i], i % colours);
+  for (std::size_t i = curves.size(); i-- > 0;) canvas.curve(curves[i], colour_of(chart, i));
   write_legend(out, chart);
   out << "</svg>";
   return out.str();

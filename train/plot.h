@@ -2,6 +2,7 @@
 // Line charts as inline SVG.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@ namespace hearth::train {
 struct Curve {
   std::string name;
   std::vector<std::pair<double, double>> points;  ///< x ascending; points that are not finite are left out
+  std::optional<std::size_t> colour{};            ///< 0, 1 or 2; by its place in the chart where it has none
 };
 
 /// How the y axis is divided.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iomanip>
 
+#include "hearth/core/printable.h"
 #include "hearth/core/text_stream.h"
 #include "hearth/optim/schedule.h"
 
@@ -36,6 +37,7 @@ void Progress::start(std::int64_t done, std::int64_t total_steps, double steps_p
   total_steps_ = total_steps;
   steps_per_epoch_ = steps_per_epoch;
   started_ = now_seconds();
+  shown_step_ = -1;
 }
 
 std::string Progress::describe(const Step& now) const {
@@ -62,11 +64,16 @@ void Progress::erase() {
   drawn_ = false;
 }
 
-bool Progress::wants_step() const { return live_ && now_seconds() - last_draw_ >= 0.1; }
+bool Progress::wants_step() const {
+  constexpr double second = 1, minute = 60;
+  return shown_step_ < 0 || now_seconds() - shown_at_ >= (live_ ? second : minute);
+}
 
 void Progress::step(const Step& now) {
   if (!wants_step() && !(live_ && now.step == total_steps_)) return;
-  last_draw_ = now_seconds();
+  if (!live_) return interval(now);
+  shown_step_ = now.step;
+  shown_at_ = now_seconds();
   const double share = static_cast<double>(now.step) / static_cast<double>(std::max<std::int64_t>(1, total_steps_));
   constexpr int width = 20;
   const int filled = static_cast<int>(std::lround(share * width));
@@ -79,12 +86,15 @@ void Progress::step(const Step& now) {
 }
 
 void Progress::interval(const Step& now) {
-  if (!live_) out_ << describe(now) << std::endl;
+  if (live_ || now.step == shown_step_) return;
+  shown_step_ = now.step;
+  shown_at_ = now_seconds();
+  out_ << describe(now) << std::endl;
 }
 
 void Progress::line(const std::string& text) {
   erase();
-  out_ << text << std::endl;
+  out_ << printable(text) << std::endl;
 }
 
 }  // namespace hearth::train

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person sees of a running training: a live line on a terminal, one line per log interval elsewhere.
+// What a person sees of a running training: a live line on a terminal, one line per log interval elsewhere; either
+// shows the first step at once.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,12 @@ class Progress {
     const char* unit = "images/s";
     double wait_share = 0;  ///< part of the time spent waiting for data, 0 to 1
   };
-  /// Whether step() would draw now, so that nothing need be collected for it otherwise.
+  /// Whether step() would show something now, so that nothing need be collected for it otherwise.
   bool wants_step() const;
-  /// After each step; redraws the live line at most ten times a second.
+  /// After each step. Shows the first, and then redraws the live line each second; where the stream is no terminal,
+  /// adds a line after a minute without one.
   void step(const Step& now);
-  /// At a log interval; a line where the stream is no terminal.
+  /// At a log interval; a line where the stream is no terminal, unless step() has shown this step.
   void interval(const Step& now);
   /// A line that stays: evaluations, checkpoints, warnings.
   void line(const std::string& text);
@@ -42,7 +44,8 @@ class Progress {
   bool live_;
   bool drawn_ = false;
   std::int64_t first_step_ = 0, total_steps_ = 0;
-  double steps_per_epoch_ = 1, started_ = 0, last_draw_ = 0;
+  std::int64_t shown_step_ = -1;  // the last one
+  double steps_per_epoch_ = 1, started_ = 0, shown_at_ = 0;
 };
 
 /// "1h 02m", "3m 20s", "4.2s".

@@ -78,6 +78,13 @@ std::string percent(double share) {
   return out.str();
 }
 
+// The same in every chart, whichever splits it has.
+std::optional<std::size_t> colour_of_split(const std::string& split) {
+  if (split == "train") return 0;
+  if (split == "valid") return 1;
+  return split == "test" ? std::optional<std::size_t>(2) : std::nullopt;
+}
+
 // Curves of one key over the epochs, a curve a split.
 Chart chart_of(const std::vector<Json>& records, const std::string& key, const std::string& title) {
   Chart chart;
@@ -89,7 +96,7 @@ Chart chart_of(const std::vector<Json>& records, const std::string& key, const s
     if (!value || !epoch) continue;
     const std::string split = text_at(record, "split");
     const auto [entry, is_new] = index.emplace(split, chart.curves.size());
-    if (is_new) chart.curves.push_back({split, {}});
+    if (is_new) chart.curves.push_back({split, {}, colour_of_split(split)});
     chart.curves[entry->second].points.emplace_back(*epoch, *value);
   }
   return chart;

@@ -25,6 +25,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// "epoch 3" after the step that ends it, "epoch 2.41" within the third.
+std::string epoch_text(std::int64_t step, double steps_per_epoch) {
+  const std::int64_t over = optim::epochs_over(step, steps_per_epoch);
+  TextStream text;
+  text << "epoch ";
+  if (optim::steps_of_epochs(static_cast<double>(over), steps_per_epoch) == step)
+    text << over;
+  else
+    text << std::fixed << std::setprecision(2) << static_cast<double>(step) / steps_per_epoch;
+  return text.str();
+}
+
 /// Whether ids are predicted, not classes.
 bool predicts_tokens(const data::Dataset& part) {
   return part.tokens() != nullptr && part.tokens()->labelled() == nullptr;
@@ -242,9 +254,8 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   if (text_part != nullptr) set_text_metrics(record, session_.loss, meter, *text_part);
   folder_.add(record);
   TextStream text;
-  text << "epoch " << optim::epochs_over(position.step, session_.plan.steps_per_epoch) << "  " << split << " loss "
-       << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed << std::setprecision(2)
-       << 100 * meter.accuracy() << " %";
+  text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed
+       << std::setprecision(2) << 100 * meter.accuracy() << " %";
   if (const Json* bits = record.find("bits_per_character"))
     text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
   return {meter, text.str()};
@@ -271,13 +282,14 @@ void Trainer::evaluate_and_log() {
   const bool best = session_.data.valid && judge(meter);
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
-  progress_.line(text + (best ? "  (best)" : ""));
+  const std::string epoch = epoch_text(position.step, session_.plan.steps_per_epoch);
+  progress_.line(epoch + text + (best ? "  (best)" : ""));
   // What no choice was made by tells how good the run is.
   if (position.step == session_.plan.total_steps && session_.data.test && session_.data.test != part) {
     const Evaluation last = evaluate_part("test", session_.data.test);
     position.test_accuracy = last.meter.accuracy();
     position.test_loss = last.meter.loss();
-    progress_.line(last.text);
+    progress_.line(std::string(epoch.size(), ' ') + last.text);
   }
   // A new best must be on disk before it can be called the best.
   if (best && session_.config().checkpoint.best) save_checkpoint();

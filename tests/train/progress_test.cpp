@@ -16,6 +16,9 @@ using test::contains;
 const Progress::Step sample{
     .step = 45, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_share = 0.03};
 
+const Progress::Step later{
+    .step = 46, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_share = 0.03};
+
 TEST(DurationText, reads_like_a_person_writes) {
   EXPECT_EQ(duration_text(4.24), "4.2s");
   EXPECT_EQ(duration_text(59.97), "1m 00s");
@@ -31,7 +34,7 @@ TEST(Progress, outside_a_terminal_is_one_plain_line_an_interval) {
   Progress progress(out, false);
   progress.start(0, 100, 20);
   progress.step(sample);
-  EXPECT_EQ(out.str(), "");
+  progress.step(later);
   progress.interval(sample);
   const std::string line = out.str();
   EXPECT_EQ(line.find('\x1b'), std::string::npos);
@@ -67,6 +70,23 @@ TEST(Progress, on_a_terminal_is_not_drawn_for_every_step) {
   for (std::size_t at = drawn.find("step "); at != std::string::npos; at = drawn.find("step ", at + 1)) ++lines;
   EXPECT_GE(lines, 1u);
   EXPECT_LT(lines, 50u);
+}
+
+TEST(Progress, shows_the_first_step_at_once) {
+  for (const bool live : {false, true}) {
+    std::ostringstream out;
+    Progress progress(out, live);
+    progress.start(44, 100, 20);
+    EXPECT_TRUE(progress.wants_step());
+    progress.step(sample);
+    EXPECT_PRED2(contains, out.str(), "step 45/100");
+    EXPECT_FALSE(progress.wants_step());
+    const std::string first = out.str();
+    progress.step(later);
+    EXPECT_EQ(out.str(), first);
+    progress.interval(later);
+    EXPECT_EQ(contains(out.str(), "step 46/100"), !live);
+  }
 }
 
 TEST(Progress, draws_the_last_step_whatever_the_time) {
