@@ -112,18 +112,23 @@ Json read_manifest_body(const fs::path& path) {
   return body;
 }
 
-/// The files of a set after a look at the manifest, the step and all sizes.
-std::vector<ListedFile> check_sizes(const fs::path& set) {
-  const fs::path path = set / manifest_file;
+struct Manifest {
+  std::int64_t step = 0;
   std::vector<ListedFile> files;
+};
+
+/// The manifest of a set after a look at the step and all sizes.
+Manifest check_sizes(const fs::path& set) {
+  const fs::path path = set / manifest_file;
+  Manifest result;
   require_openable(path);
   try {
     const Json body = read_manifest_body(path);
     HEARTH_CHECK(Unreadable, body.at("format").as_integer() == manifest_format, path.string(), ": has format ",
                  to_text(body.at("format")), ", this build reads ", manifest_format, "; use the version that wrote it");
-    const std::int64_t step = body.at("step").as_integer();
-    HEARTH_CHECK(FileError, step_in(set.filename().string()).value_or(step) == step, path.string(),
-                 ": belongs to step ", step, "; the directory was renamed");
+    result.step = body.at("step").as_integer();
+    HEARTH_CHECK(FileError, step_in(set.filename().string()).value_or(result.step) == result.step, path.string(),
+                 ": belongs to step ", result.step, "; the directory was renamed");
     for (const Json& entry : body.at("files").items()) {
       const std::string& name = entry.at("name").as_string();
       HEARTH_CHECK(FileError, fs::path(name).filename() == name, path.string(), ": lists '", name,
@@ -132,12 +137,12 @@ std::vector<ListedFile> check_sizes(const fs::path& set) {
       HEARTH_CHECK(FileError, entry.at("bytes") == Json(bytes), (set / name).string(), ": has ", bytes,
                    " bytes, the manifest says ", to_text(entry.at("bytes")));
       require_openable(set / name);
-      files.push_back({set / name, entry.at("crc32c").as_string()});
+      result.files.push_back({set / name, entry.at("crc32c").as_string()});
     }
   } catch (const ConfigError& error) {
     throw FileError(join_text(path.string(), ": is damaged: ", error.what()));
   }
-  return files;
+  return result;
 }
 
 bool is_complete(const fs::path& set) {
@@ -234,21 +239,29 @@ Json notes_of_checkpoint(const fs::path& set) {
   return notes != nullptr ? *notes : Json::object();
 }
 
-void verify_checkpoint(const fs::path& set) {
-  for (const ListedFile& file : check_sizes(set)) {
+std::int64_t verify_checkpoint(const fs::path& set, const RequiredFiles& required) {
+  const Manifest manifest = check_sizes(set);
+  for (const std::string& name : required) {
+    const bool listed = std::any_of(manifest.files.begin(), manifest.files.end(),
+                                    [&](const ListedFile& file) { return file.path.filename() == name; });
+    HEARTH_CHECK(FileError, listed, (set / manifest_file).string(), ": does not list ", name,
+                 ", which every checkpoint has");
+  }
+  for (const ListedFile& file : manifest.files) {
     if (checksum_of(file.path) == file.checksum) continue;
     // A tensor file can say more closely where it is damaged.
     if (file.path.extension() == ".safetensors") SafetensorsFile(file.path).verify();
     throw FileError(join_text(file.path.string(), ": is damaged: it does not fit its checksum"));
   }
+  return manifest.step;
 }
 
-CheckpointSearch find_newest_complete(const fs::path& folder) {
+CheckpointSearch find_newest_complete(const fs::path& folder, const RequiredFiles& required) {
   CheckpointSearch result;
   for (const std::int64_t step : steps_in(folder)) {
     const std::string name = checkpoint_name(step);
     try {
-      verify_checkpoint(folder / name);
+      result.step = verify_checkpoint(folder / name, required);
       result.newest = name;
       return result;
     } catch (const Unreadable&) {

@@ -46,9 +46,12 @@ class CheckpointWriter {
 /// "step-00001234".
 std::string checkpoint_name(std::int64_t step);
 
-/// Checks a set against its manifest, reading every byte. FileError names the file, and the tensor and offset where it
-/// has them.
-void verify_checkpoint(const std::filesystem::path& set);
+/// Files that a whole set has; a manifest that does not list them vouches for nothing of theirs.
+using RequiredFiles = std::vector<std::string>;
+
+/// Checks a set against its manifest, reading every byte, and returns its step. FileError names the file, and the
+/// tensor and offset where it has them.
+std::int64_t verify_checkpoint(const std::filesystem::path& set, const RequiredFiles& required = {});
 
 /// What was noted with a set; an empty object if nothing was. FileError if the manifest is damaged.
 Json notes_of_checkpoint(const std::filesystem::path& set);
@@ -59,11 +62,12 @@ struct DamagedSet {
 };
 struct CheckpointSearch {
   std::string newest;               ///< name of the newest set that is whole; "" if there is none
+  std::int64_t step = -1;           ///< its step
   std::vector<DamagedSet> damaged;  ///< newer ones that are not, newest first
 };
 /// Looks at the sets from the newest back to the first that is whole. Changes nothing. FileError for a set that may be
 /// whole but cannot be read here: without permission, with too many files open, or in another version's format.
-CheckpointSearch find_newest_complete(const std::filesystem::path& folder);
+CheckpointSearch find_newest_complete(const std::filesystem::path& folder, const RequiredFiles& required = {});
 
 /// Makes the link `link` in the folder lead to a set, replacing what it led to in one step. FileError if that set is
 /// not there.

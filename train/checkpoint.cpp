@@ -147,6 +147,11 @@ bool keeps_scale(const Json& now, const Json* saved) {
   return saved != nullptr && (*saved == now || (has_dynamic_scale(*saved) && has_dynamic_scale(now)));
 }
 
+const RequiredFiles& required_files() {
+  static const RequiredFiles files{model_file, state_file, config_file};
+  return files;
+}
+
 /// Of metrics.jsonl when the set was written.
 std::int64_t metrics_bytes_of(const std::string& set) {
   const Json notes = notes_of_checkpoint(set);
@@ -194,7 +199,8 @@ LoadedConfig config_of_set(const std::string& set, std::vector<std::string> over
   return load_config(path, overrides);
 }
 
-void load_set(Session& session, const std::string& set) {
+/// `step` is that of the manifest.
+void load_set(Session& session, const std::string& set, std::int64_t step) {
   require_own_tokenizers(session, set);
   require_own_classes(session, set);
   session.model_state.load(set + "/" + model_file);
@@ -204,6 +210,10 @@ void load_set(Session& session, const std::string& set) {
   std::vector<std::string> optional{"position.test_"};
   if (!keeps) optional.emplace_back("loss_scale.");
   session.training_state.load(set + "/" + state_file, optional);
+  const Position& position = session.position;
+  HEARTH_CHECK(FileError, position.step == step && position.best_step >= -1 && position.best_step <= step, set, "/",
+               state_file, ": is the state after step ", position.step, ", the best of which is that of step ",
+               position.best_step, ", in a checkpoint of step ", step, "; resume from another one");
   session.position.metrics_bytes = metrics_bytes_of(set);
   session.after_load();
   session.write_interval();
@@ -245,7 +255,7 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
   const std::string folder = run_folder + "/checkpoints";
   Restored result;
   if (!file_exists(folder)) return result;
-  const CheckpointSearch found = find_newest_complete(folder);
+  const CheckpointSearch found = find_newest_complete(folder, required_files());
   for (const DamagedSet& set : found.damaged) result.damaged.push_back(set.name + ": " + set.reason);
   if (found.newest.empty()) {
     std::string reasons;
@@ -277,7 +287,7 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
         "never");
     result.warnings.push_back(text);
   }
-  load_set(session, set);
+  load_set(session, set, found.step);
   result.from = set;
   return result;
 }
@@ -301,7 +311,7 @@ std::string set_of_run(const std::string& run) {
   const std::string sets = run + "/checkpoints";
   for (const char* link : {"/best", "/latest"})
     if (file_exists(sets + link)) return sets + link;
-  const CheckpointSearch found = find_newest_complete(sets);
+  const CheckpointSearch found = find_newest_complete(sets, required_files());
   HEARTH_CHECK(FileError, !found.newest.empty(), run, ": has no whole checkpoint (yet)");
   return sets + "/" + found.newest;
 }
@@ -316,7 +326,7 @@ std::string whole_set(const std::string& run_or_checkpoint) {
   if (file_exists(set + "/checkpoints")) set = set_of_run(set);
   HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
                ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
-  verify_checkpoint(set);
+  verify_checkpoint(set, required_files());
   return set;
 }
 

@@ -273,6 +273,29 @@ TEST_F(Recovery, WhatIsNoRunsIsLeftAlone) {
   EXPECT_EQ(read("exp2/my.json"), small);
 }
 
+TEST_F(Recovery, CheckpointsThatContradictThemselvesAreRefused) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  const fs::path good = fs::path(path("runs/small/checkpoints")) / "step-00000022";
+  // A set whose checksums are right, of these files of the good one.
+  const auto craft = [&](std::int64_t step, const std::vector<std::string>& names, const Json& metrics_bytes) {
+    fs::remove_all(path("crafted"));
+    CheckpointWriter writer(path("crafted/checkpoints"), step);
+    for (const std::string& name : names) fs::copy(good / name, writer.file(name));
+    writer.note("metrics_bytes", metrics_bytes);
+    writer.commit();
+    return train("2", {"--out", "new", "--resume", "crafted"});
+  };
+  const std::vector<std::string> others{"model.safetensors", "config.json", "data.json"};
+  std::vector<std::string> all = others;
+  all.push_back("state.safetensors");
+  expect_refused(craft(22, {}, 0), 3, {"manifest.json", "does not list model.safetensors"});
+  expect_refused(craft(22, others, 0), 3, {"manifest.json", "does not list state.safetensors"});
+  expect_refused(craft(23, all, 0), 3, {"state after step 22", "checkpoint of step 23"});
+  for (const Json& bytes : {Json("abc"), Json(-1), Json(2.5)})
+    expect_refused(craft(22, all, bytes), 3, {"metrics_bytes", "no number of bytes"});
+  EXPECT_EQ(craft(22, all, 0).exit_code, 0);
+}
+
 TEST_F(Recovery, RatesThatAreNoNumbersAreRefusedBeforeAFolderIsMade) {
   for (const char* set :
        {R"(schedule={"type": "cosine", "final_factor": 1e308})",

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <regex>
+#include <set>
 
 #include "hearth/core/file.h"
 #include "support/error_message.h"
@@ -111,6 +114,21 @@ TEST(Report, says_where_nothing_judges) {
   EXPECT_PRED2(contains, page, "<b>62.50 %</b><span>final test accuracy");
   EXPECT_EQ(count(page, "<tr class=\"best\">"), 0u);
   EXPECT_EQ(report_html(sample_info(), Json::object(), sample_records()).find("no valid split"), std::string::npos);
+}
+
+TEST(Report, gives_a_split_one_colour_in_every_chart) {
+  std::vector<Json> records{record(5, "train", 2, 0.3), record(10, "valid", 1.5, 0.4), record(10, "test", 1.75, 0.44)};
+  for (std::size_t i : {1u, 2u}) records[i].set("bits_per_character", 2.5);
+  records[2].set("perplexity", 6);
+  const std::string page = report_html(sample_info(), Json::object(), records);
+  const std::regex legend(R"re(<text class="l(.)"[^>]*>(train|valid|test)<)re");
+  std::map<std::string, std::set<std::string>> colours;
+  std::size_t entries = 0;
+  for (std::sregex_iterator at(page.begin(), page.end(), legend), end; at != end; ++at, ++entries)
+    colours[(*at)[2]].insert((*at)[1]);
+  EXPECT_EQ(entries, 11u) << "loss and accuracy of three, bits of two, perplexity, rate and throughput of one";
+  EXPECT_EQ(colours,
+            (std::map<std::string, std::set<std::string>>{{"train", {"0"}}, {"valid", {"1"}}, {"test", {"2"}}}));
 }
 
 TEST(Report, needs_nothing_from_elsewhere) {
