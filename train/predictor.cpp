@@ -22,6 +22,12 @@ namespace {
 // Computed at once: enough to keep all cores busy, few enough for the memory of large images.
 constexpr std::int64_t piece_size = 32;
 
+/// Held while a model computes: the process has one compute team, which each computation has for itself.
+std::mutex& computing() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 /// Rows of ids, filled up to the longest.
 Tensor padded(const std::vector<Tensor>& rows, std::int32_t pad) {
   std::int64_t length = 0;
@@ -62,6 +68,7 @@ struct Predictor::Body {
     for (std::int64_t first = 0; first < total; first += piece_size)
       compute(result, first, total, piece(first, std::min(piece_size, total - first)), embedding);
     if (total == 0) result.logits = Tensor::empty({0, classes()});
+    const std::lock_guard lock(computing());
     const NoGrad no_grad;
     result.probabilities = softmax(result.logits);
     return result;
@@ -71,7 +78,7 @@ struct Predictor::Body {
     auto* const embeds = dynamic_cast<models::EmbeddingNetwork*>(session->model.get());
     HEARTH_CHECK(UsageError, !embedding || embeds != nullptr,
                  "predictor: the network tells no embedding; networks that derive models::EmbeddingNetwork do");
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(computing());
     const NoGrad no_grad;
     const AutocastScope autocast(session->autocast());
     const Tensor moved = input.to(session->device());
@@ -109,7 +116,6 @@ struct Predictor::Body {
 
   std::unique_ptr<train::Session> session;
   const data::LabelledTexts* texts;  ///< null where inputs are images
-  mutable std::mutex mutex;          ///< of what computes
 };
 
 Predictor::Predictor(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides)
@@ -179,7 +185,9 @@ Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const
                "predict_tensor: ", describe(images), "; the network takes images of ", shape,
                "; give pixels as u8 to have them brought to that size");
   return body_->predict(total, embedding, [&](std::int64_t first, std::int64_t count) {
-    return slice(here, 0, first, first + count).contiguous();
+    const Tensor piece = Tensor::empty({count, here.dim(1), here.dim(2), here.dim(3)});
+    std::memcpy(piece.data<float>(), here.data<float>() + first * (piece.size() / count), piece.byte_size());
+    return piece;
   });
 }
 

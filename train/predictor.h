@@ -28,9 +28,10 @@ struct Prediction {
   Tensor embedding;      ///< f32 [n, C]: what the network's last layer sees; undefined unless asked for
 };
 
-/// Computes with the network of a checkpoint, which holds all that this needs. Several threads may call it at once:
-/// they read and prepare inputs side by side and compute one after another, each with all threads of the process.
-/// Opening one sets deterministic mode and TF32, which are switches of the whole process, as its run had them.
+/// Computes with the network of a checkpoint, which holds all that this needs. Several threads may call it, or several
+/// of its kind, at once: they read and prepare inputs side by side and compute one after another, each with all threads
+/// of the process. Opening one sets deterministic mode and TF32, which are switches of the whole process, as its run
+/// had them.
 ///
 /// Rows do not depend on each other but for rounding. Larger batches are computed in pieces of 32.
 class Predictor {

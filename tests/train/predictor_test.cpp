@@ -197,7 +197,6 @@ TEST_F(PredictorTest, RefusesWhatDoesNotFit) {
                "EmbeddingNetwork");
 }
 
-// Run with the thread sanitizer too (scripts/test).
 TEST_F(PredictorTest, ServesSeveralThreads) {
   const std::string run = digits_run(R"({"type": "resnet", "blocks": [1], "stem": "small", "width": 8})");
   const Predictor one(run), other(run);
