@@ -105,7 +105,7 @@ constexpr std::string_view harmless_keys[] = {"_attn_implementation",
                                               "use_cache",
                                               "xla_device"};
 
-/// A value without which a network computes something that Hearth's do not.
+/// A value without which a model computes something that Hearth's do not.
 struct Demand {
   const char* key;
   Json value;  // null is accepted beside it
@@ -113,17 +113,17 @@ struct Demand {
 };
 
 const Demand common_demands[] = {
-    {"is_encoder_decoder", false, "the network has an encoder and a decoder"},
-    {"add_cross_attention", false, "cross-attention is missing here"},
-    {"cross_attention_hidden_size", nullptr, "cross-attention is missing here"},
+    {"is_encoder_decoder", false, "the model has an encoder and a decoder"},
+    {"add_cross_attention", false, "cross-attention is not supported"},
+    {"cross_attention_hidden_size", nullptr, "cross-attention is not supported"},
     {"quantization_config", nullptr, "quantized weights are not read; save them dequantized"},
-    {"auto_map", nullptr, "the network is defined by Python code beside the weights"},
-    {"n_special", 0, "tokens beside the table are missing here"},
+    {"auto_map", nullptr, "the model is defined by Python code beside the weights"},
+    {"n_special", 0, "additional token embeddings are not supported"},
 };
 const Demand bert_demands[] = {
-    {"is_decoder", false, "a BERT that sees the past alone is missing here"},
-    {"position_embedding_type", "absolute", "relative positions are missing here"},
-    {"pruned_heads", Json::object(), "layers of different numbers of heads are missing here"},
+    {"is_decoder", false, "a causal BERT is not supported"},
+    {"position_embedding_type", "absolute", "relative positions are not supported"},
+    {"pruned_heads", Json::object(), "pruned heads are not supported"},
 };
 
 /// A document's keys, each asked for once; what nobody asked for is a fault, and so is a value of another kind.
@@ -178,7 +178,7 @@ class Keys {
       if (theirs == name) return ours;
     std::string names;
     for (const auto& [theirs, ours] : known) names += (names.empty() ? "" : ", ") + std::string(theirs);
-    fault(join_text(key, " is \"", name, "\", an activation that is missing here; there are ", names));
+    fault(join_text(key, " is \"", name, "\", an activation that is not supported; supported are ", names));
     return "gelu";
   }
   void demand(std::span<const Demand> demands) {
@@ -281,7 +281,7 @@ std::string_view format_of(std::string_view model_type) {
   return {};
 }
 
-/// A document that is of another network than the format says.
+/// A document that is of another model than the format says.
 void check_model_type(Keys& keys, const std::string& name, WeightFormat format, bool required) {
   const Json* const type = keys.find("model_type");
   const std::string text = type != nullptr && type->is_string() ? type->as_string() : "";
@@ -291,7 +291,7 @@ void check_model_type(Keys& keys, const std::string& name, WeightFormat format, 
                "distilbert)");
   const std::string_view own = format_of(text);
   HEARTH_CHECK(FileError, !own.empty(), name, ": model_type is \"", text,
-               "\", a network that is missing here; there are gpt2, bert, roberta, camembert, xlm-roberta and "
+               "\", a model that is not supported; supported are gpt2, bert, roberta, camembert, xlm-roberta and "
                "distilbert");
   HEARTH_CHECK(FileError, weight_format_named(std::string(own)) == format, name, ": model_type is \"", text,
                "\"; such weights are read by the format ", own, " (--from ", own, ", weights.from)");
@@ -343,7 +343,7 @@ Json config_for_transformers(const Json& model, const std::string& source, Weigh
     return found == nullptr || found->is_null() ? std::move(otherwise) : *found;
   };
   const auto require = [&](const char* key, const Json& wanted, const Json& otherwise) {
-    HEARTH_CHECK(FileError, value(key, otherwise) == wanted, source, ": the network has ", key, " ",
+    HEARTH_CHECK(FileError, value(key, otherwise) == wanted, source, ": the model has ", key, " ",
                  to_text(value(key, otherwise)), ", but in the format that is asked for it is always ",
                  to_text(wanted));
   };
@@ -378,7 +378,7 @@ Json config_for_transformers(const Json& model, const std::string& source, Weigh
     return config;
   }
   const std::int64_t offset = value("position_offset", 0).as_integer();
-  HEARTH_CHECK(FileError, offset >= 1, source, ": the network has position_offset ", offset,
+  HEARTH_CHECK(FileError, offset >= 1, source, ": the model has position_offset ", offset,
                ", but RoBERTa's positions begin behind the id of its padding, at 1 or later");
   if (value("head", "") == Json("masked_lm")) require("activation", "gelu", "gelu");
   return config.set("model_type", "roberta").set("pad_token_id", offset - 1);
@@ -396,7 +396,7 @@ void check_timm_config(const Json& document, const std::string& name, WeightForm
   const std::string& text = architecture->as_string();
   if (!(format == WeightFormat::torch ? is_plain_resnet(text) || is_plain_swin(text) : is_plain_swin(text)))
     keys.fault(join_text("architecture is \"", text,
-                         "\", which is not known to compute what the network here does with weights of such names"));
+                         "\", which is not known to compute what the model here does with weights of such names"));
   const Demand demands[] = {{"global_pool", "avg", "only the mean of all positions is known here"}};
   keys.demand(demands);
   keys.ignore(timm_keys);

@@ -21,7 +21,8 @@ std::string beside(const std::string& weights, const char* name) {
   return ((fs::is_directory(path, ignored) ? path : path.parent_path()) / name).string();
 }
 
-/// The pooling of a sentence-transformers model; a name that is no choice of "embedding_pool" where it is missing here.
+/// The pooling of a sentence-transformers model; a name that is no choice of "embedding_pool" where it is not
+/// supported.
 std::string pool_in(const std::string& path, std::vector<std::string>& notes) {
   const Json pooling = read_json(path, small_file);
   std::string chosen;
@@ -35,7 +36,7 @@ std::string pool_in(const std::string& path, std::vector<std::string>& notes) {
   if (chosen == "mean_tokens" || chosen == "mean") return "mean";
   if (chosen == "cls_token" || chosen == "cls") return "first";
   notes.push_back(join_text(path, ": the pooling \"", chosen,
-                            "\" is missing here, so that the head \"embedding\" would give other vectors"));
+                            "\" is not supported, so that the head \"embedding\" would give other vectors"));
   return chosen.empty() ? "none" : chosen;
 }
 
@@ -57,7 +58,7 @@ void add_modules(const std::string& weights, Json& model, std::vector<std::strin
     else if (!type.ends_with(".Transformer")) {
       model.set("embedding_pool", type);
       notes.push_back(join_text(path, ": the module \"", type,
-                                "\" is missing here, so that the head \"embedding\" would give other vectors"));
+                                "\" is not supported, so that the head \"embedding\" would give other vectors"));
     }
   }
   model.set("normalize", normalizes);
@@ -101,7 +102,7 @@ void check_sizes(const Json& model, const WeightSet& set, const std::string& con
   const bool gpt = model.at("type").as_string() == "gpt";
   const auto compare = [&](const std::string& what, std::int64_t found, std::int64_t said) {
     if (found != said)
-      report.misshaped.push_back(join_text(what, ", but by ", config, " the network has ", said,
+      report.misshaped.push_back(join_text(what, ", but by ", config, " the model has ", said,
                                            "; the configuration belongs to other weights"));
   };
   for (const Size& size : gpt ? std::span<const Size>(gpt_sizes) : std::span<const Size>(bert_sizes)) {
@@ -117,7 +118,7 @@ void check_sizes(const Json& model, const WeightSet& set, const std::string& con
   compare(join_text("there are ", layers, " layers"), layers, model.at("layers").as_integer());
 }
 
-/// Whether the head of a document's network scores each token.
+/// Whether the head of a document's model scores each token.
 bool scores_tokens(const Json& document) {
   const Json* const names = document.find("architectures");
   return names != nullptr && names->is_array() &&
@@ -126,7 +127,7 @@ bool scores_tokens(const Json& document) {
          });
 }
 
-/// What transformers would compute in other ways than the network here, of these weights.
+/// What transformers would compute in other ways than the model here, of these weights.
 void check_heads(Json& model, const Json& document, const WeightSet& set, WeightFormat from, NameReport& report) {
   if (tensor_of(set, "classifier.weight") != nullptr && scores_tokens(document))
     report.unexpected.push_back(
@@ -256,7 +257,7 @@ ImportedWeights import_weights(const std::string& path, const ImportOptions& opt
 std::string configuration_note(const ImportedWeights& weights, const std::string& source, WeightFormat to) {
   if (!is_of_transformers(to)) return "";
   if (weights.model.is_null())
-    return "the network of these weights is not known; config.json has to give transformers its heads, activation and "
+    return "the model of these weights is not known; config.json has to give transformers its heads, activation and "
            "eps";
   return "config.json for transformers has to have " + to_text(config_for_transformers(weights.model, source, to));
 }
@@ -286,7 +287,7 @@ void require_same_model(const Json& model, const Json& required, const std::stri
     if (here == nullptr || there == nullptr || *here == *there) continue;
     faults += (faults.empty() ? "" : "\n") +
               fault_text(here->position(), child_pointer("/model", each.key),
-                         join_text(to_text(*here), ", but the weights of ", source, " are of a network with ",
+                         join_text(to_text(*here), ", but the weights of ", source, " are of a model with ",
                                    to_text(*there), ", and compute something else in this one; use --set model.",
                                    each.key, "=", to_text(*there)));
   }

@@ -19,7 +19,7 @@ struct ImportOptions {
 
 struct ImportedWeights {
   WeightSet weights;  ///< with Hearth's names and layout
-  /// The network that they belong to, as a run's "model" describes it: models::make(model, {}) makes it. Without a
+  /// The model that they belong to, as a run's "model" describes it: models::make(model, {}) makes it. Without a
   /// configuration null, or of transformers what is usual, without sizes. It is kept in the weights' metadata, and so
   /// in a file of them.
   Json model{};
@@ -27,7 +27,7 @@ struct ImportedWeights {
   std::vector<std::string> notes{};  ///< what was assumed, and what is to be heeded beside the weights
 };
 
-/// Reads weights, and what the network must be: of the formats of transformers from its config.json and from the
+/// Reads weights, and what the model must be: of the formats of transformers from its config.json and from the
 /// modules.json of sentence-transformers; of timm's from its config.json; of Hearth's own from the metadata that a
 /// conversion wrote, or from the config.json in a checkpoint. FileError for a configuration with keys that cannot be
 /// followed; UsageError for a beginning in `leave_out` that no name has. Tensors that do not fit the names, or the
@@ -36,13 +36,13 @@ ImportedWeights import_weights(const std::string& path, const ImportOptions& opt
 
 /// What to say of weights in Hearth's names that are to be written in a format of transformers: the entries of
 /// config.json with which it computes the same, or that they are not known; "" for other formats. FileError where the
-/// format has no such network.
+/// format has no such model.
 std::string configuration_note(const ImportedWeights& weights, const std::string& source, WeightFormat to);
 
 /// The path of the config.json beside weights, whether there is one or not.
 std::string default_config_of(const std::string& weights);
 
-/// The network that a conversion noted in the metadata; null if none did. FileError, naming `source`, for a note that
+/// The model that a conversion noted in the metadata; null if none did. FileError, naming `source`, for a note that
 /// is no JSON.
 Json noted_model(const WeightSet& weights, const std::string& source);
 

@@ -68,7 +68,7 @@ void describe(Fields<WeightsOptions>& f) {
            "Names and layout of that file: of this library, the same with PyTorch's filters, as transformers saves "
            "GPT-2, BERT, RoBERTa and DistilBERT, or as timm or its authors name Swin.");
   f.text("config", &WeightsOptions::config,
-         "The configuration of the network that the weights belong to, which the model is compared with; empty: "
+         "The configuration that the weights were trained with, which the model is compared with; empty: "
          "config.json beside them.");
   f.text("fresh", &WeightsOptions::fresh, {},
          "Beginnings of names of the network that are drawn all the same, as that of a classifier of other classes.");

@@ -153,9 +153,10 @@ TEST_F(WeightsImport, EveryKeyThatChangesTheResultIsMappedOrRefused) {
       {"bert_relu", WeightFormat::hf_bert, "hidden_act", "quick_gelu", "hidden_act is \"quick_gelu\", an activation"},
       {"bert_relu", WeightFormat::hf_bert, "hidden_act", 3, "hidden_act is"},
       {"bert_relu", WeightFormat::hf_bert, "layer_norm_eps", -1.0, "layer_norm_eps is -1.0; a number above 0"},
-      {"bert_relu", WeightFormat::hf_bert, "position_embedding_type", "relative_key", "relative positions are missing"},
+      {"bert_relu", WeightFormat::hf_bert, "position_embedding_type", "relative_key",
+       "relative positions are not supported"},
       {"bert_relu", WeightFormat::hf_bert, "is_decoder", true, "is_decoder is true"},
-      {"bert_relu", WeightFormat::hf_bert, "add_cross_attention", true, "cross-attention is missing"},
+      {"bert_relu", WeightFormat::hf_bert, "add_cross_attention", true, "cross-attention is not supported"},
       {"bert_relu", WeightFormat::hf_bert, "is_encoder_decoder", true, "is_encoder_decoder is true"},
       {"bert_relu", WeightFormat::hf_bert, "pruned_heads", one_head, "pruned_heads is"},
       {"bert_relu", WeightFormat::hf_bert, "quantization_config", Json::object(), "quantized weights are not read"},
@@ -167,7 +168,7 @@ TEST_F(WeightsImport, EveryKeyThatChangesTheResultIsMappedOrRefused) {
       {"bert_relu", WeightFormat::hf_bert, "intermediate_size", 32, "is for a hidden of 12"},
       {"bert_relu", WeightFormat::hf_bert, "a_new_key", 1, "a_new_key is a key that is not known"},
       {"bert_relu", WeightFormat::hf_bert, "model_type", "roberta", "--from hf-roberta"},
-      {"bert_relu", WeightFormat::hf_bert, "model_type", "deberta", "a network that is missing here"},
+      {"bert_relu", WeightFormat::hf_bert, "model_type", "deberta", "a model that is not supported"},
       {"bert_relu", WeightFormat::hf_bert, "model_type", nullptr, "has no \"model_type\""},
       {"roberta", WeightFormat::hf_bert, "hidden_act", "gelu", "--from hf-roberta"},
       {"roberta_encoder", WeightFormat::hf_bert, "hidden_act", "gelu", "--from hf-roberta"},
@@ -176,7 +177,7 @@ TEST_F(WeightsImport, EveryKeyThatChangesTheResultIsMappedOrRefused) {
       {"roberta", WeightFormat::hf_roberta, "hidden_act", "relu", "RoBERTa's head over the vocabulary has a GELU"},
       {"distilbert", WeightFormat::hf_distilbert, "hidden_size", 16, "another name of it"},
       {"distilbert", WeightFormat::hf_distilbert, "n_layers", 1, "there are 2 layers"},
-      {"gpt2_scaled", WeightFormat::hf_gpt2, "add_cross_attention", true, "cross-attention is missing"},
+      {"gpt2_scaled", WeightFormat::hf_gpt2, "add_cross_attention", true, "cross-attention is not supported"},
       {"gpt2_scaled", WeightFormat::hf_gpt2, "scale_attn_weights", "yes", "true or false was expected"},
       {"gpt2_scaled", WeightFormat::hf_gpt2, "n_positions", 16, "is for a context of 8"},
       {"gpt2_untied", WeightFormat::hf_gpt2, "tie_word_embeddings", true, "transformers would not use it"},
@@ -278,9 +279,9 @@ TEST_F(WeightsImport, PoolingOfSentenceTransformersIsRead) {
   found = modules(R"({"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true})", false);
   EXPECT_EQ(found.model.at("embedding_pool"), Json("max_tokens+mean_tokens"));
   ASSERT_EQ(found.notes.size(), 1U);
-  EXPECT_PRED2(contains, found.notes[0], "\"max_tokens+mean_tokens\" is missing here");
+  EXPECT_PRED2(contains, found.notes[0], "\"max_tokens+mean_tokens\" is not supported");
   found = modules(R"({"pooling_mode_mean_tokens": true})", true, "sentence_transformers.models.Dense");
-  EXPECT_PRED2(contains, found.notes.at(0), "the module \"sentence_transformers.models.Dense\" is missing here");
+  EXPECT_PRED2(contains, found.notes.at(0), "the module \"sentence_transformers.models.Dense\" is not supported");
   put("copy/sentence_bert_config.json", R"({"max_seq_length": 128, "do_lower_case": true})");
   EXPECT_PRED2(contains, modules(R"({"pooling_mode": "mean"})", true).notes.at(0), "do_lower_case");
   put("copy/modules.json", R"([{"path": "../../etc", "type": "x.Pooling"}])");
@@ -305,7 +306,7 @@ TEST_F(WeightsImport, ArchitecturesOfTimmAreKnownOrRefused) {
         {R"({"architecture": "swin_tiny_patch4_window7_224", "global_pool": "max"})", "global_pool is \"max\""},
         {R"({"architecture": "swin_tiny_patch4_window7_224", "model_args": {"act_layer": "relu"}})",
          "model_args: act_layer is a key that is not known"},
-        {R"({"model_type": "swin"})", "model_type is \"swin\", a network that is missing here"}})
+        {R"({"model_type": "swin"})", "model_type is \"swin\", a model that is not supported"}})
     EXPECT_PRED2(contains, message_of<FileError>([&, text = text] { (void)with_config(text); }), message);
 }
 
@@ -334,13 +335,13 @@ TEST(WeightsImportModel, OptionsThatShapesDoNotShowAreCompared) {
   run.set("head", "masked_lm");
   const auto message = [&] { return message_of<ConfigError>([&] { models::require_same_model(run, weights, "W"); }); };
   EXPECT_EQ(message(),
-            "/model/heads: 6, but the weights of W are of a network with 12, and compute something else in this one; "
+            "/model/heads: 6, but the weights of W are of a model with 12, and compute something else in this one; "
             "use --set model.heads=12\n"
-            "/model/activation: \"relu\", but the weights of W are of a network with \"gelu\", and compute something "
+            "/model/activation: \"relu\", but the weights of W are of a model with \"gelu\", and compute something "
             "else in this one; use --set model.activation=\"gelu\"\n"
-            "/model/norm_eps: 1e-12, but the weights of W are of a network with 1e-05, and compute something else in "
+            "/model/norm_eps: 1e-12, but the weights of W are of a model with 1e-05, and compute something else in "
             "this one; use --set model.norm_eps=1e-05\n"
-            "/model/position_offset: 0, but the weights of W are of a network with 2, and compute something else in "
+            "/model/position_offset: 0, but the weights of W are of a model with 2, and compute something else in "
             "this one; use --set model.position_offset=2");
   run.set("heads", 12).set("activation", "gelu").set("norm_eps", 1e-5).set("position_offset", 2);
   EXPECT_EQ(message(), "");

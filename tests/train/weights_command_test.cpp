@@ -246,7 +246,7 @@ TEST_F(WeightsCommand, ARunMustBeTheNetworkOfTheWeights) {
   put("config.json", R"({"model_type": "bert", "vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1,
       "num_attention_heads": 4, "intermediate_size": 32, "max_position_embeddings": 16, "layer_norm_eps": 1e-5})");
   ASSERT_EQ(run({"weights", "convert", bert, path("own"), "--from", "hf-bert"}), 0) << message_;
-  EXPECT_PRED2(contains, message_, "the network: \"model\": {\"type\":\"bert\"");
+  EXPECT_PRED2(contains, message_, "the model: {\"type\":\"bert\"");
   // From the original and from what was converted: the same shapes, another number of heads and another eps.
   for (const std::string& weights : {started, R"({"path": ")" + path("own") + "\"}"}) {
     EXPECT_EQ(run({"train", config(weights), "--dry-run"}), 2);

@@ -153,7 +153,7 @@ const std::vector<CommandSpec>& commands() {
          "microsoft-swin"},
         {"--to", "FORMAT", "convert: what OUT is to be (default: hearth)"},
         {"--dtype", "TYPE", "convert: element type of the result (f32, f16, bf16)"},
-        {"--config", "JSON", "convert: the configuration of the network (default: config.json beside FILE)"},
+        {"--config", "JSON", "convert: the configuration of the model (default: config.json beside FILE)"},
         {"--leave-out", "BEGINNING", "convert: not the tensors whose names begin so; may be repeated"},
         {"--json", "", "print as JSON on stdout"}},
        weights_command},

@@ -49,7 +49,7 @@ int inspect(const Arguments& arguments) {
     std::cout << to_text(result, 2) << "\n";
   } else {
     std::cout << set.weights.size() << " tensors, " << elements << " elements\n";
-    if (!model.is_null()) std::cout << "the network: \"model\": " << to_text(model) << "\n";
+    if (!model.is_null()) std::cout << "the model: " << to_text(model) << "\n";
   }
   if (damaged > 0) std::cerr << "warning: " << damaged << " tensors have NaN or infinite values\n";
   return 0;
@@ -117,7 +117,7 @@ int convert_file(const Arguments& arguments) {
   for (const std::string& text : non_finite) std::cerr << "warning: not finite: " << text << "\n";
   if (!of_config.empty()) std::cerr << "note: " << of_config << "\n";
   if (!imported.model.is_null() && to == models::WeightFormat::hearth)
-    std::cerr << "the network: \"model\": " << to_text(imported.model) << "\n";
+    std::cerr << "the model: " << to_text(imported.model) << "\n";
   std::cerr << "wrote " << entries.size() << " tensors to " << output << "\n";
   return 0;
 }
