@@ -191,7 +191,7 @@ void require_finite(const State& state, const Session& session) {
 LoadedConfig config_of_set(const std::string& set, std::vector<std::string> overrides = {}) {
   const std::string path = set + "/" + config_file;
   // An average that was written down as a number began with smaller decays.
-  const Json saved = read_json(path);
+  const Json saved = read_json(path, small_file);
   const Json* const train = saved.find("train");
   const Json* const ema = train != nullptr ? train->find("ema") : nullptr;
   if (ema != nullptr && ema->is_number())
