@@ -134,7 +134,7 @@ double augment_strength(AugmentOp op, double level, bool increasing, bool mirror
       return increasing ? 256 - threshold : threshold;
     }
     case AugmentOp::posterize:
-      return increasing ? 4 - std::floor(4 * part) : std::floor(4 * part);
+      return std::max(increasing ? 4 - std::floor(4 * part) : std::floor(4 * part), 1.0);
     case AugmentOp::color:
     case AugmentOp::contrast:
     case AugmentOp::brightness:

@@ -10,8 +10,9 @@
 
 namespace hearth::data {
 
-/// Defaults as timm's "rand-m9-mstd0.5-inc1", but for the number of changes and the list they are drawn from: timm's
-/// has no identity, and invert and solarize-add.
+/// The scale of strengths is timm's, not torchvision's. Defaults as timm's "rand-m9-mstd0.5-inc1", but for the number
+/// of changes and the list they are drawn from: timm's has no identity, and invert and solarize-add. Posterize keeps a
+/// bit at least, where timm's makes the image one colour.
 struct RandAugment {
   int ops = 0;               ///< changes drawn for each image, one after another; 0 turns it off
   double magnitude = 9;      ///< mean strength, 0 to 10

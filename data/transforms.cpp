@@ -124,6 +124,11 @@ int evaluated_side(const TransformOptions& options) {
   return static_cast<int>(std::lround(std::min(options.image_size / options.eval_crop, 1e9)));
 }
 
+namespace {
+/// Half of what is to spare, as torchvision's center_crop has it: halves are rounded to the even side.
+int centred(int spare) { return spare / 2 + (spare % 4 == 3 ? 1 : 0); }
+}  // namespace
+
 void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target) {
   HEARTH_CHECK(ShapeError, source.height > 0 && source.width > 0, "resize: an empty image");
   HEARTH_CHECK(ShapeError, 0 < size && size <= side && std::int64_t{side} * side <= max_image_pixels,
@@ -134,7 +139,7 @@ void resize_and_center(const Image& source, int side, int size, Image& scratch, 
   const int kept = static_cast<int>(std::min(source.height, source.width) * longest / side);
   const int height = std::min(source.height, kept), width = std::min(source.width, kept);
   resize_shorter_side(source, {(source.height - height) / 2, (source.width - width) / 2, height, width}, side, scratch);
-  crop(scratch, {(scratch.height - size) / 2, (scratch.width - size) / 2, size, size}, 0, target);
+  crop(scratch, {centred(scratch.height - size), centred(scratch.width - size), size, size}, 0, target);
 }
 
 void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target) {

@@ -82,6 +82,9 @@ TEST(RandAugmentTest, StrengthsAreThoseOfTimm) {
   EXPECT_EQ(strength(AugmentOp::solarize, 9, false), 230);
   EXPECT_EQ(strength(AugmentOp::posterize, 9), 1);
   EXPECT_EQ(strength(AugmentOp::posterize, 9, false), 3);
+  // timm keeps no bit there, so that the image becomes one colour.
+  EXPECT_EQ(strength(AugmentOp::posterize, 10), 1);
+  EXPECT_EQ(strength(AugmentOp::posterize, 2, false), 1);
   for (const AugmentOp op : {AugmentOp::color, AugmentOp::contrast, AugmentOp::brightness, AugmentOp::sharpness}) {
     EXPECT_DOUBLE_EQ(strength(op, 10), 1.9);
     EXPECT_NEAR(strength(op, 10, true, true), 0.1, 1e-15);

@@ -268,6 +268,22 @@ TEST(TransformsTest, CentreOfTheResizedShorterSide) {
   EXPECT_EQ(result, expected);
 }
 
+TEST(TransformsTest, TheCentreLiesWhereTorchvisionHasIt) {
+  // int(round((extent - size) / 2.0)) of torchvision's center_crop, by Python: halves go to the even side.
+  const std::pair<int, int> tops[] = {{0, 0}, {1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 2}, {6, 3}, {7, 4}, {9, 4}, {11, 6}};
+  for (const auto& [spare, top] : tops) {
+    const Image tall = noise(8 + spare, 8, 3);
+    Image result, scratch, expected;
+    resize_and_center(tall, 8, 8, scratch, result);
+    crop(tall, {top, 0, 8, 8}, 0, expected);
+    EXPECT_EQ(result, expected) << spare << " rows to spare";
+    const Image wide = noise(8, 8 + spare, 3);
+    resize_and_center(wide, 8, 8, scratch, result);
+    crop(wide, {0, top, 8, 8}, 0, expected);
+    EXPECT_EQ(result, expected) << spare << " columns to spare";
+  }
+}
+
 TEST(TransformsTest, OfALongImageOnlyTheMiddleIsResized) {
   // All of 1 x 2000 pixels at 224 x 448000 would be more than an image may have.
   for (const auto& [height, width] : {std::pair{1, 2000}, std::pair{2000, 1}, std::pair{3, 100'000}}) {
