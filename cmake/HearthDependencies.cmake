@@ -19,6 +19,7 @@ endmacro()
 hearth_optional(HEARTH_HAS_DNNL dnnl DNNL::dnnl "convolution and matmul use the portable kernels (slower; bf16 and f16 much slower)")
 hearth_optional(HEARTH_HAS_JPEG JPEG JPEG::JPEG "JPEG files cannot be read")
 hearth_optional(HEARTH_HAS_PNG PNG PNG::PNG "PNG files cannot be read")
+hearth_optional(HEARTH_HAS_WEBP WebP WebP::webp "WebP files cannot be read")
 hearth_optional(HEARTH_HAS_ZLIB ZLIB ZLIB::ZLIB "gzip-compressed data sets cannot be read")
 hearth_optional(HEARTH_HAS_SENTENCEPIECE SentencePiece SentencePiece::sentencepiece "SentencePiece models cannot be read")
 

@@ -22,7 +22,7 @@ function(hearth_module name)
   target_link_libraries(hearth_${name} PRIVATE hearth_settings Threads::Threads OpenMP::OpenMP_CXX
     nlohmann_json::nlohmann_json Eigen3::Eigen hearth_cuda
     $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
-    $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>
+    $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_WEBP}>:WebP::webp> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>
     $<$<BOOL:${HEARTH_HAS_SENTENCEPIECE}>:SentencePiece::sentencepiece>)
 endfunction()
 
@@ -47,7 +47,7 @@ function(hearth_library)
   target_link_libraries(hearth PRIVATE $<BUILD_INTERFACE:hearth_settings>
     PUBLIC Threads::Threads OpenMP::OpenMP_CXX
     PRIVATE $<BUILD_INTERFACE:hearth_cuda> $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
-    $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>
+    $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_WEBP}>:WebP::webp> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>
     $<$<BOOL:${HEARTH_HAS_SENTENCEPIECE}>:SentencePiece::sentencepiece>)
   set_target_properties(hearth PROPERTIES LINKER_LANGUAGE CXX)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/train/cli/main.cpp)

@@ -2,10 +2,11 @@
 // Choosing the decoder by a file's first bytes.
 #include "hearth/data/image.h"
 
-#include <algorithm>
-#include <array>
+#include <cstring>
+#include <string_view>
 
 #include "hearth/core/error.h"
+#include "hearth/data/exif.h"
 #include "hearth/data/image_codecs.h"
 #include "hearth/data/source_bytes.h"
 
@@ -46,19 +47,47 @@ void refuse_claim(const EncodedImage& file, std::int64_t width, std::int64_t hei
                             file.bytes.size(), " bytes cannot hold; it is broken or cut off"));
 }
 
-void decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
-                  std::int64_t memory_limit) {
-  constexpr std::array<std::uint8_t, 3> jpeg{0xff, 0xd8, 0xff};
-  constexpr std::array<std::uint8_t, 4> png{0x89, 'P', 'N', 'G'};
-  const auto begins_with = [&](const auto& magic) {
-    return bytes.size() >= magic.size() && std::equal(magic.begin(), magic.end(), bytes.begin());
+void composite_on_white(Image& image) {
+  const std::size_t count = image.pixels.size() / 4;
+  for (std::size_t i = 0; i < count; ++i) {
+    const unsigned alpha = image.pixels[4 * i + 3];
+    for (std::size_t c = 0; c < 3; ++c) {
+      const unsigned value = image.pixels[4 * i + c];
+      image.pixels[3 * i + c] = static_cast<std::uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
+    }
+  }
+  image.reshape(image.height, image.width, 3);
+}
+
+namespace {
+
+void decode_as_stored(const EncodedImage& file, Image& image) {
+  const auto has = [&](std::size_t at, std::string_view text) {
+    return file.bytes.size() >= at + text.size() && std::memcmp(file.bytes.data() + at, text.data(), text.size()) == 0;
   };
+  if (has(0, "\xff\xd8\xff")) return decode_jpeg(file, image);
+  if (has(0, "\x89PNG")) return decode_png(file, image);
+  if (has(0, "RIFF") && has(8, "WEBP")) return decode_webp(file, image);
+  if (has(0, "BM")) return decode_bmp(file, image);
+  if (file.bytes.empty()) throw DataError(file.name + ": the file is empty");
+  std::string found;
+  if (has(0, "GIF8")) found = " (it is a GIF)";
+  if (has(0, std::string_view("II*\0", 4)) || has(0, std::string_view("MM\0*", 4))) found = " (it is a TIFF)";
+  throw DataError(file.name + ": neither JPEG, PNG, WebP nor BMP" + found);
+}
+
+}  // namespace
+
+int decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
+                 std::int64_t memory_limit) {
   HEARTH_CHECK(UsageError, memory_limit > 0, name, ": a memory limit of ", memory_limit,
                " bytes; give a positive one, or leave it out for ", default_decode_bytes);
   const EncodedImage file{bytes, name, memory_limit};
-  if (begins_with(jpeg)) return decode_jpeg(file, image);
-  if (begins_with(png)) return decode_png(file, image);
-  throw DataError(name + (bytes.empty() ? ": the file is empty" : ": neither JPEG nor PNG"));
+  decode_as_stored(file, image);
+  const int orientation = exif_orientation(bytes);
+  if (orientation != 1) require_decodable(file, image.width, image.height, 6);
+  make_upright(image, orientation);
+  return orientation;
 }
 
 Image decode_image(const std::string& path, std::int64_t memory_limit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoded images, and the PNG and JPEG files they come from. Decoding goes by content, never by file name.
+// Decoded images, and the JPEG, PNG, WebP and BMP files they come from. Decoding goes by content, never by file name.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +40,14 @@ inline constexpr ReadLimit image_limit{std::uint64_t{256} << 20, "images"};
 /// Most channels of an image.
 inline constexpr int max_image_channels = 64;
 
-/// Decodes a JPEG or PNG file to RGB. Grey becomes three equal channels, palettes are looked up, alpha is composited on
-/// white, 16 bits are scaled to 8, CMYK and YCCK become RGB. EXIF orientation and colour profiles are not applied.
+/// Decodes a JPEG, PNG, WebP or BMP file to RGB and turns it upright as its EXIF orientation says, which is returned (1
+/// to 8; 1 where nothing was turned). Grey becomes three equal channels, palettes are looked up, alpha is composited on
+/// white, 16 bits are scaled to 8, CMYK and YCCK become RGB. Colour profiles are not applied.
 /// DataError with `name` and the reason for anything truncated, corrupt or of another format, for more than
 /// max_image_pixels, for what would take more than `memory_limit` bytes, and for a header that claims more pixels than
 /// a file of this length can hold. The last three are found before pixels are allocated.
-void decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
-                  std::int64_t memory_limit = default_decode_bytes);
+int decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
+                 std::int64_t memory_limit = default_decode_bytes);
 /// As above, from a file. FileError if it cannot be read.
 Image decode_image(const std::string& path, std::int64_t memory_limit = default_decode_bytes);
 

@@ -20,6 +20,11 @@ struct EncodedImage {
 /// Decodes to RGB. DataError as of decode_image(), and naming the library where the build lacks it.
 void decode_jpeg(const EncodedImage& file, Image& image);
 void decode_png(const EncodedImage& file, Image& image);
+void decode_webp(const EncodedImage& file, Image& image);
+void decode_bmp(const EncodedImage& file, Image& image);
+
+/// Turns RGBA into RGB where it lies.
+void composite_on_white(Image& image);
 
 /// DataError unless the image has pixels, no more than max_image_pixels, and so many bytes for each of them and
 /// `further_bytes` are within the limit.

@@ -113,19 +113,6 @@ bool read_rows(Decoding& decoding, unsigned char* pixels, std::size_t stride, un
   return true;
 }
 
-// Turns RGBA into RGB where it lies.
-void composite_on_white(Image& image) {
-  const std::size_t count = image.pixels.size() / 4;
-  for (std::size_t i = 0; i < count; ++i) {
-    const unsigned alpha = image.pixels[4 * i + 3];
-    for (std::size_t c = 0; c < 3; ++c) {
-      const unsigned value = image.pixels[4 * i + c];
-      image.pixels[3 * i + c] = static_cast<std::uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
-    }
-  }
-  image.reshape(image.height, image.width, 3);
-}
-
 [[noreturn]] void refuse(const EncodedImage& file, const Decoding& decoding) {
   if (decoding.allowance.is_exceeded) refuse_memory(file);
   if (decoding.allowance.is_system_full) throw std::bad_alloc();

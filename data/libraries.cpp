@@ -12,6 +12,9 @@
 #if HEARTH_HAS_PNG
 #include <png.h>
 #endif
+#if HEARTH_HAS_WEBP
+#include <webp/decode.h>
+#endif
 #if HEARTH_HAS_ZLIB
 #include <zlib.h>
 #endif
@@ -38,6 +41,15 @@ std::string version_of_png() {
 #endif
 }
 
+std::string version_of_webp() {
+#if HEARTH_HAS_WEBP
+  const int number = WebPGetDecoderVersion();
+  return join_text("libwebp ", number >> 16, '.', number >> 8 & 255, '.', number & 255);
+#else
+  return "";
+#endif
+}
+
 std::string version_of_zlib() {
 #if HEARTH_HAS_ZLIB
   return join_text("zlib ", zlibVersion());
@@ -51,6 +63,7 @@ std::string version_of_zlib() {
 std::vector<FileLibrary> file_libraries() {
   return {{"JPEG", version_of_jpeg(), "JPEG files cannot be read"},
           {"PNG", version_of_png(), "PNG files cannot be read"},
+          {"WebP", version_of_webp(), "WebP files cannot be read"},
           {"zlib", version_of_zlib(), "gzip-compressed data sets cannot be read"},
           // It does not tell its version.
           {"SentencePiece", HEARTH_HAS_SENTENCEPIECE ? "libsentencepiece" : "", "SentencePiece models cannot be read"}};

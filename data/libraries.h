@@ -8,7 +8,7 @@
 namespace hearth::data {
 
 struct FileLibrary {
-  std::string name;     ///< "JPEG", "PNG", "zlib" or "SentencePiece"
+  std::string name;     ///< "JPEG", "PNG", "WebP", "zlib" or "SentencePiece"
   std::string version;  ///< in the library's own words; empty if the build lacks it
   std::string without;  ///< what cannot be done without it
 };

@@ -172,7 +172,7 @@ void add_own(Datasets& registry) {
                       [](const Cifar10Data& o) { return cifar10(o.path); });
   add_to<Cifar100Data>(registry, "cifar100", "CIFAR-100, binary version.",
                        [](const Cifar100Data& o) { return cifar100(o.path, o.labels == "coarse"); });
-  add_to<ImageFolderData>(registry, "image_folder", "JPEG and PNG files in a folder a class.", open_folder);
+  add_to<ImageFolderData>(registry, "image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.", open_folder);
   add_to<SyntheticData>(registry, "synthetic", "Noisy patterns made from numbers, for benchmarks and tests.",
                         [](const SyntheticData& o) { return synthetic(o); });
   add_to<TextData>(registry, "text", "A running text in rows of equal length, for language models.", text_data);

@@ -43,16 +43,44 @@ struct File {
   std::int32_t label = 0;
 };
 
-bool is_image_name(const fs::path& path) {
+std::string extension_of(const fs::path& path) {
   std::string extension = path.extension().string();
   for (char& letter : extension) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+  return extension;
+}
+
+bool is_image_name(const fs::path& path) {
+  constexpr const char* read[] = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
+  return std::count(std::begin(read), std::end(read), extension_of(path)) > 0;
+}
+
+/// Of images that are not read.
+bool is_foreign_image_name(const fs::path& path) {
+  constexpr const char* foreign[] = {".gif",  ".tif",  ".tiff", ".heic", ".heif", ".avif", ".jfif", ".jpe", ".jp2",
+                                     ".jxl",  ".svg",  ".ico",  ".tga",  ".psd",  ".ppm",  ".pgm",  ".pbm", ".pnm",
+                                     ".apng", ".exif", ".dib",  ".raw",  ".dng",  ".nef",  ".cr2",  ".arw"};
+  return std::count(std::begin(foreign), std::end(foreign), extension_of(path)) > 0;
+}
+
+std::string left_out_as_foreign(const fs::path& path) {
+  return path.string() + ": " + extension_of(path).substr(1) + " files are not read; convert it to PNG or JPEG";
+}
+
+/// Warns of each image beside the class folders.
+void warn_of_loose_images(const std::string& root, WarningList& warnings) {
+  for (const std::string& name : list_directory(root)) {
+    const fs::path path = fs::path(root) / name;
+    std::error_code error;
+    if ((is_image_name(path) || is_foreign_image_name(path)) && !fs::is_directory(path, error))
+      warnings.add(path.string() + ": lies outside of the class folders, and is left out");
+  }
 }
 
 /// Walks one class folder.
 class Walk {
  public:
-  Walk(bool fails, WarningList& unreadable) : fails_(fails), unreadable_(unreadable) {}
+  Walk(bool fails, WarningList& unreadable, WarningList& left_out)
+      : fails_(fails), unreadable_(unreadable), left_out_(left_out) {}
 
   std::vector<std::string> files_below(const fs::path& folder) {
     enter(folder);
@@ -77,6 +105,8 @@ class Walk {
           found_.push_back(path.string());
         else
           complain(path.string() + ": a link to nothing, or not a file");
+      } else if (is_foreign_image_name(path)) {
+        left_out_.add(left_out_as_foreign(path));
       }
     }
   }
@@ -87,6 +117,7 @@ class Walk {
 
   bool fails_;
   WarningList& unreadable_;
+  WarningList& left_out_;
   std::set<std::pair<dev_t, ino_t>> visited_;
   std::vector<std::string> found_;
 };
@@ -102,7 +133,8 @@ std::vector<std::string> class_folders(const std::string& root) {
 
 class ImageFolder : public Dataset {
  public:
-  ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes)
+  ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes,
+              const std::string& beside)
       : root_(root),
         prefix_((fs::path(root) / "").string().size()),
         fails_(options.on_error == "fail"),
@@ -116,16 +148,19 @@ class ImageFolder : public Dataset {
       const auto place = std::find(names_.begin(), names_.end(), folder);
       HEARTH_CHECK(DataError, place != names_.end(), root, "/", folder, ": not a class of the training images");
       const auto label = static_cast<std::int32_t>(place - names_.begin());
-      const auto files = Walk(fails_, unreadable_).files_below(fs::path(root) / folder);
+      const auto files = Walk(fails_, unreadable_, warnings_).files_below(fs::path(root) / folder);
       if (files.empty()) {
-        const std::string text = root + "/" + folder + ": has no JPEG or PNG file";
+        const std::string text = root + "/" + folder + ": has no JPEG, PNG, WebP or BMP file";
         HEARTH_CHECK(DataError, options.empty_classes == "skip", text,
                      "; remove the folder, or set empty_classes to \"skip\"");
         warnings_.add(text);
       }
       for (const std::string& file : files) files_.push_back({file, label});
     }
-    HEARTH_CHECK(DataError, !files_.empty(), root, ": has no JPEG or PNG file");
+    HEARTH_CHECK(DataError, !files_.empty(), root, ": has no JPEG, PNG, WebP or BMP file");
+    warn_of_loose_images(root, warnings_);
+    if (beside != root) warn_of_loose_images(beside, warnings_);
+    turned_.resize(files_.size());
     if (room_ > 0) cache_.resize(files_.size());
   }
 
@@ -152,7 +187,17 @@ class ImageFolder : public Dataset {
     const std::uintmax_t bytes = fs::file_size(files_[static_cast<std::size_t>(index)].path, gone);
     digest.update(join_text(sample_name(index), '\n', gone ? 0 : bytes, '\n'));
   }
-  Warnings warnings() const override { return warnings_.get(); }
+  Warnings warnings() const override {
+    Warnings all = warnings_.get();
+    const std::lock_guard lock(mutex_);
+    const auto turned = std::count(turned_.begin(), turned_.end(), true);
+    if (turned > 0)
+      all.add(join_text(
+          turned, " of the images decoded so far were turned upright by their EXIF orientation, ",
+          files_[static_cast<std::size_t>(std::find(turned_.begin(), turned_.end(), true) - turned_.begin())].path,
+          " for one"));
+    return all;
+  }
   Warnings unreadable() const override { return unreadable_.get(); }
   const std::string& source() const override { return root_; }
   int shrinks_to() const override { return shrink_to_; }
@@ -166,7 +211,10 @@ class ImageFolder : public Dataset {
     thread_local std::vector<std::uint8_t> bytes;
     try {
       read_bytes(path, bytes, image_limit);
-      decode_image(bytes, path, image, decode_bytes_);
+      if (decode_image(bytes, path, image, decode_bytes_) != 1) {
+        const std::lock_guard lock(mutex_);
+        turned_[at] = true;
+      }
       shrink(image);
     } catch (const OutOfMemory&) {
       throw;
@@ -217,6 +265,7 @@ class ImageFolder : public Dataset {
   mutable WarningList unreadable_;
   mutable std::mutex mutex_;  // of what follows
   mutable std::set<std::size_t> broken_;
+  mutable std::vector<bool> turned_;  // by EXIF orientation
   mutable std::vector<std::shared_ptr<const Image>> cache_;
   mutable std::int64_t room_;
 };
@@ -226,22 +275,28 @@ void check_policy(const char* key, const std::string& value) {
                "'; 'fail' and 'skip' exist");
 }
 
-}  // namespace
-
-DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
-                            const std::vector<std::string>& classes) {
+/// `beside` is where images that belong to no class are looked for.
+DatasetPointer open_folder(const std::string& root, const ImageFolderOptions& options,
+                           const std::vector<std::string>& classes, const std::string& beside) {
   check_policy("on_error", options.on_error);
   check_policy("empty_classes", options.empty_classes);
   HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to,
                "; give the shorter side in pixels, or 0 to leave images as they are");
   HEARTH_CHECK(ConfigError, options.decode_bytes > 0, "image_folder: decode_bytes is ", options.decode_bytes,
                "; give the memory that decoding one image may take");
-  return std::make_shared<ImageFolder>(root, options, classes);
+  return std::make_shared<ImageFolder>(root, options, classes, beside);
+}
+
+}  // namespace
+
+DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
+                            const std::vector<std::string>& classes) {
+  return open_folder(root, options, classes, root);
 }
 
 std::vector<std::string> image_files(const std::string& folder) {
   WarningList none;
-  return Walk(true, none).files_below(folder);
+  return Walk(true, none, none).files_below(folder);
 }
 
 Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {
@@ -259,7 +314,7 @@ Splits image_folder_splits(const std::string& root, const ImageFolderOptions& op
     splits.train = image_folder(root, options);
     return splits;
   }
-  splits.train = image_folder(train, options);
+  splits.train = open_folder(train, options, {}, root);
   for (const char* name : {"val", "valid", "validation"}) {
     if (!splits.valid && !folder(name).empty()) {
       splits.valid = image_folder(folder(name), options, splits.train->class_names());

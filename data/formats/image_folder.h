@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of class folders of JPEG and PNG files, as ImageNet is kept by most people.
+// A folder of class folders of image files, as ImageNet is kept by most people.
 #pragma once
 
 #include "hearth/data/dataset.h"
@@ -22,8 +22,9 @@ struct ImageFolderOptions {
 };
 
 /// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;
-/// files whose names do not end in .jpg, .jpeg or .png, in any case, are ignored. Links are followed, but no folder is
-/// entered twice within a class, so loops end. With `classes` given, folders must be among them.
+/// files are found by .jpg, .jpeg, .png, .webp or .bmp, in any case. Images of other kinds (.gif, .tiff ...), and those
+/// that lie beside the class folders, are left out with a warning each; other files are ignored. Links are followed,
+/// but no folder is entered twice within a class, so loops end. With `classes` given, folders must be among them.
 DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
                             const std::vector<std::string>& classes = {});
 

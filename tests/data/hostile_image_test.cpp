@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Crafted images: what comes of each, and that decoding it takes no more memory than is stated. Each is decoded in a
-// child process, which tells by how much its address space grew at most.
+// child process, which tells by how much its address space grew at most. Compressed bombs are made by zlib.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <limits>
 
 #include "hearth/core/build.h"
 #include "hearth/core/error.h"
@@ -19,6 +19,9 @@
 #include "hearth/data/source_bytes.h"
 #include "support/error_message.h"
 #include "support/places.h"
+
+#if HEARTH_HAS_ZLIB
+#include <zlib.h>
 
 namespace hearth::data {
 namespace {
@@ -231,6 +234,79 @@ TEST(HostileImageTest, JpegHeadersThatTheFileCannotHold) {
   });
 }
 
+/// A BMP of `pixels` whose header says what it is told.
+struct BmpHeader {
+  std::int32_t width = 2;
+  std::int32_t height = 2;
+  std::uint16_t bits = 24;
+  std::uint32_t compression = 0;
+  std::uint32_t colors = 0;
+  std::uint32_t header_bytes = 40;
+  std::uint32_t pixels_at = 54;
+};
+Bytes bmp(const BmpHeader& header, const Bytes& pixels) {
+  const auto little_endian = [](std::integral auto value, int count) {
+    Bytes bytes = big_endian(value, count);
+    std::reverse(bytes.begin(), bytes.end());
+    return bytes;
+  };
+  const auto four = [&](std::integral auto value) { return little_endian(value, 4); };
+  return bytes_of("BM") + Bytes(8) + four(header.pixels_at) + four(header.header_bytes) + four(header.width) +
+         four(header.height) + Bytes{1, 0} + little_endian(header.bits, 2) + four(header.compression) + Bytes(12) +
+         four(header.colors) + Bytes(4) + pixels;
+}
+
+TEST(HostileImageTest, BmpHeadersThatTheFileCannotHold) {
+  const Bytes pixels(16);
+  constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min();
+  expect_outcomes({
+      {"whole", bmp({}, pixels), End::decoded, "", 1},
+      {"from the top", bmp({.height = -2}, pixels), End::decoded, "", 1},
+      {"100 megapixels", bmp({.width = 10'000, .height = 10'000}, pixels), End::refused, "cannot hold", 1},
+      {"a byte too few", bmp({}, Bytes(15)), End::refused, "cannot hold", 1},
+      {"4 gigapixels", bmp({.width = 65'000, .height = 65'000}, pixels), End::refused, "at most 100000000", 1},
+      {"no pixels", bmp({.width = 0}, pixels), End::refused, "pixels", 1},
+      {"a negative width", bmp({.width = -2}, pixels), End::refused, "pixels", 1},
+      {"the least height", bmp({.height = least}, pixels), End::refused, "pixels", 1},
+      {"the least of both", bmp({.width = least, .height = least}, pixels), End::refused, "pixels", 1},
+      {"pixels behind the end", bmp({.pixels_at = 0xffffffff}, pixels), End::refused, "cannot hold", 1},
+      {"3 bits", bmp({.bits = 3}, pixels), End::refused, "pixels of 3 bits", 1},
+      {"runs", bmp({.bits = 8, .compression = 1}, pixels), End::refused, "compression 1", 1},
+      {"a JPEG inside", bmp({.bits = 0, .compression = 4}, pixels), End::refused, "pixels of 0 bits", 1},
+      {"4 billion colours", bmp({.bits = 8, .colors = 0xffffffff}, pixels), End::refused, "colours", 1},
+      {"a palette behind the end", bmp({.bits = 8}, pixels), End::refused, "ends too early", 1},
+      {"a colour that is not there", bmp({.bits = 8, .colors = 1}, Bytes{0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9}),
+       End::refused, "colour", 1},
+      {"a header of 4 GB", bmp({.header_bytes = 0xffffffff}, pixels), End::refused, "a header of", 1},
+      {"masks that overlap nothing", bmp({.bits = 32, .compression = 3}, pixels), End::decoded, "", 1},
+      {"a mask with a gap", bmp({.bits = 32, .compression = 3}, Bytes{5, 0, 0, 0} + Bytes(24)), End::refused,
+       "do not lie together", 1},
+      {"two letters", bytes_of("BM"), End::refused, "ends too early", 1},
+  });
+}
+
+TEST(HostileImageTest, WebpHeadersAreComparedWithTheLimit) {
+  const Bytes lossless = golden("lossless.webp"), lossy = golden("lossy.webp");
+  Image image;
+  try {
+    decode_image(lossy, "probe", image);
+  } catch (const DataError&) {
+    GTEST_SKIP() << "this build lacks libwebp";
+  }
+  const auto with = [](Bytes bytes, std::size_t at, const Bytes& other) {
+    std::copy(other.begin(), other.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    return bytes;
+  };
+  // 14 bits each of width - 1 and height - 1 behind the signature of a lossless image; 16 bits each in a lossy one.
+  expect_outcomes({
+      {"lossless, 268 megapixels", with(lossless, 21, {0xff, 0xff, 0xff, 0x0f}), End::refused, "16384 x 16384", 2},
+      {"lossless, 99 megapixels", with(lossless, 21, {0xff, 0xff, 0xdd, 0x05}), End::refused, "the limit is 512", 2},
+      {"lossy, 268 megapixels", with(lossy, 26, {0xff, 0x3f, 0xff, 0x3f}), End::refused, "16383 x 16383", 2},
+      {"cut off", Bytes(lossy.begin(), lossy.begin() + 60), End::refused, "ends too early", 2},
+      {"nothing", bytes_of("RIFF") + Bytes{4, 0, 0, 0} + bytes_of("WEBP"), End::refused, "broken WebP", 2},
+  });
+}
+
 TEST(HostileImageTest, TheLimitIsKeptAndNamed) {
   if (!HEARTH_HAS_PNG || !HEARTH_HAS_JPEG) GTEST_SKIP() << "this build lacks libjpeg-turbo or libpng";
   const Bytes rgb = png({.width = 1'500, .height = 1'000}, 1'000);
@@ -263,3 +339,4 @@ TEST(HostileImageTest, TheLimitIsKeptAndNamed) {
 
 }  // namespace
 }  // namespace hearth::data
+#endif

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -105,7 +106,7 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
     EXPECT_EQ(set->unreadable().count, 3);
     EXPECT_EQ(set->warnings().count, 0);
   }
-  EXPECT_TRUE(contains(set->unreadable().first[1], "a/2.png: neither JPEG nor PNG"));
+  EXPECT_TRUE(contains(set->unreadable().first[1], "a/2.png: neither JPEG, PNG, WebP nor BMP"));
   folder.write("a/1.png", {});
   folder.write("b/2.png", {});
   const DatasetPointer none = image_folder(folder.path(), {.on_error = "skip"});
@@ -128,6 +129,43 @@ TEST_F(ImageFolderTest, StandInsComeFromTheSamePart) {
   for (int i = 1; i < 40; i += 2) folder.write("a/" + std::to_string(10 + i) + ".png", {});
   EXPECT_TRUE(contains(error_message<DataError>([&] { trained.rest->get(0); }),
                        join_text("none of the ", trained.rest->size(), " samples")));
+}
+
+TEST_F(ImageFolderTest, ImagesThatAreLeftOutAreNamed) {
+  put("a/1.png", 1);
+  put("a/deep/2.png", 2);
+  fs::copy_file(test::source_dir() + "/tests/golden/images/rgb.bmp", folder / "a/3.BMP");
+  put("b/1.png", 3);
+  for (const char* name : {"a/x.gif", "a/deep/y.TIFF", "b/z.heic", "loose.png", "loose.tif", "notes.txt", "b/notes.md"})
+    folder.write(name, {'x'});
+  const DatasetPointer set = image_folder(folder.path(), {});
+  EXPECT_EQ(set->size(), 4);
+  EXPECT_EQ(set->get(1).image.width, 37) << "the BMP";
+  const Warnings warnings = set->warnings();
+  EXPECT_EQ(warnings.count, 5);
+  for (const char* part : {"a/x.gif: gif files are not read; convert it", "deep/y.TIFF: tiff files", "b/z.heic: heic",
+                           "/loose.png: lies outside of the class folders", "/loose.tif: lies outside"})
+    EXPECT_TRUE(std::any_of(warnings.first.begin(), warnings.first.end(), [&](const std::string& text) {
+      return contains(text, part);
+    })) << part;
+  put("parts/train/a/1.png", 1);
+  folder.write("parts/loose.jpg", {'x'});
+  folder.write("parts/train/loose.webp", {'x'});
+  EXPECT_EQ(image_folder_splits(folder / "parts", {}).train->warnings().count, 2);
+}
+
+TEST_F(ImageFolderTest, ImagesThatWereTurnedAreCounted) {
+  fs::create_directories(folder / "a");
+  for (const int orientation : {1, 3, 6, 8})
+    fs::copy_file(join_text(test::source_dir(), "/tests/golden/images/orientation_", orientation, ".jpg"),
+                  folder / join_text("a/", orientation, ".jpg"));
+  const DatasetPointer set = image_folder(folder.path(), {});
+  EXPECT_EQ(set->warnings().count, 0);
+  for (int round = 0; round < 2; ++round) (void)levels(*set);
+  const Warnings warnings = set->warnings();
+  ASSERT_EQ(warnings.count, 1);
+  EXPECT_PRED2(contains, warnings.first[0], "3 of the images decoded so far were turned upright");
+  EXPECT_PRED2(contains, warnings.first[0], "a/3.jpg for one");
 }
 
 TEST_F(ImageFolderTest, EmptyClasses) {

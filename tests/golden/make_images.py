@@ -10,7 +10,7 @@ import subprocess
 import zlib
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "images")
 sizes = []
@@ -52,6 +52,19 @@ def raw_png(width, height, depth, color, rows, extra=b"", interlace=0):
     header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlace)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + extra
             + chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows))) + chunk(b"IEND", b""))
+
+
+def raw_bmp(width, height, bits, rows, palette=b"", masks=(), header=40):
+    pad = lambda row: row + b"\0" * (-len(row) % 4)
+    pixels = b"".join(pad(row) for row in (rows if height < 0 else rows[::-1]))
+    if header == 12:
+        info = struct.pack("<IHHHH", 12, width, height, 1, bits)
+    else:
+        header = 56 if len(masks) == 4 else 40
+        info = struct.pack("<IiiHHIIiiII", header, width, height, 1, bits, 3 if masks else 0, len(pixels), 0, 0,
+                           len(palette) // 4, 0) + b"".join(struct.pack("<I", mask) for mask in masks)
+    start = 14 + len(info) + len(palette)
+    return struct.pack("<2sIHHI", b"BM", start + len(pixels), 0, 0, start) + info + palette + pixels
 
 
 def main():
@@ -97,6 +110,44 @@ def main():
     lossless = subprocess.run(["jpegtran", "-arithmetic", "-copy", "none", os.path.join(HERE, "rgb.jpg")],
                               check=True, capture_output=True)
     keep("arithmetic.jpg", lossless.stdout, np.asarray(Image.open(os.path.join(HERE, "rgb.jpg"))))
+
+    def webp(name, source, **options):
+        data = encoded(source, format="WEBP", **options)
+        made = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
+        keep(name, data, on_white(made))
+
+    webp("lossy.webp", image, quality=80)
+    webp("lossless.webp", image, lossless=True)
+    webp("lossy_alpha.webp", Image.fromarray(rgba), quality=80)
+    webp("lossless_alpha.webp", Image.fromarray(rgba), lossless=True, exact=True)
+
+    keep("rgb.bmp", encoded(image, format="BMP"), rgb)
+    keep("palette.bmp", encoded(palette, format="BMP"), np.asarray(palette.convert("RGB")))
+    keep("one_bit.bmp", encoded(Image.fromarray(bits), format="BMP"), three(bits * np.uint8(255)))
+    # What Pillow does not write: 4 bits, 16 bits in fields, 32 bits with alpha from the top down, and the header of OS/2.
+    keep("four_bits.bmp", raw_bmp(6, 4, 4, rows,
+                                  palette=b"".join(bytes((v * 17, v * 5, 255 - v * 17, 0)) for v in range(16))),
+         np.stack([255 - nibbles * 17, nibbles * 5, nibbles * 17], axis=-1))
+    fields = (np.arange(35).reshape(5, 7) * 1871 % 65536).astype("<u2")
+    scaled = lambda v, most: (v.astype(np.int64) * 255 + most // 2) // most
+    keep("fields16.bmp", raw_bmp(7, 5, 16, [row.tobytes() for row in fields], masks=(0xf800, 0x7e0, 0x1f)),
+         np.stack([scaled(fields >> 11, 31), scaled(fields >> 5 & 63, 63), scaled(fields & 31, 31)], axis=-1))
+    bgra = rgba[..., [2, 1, 0, 3]]
+    keep("alpha32.bmp", raw_bmp(37, -23, 32, [row.tobytes() for row in bgra],
+                                masks=(0xff0000, 0xff00, 0xff, 0xff000000)), on_white(rgba))
+    keep("plain32.bmp", raw_bmp(37, 23, 32, [row.tobytes() for row in bgra]), rgb)
+    keep("os2.bmp", raw_bmp(37, 23, 24, [row.tobytes() for row in rgb[..., ::-1]], header=12), rgb)
+
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        for kind, options in {"jpg": {"format": "JPEG", "quality": 95, "subsampling": 0}, "png": {"format": "PNG"},
+                              "webp": {"format": "WEBP", "lossless": True}}.items():
+            if kind != "jpg" and orientation != 6:
+                continue
+            data = encoded(image, exif=exif.tobytes(), **options)
+            upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+            keep(f"orientation_{orientation}.{kind}", data, np.asarray(upright))
 
     # Sizes for which Pillow works on columns first, as Hearth always does; the other order rounds differently.
     for name, (side_h, side_w) in {"down": (9, 16), "up": (41, 50), "mixed": (40, 30), "same_width": (10, 37)}.items():

@@ -2,6 +2,7 @@
 // The program as scripts meet it: exit codes, the last line of the error stream, and what goes to which stream.
 #include <gtest/gtest.h>
 
+#include "hearth/core/build.h"
 #include "hearth/core/file.h"
 #include "hearth/core/json_text.h"
 #include "hearth/core/safetensors.h"
@@ -364,6 +365,39 @@ TEST_F(Cli, devices_are_listed_as_json) {
   EXPECT_PRED2(contains, to_text(parse_json(result.out, "stdout")), "cpu");
 }
 
+TEST_F(Cli, train_names_images_left_out_and_stops_where_images_have_come) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  namespace fs = std::filesystem;
+  const auto put = [&](const std::string& name) {
+    fs::create_directories(path(name).parent_path());
+    fs::copy_file(sources + "/tests/golden/images/rgb.png", path(name));
+  };
+  for (const char* name : {"a/1.png", "a/2.png", "a/3.png", "b/1.png", "b/2.png", "b/3.png", "a/x.gif", "loose.png"})
+    put(std::string("images/train/") + name);
+  put("images/test/a/1.png");
+  write("run.json", R"({"device": "cpu", "model": {"type": "mlp", "hidden": [4]},
+    "data": {"type": "image_folder", "path": "images", "workers": 0, "augment": {"image_size": 8}},
+    "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"batch_size": 2, "steps": 2}, "log": {"report": false}})");
+  const ProgramResult first = hearth({"train", "run.json"});
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_PRED2(contains, first.err, "warning   images/train/a/x.gif: gif files are not read");
+  EXPECT_PRED2(contains, first.err, "warning   images/train/loose.png: lies outside of the class folders");
+  const ProgramResult inspected = hearth({"data", "inspect", "run.json"});
+  EXPECT_PRED2(contains, inspected.out, "warnings: 2");
+  EXPECT_PRED2(contains, inspected.out, "x.gif");
+
+  put("images/train/b/4.png");
+  const std::vector<std::string> again{"train", "run.json", "--set", "train.steps=4"};
+  expect_failure(hearth(again), 3, "data", {"the train split has 7 samples, was 6; \"b\" 4, was 3", "--changed-data"});
+  std::vector<std::string> told = again;
+  told.push_back("--changed-data");
+  const ProgramResult gone_on = hearth(told);
+  EXPECT_EQ(gone_on.exit_code, 0) << gone_on.err;
+  EXPECT_PRED2(contains, gone_on.err, "warning: the data has changed: the train split has 7 samples");
+  EXPECT_PRED2(contains, gone_on.err, "resumed at step 2");
+  EXPECT_EQ(hearth({"train", "run.json", "--set", "train.steps=6"}).exit_code, 0);
+}
+
 TEST_F(Cli, doctor_tells_what_was_found_and_what_replaces_the_rest) {
   const ProgramResult result = hearth({"doctor", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -380,7 +414,8 @@ TEST_F(Cli, doctor_tells_what_was_found_and_what_replaces_the_rest) {
     EXPECT_TRUE(part.at("found").as_boolean() || !part.at("used").as_boolean()) << name;
     EXPECT_NE(part.at("without").as_string(), "") << name;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"oneDNN", "JPEG", "PNG", "zlib", "SentencePiece", "cuDNN", "cuBLASLt"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"oneDNN", "JPEG", "PNG", "WebP", "zlib", "SentencePiece", "cuDNN", "cuBLASLt"}));
 
   const ProgramResult text = hearth({"doctor"});
   ASSERT_EQ(text.exit_code, 0) << text.err;

@@ -2,9 +2,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
+#include <set>
 
 #include "hearth/core/cpu/free_memory.h"
 #include "hearth/core/cpu/isa.h"
@@ -53,6 +55,22 @@ void print_plan(const Session& session, const std::string& folder) {
             << "\n";
 }
 
+/// What the data leaves out, once for each place that it was read from.
+void print_warnings(const data::DataSplits& data) {
+  constexpr std::int64_t most = 5;
+  std::set<std::string> seen;
+  for (const data::DatasetPointer& set : {data.train, data.valid, data.test}) {
+    if (!set || !seen.insert(set->source()).second) continue;
+    for (const data::Warnings& warnings : {set->warnings(), set->unreadable()}) {
+      const std::int64_t shown = std::min(most, static_cast<std::int64_t>(warnings.first.size()));
+      for (std::int64_t i = 0; i < shown; ++i)
+        std::cerr << "warning   " << warnings.first[static_cast<std::size_t>(i)] << "\n";
+      if (warnings.count > shown)
+        std::cerr << "          and " << warnings.count - shown << " more; `hearth data inspect` names the first 20\n";
+    }
+  }
+}
+
 void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
   if (const WeightsOptions& options = session.config().weights; !options.path.empty())
@@ -93,6 +111,7 @@ int train_command(const Arguments& arguments) {
   require_apart(path, arguments.positional()[0]);
   Session session(std::move(loaded));
   print_plan(session, path);
+  print_warnings(session.data);
   // Where the system would end the process without a word.
   if (session.device().is_cpu() && cpu::group_memory()) require_run_fits(session, memory_budget(session.device()));
   if (arguments.has("--dry-run")) {
