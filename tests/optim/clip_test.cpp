@@ -128,7 +128,7 @@ TEST(EmaWeights, FollowsTheFormula) {
 
 TEST(EmaWeights, WarmUpForgetsTheStart) {
   ToyParameters toy;
-  optim::Ema ema(toy.flat(), {}, {.decay = 0.9999});
+  optim::Ema ema(toy.flat(), {}, {.decay = 0.9999, .warmup = true});
   toy.flat().values().fill_(1.0);
   ema.update();
   const std::vector<double> values = ema.average().to_doubles();
