@@ -34,7 +34,7 @@ install(FILES ${CMAKE_BINARY_DIR}/hearthConfig.cmake ${CMAKE_BINARY_DIR}/hearthC
 
 # hearth.pc. Who links a static library names what it was built with; a shared one knows that itself.
 set(pc_libraries "${OpenMP_CXX_FLAGS} -lpthread")
-foreach(optional DNNL:dnnl JPEG:jpeg PNG:png ZLIB:z SENTENCEPIECE:sentencepiece)
+foreach(optional DNNL:dnnl JPEG:jpeg PNG:png WEBP:webp ZLIB:z SENTENCEPIECE:sentencepiece)
   string(REPLACE ":" ";" optional ${optional})
   list(GET optional 0 name)
   list(GET optional 1 library)
