@@ -6,11 +6,11 @@
 
 namespace hearth::nn {
 
-Dropout::Dropout(double p) : p_(p) {
+Dropout::Dropout(double p, const DropoutOptions& options) : p_(p), options_(options) {
   HEARTH_CHECK(UsageError, p >= 0 && p < 1, "dropout layer: probability ", p, " is outside [0, 1)");
 }
 
-Tensor Dropout::forward(const Tensor& x) { return rate() == 0 ? x : dropout(x, p_, true); }
+Tensor Dropout::forward(const Tensor& x) { return rate() == 0 ? x : dropout(x, p_, true, options_); }
 
 DropPath::DropPath(double p) : p_(p) {
   HEARTH_CHECK(UsageError, p >= 0 && p < 1, "drop path layer: probability ", p, " is outside [0, 1)");

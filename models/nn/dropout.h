@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hearth/models/nn/module.h"
+#include "hearth/ops/pointwise/dropout.h"
 
 namespace hearth::nn {
 
@@ -10,14 +11,15 @@ namespace hearth::nn {
 /// Source: Srivastava et al. 2014.
 class Dropout : public Module {
  public:
-  /// UsageError unless p is in [0, 1).
-  explicit Dropout(double p);
+  /// UsageError unless p is in [0, 1). The options say whether x has rows for each sample.
+  explicit Dropout(double p, const DropoutOptions& options = {});
   Tensor forward(const Tensor& x) override;
   /// For ops that drop on their way: p in training, else 0.
   double rate() const { return is_training() ? p_ : 0; }
 
  private:
   double p_;
+  DropoutOptions options_;
 };
 
 /// Stochastic depth: in training each sample of a branch becomes zero with probability p and the others grow by 1 / (1

@@ -83,6 +83,14 @@ TEST(DropoutOnDevices, ABatchInPartsDrawsWhatItDrawsInOnePiece) {
       return dropout(Tensor::full({37}, 1.0, DType::f32, device), 0.5, true).to_doubles();
     };
     EXPECT_EQ(weight(0), weight(16));
+    // Nor what only happens to divide into the samples: by its first axis, or because the caller says so.
+    const auto shared = [&](const Shape& shape, std::int64_t first, bool per_sample) {
+      const RandomScope scope(7, 3, {first, 4});
+      return dropout(Tensor::full(shape, 1.0, DType::f32, device), 0.5, true, {.per_sample = per_sample}).to_doubles();
+    };
+    EXPECT_EQ(shared({37, 8}, 0, true), shared({37, 8}, 4, true)) << device;
+    EXPECT_EQ(shared({16, 8}, 0, false), shared({16, 8}, 4, false)) << device;
+    EXPECT_NE(shared({16, 8}, 0, true), shared({16, 8}, 4, true)) << device;
   }
 }
 
