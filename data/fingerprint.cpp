@@ -4,13 +4,25 @@
 #include <algorithm>
 
 #include "hearth/core/checksum.h"
+#include "hearth/data/text/labelled.h"
 
 namespace hearth::data {
 namespace {
 
 constexpr const char* split_names[] = {"train", "valid", "test"};
 
+/// Texts are known by how many rows, ids and characters there are, and by their labels: hashing all ids of a large
+/// corpus would take longer than opening it.
+Json fingerprint_of(const TokenDataset& set) {
+  Sha256 digest;
+  digest.update(join_text(set.predicted_tokens(), '\n', set.characters()));
+  if (const LabelledTexts* const labelled = set.labelled())
+    for (std::int64_t i = 0; i < set.size(); ++i) digest.update(join_text('\n', labelled->label_of(i)));
+  return Json::object().set("samples", set.size()).set("classes", Json::array()).set("sha256", digest.hex());
+}
+
 Json fingerprint_of(const Dataset& set) {
+  if (const TokenDataset* const texts = set.tokens()) return fingerprint_of(*texts);
   std::vector<std::int64_t> histogram(static_cast<std::size_t>(set.classes()));
   Sha256 digest;
   for (std::int64_t i = 0; i < set.size(); ++i) {

@@ -64,11 +64,8 @@ Json facts_as_json(const Session& session) {
       .set("shrink_to", facts.shrink_to);
 }
 
-/// The same, and what tells the samples of each split of images from others.
-Json facts_to_keep(Session& session) {
-  Json facts = facts_as_json(session);
-  return session.data.train->tokens() != nullptr ? facts : facts.set("splits", session.data_fingerprint());
-}
+/// The same, and what tells the samples of each split from others.
+Json facts_to_keep(Session& session) { return facts_as_json(session).set("splits", session.data_fingerprint()); }
 
 /// What facts_to_keep() of the session that wrote the set gave; an empty object where an older version wrote it.
 Json facts_in(const std::string& set) {

@@ -138,6 +138,21 @@ TEST_F(SavedData, FilesThatComeGoOrChangeStopTheRun) {
   EXPECT_PRED2(contains, refusal(), "the test split has");
 }
 
+TEST_F(SavedData, LinesThatComeOrGetAnotherLabelStopTheRun) {
+  write_texts("yes", "no");
+  save_session(*of_texts(), path("run/checkpoints"));
+  EXPECT_FALSE(restore_newest(*of_texts(), path("run")).from.empty());
+  const auto refusal = [&](const std::string& lines) {
+    write("texts.tsv", lines);
+    const auto now = of_texts();
+    return error_message<DataError>([&] { (void)restore_newest(*now, path("run")); });
+  };
+  const std::string same = "yes\tab\nno\tba\nyes\tab\nno\tba\nyes\tab\nno\tba\n";
+  EXPECT_PRED2(contains, refusal(same + "yes\tab\nno\tba\nno\tba\n"), "the train split has 9 samples, was 8; bring");
+  EXPECT_PRED2(contains, refusal(same + "no\tab\nno\tba\n"),
+               "the train split has as many samples, 8, but not the same");
+}
+
 TEST_F(SavedData, LabelsThatMeanSomethingElseAreRefused) {
   write_texts("cat", "dog");
   const auto trained = of_texts();

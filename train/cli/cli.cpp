@@ -38,7 +38,7 @@ const std::vector<CommandSpec>& commands() {
         {"--resume", "auto|never|DIR",
          "auto (default): continue the folder's run if there is one; never: start afresh, deleting that run's files; "
          "DIR: continue from another run's folder, deleting this one's"},
-        {"--changed-data", "", "continue although images were added, removed or changed since the checkpoint"},
+        {"--changed-data", "", "continue although samples were added, removed or changed since the checkpoint"},
         {"--device", "auto|cpu|cuda[:N]", "where to compute (default: what the config says)"},
         {"--epochs", "N", "as --set train.epochs=N"},
         {"--lr", "X", "as --set optimizer.lr=X"},
