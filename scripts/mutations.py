@@ -337,9 +337,9 @@ value("batch-norm-grad-sum", "part[k] += g;", "part[k] += g * P(1.001);")
 value("batch-norm-grad-product", "part_product[k] += g * d;", "part_product[k] += g * d * P(1.001);")
 value("batch-norm-grad-gamma", "static_cast<P>(product * rstd[c])", "static_cast<P>(product * rstd[c] * 1.001)")
 value("batch-norm-grad-beta", "static_cast<P>(sum)", "static_cast<P>(sum * 1.001)")
-value("batch-norm-correction-of-mean", "static_cast<P>(sum / values)", "static_cast<P>(sum / values * 1.001)")
-value("batch-norm-correction-of-variance", "static_cast<P>(product * rstd[c] * rstd[c] / values)",
-      "static_cast<P>(product * rstd[c] * rstd[c] / values * 1.001)")
+value("batch-norm-correction-of-mean", "static_cast<P>(sum / values - b * rest)",
+      "static_cast<P>(sum / values * 1.001 - b * rest)")
+value("batch-norm-correction-of-variance", "static_cast<P>(b);", "static_cast<P>(b * 1.001);")
 value("batch-norm-grad-apply", "of.scale[k] * (slope[slot][k] - a[k] - d * b[k])",
       "of.scale[k] * (slope[slot][k] - a[k] - d * b[k]) * P(1.001)")
 value("batch-norm-grad-residual",
