@@ -99,9 +99,10 @@ void describe(Fields<ImageFolderData>& fields) {
   describe_common(fields);
   fields.text("path", &ImageFolderData::path, "Folder of class folders, or of train, val and test with class folders.")
       .required();
-  fields.number("test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
-                "Share of each class held out for testing where there is no folder for that, nor for validation: each file "
-                "by its name.");
+  fields.number(
+      "test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
+      "Share of each class held out for testing where there is no folder for that, nor for validation: each file "
+      "by its name.");
   fields.choice("on_error", &ImageFolderData::on_error, {"fail", "skip"},
                 "Broken files: stop, or let the next readable sample of the same part stand in and count a warning.");
   fields.choice("empty_classes", &ImageFolderData::empty_classes, {"fail", "skip"},
