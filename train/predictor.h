@@ -73,7 +73,7 @@ class Predictor {
   /// f32 [1, H, W, C]: what the network gets of a file, for predict_tensor(). Errors as of predict_files().
   Tensor prepared(const std::string& path) const;
 
-  /// The `count` likeliest classes of a row, the likeliest first. IndexError for a row that is not there.
+  /// The `count` most probable classes of a row, the most probable first. IndexError for a row that is not there.
   std::vector<Class> top(const Prediction& prediction, std::int64_t row, std::int64_t count) const;
 
  private:

@@ -43,7 +43,7 @@ class PredictorTest : public testing::Test {
     return std::make_unique<train::Session>(
         train::load_config(folder_.write("config.json", {text.begin(), text.end()}), {}));
   }
-  /// The folder of a run whose network has its start values.
+  /// The folder of a run whose model has its initial values.
   std::string run(const std::string& model, const std::string& data) const {
     const auto started = session(model, data);
     train::save_session(*started, folder_ / "run/checkpoints");
