@@ -19,7 +19,7 @@ namespace hearth::test {
 
 struct ProgramResult {
   int exit_code = -1;           ///< 128 + n where signal n ended it
-  std::int64_t peak_bytes = 0;  ///< of memory, at its most
+  std::int64_t peak_bytes = 0;  ///< of memory, at its most; 0 where this process, whose copy it began as, had as much
   std::string out;
   std::string err;
 
@@ -39,6 +39,8 @@ inline ProgramResult run_program(std::vector<std::string> words, const std::file
                                  unsigned seconds = 0) {
   const TempDir streams;
   const std::string out = streams / "out", err = streams / "err";
+  rusage own{}, used{};
+  getrusage(RUSAGE_SELF, &own);
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) {
@@ -54,7 +56,6 @@ inline ProgramResult run_program(std::vector<std::string> words, const std::file
     _exit(127);
   }
   int status = 0;
-  rusage used{};
   if (wait4(child, &status, 0, &used) != child) throw std::runtime_error("wait4 failed");
   const auto content = [](const std::string& path) {
     std::ifstream in(path);
@@ -62,7 +63,7 @@ inline ProgramResult run_program(std::vector<std::string> words, const std::file
   };
   ProgramResult result;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.peak_bytes = std::int64_t{used.ru_maxrss} << 10;
+  result.peak_bytes = used.ru_maxrss > own.ru_maxrss ? std::int64_t{used.ru_maxrss} << 10 : 0;
   result.out = content(out);
   result.err = content(err);
   return result;
