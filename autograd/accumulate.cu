@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread adds 16 bytes. Traffic: both arrays are read once and the sum is written once.
-#include "hearth/autograd/accumulate.h"
-#include "hearth/core/cuda/elementwise.h"
+#include "autograd/accumulate.h"
+#include "core/cuda/elementwise.h"
 
 namespace hearth::kernels {
 namespace {

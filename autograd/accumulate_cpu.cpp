@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/autograd/accumulate.h"
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
+#include "autograd/accumulate.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
 
-#define HEARTH_ISA_SOURCE "hearth/autograd/accumulate_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "autograd/accumulate_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

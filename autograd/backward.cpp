@@ -2,19 +2,19 @@
 // Nodes are numbered in creation order, which is a topological order. So backward is a counting pass (how many
 // contributions does each leaf get in this graph?) and one sweep with a max-heap on the number: no recursion, and a
 // fixed order of summation.
-#include "hearth/autograd/backward.h"
+#include "autograd/backward.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "hearth/autograd/accumulate.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/node.h"
-#include "hearth/core/origin.h"
-#include "hearth/core/profiler.h"
-#include "hearth/core/run_on.h"
+#include "autograd/accumulate.h"
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "core/origin.h"
+#include "core/profiler.h"
+#include "core/run_on.h"
 
 namespace hearth {
 namespace {

@@ -2,7 +2,7 @@
 // The sweep over the tape.
 #pragma once
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

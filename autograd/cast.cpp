@@ -2,7 +2,7 @@
 // The recorded conversion between floating types, and the autocast policy that inserts it.
 #include <utility>
 
-#include "hearth/autograd/record.h"
+#include "autograd/record.h"
 
 namespace hearth::detail {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "hearth/core/dtype.h"
+#include "core/dtype.h"
 
 namespace hearth {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "hearth/autograd/grad_state.h"
+#include "autograd/grad_state.h"
 
 namespace hearth {
 

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

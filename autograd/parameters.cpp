@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/autograd/parameters.h"
+#include "autograd/parameters.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/origin.h"
+#include "autograd/grad_state.h"
+#include "core/origin.h"
 
 namespace hearth {
 namespace {

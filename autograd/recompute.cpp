@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/autograd/recompute.h"
+#include "autograd/recompute.h"
 
 #include <optional>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/record.h"
-#include "hearth/core/random.h"
+#include "autograd/backward.h"
+#include "autograd/record.h"
+#include "core/random.h"
 
 namespace hearth {
 namespace {

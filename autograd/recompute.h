@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

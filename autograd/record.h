@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/node.h"
-#include "hearth/autograd/op_observer.h"
-#include "hearth/core/origin.h"
-#include "hearth/core/profiler.h"
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "autograd/op_observer.h"
+#include "core/origin.h"
+#include "core/profiler.h"
 
 namespace hearth {
 

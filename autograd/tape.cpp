@@ -5,8 +5,8 @@
 #include <new>
 #include <utility>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/record.h"
+#include "autograd/grad_mode.h"
+#include "autograd/record.h"
 
 namespace hearth {
 namespace {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CUDA backend. ON: kernel sources (.cu) go through nvcc. EMULATE: the same sources are compiled as C++ against
-# core/cuda/emulate, which needs the toolkit's headers and nothing else of it. OFF: they are left out.
+# tests/emulated_gpu, which needs the toolkit's headers and nothing else of it. OFF: they are left out.
 include(${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake)
 set(HEARTH_HAS_CUDA 0)
 set(HEARTH_CUDA_EMULATED 0)
@@ -53,12 +53,12 @@ endif()
 function(hearth_cuda_sources module list)
   set(sources ${${list}})
   if(NOT HEARTH_HAS_CUDA)
-    list(FILTER sources EXCLUDE REGEX "/cuda/|_cuda(_test)?\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/(cuda|cudnn|cublaslt)/|_(cuda|cudnn|cublaslt)(_test)?\\.cpp$")
   else()
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*.cu)
     if(NOT HEARTH_CUDA_EMULATED)
-      list(FILTER sources EXCLUDE REGEX "/cuda/emulate/")
-      list(FILTER kernels EXCLUDE REGEX "/cuda/emulate/")
+      list(FILTER sources EXCLUDE REGEX "/cuda/emulated_gpu/")
+      list(FILTER kernels EXCLUDE REGEX "/cuda/emulated_gpu/")
     endif()
     if(kernels)
       hearth_kernel_properties(${kernels})

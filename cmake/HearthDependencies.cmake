@@ -23,4 +23,4 @@ hearth_optional(HEARTH_HAS_WEBP WebP WebP::webp "WebP files cannot be read")
 hearth_optional(HEARTH_HAS_ZLIB ZLIB ZLIB::ZLIB "gzip-compressed data sets cannot be read")
 hearth_optional(HEARTH_HAS_SENTENCEPIECE SentencePiece SentencePiece::sentencepiece "SentencePiece models cannot be read")
 
-configure_file(${CMAKE_CURRENT_LIST_DIR}/build.h.in ${CMAKE_BINARY_DIR}/generated/hearth/core/build.h)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/hearth_build.h.in ${CMAKE_BINARY_DIR}/generated/hearth_build.h)

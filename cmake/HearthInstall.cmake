@@ -4,12 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-foreach(module ${HEARTH_MODULES})
-  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${module}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hearth/${module}
-    FILES_MATCHING PATTERN "*.h")
-endforeach()
-install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/hearth.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hearth)
-install(FILES ${CMAKE_BINARY_DIR}/generated/hearth/core/build.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hearth/core)
+install(DIRECTORY ${CMAKE_BINARY_DIR}/include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 # Minor versions of 0.x break programs that were linked with another. The program finds a shared library beside its own
 # folder, wherever both were put.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/convert.h"
+#include "core/convert.h"
 
 #include <algorithm>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth {
@@ -15,8 +15,8 @@ constexpr bool is_floating_element = std::is_floating_point_v<acc_t<T>>;
 }  // namespace hearth
 #endif
 
-#define HEARTH_ISA_SOURCE "hearth/core/convert.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "core/convert.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::HEARTH_ISA_NAMESPACE {

@@ -5,10 +5,10 @@
 
 #include <bit>
 
-#include "hearth/core/convert.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/error.h"
-#include "hearth/core/cuda/kernel.h"
+#include "core/convert.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/error.h"
+#include "core/cuda/kernel.h"
 
 namespace hearth::kernels {
 namespace {

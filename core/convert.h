@@ -9,10 +9,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/dtype.h"
-#include "hearth/core/shape.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/dtype.h"
+#include "core/shape.h"
 
 namespace hearth {
 

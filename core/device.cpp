@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/device.h"
+#include "core/device.h"
 
 #include <charconv>
 #include <ostream>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/error.h"
+#include "core/build.h"
+#include "core/cuda/stream.h"
+#include "core/error.h"
 
 namespace hearth {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/dtype.h"
+#include "core/dtype.h"
 
 #include <array>
 #include <ostream>

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "hearth/core/error.h"
-#include "hearth/core/half.h"
+#include "core/error.h"
+#include "core/half.h"
 
 namespace hearth {
 

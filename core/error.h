@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "hearth/core/text_stream.h"
+#include "core/text_stream.h"
 
 namespace hearth {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edit distance and suggestions.
-#include "hearth/core/nearest.h"
+#include "core/nearest.h"
 
 #include <algorithm>
 #include <vector>

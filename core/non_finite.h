@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "hearth/core/dtype.h"
+#include "core/dtype.h"
 
 namespace hearth {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/origin.h"
+#include "core/origin.h"
 
 #include <cstring>
 #include <mutex>
 #include <ostream>
 #include <set>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
+#include "core/build.h"
+#include "core/error.h"
 #if HEARTH_HAS_CUDA
-#include "hearth/core/cuda/ranges.h"
+#include "core/cuda/ranges.h"
 #endif
 
 namespace hearth {

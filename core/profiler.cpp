@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/profiler.h"
+#include "core/profiler.h"
 
 #include <atomic>
 #include <chrono>
@@ -8,8 +8,8 @@
 #include <new>
 #include <thread>
 
-#include "hearth/core/error.h"
-#include "hearth/core/thread_object.h"
+#include "core/error.h"
+#include "core/thread_object.h"
 
 namespace hearth::profiler {
 namespace {

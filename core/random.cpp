@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/random.h"
+#include "core/random.h"
 
 namespace hearth {
 namespace {

@@ -2,10 +2,10 @@
 // From a device to its stream, whose C++ type picks the kernel overload.
 #pragma once
 
-#include "hearth/core/build.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/error.h"
+#include "core/build.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/error.h"
 
 namespace hearth {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/shape.h"
+#include "core/shape.h"
 
 #include <algorithm>
 #include <ostream>

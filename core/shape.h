@@ -8,7 +8,7 @@
 #include <iosfwd>
 #include <span>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth {
 

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <type_traits>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/staging.h"
-#include "hearth/core/tensor.h"
+#include "core/build.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/staging.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 #include <omp.h>
 
 #include <cstring>
 #include <utility>
 
-#include "hearth/core/blank.h"
-#include "hearth/core/build.h"
-#include "hearth/core/convert.h"
-#include "hearth/core/cuda/transfer.h"
-#include "hearth/core/run_on.h"
+#include "core/blank.h"
+#include "core/build.h"
+#include "core/convert.h"
+#include "core/cuda/transfer.h"
+#include "core/run_on.h"
 
 namespace hearth {
 namespace {

@@ -12,11 +12,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "hearth/core/device.h"
-#include "hearth/core/dtype.h"
-#include "hearth/core/memory.h"
-#include "hearth/core/origin.h"
-#include "hearth/core/shape.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/memory/memory.h"
+#include "core/origin.h"
+#include "core/shape.h"
 
 namespace hearth {
 

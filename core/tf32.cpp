@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/tf32.h"
+#include "core/tf32.h"
 
 #include <atomic>
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "hearth/data/loader.h"
+#include "data/loader.h"
 
 namespace hearth::data {
 

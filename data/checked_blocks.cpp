@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/checked_blocks.h"
+#include "data/checked_blocks.h"
 
 #include <algorithm>
 
-#include "hearth/core/checksum.h"
-#include "hearth/core/error.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
 
 namespace hearth::data {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "hearth/core/file.h"
+#include "core/io/file.h"
 
 namespace hearth::data {
 

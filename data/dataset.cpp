@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // In-memory sets, subsets and held-out parts.
-#include "hearth/data/dataset.h"
+#include "data/dataset.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <ostream>
 
-#include "hearth/core/checksum.h"
-#include "hearth/core/error.h"
-#include "hearth/data/order.h"
-#include "hearth/data/resize.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "data/order.h"
+#include "data/transforms/resize.h"
 
 namespace hearth::data {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/data/image.h"
+#include "data/image/image.h"
 
 namespace hearth {
 class Sha256;

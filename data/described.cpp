@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/described.h"
+#include "data/described.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
-#include "hearth/core/error.h"
-#include "hearth/data/formats/cifar.h"
-#include "hearth/data/formats/idx.h"
-#include "hearth/data/formats/image_folder.h"
-#include "hearth/data/prepare.h"
-#include "hearth/data/text/labelled.h"
-#include "hearth/data/text/text_data.h"
+#include "core/error.h"
+#include "data/formats/cifar.h"
+#include "data/formats/idx.h"
+#include "data/formats/image_folder.h"
+#include "data/prepare.h"
+#include "data/text/labelled.h"
+#include "data/text/text_data.h"
 
 namespace hearth::data {
 namespace {

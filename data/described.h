@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/json_text.h"
-#include "hearth/data/registry.h"
-#include "hearth/data/text/tokenizer.h"
+#include "core/io/json_text.h"
+#include "data/registry.h"
+#include "data/text/tokenizer.h"
 
 namespace hearth::data {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/fingerprint.h"
+#include "data/fingerprint.h"
 
 #include <algorithm>
 
-#include "hearth/core/checksum.h"
-#include "hearth/data/text/labelled.h"
+#include "core/io/checksum.h"
+#include "data/text/labelled.h"
 
 namespace hearth::data {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/json_text.h"
-#include "hearth/data/registry.h"
+#include "core/io/json_text.h"
+#include "data/registry.h"
 
 namespace hearth::data {
 

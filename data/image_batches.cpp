@@ -4,9 +4,9 @@
 #include <iterator>
 #include <vector>
 
-#include "hearth/core/error.h"
-#include "hearth/data/batch_maker.h"
-#include "hearth/data/order.h"
+#include "core/error.h"
+#include "data/batch_maker.h"
+#include "data/order.h"
 
 namespace hearth::data {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass over labels, one over pixels.
-#include "hearth/data/inspect.h"
+#include "data/inspect.h"
 
 #include <algorithm>
 #include <array>
 #include <iomanip>
 
-#include "hearth/core/checksum.h"
-#include "hearth/core/error.h"
-#include "hearth/core/printable.h"
-#include "hearth/data/transforms.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "core/io/printable.h"
+#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 namespace {

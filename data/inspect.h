@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/json_text.h"
-#include "hearth/data/dataset.h"
+#include "core/io/json_text.h"
+#include "data/dataset.h"
 
 namespace hearth::data {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/libraries.h"
+#include "data/libraries.h"
 
 #include <cstdio>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
+#include "core/build.h"
+#include "core/error.h"
 
 #if HEARTH_HAS_JPEG
 #include <jpeglib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches are numbered through all epochs. Workers take numbers in order, no further than `prefetch` beyond what was
 // handed out, and leave results in a ring that next() empties in order.
-#include "hearth/data/loader.h"
+#include "data/loader.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -17,11 +17,11 @@
 #include <system_error>
 #include <thread>
 
-#include "hearth/core/cpu/signals.h"
-#include "hearth/core/error.h"
-#include "hearth/core/profiler.h"
-#include "hearth/data/batch_maker.h"
-#include "hearth/data/text/token_set.h"
+#include "core/cpu/signals.h"
+#include "core/error.h"
+#include "core/profiler.h"
+#include "data/batch_maker.h"
+#include "data/text/token_set.h"
 
 namespace hearth::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "hearth/core/random.h"
+#include "core/random.h"
 
 namespace hearth::data {
 

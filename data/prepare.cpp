@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/prepare.h"
+#include "data/prepare.h"
 
 #include <utility>
 
-#include "hearth/core/error.h"
-#include "hearth/core/random.h"
-#include "hearth/data/image.h"
-#include "hearth/data/resize.h"
+#include "core/error.h"
+#include "core/random.h"
+#include "data/image/image.h"
+#include "data/transforms/resize.h"
 
 namespace hearth::data {
 namespace {

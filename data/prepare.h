@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "hearth/core/tensor.h"
-#include "hearth/data/dataset.h"
-#include "hearth/data/transforms.h"
+#include "core/tensor.h"
+#include "data/dataset.h"
+#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields of each data set and what opens it.
-#include "hearth/data/registry.h"
+#include "data/registry.h"
 
-#include "hearth/core/error.h"
-#include "hearth/data/batch_maker.h"
-#include "hearth/data/formats/cifar.h"
-#include "hearth/data/formats/digits.h"
-#include "hearth/data/formats/idx.h"
-#include "hearth/data/formats/image_folder.h"
-#include "hearth/data/formats/synthetic.h"
-#include "hearth/data/text/labelled.h"
-#include "hearth/data/text/text_data.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "data/batch_maker.h"
+#include "data/formats/cifar.h"
+#include "data/formats/digits.h"
+#include "data/formats/idx.h"
+#include "data/formats/image_folder.h"
+#include "data/formats/synthetic.h"
+#include "data/text/labelled.h"
+#include "data/text/text_data.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/core/config.h"
-#include "hearth/data/dataset.h"
-#include "hearth/data/loader.h"
-#include "hearth/data/transforms.h"
+#include "core/config/config.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and inflating files.
-#include "hearth/data/source_bytes.h"
+#include "data/source_bytes.h"
 
 #include <algorithm>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
+#include "core/build.h"
+#include "core/error.h"
 
 #if HEARTH_HAS_ZLIB
 #include <zlib.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/file.h"
+#include "core/io/file.h"
 
 namespace hearth::data {
 

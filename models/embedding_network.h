@@ -2,7 +2,7 @@
 // Networks that tell what their last layer sees of an input.
 #pragma once
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth::models {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The multilayer perceptron.
-#include "hearth/models/mlp.h"
+#include "models/mlp.h"
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration fields of the networks.
-#include "hearth/models/registry.h"
+#include "models/registry.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
-#include "hearth/models/mlp.h"
-#include "hearth/models/resnet.h"
-#include "hearth/models/swin.h"
-#include "hearth/models/transformer/bert.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/models/transformer/transformer.h"
-#include "hearth/models/vgg.h"
-#include "hearth/ops/attention/window_attention.h"
+#include "models/mlp.h"
+#include "models/resnet.h"
+#include "models/swin.h"
+#include "models/transformer/bert.h"
+#include "models/transformer/gpt.h"
+#include "models/transformer/transformer.h"
+#include "models/vgg.h"
+#include "ops/attention/window_attention.h"
 
 namespace hearth::models {
 

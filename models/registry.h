@@ -13,8 +13,8 @@
 #include <memory>
 #include <string>
 
-#include "hearth/core/config.h"
-#include "hearth/models/nn/module.h"
+#include "core/config/config.h"
+#include "models/nn/module.h"
 
 namespace hearth::models {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Residual networks. Every ReLU is part of the normalisation before it, and so is every addition.
-#include "hearth/models/resnet.h"
+#include "models/resnet.h"
 
 #include <memory>
 #include <string>
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 

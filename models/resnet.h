@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "hearth/models/embedding_network.h"
-#include "hearth/models/nn/nn.h"
+#include "models/embedding_network.h"
+#include "models/nn/nn.h"
 
 namespace hearth::models {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens stay [N, H, W, C] in the order of the image from the first layer to the last.
-#include "hearth/models/swin.h"
+#include "models/swin.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "hearth/ops/attention/window_attention.h"
-#include "hearth/ops/ops.h"
+#include "ops/attention/window_attention.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hierarchical Transformer for images that attends within shifted windows. Source: Liu et al., "Swin Transformer"
 // (ICCV 2021). Parameter names are torchvision's: "features.0.0.weight", "features.1.0.attn.qkv.weight", ...; its
-// buffers "attn.relative_position_index" follow from the window and are not kept (models/weights.h drops and writes
-// them).
+// buffers "attn.relative_position_index" follow from the window and are not kept (models/weights/weights.h drops and
+// writes them).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "hearth/models/embedding_network.h"
-#include "hearth/models/nn/nn.h"
+#include "models/embedding_network.h"
+#include "models/nn/nn.h"
 
 namespace hearth::models {
 

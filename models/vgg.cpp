@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // VGG networks. A convolution without norm applies its ReLU itself; indices of layers that have no module of their own
 // here (ReLU) are left out, so that the names match.
-#include "hearth/models/vgg.h"
+#include "models/vgg.h"
 
 #include <array>
 #include <string>
 
-#include "hearth/autograd/recompute.h"
-#include "hearth/ops/ops.h"
+#include "autograd/recompute.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 

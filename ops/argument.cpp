@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/argument.h"
+#include "ops/argument.h"
 
 namespace hearth {
 

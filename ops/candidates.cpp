@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process-wide record of ops with several implementations, and the pins set on them.
-#include "hearth/ops/candidates.h"
+#include "ops/candidates.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <list>
 
-#include "hearth/core/nearest.h"
+#include "core/nearest.h"
 
 namespace hearth {
 namespace {

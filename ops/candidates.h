@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth {
 

@@ -4,7 +4,7 @@
 // threads read neighbouring memory and each thread keeps what belongs to its columns in registers.
 #pragma once
 
-#include "hearth/core/cuda/kernel.h"
+#include "core/cuda/kernel.h"
 
 namespace hearth::cuda {
 

@@ -5,7 +5,7 @@
 // neighbouring memory, 16 bytes at a time where rows are aligned.
 #pragma once
 
-#include "hearth/core/cuda/kernel.h"
+#include "core/cuda/kernel.h"
 
 namespace hearth::cuda {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam and AdamW.
-#include "hearth/optim/adam.h"
+#include "optim/adam.h"
 
 #include <cmath>
 
-#include "hearth/core/run_on.h"
+#include "core/run_on.h"
 
 namespace hearth::optim {
 

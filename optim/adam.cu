@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Adam update: one launch over all parameters. Traffic: reads w, g, m, v and writes w, m, v and
 // the copies.
-#include "hearth/optim/shares.cuh"
-#include "hearth/optim/step.h"
+#include "optim/shares.cuh"
+#include "optim/step.h"
 
 namespace hearth::kernels {
 namespace {

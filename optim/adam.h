@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/optim/optimizer.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "optim/optimizer.h"
 
 namespace hearth::kernels {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Adam update. Traffic: reads w, g, m, v and writes w, m, v and the copies.
-#include "hearth/optim/step.h"
+#include "optim/step.h"
 
-#define HEARTH_ISA_SOURCE "hearth/optim/adam_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "optim/adam_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clipping by the global norm of the gradients.
-#include "hearth/optim/clip.h"
+#include "optim/clip.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/run_on.h"
+#include "core/run_on.h"
 
 namespace hearth::optim {
 

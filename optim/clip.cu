@@ -3,8 +3,8 @@
 // a fixed order. Traffic: one read.
 #include <cmath>
 
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/optim/clip.h"
+#include "core/cuda/elementwise.h"
+#include "optim/clip.h"
 
 namespace hearth::kernels {
 namespace {

@@ -2,10 +2,10 @@
 // Clipping by the global norm of the gradients.
 #pragma once
 
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/optim/optimizer.h"
+#include "autograd/parameters.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "optim/optimizer.h"
 
 namespace hearth::optim {
 

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <vector>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/optim/clip.h"
+#include "core/cpu/parallel.h"
+#include "optim/clip.h"
 
-#define HEARTH_ISA_SOURCE "hearth/optim/clip_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "optim/clip_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

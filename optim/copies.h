@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "hearth/core/staged.h"
-#include "hearth/core/tensor.h"
+#include "core/staged.h"
+#include "core/tensor.h"
 
 namespace hearth::kernels {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/element.h"
-#include "hearth/optim/copies.h"
-#include "hearth/optim/ema.h"
+#include "core/cpu/element.h"
+#include "optim/copies.h"
+#include "optim/ema.h"
 
-#define HEARTH_ISA_SOURCE "hearth/optim/copies_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "optim/copies_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

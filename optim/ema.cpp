@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // An exponential moving average of the weights.
-#include "hearth/optim/ema.h"
+#include "optim/ema.h"
 
 #include <utility>
 
-#include "hearth/core/run_on.h"
+#include "core/run_on.h"
 
 namespace hearth::optim {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blending and exchanging flat buffers, 16 bytes a thread. Traffic: blending reads both and writes one, exchanging
 // reads and writes both.
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/optim/ema.h"
+#include "core/cuda/elementwise.h"
+#include "optim/ema.h"
 
 namespace hearth::kernels {
 namespace {

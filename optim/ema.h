@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/half.h"
-#include "hearth/core/staged.h"
-#include "hearth/core/state.h"
+#include "autograd/parameters.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/half.h"
+#include "core/io/state.h"
+#include "core/staged.h"
 
 namespace hearth::optim {
 

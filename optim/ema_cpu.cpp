@@ -2,11 +2,11 @@
 // Blending and exchanging flat buffers. Traffic: reads and writes each element once.
 #include <utility>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/optim/ema.h"
+#include "core/cpu/parallel.h"
+#include "optim/ema.h"
 
-#define HEARTH_ISA_SOURCE "hearth/optim/ema_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "optim/ema_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

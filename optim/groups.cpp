@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matching parameters to groups and cutting the buffers.
-#include "hearth/optim/groups.h"
+#include "optim/groups.h"
 
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 #include <utility>
 
-#include "hearth/core/error.h"
-#include "hearth/core/nearest.h"
+#include "core/error.h"
+#include "core/nearest.h"
 
 namespace hearth::optim {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/cpu/parallel.h"
+#include "autograd/parameters.h"
+#include "core/cpu/parallel.h"
 
 namespace hearth::optim {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // LARS and LAMB.
-#include "hearth/optim/layerwise.h"
+#include "optim/layerwise.h"
 
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "hearth/core/run_on.h"
-#include "hearth/optim/clip.h"
-#include "hearth/optim/sgd.h"
+#include "core/run_on.h"
+#include "optim/clip.h"
+#include "optim/sgd.h"
 
 namespace hearth::optim {
 namespace {

@@ -4,7 +4,7 @@
 // range's factor by itself.
 // Traffic of LARS: reads w and g; then what SGD moves. Of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v
 // and writes w and the copies.
-#include "hearth/optim/sgd.cuh"
+#include "optim/sgd.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <optional>
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/optim/optimizer.h"
-#include "hearth/optim/sgd.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "optim/optimizer.h"
+#include "optim/sgd.h"
 
 namespace hearth::kernels {
 

@@ -3,11 +3,11 @@
 // Traffic of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w and the copies.
 #include <vector>
 
-#include "hearth/optim/clip.h"
-#include "hearth/optim/step.h"
+#include "optim/clip.h"
+#include "optim/step.h"
 
-#define HEARTH_ISA_SOURCE "hearth/optim/layerwise_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "optim/layerwise_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/optim/loss_scale.h"
+#include "optim/loss_scale.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/run_on.h"
-#include "hearth/optim/clip.h"
+#include "core/run_on.h"
+#include "optim/clip.h"
 
 namespace hearth::optim {
 

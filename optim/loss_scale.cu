@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verdict on a scaled update by one thread, and what follows from it for the running statistics.
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/optim/verdict.h"
+#include "core/cuda/elementwise.h"
+#include "optim/verdict.h"
 
 namespace hearth::kernels {
 namespace {

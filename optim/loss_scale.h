@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/staged.h"
-#include "hearth/core/state.h"
-#include "hearth/optim/ema.h"
-#include "hearth/optim/optimizer.h"
+#include "autograd/parameters.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/io/state.h"
+#include "core/staged.h"
+#include "optim/ema.h"
+#include "optim/optimizer.h"
 
 namespace hearth::optim {
 

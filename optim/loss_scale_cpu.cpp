@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "hearth/optim/verdict.h"
+#include "optim/verdict.h"
 
 namespace hearth::kernels {
 

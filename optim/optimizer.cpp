@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checks and the step count around every update.
-#include "hearth/optim/optimizer.h"
+#include "optim/optimizer.h"
 
 #include <cmath>
 
-#include "hearth/optim/ema.h"
+#include "optim/ema.h"
 
 namespace hearth::optim {
 

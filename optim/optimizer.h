@@ -8,11 +8,11 @@
 #include <memory>
 #include <string>
 
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/staged.h"
-#include "hearth/core/state.h"
-#include "hearth/optim/copies.h"
-#include "hearth/optim/groups.h"
+#include "autograd/parameters.h"
+#include "core/io/state.h"
+#include "core/staged.h"
+#include "optim/copies.h"
+#include "optim/groups.h"
 
 namespace hearth::optim {
 

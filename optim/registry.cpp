@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration fields of optimizers and schedules.
-#include "hearth/optim/registry.h"
+#include "optim/registry.h"
 
 #include <utility>
 #include <vector>

@@ -4,11 +4,11 @@
 
 #include <memory>
 
-#include "hearth/core/config.h"
-#include "hearth/optim/adam.h"
-#include "hearth/optim/layerwise.h"
-#include "hearth/optim/schedule.h"
-#include "hearth/optim/sgd.h"
+#include "core/config/config.h"
+#include "optim/adam.h"
+#include "optim/layerwise.h"
+#include "optim/schedule.h"
+#include "optim/sgd.h"
 
 namespace hearth::optim {
 

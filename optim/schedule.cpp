@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learning-rate schedules.
-#include "hearth/optim/schedule.h"
+#include "optim/schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::optim {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient descent with momentum.
-#include "hearth/optim/sgd.h"
+#include "optim/sgd.h"
 
-#include "hearth/core/run_on.h"
+#include "core/run_on.h"
 
 namespace hearth::optim {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The SGD update, for a device.
-#include "hearth/optim/sgd.cuh"
+#include "optim/sgd.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -3,8 +3,8 @@
 // (and m), writes w (and m) and the copies.
 #pragma once
 
-#include "hearth/optim/shares.cuh"
-#include "hearth/optim/step.h"
+#include "optim/shares.cuh"
+#include "optim/step.h"
 
 namespace hearth::kernels {
 

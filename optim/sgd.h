@@ -4,9 +4,9 @@
 
 #include <span>
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/optim/optimizer.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "optim/optimizer.h"
 
 namespace hearth::kernels {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The SGD update. Traffic: reads w, g (and m), writes w (and m) and the copies.
-#include "hearth/optim/step.h"
+#include "optim/step.h"
 
-#define HEARTH_ISA_SOURCE "hearth/optim/sgd_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "optim/sgd_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

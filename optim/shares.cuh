@@ -3,11 +3,11 @@
 // one launch covers all parameters. A block looks up its piece's range once; threads take 16 bytes at a time.
 #pragma once
 
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/core/tensor.h"
-#include "hearth/optim/copies.h"
-#include "hearth/optim/ema.h"
-#include "hearth/optim/groups.h"
+#include "core/cuda/elementwise.h"
+#include "core/tensor.h"
+#include "optim/copies.h"
+#include "optim/ema.h"
+#include "optim/groups.h"
 
 namespace hearth::kernels {
 

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "hearth/core/cpu/vector_math.h"
-#include "hearth/optim/adam.h"
-#include "hearth/optim/layerwise.h"
-#include "hearth/optim/sgd.h"
+#include "core/cpu/vector_math.h"
+#include "optim/adam.h"
+#include "optim/layerwise.h"
+#include "optim/sgd.h"
 
 namespace hearth::kernels {
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "hearth/core/cpu/vector_math.h"
-#include "hearth/optim/loss_scale.h"
+#include "core/cpu/vector_math.h"
+#include "optim/loss_scale.h"
 
 namespace hearth::kernels {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/captured_step.h"
+#include "train/captured_step.h"
 
-#include "hearth/core/build.h"
+#include "core/build.h"
 #if HEARTH_HAS_CUDA
 #include <algorithm>
 #include <iterator>
 
-#include "hearth/core/cuda/feed.h"
-#include "hearth/core/cuda/graph.h"
+#include "core/cuda/feed.h"
+#include "core/cuda/graph.h"
 #endif
 
 namespace hearth::train {

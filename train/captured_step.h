@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "hearth/train/step.h"
+#include "train/step.h"
 
 namespace hearth::train {
 

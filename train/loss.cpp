@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/loss.h"
+#include "train/loss.h"
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::train {
 namespace {

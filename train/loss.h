@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
-#include "hearth/core/config.h"
-#include "hearth/core/tensor.h"
+#include "core/config/config.h"
+#include "core/tensor.h"
 
 namespace hearth::train {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/predictor.h"
+#include "train/predictor.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,14 +7,14 @@
 #include <numeric>
 #include <utility>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/data/prepare.h"
-#include "hearth/data/text/labelled.h"
-#include "hearth/data/text/unicode.h"
-#include "hearth/models/embedding_network.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/checkpoint.h"
+#include "autograd/grad_mode.h"
+#include "core/cpu/parallel.h"
+#include "data/prepare.h"
+#include "data/text/labelled.h"
+#include "data/text/unicode.h"
+#include "models/embedding_network.h"
+#include "ops/ops.h"
+#include "train/run/checkpoint.h"
 
 namespace hearth {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/tensor.h"
-#include "hearth/data/dataset.h"
+#include "core/tensor.h"
+#include "data/dataset.h"
 
 namespace hearth {
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/session.h"
+#include "train/session.h"
 
 #include <cmath>
 
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/origin.h"
-#include "hearth/core/tf32.h"
-#include "hearth/data/fingerprint.h"
-#include "hearth/data/text/token_set.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/model_size.h"
-#include "hearth/train/step_memory.h"
+#include "autograd/grad_state.h"
+#include "core/cpu/parallel.h"
+#include "core/origin.h"
+#include "core/tf32.h"
+#include "data/fingerprint.h"
+#include "data/text/token_set.h"
+#include "models/registry.h"
+#include "ops/ops.h"
+#include "train/run/model_size.h"
+#include "train/run/step_memory.h"
 
 namespace hearth::train {
 namespace {

@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/state.h"
-#include "hearth/data/registry.h"
-#include "hearth/models/nn/module.h"
-#include "hearth/models/text/vocabulary_network.h"
-#include "hearth/optim/ema.h"
-#include "hearth/optim/loss_scale.h"
-#include "hearth/optim/registry.h"
-#include "hearth/train/loss.h"
-#include "hearth/train/run_config.h"
+#include "autograd/parameters.h"
+#include "core/io/state.h"
+#include "data/registry.h"
+#include "models/nn/module.h"
+#include "models/text/vocabulary_network.h"
+#include "optim/ema.h"
+#include "optim/loss_scale.h"
+#include "optim/registry.h"
+#include "train/loss.h"
+#include "train/run/run_config.h"
 
 namespace hearth::train {
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/step.h"
+#include "train/step.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/build.h"
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/origin.h"
-#include "hearth/core/random.h"
-#include "hearth/core/run_on.h"
-#include "hearth/data/text/token_set.h"
-#include "hearth/ops/ops.h"
-#include "hearth/optim/clip.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "core/build.h"
+#include "core/cuda/graph.h"
+#include "core/origin.h"
+#include "core/random.h"
+#include "core/run_on.h"
+#include "data/text/token_set.h"
+#include "ops/ops.h"
+#include "optim/clip.h"
 
 namespace hearth::train {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "hearth/data/loader.h"
-#include "hearth/train/session.h"
+#include "data/loader.h"
+#include "train/session.h"
 
 namespace hearth::train {
 

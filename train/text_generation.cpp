@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/text_generation.h"
+#include "train/text_generation.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <sstream>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/data/text/bleu.h"
-#include "hearth/data/text/error_rate.h"
-#include "hearth/data/text/unicode.h"
+#include "autograd/grad_mode.h"
+#include "data/text/bleu.h"
+#include "data/text/error_rate.h"
+#include "data/text/unicode.h"
 
 namespace hearth::train {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "hearth/data/text/token_set.h"
-#include "hearth/models/text/beam_search.h"
-#include "hearth/models/text/generate.h"
-#include "hearth/train/session.h"
+#include "data/text/token_set.h"
+#include "models/text/beam_search.h"
+#include "models/text/generate.h"
+#include "train/session.h"
 
 namespace hearth::train {
 

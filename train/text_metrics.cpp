@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/text_metrics.h"
+#include "train/text_metrics.h"
 
-#include "hearth/data/text/error_rate.h"
+#include "data/text/error_rate.h"
 
 namespace hearth::train {
 

@@ -2,9 +2,9 @@
 // What an evaluation of texts tells beside loss and accuracy.
 #pragma once
 
-#include "hearth/core/json_text.h"
-#include "hearth/data/text/token_set.h"
-#include "hearth/train/session.h"
+#include "core/io/json_text.h"
+#include "data/text/token_set.h"
+#include "train/session.h"
 
 namespace hearth::train {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/trainer.h"
+#include "train/trainer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,17 +7,17 @@
 #include <filesystem>
 #include <iomanip>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/text_stream.h"
-#include "hearth/data/text/error_rate.h"
-#include "hearth/data/text/token_set.h"
-#include "hearth/train/checkpoint.h"
-#include "hearth/train/report.h"
-#include "hearth/train/run_info.h"
-#include "hearth/train/signals.h"
-#include "hearth/train/step.h"
-#include "hearth/train/step_memory.h"
-#include "hearth/train/text_metrics.h"
+#include "core/cpu/parallel.h"
+#include "core/text_stream.h"
+#include "data/text/error_rate.h"
+#include "data/text/token_set.h"
+#include "train/report/report.h"
+#include "train/run/checkpoint.h"
+#include "train/run/run_info.h"
+#include "train/run/signals.h"
+#include "train/run/step_memory.h"
+#include "train/step.h"
+#include "train/text_metrics.h"
 
 namespace hearth::train {
 namespace {

@@ -6,10 +6,10 @@
 #include <span>
 #include <string>
 
-#include "hearth/train/captured_step.h"
-#include "hearth/train/progress.h"
-#include "hearth/train/run_folder.h"
-#include "hearth/train/session.h"
+#include "train/captured_step.h"
+#include "train/report/progress.h"
+#include "train/run/run_folder.h"
+#include "train/session.h"
 
 namespace hearth::train {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/control_groups.h"
+#include "core/cpu/control_groups.h"
 
 #include <fstream>
 

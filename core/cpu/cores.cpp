@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/cores.h"
+#include "core/cpu/cores.h"
 
 #include <sched.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "hearth/core/cpu/control_groups.h"
+#include "core/cpu/control_groups.h"
 
 namespace hearth::cpu {
 namespace {

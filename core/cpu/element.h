@@ -3,8 +3,8 @@
 // a loop that copies their structs does not vectorise.
 #pragma once
 
-#include "hearth/core/cpu/vector_math.h"
-#include "hearth/core/half.h"
+#include "core/cpu/vector_math.h"
+#include "core/half.h"
 
 namespace hearth::cpu {
 

@@ -3,8 +3,8 @@
 // binary uses wide vectors where the processor has them. A kernel file looks like this:
 //
 //   #include <...>                                         // every include, before the loop
-//   #define HEARTH_ISA_SOURCE "hearth/ops/softmax/softmax_cpu.cpp"
-//   #include "hearth/core/cpu/foreach_isa.h"               // includes this very file once per flavour
+//   #define HEARTH_ISA_SOURCE "ops/softmax/softmax_cpu.cpp"
+//   #include "core/cpu/foreach_isa.h"               // includes this very file once per flavour
 //   #ifdef HEARTH_ISA_NAMESPACE
 //   namespace hearth::kernels::HEARTH_ISA_NAMESPACE { template <class T> void rows(...) { plain loops } }
 //   #else
@@ -19,7 +19,7 @@
 #endif
 
 #ifndef HEARTH_ISA_NAMESPACE
-#include "hearth/core/cpu/isa.h"
+#include "core/cpu/isa.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/free_memory.h"
+#include "core/cpu/free_memory.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "hearth/core/cpu/control_groups.h"
+#include "core/cpu/control_groups.h"
 
 namespace hearth::cpu {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/isa.h"
+#include "core/cpu/isa.h"
 
 #include <cstdlib>
 #include <string_view>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::cpu {
 namespace {

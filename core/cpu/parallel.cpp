@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/parallel.h"
+#include "core/cpu/parallel.h"
 
 #include <omp.h>
 
@@ -11,11 +11,11 @@
 #include <exception>
 #include <mutex>
 
-#include "hearth/core/cpu/cores.h"
-#include "hearth/core/cpu/reserve.h"
-#include "hearth/core/cpu/signals.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/error.h"
+#include "core/cpu/cores.h"
+#include "core/cpu/reserve.h"
+#include "core/cpu/signals.h"
+#include "core/cpu/stream.h"
+#include "core/error.h"
 
 namespace hearth::cpu {
 namespace {

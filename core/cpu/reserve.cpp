@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/reserve.h"
+#include "core/cpu/reserve.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include <system_error>
 #include <vector>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/signals.h"
+#include "core/cpu/signals.h"
 
 #include <omp.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 // The CPU backend's stream. Its C++ type selects CPU kernels by overloading; work runs at once, in order.
 #pragma once
 
-#include "hearth/core/device.h"
+#include "core/device.h"
 
 namespace hearth::cpu {
 

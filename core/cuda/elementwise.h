@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hearth/core/cuda/kernel.h"
+#include "core/cuda/kernel.h"
 
 namespace hearth::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::cuda {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "hearth/core/cuda/stream.h"
+#include "core/cuda/stream.h"
 
 namespace hearth::cuda {
 

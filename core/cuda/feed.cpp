@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/feed.h"
+#include "core/cuda/feed.h"
 
 #include <cuda_runtime_api.h>
 
 #include <cstring>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/error.h"
-#include "hearth/core/cuda/runtime.h"
-#include "hearth/core/cuda/transfer.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/error.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda/transfer.h"
 
 namespace hearth::cuda {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
 
 namespace hearth::cuda {
 

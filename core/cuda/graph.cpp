@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/graph.h"
+#include "core/cuda/graph.h"
 
 #include <cuda_runtime_api.h>
 
 #include <utility>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/error.h"
-#include "hearth/core/cuda/memory.h"
-#include "hearth/core/cuda/runtime.h"
-#include "hearth/core/cuda/staging.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/error.h"
+#include "core/cuda/memory.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda/staging.h"
 
 namespace hearth::cuda {
 namespace {

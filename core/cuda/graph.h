@@ -7,8 +7,8 @@
 #include <functional>
 #include <memory>
 
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/memory.h"
+#include "core/cuda/stream.h"
+#include "core/memory/memory.h"
 
 struct CUgraphExec_st;
 

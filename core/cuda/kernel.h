@@ -20,13 +20,13 @@
 #define HEARTH_GRID_CONSTANT(type) const __grid_constant__ type
 #define HEARTH_UNROLL _Pragma("unroll")
 #else
-#include "hearth/core/cuda/emulate/dialect.h"
+#include "tests/emulated_gpu/dialect.h"
 #define HEARTH_UNROLL
 #endif
 
-#include "hearth/core/cuda/fault.h"
-#include "hearth/core/cuda/launch.h"
-#include "hearth/core/half.h"
+#include "core/cuda/fault.h"
+#include "core/cuda/launch.h"
+#include "core/half.h"
 
 namespace hearth::cuda {
 

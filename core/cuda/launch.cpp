@@ -6,10 +6,10 @@
 #include <mutex>
 #include <utility>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/error.h"
-#include "hearth/core/cuda/launch.h"
+#include "core/build.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/error.h"
+#include "core/cuda/launch.h"
 
 namespace hearth::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/library.h"
+#include "core/cuda/library.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
+#include "core/build.h"
+#include "core/error.h"
 
 namespace hearth::cuda {
 namespace {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/memory.h"
+#include "core/cuda/memory.h"
 
 #include <cuda_runtime_api.h>
 
 #include <atomic>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/error.h"
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/cuda/runtime.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/error.h"
+#include "core/cuda/graph.h"
+#include "core/cuda/runtime.h"
 
 namespace hearth::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "hearth/core/memory.h"
+#include "core/memory/memory.h"
 
 namespace hearth::cuda {
 

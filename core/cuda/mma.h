@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The instructions that have no word in CUDA C++: tensor-core products, matrix loads from shared memory, asynchronous
 // copies into it, and the bare power of two. But for the conversions in kernel.h this is the only inline PTX of the
-// code base. Each entry is one instruction with an emulated twin (core/cuda/emulate/mma.cpp); layouts are those of the
+// code base. Each entry is one instruction with an emulated twin (tests/emulated_gpu/mma.cpp); layouts are those of the
 // PTX ISA, chapter "Matrix multiply-accumulate". All 32 lanes of a warp must come to mma and ldmatrix together.
 #pragma once
 
-#include "hearth/core/cuda/kernel.h"
+#include "core/cuda/kernel.h"
 
 #if !defined(__CUDACC__)
-#include "hearth/core/cuda/emulate/mma.h"
+#include "tests/emulated_gpu/mma.h"
 #endif
 
 namespace hearth::cuda {

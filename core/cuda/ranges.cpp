@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/ranges.h"
+#include "core/cuda/ranges.h"
 
 #include <nvtx3/nvToolsExt.h>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/runtime.h"
+#include "core/cuda/runtime.h"
 
 #include <array>
 #include <mutex>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/error.h"
-#include "hearth/core/cuda/graph.h"
+#include "core/build.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/error.h"
+#include "core/cuda/graph.h"
 #if HEARTH_CUDA_EMULATED
-#include "hearth/core/cuda/emulate/runtime.h"
+#include "tests/emulated_gpu/runtime.h"
 #endif
 
 namespace hearth::cuda {

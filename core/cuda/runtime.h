@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hearth/core/cuda/fault.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/memory.h"
+#include "core/cuda/fault.h"
+#include "core/cuda/stream.h"
+#include "core/memory/memory.h"
 
 namespace hearth::cuda {
 

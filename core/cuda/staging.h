@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "hearth/core/cuda/stream.h"
+#include "core/cuda/stream.h"
 
 namespace hearth::cuda {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "hearth/core/device.h"
+#include "core/device.h"
 
 struct CUstream_st;
 

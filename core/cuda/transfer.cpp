@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/transfer.h"
+#include "core/cuda/transfer.h"
 
 #include <cuda_runtime_api.h>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/error.h"
-#include "hearth/core/cuda/graph.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/error.h"
+#include "core/cuda/graph.h"
 
 namespace hearth::cuda {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading records and turning channel planes into pixels.
-#include "hearth/data/formats/cifar.h"
+#include "data/formats/cifar.h"
 
 #include <filesystem>
 #include <string_view>
 
-#include "hearth/core/error.h"
-#include "hearth/data/source_bytes.h"
+#include "core/error.h"
+#include "data/source_bytes.h"
 
 namespace hearth::data {
 namespace {

@@ -3,7 +3,7 @@
 // Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009).
 #pragma once
 
-#include "hearth/data/dataset.h"
+#include "data/dataset.h"
 
 namespace hearth::data {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading the embedded CSV.
-#include "hearth/data/formats/digits.h"
+#include "data/formats/digits.h"
 
 #include <charconv>
 #include <mutex>
 #include <numeric>
 
-#include "hearth/core/error.h"
-#include "hearth/data/source_bytes.h"
+#include "core/error.h"
+#include "data/source_bytes.h"
 
 // Written by the build from data/digits/digits.csv.gz.
 extern const unsigned char hearth_embedded_digits_csv_gz[];

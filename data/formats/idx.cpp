@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parsing IDX and finding the files.
-#include "hearth/data/formats/idx.h"
+#include "data/formats/idx.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
 
-#include "hearth/core/error.h"
-#include "hearth/data/source_bytes.h"
+#include "core/error.h"
+#include "data/source_bytes.h"
 
 namespace hearth::data {
 namespace {

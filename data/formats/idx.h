@@ -3,7 +3,7 @@
 // plain or gzip. Source: LeCun et al., the MNIST database.
 #pragma once
 
-#include "hearth/data/dataset.h"
+#include "data/dataset.h"
 
 namespace hearth::data {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Listing the files once, decoding them when asked.
-#include "hearth/data/formats/image_folder.h"
+#include "data/formats/image_folder.h"
 
 #include <sys/stat.h>
 
@@ -11,10 +11,10 @@
 #include <mutex>
 #include <set>
 
-#include "hearth/core/checksum.h"
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "hearth/data/source_bytes.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "core/io/file.h"
+#include "data/source_bytes.h"
 
 namespace hearth::data {
 namespace {

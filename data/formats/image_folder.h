@@ -2,7 +2,7 @@
 // A folder of class folders of image files, as ImageNet is kept by most people.
 #pragma once
 
-#include "hearth/data/dataset.h"
+#include "data/dataset.h"
 
 namespace hearth::data {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Class patterns are coarse grids of random levels, interpolated; samples add noise.
-#include "hearth/data/formats/synthetic.h"
+#include "data/formats/synthetic.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/error.h"
-#include "hearth/data/order.h"
-#include "hearth/data/resize.h"
+#include "core/error.h"
+#include "data/order.h"
+#include "data/transforms/resize.h"
 
 namespace hearth::data {
 namespace {

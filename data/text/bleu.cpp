@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/bleu.h"
+#include "data/text/bleu.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "hearth/core/error.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {

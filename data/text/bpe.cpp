@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applying merges: neighbours are kept in a linked list, candidate pairs in a heap ordered by rank and place.
-#include "hearth/data/text/bpe.h"
+#include "data/text/bpe.h"
 
 #include <algorithm>
 #include <queue>
 
-#include "hearth/core/error.h"
-#include "hearth/data/text/pretokenize.h"
-#include "hearth/data/text/special.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "data/text/pretokenize.h"
+#include "data/text/special.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/data/text/vocabulary_tokenizer.h"
+#include "data/text/vocabulary_tokenizer.h"
 
 namespace hearth::data {
 

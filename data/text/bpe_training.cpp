@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <queue>
 
-#include "hearth/core/error.h"
-#include "hearth/data/text/bpe.h"
-#include "hearth/data/text/pretokenize.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "data/text/bpe.h"
+#include "data/text/pretokenize.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {

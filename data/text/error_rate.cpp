@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/error_rate.h"
+#include "data/text/error_rate.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::data {
 namespace {

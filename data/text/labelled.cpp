@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/labelled.h"
+#include "data/text/labelled.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "hearth/core/error.h"
-#include "hearth/data/batch_maker.h"
-#include "hearth/data/order.h"
+#include "core/error.h"
+#include "data/batch_maker.h"
+#include "data/order.h"
 
 namespace hearth::data {
 namespace {

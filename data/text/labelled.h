@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/data/text/token_set.h"
+#include "data/text/token_set.h"
 
 namespace hearth::data {
 

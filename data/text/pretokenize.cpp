@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/pretokenize.h"
+#include "data/text/pretokenize.h"
 
 #include <algorithm>
 #include <array>
 #include <initializer_list>
 
-#include "hearth/data/text/unicode.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/sentencepiece.h"
+#include "data/text/sentencepiece.h"
 
-#include "hearth/core/error.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "data/text/unicode.h"
 
 #if HEARTH_HAS_SENTENCEPIECE
 #include <sentencepiece_processor.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "hearth/data/text/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 namespace hearth::data {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/special.h"
+#include "data/text/special.h"
 
 #include <algorithm>
 #include <initializer_list>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::data {
 namespace {

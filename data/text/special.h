@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/data/text/vocabulary.h"
+#include "data/text/tokenizer.h"
+#include "data/text/vocabulary.h"
 
 namespace hearth::data {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/text_data.h"
+#include "data/text/text_data.h"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <numeric>
 
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "hearth/data/order.h"
-#include "hearth/data/text/labelled.h"
+#include "core/error.h"
+#include "core/io/file.h"
+#include "data/order.h"
+#include "data/text/labelled.h"
 
 namespace hearth::data {
 namespace {

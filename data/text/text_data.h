@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/config.h"
-#include "hearth/data/registry.h"
-#include "hearth/data/text/token_set.h"
+#include "core/config/config.h"
+#include "data/registry.h"
+#include "data/text/token_set.h"
 
 namespace hearth::data {
 

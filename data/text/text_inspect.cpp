@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/text_inspect.h"
+#include "data/text/text_inspect.h"
 
 #include <iomanip>
 
-#include "hearth/core/printable.h"
-#include "hearth/core/text_stream.h"
-#include "hearth/data/batch_maker.h"
+#include "core/io/printable.h"
+#include "core/text_stream.h"
+#include "data/batch_maker.h"
 
 namespace hearth::data {
 

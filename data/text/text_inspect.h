@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "hearth/core/json_text.h"
-#include "hearth/data/text/token_set.h"
+#include "core/io/json_text.h"
+#include "data/text/token_set.h"
 
 namespace hearth::data {
 

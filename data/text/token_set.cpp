@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/token_set.h"
+#include "data/text/token_set.h"
 
-#include "hearth/core/error.h"
-#include "hearth/data/batch_maker.h"
+#include "core/error.h"
+#include "data/batch_maker.h"
 
 namespace hearth::data {
 

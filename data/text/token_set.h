@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "hearth/data/dataset.h"
-#include "hearth/data/loader.h"
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/data/text/tokens.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/text/tokenizer.h"
+#include "data/text/tokens.h"
 
 namespace hearth::data {
 

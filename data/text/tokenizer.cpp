@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokenizers by name, and what reads and writes their files.
-#include "hearth/data/text/tokenizer.h"
+#include "data/text/tokenizer.h"
 
-#include "hearth/core/checksum.h"
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "hearth/data/text/bpe.h"
-#include "hearth/data/text/sentencepiece.h"
-#include "hearth/data/text/special.h"
-#include "hearth/data/text/word_level.h"
-#include "hearth/data/text/wordpiece.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "core/io/file.h"
+#include "data/text/bpe.h"
+#include "data/text/sentencepiece.h"
+#include "data/text/special.h"
+#include "data/text/word_level.h"
+#include "data/text/wordpiece.h"
 
 namespace hearth::data {
 namespace {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "hearth/core/config.h"
-#include "hearth/core/json_text.h"
+#include "core/config/config.h"
+#include "core/io/json_text.h"
 
 namespace hearth::data {
 

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "hearth/data/text/bpe.h"
-#include "hearth/data/text/sentencepiece.h"
-#include "hearth/data/text/special.h"
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/data/text/unicode.h"
-#include "hearth/data/text/word_level.h"
-#include "hearth/data/text/wordpiece.h"
+#include "core/error.h"
+#include "core/io/file.h"
+#include "data/text/bpe.h"
+#include "data/text/sentencepiece.h"
+#include "data/text/special.h"
+#include "data/text/tokenizer.h"
+#include "data/text/unicode.h"
+#include "data/text/word_level.h"
+#include "data/text/wordpiece.h"
 
 namespace hearth::data {
 namespace {

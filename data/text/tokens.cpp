@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/tokens.h"
+#include "data/text/tokens.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "hearth/core/checksum.h"
-#include "hearth/core/error.h"
-#include "hearth/data/source_bytes.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "data/source_bytes.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "hearth/data/checked_blocks.h"
-#include "hearth/data/text/tokenizer.h"
+#include "data/checked_blocks.h"
+#include "data/text/tokenizer.h"
 
 namespace hearth::data {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/unicode.h"
+#include "data/text/unicode.h"
 
 #include <algorithm>
 #include <array>
 
-#include "hearth/core/error.h"
-#include "hearth/core/json_text.h"
-#include "hearth/data/text/unicode_tables.h"
+#include "core/error.h"
+#include "core/io/json_text.h"
+#include "data/text/unicode_tables.h"
 
 namespace hearth::data::unicode {
 namespace {

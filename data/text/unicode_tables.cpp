@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made by scripts/make_unicode_tables.py from Unicode 14.0.0. Do not edit: run the script again.
-#include "hearth/data/text/unicode_tables.h"
+#include "data/text/unicode_tables.h"
 
 #include <iterator>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/vocabulary.h"
+#include "data/text/vocabulary.h"
 
 #include <algorithm>
 
-#include "hearth/core/error.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "hearth/core/json_text.h"
-#include "hearth/data/text/tokenizer.h"
+#include "core/io/json_text.h"
+#include "data/text/tokenizer.h"
 
 namespace hearth::data {
 

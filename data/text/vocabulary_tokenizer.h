@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/data/text/vocabulary.h"
+#include "data/text/tokenizer.h"
+#include "data/text/vocabulary.h"
 
 namespace hearth::data {
 

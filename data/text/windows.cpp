@@ -2,10 +2,10 @@
 // Windows of a running text.
 #include <algorithm>
 
-#include "hearth/core/error.h"
-#include "hearth/data/batch_maker.h"
-#include "hearth/data/order.h"
-#include "hearth/data/text/token_set.h"
+#include "core/error.h"
+#include "data/batch_maker.h"
+#include "data/order.h"
+#include "data/text/token_set.h"
 
 namespace hearth::data {
 namespace {

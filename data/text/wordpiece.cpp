@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/wordpiece.h"
+#include "data/text/wordpiece.h"
 
 #include <algorithm>
 
-#include "hearth/core/error.h"
-#include "hearth/data/text/pretokenize.h"
-#include "hearth/data/text/special.h"
-#include "hearth/data/text/unicode.h"
+#include "core/error.h"
+#include "data/text/pretokenize.h"
+#include "data/text/special.h"
+#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two-dimensional convolution layer.
-#include "hearth/models/nn/conv.h"
+#include "models/nn/conv.h"
 
 #include <cmath>
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::nn {
 

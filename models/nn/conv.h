@@ -2,9 +2,9 @@
 // The two-dimensional convolution layer.
 #pragma once
 
-#include "hearth/models/nn/module.h"
-#include "hearth/ops/activation.h"
-#include "hearth/ops/norm/channel_moments.h"
+#include "models/nn/module.h"
+#include "ops/activation.h"
+#include "ops/norm/channel_moments.h"
 
 namespace hearth::nn {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers that drop.
-#include "hearth/models/nn/dropout.h"
+#include "models/nn/dropout.h"
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::nn {
 

@@ -2,8 +2,8 @@
 // Layers that drop: single elements, or whole samples.
 #pragma once
 
-#include "hearth/models/nn/module.h"
-#include "hearth/ops/pointwise/dropout.h"
+#include "models/nn/module.h"
+#include "ops/pointwise/dropout.h"
 
 namespace hearth::nn {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table-lookup layer.
-#include "hearth/models/nn/embedding.h"
+#include "models/nn/embedding.h"
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::nn {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drawing start values in blocks of fixed size, so that the team's size does not matter.
-#include "hearth/models/nn/init.h"
+#include "models/nn/init.h"
 
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "hearth/core/cpu/parallel.h"
+#include "core/cpu/parallel.h"
 
 namespace hearth::nn {
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <string_view>
 
-#include "hearth/core/random.h"
-#include "hearth/core/tensor.h"
+#include "core/random.h"
+#include "core/tensor.h"
 
 namespace hearth::nn {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fully connected layer.
-#include "hearth/models/nn/linear.h"
+#include "models/nn/linear.h"
 
 #include <cmath>
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::nn {
 

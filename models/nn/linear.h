@@ -2,8 +2,8 @@
 // The fully connected layer.
 #pragma once
 
-#include "hearth/models/nn/module.h"
-#include "hearth/ops/activation.h"
+#include "models/nn/module.h"
+#include "ops/activation.h"
 
 namespace hearth::nn {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules in a row.
-#include "hearth/models/nn/list.h"
+#include "models/nn/list.h"
 
-#include "hearth/models/nn/norm.h"
+#include "models/nn/norm.h"
 
 namespace hearth::nn {
 

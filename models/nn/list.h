@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/models/nn/module.h"
+#include "models/nn/module.h"
 
 namespace hearth::nn {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module tree: names, traversal, modes and observers.
-#include "hearth/models/nn/module.h"
+#include "models/nn/module.h"
 
 #include <cxxabi.h>
 
@@ -8,9 +8,9 @@
 #include <memory>
 #include <typeinfo>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/autograd/recompute.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "autograd/recompute.h"
 
 namespace hearth::nn {
 

@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/origin.h"
-#include "hearth/core/tensor.h"
-#include "hearth/models/nn/init.h"
+#include "autograd/parameters.h"
+#include "core/origin.h"
+#include "core/tensor.h"
+#include "models/nn/init.h"
 
 namespace hearth::nn {
 

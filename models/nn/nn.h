@@ -2,13 +2,13 @@
 // All layers.
 #pragma once
 
-#include "hearth/models/nn/conv.h"       // IWYU pragma: export
-#include "hearth/models/nn/dropout.h"    // IWYU pragma: export
-#include "hearth/models/nn/embedding.h"  // IWYU pragma: export
-#include "hearth/models/nn/init.h"       // IWYU pragma: export
-#include "hearth/models/nn/linear.h"     // IWYU pragma: export
-#include "hearth/models/nn/list.h"       // IWYU pragma: export
-#include "hearth/models/nn/module.h"     // IWYU pragma: export
-#include "hearth/models/nn/norm.h"       // IWYU pragma: export
-#include "hearth/models/nn/pool.h"       // IWYU pragma: export
-#include "hearth/models/nn/summary.h"    // IWYU pragma: export
+#include "models/nn/conv.h"       // IWYU pragma: export
+#include "models/nn/dropout.h"    // IWYU pragma: export
+#include "models/nn/embedding.h"  // IWYU pragma: export
+#include "models/nn/init.h"       // IWYU pragma: export
+#include "models/nn/linear.h"     // IWYU pragma: export
+#include "models/nn/list.h"       // IWYU pragma: export
+#include "models/nn/module.h"     // IWYU pragma: export
+#include "models/nn/norm.h"       // IWYU pragma: export
+#include "models/nn/pool.h"       // IWYU pragma: export
+#include "models/nn/summary.h"    // IWYU pragma: export

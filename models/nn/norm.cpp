@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalisation layers.
-#include "hearth/models/nn/norm.h"
+#include "models/nn/norm.h"
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/ops/ops.h"
+#include "autograd/grad_mode.h"
+#include "ops/ops.h"
 
 namespace hearth::nn {
 

@@ -4,10 +4,10 @@
 
 #include <functional>
 
-#include "hearth/models/nn/conv.h"
-#include "hearth/models/nn/module.h"
-#include "hearth/ops/activation.h"
-#include "hearth/ops/norm/add_layer_norm.h"
+#include "models/nn/conv.h"
+#include "models/nn/module.h"
+#include "ops/activation.h"
+#include "ops/norm/add_layer_norm.h"
 
 namespace hearth::nn {
 

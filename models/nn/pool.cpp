@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pooling layer.
-#include "hearth/models/nn/pool.h"
+#include "models/nn/pool.h"
 
-#include "hearth/ops/ops.h"
+#include "ops/ops.h"
 
 namespace hearth::nn {
 

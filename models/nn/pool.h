@@ -2,7 +2,7 @@
 // The pooling layer.
 #pragma once
 
-#include "hearth/models/nn/module.h"
+#include "models/nn/module.h"
 
 namespace hearth::nn {
 

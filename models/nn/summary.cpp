@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // An observer that writes one row a call.
-#include "hearth/models/nn/summary.h"
+#include "models/nn/summary.h"
 
 #include <chrono>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/profiler.h"
+#include "autograd/grad_mode.h"
+#include "core/profiler.h"
 
 namespace hearth::nn {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "hearth/models/nn/module.h"
+#include "models/nn/module.h"
 
 namespace hearth::nn {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/models/text/attention_cache.h"
+#include "models/text/attention_cache.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/error.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/ops.h"
+#include "autograd/grad_mode.h"
+#include "core/error.h"
+#include "core/run_on.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 

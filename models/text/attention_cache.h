@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "hearth/core/tensor.h"
-#include "hearth/models/text/decoder.h"
+#include "core/tensor.h"
+#include "models/text/decoder.h"
 
 namespace hearth::models {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/models/text/beam_search.h"
+#include "models/text/beam_search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::models {
 namespace {

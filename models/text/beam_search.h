@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "hearth/models/text/decoder.h"
-#include "hearth/models/text/generate.h"
+#include "models/text/decoder.h"
+#include "models/text/generate.h"
 
 namespace hearth::models {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/models/text/decoder.h"
+#include "models/text/decoder.h"
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/error.h"
-#include "hearth/ops/ops.h"
+#include "autograd/grad_mode.h"
+#include "core/error.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 namespace {

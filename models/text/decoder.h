@@ -10,8 +10,8 @@
 #include <memory>
 #include <span>
 
-#include "hearth/core/tensor.h"
-#include "hearth/models/nn/module.h"
+#include "core/tensor.h"
+#include "models/nn/module.h"
 
 namespace hearth::models {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/models/text/generate.h"
+#include "models/text/generate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <span>
 
-#include "hearth/core/error.h"
-#include "hearth/core/random.h"
+#include "core/error.h"
+#include "core/random.h"
 
 namespace hearth::models {
 namespace {

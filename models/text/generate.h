@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "hearth/models/text/decoder.h"
+#include "models/text/decoder.h"
 
 namespace hearth::models {
 

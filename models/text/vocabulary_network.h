@@ -6,8 +6,8 @@
 //   const Tensor loss = linear_cross_entropy(network.features(ids), w, b, labels);
 #pragma once
 
-#include "hearth/core/error.h"
-#include "hearth/core/tensor.h"
+#include "core/error.h"
+#include "core/tensor.h"
 
 namespace hearth::models {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/models/transformer/bert.h"
+#include "models/transformer/bert.h"
 
-#include "hearth/autograd/recompute.h"
-#include "hearth/ops/ops.h"
+#include "autograd/recompute.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 namespace {

@@ -3,8 +3,8 @@
 // Bidirectional Transformers for Language Understanding" (NAACL 2019); sentence embeddings: Reimers, Gurevych,
 // "Sentence-BERT" (EMNLP 2019). Parameter names are those of the published weights ("embeddings.word_embeddings",
 // "encoder.layer.0.attention.output.dense", ...) but for one: query, key and value are one matrix,
-// "encoder.layer.0.attention.self.qkv" [3 width, width], which models/weights.h joins and splits. RoBERTa (Liu et al.,
-// 2019) and DistilBERT (Sanh et al., 2019) are the same encoder with other options:
+// "encoder.layer.0.attention.self.qkv" [3 width, width], which models/weights/weights.h joins and splits. RoBERTa (Liu
+// et al., 2019) and DistilBERT (Sanh et al., 2019) are the same encoder with other options:
 //
 //   RoBERTa     .segments = 1, .norm_eps = 1e-5, .position_offset = 2
 //   DistilBERT  .segments = 0, .pool_activation = PoolActivation::relu
@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "hearth/models/embedding_network.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/text/vocabulary_network.h"
+#include "models/embedding_network.h"
+#include "models/nn/nn.h"
+#include "models/text/vocabulary_network.h"
 
 namespace hearth::models {
 

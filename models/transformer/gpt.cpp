@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/models/transformer/gpt.h"
+#include "models/transformer/gpt.h"
 
 #include <cmath>
 #include <optional>
 
-#include "hearth/models/text/attention_cache.h"
-#include "hearth/ops/ops.h"
+#include "models/text/attention_cache.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 namespace {

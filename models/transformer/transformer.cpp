@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/models/transformer/transformer.h"
+#include "models/transformer/transformer.h"
 
 #include <cmath>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/recompute.h"
-#include "hearth/models/text/attention_cache.h"
-#include "hearth/ops/ops.h"
+#include "autograd/grad_mode.h"
+#include "autograd/recompute.h"
+#include "models/text/attention_cache.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 namespace {

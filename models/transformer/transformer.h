@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/text/decoder.h"
-#include "hearth/models/text/vocabulary_network.h"
+#include "models/nn/nn.h"
+#include "models/text/decoder.h"
+#include "models/text/vocabulary_network.h"
 
 namespace hearth::models {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/attention/attention.h"
+#include "ops/attention/attention.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/profiler.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/attention/operands.h"
+#include "autograd/record.h"
+#include "core/profiler.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/attention/operands.h"
 
 namespace hearth {
 namespace {

@@ -6,8 +6,8 @@
 // Sums are f32 (f64 beside f64). Traffic: k and v are read once for each tile of queries.
 #include <limits>
 
-#include "hearth/ops/attention/kernels.h"
-#include "hearth/ops/attention/problem.cuh"
+#include "ops/attention/kernels.h"
+#include "ops/attention/problem.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/random.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/random.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

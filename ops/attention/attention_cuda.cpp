@@ -4,9 +4,9 @@
 #include <compare>
 #include <vector>
 
-#include "hearth/core/profiler.h"
-#include "hearth/ops/attention/kernels.h"
-#include "hearth/ops/candidates.h"
+#include "core/profiler.h"
+#include "ops/attention/kernels.h"
+#include "ops/candidates.h"
 
 namespace hearth::kernels {
 namespace {

@@ -7,19 +7,19 @@
 #include <limits>
 #include <utility>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/attention/attention.h"
-#include "hearth/ops/attention/problem_cpu.h"
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "core/cpu/element.h"
+#include "core/cpu/scratch.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/problem_cpu.h"
+#include "ops/pointwise/dropout_strip.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/attention/attention_grad_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/attention/attention_grad_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-#include "hearth/ops/attention/tile_cpu.inc"
+#include "ops/attention/tile_cpu.inc"
 
 /// A block of queries as the gradient needs it.
 template <class P>

@@ -3,8 +3,8 @@
 // gradients of keys that are padding. Traffic: lse once; of the gradients only what is padding.
 #include <limits>
 
-#include "hearth/ops/attention/kernels.h"
-#include "hearth/ops/attention/problem.cuh"
+#include "ops/attention/kernels.h"
+#include "ops/attention/problem.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -3,7 +3,7 @@
 // keeps of each row is what the own kernels keep, so that either makes the gradient of the other's result.
 #include <algorithm>
 
-#include "hearth/ops/attention/kernels.h"
+#include "ops/attention/kernels.h"
 
 namespace hearth::kernels {
 namespace {

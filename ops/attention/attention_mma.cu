@@ -7,9 +7,9 @@
 // Source: Dao, "FlashAttention-2" (ICLR 2024), with dq and dk, dv as kernels of their own so that bits repeat.
 #include <limits>
 
-#include "hearth/ops/attention/kernels.h"
-#include "hearth/ops/attention/mma_rows.cuh"
-#include "hearth/ops/attention/problem.cuh"
+#include "ops/attention/kernels.h"
+#include "ops/attention/mma_rows.cuh"
+#include "ops/attention/problem.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -2,9 +2,9 @@
 // The implementations of attention on a CUDA device; attention_cuda.cpp chooses among them.
 #pragma once
 
-#include "hearth/core/cuda/dnn_attention.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/ops/attention/attention.h"
+#include "core/cuda/stream.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/attention_cudnn.h"
 
 namespace hearth::kernels {
 

@@ -4,7 +4,7 @@
 // only.
 #pragma once
 
-#include "hearth/core/cuda/mma.h"
+#include "core/cuda/mma.h"
 
 namespace hearth::kernels::attention_mma_rows {
 

@@ -4,10 +4,10 @@
 
 #include <optional>
 
-#include "hearth/autograd/grad_state.h"
-#include "hearth/autograd/record.h"
-#include "hearth/core/tensor.h"
-#include "hearth/ops/shape/view.h"
+#include "autograd/grad_state.h"
+#include "autograd/record.h"
+#include "core/tensor.h"
+#include "ops/shape/view.h"
 
 namespace hearth::attention_operands {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/attention/attention.h"
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "core/cuda/graph.h"
+#include "core/cuda/kernel.h"
+#include "ops/attention/attention.h"
+#include "ops/pointwise/dropout_strip.h"
 
 namespace hearth::kernels::attention_problem {
 

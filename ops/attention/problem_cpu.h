@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/attention/attention.h"
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "core/cpu/parallel.h"
+#include "ops/attention/attention.h"
+#include "ops/pointwise/dropout_strip.h"
 
 namespace hearth::kernels {
 

@@ -4,8 +4,8 @@
 // once.
 #include <cmath>
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/attention/rotary.h"
+#include "core/cuda/kernel.h"
+#include "ops/attention/rotary.h"
 
 namespace hearth::kernels {
 namespace {

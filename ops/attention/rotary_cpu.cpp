@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/attention/rotary.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "core/cpu/scratch.h"
+#include "ops/attention/rotary.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/attention/rotary_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/attention/rotary_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/attention/window_attention.h"
+#include "ops/attention/window_attention.h"
 
 #include <array>
 
-#include "hearth/core/profiler.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/attention/operands.h"
+#include "core/profiler.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/attention/operands.h"
 
 namespace hearth {
 namespace {

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "hearth/ops/attention/window_kernels.h"
-#include "hearth/ops/attention/window_problem.cuh"
+#include "ops/attention/window_kernels.h"
+#include "ops/attention/window_problem.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -9,18 +9,18 @@
 #include <limits>
 #include <utility>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/attention/problem_cpu.h"
-#include "hearth/ops/attention/window_problem_cpu.h"
+#include "core/cpu/element.h"
+#include "core/cpu/scratch.h"
+#include "ops/attention/problem_cpu.h"
+#include "ops/attention/window_problem_cpu.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/attention/window_attention_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/attention/window_attention_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-#include "hearth/ops/attention/tile_cpu.inc"
+#include "ops/attention/tile_cpu.inc"
 
 /// Queries of a block: two vectors of them, or one where that holds a whole window.
 template <class P>

@@ -3,10 +3,10 @@
 #include <compare>
 #include <vector>
 
-#include "hearth/core/cuda/memory.h"
-#include "hearth/core/profiler.h"
-#include "hearth/ops/attention/window_kernels.h"
-#include "hearth/ops/candidates.h"
+#include "core/cuda/memory.h"
+#include "core/profiler.h"
+#include "ops/attention/window_kernels.h"
+#include "ops/candidates.h"
 
 namespace hearth::kernels {
 namespace {

@@ -8,9 +8,9 @@
 // Traffic: every operand is read once and every result written once.
 #include <limits>
 
-#include "hearth/ops/attention/mma_rows.cuh"
-#include "hearth/ops/attention/window_kernels.h"
-#include "hearth/ops/attention/window_mma.cuh"
+#include "ops/attention/mma_rows.cuh"
+#include "ops/attention/window_kernels.h"
+#include "ops/attention/window_mma.cuh"
 
 namespace hearth::kernels {
 namespace {

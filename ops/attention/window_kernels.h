@@ -2,8 +2,8 @@
 // The implementations of window_attention on a CUDA device; window_attention_cuda.cpp chooses among them.
 #pragma once
 
-#include "hearth/core/cuda/stream.h"
-#include "hearth/ops/attention/window_attention.h"
+#include "core/cuda/stream.h"
+#include "ops/attention/window_attention.h"
 
 namespace hearth::kernels {
 

@@ -4,8 +4,8 @@
 // sources only.
 #pragma once
 
-#include "hearth/ops/attention/mma_rows.cuh"
-#include "hearth/ops/attention/window_problem.cuh"
+#include "ops/attention/mma_rows.cuh"
+#include "ops/attention/window_problem.cuh"
 
 namespace hearth::kernels::window_mma {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/attention/problem.cuh"
-#include "hearth/ops/attention/window_attention.h"
+#include "core/cuda/graph.h"
+#include "core/cuda/kernel.h"
+#include "ops/attention/problem.cuh"
+#include "ops/attention/window_attention.h"
 
 namespace hearth::kernels::window_problem {
 

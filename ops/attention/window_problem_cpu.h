@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "hearth/core/half.h"
-#include "hearth/ops/attention/window_attention.h"
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "core/half.h"
+#include "ops/attention/window_attention.h"
+#include "ops/pointwise/dropout_strip.h"
 
 namespace hearth::kernels {
 

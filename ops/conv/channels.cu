@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of channels copied into rows of more or fewer: a row a thread, which writes it as one word where it can.
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/conv/kernels.h"
+#include "core/cuda/elementwise.h"
+#include "ops/conv/kernels.h"
 
 namespace hearth::kernels {
 namespace {

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/conv/conv2d.h"
+#include "ops/conv/conv2d.h"
 
 #include <algorithm>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/epilogue/operands.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/conv/kernels.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/epilogue/operands.h"
 
 namespace hearth {
 namespace {
-
-using cpu::dnn::Pass;
-using kernels::Conv2dShape;
 
 struct Axis {
   const char* name;
@@ -40,13 +37,12 @@ std::int64_t output_extent(const Axis& axis, const Tensor& x, const Tensor& w) {
 }
 
 /// All sizes of the problem, or ShapeError.
-Conv2dShape shape_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options) {
+ConvShape shape_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options) {
   HEARTH_CHECK(ShapeError, x.rank() == 4, "conv2d: x ", x.shape(), " must be [N, H, W, C]");
   HEARTH_CHECK(ShapeError, w.rank() == 4, "conv2d: w ", w.shape(), " must be [K, R, S, C/groups]");
   const std::int64_t groups = options.groups;
   HEARTH_CHECK(ShapeError, groups >= 1, "conv2d: ", groups, " groups; there must be at least 1");
-  Conv2dShape s{
-      .n = x.dim(0), .h = x.dim(1), .w = x.dim(2), .c = x.dim(3), .k = w.dim(0), .r = w.dim(1), .s = w.dim(2)};
+  ConvShape s{.n = x.dim(0), .h = x.dim(1), .w = x.dim(2), .c = x.dim(3), .k = w.dim(0), .r = w.dim(1), .s = w.dim(2)};
   HEARTH_CHECK(ShapeError, s.k >= 1 && s.r >= 1 && s.s >= 1, "conv2d: w ", w.shape(),
                " has no filters or empty ones; [K, R, S] must be at least 1 each");
   HEARTH_CHECK(ShapeError, s.c % groups == 0, "conv2d: ", s.c, " input channels do not divide into ", groups,
@@ -76,14 +72,14 @@ struct Conv2d {
   struct Kept {
     KeptTensor x, w;
     KeptTensor reference;  ///< what the activation's slope needs
-    Conv2dShape shape;
+    ConvShape shape;
     DType weight_type = DType::f32, bias_type = DType::f32;
   };
   Conv2dOptions options;
   ChannelMoments* moments = nullptr;  ///< for forward, and gone afterwards
 
   Tensor forward(Kept& kept, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) const {
-    const Conv2dShape shape = shape_of(x_in, w_in, b_in, options);
+    const ConvShape shape = shape_of(x_in, w_in, b_in, options);
     detail::check_operand_types("conv2d", x_in, w_in, b_in);
     const Tensor x = run_on(x_in.device(), [&](auto& stream) { return kernels::readable_images(stream, shape, x_in); });
     const Tensor w = w_in.contiguous();
@@ -113,7 +109,7 @@ struct Conv2d {
   }
 
   std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Conv2dShape& s = kept.shape;
+    const ConvShape& s = kept.shape;
     std::array<Tensor, 3> gradients;
     Tensor& dx = gradients[0];
     Tensor& dw = gradients[1];

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The portable convolution of the device: implicit GEMM in tiles of 64 x 64 with sums in f32 (f64 for f64), every type
 // and option.
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/conv/moments.cuh"
-#include "hearth/ops/conv/operands.cuh"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/matmul/tile.cuh"
+#include "core/cuda/kernel.h"
+#include "ops/conv/kernels.h"
+#include "ops/conv/moments.cuh"
+#include "ops/conv/operands.cuh"
+#include "ops/epilogue/epilogue.h"
+#include "ops/matmul/tile.cuh"
 
 namespace hearth::kernels {
 namespace {
 
 using namespace conv_operands;
-using cpu::dnn::Pass;
 
 /// The moments of a tile of y, as it was stored: one run of rows.
 template <class T, class A>

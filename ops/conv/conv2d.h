@@ -2,10 +2,10 @@
 // 2-d convolution of NHWC images.
 #pragma once
 
-#include "hearth/core/tensor.h"
-#include "hearth/ops/activation.h"
-#include "hearth/ops/norm/channel_moments.h"
-#include "hearth/ops/pair.h"
+#include "core/tensor.h"
+#include "ops/activation.h"
+#include "ops/norm/channel_moments.h"
+#include "ops/pair.h"
 
 namespace hearth {
 

@@ -3,22 +3,20 @@
 #include <algorithm>
 #include <limits>
 
-#include "hearth/ops/conv/kernels.h"
+#include "ops/conv/kernels.h"
 
 namespace hearth::kernels {
 namespace {
 
-using cpu::dnn::Pass;
-
 /// The problem with f16, which the library does not take, as f32.
-cpu::dnn::Conv2d without_f16(cpu::dnn::Conv2d conv) {
+ConvProblem without_f16(ConvProblem conv) {
   if (conv.activations == DType::f16) conv.activations = conv.weights = DType::f32;
   return conv;
 }
 
 std::string library_declines(const Conv2dProblem& problem) {
   if (problem.conv.activations == DType::f64) return "f64 is not among the library's types";
-  const Conv2dShape& s = problem.conv.shape;
+  const ConvShape& s = problem.conv.shape;
   for (const std::int64_t size :
        {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w})
     if (size > std::numeric_limits<std::int32_t>::max()) return "a size or option of 2^31 or more";
@@ -28,7 +26,7 @@ std::string library_declines(const Conv2dProblem& problem) {
 
 const float* floats_of(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
 
-void call_library(const cpu::dnn::Conv2d& conv, Pass pass, const Conv2dOperands& o) {
+void call_library(const ConvProblem& conv, Pass pass, const Conv2dOperands& o) {
   switch (pass) {
     case Pass::forward:
       return cpu::dnn::conv2d_forward(conv, o.x.bytes(), o.w.bytes(), floats_of(o.b), o.y.bytes());
@@ -86,7 +84,7 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
 
 }  // namespace
 
-void conv2d(cpu::Stream&, const Conv2dShape& shape, Pass pass, const Conv2dOperands& operands) {
+void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates(
       "conv2d", {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}},
       {"cudnn", "mma", "cudnn_sums"});

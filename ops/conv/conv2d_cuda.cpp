@@ -2,15 +2,13 @@
 // The candidates of a convolution on the device.
 #include <limits>
 
-#include "hearth/core/cuda/dnn.h"
-#include "hearth/core/shape.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/epilogue/epilogue.h"
+#include "core/shape.h"
+#include "ops/conv/conv2d_cudnn.h"
+#include "ops/conv/kernels.h"
+#include "ops/epilogue/epilogue.h"
 
 namespace hearth::kernels {
 namespace {
-
-using cpu::dnn::Pass;
 
 /// `tensor` in this type at an address that is a multiple of 16.
 Tensor aligned(const Tensor& tensor, DType dtype) {
@@ -24,8 +22,8 @@ bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
 }
 
 /// The problem with f32 filters rounded to the type of the images where they are only read.
-cpu::dnn::Conv2d in_type_of_images(const Conv2dProblem& problem) {
-  cpu::dnn::Conv2d conv = problem.conv;
+ConvProblem in_type_of_images(const Conv2dProblem& problem) {
+  ConvProblem conv = problem.conv;
   if (problem.pass != Pass::backward_weights && conv.weights == DType::f32) conv.weights = conv.activations;
   return conv;
 }
@@ -34,13 +32,13 @@ cpu::dnn::Conv2d in_type_of_images(const Conv2dProblem& problem) {
 /// number for all: cuDNN's for f16 also read 4, but an image padded to that is copied for a pass that it does not do.
 constexpr std::int64_t tensor_core_channels = 8;
 
-bool has_few_channels(const Conv2dShape& shape, DType images) {
+bool has_few_channels(const ConvShape& shape, DType images) {
   return size_of(images) == 2 && shape.groups == 1 && shape.c > 0 && shape.c < tensor_core_channels;
 }
 
 /// The problem in images of as many channels as tensor cores read, if it has fewer.
 Conv2dProblem padded(Conv2dProblem problem) {
-  Conv2dShape& shape = problem.conv.shape;
+  ConvShape& shape = problem.conv.shape;
   if (has_few_channels(shape, problem.conv.activations)) shape.c = tensor_core_channels;
   return problem;
 }
@@ -86,7 +84,7 @@ std::string library_declines(const Conv2dProblem& problem) {
 
 /// What the library's plan shall do beside the pass itself. A bias of another type than the images' would need an
 /// engine that is compiled when it is used.
-cuda::dnn::Epilogue wanted_epilogue(const Conv2dProblem& problem, const cpu::dnn::Conv2d& conv, bool with_sums) {
+cuda::dnn::Epilogue wanted_epilogue(const Conv2dProblem& problem, const ConvProblem& conv, bool with_sums) {
   cuda::dnn::Epilogue epilogue;
   if (problem.pass != Pass::forward) return {};
   epilogue.bias = problem.bias == conv.activations;
@@ -104,7 +102,7 @@ void take_sums(cuda::Stream& stream, const Tensor& sums, const Tensor& y, Channe
 
 void run_plan(const Conv2dProblem& problem, const Conv2dOperands& o, bool with_sums) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
-  const cpu::dnn::Conv2d conv = in_type_of_images(problem);
+  const ConvProblem conv = in_type_of_images(problem);
   const auto ready = [&](const Tensor& tensor) {
     if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, conv.activations);
     return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : Tensor::empty_like(tensor);
@@ -150,7 +148,7 @@ void run_library_with_sums(const Conv2dProblem& problem, const Conv2dOperands& o
 /// The own kernels count pixels, and elements of a filter, in 32 bits.
 std::string portable_declines(const Conv2dProblem& problem) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const Conv2dShape& s = problem.conv.shape;
+  const ConvShape& s = problem.conv.shape;
   const char* what = "conv2d: pixels of the batch";
   for (const std::int64_t count :
        {checked_mul(s.n, s.p * s.q, what), checked_mul(s.n, s.h * s.w, what), checked_mul(s.r * s.s, s.c, what),
@@ -161,7 +159,7 @@ std::string portable_declines(const Conv2dProblem& problem) {
 
 std::string mma_declines(const Conv2dProblem& of_op) {
   const Conv2dProblem problem = padded(of_op);
-  const Conv2dShape& s = problem.conv.shape;
+  const ConvShape& s = problem.conv.shape;
   if (size_of(problem.conv.activations) != 2)
     return join_text("images are ", problem.conv.activations, "; tensor cores take f16 and bf16 here");
   const std::int64_t channels = s.c / s.groups, filters = s.k / s.groups;
@@ -193,12 +191,12 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& operands) 
 }  // namespace
 
 std::int64_t conv2d_pixel_channels(cuda::Stream&, DType dtype, std::int64_t channels) {
-  Conv2dShape shape{};
+  ConvShape shape{};
   shape.c = channels;
   return has_few_channels(shape, dtype) ? tensor_core_channels : channels;
 }
 
-Tensor readable_images(cuda::Stream& stream, const Conv2dShape& shape, const Tensor& x) {
+Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tensor& x) {
   if (!has_few_channels(shape, x.dtype()) || x.size() == 0) return x.contiguous();
   if (is_padded(x)) return x;
   const Tensor y = whole_pixels(stream, x.contiguous());
@@ -206,7 +204,7 @@ Tensor readable_images(cuda::Stream& stream, const Conv2dShape& shape, const Ten
   return Tensor::view(y.storage(), x.shape(), y.strides(), y.offset(), y.dtype(), y.device());
 }
 
-void conv2d(cuda::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands) {
+void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates("conv2d",
                                      {{"cudnn", library_declines, run_library, cuda::dnn::why_absent},
                                       {"mma", mma_declines, run_mma},

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The convolution of 16-bit types on tensor cores: implicit GEMM in tiles of 128 x 128, f32 sums.
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/conv/moments.cuh"
-#include "hearth/ops/conv/operands.cuh"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/matmul/mma_tile.cuh"
+#include "core/cuda/kernel.h"
+#include "ops/conv/kernels.h"
+#include "ops/conv/moments.cuh"
+#include "ops/conv/operands.cuh"
+#include "ops/epilogue/epilogue.h"
+#include "ops/matmul/mma_tile.cuh"
 
 namespace hearth::kernels {
 namespace {
 
 using namespace conv_operands;
-using cpu::dnn::Pass;
 
 /// The moments of a tile of y, as it was stored: one run of rows. `memory` is what the operands lay in.
 template <class T>
@@ -87,8 +86,8 @@ __global__ void __launch_bounds__(mma_tile::threads, 2)
 }
 
 template <Pass pass, class T, class TC>
-void run_pass(cuda::Stream& stream, const Conv2dShape& shape, const Tensor& left, const Tensor& right,
-              const Tensor& bias, const Tensor& result, Conv2dEpilogue* epilogue = nullptr) {
+void run_pass(cuda::Stream& stream, const ConvShape& shape, const Tensor& left, const Tensor& right, const Tensor& bias,
+              const Tensor& result, Conv2dEpilogue* epilogue = nullptr) {
   const Geometry g = geometry_of(shape);
   const Tiles t = tiles_of(shape, pass, mma_tile::side, mma_tile::depth);
   const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), mma_tile::threads, mma_tile::shared_bytes};
@@ -112,7 +111,7 @@ void run_pass(cuda::Stream& stream, const Conv2dShape& shape, const Tensor& left
 
 template <class T>
 void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
-  const Conv2dShape& shape = problem.conv.shape;
+  const ConvShape& shape = problem.conv.shape;
   switch (problem.pass) {
     case Pass::forward:
       return run_pass<Pass::forward, T, T>(stream, shape, o.x, o.w, o.b, o.y, o.epilogue);

@@ -3,17 +3,15 @@
 // no two pieces write the same memory, so results do not depend on the number of threads.
 #include <algorithm>
 
-#include "hearth/core/cpu/gemm.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/conv/im2col.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/epilogue/epilogue.h"
+#include "core/cpu/parallel.h"
+#include "core/cpu/scratch.h"
+#include "ops/conv/im2col.h"
+#include "ops/conv/kernels.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/matmul/gemm.h"
 
 namespace hearth::kernels {
 namespace {
-
-using cpu::dnn::Pass;
 
 /// Sizes that all passes need.
 struct Sizes {
@@ -24,7 +22,7 @@ struct Sizes {
   std::int64_t width;  ///< taps * channels
   bool pointwise;      ///< the pixels are the matrix: nothing to gather
 
-  explicit Sizes(const Conv2dShape& s)
+  explicit Sizes(const ConvShape& s)
       : rows(s.n * s.p * s.q),
         channels(s.c / s.groups),
         filters(s.k / s.groups),
@@ -38,7 +36,7 @@ struct Sizes {
 std::int64_t tile_rows(std::int64_t bytes) { return std::clamp<std::int64_t>((1 << 20) / bytes, 96, 512); }
 
 template <class T>
-void forward(const Conv2dShape& s, const T* x, const T* w, T* y) {
+void forward(const ConvShape& s, const T* x, const T* w, T* y) {
   const Sizes z(s);
   if (z.pointwise) return cpu::gemm<T>(false, true, z.rows, s.k, s.c, x, s.c, w, s.c, false, y, s.k);
   const std::int64_t tile = tile_rows(z.width * static_cast<std::int64_t>(sizeof(T)));
@@ -55,7 +53,7 @@ void forward(const Conv2dShape& s, const T* x, const T* w, T* y) {
 }
 
 template <class T>
-void backward_data(const Conv2dShape& s, const T* dy, const T* w, T* dx) {
+void backward_data(const ConvShape& s, const T* dy, const T* w, T* dx) {
   const Sizes z(s);
   if (z.pointwise) return cpu::gemm<T>(false, false, z.rows, s.c, s.k, dy, s.k, w, s.c, false, dx, s.c);
   const std::int64_t tile = tile_rows(z.width * static_cast<std::int64_t>(sizeof(T)));
@@ -78,7 +76,7 @@ void backward_data(const Conv2dShape& s, const T* dy, const T* w, T* dx) {
 }
 
 template <class T>
-void backward_weights(const Conv2dShape& s, const T* x, const T* dy, T* dw) {
+void backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
   const Sizes z(s);
   if (z.pointwise) return cpu::gemm<T>(true, false, s.k, s.c, z.rows, dy, s.k, x, s.c, false, dw, s.c);
   // Each piece owns a block of dw: some filters of one group times some taps, wide enough for the product's kernel.
@@ -110,7 +108,7 @@ void backward_weights(const Conv2dShape& s, const T* x, const T* dy, T* dw) {
 
 void conv2d_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
   cpu::Stream& stream = cpu::stream_of(o.x.device());
-  const Conv2dShape& s = problem.conv.shape;
+  const ConvShape& s = problem.conv.shape;
   visit_dtype("conv2d", o.x.dtype(), WideFloats{}, [&]<class T>() {
     switch (problem.pass) {
       case Pass::forward:

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hearth/ops/conv/kernels.h"
+#include "ops/conv/kernels.h"
 
 namespace hearth::kernels {
 
@@ -20,7 +20,7 @@ struct TapRange {
 /// Calls f(column, pixel, count) for runs of `count` elements of the image that lie side by side in the matrix row of
 /// output pixel (p, q) from `column` on; `pixel` is the element's offset in the image, or -1 for a run of padding.
 template <class F>
-void visit_runs(const Conv2dShape& s, const TapRange& taps, std::int64_t p, std::int64_t q, F&& f) {
+void visit_runs(const ConvShape& s, const TapRange& taps, std::int64_t p, std::int64_t q, F&& f) {
   const std::int64_t channels = s.c / s.groups;
   const std::int64_t shift = taps.group * channels;
   const std::int64_t top = p * s.stride_h - s.pad_h, left = q * s.stride_w - s.pad_w;
@@ -56,8 +56,8 @@ void visit_runs(const Conv2dShape& s, const TapRange& taps, std::int64_t p, std:
 /// Output pixel number `row`, counted over n, p and q.
 struct OutputPixel {
   std::int64_t n, p, q;
-  OutputPixel(const Conv2dShape& s, std::int64_t row) : n(row / (s.p * s.q)), p(row / s.q % s.p), q(row % s.q) {}
-  void next(const Conv2dShape& s) {
+  OutputPixel(const ConvShape& s, std::int64_t row) : n(row / (s.p * s.q)), p(row / s.q % s.p), q(row % s.q) {}
+  void next(const ConvShape& s) {
     if (++q < s.q) return;
     q = 0;
     if (++p < s.p) return;
@@ -68,7 +68,7 @@ struct OutputPixel {
 
 /// cols[rows, taps * channels] for the output pixels [row, row + rows) of images x.
 template <class T>
-void gather(const Conv2dShape& s, const TapRange& taps, std::int64_t row, std::int64_t rows, const T* x, T* cols) {
+void gather(const ConvShape& s, const TapRange& taps, std::int64_t row, std::int64_t rows, const T* x, T* cols) {
   const std::int64_t width = (taps.last - taps.first) * (s.c / s.groups);
   OutputPixel pixel(s, row);
   for (std::int64_t i = 0; i < rows; ++i, cols += width, pixel.next(s)) {
@@ -84,8 +84,7 @@ void gather(const Conv2dShape& s, const TapRange& taps, std::int64_t row, std::i
 
 /// Adds the rows of cols to the pixels they were gathered from.
 template <class T>
-void scatter_add(const Conv2dShape& s, const TapRange& taps, std::int64_t row, std::int64_t rows, const T* cols,
-                 T* dx) {
+void scatter_add(const ConvShape& s, const TapRange& taps, std::int64_t row, std::int64_t rows, const T* cols, T* dx) {
   const std::int64_t width = (taps.last - taps.first) * (s.c / s.groups);
   OutputPixel pixel(s, row);
   for (std::int64_t i = 0; i < rows; ++i, cols += width, pixel.next(s)) {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a convolution is on every device: the problem that its implementation is chosen by, and its arithmetic count.
-#include "hearth/ops/conv/kernels.h"
+#include "ops/conv/kernels.h"
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/profiler.h"
+#include "core/cpu/parallel.h"
+#include "core/profiler.h"
 
 namespace hearth::kernels {
 
 std::int64_t pixel_stride(const Tensor& x) { return x.is_contiguous() ? x.dim(3) : x.strides()[2]; }
 
-Tensor readable_images(cpu::Stream&, const Conv2dShape&, const Tensor& x) { return x.contiguous(); }
+Tensor readable_images(cpu::Stream&, const ConvShape&, const Tensor& x) { return x.contiguous(); }
 
 std::int64_t conv2d_pixel_channels(cpu::Stream&, DType, std::int64_t channels) { return channels; }
 
-void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn::Pass pass,
-                const Conv2dOperands& operands) {
+void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   Conv2dProblem problem;
   problem.conv.shape = shape;
   problem.conv.activations = operands.x.dtype();
@@ -22,7 +21,7 @@ void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn
   problem.conv.deterministic = cpu::deterministic();
   problem.pass = pass;
   problem.device = operands.x.device().index;
-  if (pass == cpu::dnn::Pass::forward) {
+  if (pass == Pass::forward) {
     if (operands.b.defined()) problem.bias = operands.b.dtype();
     problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
     problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;

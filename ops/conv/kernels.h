@@ -5,23 +5,21 @@
 
 #include <optional>
 
-#include "hearth/core/cpu/dnn.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
-#include "hearth/ops/activation.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/norm/channel_moments.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
+#include "ops/activation.h"
+#include "ops/candidates.h"
+#include "ops/norm/channel_moments.h"
+#include "ops/onednn/onednn.h"
 
 namespace hearth::kernels {
-
-using Conv2dShape = cpu::dnn::Conv2dShape;
 
 /// One pass of one convolution; the key of its implementation, on any device. The rest says what follows a forward
 /// pass.
 struct Conv2dProblem {
-  cpu::dnn::Conv2d conv;
-  cpu::dnn::Pass pass = cpu::dnn::Pass::forward;
+  ConvProblem conv;
+  Pass pass = Pass::forward;
   std::optional<DType> bias = {};  ///< its type
   bool relu = false;
   bool moments = false;
@@ -49,16 +47,15 @@ using Conv2dRun = void(const Conv2dProblem& problem, const Conv2dOperands& opera
 using Conv2dCandidates = Candidates<Conv2dProblem, Conv2dRun>;
 
 /// Runs one pass by the chosen implementation and reports its operations.
-void conv2d(cpu::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands);
-void conv2d(cuda::Stream&, const Conv2dShape& shape, cpu::dnn::Pass pass, const Conv2dOperands& operands);
+void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
+void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
 /// The same by the choice among these.
-void run_conv2d(Conv2dCandidates& candidates, const Conv2dShape& shape, cpu::dnn::Pass pass,
-                const Conv2dOperands& operands);
+void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
 
 /// x as the passes read it: contiguous; 16-bit images of few channels, in one group on a CUDA device, in pixels of more
 /// room, which holds zeros (Storage::padded_from). Copies what is not so.
-Tensor readable_images(cpu::Stream&, const Conv2dShape& shape, const Tensor& x);
-Tensor readable_images(cuda::Stream&, const Conv2dShape& shape, const Tensor& x);
+Tensor readable_images(cpu::Stream&, const ConvShape& shape, const Tensor& x);
+Tensor readable_images(cuda::Stream&, const ConvShape& shape, const Tensor& x);
 /// What conv2d_pixel_channels() says of a device.
 std::int64_t conv2d_pixel_channels(cpu::Stream&, DType dtype, std::int64_t channels);
 std::int64_t conv2d_pixel_channels(cuda::Stream&, DType dtype, std::int64_t channels);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moments from the sums that a library leaves: a thread a channel.
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/conv/kernels.h"
+#include "core/cuda/kernel.h"
+#include "ops/conv/kernels.h"
 
 namespace hearth::kernels {
 namespace {

@@ -7,10 +7,10 @@
 // Groups are added in order. The tile lies in memory rather than in registers because those are all taken.
 #pragma once
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/conv/operands.cuh"
-#include "hearth/ops/matmul/tile.cuh"
+#include "core/cuda/kernel.h"
+#include "ops/conv/kernels.h"
+#include "ops/conv/operands.cuh"
+#include "ops/matmul/tile.cuh"
 
 namespace hearth::kernels::conv_operands {
 

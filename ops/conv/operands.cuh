@@ -6,9 +6,9 @@
 //   backward_weights  dw [filters, taps x channels] = dy^T . patches of x, the pixels of y shared among blocks
 #pragma once
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/matmul/tile.cuh"
+#include "core/cuda/kernel.h"
+#include "ops/conv/kernels.h"
+#include "ops/matmul/tile.cuh"
 
 namespace hearth::kernels::conv_operands {
 
@@ -21,7 +21,7 @@ struct Geometry {
   int channels, filters, groups;
 };
 
-inline Geometry geometry_of(const Conv2dShape& shape) {
+inline Geometry geometry_of(const ConvShape& shape) {
   const auto size = [](std::int64_t value) { return static_cast<int>(value); };
   Geometry g{};
   g.h = size(shape.h);
@@ -216,18 +216,18 @@ struct Tiles {
 };
 
 /// Rows, columns and depth of a pass, cut into tiles of this side and depths of a multiple of `step`.
-inline Tiles tiles_of(const Conv2dShape& s, cpu::dnn::Pass pass, std::int64_t side, std::int64_t step) {
+inline Tiles tiles_of(const ConvShape& s, Pass pass, std::int64_t side, std::int64_t step) {
   const std::int64_t taps = s.r * s.s, channels = s.c / s.groups, filters = s.k / s.groups;
   Tiles t{};
   t.side = side;
   switch (pass) {
-    case cpu::dnn::Pass::forward:
+    case Pass::forward:
       t.rows = s.n * s.p * s.q, t.columns = filters, t.depth = taps * channels;
       break;
-    case cpu::dnn::Pass::backward_data:
+    case Pass::backward_data:
       t.rows = s.n * s.h * s.w, t.columns = channels, t.depth = taps * filters;
       break;
-    case cpu::dnn::Pass::backward_weights:
+    case Pass::backward_weights:
       t.rows = filters, t.columns = taps * channels, t.depth = s.n * s.p * s.q;
       break;
   }

@@ -5,11 +5,11 @@
 // a fixed order; both in f32 (f64 for f64).
 #include <algorithm>
 
-#include "hearth/core/convert.h"
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/epilogue/functors.h"
-#include "hearth/ops/pointwise/value_slope.h"
+#include "core/convert.h"
+#include "core/cuda/elementwise.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/epilogue/functors.h"
+#include "ops/pointwise/value_slope.h"
 
 namespace hearth::kernels {
 namespace {

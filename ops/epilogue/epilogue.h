@@ -3,10 +3,10 @@
 // All tensors are contiguous [..., C] with C the last axis.
 #pragma once
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
-#include "hearth/ops/activation.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
+#include "ops/activation.h"
 
 namespace hearth::kernels {
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/epilogue/functors.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "core/cpu/scratch.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/epilogue/functors.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels {
@@ -24,8 +24,8 @@ constexpr std::int64_t row_block = 64;
 }  // namespace hearth::kernels
 #endif
 
-#define HEARTH_ISA_SOURCE "hearth/ops/epilogue/epilogue_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/epilogue/epilogue_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

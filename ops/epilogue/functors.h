@@ -2,9 +2,9 @@
 // The activations as functors: value from what goes in, slope from the result for ReLU and from what went in otherwise.
 #pragma once
 
-#include "hearth/core/error.h"
-#include "hearth/ops/activation.h"
-#include "hearth/ops/pointwise/functors.h"
+#include "core/error.h"
+#include "ops/activation.h"
+#include "ops/pointwise/functors.h"
 
 namespace hearth::kernels::activations {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/epilogue/operands.h"
+#include "ops/epilogue/operands.h"
 
 #include <utility>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/epilogue/epilogue.h"
+#include "autograd/grad_mode.h"
+#include "core/run_on.h"
+#include "ops/epilogue/epilogue.h"
 
 namespace hearth::detail {
 

@@ -2,9 +2,9 @@
 // What linear and conv2d share above their kernels: the types they accept, and activation on the tape.
 #pragma once
 
-#include "hearth/autograd/node.h"
-#include "hearth/core/tensor.h"
-#include "hearth/ops/activation.h"
+#include "autograd/node.h"
+#include "core/tensor.h"
+#include "ops/activation.h"
 
 namespace hearth::detail {
 

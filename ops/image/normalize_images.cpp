@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/image/normalize_images.h"
+#include "ops/image/normalize_images.h"
 
 #include <array>
 #include <limits>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/profiler.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
+#include "autograd/record.h"
+#include "core/profiler.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
 
 namespace hearth {
 namespace {

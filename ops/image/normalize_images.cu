@@ -2,8 +2,8 @@
 // Each thread makes 16 bytes of a result, or one element where images do not consist of such packs. Traffic: each byte
 // of the pixels is read once (twice where images are mixed), each element written once; what pixel values become lies
 // in shared memory.
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/image/normalize_images.h"
+#include "core/cuda/elementwise.h"
+#include "ops/image/normalize_images.h"
 
 namespace hearth::kernels {
 namespace {
@@ -75,7 +75,7 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
         float value = 0;
         if (k < count && channel < p.c) {
           value = own.value(p, values, pixel, channel);
-          // Never fused, so that the bits are those of the loader (data/mixup.cpp).
+          // Never fused, so that the bits are those of the loader (data/transforms/mixup.cpp).
           if (mixes && Place{pixel / p.w, pixel % p.w}.is_in(mixed))
             value = __fadd_rn(__fmul_rn(share, value), __fmul_rn(rest, partner.value(p, values, pixel, channel)));
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An image at a time. In one flavour for all processors: a fused multiply-add would give a mixture other bits than the
-// loader's own (data/mixup.cpp).
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/image/normalize_images.h"
+// loader's own (data/transforms/mixup.cpp).
+#include "core/cpu/parallel.h"
+#include "ops/image/normalize_images.h"
 
 namespace hearth::kernels {
 namespace {

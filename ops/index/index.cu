@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading by index on the device, and its gradients: the places are sorted by the element they came from, then each
 // element of dx adds up its places in order, in f64. So bits do not depend on the device's scheduling.
-#include "hearth/ops/index/index.h"
+#include "ops/index/index.h"
 
-#include "hearth/core/cuda/fault.h"
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/core/dtype.h"
-#include "hearth/ops/index/order.h"
+#include "core/cuda/fault.h"
+#include "core/cuda/kernel.h"
+#include "core/dtype.h"
+#include "ops/index/order.h"
 
 namespace hearth::kernels {
 namespace {

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <vector>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/index/index.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/index/index.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/index/index_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/index/index_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stable radix sort. Per pass of 8 bits: each block counts the digits of its chunk, one block turns the counts into
 // first positions, and each block puts its chunk's elements there in order. Chunks are fixed by n alone.
-#include "hearth/ops/index/order.h"
+#include "ops/index/order.h"
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/core/dtype.h"
+#include "core/cuda/kernel.h"
+#include "core/dtype.h"
 
 namespace hearth::kernels {
 namespace {

@@ -2,8 +2,8 @@
 // Sorting places by key on the device: what makes sums over equal indices deterministic without atomics on values.
 #pragma once
 
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
 
 namespace hearth::kernels {
 

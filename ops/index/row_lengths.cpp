@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/index/row_lengths.h"
+#include "ops/index/row_lengths.h"
 
 #include <limits>
 
-#include "hearth/core/dtype.h"
-#include "hearth/core/profiler.h"
-#include "hearth/core/run_on.h"
+#include "core/dtype.h"
+#include "core/profiler.h"
+#include "core/run_on.h"
 
 namespace hearth {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/index/row_lengths.h"
+#include "ops/index/row_lengths.h"
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/core/dtype.h"
+#include "core/cuda/kernel.h"
+#include "core/dtype.h"
 
 namespace hearth::kernels {
 namespace {

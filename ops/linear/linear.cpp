@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/linear/linear.h"
+#include "ops/linear/linear.h"
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/epilogue/operands.h"
-#include "hearth/ops/matmul/product.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/epilogue/operands.h"
+#include "ops/matmul/product.h"
 
 namespace hearth {
 namespace {

@@ -2,8 +2,8 @@
 // The fully connected layer: product, bias and activation in one op.
 #pragma once
 
-#include "hearth/core/tensor.h"
-#include "hearth/ops/activation.h"
+#include "core/tensor.h"
+#include "ops/activation.h"
 
 namespace hearth {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/loss/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
 #include <array>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
 
 namespace hearth {
 namespace {

@@ -2,9 +2,9 @@
 // Lanes of a warp share a row of up to a thousand classes, a block shares a longer one. The loss reads the logits once,
 // whatever their number: largest element, sum of exponentials and what smoothing or targets add are found together. The
 // gradient reads them once more and writes once, in place where it may. Narrow logits are read as they are.
-#include "hearth/ops/loss/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
-#include "hearth/ops/softmax/online_sum.cuh"
+#include "ops/softmax/online_sum.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -5,12 +5,12 @@
 #include <limits>
 #include <vector>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/loss/cross_entropy.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/loss/cross_entropy.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/loss/cross_entropy_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/loss/cross_entropy_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

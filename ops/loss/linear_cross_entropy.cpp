@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 #include <algorithm>
 #include <array>
 
-#include "hearth/autograd/accumulate.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/epilogue/operands.h"
-#include "hearth/ops/matmul/product.h"
+#include "autograd/accumulate.h"
+#include "autograd/grad_mode.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/epilogue/operands.h"
+#include "ops/matmul/product.h"
 
 namespace hearth {
 namespace {

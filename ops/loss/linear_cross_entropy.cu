@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread scales 16 bytes of the wide sums: they are read once, and the gradient is written once, or read and written.
-#include "hearth/ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 
-#include "hearth/core/cuda/elementwise.h"
+#include "core/cuda/elementwise.h"
 
 namespace hearth::kernels {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "hearth/ops/loss/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
 namespace hearth {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/loss/linear_cross_entropy.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/loss/linear_cross_entropy.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/loss/linear_cross_entropy_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/loss/linear_cross_entropy_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

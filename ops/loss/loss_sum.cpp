@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/loss/loss_sum.h"
+#include "ops/loss/loss_sum.h"
 
 #include <algorithm>
 
-#include "hearth/core/run_on.h"
-#include "hearth/ops/epilogue/operands.h"
+#include "core/run_on.h"
+#include "ops/epilogue/operands.h"
 
 namespace hearth {
 

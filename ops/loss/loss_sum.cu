@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread for a loss; one block for the labels of a part, and for the shares of all parts.
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/loss/loss_sum.h"
+#include "core/cuda/elementwise.h"
+#include "ops/loss/loss_sum.h"
 
 namespace hearth::kernels {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block sums a run of elements, one more block adds the blocks' sums in order; both inputs are read once. Differences
 // and squares in acc_t, sums beyond 16 bytes' worth in f64.
-#include "hearth/ops/loss/mse.h"
+#include "ops/loss/mse.h"
 
 #include <algorithm>
 
-#include "hearth/ops/row_split.cuh"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

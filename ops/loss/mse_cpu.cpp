@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/loss/mse.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "core/cpu/scratch.h"
+#include "ops/loss/mse.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/loss/mse_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/loss/mse_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

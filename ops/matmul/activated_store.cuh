@@ -3,9 +3,9 @@
 // what went in is stored beside the result if the gradient wants it. For kernel sources only.
 #pragma once
 
-#include "hearth/ops/epilogue/functors.h"
-#include "hearth/ops/matmul/product.h"
-#include "hearth/ops/matmul/tile.cuh"
+#include "ops/epilogue/functors.h"
+#include "ops/matmul/product.h"
+#include "ops/matmul/tile.cuh"
 
 namespace hearth::kernels::tile {
 

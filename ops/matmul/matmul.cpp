@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/matmul/matmul.h"
+#include "ops/matmul/matmul.h"
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/matmul/product.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/matmul/product.h"
 
 namespace hearth {
 namespace {

@@ -2,7 +2,7 @@
 // Matrix products.
 #pragma once
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -8,9 +8,9 @@
 // order of k.
 #pragma once
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/core/cuda/mma.h"
-#include "hearth/ops/matmul/tile.cuh"
+#include "core/cuda/kernel.h"
+#include "core/cuda/mma.h"
+#include "ops/matmul/tile.cuh"
 
 namespace hearth::kernels::mma_tile {
 

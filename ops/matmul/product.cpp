@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a matrix product is on every device: the problem that its implementation is chosen by, and its arithmetic count.
-#include "hearth/ops/matmul/product.h"
+#include "ops/matmul/product.h"
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/profiler.h"
+#include "core/cpu/parallel.h"
+#include "core/profiler.h"
 
 namespace hearth::kernels {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The portable matrix product on the device: tiles of 64 x 64 in f32 (f64 for f64), every type and transposition.
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/matmul/activated_store.cuh"
-#include "hearth/ops/matmul/product.h"
-#include "hearth/ops/matmul/tile.cuh"
+#include "core/cuda/kernel.h"
+#include "ops/matmul/activated_store.cuh"
+#include "ops/matmul/product.h"
+#include "ops/matmul/tile.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -2,19 +2,19 @@
 // The matrix product below matmul and linear: C = activation(op(A) op(B) + bias), by a library or by own kernels.
 #pragma once
 
-#include "hearth/core/cpu/dnn.h"
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
-#include "hearth/ops/activation.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/epilogue/epilogue.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
+#include "ops/activation.h"
+#include "ops/candidates.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/onednn/onednn.h"
 
 namespace hearth::kernels {
 
 /// The key of an implementation, on any device. On the CPU the implementations see plain products only: what follows
 /// the product there is done by kernels of its own.
-struct ProductProblem : cpu::dnn::Matmul {
+struct ProductProblem : MatmulProblem {
   bool has_bias = false;
   Activation activation = Activation::none;
   bool keeps_pre = false;        ///< what went into the activation is stored beside C

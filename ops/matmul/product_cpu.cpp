@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a matrix product on the CPU.
-#include "hearth/core/cpu/gemm.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/matmul/product.h"
+#include "core/cpu/parallel.h"
+#include "ops/matmul/gemm.h"
+#include "ops/matmul/product.h"
 
 namespace hearth::kernels {
 namespace {

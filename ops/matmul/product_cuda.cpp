@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a matrix product on the device.
-#include "hearth/core/cuda/blas.h"
-#include "hearth/core/tf32.h"
-#include "hearth/ops/matmul/product.h"
+#include "core/tf32.h"
+#include "ops/cublaslt/cublaslt.h"
+#include "ops/matmul/product.h"
 
 namespace hearth::kernels {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix product of 16-bit types on tensor cores: tiles of 128 x 128, f32 sums.
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/matmul/activated_store.cuh"
-#include "hearth/ops/matmul/mma_tile.cuh"
-#include "hearth/ops/matmul/product.h"
+#include "core/cuda/kernel.h"
+#include "ops/matmul/activated_store.cuh"
+#include "ops/matmul/mma_tile.cuh"
+#include "ops/matmul/product.h"
 
 namespace hearth::kernels {
 namespace {

@@ -7,7 +7,7 @@
 // of C. Per step and block: 2 x 16 x 64 elements read, 64 x 64 x 16 products. Sums run in order of k.
 #pragma once
 
-#include "hearth/core/cuda/kernel.h"
+#include "core/cuda/kernel.h"
 
 namespace hearth::kernels::tile {
 

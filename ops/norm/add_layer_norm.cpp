@@ -2,19 +2,19 @@
 // An op of the tape has one result, so one pass makes two nodes: Added, whose result is the sum, and behind it Normed,
 // whose result is y. Whoever uses the sum comes after both, so a backward pass reaches Normed when all others have
 // given the sum their gradients: Normed adds its own to them where they are, and leaves df to Added on the way.
-#include "hearth/ops/norm/add_layer_norm.h"
+#include "ops/norm/add_layer_norm.h"
 
 #include <array>
 #include <cmath>
 #include <memory>
 #include <utility>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/norm/parameter.h"
-#include "hearth/ops/pointwise/drop_path.h"
-#include "hearth/ops/pointwise/dropout.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/norm/parameter.h"
+#include "ops/pointwise/drop_path.h"
+#include "ops/pointwise/dropout.h"
 
 namespace hearth {
 namespace {

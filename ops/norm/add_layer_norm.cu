@@ -4,10 +4,10 @@
 // which elements stay; whether a row's sample stays each finds out for itself. Traffic: x and f are read once, f only
 // where its sample stays, sum and y written once; the gradient reads sum, dy and what others gave the sum, and writes
 // d_sum and df.
-#include "hearth/ops/norm/add_layer_norm.h"
+#include "ops/norm/add_layer_norm.h"
 
-#include "hearth/ops/norm/layer_norm.cuh"
-#include "hearth/ops/pointwise/dropout.cuh"
+#include "ops/norm/layer_norm.cuh"
+#include "ops/pointwise/dropout.cuh"
 
 namespace hearth::kernels {
 namespace {

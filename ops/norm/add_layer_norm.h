@@ -2,10 +2,10 @@
 // What stands between the parts of a Transformer: residual, dropout and layer normalisation in one pass.
 #pragma once
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/random.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/random.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/ops/norm/add_layer_norm.h"
-#include "hearth/ops/norm/layer_norm_cpu.h"
-#include "hearth/ops/pointwise/sample_words.h"
+#include "core/cpu/element.h"
+#include "ops/norm/add_layer_norm.h"
+#include "ops/norm/layer_norm_cpu.h"
+#include "ops/pointwise/sample_words.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/norm/add_layer_norm_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/norm/add_layer_norm_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-#include "hearth/ops/norm/layer_norm_cpu.inc"
+#include "ops/norm/layer_norm_cpu.inc"
 
 /// f(first element, count, factors) over elements [begin, begin + count) in runs that share their random words.
 template <class P, class F>

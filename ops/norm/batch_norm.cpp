@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/norm/batch_norm.h"
+#include "ops/norm/batch_norm.h"
 
 #include <array>
 #include <cmath>
 #include <type_traits>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/norm/folded_rows.h"
-#include "hearth/ops/norm/library.h"
-#include "hearth/ops/norm/parameter.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/norm/folded_rows.h"
+#include "ops/norm/library.h"
+#include "ops/norm/parameter.h"
 
 namespace hearth {
 namespace {

@@ -3,10 +3,10 @@
 // block leaves those of its run of rows in f64, then a warp a channel adds them in order and derives what the next pass
 // needs. Training reads x twice and writes y once, the gradient reads x and dy twice and writes dx; the second pass
 // goes through the blocks backwards, because the end of a large tensor is what the first one left in the cache.
-#include "hearth/ops/column_tile.cuh"
-#include "hearth/ops/norm/batch_norm.cuh"
-#include "hearth/ops/norm/folded_rows.h"
-#include "hearth/ops/row_split.cuh"
+#include "ops/column_tile.cuh"
+#include "ops/norm/batch_norm.cuh"
+#include "ops/norm/folded_rows.h"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/ops/norm/batch_norm.h"
+#include "core/cuda/kernel.h"
+#include "ops/norm/batch_norm.h"
 
 namespace hearth::kernels {
 

@@ -2,12 +2,12 @@
 // Batch normalisation over the last axis' channels, with an optional residual and ReLU in the same pass.
 #pragma once
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/half.h"
-#include "hearth/core/tensor.h"
-#include "hearth/ops/activation.h"
-#include "hearth/ops/norm/channel_moments.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/half.h"
+#include "core/tensor.h"
+#include "ops/activation.h"
+#include "ops/norm/channel_moments.h"
 
 namespace hearth {
 

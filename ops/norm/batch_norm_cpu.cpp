@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/norm/batch_norm_cpu.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/norm/batch_norm_cpu.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels {
@@ -32,8 +32,8 @@ inline std::int64_t rows_of_flags(std::int64_t lanes) { return std::max<std::int
 }  // namespace hearth::kernels
 #endif
 
-#define HEARTH_ISA_SOURCE "hearth/ops/norm/batch_norm_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/norm/batch_norm_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/norm/batch_norm.h"
-#include "hearth/ops/norm/folded_rows.h"
+#include "core/cpu/scratch.h"
+#include "ops/norm/batch_norm.h"
+#include "ops/norm/folded_rows.h"
 
 namespace hearth::kernels {
 

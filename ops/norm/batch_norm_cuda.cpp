@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of batch normalisation in training on the device. The own kernels come first: cuDNN compiles its
 // engines when it is asked, and none of them takes the statistics that a convolution left.
-#include "hearth/core/cuda/dnn_norm.h"
-#include "hearth/core/profiler.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/norm/library.h"
+#include "core/profiler.h"
+#include "ops/candidates.h"
+#include "ops/norm/batch_norm_cudnn.h"
+#include "ops/norm/library.h"
 
 namespace hearth::kernels {
 namespace {

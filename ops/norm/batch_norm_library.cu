@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a library's batch normalisation leaves, in the form that the own gradient reads.
-#include "hearth/ops/norm/batch_norm.cuh"
-#include "hearth/ops/norm/folded_rows.h"
-#include "hearth/ops/norm/library.h"
+#include "ops/norm/batch_norm.cuh"
+#include "ops/norm/folded_rows.h"
+#include "ops/norm/library.h"
 
 namespace hearth::kernels {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/norm/batch_norm_cpu.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/norm/batch_norm_cpu.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels {
@@ -19,8 +19,8 @@ constexpr std::int64_t bytes_ahead = 4096;
 }  // namespace hearth::kernels
 #endif
 
-#define HEARTH_ISA_SOURCE "hearth/ops/norm/batch_norm_sums_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/norm/batch_norm_sums_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth::kernels {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/norm/layer_norm.h"
+#include "ops/norm/layer_norm.h"
 
 #include <array>
 #include <cmath>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/norm/parameter.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/norm/parameter.h"
 
 namespace hearth {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows lie in memory, and so does their gradient.
-#include "hearth/ops/norm/layer_norm.cuh"
-#include "hearth/ops/norm/layer_norm.h"
+#include "ops/norm/layer_norm.cuh"
+#include "ops/norm/layer_norm.h"
 
 namespace hearth::kernels {
 namespace {

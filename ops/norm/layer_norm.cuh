@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/tensor.h"
-#include "hearth/ops/row_split.cuh"
+#include "core/tensor.h"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels::layer_norm_rows {
 

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/ops/norm/layer_norm.h"
-#include "hearth/ops/norm/layer_norm_cpu.h"
+#include "core/cpu/element.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/layer_norm_cpu.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/norm/layer_norm_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/norm/layer_norm_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-#include "hearth/ops/norm/layer_norm_cpu.inc"
+#include "ops/norm/layer_norm_cpu.inc"
 
 template <class T, class P>
 void layer_norm_rows(const T* x, const P* gamma, const P* beta, double eps, T* y, P* means, P* rstds, std::int64_t rows,

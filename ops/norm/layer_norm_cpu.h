@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/parallel.h"
+#include "core/cpu/scratch.h"
+#include "core/tensor.h"
 
 namespace hearth::kernels {
 

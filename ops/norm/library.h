@@ -2,7 +2,7 @@
 // Batch normalisation in training on a device, and its gradient, by the chosen implementation.
 #pragma once
 
-#include "hearth/ops/norm/batch_norm.h"
+#include "ops/norm/batch_norm.h"
 
 namespace hearth::kernels {
 

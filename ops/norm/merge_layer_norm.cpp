@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/norm/merge_layer_norm.h"
+#include "ops/norm/merge_layer_norm.h"
 
 #include <array>
 #include <cmath>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/norm/parameter.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/norm/parameter.h"
 
 namespace hearth {
 namespace {

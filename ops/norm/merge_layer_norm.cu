@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of layer normalisation that are gathered from where their neighbours lie, and gradients that go back there.
 // Traffic: x is read and y written once; the gradient reads x and dy and writes dx.
-#include "hearth/ops/norm/merge_layer_norm.h"
+#include "ops/norm/merge_layer_norm.h"
 
-#include "hearth/ops/norm/layer_norm.cuh"
-#include "hearth/ops/norm/merged_rows.h"
+#include "ops/norm/layer_norm.cuh"
+#include "ops/norm/merged_rows.h"
 
 namespace hearth::kernels {
 namespace {

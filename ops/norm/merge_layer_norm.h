@@ -2,9 +2,9 @@
 // Layer normalisation of 2x2 neighbouring tokens as one, which are gathered where they lie.
 #pragma once
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

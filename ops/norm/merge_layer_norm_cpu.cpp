@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/ops/norm/layer_norm_cpu.h"
-#include "hearth/ops/norm/merge_layer_norm.h"
-#include "hearth/ops/norm/merged_rows.h"
+#include "core/cpu/element.h"
+#include "ops/norm/layer_norm_cpu.h"
+#include "ops/norm/merge_layer_norm.h"
+#include "ops/norm/merged_rows.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/norm/merge_layer_norm_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/norm/merge_layer_norm_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-#include "hearth/ops/norm/layer_norm_cpu.inc"
+#include "ops/norm/layer_norm_cpu.inc"
 
 /// Rows from number `begin` on, one at a time in `held`, of 4 * channels values. All pointers are to element 0.
 template <class T>

@@ -2,8 +2,8 @@
 // Where the four neighbours lie that make a row of merge_layer_norm, on every device.
 #pragma once
 
-#include "hearth/core/cpu/vector_math.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/vector_math.h"
+#include "core/tensor.h"
 
 namespace hearth::kernels {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/norm/parameter.h"
+#include "ops/norm/parameter.h"
 
 namespace hearth {
 

@@ -2,7 +2,7 @@
 // What the parameters of all norms have in common.
 #pragma once
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -2,12 +2,12 @@
 // Lanes or a block share a row, which is read from memory once and a second time from the cache. The gradient of gamma
 // is summed by thread columns over runs of rows, whose shares a second kernel adds in order; the runs follow from the
 // shape alone.
-#include "hearth/ops/norm/rms_norm.h"
+#include "ops/norm/rms_norm.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/ops/row_split.cuh"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/ops/norm/rms_norm.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "core/cpu/scratch.h"
+#include "ops/norm/rms_norm.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/norm/rms_norm_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/norm/rms_norm_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

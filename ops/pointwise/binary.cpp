@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/binary.h"
+#include "ops/pointwise/binary.h"
 
 #include <cmath>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/reduce/broadcast_sum.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/reduce/broadcast_sum.h"
 
 namespace hearth {
 namespace {

@@ -4,10 +4,10 @@
 // element. Traffic: each array once; repeated operands come from the caches.
 #include <algorithm>
 
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/pointwise/binary_step.h"
-#include "hearth/ops/pointwise/walk.h"
+#include "core/cuda/elementwise.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/binary_step.h"
+#include "ops/pointwise/walk.h"
 
 namespace hearth::kernels {
 namespace {

@@ -3,9 +3,9 @@
 // equal or 1. These are the only ops that broadcast.
 #pragma once
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/pointwise/binary_step.h"
-#include "hearth/ops/pointwise/walk.h"
+#include "core/cpu/parallel.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/binary_step.h"
+#include "ops/pointwise/walk.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/pointwise/binary_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/pointwise/binary_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "hearth/core/cpu/element.h"
+#include "core/cpu/element.h"
 
 namespace hearth::kernels {
 

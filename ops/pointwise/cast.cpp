@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/cast.h"
+#include "ops/pointwise/cast.h"
 
-#include "hearth/autograd/record.h"
-#include "hearth/ops/argument.h"
+#include "autograd/record.h"
+#include "ops/argument.h"
 
 namespace hearth {
 

@@ -2,7 +2,7 @@
 // Conversion between element types.
 #pragma once
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/drop_path.h"
+#include "ops/pointwise/drop_path.h"
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/pointwise/binary.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/pointwise/binary.h"
 
 namespace hearth {
 namespace {

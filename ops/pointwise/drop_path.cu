@@ -2,12 +2,12 @@
 // Threads run along a sample in x and over the samples in y, each with a pack of 16 bytes or an element at a time, and
 // draw the sample's word themselves, so that nothing is prepared. Traffic: the residual is read and y written once, x
 // read once where its sample stays.
-#include "hearth/ops/pointwise/drop_path.h"
+#include "ops/pointwise/drop_path.h"
 
 #include <cmath>
 
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/pointwise/dropout.cuh"
+#include "core/cuda/elementwise.h"
+#include "ops/pointwise/dropout.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/pointwise/drop_path.h"
-#include "hearth/ops/pointwise/sample_words.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/pointwise/drop_path.h"
+#include "ops/pointwise/sample_words.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/pointwise/drop_path_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/pointwise/drop_path_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/dropout.h"
+#include "ops/pointwise/dropout.h"
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
 
 namespace hearth {
 namespace {

@@ -2,10 +2,10 @@
 // A thread draws one Philox block and uses its four words for the elements that the CPU kernel gives them to. So
 // sixteen neighbouring threads read and write runs of sixteen elements, and the choice is the same on every device.
 // Traffic: x is read and y written once.
-#include "hearth/ops/pointwise/dropout.h"
+#include "ops/pointwise/dropout.h"
 
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/pointwise/dropout.cuh"
+#include "core/cuda/elementwise.h"
+#include "ops/pointwise/dropout.cuh"
 
 namespace hearth::kernels {
 namespace {

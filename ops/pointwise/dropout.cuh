@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/core/random.h"
+#include "core/cuda/graph.h"
+#include "core/cuda/kernel.h"
+#include "core/random.h"
 
 namespace hearth::kernels {
 

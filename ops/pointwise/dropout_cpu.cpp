@@ -2,13 +2,13 @@
 // The random words of 64 neighbouring elements at a time.
 #include <algorithm>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/pointwise/dropout.h"
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/dropout_strip.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/pointwise/dropout_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/pointwise/dropout_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

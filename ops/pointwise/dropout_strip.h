@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "hearth/core/cpu/vector_math.h"
-#include "hearth/core/random.h"
+#include "core/cpu/vector_math.h"
+#include "core/random.h"
 
 namespace hearth::kernels {
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "hearth/core/cpu/vector_math.h"
+#include "core/cpu/vector_math.h"
 
 namespace hearth::functors {
 

@@ -2,8 +2,8 @@
 // + - * / between tensors and numbers, as spelled out in binary.h.
 #pragma once
 
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/pointwise/pointwise.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace hearth {
 

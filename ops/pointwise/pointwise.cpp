@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/pointwise/functors.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/pointwise/functors.h"
 
 namespace hearth {
 namespace {

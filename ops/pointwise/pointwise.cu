@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass over memory: a thread takes 16 bytes of x and writes 16 of y (the gradient reads two arrays). Arithmetic in
 // f32 (f64 for f64), rounded once.
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/pointwise/functors.h"
-#include "hearth/ops/pointwise/pointwise.h"
-#include "hearth/ops/pointwise/value_slope.h"
+#include "core/cuda/elementwise.h"
+#include "ops/pointwise/functors.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/value_slope.h"
 
 namespace hearth::kernels {
 namespace {

@@ -2,10 +2,10 @@
 // Functions of one tensor, element by element. The list is table.h.
 #pragma once
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
-#include "hearth/ops/pointwise/table.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
+#include "ops/pointwise/table.h"
 
 namespace hearth {
 

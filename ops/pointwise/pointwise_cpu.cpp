@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass over memory: x is read and y written once; arithmetic in f32 (f64 for f64).
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/pointwise/functors.h"
-#include "hearth/ops/pointwise/pointwise.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/pointwise/functors.h"
+#include "ops/pointwise/pointwise.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/pointwise/pointwise_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/pointwise/pointwise_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

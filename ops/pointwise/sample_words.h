@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "hearth/ops/pointwise/dropout_strip.h"
+#include "ops/pointwise/dropout_strip.h"
 
 namespace hearth::kernels {
 

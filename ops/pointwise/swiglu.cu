@@ -3,9 +3,9 @@
 // is read once and y written once; the gradient reads x and dy and writes dx.
 #include <cmath>
 
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/pointwise/swiglu.h"
-#include "hearth/ops/row_split.cuh"
+#include "core/cuda/elementwise.h"
+#include "ops/pointwise/swiglu.h"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

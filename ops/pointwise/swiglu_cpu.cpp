@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/pointwise/swiglu.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/pointwise/swiglu.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/pointwise/swiglu_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/pointwise/swiglu_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

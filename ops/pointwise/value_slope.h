@@ -2,7 +2,7 @@
 // A functor's value, and its slope times the arriving gradient, as what elementwise kernels are called with.
 #pragma once
 
-#include "hearth/core/cpu/vector_math.h"
+#include "core/cpu/vector_math.h"
 
 namespace hearth::kernels {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/walk.h"
+#include "ops/pointwise/walk.h"
 
 namespace hearth::kernels {
 namespace {

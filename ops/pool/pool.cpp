@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pool/pool.h"
+#include "ops/pool/pool.h"
 
 #include <array>
 #include <limits>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/pool/kernels.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/pool/kernels.h"
 
 namespace hearth {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "hearth/core/tensor.h"
-#include "hearth/ops/pair.h"
+#include "core/tensor.h"
+#include "ops/pair.h"
 
 namespace hearth {
 

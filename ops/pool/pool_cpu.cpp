@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/pool/kernels.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/pool/kernels.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels {
@@ -43,8 +43,8 @@ inline std::int64_t window_size(const PoolShape& s, const Range& r, const Range&
 }  // namespace hearth::kernels
 #endif
 
-#define HEARTH_ISA_SOURCE "hearth/ops/pool/pool_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/pool/pool_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

@@ -2,7 +2,7 @@
 // The gradient side of broadcasting.
 #pragma once
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

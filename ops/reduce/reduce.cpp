@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/reduce/reduce.h"
+#include "ops/reduce/reduce.h"
 
 #include <bitset>
 #include <limits>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/reduce/broadcast_sum.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/pointwise/binary.h"
+#include "ops/reduce/broadcast_sum.h"
 
 namespace hearth {
 namespace {

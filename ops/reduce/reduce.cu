@@ -2,12 +2,12 @@
 // Sums: a thread adds a few neighbouring elements in acc_t and everything else in f64. Long sums are cut into segments
 // by the shape alone, whose partial sums (f64) go through the same kernels again. Extremes go the same way, with places
 // instead of sums. x is read once.
-#include "hearth/ops/reduce/reduce.h"
+#include "ops/reduce/reduce.h"
 
 #include <algorithm>
 
-#include "hearth/ops/column_tile.cuh"
-#include "hearth/ops/row_split.cuh"
+#include "ops/column_tile.cuh"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -5,12 +5,12 @@
 #include <limits>
 #include <vector>
 
-#include "hearth/core/cpu/element.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/reduce/reduce.h"
+#include "core/cpu/element.h"
+#include "core/cpu/parallel.h"
+#include "ops/reduce/reduce.h"
 
-#define HEARTH_ISA_SOURCE "hearth/ops/reduce/reduce_cpu.cpp"
-#include "hearth/core/cpu/foreach_isa.h"
+#define HEARTH_ISA_SOURCE "ops/reduce/reduce_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {

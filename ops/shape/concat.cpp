@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/shape/concat.h"
+#include "ops/shape/concat.h"
 
 #include <limits>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "hearth/ops/argument.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
 
 namespace hearth {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of runs in the widest words that addresses, pitches and length allow: threads run along a run in x and over
 // the runs in y. Traffic: every byte is read once and written once.
-#include "hearth/core/cuda/elementwise.h"
-#include "hearth/ops/shape/concat.h"
+#include "core/cuda/elementwise.h"
+#include "ops/shape/concat.h"
 
 namespace hearth::kernels {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/ops/shape/concat.h"
+#include "core/cpu/parallel.h"
+#include "ops/shape/concat.h"
 
 namespace hearth::kernels {
 

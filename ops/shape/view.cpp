@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/shape/view.h"
+#include "ops/shape/view.h"
 
-#include "hearth/autograd/record.h"
-#include "hearth/ops/argument.h"
-#include "hearth/ops/reduce/broadcast_sum.h"
+#include "autograd/record.h"
+#include "ops/argument.h"
+#include "ops/reduce/broadcast_sum.h"
 
 namespace hearth {
 namespace {

@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "hearth/ops/row_split.cuh"
+#include "ops/row_split.cuh"
 
 namespace hearth::cuda {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/softmax/softmax.h"
+#include "ops/softmax/softmax.h"
 
 #include <array>
 
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
 
 namespace hearth {
 namespace {

@@ -2,9 +2,9 @@
 // Softmax and its logarithm.
 #pragma once
 
-#include "hearth/core/cpu/stream.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
 
 namespace hearth {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recomputed part gives the bits of the part itself and keeps nothing but what goes in.
-#include "hearth/autograd/recompute.h"
+#include "autograd/recompute.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/record.h"
-#include "hearth/core/random.h"
+#include "autograd/backward.h"
+#include "autograd/record.h"
+#include "core/random.h"
 
 namespace hearth {
 namespace {

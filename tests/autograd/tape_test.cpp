@@ -2,12 +2,12 @@
 // The tape itself, with two small ops of the test's own.
 #include <gtest/gtest.h>
 
-#include "hearth/autograd/accumulate.h"
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/parameters.h"
-#include "hearth/autograd/record.h"
-#include "hearth/core/run_on.h"
-#include "support/error_message.h"
+#include "autograd/accumulate.h"
+#include "autograd/backward.h"
+#include "autograd/parameters.h"
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edit distances of known pairs and the suggestions drawn from them.
-#include "hearth/core/nearest.h"
+#include "core/nearest.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/non_finite.h"
+#include "core/non_finite.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace hearth {
 namespace {

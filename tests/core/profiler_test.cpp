@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/profiler.h"
+#include "core/profiler.h"
 
 #include <gtest/gtest.h>
 
 #include <regex>
 
-#include "hearth/core/json_text.h"
-#include "support/grouping_locale.h"
+#include "core/io/json_text.h"
+#include "tests/support/grouping_locale.h"
 
 namespace hearth {
 namespace {

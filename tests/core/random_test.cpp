@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Philox against the published vectors, and the properties the framework relies on.
-#include "hearth/core/random.h"
+#include "core/random.h"
 
 #include <gtest/gtest.h>
 

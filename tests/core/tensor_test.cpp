@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes, tensors, conversions and 16-bit types.
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "hearth/core/convert.h"
+#include "core/convert.h"
 
 namespace hearth {
 namespace {

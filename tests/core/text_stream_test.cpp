@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts are the same in every locale of the host program.
-#include "hearth/core/text_stream.h"
+#include "core/text_stream.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/core/shape.h"
-#include "hearth/core/state.h"
-#include "support/error_message.h"
-#include "support/grouping_locale.h"
+#include "core/io/state.h"
+#include "core/shape.h"
+#include "tests/support/error_message.h"
+#include "tests/support/grouping_locale.h"
 
 namespace hearth {
 namespace {

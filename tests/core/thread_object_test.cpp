@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/thread_object.h"
+#include "core/thread_object.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <memory>
 #include <thread>
 
-#include "hearth/core/cpu/scratch.h"
-#include "hearth/core/profiler.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/scratch.h"
+#include "core/profiler.h"
+#include "core/tensor.h"
 
 namespace hearth {
 namespace {

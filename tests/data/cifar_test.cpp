@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/formats/cifar.h"
+#include "data/formats/cifar.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/core/error.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples set aside by their names.
-#include "hearth/data/dataset.h"
+#include "data/dataset.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "hearth/core/error.h"
-#include "support/error_message.h"
+#include "core/error.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::data {
 namespace {

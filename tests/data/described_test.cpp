@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/described.h"
+#include "data/described.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "hearth/data/text/labelled.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "data/text/labelled.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/formats/digits.h"
+#include "data/formats/digits.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "support/error_message.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::data {
 namespace {

@@ -13,12 +13,12 @@
 #include <functional>
 #include <limits>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "hearth/data/image.h"
-#include "hearth/data/source_bytes.h"
-#include "support/error_message.h"
-#include "support/places.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "data/image/image.h"
+#include "data/source_bytes.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
 
 #if HEARTH_HAS_ZLIB
 #include <zlib.h>

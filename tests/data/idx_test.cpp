@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/formats/idx.h"
+#include "data/formats/idx.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "hearth/core/error.h"
-#include "hearth/data/source_bytes.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/error.h"
+#include "data/source_bytes.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/formats/image_folder.h"
+#include "data/formats/image_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <set>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "hearth/data/loader.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "data/loader.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The golden files come from tests/golden/make_images.py (Pillow).
-#include "hearth/data/image.h"
+#include "data/image/image.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "hearth/data/exif.h"
-#include "hearth/data/libraries.h"
-#include "hearth/data/source_bytes.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "data/image/exif.h"
+#include "data/libraries.h"
+#include "data/source_bytes.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

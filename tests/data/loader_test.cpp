@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/loader.h"
+#include "data/loader.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <set>
 #include <thread>
 
-#include "hearth/core/error.h"
-#include "hearth/data/order.h"
-#include "support/error_message.h"
+#include "core/error.h"
+#include "data/order.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::data {
 namespace {

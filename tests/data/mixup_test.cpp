@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "hearth/core/error.h"
-#include "hearth/data/transforms.h"
-#include "support/error_message.h"
+#include "core/error.h"
+#include "data/transforms/transforms.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::data {
 namespace {

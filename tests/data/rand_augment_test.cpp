@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RandAugment's changes against Pillow's (golden/make_augment.py), and what is drawn.
-#include "hearth/data/rand_augment.h"
+#include "data/transforms/rand_augment.h"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "hearth/data/resize.h"
-#include "hearth/data/transforms.h"
-#include "support/error_message.h"
-#include "support/places.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "data/transforms/resize.h"
+#include "data/transforms/transforms.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
 
 namespace hearth::data {
 namespace {

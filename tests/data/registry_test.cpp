@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/registry.h"
+#include "data/registry.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,14 @@
 #include <cmath>
 #include <map>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "hearth/data/formats/digits.h"
-#include "hearth/data/formats/synthetic.h"
-#include "hearth/data/inspect.h"
-#include "hearth/data/prepare.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "data/formats/digits.h"
+#include "data/formats/synthetic.h"
+#include "data/inspect.h"
+#include "data/prepare.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/source_bytes.h"
+#include "data/source_bytes.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/core/build.h"
-#include "support/error_message.h"
-#include "support/gzip_of_zeros.h"
-#include "support/temp_dir.h"
+#include "core/build.h"
+#include "tests/support/error_message.h"
+#include "tests/support/gzip_of_zeros.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/transforms.h"
+#include "data/transforms/transforms.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "hearth/data/order.h"
-#include "hearth/data/source_bytes.h"
-#include "support/error_message.h"
-#include "support/places.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "data/order.h"
+#include "data/source_bytes.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
 
 namespace hearth::data {
 namespace {

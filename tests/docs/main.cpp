@@ -5,7 +5,7 @@
 #include <iostream>
 #include <iterator>
 
-#include "docs/page_script.h"
+#include "tests/docs/page_script.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "docs/page_script.h"
+#include "tests/docs/page_script.h"
 
 #include <map>
 #include <regex>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "docs/page_script.h"
+#include "tests/docs/page_script.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "support/error_message.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::test {
 namespace {
@@ -45,11 +45,11 @@ TEST(PageScript, comments_change_what_is_done_with_the_next_block_alone) {
 }
 
 TEST(PageScript, prose_is_looked_at) {
-  const std::string script =
-      page_script("docs/page.md",
-                  "Use `hearth eval RUN --json`, `core/file.h`, [this](runs.md#signals) and [that](https://x.org).\n");
+  const std::string script = page_script(
+      "docs/page.md",
+      "Use `hearth eval RUN --json`, `core/io/file.h`, [this](runs.md#signals) and [that](https://x.org).\n");
   EXPECT_PRED2(contains, script, "check_command 'hearth eval RUN --json'");
-  EXPECT_PRED2(contains, script, "check_path 'core/file.h'");
+  EXPECT_PRED2(contains, script, "check_path 'core/io/file.h'");
   EXPECT_PRED2(contains, script, "check_link 'docs/page.md' 'runs.md'");
   EXPECT_EQ(script.find("x.org"), std::string::npos);
 }

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/models/registry.h"
-#include "hearth/models/transformer/bert.h"
-#include "hearth/ops/ops.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "models/registry.h"
+#include "models/transformer/bert.h"
+#include "ops/ops.h"
 
 namespace hearth {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/random.h"
-#include "hearth/models/registry.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/ops/ops.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "core/random.h"
+#include "models/registry.h"
+#include "models/transformer/gpt.h"
+#include "ops/ops.h"
 
 namespace hearth {
 namespace {

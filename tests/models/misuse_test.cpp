@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/autograd/parameters.h"
-#include "hearth/autograd/recompute.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/ops/ops.h"
-#include "hearth/optim/clip.h"
-#include "hearth/optim/registry.h"
-#include "support/error_message.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "autograd/parameters.h"
+#include "autograd/recompute.h"
+#include "models/nn/nn.h"
+#include "ops/ops.h"
+#include "optim/clip.h"
+#include "optim/registry.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/grad_state.h"
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/models/nn/nn.h"
-#include "support/error_message.h"
+#include "autograd/grad_state.h"
+#include "autograd/parameters.h"
+#include "core/cpu/parallel.h"
+#include "models/nn/nn.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {
@@ -55,6 +55,9 @@ std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& tensor : tensors) names.push_back(tensor.name);
   return names;
 }
+
+// A copy would share its children's registration with the original.
+static_assert(!std::is_copy_constructible_v<Leaf> && !std::is_copy_assignable_v<Leaf>);
 
 TEST(ModuleTree, NamesInOrderOfDefinition) {
   Tree tree;

@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/random.h"
-#include "hearth/models/import.h"
-#include "hearth/models/mlp.h"
-#include "hearth/models/registry.h"
-#include "hearth/models/resnet.h"
-#include "hearth/models/swin.h"
-#include "hearth/models/vgg.h"
-#include "hearth/ops/ops.h"
-#include "support/error_message.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/random.h"
+#include "models/mlp.h"
+#include "models/registry.h"
+#include "models/resnet.h"
+#include "models/swin.h"
+#include "models/vgg.h"
+#include "models/weights/import.h"
+#include "ops/ops.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "models/registry.h"
+#include "ops/ops.h"
 
 namespace hearth {
 namespace {

@@ -15,14 +15,14 @@
 #include <tuple>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/safetensors.h"
-#include "hearth/models/import.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/optim/registry.h"
-#include "support/places.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/io/safetensors.h"
+#include "models/registry.h"
+#include "models/weights/import.h"
+#include "ops/ops.h"
+#include "optim/registry.h"
+#include "tests/support/places.h"
 
 namespace hearth {
 namespace {

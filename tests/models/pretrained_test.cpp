@@ -10,15 +10,15 @@
 #include <iostream>
 #include <sstream>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/data/text/tokenizer.h"
-#include "hearth/models/swin.h"
-#include "hearth/models/transformer/bert.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/models/weights.h"
-#include "support/places.h"
+#include "autograd/grad_mode.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "data/text/tokenizer.h"
+#include "models/swin.h"
+#include "models/transformer/bert.h"
+#include "models/transformer/gpt.h"
+#include "models/weights/weights.h"
+#include "tests/support/places.h"
 
 namespace hearth {
 namespace {

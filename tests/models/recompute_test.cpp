@@ -8,15 +8,15 @@
 #include <memory>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/core/memory.h"
-#include "hearth/core/random.h"
-#include "hearth/models/resnet.h"
-#include "hearth/models/swin.h"
-#include "hearth/models/transformer/transformer.h"
-#include "hearth/models/vgg.h"
-#include "hearth/ops/ops.h"
-#include "hearth/optim/sgd.h"
+#include "autograd/backward.h"
+#include "core/memory/memory.h"
+#include "core/random.h"
+#include "models/resnet.h"
+#include "models/swin.h"
+#include "models/transformer/transformer.h"
+#include "models/vgg.h"
+#include "ops/ops.h"
+#include "optim/sgd.h"
 
 namespace hearth {
 namespace {

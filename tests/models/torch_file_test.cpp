@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of torch.save() give their tensors; whatever else a file holds is refused, and nothing of it is run.
-#include "hearth/models/torch_file.h"
+#include "models/weights/torch_file.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>
 
-#include "hearth/core/file.h"
-#include "hearth/core/random.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/io/file.h"
+#include "core/random.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {

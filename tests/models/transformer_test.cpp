@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/models/registry.h"
-#include "hearth/models/transformer/transformer.h"
+#include "autograd/grad_mode.h"
+#include "models/registry.h"
+#include "models/transformer/transformer.h"
 
 namespace hearth {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights with the configuration beside them: networks that transformers saved compute what it computes, and what they
 // could not is refused by name.
-#include "hearth/models/weights_import.h"
+#include "models/weights/weights_import.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,13 @@
 #include <cmath>
 #include <filesystem>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/file.h"
-#include "hearth/core/safetensors.h"
-#include "hearth/models/registry.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "autograd/grad_mode.h"
+#include "core/io/file.h"
+#include "core/io/safetensors.h"
+#include "models/registry.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {

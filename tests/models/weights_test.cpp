@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names and layouts of other programs' weights, both ways, and what is said of those that do not fit.
-#include "hearth/models/weights.h"
+#include "models/weights/weights.h"
 
 #include <gtest/gtest.h>
 
@@ -10,13 +10,13 @@
 #include <map>
 #include <memory>
 
-#include "hearth/core/random.h"
-#include "hearth/models/resnet.h"
-#include "hearth/models/swin.h"
-#include "hearth/models/transformer/bert.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/ops/shape/view.h"
-#include "support/error_message.h"
+#include "core/random.h"
+#include "models/resnet.h"
+#include "models/swin.h"
+#include "models/transformer/bert.h"
+#include "models/transformer/gpt.h"
+#include "ops/shape/view.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {

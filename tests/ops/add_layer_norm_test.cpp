@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/norm/add_layer_norm.h"
+#include "ops/norm/add_layer_norm.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/norm/layer_norm.h"
-#include "hearth/ops/pointwise/drop_path.h"
-#include "hearth/ops/pointwise/dropout.h"
-#include "hearth/ops/pointwise/operators.h"
-#include "support/devices.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/pointwise/drop_path.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/operators.h"
+#include "tests/support/devices.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

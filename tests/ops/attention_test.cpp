@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/attention/attention.h"
+#include "ops/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/matmul/matmul.h"
-#include "hearth/ops/pointwise/dropout.h"
-#include "hearth/ops/pointwise/operators.h"
-#include "hearth/ops/shape/view.h"
-#include "hearth/ops/softmax/softmax.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "ops/candidates.h"
+#include "ops/matmul/matmul.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/operators.h"
+#include "ops/shape/view.h"
+#include "ops/softmax/softmax.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

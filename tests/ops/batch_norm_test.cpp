@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/norm/batch_norm.h"
+#include "ops/norm/batch_norm.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/pointwise/binary.h"
-#include "support/devices.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "ops/pointwise/binary.h"
+#include "tests/support/devices.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

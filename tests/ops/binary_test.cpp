@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Broadcasting arithmetic, operators and casts.
-#include "hearth/ops/pointwise/binary.h"
+#include "ops/pointwise/binary.h"
 
 #include <cmath>
 #include <functional>
 #include <limits>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/pointwise/cast.h"
-#include "hearth/ops/pointwise/operators.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "ops/pointwise/cast.h"
+#include "ops/pointwise/operators.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

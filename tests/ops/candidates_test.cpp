@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/candidates.h"
+#include "ops/candidates.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/core/tensor.h"
-#include "hearth/ops/linear/linear.h"
-#include "hearth/ops/matmul/matmul.h"
-#include "support/error_message.h"
+#include "core/tensor.h"
+#include "ops/linear/linear.h"
+#include "ops/matmul/matmul.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::test {
 namespace {

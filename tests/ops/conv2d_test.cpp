@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/conv/conv2d.h"
+#include "ops/conv/conv2d.h"
 
 #include <cmath>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cpu/dnn.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/profiler.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/image/normalize_images.h"
-#include "ops/conv_case.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "core/cpu/parallel.h"
+#include "core/profiler.h"
+#include "ops/candidates.h"
+#include "ops/image/normalize_images.h"
+#include "ops/onednn/onednn.h"
+#include "tests/ops/conv_case.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

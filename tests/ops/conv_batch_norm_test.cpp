@@ -5,12 +5,12 @@
 #include <cmath>
 #include <vector>
 
-#include "hearth/core/random.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/conv/conv2d.h"
-#include "hearth/ops/norm/batch_norm.h"
-#include "ops/conv_case.h"
-#include "support/op_test.h"
+#include "core/random.h"
+#include "ops/candidates.h"
+#include "ops/conv/conv2d.h"
+#include "ops/norm/batch_norm.h"
+#include "tests/ops/conv_case.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -2,7 +2,7 @@
 // A convolution that tests try.
 #pragma once
 
-#include "hearth/ops/conv/conv2d.h"
+#include "ops/conv/conv2d.h"
 
 namespace hearth::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/loss/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,13 @@
 #include <limits>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/memory.h"
-#include "hearth/ops/linear/linear.h"
-#include "hearth/ops/norm/layer_norm.h"
-#include "support/devices.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/memory/memory.h"
+#include "ops/linear/linear.h"
+#include "ops/norm/layer_norm.h"
+#include "tests/support/devices.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/drop_path.h"
+#include "ops/pointwise/drop_path.h"
 
 #include <cmath>
 #include <limits>
 
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/pointwise/dropout.h"
-#include "support/devices.h"
-#include "support/op_test.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/dropout.h"
+#include "tests/support/devices.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

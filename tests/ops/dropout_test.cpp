@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/dropout.h"
+#include "ops/pointwise/dropout.h"
 
 #include <cmath>
 #include <limits>
 
-#include "hearth/core/cpu/parallel.h"
-#include "support/op_test.h"
+#include "core/cpu/parallel.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

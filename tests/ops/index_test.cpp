@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading by index: values by index arithmetic, gradients with repeated indices, accuracy of long sums, refusals.
-#include "hearth/ops/index/index.h"
+#include "ops/index/index.h"
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/autograd/recompute.h"
-#include "hearth/core/memory.h"
-#include "hearth/ops/linear/linear.h"
-#include "hearth/ops/pointwise/operators.h"
-#include "support/devices.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "autograd/recompute.h"
+#include "core/memory/memory.h"
+#include "ops/linear/linear.h"
+#include "ops/pointwise/operators.h"
+#include "tests/support/devices.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

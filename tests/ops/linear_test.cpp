@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/linear/linear.h"
+#include "ops/linear/linear.h"
 
 #include <cmath>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/candidates.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "ops/candidates.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

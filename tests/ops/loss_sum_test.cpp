@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The running sum of losses: rounded after the product and after the sum, alike on every device.
-#include "hearth/ops/loss/loss_sum.h"
+#include "ops/loss/loss_sum.h"
 
 #include <gtest/gtest.h>
 
-#include "support/op_test.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

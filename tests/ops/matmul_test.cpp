@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/matmul/matmul.h"
+#include "ops/matmul/matmul.h"
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/profiler.h"
-#include "hearth/ops/candidates.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/profiler.h"
+#include "ops/candidates.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

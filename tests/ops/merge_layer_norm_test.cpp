@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/norm/merge_layer_norm.h"
+#include "ops/norm/merge_layer_norm.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/memory.h"
-#include "hearth/ops/norm/layer_norm.h"
-#include "hearth/ops/shape/concat.h"
-#include "hearth/ops/shape/view.h"
-#include "support/devices.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/memory/memory.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/shape/concat.h"
+#include "ops/shape/view.h"
+#include "tests/support/devices.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

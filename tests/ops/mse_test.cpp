@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/loss/mse.h"
+#include "ops/loss/mse.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "hearth/autograd/grad_mode.h"
-#include "support/op_test.h"
+#include "autograd/grad_mode.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/image/normalize_images.h"
+#include "ops/image/normalize_images.h"
 
 #include <utility>
 
-#include "support/op_test.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

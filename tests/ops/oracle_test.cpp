@@ -2,8 +2,8 @@
 // The op oracle itself: it accepts a correct op and catches ops that are wrong by a thousandth in one place.
 #include <cmath>
 
-#include "hearth/autograd/record.h"
-#include "support/op_test.h"
+#include "autograd/record.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every row of the pointwise table: value beside <cmath>, gradient, special values, refusals.
-#include "hearth/ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 #include <cmath>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/pointwise/functors.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "ops/pointwise/functors.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

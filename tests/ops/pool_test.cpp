@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pool/pool.h"
+#include "ops/pool/pool.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

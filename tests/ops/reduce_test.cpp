@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums, means and extremes over every kind of axis set.
-#include "hearth/ops/reduce/reduce.h"
+#include "ops/reduce/reduce.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/pointwise/pointwise.h"
-#include "hearth/ops/reduce/broadcast_sum.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/broadcast_sum.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/attention/rotary.h"
+#include "ops/attention/rotary.h"
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "hearth/ops/shape/view.h"
-#include "support/op_test.h"
+#include "ops/shape/view.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/index/row_lengths.h"
+#include "ops/index/row_lengths.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "hearth/core/device.h"
-#include "hearth/ops/ops.h"
+#include "core/device.h"
+#include "ops/ops.h"
 
 namespace hearth {
 namespace {

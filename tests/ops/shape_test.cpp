@@ -2,12 +2,12 @@
 // Views, joining and padding: places by index arithmetic, gradients, shared storage, refusals.
 #include <functional>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/shape/concat.h"
-#include "hearth/ops/shape/view.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "ops/pointwise/binary.h"
+#include "ops/shape/concat.h"
+#include "ops/shape/view.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

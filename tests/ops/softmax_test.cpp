@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/softmax/softmax.h"
+#include "ops/softmax/softmax.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "hearth/autograd/grad_mode.h"
-#include "support/op_test.h"
+#include "autograd/grad_mode.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

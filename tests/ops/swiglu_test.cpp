@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/ops/pointwise/swiglu.h"
+#include "ops/pointwise/swiglu.h"
 
 #include <cmath>
 #include <vector>
 
-#include "support/op_test.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

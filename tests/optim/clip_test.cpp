@@ -6,13 +6,13 @@
 #include <limits>
 #include <vector>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/optim/clip.h"
-#include "hearth/optim/ema.h"
-#include "hearth/optim/schedule.h"
-#include "hearth/optim/sgd.h"
-#include "optim/toy_parameters.h"
-#include "support/devices.h"
+#include "core/cpu/parallel.h"
+#include "optim/clip.h"
+#include "optim/ema.h"
+#include "optim/schedule.h"
+#include "optim/sgd.h"
+#include "tests/optim/toy_parameters.h"
+#include "tests/support/devices.h"
 
 namespace hearth {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The moving average that an update blends in its own pass: the bits of one that is blended afterwards, on every
 // device.
-#include "hearth/optim/ema.h"
+#include "optim/ema.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/build.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/random.h"
-#include "hearth/optim/registry.h"
-#include "optim/toy_parameters.h"
-#include "support/error_message.h"
+#include "autograd/grad_state.h"
+#include "core/build.h"
+#include "core/cuda/counters.h"
+#include "core/random.h"
+#include "optim/registry.h"
+#include "tests/optim/toy_parameters.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <tuple>
 
-#include "hearth/core/json_text.h"
-#include "hearth/optim/registry.h"
-#include "optim/toy_parameters.h"
-#include "support/places.h"
+#include "core/io/json_text.h"
+#include "optim/registry.h"
+#include "tests/optim/toy_parameters.h"
+#include "tests/support/places.h"
 
 namespace hearth {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every form of LARS and LAMB beside the papers' algorithms written out, 1,000 steps in f64, on every device.
-#include "hearth/optim/layerwise.h"
+#include "optim/layerwise.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "hearth/optim/registry.h"
-#include "optim/toy_parameters.h"
-#include "support/error_message.h"
+#include "optim/registry.h"
+#include "tests/optim/toy_parameters.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {

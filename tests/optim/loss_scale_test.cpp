@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss scaling on every device: a skipped update leaves no trace, scaling by powers of two changes no bit, and the
 // scale moves as documented.
-#include "hearth/optim/loss_scale.h"
+#include "optim/loss_scale.h"
 
 #include <gtest/gtest.h>
 
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "hearth/optim/clip.h"
-#include "hearth/optim/registry.h"
-#include "optim/toy_parameters.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "optim/clip.h"
+#include "optim/registry.h"
+#include "tests/optim/toy_parameters.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/random.h"
-#include "hearth/optim/registry.h"
-#include "optim/toy_parameters.h"
-#include "support/devices.h"
-#include "support/error_message.h"
+#include "core/cpu/parallel.h"
+#include "core/random.h"
+#include "optim/registry.h"
+#include "tests/optim/toy_parameters.h"
+#include "tests/support/devices.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {

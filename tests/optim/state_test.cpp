@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "hearth/optim/ema.h"
-#include "hearth/optim/registry.h"
-#include "optim/toy_parameters.h"
-#include "support/temp_dir.h"
+#include "optim/ema.h"
+#include "optim/registry.h"
+#include "tests/optim/toy_parameters.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {

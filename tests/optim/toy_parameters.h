@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/grad_state.h"
-#include "hearth/autograd/parameters.h"
+#include "autograd/grad_state.h"
+#include "autograd/parameters.h"
 
 namespace hearth::test {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "hearth/core/device.h"
+#include "core/device.h"
 
 namespace hearth::test {
 

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/op_test.h"
+#include "tests/support/op_test.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,12 +7,12 @@
 #include <numeric>
 #include <optional>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/build.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/random.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "core/build.h"
+#include "core/cpu/parallel.h"
+#include "core/random.h"
 
 namespace hearth::test {
 namespace {

@@ -28,8 +28,8 @@
 #include <typeinfo>
 #include <vector>
 
-#include "hearth/core/error.h"
-#include "hearth/core/tensor.h"
+#include "core/error.h"
+#include "core/tensor.h"
 
 namespace hearth::test {
 

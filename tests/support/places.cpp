@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/places.h"
+#include "tests/support/places.h"
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/stand_in_data.h"
+#include "tests/support/stand_in_data.h"
 
 #include <cctype>
 #include <fstream>
@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/build.h"
-#include "hearth/core/safetensors.h"
-#include "hearth/data/image.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/transformer/bert.h"
-#include "hearth/models/weights.h"
-#include "support/places.h"
+#include "core/build.h"
+#include "core/io/safetensors.h"
+#include "data/image/image.h"
+#include "models/nn/nn.h"
+#include "models/transformer/bert.h"
+#include "models/weights/weights.h"
+#include "tests/support/places.h"
 
 namespace hearth::test {
 namespace {

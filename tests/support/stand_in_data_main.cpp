@@ -3,7 +3,7 @@
 #include <exception>
 #include <iostream>
 
-#include "support/stand_in_data.h"
+#include "tests/support/stand_in_data.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

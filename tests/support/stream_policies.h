@@ -7,9 +7,9 @@
 
 #include <string>
 
-#include "hearth/core/build.h"
+#include "core/build.h"
 #if HEARTH_CUDA_EMULATED
-#include "hearth/core/cuda/emulate/runtime.h"
+#include "tests/emulated_gpu/runtime.h"
 #endif
 
 namespace hearth::test {

@@ -6,14 +6,14 @@
 #include <cmath>
 #include <sstream>
 
-#include "hearth/core/random.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/metrics_log.h"
-#include "hearth/train/trainer.h"
-#include "support/error_message.h"
-#include "train/precision_session.h"
+#include "core/random.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
+#include "tests/support/error_message.h"
+#include "tests/train/precision_session.h"
+#include "train/report/metrics_log.h"
+#include "train/trainer.h"
 
 namespace hearth {
 namespace {

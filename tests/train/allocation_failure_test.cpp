@@ -7,10 +7,10 @@
 #include <fstream>
 #include <set>
 
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
 
 namespace hearth {
 namespace {

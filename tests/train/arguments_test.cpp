@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/cli/arguments.h"
+#include "train/cli/arguments.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/core/error.h"
-#include "support/error_message.h"
+#include "core/error.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::train {
 namespace {

@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "hearth/core/checkpoint_set.h"
-#include "hearth/core/file.h"
-#include "hearth/train/checkpoint.h"
-#include "hearth/train/step.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/io/checkpoint_set.h"
+#include "core/io/file.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
+#include "train/run/checkpoint.h"
+#include "train/step.h"
 
 namespace hearth::train {
 namespace {

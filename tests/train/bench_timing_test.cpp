@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "hearth/core/error.h"
-#include "hearth/train/bench.h"
+#include "core/error.h"
+#include "train/bench/bench.h"
 
 namespace hearth::train {
 namespace {

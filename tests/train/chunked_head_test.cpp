@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/core/memory.h"
-#include "hearth/train/session.h"
-#include "hearth/train/step.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/memory/memory.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
+#include "train/session.h"
+#include "train/step.h"
 
 namespace hearth::train {
 namespace {

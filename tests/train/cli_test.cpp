@@ -2,14 +2,14 @@
 // The program as scripts meet it: exit codes, the last line of the error stream, and what goes to which stream.
 #include <gtest/gtest.h>
 
-#include "hearth/core/build.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/core/safetensors.h"
-#include "hearth/train/run_config.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "core/build.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "core/io/safetensors.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "train/run/run_config.h"
 
 namespace hearth::train {
 namespace {

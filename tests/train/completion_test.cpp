@@ -2,10 +2,10 @@
 // The scripts for shells and the manual page, as shells and man read them.
 #include <gtest/gtest.h>
 
-#include "hearth/train/cli/cli.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "train/cli/cli.h"
 
 namespace hearth::train {
 namespace {

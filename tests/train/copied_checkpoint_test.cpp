@@ -6,15 +6,15 @@
 #include <filesystem>
 #include <sstream>
 
-#include "hearth/core/build.h"
-#include "hearth/core/checkpoint_set.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/data/image.h"
-#include "hearth/train/checkpoint.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "core/build.h"
+#include "core/io/checkpoint_set.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "data/image/image.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "train/run/checkpoint.h"
 
 namespace hearth::train {
 namespace {

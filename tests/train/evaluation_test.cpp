@@ -7,14 +7,14 @@
 #include <cmath>
 #include <limits>
 
-#include "hearth/core/file.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/metrics_log.h"
-#include "support/error_message.h"
-#include "train/precision_session.h"
+#include "core/io/file.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
+#include "tests/support/error_message.h"
+#include "tests/train/precision_session.h"
+#include "train/cli/cli.h"
+#include "train/report/metrics_log.h"
 
 namespace hearth {
 namespace {

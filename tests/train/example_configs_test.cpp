@@ -5,13 +5,13 @@
 
 #include <map>
 
-#include "hearth/core/build.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
-#include "support/stand_in_data.h"
+#include "core/build.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "tests/support/stand_in_data.h"
 
 namespace hearth {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "train/precision_session.h"
+#include "tests/train/precision_session.h"
 
 namespace hearth::train {
 namespace {

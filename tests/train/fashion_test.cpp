@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <string>
 
-#include "hearth/core/cpu/dnn.h"
-#include "hearth/core/json_text.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/io/json_text.h"
+#include "ops/onednn/onednn.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {

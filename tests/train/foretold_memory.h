@@ -7,10 +7,10 @@
 #include <sstream>
 #include <string>
 
-#include "hearth/core/memory.h"
-#include "hearth/train/step_memory.h"
-#include "hearth/train/trainer.h"
-#include "support/temp_dir.h"
+#include "core/memory/memory.h"
+#include "tests/support/temp_dir.h"
+#include "train/run/step_memory.h"
+#include "train/trainer.h"
 
 namespace hearth::test {
 

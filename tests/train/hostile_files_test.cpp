@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "hearth/core/build.h"
-#include "hearth/core/file.h"
-#include "support/error_message.h"
-#include "support/gzip_of_zeros.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "core/build.h"
+#include "core/io/file.h"
+#include "tests/support/error_message.h"
+#include "tests/support/gzip_of_zeros.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
 
 namespace hearth::train {
 namespace {

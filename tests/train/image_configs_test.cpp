@@ -5,12 +5,12 @@
 #include <cctype>
 #include <sstream>
 
-#include "hearth/core/build.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/data/image.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "core/build.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "data/image/image.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
 
 namespace hearth {
 namespace {

@@ -2,14 +2,14 @@
 // A small BERT learns to classify texts by the commands of the library.
 #include <gtest/gtest.h>
 
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/cli/cli.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
+#include "train/cli/cli.h"
 
 namespace hearth {
 namespace {

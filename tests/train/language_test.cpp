@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {

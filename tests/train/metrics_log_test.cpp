@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/metrics_log.h"
+#include "train/report/metrics_log.h"
 
 #include <gtest/gtest.h>
 
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::train {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <fstream>
 
-#include "hearth/core/file.h"
-#include "hearth/train/run_config.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/io/file.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
+#include "train/run/run_config.h"
 
 namespace hearth::train {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that do not fit memory are refused by their number of parameters, before any of it is touched.
-#include "hearth/train/model_size.h"
+#include "train/run/model_size.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "hearth/core/memory.h"
-#include "hearth/train/session.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/memory/memory.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
+#include "train/session.h"
 
 namespace hearth::train {
 namespace {

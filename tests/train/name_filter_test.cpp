@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/cli/name_filter.h"
+#include "train/cli/name_filter.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "hearth/core/error.h"
-#include "support/error_message.h"
+#include "core/error.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::train {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/plot.h"
+#include "train/report/plot.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "support/grouping_locale.h"
+#include "tests/support/grouping_locale.h"
 
 namespace hearth::train {
 namespace {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which types the ops of a run compute in, as they are told, for images and texts, on the CPU and on a CUDA device,
 // real or emulated.
-#include "hearth/train/precision_report.h"
+#include "train/report/precision_report.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
-#include "train/precision_session.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "tests/train/precision_session.h"
 
 namespace hearth::train {
 namespace {

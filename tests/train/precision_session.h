@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/random.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/captured_step.h"
-#include "hearth/train/checkpoint.h"
-#include "support/temp_dir.h"
+#include "core/random.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
+#include "tests/support/temp_dir.h"
+#include "train/captured_step.h"
+#include "train/run/checkpoint.h"
 
 namespace hearth::test {
 

@@ -5,16 +5,16 @@
 
 #include <map>
 
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/file.h"
-#include "hearth/core/safetensors.h"
-#include "hearth/core/tf32.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/metrics_log.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
-#include "train/precision_session.h"
+#include "core/cpu/parallel.h"
+#include "core/io/file.h"
+#include "core/io/safetensors.h"
+#include "core/tf32.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "tests/train/precision_session.h"
+#include "train/cli/cli.h"
+#include "train/report/metrics_log.h"
 
 namespace hearth::train {
 namespace {

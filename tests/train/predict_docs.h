@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "hearth/hearth.h"
+#include "hearth.h"
 
 namespace predict_docs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/predictor.h"
+#include "train/predictor.h"
 
 #include <gtest/gtest.h>
 
@@ -8,19 +8,19 @@
 #include <sstream>
 #include <thread>
 
-#include "hearth/core/build.h"
-#include "hearth/core/file.h"
-#include "hearth/data/formats/digits.h"
-#include "hearth/data/image.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/checkpoint.h"
-#include "hearth/train/step.h"
-#include "predict_docs.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/build.h"
+#include "core/io/file.h"
+#include "data/formats/digits.h"
+#include "data/image/image.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
+#include "tests/train/predict_docs.h"
+#include "train/run/checkpoint.h"
+#include "train/step.h"
 
 namespace hearth {
 namespace {

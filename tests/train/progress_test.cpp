@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/progress.h"
+#include "train/report/progress.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <sstream>
 
-#include "support/error_message.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::train {
 namespace {

@@ -11,16 +11,16 @@
 #include <limits>
 #include <thread>
 
-#include "hearth/core/checkpoint_set.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/train/checkpoint.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/metrics_log.h"
-#include "hearth/train/run_folder.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "core/io/checkpoint_set.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "train/cli/cli.h"
+#include "train/report/metrics_log.h"
+#include "train/run/checkpoint.h"
+#include "train/run/run_folder.h"
 
 namespace {
 

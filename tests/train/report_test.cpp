@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/report.h"
+#include "train/report/report.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <regex>
 #include <set>
 
-#include "hearth/core/file.h"
-#include "support/error_message.h"
-#include "support/grouping_locale.h"
-#include "support/temp_dir.h"
+#include "core/io/file.h"
+#include "tests/support/error_message.h"
+#include "tests/support/grouping_locale.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::train {
 namespace {

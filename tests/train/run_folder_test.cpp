@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/run_folder.h"
+#include "train/run/run_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::train {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/run_info.h"
+#include "train/run/run_info.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "hearth/core/file.h"
-#include "support/temp_dir.h"
+#include "core/io/file.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::train {
 namespace {

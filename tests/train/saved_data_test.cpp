@@ -5,13 +5,13 @@
 
 #include <filesystem>
 
-#include "hearth/core/checkpoint_set.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/data/image.h"
-#include "hearth/train/checkpoint.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/io/checkpoint_set.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "data/image/image.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
+#include "train/run/checkpoint.h"
 
 namespace hearth::train {
 namespace {

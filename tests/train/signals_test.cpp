@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/signals.h"
+#include "train/run/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "hearth/core/cpu/signals.h"
+#include "core/cpu/signals.h"
 
 namespace hearth::train {
 namespace {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a run on the CPU: foretold from small batches, against what the allocator reports at others; and the
 // command that prints it.
-#include "hearth/train/step_memory.h"
+#include "train/run/step_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "hearth/core/build.h"
-#include "hearth/core/json_text.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
-#include "train/foretold_memory.h"
+#include "core/build.h"
+#include "core/io/json_text.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+#include "tests/train/foretold_memory.h"
 
 namespace hearth::train {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event files, read back by a parser of the test's own.
-#include "hearth/train/tensorboard.h"
+#include "train/report/tensorboard.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <optional>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::train {
 namespace {

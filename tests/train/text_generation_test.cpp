@@ -2,13 +2,13 @@
 // Texts written by trained runs, by the commands that users have.
 #include <gtest/gtest.h>
 
-#include "hearth/core/device.h"
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/core/random.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/run_program.h"
+#include "core/device.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "core/random.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
 
 namespace hearth::train {
 namespace {

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <filesystem>
 
-#include "hearth/core/file.h"
-#include "hearth/core/json_text.h"
-#include "hearth/data/registry.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/models/registry.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/cli/cli.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "data/registry.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
+#include "train/cli/cli.h"
 
 namespace hearth {
 namespace {

@@ -6,16 +6,16 @@
 #include <cstring>
 #include <filesystem>
 
-#include "hearth/core/checkpoint_set.h"
-#include "hearth/core/file.h"
-#include "hearth/models/transformer/bert.h"
-#include "hearth/models/weights.h"
-#include "hearth/train/checkpoint.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/session.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/io/checkpoint_set.h"
+#include "core/io/file.h"
+#include "models/transformer/bert.h"
+#include "models/weights/weights.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
+#include "train/cli/cli.h"
+#include "train/run/checkpoint.h"
+#include "train/session.h"
 
 namespace hearth {
 namespace {

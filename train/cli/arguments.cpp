@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/cli/arguments.h"
+#include "train/cli/arguments.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "hearth/core/error.h"
-#include "hearth/core/nearest.h"
+#include "core/error.h"
+#include "core/nearest.h"
 
 namespace hearth::train {
 namespace {

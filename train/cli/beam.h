@@ -2,10 +2,10 @@
 // The options of a beam search, as eval and predict take them.
 #pragma once
 
-#include "hearth/data/text/token_set.h"
-#include "hearth/models/text/beam_search.h"
-#include "hearth/train/cli/arguments.h"
-#include "hearth/train/session.h"
+#include "data/text/token_set.h"
+#include "models/text/beam_search.h"
+#include "train/cli/arguments.h"
+#include "train/session.h"
 
 namespace hearth::train {
 

@@ -4,13 +4,13 @@
 #include <iostream>
 #include <limits>
 
-#include "hearth/core/file.h"
-#include "hearth/core/memory.h"
-#include "hearth/core/profiler.h"
-#include "hearth/train/bench.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/cli/name_filter.h"
-#include "hearth/train/step_bench.h"
+#include "core/io/file.h"
+#include "core/memory/memory.h"
+#include "core/profiler.h"
+#include "train/bench/bench.h"
+#include "train/bench/step_bench.h"
+#include "train/cli/cli.h"
+#include "train/cli/name_filter.h"
 
 namespace hearth::train {
 namespace {

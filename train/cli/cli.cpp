@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of commands, help, and the one place where exceptions become exit codes.
-#include "hearth/train/cli/cli.h"
+#include "train/cli/cli.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -13,11 +13,11 @@
 #include <string_view>
 #include <system_error>
 
-#include "hearth/core/build.h"
-#include "hearth/core/error.h"
-#include "hearth/core/nearest.h"
-#include "hearth/core/printable.h"
-#include "hearth/train/signals.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "core/io/printable.h"
+#include "core/nearest.h"
+#include "train/run/signals.h"
 
 namespace hearth::train {
 

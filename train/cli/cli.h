@@ -3,7 +3,7 @@
 // are known to every command.
 #pragma once
 
-#include "hearth/train/cli/arguments.h"
+#include "train/cli/arguments.h"
 
 namespace hearth::train {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iostream>
 
-#include "hearth/core/error.h"
-#include "hearth/train/cli/cli.h"
+#include "core/error.h"
+#include "train/cli/cli.h"
 
 namespace hearth::train {
 namespace {

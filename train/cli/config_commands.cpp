@@ -2,8 +2,8 @@
 // schema, config.
 #include <iostream>
 
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/run_config.h"
+#include "train/cli/cli.h"
+#include "train/run/run_config.h"
 
 namespace hearth::train {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
-#include "hearth/core/printable.h"
-#include "hearth/data/inspect.h"
-#include "hearth/data/registry.h"
-#include "hearth/data/text/text_data.h"
-#include "hearth/data/text/text_inspect.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/run_config.h"
+#include "core/io/printable.h"
+#include "data/inspect.h"
+#include "data/registry.h"
+#include "data/text/text_data.h"
+#include "data/text/text_inspect.h"
+#include "train/cli/cli.h"
+#include "train/run/run_config.h"
 
 namespace hearth::train {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/json_text.h"
+#include "core/io/json_text.h"
 
 namespace hearth::train {
 

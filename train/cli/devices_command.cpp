@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cpu/dnn.h"
-#include "hearth/core/cpu/isa.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/cli/devices.h"
-#include "hearth/train/run_info.h"
+#include "core/build.h"
+#include "core/cpu/isa.h"
+#include "core/cpu/parallel.h"
+#include "core/cuda/stream.h"
+#include "ops/onednn/onednn.h"
+#include "train/cli/cli.h"
+#include "train/cli/devices.h"
+#include "train/run/run_info.h"
 
 namespace hearth::train {
 

@@ -4,15 +4,15 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cpu/dnn.h"
-#include "hearth/core/cuda/blas.h"
-#include "hearth/core/cuda/dnn.h"
-#include "hearth/core/error.h"
-#include "hearth/data/libraries.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/cli/devices.h"
-#include "hearth/train/run_config.h"
+#include "core/build.h"
+#include "core/error.h"
+#include "data/libraries.h"
+#include "ops/conv/conv2d_cudnn.h"
+#include "ops/cublaslt/cublaslt.h"
+#include "ops/onednn/onednn.h"
+#include "train/cli/cli.h"
+#include "train/cli/devices.h"
+#include "train/run/run_config.h"
 
 namespace hearth::train {
 namespace {

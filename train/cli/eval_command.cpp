@@ -3,13 +3,13 @@
 #include <iomanip>
 #include <iostream>
 
-#include "hearth/models/weights.h"
-#include "hearth/train/checkpoint.h"
-#include "hearth/train/cli/beam.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/step.h"
-#include "hearth/train/text_generation.h"
-#include "hearth/train/text_metrics.h"
+#include "models/weights/weights.h"
+#include "train/cli/beam.h"
+#include "train/cli/cli.h"
+#include "train/run/checkpoint.h"
+#include "train/step.h"
+#include "train/text_generation.h"
+#include "train/text_metrics.h"
 
 namespace hearth::train {
 namespace {

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/train/cli/cli.h"
+#include "train/cli/cli.h"
 
 int main(int argc, char** argv) { return hearth::train::run_cli(argc, argv); }

@@ -2,8 +2,8 @@
 // manual: the manual page, made from the table of commands.
 #include <iostream>
 
-#include "hearth/core/build.h"
-#include "hearth/train/cli/cli.h"
+#include "core/build.h"
+#include "train/cli/cli.h"
 
 namespace hearth::train {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // K. Thompson, "Regular expression search algorithm", CACM 11(6), 1968: all ways are followed at once.
-#include "hearth/train/cli/name_filter.h"
+#include "train/cli/name_filter.h"
 
 #include <cctype>
 #include <utility>
 
-#include "hearth/core/error.h"
+#include "core/error.h"
 
 namespace hearth::train {
 

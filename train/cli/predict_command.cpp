@@ -6,15 +6,15 @@
 #include <iostream>
 #include <iterator>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/data/formats/image_folder.h"
-#include "hearth/data/text/labelled.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/checkpoint.h"
-#include "hearth/train/cli/beam.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/predictor.h"
-#include "hearth/train/text_generation.h"
+#include "autograd/grad_mode.h"
+#include "data/formats/image_folder.h"
+#include "data/text/labelled.h"
+#include "ops/ops.h"
+#include "train/cli/beam.h"
+#include "train/cli/cli.h"
+#include "train/predictor.h"
+#include "train/run/checkpoint.h"
+#include "train/text_generation.h"
 
 namespace hearth::train {
 namespace {

@@ -3,14 +3,14 @@
 #include <iomanip>
 #include <iostream>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/text_stream.h"
-#include "hearth/data/text/token_set.h"
-#include "hearth/models/nn/summary.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/precision_report.h"
-#include "hearth/train/step.h"
-#include "hearth/train/step_memory.h"
+#include "autograd/grad_mode.h"
+#include "core/text_stream.h"
+#include "data/text/token_set.h"
+#include "models/nn/summary.h"
+#include "train/cli/cli.h"
+#include "train/report/precision_report.h"
+#include "train/run/step_memory.h"
+#include "train/step.h"
 
 namespace hearth::train {
 namespace {

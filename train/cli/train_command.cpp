@@ -8,15 +8,15 @@
 #include <iostream>
 #include <set>
 
-#include "hearth/core/cpu/free_memory.h"
-#include "hearth/core/cpu/isa.h"
-#include "hearth/core/cpu/parallel.h"
-#include "hearth/core/printable.h"
-#include "hearth/data/text/token_set.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/signals.h"
-#include "hearth/train/step_memory.h"
-#include "hearth/train/trainer.h"
+#include "core/cpu/free_memory.h"
+#include "core/cpu/isa.h"
+#include "core/cpu/parallel.h"
+#include "core/io/printable.h"
+#include "data/text/token_set.h"
+#include "train/cli/cli.h"
+#include "train/run/signals.h"
+#include "train/run/step_memory.h"
+#include "train/trainer.h"
 
 namespace hearth::train {
 namespace {

@@ -4,12 +4,12 @@
 #include <iomanip>
 #include <iostream>
 
-#include "hearth/core/memory.h"
-#include "hearth/data/text/token_set.h"
-#include "hearth/train/bench.h"
-#include "hearth/train/cli/cli.h"
-#include "hearth/train/step_bench.h"
-#include "hearth/train/step_memory.h"
+#include "core/memory/memory.h"
+#include "data/text/token_set.h"
+#include "train/bench/bench.h"
+#include "train/bench/step_bench.h"
+#include "train/cli/cli.h"
+#include "train/run/step_memory.h"
 
 namespace hearth::train {
 namespace {

@@ -3,12 +3,12 @@
 #include <iomanip>
 #include <iostream>
 
-#include "hearth/core/json_text.h"
-#include "hearth/core/non_finite.h"
-#include "hearth/core/printable.h"
-#include "hearth/core/safetensors.h"
-#include "hearth/models/weights_import.h"
-#include "hearth/train/cli/cli.h"
+#include "core/io/json_text.h"
+#include "core/io/printable.h"
+#include "core/io/safetensors.h"
+#include "core/non_finite.h"
+#include "models/weights/weights_import.h"
+#include "train/cli/cli.h"
 
 namespace hearth::train {
 namespace {

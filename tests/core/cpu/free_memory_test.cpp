@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that the system grants: what is available on the machine, and what is left of the limits of control groups.
-#include "hearth/core/cpu/free_memory.h"
+#include "core/cpu/free_memory.h"
 
 #include <gtest/gtest.h>
 
-#include "core/cpu/system_files.h"
+#include "tests/core/cpu/system_files.h"
 
 namespace hearth::cpu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The size of the compute team: cores that the system grants, limits of OpenMP, what the environment asks.
-#include "hearth/core/cpu/parallel.h"
+#include "core/cpu/parallel.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/cpu/system_files.h"
-#include "hearth/core/cpu/cores.h"
-#include "hearth/core/error.h"
-#include "hearth/core/tensor.h"
+#include "core/cpu/cores.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "tests/core/cpu/system_files.h"
 
 namespace hearth::cpu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // No signal handler starts on a thread that runs a library kernel, and every thread gets its own mask back.
-#include "hearth/core/cpu/signals.h"
+#include "core/cpu/signals.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "hearth/core/cpu/dnn.h"
-#include "hearth/core/cpu/parallel.h"
+#include "core/cpu/parallel.h"
+#include "ops/onednn/onednn.h"
 
 namespace hearth::cpu {
 namespace {
@@ -164,7 +164,7 @@ class Storm {
 };
 
 // Sums long enough that oneDNN copies an operand, into the buffer that is its stack as well.
-void multiply(const dnn::Matmul& problem, const std::vector<float>& values, std::vector<float>& result) {
+void multiply(const MatmulProblem& problem, const std::vector<float>& values, std::vector<float>& result) {
   dnn::matmul(problem, values.data(), values.data(), nullptr, result.data());
 }
 
@@ -179,7 +179,7 @@ class SignalStorm : public testing::TestWithParam<int> {
 
 TEST_P(SignalStorm, FindsNoThreadInAKernel) {
   const Handler handler;
-  const dnn::Matmul problem{.m = 256, .n = 64, .k = 1024, .transpose_a = true};
+  const MatmulProblem problem{.m = 256, .n = 64, .k = 1024, .transpose_a = true};
   const std::vector<float> values(256 * 1024, 1);
   std::vector<float> result(256 * 64);
   multiply(problem, values, result);

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::test {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The f32 elementary functions against f64 ones of the standard library, in units in the last place, over every
 // 997th float of the range, and at the edges.
-#include "hearth/core/cpu/vector_math.h"
+#include "core/cpu/vector_math.h"
 
 #include <gtest/gtest.h>
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of batches to a CUDA device: what is fed arrives where a step reads it, under any order of the streams that
 // is legal, and the copy of the next batch does not wait for the step before it.
-#include "hearth/core/cuda/feed.h"
+#include "core/cuda/feed.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/error.h"
-#include "hearth/core/memory.h"
+#include "core/build.h"
+#include "core/cuda/counters.h"
+#include "core/error.h"
+#include "core/memory/memory.h"
 
 #if HEARTH_CUDA_EMULATED
-#include "core/cuda/emulate/runtime_fixture.h"
+#include "tests/core/cuda/emulated_gpu/runtime_fixture.h"
 #endif
 
 namespace hearth {

@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "hearth/core/cuda/kernel.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/error.h"
-#include "hearth/core/tensor.h"
-#include "support/error_message.h"
+#include "core/cuda/kernel.h"
+#include "core/cuda/stream.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/core/cuda/library.h"
+#include "core/cuda/library.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/core/build.h"
+#include "core/build.h"
 
 namespace hearth::cuda {
 namespace {

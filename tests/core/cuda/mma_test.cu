@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The instructions of core/cuda/mma.h against plain loops: products of small whole numbers are exact, whatever the
 // order of the sums. The same on a real and on the emulated GPU.
-#include "hearth/core/cuda/mma.h"
+#include "core/cuda/mma.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "hearth/core/tensor.h"
+#include "core/tensor.h"
 
 namespace {
 

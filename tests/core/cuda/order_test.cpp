@@ -7,15 +7,15 @@
 #include <optional>
 #include <vector>
 
-#include "hearth/core/cuda/feed.h"
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/cuda/memory.h"
-#include "hearth/core/cuda/staging.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/cuda/transfer.h"
-#include "hearth/core/tensor.h"
-#include "support/error_message.h"
-#include "support/stream_policies.h"
+#include "core/cuda/feed.h"
+#include "core/cuda/graph.h"
+#include "core/cuda/memory.h"
+#include "core/cuda/staging.h"
+#include "core/cuda/stream.h"
+#include "core/cuda/transfer.h"
+#include "core/tensor.h"
+#include "tests/support/error_message.h"
+#include "tests/support/stream_policies.h"
 
 namespace hearth {
 namespace {

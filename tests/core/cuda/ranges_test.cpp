@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranges that NVIDIA's profilers get to see. The test is the profiler: NVTX looks for a function of this name in
 // the program and hands it the table of its calls.
-#include "hearth/core/cuda/ranges.h"
+#include "core/cuda/ranges.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "hearth/core/origin.h"
+#include "core/origin.h"
 
 namespace {
 

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/error.h"
-#include "hearth/core/state.h"
-#include "hearth/core/tensor.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/stream.h"
+#include "core/error.h"
+#include "core/io/state.h"
+#include "core/tensor.h"
 
 namespace hearth {
 namespace {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts with labels: rows, batches, and what is refused.
-#include "hearth/data/text/labelled.h"
+#include "data/text/labelled.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "hearth/core/error.h"
-#include "hearth/data/registry.h"
-#include "support/error_message.h"
-#include "support/temp_dir.h"
+#include "core/error.h"
+#include "data/registry.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "hearth/core/error.h"
-#include "hearth/core/json_text.h"
-#include "hearth/data/text/bleu.h"
-#include "hearth/data/text/error_rate.h"
-#include "support/places.h"
+#include "core/error.h"
+#include "core/io/json_text.h"
+#include "data/text/bleu.h"
+#include "data/text/error_rate.h"
+#include "tests/support/places.h"
 
 namespace hearth::data {
 namespace {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers of the package sentencepiece, made by tests/golden/make_text.py.
-#include "hearth/data/text/sentencepiece.h"
+#include "data/text/sentencepiece.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "hearth/data/libraries.h"
-#include "support/error_message.h"
-#include "support/places.h"
+#include "core/error.h"
+#include "core/io/file.h"
+#include "data/libraries.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
 
 namespace hearth::data {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hearth/data/text/text_data.h"
+#include "data/text/text_data.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,12 +11,12 @@
 #include <fstream>
 #include <set>
 
-#include "hearth/core/checksum.h"
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "core/io/file.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

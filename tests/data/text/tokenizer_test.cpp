@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers of HuggingFace's tokenizers, made by tests/golden/make_text.py.
-#include "hearth/data/text/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "hearth/core/random.h"
-#include "hearth/data/text/bpe.h"
-#include "hearth/data/text/pretokenize.h"
-#include "hearth/data/text/special.h"
-#include "hearth/data/text/unicode.h"
-#include "hearth/data/text/word_level.h"
-#include "hearth/data/text/wordpiece.h"
-#include "support/error_message.h"
-#include "support/places.h"
-#include "support/temp_dir.h"
+#include "core/error.h"
+#include "core/io/file.h"
+#include "core/random.h"
+#include "data/text/bpe.h"
+#include "data/text/pretokenize.h"
+#include "data/text/special.h"
+#include "data/text/unicode.h"
+#include "data/text/word_level.h"
+#include "data/text/wordpiece.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {

@@ -3,10 +3,10 @@
 // only reorders, a wait or an allocation shows here. The same on a real and on the emulated device.
 #include <gtest/gtest.h>
 
-#include "hearth/models/resnet.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/ops.h"
-#include "models/cuda/step_cost.h"
+#include "models/resnet.h"
+#include "ops/candidates.h"
+#include "ops/ops.h"
+#include "tests/models/cuda/step_cost.h"
 
 namespace hearth::models {
 namespace {

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/models/transformer/transformer.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/stream.h"
+#include "models/transformer/gpt.h"
+#include "models/transformer/transformer.h"
 
 namespace hearth::models {
 namespace {

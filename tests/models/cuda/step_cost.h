@@ -8,14 +8,14 @@
 #include <functional>
 #include <string_view>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/parameters.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/memory.h"
-#include "hearth/core/random.h"
-#include "hearth/models/nn/nn.h"
-#include "hearth/ops/candidates.h"
+#include "autograd/backward.h"
+#include "autograd/parameters.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/stream.h"
+#include "core/memory/memory.h"
+#include "core/random.h"
+#include "models/nn/nn.h"
+#include "ops/candidates.h"
 
 namespace hearth::models {
 

@@ -3,9 +3,9 @@
 // within windows rolls, cuts and pads nothing in memory, and what is kept for the gradient grows with the tokens alone.
 #include <gtest/gtest.h>
 
-#include "hearth/models/swin.h"
-#include "hearth/ops/ops.h"
-#include "models/cuda/step_cost.h"
+#include "models/swin.h"
+#include "ops/ops.h"
+#include "tests/models/cuda/step_cost.h"
 
 namespace hearth::models {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <memory>
 
-#include "hearth/models/transformer/bert.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/models/transformer/transformer.h"
-#include "hearth/ops/ops.h"
-#include "models/cuda/step_cost.h"
+#include "models/transformer/bert.h"
+#include "models/transformer/gpt.h"
+#include "models/transformer/transformer.h"
+#include "ops/ops.h"
+#include "tests/models/cuda/step_cost.h"
 
 namespace hearth::models {
 namespace {

@@ -9,12 +9,12 @@
 #include <memory>
 #include <vector>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/models/text/beam_search.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/models/transformer/transformer.h"
-#include "hearth/ops/ops.h"
-#include "models/text/table_decoder.h"
+#include "autograd/grad_mode.h"
+#include "models/text/beam_search.h"
+#include "models/transformer/gpt.h"
+#include "models/transformer/transformer.h"
+#include "ops/ops.h"
+#include "tests/models/text/table_decoder.h"
 
 namespace hearth {
 namespace {

@@ -9,12 +9,12 @@
 #include <memory>
 #include <vector>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/random.h"
-#include "hearth/models/text/decoder.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/models/transformer/transformer.h"
-#include "hearth/ops/ops.h"
+#include "autograd/grad_mode.h"
+#include "core/random.h"
+#include "models/text/decoder.h"
+#include "models/transformer/gpt.h"
+#include "models/transformer/transformer.h"
+#include "ops/ops.h"
 
 namespace hearth {
 namespace {

@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/models/text/generate.h"
-#include "hearth/models/transformer/gpt.h"
-#include "models/text/table_decoder.h"
+#include "autograd/grad_mode.h"
+#include "models/text/generate.h"
+#include "models/transformer/gpt.h"
+#include "tests/models/text/table_decoder.h"
 
 namespace hearth {
 namespace {

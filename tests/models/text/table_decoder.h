@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "hearth/models/text/decoder.h"
+#include "models/text/decoder.h"
 
 namespace hearth::test {
 

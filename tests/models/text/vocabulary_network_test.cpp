@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Networks with a head over a vocabulary: their outputs are what the head makes of their features.
-#include "hearth/models/text/vocabulary_network.h"
+#include "models/text/vocabulary_network.h"
 
 #include <gtest/gtest.h>
 
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/models/transformer/bert.h"
-#include "hearth/models/transformer/gpt.h"
-#include "hearth/models/transformer/transformer.h"
-#include "hearth/ops/ops.h"
+#include "autograd/grad_mode.h"
+#include "models/transformer/bert.h"
+#include "models/transformer/gpt.h"
+#include "models/transformer/transformer.h"
+#include "ops/ops.h"
 
 namespace hearth::models {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/random.h"
-#include "hearth/ops/norm/add_layer_norm.h"
-#include "hearth/ops/pointwise/operators.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/graph.h"
+#include "core/random.h"
+#include "ops/norm/add_layer_norm.h"
+#include "ops/pointwise/operators.h"
 
 namespace hearth {
 namespace {

@@ -5,17 +5,17 @@
 #include <array>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/memory.h"
-#include "hearth/core/random.h"
-#include "hearth/ops/attention/attention.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/shape/view.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/graph.h"
+#include "core/memory/memory.h"
+#include "core/random.h"
+#include "ops/attention/attention.h"
+#include "ops/candidates.h"
+#include "ops/shape/view.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -4,14 +4,14 @@
 
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/dnn.h"
-#include "hearth/core/random.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/norm/folded_rows.h"
-#include "hearth/ops/norm/library.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/random.h"
+#include "ops/candidates.h"
+#include "ops/conv/conv2d_cudnn.h"
+#include "ops/norm/folded_rows.h"
+#include "ops/norm/library.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

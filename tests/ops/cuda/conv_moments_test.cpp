@@ -5,14 +5,14 @@
 
 #include <vector>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/dnn.h"
-#include "hearth/core/random.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/conv/conv2d.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/norm/batch_norm.h"
-#include "support/op_test.h"
+#include "core/cuda/counters.h"
+#include "core/random.h"
+#include "ops/candidates.h"
+#include "ops/conv/conv2d.h"
+#include "ops/conv/conv2d_cudnn.h"
+#include "ops/conv/kernels.h"
+#include "ops/norm/batch_norm.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -10,13 +10,13 @@
 #include <set>
 #include <sstream>
 
-#include "hearth/core/build.h"
-#include "hearth/core/cuda/dnn.h"
-#include "hearth/core/cuda/stream.h"
-#include "hearth/core/error.h"
-#include "hearth/core/file.h"
-#include "ops/cuda/cudnn_patterns.h"
-#include "support/places.h"
+#include "core/build.h"
+#include "core/cuda/stream.h"
+#include "core/error.h"
+#include "core/io/file.h"
+#include "ops/conv/conv2d_cudnn.h"
+#include "tests/ops/cuda/cudnn_patterns.h"
+#include "tests/support/places.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -27,10 +27,8 @@
 namespace hearth {
 namespace {
 
-using cpu::dnn::Conv2dShape;
-using cuda::dnn::Conv2d;
+using ConvProblem;
 using cuda::dnn::Epilogue;
-using cuda::dnn::Pass;
 using cuda::dnn::Probe;
 
 const std::string folder = test::source_dir() + "/tests/ops/cuda";
@@ -69,10 +67,10 @@ void write_table(const Table& table) {
 }
 
 /// Every convolution of ResNet-50 (stride in the 3x3 ones) at 224 pixels, on images of this many channels.
-std::vector<Conv2dShape> resnet50_convolutions(std::int64_t channels) {
-  std::vector<Conv2dShape> all;
+std::vector<ConvShape> resnet50_convolutions(std::int64_t channels) {
+  std::vector<ConvShape> all;
   const auto add = [&](std::int64_t size, std::int64_t c, std::int64_t k, std::int64_t taps, std::int64_t stride) {
-    Conv2dShape s{.n = batch, .h = size, .w = size, .c = c, .k = k, .r = taps, .s = taps};
+    ConvShape s{.n = batch, .h = size, .w = size, .c = c, .k = k, .r = taps, .s = taps};
     s.stride_h = s.stride_w = stride;
     s.pad_h = s.pad_w = taps / 2;
     s.p = s.q = (size + 2 * s.pad_h - taps) / stride + 1;
@@ -98,14 +96,14 @@ std::vector<Conv2dShape> resnet50_convolutions(std::int64_t channels) {
 }
 
 /// Each once; the first also for images padded to the channels that tensor cores take.
-std::set<Conv2dShape> resnet50_shapes() {
-  std::set<Conv2dShape> shapes;
+std::set<ConvShape> resnet50_shapes() {
+  std::set<ConvShape> shapes;
   for (const std::int64_t channels : {3, 4, 8})
-    for (const Conv2dShape& shape : resnet50_convolutions(channels)) shapes.insert(shape);
+    for (const ConvShape& shape : resnet50_convolutions(channels)) shapes.insert(shape);
   return shapes;
 }
 
-std::string text_of(const Conv2dShape& s) {
+std::string text_of(const ConvShape& s) {
   return join_text('n', s.n, ' ', s.h, 'x', s.w, 'x', s.c, " k", s.k, ' ', s.r, 'x', s.s, " s", s.stride_h);
 }
 
@@ -202,8 +200,8 @@ class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
 
 TEST(CudaDnnShapes, AreThoseOfResNet50) {
   std::int64_t weights = 0;
-  const std::vector<Conv2dShape> all = resnet50_convolutions(3);
-  for (const Conv2dShape& s : all) weights += s.k * s.r * s.s * s.c;
+  const std::vector<ConvShape> all = resnet50_convolutions(3);
+  for (const ConvShape& s : all) weights += s.k * s.r * s.s * s.c;
   EXPECT_EQ(all.size(), 53u);
   // The published 25,557,032 parameters without the classifier's and the normalisations'.
   EXPECT_EQ(weights, 25557032 - 2049000 - 53120);
@@ -212,8 +210,8 @@ TEST(CudaDnnShapes, AreThoseOfResNet50) {
 
 TEST_P(CudaDnnMatrix, ConvolutionsOfResNet50) {
   const std::string device = device_json();
-  for (const Conv2dShape& shape : resnet50_shapes()) {
-    const Conv2d problem{shape, GetParam().dtype, GetParam().dtype};
+  for (const ConvShape& shape : resnet50_shapes()) {
+    const ConvProblem problem{shape, GetParam().dtype, GetParam().dtype};
     for (const auto& [pass, name] : {std::pair(Pass::forward, "conv forward"),
                                      {Pass::backward_data, "conv data"},
                                      {Pass::backward_weights, "conv weights"}})
@@ -224,8 +222,8 @@ TEST_P(CudaDnnMatrix, ConvolutionsOfResNet50) {
 
 TEST_P(CudaDnnMatrix, FusedConvolutionsOfResNet50) {
   const std::string device = device_json();
-  for (const Conv2dShape& shape : resnet50_shapes()) {
-    const Conv2d problem{shape, GetParam().dtype, GetParam().dtype};
+  for (const ConvShape& shape : resnet50_shapes()) {
+    const ConvProblem problem{shape, GetParam().dtype, GetParam().dtype};
     for (const auto& [epilogue, name] : {std::pair(Epilogue{.bias = true}, "conv+bias"),
                                          {Epilogue{.bias = true, .relu = true}, "conv+bias+relu"},
                                          {Epilogue{.sums = true}, "conv+statistics"}})
@@ -257,7 +255,7 @@ TEST_P(CudaDnnMatrix, NormsOfResNet50) {
   const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
   const cuda::dnn::Target target{nullptr, &device};
   std::set<std::string> asked;
-  for (const Conv2dShape& shape : resnet50_shapes()) {
+  for (const ConvShape& shape : resnet50_shapes()) {
     const std::string text = join_text('n', shape.n, ' ', shape.p, 'x', shape.q, 'x', shape.k);
     if (!asked.insert(text).second) continue;
     const auto ask = [&](const char* name, const auto& norm) {

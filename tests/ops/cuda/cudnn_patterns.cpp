@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/cudnn_patterns.h"
+#include "tests/ops/cuda/cudnn_patterns.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -38,8 +38,8 @@ cudnnStatus_t compile_first(const Target& target, const Graph& graph) {
 namespace {
 
 /// relu(x scale + bias) in the images' type, not stored.
-const Descriptor& normalized_images(Asked& graph, const Conv2d& problem) {
-  const cpu::dnn::Conv2dShape& s = problem.shape;
+const Descriptor& normalized_images(Asked& graph, const ConvProblem& problem) {
+  const ConvShape& s = problem.shape;
   const cudnnDataType_t type = type_of(problem.activations);
   const auto of_pixels = [&]() -> const Descriptor& { return graph.passing(s.n, s.c, s.h, s.w); };
   const Descriptor& x = graph.stored(graph.next_id(), type, s.n, s.c, s.h, s.w);
@@ -54,9 +54,9 @@ const Descriptor& normalized_images(Asked& graph, const Conv2d& problem) {
 
 }  // namespace
 
-Probe normalized_conv_weights(const Target& target, const Conv2d& problem) {
+Probe normalized_conv_weights(const Target& target, const ConvProblem& problem) {
   Asked graph;
-  const cpu::dnn::Conv2dShape& s = problem.shape;
+  const ConvShape& s = problem.shape;
   const cudnnDataType_t type = type_of(problem.activations);
   const Descriptor& open = normalized_images(graph, problem);
   const Descriptor& d_w = graph.stored(graph.next_id(), type, s.k, s.c / s.groups, s.r, s.s);
@@ -66,9 +66,9 @@ Probe normalized_conv_weights(const Target& target, const Conv2d& problem) {
   return graph.plan(target, problem.activations == DType::f32).info;
 }
 
-Probe normalized_conv_statistics(const Target& target, const Conv2d& problem) {
+Probe normalized_conv_statistics(const Target& target, const ConvProblem& problem) {
   Asked graph;
-  const cpu::dnn::Conv2dShape& s = problem.shape;
+  const ConvShape& s = problem.shape;
   const cudnnDataType_t type = type_of(problem.activations);
   const Descriptor& open = normalized_images(graph, problem);
   const Descriptor& w = graph.stored(graph.next_id(), type, s.k, s.c / s.groups, s.r, s.s);

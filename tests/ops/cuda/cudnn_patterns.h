@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "hearth/core/cuda/dnn_graph.h"
+#include "ops/conv/conv2d_graph.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -32,9 +32,9 @@ cudnnStatus_t compile_first(const Target& target, const Graph& graph);
 
 /// y = conv(relu(x scale + bias), w) with scale and bias of the images' type, and the sums of y and of y squared: a
 /// normalisation folded into the convolution after it.
-Probe normalized_conv_statistics(const Target& target, const Conv2d& problem);
+Probe normalized_conv_statistics(const Target& target, const ConvProblem& problem);
 /// The gradient of its w, which reads the same operand.
-Probe normalized_conv_weights(const Target& target, const Conv2d& problem);
+Probe normalized_conv_weights(const Target& target, const ConvProblem& problem);
 
 /// Attention as the single operation of the library's header: y from q, k and v, with the logarithm of each row's sum.
 /// Engines for it are compiled when they are used, so that a driver, or the toolkit's stub of it, must be loaded; what

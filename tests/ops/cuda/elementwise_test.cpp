@@ -6,16 +6,16 @@
 #include <cmath>
 #include <vector>
 
-#include "hearth/autograd/accumulate.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/random.h"
-#include "hearth/ops/epilogue/epilogue.h"
-#include "hearth/ops/pointwise/binary.h"
-#include "hearth/ops/pointwise/drop_path.h"
-#include "hearth/ops/pointwise/dropout.h"
-#include "hearth/ops/pointwise/pointwise.h"
-#include "hearth/ops/shape/concat.h"
+#include "autograd/accumulate.h"
+#include "autograd/grad_mode.h"
+#include "core/cuda/counters.h"
+#include "core/random.h"
+#include "ops/epilogue/epilogue.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/drop_path.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/concat.h"
 
 namespace hearth {
 namespace {

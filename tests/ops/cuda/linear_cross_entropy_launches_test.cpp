@@ -2,11 +2,11 @@
 // What head and cross entropy by chunks cost on a device: launches, and the logits that exist at a time.
 #include <gtest/gtest.h>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/ops/loss/linear_cross_entropy.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 namespace hearth {
 namespace {

@@ -2,13 +2,13 @@
 // How many kernels a fully connected layer costs on a device by Hearth's own kernels.
 #include <gtest/gtest.h>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_mode.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/linear/linear.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "ops/candidates.h"
+#include "ops/linear/linear.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

@@ -2,10 +2,10 @@
 // What patch merging's norm costs on a device.
 #include <gtest/gtest.h>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/ops/norm/merge_layer_norm.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "ops/norm/merge_layer_norm.h"
 
 namespace hearth {
 namespace {

@@ -8,16 +8,16 @@
 #include <limits>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/dnn.h"
-#include "hearth/core/random.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/conv/conv2d.h"
-#include "hearth/ops/conv/kernels.h"
-#include "hearth/ops/image/normalize_images.h"
-#include "hearth/ops/matmul/product.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "core/random.h"
+#include "ops/candidates.h"
+#include "ops/conv/conv2d.h"
+#include "ops/conv/conv2d_cudnn.h"
+#include "ops/conv/kernels.h"
+#include "ops/image/normalize_images.h"
+#include "ops/matmul/product.h"
 
 namespace hearth {
 namespace {
@@ -124,20 +124,19 @@ TEST_F(CudaTensorCores, ActivatedProductsAreRoundedOnce) {
 }
 
 TEST_F(CudaTensorCores, ConvolutionsAreRoundedOnce) {
-  using cpu::dnn::Pass;
-  const kernels::Conv2dShape shape{.n = 2,
-                                   .h = 9,
-                                   .w = 8,
-                                   .c = 16,
-                                   .k = 24,
-                                   .r = 3,
-                                   .s = 3,
-                                   .p = 5,
-                                   .q = 4,
-                                   .stride_h = 2,
-                                   .stride_w = 2,
-                                   .pad_h = 1,
-                                   .pad_w = 1};
+  const ConvShape shape{.n = 2,
+                        .h = 9,
+                        .w = 8,
+                        .c = 16,
+                        .k = 24,
+                        .r = 3,
+                        .s = 3,
+                        .p = 5,
+                        .q = 4,
+                        .stride_h = 2,
+                        .stride_w = 2,
+                        .pad_h = 1,
+                        .pad_w = 1};
   const Shape of_x{shape.n, shape.h, shape.w, shape.c}, of_w{shape.k, shape.r, shape.s, shape.c};
   const Shape of_y{shape.n, shape.p, shape.q, shape.k};
   for (const DType dtype : narrow_types) {

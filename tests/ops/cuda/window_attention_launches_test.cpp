@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/backward.h"
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/cuda/graph.h"
-#include "hearth/core/memory.h"
-#include "hearth/core/random.h"
-#include "hearth/ops/attention/window_attention.h"
-#include "hearth/ops/attention/window_kernels.h"
-#include "hearth/ops/candidates.h"
-#include "hearth/ops/shape/view.h"
-#include "support/error_message.h"
-#include "support/op_test.h"
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "core/cuda/graph.h"
+#include "core/memory/memory.h"
+#include "core/random.h"
+#include "ops/attention/window_attention.h"
+#include "ops/attention/window_kernels.h"
+#include "ops/candidates.h"
+#include "ops/shape/view.h"
+#include "tests/support/error_message.h"
+#include "tests/support/op_test.h"
 
 namespace hearth::test {
 namespace {

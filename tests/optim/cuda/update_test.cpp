@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "hearth/autograd/grad_state.h"
-#include "hearth/core/cuda/counters.h"
-#include "hearth/core/random.h"
-#include "hearth/core/run_on.h"
-#include "hearth/optim/clip.h"
-#include "hearth/optim/ema.h"
-#include "hearth/optim/loss_scale.h"
-#include "hearth/optim/registry.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "core/random.h"
+#include "core/run_on.h"
+#include "optim/clip.h"
+#include "optim/ema.h"
+#include "optim/loss_scale.h"
+#include "optim/registry.h"
 
 namespace hearth {
 namespace {

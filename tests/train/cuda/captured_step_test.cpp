@@ -5,10 +5,10 @@
 
 #include <fstream>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/train/captured_step.h"
-#include "hearth/train/checkpoint.h"
-#include "support/temp_dir.h"
+#include "core/cuda/counters.h"
+#include "tests/support/temp_dir.h"
+#include "train/captured_step.h"
+#include "train/run/checkpoint.h"
 
 namespace hearth::train {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "support/temp_dir.h"
-#include "train/precision_session.h"
+#include "tests/support/temp_dir.h"
+#include "tests/train/precision_session.h"
 
 namespace hearth::train {
 namespace {

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <utility>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/data/loader.h"
-#include "hearth/ops/ops.h"
-#include "hearth/train/step.h"
-#include "support/temp_dir.h"
+#include "core/cuda/counters.h"
+#include "data/loader.h"
+#include "ops/ops.h"
+#include "tests/support/temp_dir.h"
+#include "train/step.h"
 
 namespace hearth::train {
 namespace {

@@ -4,9 +4,9 @@
 // ones is in families_test.cpp.
 #include <gtest/gtest.h>
 
-#include "hearth/core/cuda/counters.h"
-#include "support/error_message.h"
-#include "train/precision_session.h"
+#include "core/cuda/counters.h"
+#include "tests/support/error_message.h"
+#include "tests/train/precision_session.h"
 
 namespace hearth::train {
 namespace {

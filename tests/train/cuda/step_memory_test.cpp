@@ -3,7 +3,7 @@
 // reports at larger ones.
 #include <gtest/gtest.h>
 
-#include "train/foretold_memory.h"
+#include "tests/train/foretold_memory.h"
 
 namespace hearth::train {
 namespace {

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "hearth/core/cuda/counters.h"
-#include "hearth/train/captured_step.h"
-#include "hearth/train/session.h"
-#include "support/temp_dir.h"
+#include "core/cuda/counters.h"
+#include "tests/support/temp_dir.h"
+#include "train/captured_step.h"
+#include "train/session.h"
 
 namespace hearth::train {
 namespace {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registration, hashing, saving and loading of the state registry.
+#include "core/io/state.h"
+
+#include <algorithm>
+
+#include "core/io/checksum.h"
+#include "core/io/printable.h"
+#include "core/io/safetensors.h"
+
+namespace hearth {
+
+std::span<std::byte> State::Entry::bytes() const {
+  if (tensor == nullptr) return {scalar, size_of(dtype)};
+  // The handle is the owner's: nothing else would keep a reassigned one from being read or written past its end.
+  HEARTH_CHECK(UsageError,
+               tensor->defined() && tensor->dtype() == dtype && tensor->shape() == shape && tensor->is_contiguous(),
+               "state: '", name, "' was registered as ", dtype, " ", shape, " and is now ", hearth::describe(*tensor),
+               tensor->defined() && !tensor->is_contiguous() ? " (not contiguous)" : "",
+               "; copy into a registered tensor, do not replace it by another kind");
+  return {tensor->bytes(), tensor->byte_size()};
+}
+
+State::Entry::HostBytes State::Entry::read() const {
+  const std::span<std::byte> own = bytes();
+  if (tensor == nullptr || tensor->device().is_cpu()) return {Tensor(), own};
+  Tensor copy = tensor->to(Device{});
+  const std::span<const std::byte> copied{copy.bytes(), copy.byte_size()};
+  return {std::move(copy), copied};
+}
+
+void State::Entry::write(std::span<const std::byte> from) const {
+  const std::span<std::byte> own = bytes();
+  HEARTH_CHECK(InternalError, from.size() == own.size(), "state: '", name, "' takes ", own.size(), " bytes, not ",
+               from.size());
+  if (tensor == nullptr || tensor->device().is_cpu()) {
+    std::copy(from.begin(), from.end(), own.begin());
+    if (tensor != nullptr) tensor->storage()->bump_version();
+    return;
+  }
+  const Tensor staged = Tensor::empty(shape, dtype);
+  std::copy(from.begin(), from.end(), staged.bytes());
+  tensor->copy_from(staged);
+}
+
+void State::add_entry(Entry entry) {
+  HEARTH_CHECK(UsageError, names_.insert(entry.name).second, "state: '", entry.name,
+               "' is registered already; give every tensor and number a name of its own");
+  entries_.push_back(std::move(entry));
+}
+
+void State::add_scalar(const std::string& name, DType dtype, void* value) {
+  HEARTH_CHECK(UsageError, value != nullptr, "state: '", name, "' is a null pointer");
+  add_entry({name, dtype, {}, nullptr, static_cast<std::byte*>(value)});
+}
+
+void State::add(const std::string& name, Tensor* tensor) {
+  HEARTH_CHECK(UsageError, tensor != nullptr && tensor->defined(), "state: '", name, "' is no tensor yet");
+  HEARTH_CHECK(UsageError, tensor->is_contiguous(), "state: '", name, "' is not contiguous; copy it first");
+  add_entry({name, tensor->dtype(), tensor->shape(), tensor, nullptr});
+}
+
+void State::add(const std::string& name, std::int64_t* value) { add_scalar(name, DType::i64, value); }
+
+void State::add(const std::string& name, std::uint64_t* value) { add_scalar(name, DType::i64, value); }
+
+void State::add(const std::string& name, double* value) { add_scalar(name, DType::f64, value); }
+
+const std::vector<State::Entry>& State::entries() const {
+  for (const auto& f : before_reading_) f();
+  return entries_;
+}
+
+std::string State::hash() const {
+  Sha256 digest;
+  for (const Entry& entry : entries()) {
+    digest.update(join_text(entry.name, '\0', entry.dtype, entry.shape, '\0'));
+    digest.update(entry.read().bytes);
+  }
+  return digest.hex();
+}
+
+void State::save(const std::string& path, const std::map<std::string, std::string>& metadata) const {
+  std::vector<SafetensorsEntry> list;
+  std::vector<Entry::HostBytes> kept;
+  for (const Entry& entry : entries()) {
+    kept.push_back(entry.read());
+    list.push_back({entry.name, entry.dtype, entry.shape, kept.back().bytes});
+  }
+  write_safetensors(path, std::move(list), metadata);
+}
+
+void State::load(const std::string& path, const std::vector<std::string>& optional) {
+  load_from(path, optional, false);
+}
+
+void State::load_part(const std::string& path, const std::vector<std::string>& optional) {
+  load_from(path, optional, true);
+}
+
+void State::load_from(const std::string& path, const std::vector<std::string>& optional, bool may_hold_more) {
+  const auto may_lack = [&](const std::string& name) {
+    return std::any_of(optional.begin(), optional.end(),
+                       [&](const std::string& beginning) { return name.starts_with(beginning); });
+  };
+  const SafetensorsFile file(path);
+  file.verify();
+  std::string faults;
+  for (const Entry& entry : entries_) {
+    const TensorRecord* record = file.find(entry.name);
+    if (record == nullptr) {
+      if (!may_lack(entry.name)) faults += "; missing " + entry.name;
+    } else if (record->dtype != entry.dtype || record->shape != entry.shape) {
+      faults += join_text("; ", entry.name, " is ", record->dtype, " ", record->shape, ", expected ", entry.dtype, " ",
+                          entry.shape);
+    }
+  }
+  for (const TensorRecord& record : file.records()) {
+    if (!may_hold_more && !names_.contains(record.name) && !may_lack(record.name))
+      faults += "; unexpected " + record.name;
+  }
+  HEARTH_CHECK(FileError, faults.empty(), path, ": does not fit this run", printable(faults),
+               "; load it into the configuration it was saved with");
+  for (const Entry& entry : entries_) (void)entry.bytes();  // throws before anything is written
+  for (const Entry& entry : entries_)
+    if (const TensorRecord* record = file.find(entry.name)) entry.write(file.read(*record));
+}
+
+}  // namespace hearth

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// The adaptors around the pool, and the choice of the process's stack.
+#include "core/memory/memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/build.h"
+#include "core/cpu/free_memory.h"
+#include "core/cuda/memory.h"
+#include "core/error.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+std::size_t padded(std::size_t bytes) {
+  return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
+}
+
+[[noreturn]] void throw_out_of_memory(std::size_t bytes, const MemoryStatistics& now, const char* reason) {
+  throw OutOfMemory(join_text("out of memory: ", bytes, " bytes asked, ", now.in_use, " in use, ",
+                              now.reserved - now.in_use, " cached; ", reason,
+                              "; use a smaller batch, or a narrower precision"));
+}
+
+class SystemMemory final : public MemoryResource {
+ public:
+  void* allocate(std::size_t bytes) override {
+    void* pointer = bytes > (std::size_t{1} << 46) ? nullptr : std::aligned_alloc(alignment, padded(bytes));
+    if (pointer == nullptr) throw_out_of_memory(bytes, statistics(), "the system refused");
+    in_use_ += static_cast<std::int64_t>(bytes);
+    ++allocations_;
+    return pointer;
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    in_use_ -= static_cast<std::int64_t>(bytes);
+    std::free(pointer);
+  }
+  MemoryStatistics statistics() const override { return {in_use_, in_use_, in_use_, allocations_, allocations_}; }
+  void reset_peak() override {}
+
+ private:
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> allocations_{0};
+};
+
+class LimitedMemory final : public MemoryResource {
+ public:
+  LimitedMemory(MemoryResource& below, std::int64_t bytes, std::int64_t fail_at)
+      : below_(below), limit_(bytes), fail_at_(fail_at) {}
+
+  void* allocate(std::size_t bytes) override {
+    const std::int64_t number = ++allocations_;
+    if (number == fail_at_ || !take(bytes)) {
+      const std::string reason = number == fail_at_ ? std::string("the limit adaptor was told to fail here")
+                                                    : join_text("the limit of ", limit_, " bytes is reached");
+      throw_out_of_memory(bytes, statistics(), reason.c_str());
+    }
+    try {
+      return below_.allocate(bytes);
+    } catch (...) {
+      in_use_ -= static_cast<std::int64_t>(bytes);
+      throw;
+    }
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    in_use_ -= static_cast<std::int64_t>(bytes);
+    below_.deallocate(pointer, bytes);
+  }
+  MemoryStatistics statistics() const override {
+    MemoryStatistics result = below_.statistics();
+    result.in_use = in_use_;
+    result.limit = limit_;
+    return result;
+  }
+  void reset_peak() override { below_.reset_peak(); }
+
+ private:
+  /// Counts the bytes only if there is room: another thread must not find the limit reached by what is refused here.
+  bool take(std::size_t bytes) {
+    std::int64_t held = in_use_.load();
+    do {
+      if (held > limit_ || bytes > static_cast<std::size_t>(limit_ - held)) return false;
+    } while (!in_use_.compare_exchange_weak(held, held + static_cast<std::int64_t>(bytes)));
+    return true;
+  }
+
+  MemoryResource& below_;
+  std::int64_t limit_;
+  std::int64_t fail_at_;
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> allocations_{0};
+};
+
+class CountingMemory final : public MemoryResource {
+ public:
+  explicit CountingMemory(MemoryResource& below) : below_(below) {}
+
+  void* allocate(std::size_t bytes) override {
+    void* pointer = below_.allocate(bytes);
+    const std::int64_t now = in_use_ += static_cast<std::int64_t>(bytes);
+    std::int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    }
+    ++allocations_;
+    return pointer;
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    in_use_ -= static_cast<std::int64_t>(bytes);
+    below_.deallocate(pointer, bytes);
+  }
+  MemoryStatistics statistics() const override {
+    const MemoryStatistics lower = below_.statistics();
+    return {in_use_, peak_, lower.reserved, allocations_, lower.system_calls, lower.limit};
+  }
+  void reset_peak() override { peak_ = in_use_.load(); }
+
+ private:
+  MemoryResource& below_;
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> peak_{0};
+  std::atomic<std::int64_t> allocations_{0};
+};
+
+class PoisonedMemory final : public MemoryResource {
+ public:
+  explicit PoisonedMemory(MemoryResource& below) : below_(below) {}
+
+  void* allocate(std::size_t bytes) override {
+    auto* base = static_cast<unsigned char*>(below_.allocate(bytes + 2 * canary_bytes));
+    std::memset(base, canary, canary_bytes);
+    std::memset(base + canary_bytes, 0xFF, bytes);
+    std::memset(base + canary_bytes + bytes, canary, canary_bytes);
+    return base + canary_bytes;
+  }
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    auto* base = static_cast<unsigned char*>(pointer) - canary_bytes;
+    for (std::size_t i = 0; i < canary_bytes; ++i)
+      if (base[i] != canary || base[canary_bytes + bytes + i] != canary) {
+        std::fprintf(stderr, "hearth: memory was written outside a block of %zu bytes\n", bytes);
+        std::abort();
+      }
+    std::memset(base, 0xDD, bytes + 2 * canary_bytes);
+    below_.deallocate(base, bytes + 2 * canary_bytes);
+  }
+  MemoryStatistics statistics() const override { return below_.statistics(); }
+  void reset_peak() override { below_.reset_peak(); }
+
+ private:
+  static constexpr std::size_t canary_bytes = alignment;
+  static constexpr unsigned char canary = 0xC5;
+  MemoryResource& below_;
+};
+
+/// The bytes of HEARTH_MEMORY_LIMIT_MB.
+std::int64_t limit_asked(const char* text) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() >> 20;
+  std::int64_t megabytes = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, megabytes);
+  HEARTH_CHECK(ConfigError, error == std::errc{} && stop == end && megabytes >= 1 && megabytes <= most,
+               "HEARTH_MEMORY_LIMIT_MB is \"", text, "\"; it must be a number from 1 to ", most,
+               ", of 2^20 bytes each and without a unit");
+  return megabytes << 20;
+}
+
+/// Of the environment; on the CPU no more than the process's control groups have left, which would kill it.
+std::optional<std::int64_t> limit_of(Device device) {
+  const char* const text = std::getenv("HEARTH_MEMORY_LIMIT_MB");
+  const auto asked = text != nullptr ? std::optional(limit_asked(text)) : std::nullopt;
+  const auto group = device.is_cpu() ? cpu::group_memory() : std::nullopt;
+  return asked && group ? std::min(asked, group) : asked ? asked : group;
+}
+
+/// The stack of a device, as the environment asks.
+struct Stack {
+  std::unique_ptr<MemoryResource> bottom;
+  std::unique_ptr<MemoryResource> limit;
+  std::unique_ptr<MemoryResource> counting;
+  std::unique_ptr<MemoryResource> poison;
+  std::unique_ptr<MemoryResource> reporting;
+  MemoryResource* top;
+
+  explicit Stack(Device device) {
+    const char* kind = std::getenv("HEARTH_MEMORY");
+    const std::string_view name = kind == nullptr ? "pool" : kind;
+    HEARTH_CHECK(ConfigError, name == "pool" || name == "system" || name == "poison", "HEARTH_MEMORY=", name,
+                 " is not known; use pool, system or poison");
+    bottom = make_bottom(device, name == "pool");
+    top = bottom.get();
+    if (const auto bytes = limit_of(device)) {
+      limit = make_limited_memory(*top, *bytes);
+      top = limit.get();
+    }
+    counting = make_counting_memory(*top);
+    top = counting.get();
+    if (name == "poison" && device.is_cpu()) {
+      poison = make_poisoned_memory(*top);
+      top = poison.get();
+    }
+    reporting = make_reporting_memory(*top, device);
+    top = reporting.get();
+  }
+
+  static std::unique_ptr<MemoryResource> make_bottom(Device device, bool pool) {
+#if HEARTH_HAS_CUDA
+    if (device.is_cuda()) return cuda::make_memory(device, pool);
+#endif
+    HEARTH_CHECK(DeviceError, device.is_cpu(), "memory of ", device, ": this build of Hearth has the CPU backend only");
+    return pool ? make_pool_memory() : make_system_memory();
+  }
+};
+
+// Leaked on purpose: tensors in static objects may outlive everything else.
+std::atomic<MemoryResource*>& cpu_memory() {
+  static const Stack* const stack = new Stack(Device{});  // kept, so that leak checkers still see it
+  static std::atomic<MemoryResource*> resource{stack->top};
+  return resource;
+}
+
+// What a DeviceMemoryScope of this thread put in place.
+thread_local Device replaced_device;
+thread_local MemoryResource* replacement = nullptr;
+
+}  // namespace
+
+std::unique_ptr<MemoryResource> make_system_memory() { return std::make_unique<SystemMemory>(); }
+std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes, std::int64_t fail_at) {
+  return std::make_unique<LimitedMemory>(below, bytes, fail_at);
+}
+std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below) {
+  return std::make_unique<CountingMemory>(below);
+}
+std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below) {
+  return std::make_unique<PoisonedMemory>(below);
+}
+
+MemoryResource& memory_of(Device device) {
+  if (replacement != nullptr && device == replaced_device) return *replacement;
+  if (device.is_cpu()) return *cpu_memory().load(std::memory_order_relaxed);
+  static std::mutex mutex;
+  static auto* const stacks = new std::map<int, Stack>;  // leaked, like the CPU's
+  const std::lock_guard lock(mutex);
+  return *stacks->try_emplace(device.index, device).first->second.top;
+}
+
+DeviceMemoryScope::DeviceMemoryScope(Device device, MemoryResource& resource)
+    : previous_device_(std::exchange(replaced_device, device)), previous_(std::exchange(replacement, &resource)) {}
+DeviceMemoryScope::~DeviceMemoryScope() {
+  replaced_device = previous_device_;
+  replacement = previous_;
+}
+
+MemoryScope::MemoryScope(MemoryResource& resource) : previous_(cpu_memory().exchange(&resource)) {}
+MemoryScope::~MemoryScope() { cpu_memory().store(previous_); }
+
+}  // namespace hearth

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a camera was held: the orientation that image files carry as EXIF.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "data/image/image.h"
+
+namespace hearth::data {
+
+/// The EXIF orientation of a JPEG, PNG or WebP file, 1 (upright) to 8; 1 where there is none or what is there is
+/// broken.
+int exif_orientation(std::span<const std::uint8_t> file);
+
+/// Turns and mirrors the image so that it is upright, as its orientation says; 1 leaves it. Takes the image's size in
+/// memory once more. UsageError outside of 1 to 8.
+void make_upright(Image& image, int orientation);
+
+}  // namespace hearth::data

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// WebP decoding by libwebp.
+#include <new>
+
+#include "core/error.h"
+#include "data/image/image_codecs.h"
+
+#if HEARTH_HAS_WEBP
+#include <webp/decode.h>
+
+namespace hearth::data {
+namespace {
+
+struct Decoding {
+  WebPDecoderConfig config;
+  ~Decoding() { WebPFreeDecBuffer(&config.output); }
+};
+
+// What the library holds beside the pixels: of a lossless image all of them once more, 4 bytes each, of a lossy one
+// rows of blocks and the plane of alpha, which is lossless.
+std::int64_t library_bytes(const WebPBitstreamFeatures& features) {
+  const std::int64_t pixels = std::int64_t{features.width} * features.height;
+  const std::int64_t rows = (std::int64_t{1} << 20) + std::int64_t{256} * features.width;
+  constexpr int lossless = 2;
+  return rows + (features.format == lossless ? 4 * pixels : features.has_alpha ? 5 * pixels : 0);
+}
+
+const char* reason_of(VP8StatusCode status) {
+  switch (status) {
+    case VP8_STATUS_NOT_ENOUGH_DATA:
+      return "the file ends too early";
+    case VP8_STATUS_UNSUPPORTED_FEATURE:
+      return "it uses what libwebp does not read";
+    default:
+      return "its data makes no sense";
+  }
+}
+
+void require_ok(const EncodedImage& file, VP8StatusCode status) {
+  if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
+  HEARTH_CHECK(DataError, status == VP8_STATUS_OK, file.name, ": broken WebP: ", reason_of(status));
+}
+
+}  // namespace
+
+void decode_webp(const EncodedImage& file, Image& image) {
+  Decoding decoding;
+  HEARTH_CHECK(DataError, WebPInitDecoderConfig(&decoding.config) != 0, file.name,
+               ": libwebp is of another version than its header");
+  require_ok(file, WebPGetFeatures(file.bytes.data(), file.bytes.size(), &decoding.config.input));
+  const WebPBitstreamFeatures& features = decoding.config.input;
+  HEARTH_CHECK(DataError, features.has_animation == 0, file.name,
+               ": an animated WebP, which is not read; save the frames as images of their own");
+  const int channels = features.has_alpha ? 4 : 3;
+  require_decodable(file, features.width, features.height, channels, library_bytes(features));
+  image.reshape(features.height, features.width, channels);
+  WebPDecBuffer& output = decoding.config.output;
+  output.colorspace = features.has_alpha ? MODE_RGBA : MODE_RGB;
+  output.is_external_memory = 1;
+  output.u.RGBA = {image.pixels.data(), static_cast<int>(image.row_bytes()), image.pixels.size()};
+  require_ok(file, WebPDecode(file.bytes.data(), file.bytes.size(), &decoding.config));
+  if (features.has_alpha) composite_on_white(image);
+}
+
+}  // namespace hearth::data
+#else
+namespace hearth::data {
+void decode_webp(const EncodedImage& file, Image&) {
+  throw DataError(file.name + ": this build of Hearth reads no WebP: install libwebp (libwebp-dev) and build again");
+}
+}  // namespace hearth::data
+#endif

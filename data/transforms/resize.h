@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Geometry of images: cropping, flipping, and the antialiased bilinear resize that torchvision and Pillow use.
+#pragma once
+
+#include "data/image/image.h"
+
+namespace hearth::data {
+
+/// A rectangle of whole pixels.
+struct Box {
+  int top = 0;
+  int left = 0;
+  int height = 0;
+  int width = 0;
+  bool operator==(const Box&) const = default;
+};
+
+/// Resizes the part `box` of `source` to height x width. A triangle filter as wide as one output pixel (at least one
+/// input pixel) weighs the inputs; pixels outside the box play no part. Arithmetic is 22-bit fixed point, rounded after
+/// each of the two passes, so the result does not depend on compiler or machine. ShapeError if the box leaves the
+/// source or either side is empty.
+void resize(const Image& source, Box box, int height, int width, Image& target);
+/// The same to a shorter side of `side` pixels, the longer one following, rounded down. ShapeError as there, and for a
+/// result of more than max_image_pixels.
+void resize_shorter_side(const Image& source, Box box, int side, Image& target);
+
+/// The part `box` of `source`, which may reach outside: there the result is `fill`.
+void crop(const Image& source, Box box, std::uint8_t fill, Image& target);
+
+/// Mirrors left and right in place.
+void flip_horizontally(Image& image);
+
+}  // namespace hearth::data

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a decoded image to the network's input: sizing, augmentation, normalisation. Everything random is drawn from the
+// stream it is given, which the loader keys by (seed, epoch, sample), so results never depend on who does the work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/random.h"
+#include "data/dataset.h"
+#include "data/image/image.h"
+#include "data/transforms/rand_augment.h"
+#include "data/transforms/resize.h"
+
+namespace hearth::data {
+
+/// A box of random area and aspect ratio, resized to the image size.
+/// Source: Szegedy et al., "Going Deeper with Convolutions" (2015); defaults as in torchvision.
+struct RandomResizedCrop {
+  double scale_min = 0.08;  ///< least part of the image's area
+  double scale_max = 1.0;
+  double ratio_min = 0.75;  ///< least width / height
+  double ratio_max = 4.0 / 3.0;
+};
+
+/// Factors are uniform in [1 - x, 1 + x] (hue: shift in [-x, x] of a full turn), applied in random order. 0 turns one
+/// off.
+struct ColorJitter {
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+  double hue = 0;
+};
+
+/// A random box of the normalised image is set to 0, the mean. Source: Zhong et al., "Random Erasing" (2020).
+struct RandomErasing {
+  double probability = 0;
+  double scale_min = 0.02;
+  double scale_max = 0.33;
+  double ratio_min = 0.3;
+  double ratio_max = 3.3;
+};
+
+/// What becomes of an image that is no square, where no random box of it is taken.
+enum class Fit {
+  crop,     ///< the shorter side is resized to the input's, and the centre taken
+  pad,      ///< the longer side is resized to the input's, with even margins along the other
+  stretch,  ///< both sides are resized to the input's
+};
+
+/// How images become inputs. The random parts apply to training only.
+struct TransformOptions {
+  int image_size = 0;   ///< side of the square input; 0 keeps the set's size
+  Fit fit = Fit::crop;  ///< how an image becomes that square
+  /// Evaluation by Fit::crop, where training uses random_resized_crop: the centre image_size of a shorter side of
+  /// image_size / eval_crop.
+  double eval_crop = 0.875;
+  bool random_resized_crop = false;  ///< training takes a random box instead
+  RandomResizedCrop crop{};
+  int padded_crop = 0;           ///< padding on each side before a random crop of the original size
+  bool horizontal_flip = false;  ///< mirror every other image
+  RandAugment rand_augment{};
+  /// What lies outside an image, from black at 0 to white at 1; else black, and the mean for rand_augment.
+  std::optional<double> fill{};
+  ColorJitter color_jitter{};
+  RandomErasing erasing{};
+  std::vector<double> mean{};  ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
+  std::vector<double> std{};   ///< as mean; empty means 1
+};
+
+/// A box for random_resized_crop within an image of height x width.
+Box draw_resized_crop(int height, int width, const RandomResizedCrop& options, Random& random);
+/// Applies the jitter in place. Saturation and hue leave grey images alone. ShapeError unless 1 or 3 channels.
+void jitter_color(Image& image, const ColorJitter& options, Random& random);
+/// The shorter side to which evaluation resizes an image by Fit::crop, in pixels: image_size / eval_crop, rounded,
+/// where training takes random boxes. With the other fits, which make squares of image_size, that.
+int evaluated_side(const TransformOptions& options);
+/// Resizes the shorter side to `side` (the longer one follows, rounded down), then takes the centre `size` x `size`. Of
+/// an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image, unless 0 <
+/// size <= side, and for more than max_image_pixels.
+void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target);
+
+/// Resizes the longer side to `size` (the shorter one follows, rounded, at least 1) and puts the result in the middle
+/// of `size` x `size` of `fill`. ShapeError for an empty image or a `size` below 1.
+void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target);
+
+/// (pixel / 255 - mean) / std for every 8-bit value, worked out once in double and rounded once to the element type.
+class Normalizer {
+ public:
+  /// `mean` and `std`: empty, one value, or one a channel. ConfigError otherwise or for a std that is not above 0.
+  Normalizer(int channels, const std::vector<double>& mean, const std::vector<double>& std);
+  /// Writes pixels in order. T is float, bf16 or f16.
+  template <class T>
+  void apply(const Image& image, T* target) const;
+  int channels() const { return channels_; }
+  /// [channels][256], what each pixel value of a channel becomes.
+  std::span<const float> values() const { return table_; }
+
+ private:
+  int channels_;
+  std::vector<float> table_;  // [channels][256]
+  std::vector<bf16> table_bf16_;
+  std::vector<f16> table_f16_;
+};
+
+/// The steps of one split, in order: size, padded crop, flip, RandAugment, colour, normalisation, erasing.
+class Transforms {
+ public:
+  /// `input` as the set reports it. ConfigError if the result's size is not fixed or an option is out of range.
+  Transforms(ImageShape input, TransformOptions options, bool training);
+
+  /// Shape of every result.
+  ImageShape output_shape() const { return output_; }
+  bool training() const { return training_; }
+  const TransformOptions& options() const { return options_; }
+  /// The steps before normalisation. `image` is the input and afterwards the result; `scratch` is overwritten.
+  void augment(Image& image, Image& scratch, Random& random) const;
+  /// All steps; writes output_shape() elements of `dtype` (f32, bf16 or f16) to `target`.
+  void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
+  /// The steps before normalisation, for images that are normalised elsewhere; writes output_shape() pixels to
+  /// `target`. Returns the box that erasing is to set to 0 after normalisation; an empty one where it leaves the image
+  /// alone.
+  Box apply_pixels(Image& image, Image& scratch, Random random, std::uint8_t* target) const;
+  const Normalizer& normalizer() const { return normalizer_; }
+  /// Whether some images lose a box.
+  bool erases() const { return training_ && options_.erasing.probability > 0; }
+
+ private:
+  void resize_step(Image& image, Image& scratch, Random& random) const;
+  Box draw_erased(Random& random) const;
+
+  TransformOptions options_;
+  bool training_;
+  ImageShape output_;
+  Normalizer normalizer_;
+  std::uint8_t margin_ = 0;         // outside of what is cropped and padded
+  std::vector<std::uint8_t> fill_;  // what rand_augment moves in, a value a channel
+};
+
+/// Counts of every pixel value of each channel: sums that are exact, whatever the order.
+class PixelHistogram {
+ public:
+  void add(const Image& image);
+  /// Of everything added.
+  ChannelStatistics statistics() const;
+
+ private:
+  std::vector<std::uint64_t> counts_;  // [channel][256]
+};
+
+/// Measured over the first `most` samples.
+ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
+
+/// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
+struct PairMix {
+  double share = 1;
+  Box box{};
+  double weight = 1;  ///< of the sample's own label, what is left of it in the mixture
+};
+/// Mixup has the share from Beta(alpha, alpha) and the whole image as box; CutMix has share 0 and a box of 1 -
+/// Beta(alpha, alpha) of the area, anywhere, of which the part within the image counts, and weighs labels by the area
+/// that is left. An alpha of 0 turns one off; of both, each is taken half of the time. Sources: Zhang et al., "mixup:
+/// Beyond Empirical Risk Minimization" (2018); Yun et al., "CutMix" (2019); pairing by reversal.
+PairMix draw_pair_mix(double mixup_alpha, double cutmix_alpha, int height, int width, Random& random);
+/// `images` [n, height, width, channels] of `dtype` (f32, bf16 or f16), mixed in place. ShapeError for a box that
+/// leaves them.
+void mix_images(DType dtype, std::byte* images, std::int64_t n, ImageShape shape, const PairMix& mix);
+/// Row i of `soft_labels` [n, classes] is weight onehot_i + (1 - weight) onehot_(n-1-i).
+void mix_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double weight, float* soft_labels);
+/// A draw from Beta(alpha, alpha), alpha > 0 (by two Gamma draws; Marsaglia and Tsang, 2000).
+double draw_symmetric_beta(double alpha, Random& random);
+
+}  // namespace hearth::data

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// One table of names, walked in both directions.
+#include "models/weights/swin_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "models/swin.h"
+#include "models/weights/import.h"
+#include "models/weights/named_tensors.h"
+
+namespace hearth::models {
+namespace {
+
+/// A tensor behind the beginnings that its part of the network has here and there, with its shape: W is the stage's
+/// width, D, Q and F are two, three and four times as much.
+struct Part {
+  std::string_view ours, theirs, shape;
+};
+
+constexpr Part embedding_parts[] = {
+    {"0.weight", "proj.weight", "WIPP"},
+    {"0.bias", "proj.bias", "W"},
+    {"2.weight", "norm.weight", "W"},
+    {"2.bias", "norm.bias", "W"},
+};
+constexpr Part block_parts[] = {
+    {"norm1.weight", "norm1.weight", "W"},
+    {"norm1.bias", "norm1.bias", "W"},
+    {"attn.relative_position_bias_table", "attn.relative_position_bias_table", "TN"},
+    {"attn.qkv.weight", "attn.qkv.weight", "QW"},
+    {"attn.qkv.bias", "attn.qkv.bias", "Q"},
+    {"attn.proj.weight", "attn.proj.weight", "WW"},
+    {"attn.proj.bias", "attn.proj.bias", "W"},
+    {"norm2.weight", "norm2.weight", "W"},
+    {"norm2.bias", "norm2.bias", "W"},
+    {"mlp.0.weight", "mlp.fc1.weight", "HW"},
+    {"mlp.0.bias", "mlp.fc1.bias", "H"},
+    {"mlp.3.weight", "mlp.fc2.weight", "WH"},
+    {"mlp.3.bias", "mlp.fc2.bias", "W"},
+};
+constexpr Part merging_parts[] = {
+    {"reduction.weight", "reduction.weight", "DF"},
+    {"norm.weight", "norm.weight", "F"},
+    {"norm.bias", "norm.bias", "F"},
+};
+constexpr Part norm_parts[] = {{"weight", "weight", "W"}, {"bias", "bias", "W"}};
+constexpr Part head_parts[] = {{"weight", "weight", "CW"}, {"bias", "bias", "C"}};
+
+/// Where a part of the network lies here and there.
+struct Place {
+  std::string ours, theirs;
+};
+
+Place block_at(std::size_t stage, std::size_t block) {
+  return {join_text("features.", 2 * stage + 1, ".", block, "."), join_text("layers.", stage, ".blocks.", block, ".")};
+}
+
+Place merging_behind(std::size_t stage, WeightFormat format) {
+  const std::size_t theirs = format == WeightFormat::timm_swin ? stage + 1 : stage;
+  return {join_text("features.", 2 * stage + 2, "."), join_text("layers.", theirs, ".downsample.")};
+}
+
+bool has_any(const ByName& tensors, const std::string& beginning) {
+  const auto found = tensors.lower_bound(beginning);
+  return found != tensors.end() && found->first.starts_with(beginning);
+}
+
+/// A network's tensors, renamed in one of the directions.
+class Renaming {
+ public:
+  Renaming(ByName given, WeightFormat format, bool to_ours, NameReport& report)
+      : tensors_(std::move(given), report), format_(format), to_ours_(to_ours) {}
+
+  std::vector<Weight> run() {
+    // The authors' option; timm has no place for it.
+    if (format_ == WeightFormat::microsoft_swin && tensors_.has("absolute_pos_embed"))
+      move({"", ""}, {"absolute_pos_embed", "absolute_pos_embed", "ELW"});
+    move_all({"features.0.", "patch_embed."}, embedding_parts);
+    for (std::size_t stage = 0; stage == 0 || (stage < most_swin_stages && has_block(stage, 0)); ++stage) {
+      if (stage > 0) {
+        move_all(merging_behind(stage - 1, format_), merging_parts);
+        tensors_.double_widths("HN");
+      }
+      for (std::size_t block = 0; block == 0 || has_block(stage, block); ++block)
+        move_all(block_at(stage, block), block_parts);
+    }
+    move_all({"norm.", "norm."}, norm_parts);
+    const Place head{"head.", format_ == WeightFormat::timm_swin ? "head.fc." : "head."};
+    if (has_any(tensors_.given(), to_ours_ ? head.theirs : head.ours)) move_all(head, head_parts);
+    tensors_.finish();
+    return std::move(moved_);
+  }
+
+ private:
+  bool has_block(std::size_t stage, std::size_t block) const {
+    const Place place = block_at(stage, block);
+    return has_any(tensors_.given(), to_ours_ ? place.theirs : place.ours);
+  }
+
+  template <std::size_t n>
+  void move_all(const Place& place, const Part (&parts)[n]) {
+    for (const Part& part : parts) move(place, part);
+  }
+
+  void move(const Place& place, const Part& part) {
+    const std::string ours = place.ours + std::string(part.ours), theirs = place.theirs + std::string(part.theirs);
+    const bool is_filter = part.shape.size() == 4;
+    const Tensor value = tensors_.take(to_ours_ ? theirs : ours, is_filter && !to_ours_ ? "WPPI" : part.shape);
+    if (!value.defined()) return;
+    moved_.push_back(to_ours_ ? Weight{ours, from_torch_layout(ours, value)}
+                              : Weight{theirs, to_torch_layout(theirs, value)});
+  }
+
+  NamedTensors tensors_;
+  WeightFormat format_;
+  bool to_ours_;
+  std::vector<Weight> moved_;
+};
+
+}  // namespace
+
+bool is_position_index(const Weight& weight, const WeightSet& set) {
+  if (!weight.name.ends_with(swin_index_ending)) return false;
+  const std::string table = replaced(weight.name, swin_index_ending, swin_table_ending);
+  const auto found =
+      std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& w) { return w.name == table; });
+  const Tensor index = found == set.weights.end() ? Tensor() : relative_position_index(found->value);
+  // One row for each query, as others than torchvision have it, is the same.
+  const Tensor given = weight.value.contiguous();
+  return index.defined() && given.dtype() == index.dtype() && given.size() == index.size() &&
+         std::memcmp(given.bytes(), index.bytes(), index.byte_size()) == 0;
+}
+
+WeightSet swin_to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
+  ByName given = by_name(theirs, report);
+  for (const Weight& weight : theirs.weights) {
+    // Masks follow from the size of images.
+    if (!weight.name.ends_with(".attn_mask") && !is_position_index(weight, theirs)) continue;
+    report.left_out.push_back(weight.name);
+    given.erase(weight.name);
+  }
+  return {Renaming(std::move(given), from, true, report).run(), theirs.metadata};
+}
+
+WeightSet swin_from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report) {
+  return {Renaming(by_name(ours, report), to, false, report).run(), ours.metadata};
+}
+
+}  // namespace hearth::models

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/weights/weights.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/io/printable.h"
+#include "core/io/safetensors_set.h"
+#include "core/nearest.h"
+#include "core/non_finite.h"
+#include "models/swin.h"
+#include "models/weights/import.h"
+#include "models/weights/named_tensors.h"
+#include "models/weights/swin_weights.h"
+#include "models/weights/torch_file.h"
+#include "models/weights/transformers_weights.h"
+
+namespace hearth::models {
+namespace {
+
+/// How often PyTorch's batch norm moved its running statistics. With a fixed momentum nothing depends on it, and
+/// PyTorch loads weights without it. Of no interest to a reader of what was left out.
+bool counts_batches(const Weight& weight) {
+  return weight.name.ends_with(".num_batches_tracked") && weight.value.rank() == 0 &&
+         !is_floating(weight.value.dtype());
+}
+
+WeightSet from_torch(const WeightSet& theirs, NameReport& report) {
+  WeightSet ours{{}, theirs.metadata};
+  for (const Weight& weight : theirs.weights) {
+    if (counts_batches(weight)) continue;
+    if (is_position_index(weight, theirs))
+      report.left_out.push_back(weight.name);
+    else
+      ours.weights.push_back({weight.name, from_torch_layout(weight.name, weight.value)});
+  }
+  return ours;
+}
+
+WeightSet to_torch(const WeightSet& ours) {
+  WeightSet theirs{{}, ours.metadata};
+  for (const Weight& weight : ours.weights) {
+    theirs.weights.push_back({weight.name, to_torch_layout(weight.name, weight.value)});
+    if (!weight.name.ends_with(swin_table_ending)) continue;
+    if (const Tensor index = relative_position_index(weight.value); index.defined())
+      theirs.weights.push_back({replaced(weight.name, swin_table_ending, swin_index_ending), index});
+  }
+  return theirs;
+}
+
+bool begins_with_any(const std::string& name, const std::vector<std::string>& beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](const std::string& beginning) { return name.starts_with(beginning); });
+}
+
+/// Floating values of any type are weights; an integer or a boolean is not made one.
+bool converts(DType from, DType to) { return from == to || (is_floating(from) && is_floating(to)); }
+
+/// "NAME: 2 NaN of 12 values"; "" where all are finite.
+std::string non_finite_text(const std::string& name, const Tensor& value) {
+  const Tensor on_host = value.to(Device{}).contiguous();
+  const NonFinite found = count_non_finite(on_host.dtype(), {on_host.bytes(), on_host.byte_size()});
+  return found.any() ? join_text(name, ": ", found.text(), " of ", on_host.size(), " values") : std::string();
+}
+
+/// The file of torch.save() that a path leads to; "" if it is none. A folder's safetensors come first.
+std::string torch_file_at(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::string file = path;
+  if (fs::is_directory(path, ignored)) {
+    for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+      if (fs::exists(fs::path(path) / name, ignored)) return "";
+    file = (fs::path(path) / "pytorch_model.bin").string();
+    if (!fs::exists(file, ignored)) file += ".index.json";
+  }
+  HEARTH_CHECK(FileError, !file.ends_with(".bin.index.json") || !fs::exists(file, ignored), file,
+               ": several files of torch.save() are not joined; make safetensors files of them in Python:\n"
+               "  transformers.AutoModel.from_pretrained(\"",
+               path, "\").save_pretrained(\"OUT\", safe_serialization=True)  # or the class with the head");
+  return is_torch_file(file) ? file : "";
+}
+
+/// ConfigError for a beginning that no name has.
+void check_rule(const char* rule, const std::vector<std::string>& beginnings, const std::vector<std::string>& names,
+                const char* which) {
+  for (const std::string& beginning : beginnings)
+    HEARTH_CHECK(
+        ConfigError,
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(beginning); }),
+        "/weights/", rule, ": \"", beginning, "\" begins the name of no tensor ", which,
+        "; correct it, or leave it out");
+}
+
+}  // namespace
+
+WeightFormat weight_format_named(const std::string& name) {
+  static const std::map<std::string, WeightFormat> known{
+      {"hearth", WeightFormat::hearth},         {"torch", WeightFormat::torch},
+      {"hf-gpt2", WeightFormat::hf_gpt2},       {"hf-bert", WeightFormat::hf_bert},
+      {"hf-roberta", WeightFormat::hf_roberta}, {"hf-distilbert", WeightFormat::hf_distilbert},
+      {"timm-swin", WeightFormat::timm_swin},   {"microsoft-swin", WeightFormat::microsoft_swin}};
+  if (const auto found = known.find(name); found != known.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [each, format] : known) names.push_back(each);
+  throw UsageError(join_text("weights: the format \"", name, "\" is not known; ", suggest(name, names, "formats")));
+}
+
+std::string NameReport::faults(const std::string& prefix) const {
+  std::string text;
+  const auto add = [&](const char* what, const std::vector<std::string>& names) {
+    for (const std::string& name : names) text += (text.empty() ? "" : "\n") + printable(prefix + what + " " + name);
+  };
+  add("missing", missing);
+  add("unexpected", unexpected);
+  add("wrong shape:", misshaped);
+  add("wrong type:", mistyped);
+  add("not finite:", non_finite);
+  return text;
+}
+
+std::vector<std::filesystem::path> weight_files(const std::string& path) {
+  if (const std::string file = torch_file_at(path); !file.empty()) return {file};
+  return SafetensorsSet{path}.paths();
+}
+
+WeightSet read_weights(const std::string& path) {
+  if (const std::string file = torch_file_at(path); !file.empty()) return read_torch_file(file);
+  const SafetensorsSet set{path};
+  set.verify();
+  std::uint64_t bytes = 0;
+  for (const SafetensorsSet::Item& item : set.items()) bytes += item.record->end - item.record->begin;
+  require_readable_size(path, bytes, {UINT64_MAX, "weights"});
+  WeightSet result{{}, set.metadata()};
+  for (const SafetensorsSet::Item& item : set.items()) {
+    const Tensor tensor = Tensor::empty(item.record->shape, item.record->dtype);
+    item.read({tensor.bytes(), tensor.byte_size()});
+    result.weights.push_back({item.record->name, tensor});
+  }
+  return result;
+}
+
+WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
+  if (from == WeightFormat::hearth) return theirs;
+  if (from == WeightFormat::torch) return from_torch(theirs, report);
+  if (is_swin(from)) return swin_to_hearth(theirs, from, report);
+  return transformers_to_hearth(theirs, from, report);
+}
+
+WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report) {
+  if (to == WeightFormat::hearth) return ours;
+  WeightSet theirs = to == WeightFormat::torch ? to_torch(ours)
+                     : is_swin(to)             ? swin_from_hearth(ours, to, report)
+                                               : transformers_from_hearth(ours, to, report);
+  theirs.metadata.erase(model_note);
+  return theirs;
+}
+
+NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours, const LoadRules& rules) {
+  NameReport report;
+  std::map<std::string, const Tensor*> given;
+  for (const Weight& weight : ours.weights) given[weight.name] = &weight.value;
+  std::vector<std::pair<Tensor*, const Tensor*>> copies;
+  std::vector<std::string> of_network, left;
+  for (const NamedTensor& named : tensors) {
+    const auto found = given.find(named.name);
+    const Tensor* const value = found == given.end() ? nullptr : found->second;
+    if (value) given.erase(found);
+    of_network.push_back(named.name);
+    if (begins_with_any(named.name, rules.fresh))
+      report.left_out.push_back(named.name + ", fresh");
+    else if (!value)
+      report.missing.push_back(join_text(named.name, " ", named.tensor->shape()));
+    else if (value->shape() != named.tensor->shape())
+      report.misshaped.push_back(join_text(named.name, " ", value->shape(), ", expected ", named.tensor->shape()));
+    else if (!converts(value->dtype(), named.tensor->dtype()))
+      report.mistyped.push_back(join_text(named.name, " ", value->dtype(), ", expected ", named.tensor->dtype()));
+    else if (const std::string fault = non_finite_text(named.name, *value); !fault.empty())
+      report.non_finite.push_back(fault);
+    else
+      copies.emplace_back(named.tensor, value);
+  }
+  for (const auto& [name, value] : given) {
+    left.push_back(name);
+    if (begins_with_any(name, rules.unused) || begins_with_any(name, rules.fresh))
+      report.left_out.push_back(name + ", unused");
+    else
+      report.unexpected.push_back(join_text(name, " ", value->shape()));
+  }
+  check_rule("fresh", rules.fresh, of_network, "of the network");
+  check_rule("unused", rules.unused, left, "of the file that the network has no place for");
+  if (report.fits())
+    for (const auto& [to, from] : copies) to->copy_from(*from);
+  return report;
+}
+
+std::vector<std::string> non_finite_tensors(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> found;
+  for (const NamedTensor& named : tensors)
+    if (std::string text = non_finite_text(named.name, *named.tensor); !text.empty()) found.push_back(std::move(text));
+  return found;
+}
+
+std::vector<std::string> non_finite_tensors(const WeightSet& set) {
+  std::vector<std::string> found;
+  for (const Weight& weight : set.weights)
+    if (std::string text = non_finite_text(weight.name, weight.value); !text.empty()) found.push_back(std::move(text));
+  return found;
+}
+
+}  // namespace hearth::models

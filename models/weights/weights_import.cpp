@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/weights/weights_import.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "core/io/file.h"
+#include "models/weights/foreign_config.h"
+#include "models/weights/transformers_weights.h"
+
+namespace hearth::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string beside(const std::string& weights, const char* name) {
+  std::error_code ignored;
+  const fs::path path(weights);
+  return ((fs::is_directory(path, ignored) ? path : path.parent_path()) / name).string();
+}
+
+/// The pooling of a sentence-transformers model; a name that is no choice of "embedding_pool" where it is not
+/// supported.
+std::string pool_in(const std::string& path, std::vector<std::string>& notes) {
+  const Json pooling = read_json(path, small_file);
+  std::string chosen;
+  if (const Json* const mode = pooling.find("pooling_mode"); mode != nullptr && mode->is_string())
+    chosen = mode->as_string();
+  constexpr std::string_view prefix = "pooling_mode_";
+  if (chosen.empty() && pooling.is_object())
+    for (const JsonMember& member : pooling.members())
+      if (member.key.starts_with(prefix) && member.value.is_boolean() && member.value.as_boolean())
+        chosen += (chosen.empty() ? "" : "+") + member.key.substr(prefix.size());
+  if (chosen == "mean_tokens" || chosen == "mean") return "mean";
+  if (chosen == "cls_token" || chosen == "cls") return "first";
+  notes.push_back(join_text(path, ": the pooling \"", chosen,
+                            "\" is not supported, so that the head \"embedding\" would give other vectors"));
+  return chosen.empty() ? "none" : chosen;
+}
+
+/// What sentence-transformers does behind the encoder.
+void add_modules(const std::string& weights, Json& model, std::vector<std::string>& notes) {
+  const std::string path = beside(weights, "modules.json");
+  if (!file_exists(path)) return;
+  const Json modules = read_json(path, small_file);
+  bool normalizes = false;
+  for (const Json& module : modules.items()) {
+    const std::string& type = module.at("type").as_string();
+    const std::string at = module.at("path").as_string();
+    HEARTH_CHECK(FileError, !fs::path(at).is_absolute() && at.find("..") == std::string::npos, path, ": the path \"",
+                 at, "\" leads out of the folder");
+    if (type.ends_with(".Pooling"))
+      model.set("embedding_pool", pool_in(beside(weights, (at + "/config.json").c_str()), notes));
+    else if (type.ends_with(".Normalize"))
+      normalizes = true;
+    else if (!type.ends_with(".Transformer")) {
+      model.set("embedding_pool", type);
+      notes.push_back(join_text(path, ": the module \"", type,
+                                "\" is not supported, so that the head \"embedding\" would give other vectors"));
+    }
+  }
+  model.set("normalize", normalizes);
+  const std::string settings = beside(weights, "sentence_bert_config.json");
+  if (!file_exists(settings)) return;
+  const Json document = read_json(settings, small_file);
+  if (const Json* const lower = document.find("do_lower_case"); lower && lower->is_boolean() && lower->as_boolean())
+    notes.push_back(settings + ": do_lower_case: sequences are put into lower case before the tokenizer");
+}
+
+const Tensor* tensor_of(const WeightSet& set, std::string_view name) {
+  const auto found =
+      std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& weight) { return weight.name == name; });
+  return found == set.weights.end() ? nullptr : &found->value;
+}
+
+/// An extent of a tensor that a size of the model decides.
+struct Size {
+  const char* key;
+  const char* tensor;
+  int axis;
+};
+constexpr Size gpt_sizes[] = {{"vocabulary", "wte.weight", 0},
+                              {"width", "wte.weight", 1},
+                              {"context", "wpe.weight", 0},
+                              {"hidden", "h.0.mlp.c_fc.weight", 0}};
+constexpr Size bert_sizes[] = {{"vocabulary", "embeddings.word_embeddings.weight", 0},
+                               {"width", "embeddings.word_embeddings.weight", 1},
+                               {"context", "embeddings.position_embeddings.weight", 0},
+                               {"segments", "embeddings.token_type_embeddings.weight", 0},
+                               {"hidden", "encoder.layer.0.intermediate.dense.weight", 0}};
+
+std::int64_t layers_of(const WeightSet& set, std::string_view before, std::string_view behind) {
+  return std::count_if(set.weights.begin(), set.weights.end(), [&](const Weight& weight) {
+    return weight.name.starts_with(before) && weight.name.ends_with(behind);
+  });
+}
+
+/// The configuration of other weights is no word about these.
+void check_sizes(const Json& model, const WeightSet& set, const std::string& config, NameReport& report) {
+  const bool gpt = model.at("type").as_string() == "gpt";
+  const auto compare = [&](const std::string& what, std::int64_t found, std::int64_t said) {
+    if (found != said)
+      report.misshaped.push_back(join_text(what, ", but by ", config, " the model has ", said,
+                                           "; the configuration belongs to other weights"));
+  };
+  for (const Size& size : gpt ? std::span<const Size>(gpt_sizes) : std::span<const Size>(bert_sizes)) {
+    const Tensor* const tensor = tensor_of(set, size.tensor);
+    if (tensor == nullptr) continue;
+    const bool is_context = std::string_view(size.key) == "context" && !gpt;
+    const std::int64_t offset = is_context ? model.at("position_offset").as_integer() : 0;
+    const std::int64_t found = tensor->dim(size.axis) - offset;
+    compare(join_text(size.tensor, " is for a ", size.key, " of ", found), found, model.at(size.key).as_integer());
+  }
+  const std::int64_t layers =
+      gpt ? layers_of(set, "h.", ".ln_1.weight") : layers_of(set, "encoder.layer.", ".attention.output.dense.weight");
+  compare(join_text("there are ", layers, " layers"), layers, model.at("layers").as_integer());
+}
+
+/// Whether the head of a document's model scores each token.
+bool scores_tokens(const Json& document) {
+  const Json* const names = document.find("architectures");
+  return names != nullptr && names->is_array() &&
+         std::any_of(names->items().begin(), names->items().end(), [](const Json& name) {
+           return name.is_string() && name.as_string().ends_with("ForTokenClassification");
+         });
+}
+
+/// What transformers would compute in other ways than the model here, of these weights.
+void check_heads(Json& model, const Json& document, const WeightSet& set, WeightFormat from, NameReport& report) {
+  if (tensor_of(set, "classifier.weight") != nullptr && scores_tokens(document))
+    report.unexpected.push_back(
+        "classifier.weight, which by \"architectures\" scores each token, not the sequence; leave it out");
+  const bool has_head = tensor_of(set, "lm_head.weight") != nullptr;
+  if (from == WeightFormat::hf_gpt2) {
+    if (has_head && model.at("tie_head").as_boolean())
+      report.unexpected.push_back(
+          "lm_head.weight, which is not wte.weight although tie_word_embeddings says so: transformers would not use "
+          "it; leave it out");
+    model.set("tie_head", !has_head);
+  }
+  if (from == WeightFormat::hf_roberta && tensor_of(set, "cls.predictions.bias") != nullptr &&
+      model.at("activation").as_string() != "gelu")
+    report.unexpected.push_back(
+        "lm_head: RoBERTa's head over the vocabulary has a GELU whatever the other layers have; leave it out");
+}
+
+/// BERT's and RoBERTa's encoders have the same names.
+void check_without_config(const WeightSet& set, WeightFormat from, NameReport& report) {
+  const Tensor* const types = tensor_of(set, "embeddings.token_type_embeddings.weight");
+  if (from == WeightFormat::hf_bert && types != nullptr && types->dim(0) == 1)
+    report.misshaped.push_back(
+        "embeddings.token_type_embeddings.weight has one row, as RoBERTa's has; use the format hf-roberta, or name "
+        "BERT's configuration");
+}
+
+/// What transformers takes where a configuration says nothing, but for the sizes, and the eps of RoBERTa, whose
+/// published weights have another one.
+Json assumed_model(WeightFormat from) {
+  Json model = model_of_transformers(Json::object(), "", from);
+  std::erase_if(model.members(), [&](const JsonMember& member) {
+    static constexpr std::string_view kept[] = {"type",           "activation",      "scale_attention",
+                                                "scale_by_layer", "position_offset", "pool_activation",
+                                                "positions",      "norm_eps"};
+    const bool is_kept = std::find(std::begin(kept), std::end(kept), member.key) != std::end(kept);
+    return !is_kept || (from == WeightFormat::hf_roberta && member.key == "norm_eps");
+  });
+  return model;
+}
+
+/// Of weights in Hearth's names: what a conversion noted, or the model of the checkpoint that they are in.
+Json own_model(const WeightSet& set, const std::string& path, const std::string& config) {
+  if (Json noted = config.empty() ? noted_model(set, path) : Json(); !noted.is_null()) return noted;
+  const std::string file = config.empty() ? default_config_of(path) : config;
+  if (config.empty() && !file_exists(file)) return {};
+  const Json document = read_json(file, small_file);
+  const Json* const model = document.find("model");
+  const bool is_run = model != nullptr && model->is_object() && model->find("type") != nullptr;
+  HEARTH_CHECK(FileError, is_run || config.empty(), config,
+               ": has no \"model\" with a type, as a run's configuration has");
+  return is_run ? *model : Json();
+}
+
+void add_configuration(ImportedWeights& result, const std::string& path, const ImportOptions& options) {
+  if (options.from == WeightFormat::hearth) {
+    result.model = own_model(result.weights, path, options.config);
+    if (!result.model.is_null()) result.weights.metadata[model_note] = to_text(result.model);
+    return;
+  }
+  const std::string file = options.config.empty() ? default_config_of(path) : options.config;
+  const bool known = !options.config.empty() || file_exists(file);
+  if (!is_of_transformers(options.from)) {
+    if (known) check_timm_config(read_json(file, small_file), file, options.from, result.notes);
+    return;
+  }
+  if (!known) {
+    if (result.report.fits()) check_without_config(result.weights, options.from, result.report);
+    result.model = assumed_model(options.from);
+    result.weights.metadata[model_note] = to_text(result.model);
+    result.notes.push_back(join_text("there is no config.json beside ", path, "; assumed: ", to_text(result.model),
+                                     ", and what a run says of heads and all else; name the file (--config, "
+                                     "weights.config) if there is one"));
+    return;
+  }
+  const Json document = read_json(file, small_file);
+  result.model = model_of_transformers(document, file, options.from);
+  if (!result.report.fits()) return;
+  check_sizes(result.model, result.weights, file, result.report);
+  check_heads(result.model, document, result.weights, options.from, result.report);
+  if (options.from != WeightFormat::hf_gpt2) add_modules(path, result.model, result.notes);
+  result.weights.metadata[model_note] = to_text(result.model);
+}
+
+/// Options that shapes of tensors do not show.
+struct Compared {
+  const char* type;
+  const char* key;
+  const char* of_head = nullptr;  ///< of runs with this head only
+};
+constexpr Compared compared[] = {{"gpt", "heads"},
+                                 {"gpt", "activation"},
+                                 {"gpt", "norm_eps"},
+                                 {"gpt", "positions"},
+                                 {"gpt", "scale_attention"},
+                                 {"gpt", "scale_by_layer"},
+                                 {"bert", "heads"},
+                                 {"bert", "activation"},
+                                 {"bert", "norm_eps"},
+                                 {"bert", "position_offset"},
+                                 {"bert", "pool_activation", "classification"},
+                                 {"bert", "embedding_pool", "embedding"},
+                                 {"bert", "normalize", "embedding"},
+                                 {"transformer", "heads"},
+                                 {"mlp", "activation"}};
+
+}  // namespace
+
+ImportedWeights import_weights(const std::string& path, const ImportOptions& options) {
+  WeightSet theirs = read_weights(path);
+  if (options.from != WeightFormat::hearth) theirs.metadata.erase(model_note);
+  for (const std::string& beginning : options.leave_out) {
+    const auto count =
+        std::erase_if(theirs.weights, [&](const Weight& weight) { return weight.name.starts_with(beginning); });
+    HEARTH_CHECK(UsageError, count > 0, "weights: leave out ", beginning, ": no tensor's name begins so");
+  }
+  ImportedWeights result;
+  result.weights = to_hearth(theirs, options.from, result.report);
+  try {
+    add_configuration(result, path, options);
+  } catch (const ConfigError& error) {
+    throw FileError(error.what());  // of another kind of document
+  }
+  return result;
+}
+
+std::string configuration_note(const ImportedWeights& weights, const std::string& source, WeightFormat to) {
+  if (!is_of_transformers(to)) return "";
+  if (weights.model.is_null())
+    return "the model of these weights is not known; config.json has to give transformers its heads, activation and "
+           "eps";
+  return "config.json for transformers has to have " + to_text(config_for_transformers(weights.model, source, to));
+}
+
+std::string default_config_of(const std::string& weights) { return beside(weights, "config.json"); }
+
+Json noted_model(const WeightSet& weights, const std::string& source) {
+  const auto note = weights.metadata.find(model_note);
+  if (note == weights.metadata.end()) return {};
+  try {
+    return parse_json(note->second, source + ": " + model_note);
+  } catch (const ConfigError& error) {
+    throw FileError(error.what());
+  }
+}
+
+void require_same_model(const Json& model, const Json& required, const std::string& source) {
+  const std::string& type = model.at("type").as_string();
+  if (const Json* const other = required.find("type"); other == nullptr || *other != model.at("type")) return;
+  const Json* const head = model.find("head");
+  std::string faults;
+  for (const Compared& each : compared) {
+    if (each.type != type || (each.of_head != nullptr && (head == nullptr || head->as_string() != each.of_head)))
+      continue;
+    const Json* const here = model.find(each.key);
+    const Json* const there = required.find(each.key);
+    if (here == nullptr || there == nullptr || *here == *there) continue;
+    faults += (faults.empty() ? "" : "\n") +
+              fault_text(here->position(), child_pointer("/model", each.key),
+                         join_text(to_text(*here), ", but the weights of ", source, " are of a model with ",
+                                   to_text(*there), ", and compute something else in this one; use --set model.",
+                                   each.key, "=", to_text(*there)));
+  }
+  HEARTH_CHECK(ConfigError, faults.empty(), faults);
+}
+
+}  // namespace hearth::models

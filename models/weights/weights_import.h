@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights together with the configuration that lies beside them: tensors alone do not tell the number of heads, the
+// activation or the eps of norms, with which the same weights compute something else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/io/json_text.h"
+#include "models/weights/weights.h"
+
+namespace hearth::models {
+
+struct ImportOptions {
+  WeightFormat from = WeightFormat::hearth;
+  std::string config{};                  ///< the configuration's file; empty: config.json beside the weights, if any
+  std::vector<std::string> leave_out{};  ///< tensors of the file that are not taken, by beginnings of their names
+};
+
+struct ImportedWeights {
+  WeightSet weights;  ///< with Hearth's names and layout
+  /// The model that they belong to, as a run's "model" describes it: models::make(model, {}) makes it. Without a
+  /// configuration null, or of transformers what is usual, without sizes. It is kept in the weights' metadata, and so
+  /// in a file of them.
+  Json model{};
+  NameReport report{};
+  std::vector<std::string> notes{};  ///< what was assumed, and what is to be heeded beside the weights
+};
+
+/// Reads weights, and what the model must be: of the formats of transformers from its config.json and from the
+/// modules.json of sentence-transformers; of timm's from its config.json; of Hearth's own from the metadata that a
+/// conversion wrote, or from the config.json in a checkpoint. FileError for a configuration with keys that cannot be
+/// followed; UsageError for a beginning in `leave_out` that no name has. Tensors that do not fit the names, or the
+/// sizes of the configuration, are in the report.
+ImportedWeights import_weights(const std::string& path, const ImportOptions& options);
+
+/// What to say of weights in Hearth's names that are to be written in a format of transformers: the entries of
+/// config.json with which it computes the same, or that they are not known; "" for other formats. FileError where the
+/// format has no such model.
+std::string configuration_note(const ImportedWeights& weights, const std::string& source, WeightFormat to);
+
+/// The path of the config.json beside weights, whether there is one or not.
+std::string default_config_of(const std::string& weights);
+
+/// The model that a conversion noted in the metadata; null if none did. FileError, naming `source`, for a note that
+/// is no JSON.
+Json noted_model(const WeightSet& weights, const std::string& source);
+
+/// ConfigError with a line for each option of a run's model (with every key) that would compute something else with
+/// weights of `required`. Sizes are left to the shapes of tensors. `source` names the weights.
+void require_same_model(const Json& model, const Json& required, const std::string& source);
+
+}  // namespace hearth::models

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions by cuDNN 9, opened when first asked for, through its backend API
+// (docs/decisions/0012-cudnn-backend-api.md). Images are NHWC, filters [K,R,S,C/groups], both plain. Plans are made
+// once per problem and kept. Only engines whose results are repeatable are taken, and for f32 only those that multiply
+// f32 as f32, unless TF32 is allowed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/cuda/stream.h"
+#include "ops/conv/problem.h"
+#include "ops/cudnn/library.h"
+
+namespace hearth::cuda::dnn {
+
+/// The problem as the CPU's library takes it.
+
+/// What a forward pass does with its result before it is stored, all in one plan.
+struct Epilogue {
+  bool bias = false;  ///< of the images' type
+  bool relu = false;
+  bool sums = false;  ///< of y and of y squared by channel, f32, as a batch normalisation needs them
+  auto operator<=>(const Epilogue&) const = default;
+};
+
+/// The memory of a pass, aligned to 16: forward writes y, backward_data writes x from w and y (dy), backward_weights
+/// writes w from x and y. x, w, y and bias are of the activations' type; 16-bit types are summed in f32 and rounded
+/// once.
+struct ConvOperands {
+  void *x, *w, *y;
+  void* bias = nullptr;                     ///< [k]
+  void *sum = nullptr, *squares = nullptr;  ///< [k], f32
+};
+
+/// Empty if cuDNN does this pass on this device; else the reason why not. The first question for a problem makes its
+/// plan, which must not happen while a graph is captured.
+std::string declines(Device device, const ConvProblem& problem, Pass pass, const Epilogue& epilogue = {});
+/// One pass. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
+void conv2d(Stream& stream, const ConvProblem& problem, Pass pass, const Epilogue& epilogue,
+            const ConvOperands& operands);
+/// The same, or false, with nothing done, where `declines` gives a reason.
+bool try_conv2d(Stream& stream, const ConvProblem& problem, Pass pass, const Epilogue& epilogue,
+                const ConvOperands& operands);
+
+/// The same question for a device that need not be here, described in the library's JSON form
+/// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Engines that the library compiles when they are used are left out, as
+/// that needs a driver.
+Probe probe(const ConvProblem& problem, Pass pass, const std::string& device_json, const Epilogue& epilogue = {});
+
+}  // namespace hearth::cuda::dnn

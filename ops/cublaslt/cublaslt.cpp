@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cublaslt/cublaslt.h"
+
+#include "core/error.h"
+
+#if __has_include(<cublasLt.h>)
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "core/cuda/counters.h"
+#include "core/cuda/graph.h"
+#include "core/cuda/runtime.h"
+#include "core/memory/memory.h"
+#include "ops/cublaslt/plan.h"
+#include "ops/cublaslt/timing.h"
+#include "ops/plan_cache.h"
+
+namespace hearth::cuda::blas {
+namespace {
+
+struct Key {
+  int device = 0;
+  Problem problem;
+  auto operator<=>(const Key&) const = default;
+};
+
+/// All plans of the process, and the file of choices. Used under its mutex.
+struct Registry {
+  std::mutex mutex;
+  std::map<Key, Plan> plans;
+  std::map<int, cublasLtHandle_t> handles;
+  std::optional<PlanCache> kept;
+  std::string why_unkept;  ///< of a choice that was made and could not be written
+
+  PlanCache& cache() {
+    if (!kept) {
+      const std::filesystem::path folder = cache_folder();
+      kept.emplace(folder.empty() ? folder : folder / "plans-1.jsonl");
+    }
+    return *kept;
+  }
+};
+
+// Leaked, as the library's own state outlives static objects.
+Registry& registry() {
+  static Registry& made = *new Registry;
+  return made;
+}
+
+const char* name_of(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::none:
+      break;
+  }
+  return "none";
+}
+
+/// The problem in words; two problems have the same if and only if they are the same, exact mode aside.
+std::string text_of(const Problem& problem) {
+  const MatmulProblem& p = problem.product;
+  std::string text = join_text(p.a, " x ", p.b, " to ", p.c, ", batch ", p.batch, ", ", p.m, 'x', p.k, " by ", p.k, 'x',
+                               p.n, p.transpose_a ? ", a transposed" : "", p.transpose_b ? ", b transposed" : "");
+  if (p.lda != 0 || p.ldb != 0 || p.ldc != 0) text += join_text(", pitches ", p.lda, ' ', p.ldb, ' ', p.ldc);
+  if (p.batch_stride_a >= 0 || p.batch_stride_b >= 0 || p.batch_stride_c >= 0)
+    text += join_text(", strides ", p.batch_stride_a, ' ', p.batch_stride_b, ' ', p.batch_stride_c);
+  if (p.accumulate) text += ", added";
+  if (problem.tf32) text += ", TF32";
+  if (problem.bias) text += ", bias";
+  if (problem.activation != Activation::none) text += join_text(", ", name_of(problem.activation));
+  if (problem.keeps_pre) text += ", keeps what went in";
+  if (problem.sums_a) text += ", sums of a";
+  return text;
+}
+
+/// An algorithm as the file keeps it: its words in hexadecimal.
+std::string text_of(const Algorithm& algorithm) {
+  std::string text;
+  std::array<unsigned char, sizeof(algorithm.blob)> bytes;
+  std::memcpy(bytes.data(), &algorithm.blob, bytes.size());
+  for (const unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte / 16];
+    text += "0123456789abcdef"[byte % 16];
+  }
+  return text;
+}
+
+/// A kept text is never handed to the library: it only says which of its offers is meant.
+std::optional<std::size_t> place_of(std::string_view text, const std::vector<Algorithm>& offered) {
+  for (std::size_t i = 0; i < offered.size(); ++i)
+    if (text_of(offered[i]) == text) return i;
+  return std::nullopt;
+}
+
+bool timing_is_on() {
+  const char* const text = std::getenv("HEARTH_PLAN_TIMING");
+  const std::string_view word = text == nullptr ? "on" : text;
+  HEARTH_CHECK(ConfigError, word == "on" || word == "off", "HEARTH_PLAN_TIMING is \"", word, "\"; use on or off");
+  return word == "on";
+}
+
+PlanKey kept_as(Device device, const Problem& problem) {
+  const DeviceInfo info = device_info(device);
+  return {"cuBLASLt " + lt().file.about(lt().version()).version,
+          join_text(info.name, ", capability ", info.capability, ", ", info.multiprocessors, " multiprocessors"),
+          text_of(problem)};
+}
+
+void take(Plan& plan, const std::vector<Algorithm>& offered, Choice choice, std::size_t place, double microseconds = 0,
+          std::string why = "") {
+  plan.algorithm = offered[place];
+  plan.info = {text_of(plan.problem), choice, offered.size(), place, microseconds, std::move(why)};
+}
+
+/// Which of several offers it is to be. What a process chooses is what the file says from then on, so that a run that
+/// is resumed meets the same choice.
+void choose(Registry& all, Device device, Plan& plan, const std::vector<Algorithm>& offered) {
+  if (offered.size() == 1) return take(plan, offered, Choice::only, 0);
+  const auto take_first = [&](std::string why) { take(plan, offered, Choice::heuristic, 0, 0, std::move(why)); };
+  if (plan.problem.product.deterministic) return take_first("exact mode");
+  if (!timing_is_on()) return take_first("HEARTH_PLAN_TIMING is off");
+  const PlanKey key = kept_as(device, plan.problem);
+  std::string stale;
+  if (const KeptPlan* kept = all.cache().find(key); kept != nullptr) {
+    if (const auto place = place_of(kept->plan, offered))
+      return take(plan, offered, Choice::kept, *place, kept->microseconds);
+    stale = kept->plan;
+  }
+  if (!all.why_unkept.empty()) return take_first(all.why_unkept);
+  const Fastest fastest = fastest_algorithm(device, plan, offered);
+  const bool timed = std::isfinite(fastest.microseconds);
+  // Also the first, where there was no room for timing: another process might have room, and choose otherwise.
+  const KeptPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
+  const auto holds = all.cache().keep(key, chosen, stale);
+  if (!holds) {
+    const auto& remarks = all.cache().remarks();
+    all.why_unkept = "a choice could not be kept: " + (remarks.empty() ? std::string() : remarks.back());
+    return take_first(all.why_unkept);
+  }
+  const auto place = place_of(holds->plan, offered);
+  if (!place) return take_first("another process keeps a plan that is not offered here");
+  take(plan, offered, timed ? Choice::timed : Choice::heuristic, *place, holds->microseconds,
+       timed ? "" : "too little free device memory for timing");
+}
+
+Plan make_plan(Registry& all, Device device, const Problem& problem) {
+  refuse_while_recording(device, "choosing cuBLASLt's plan for a new matrix product");
+  (void)state_of(device);
+  cublasLtHandle_t& handle = all.handles[device.index];
+  if (handle == nullptr) check(lt().create(&handle), "cublasLtCreate");
+  Plan plan = describe_product(problem, handle);
+  if (const auto offered = offered_algorithms(plan); !offered.empty()) choose(all, device, plan, offered);
+  return plan;
+}
+
+const Plan& plan_of(Device device, const Problem& problem) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const Key key{device.index, problem};
+  auto found = all.plans.find(key);
+  if (found == all.plans.end()) found = all.plans.emplace(key, make_plan(all, device, problem)).first;
+  return found->second;
+}
+
+void check_address(const char* name, const void* address) {
+  HEARTH_CHECK(UsageError, reinterpret_cast<std::uintptr_t>(address) % least_alignment == 0, "matmul: ", name, " at ",
+               address, " is not at a multiple of ", least_alignment, "; copy it first");
+}
+
+}  // namespace
+
+LibraryInfo about() {
+  const Functions& f = lt();
+  return f.file.about(f.file.is_open() ? f.version() : 0);
+}
+
+std::string why_absent() { return why_not_run(lt().file); }
+
+std::string declines(Device device, const Problem& problem) {
+  if (std::string reason = why_absent(); !reason.empty()) return reason;
+  const MatmulProblem& p = problem.product;
+  if (p.a != p.b) return join_text("a is ", p.a, " and b ", p.b, "; cuBLASLt takes one type");
+  if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside operands of ", p.a);
+  if (p.batch > 65535) return "a batch of more than 65535";
+  if (problem.keeps_pre && problem.activation != Activation::gelu_tanh)
+    return "cuBLASLt keeps what went into an activation for GELU only";
+  if (problem.keeps_pre && p.n % 8 != 0)
+    return join_text("rows of ", p.n, " values; cuBLASLt keeps what went into GELU for multiples of 8");
+  if ((problem.keeps_pre || problem.sums_a) && p.batch != 1)
+    return "cuBLASLt keeps nothing beside the products of a batch";
+  if (problem.sums_a && (problem.bias || problem.activation != Activation::none))
+    return "cuBLASLt sums an operand beside a plain product only";
+  return plan_of(device, problem).declines;
+}
+
+void matmul(Stream& stream, const Problem& problem, const Operands& operands) {
+  if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("matmul: " + reason);
+  check_address("a", operands.a);
+  check_address("b", operands.b);
+  check_address("c", operands.c);
+  check_address("the bias", operands.bias);
+  check_address("what is kept", operands.pre);
+  check_address("the sums of a", operands.a_sums);
+  const Plan& plan = plan_of(stream.device(), problem);
+  HEARTH_CHECK(UsageError, plan.declines.empty(), "matmul: ", plan.declines);
+  // The stream's own order keeps the workspace until the product is done.
+  MemoryResource& memory = memory_of(stream.device());
+  const std::size_t bytes = plan.algorithm.workspace;
+  void* const workspace = bytes == 0 ? nullptr : memory.allocate(bytes);
+  const cublasStatus_t status = enqueue_product(plan, plan.algorithm, operands, workspace, stream.raw());
+  if (workspace != nullptr) memory.deallocate(workspace, bytes);
+  check(status, "cublasLtMatmul");
+  ++live_counters().library_calls;
+}
+
+std::vector<PlanInfo> plans() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::vector<PlanInfo> list;
+  for (const auto& [key, plan] : all.plans)
+    if (plan.declines.empty()) list.push_back(plan.info);
+  return list;
+}
+
+void clear_plans() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.plans.clear();
+  all.kept.reset();
+  all.why_unkept.clear();
+}
+
+PlanFile plan_file() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const PlanCache& cache = all.cache();
+  return {cache.file().string(), cache.plans().size(), cache.remarks()};
+}
+
+}  // namespace hearth::cuda::blas
+
+#else
+
+namespace hearth::cuda::blas {
+
+LibraryInfo about() { return {"", "", why_absent()}; }
+std::string why_absent() {
+  return "this build was made without the header cublasLt.h; install cuBLAS's development files and build again";
+}
+std::string declines(Device, const Problem&) { return why_absent(); }
+void matmul(Stream&, const Problem&, const Operands&) { throw DeviceError("matmul: " + why_absent()); }
+std::vector<PlanInfo> plans() { return {}; }
+void clear_plans() {}
+PlanFile plan_file() { return {}; }
+
+}  // namespace hearth::cuda::blas
+
+#endif

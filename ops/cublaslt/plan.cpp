@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#if __has_include(<cublasLt.h>)
+#include "ops/cublaslt/plan.h"
+
+#include <array>
+
+#include "core/error.h"
+
+namespace hearth::cuda::blas {
+namespace {
+
+constexpr std::size_t most_workspace = std::size_t{32} << 20;
+constexpr int most_algorithms = 16;
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return CUDA_R_64F;
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+/// A stored row-major matrix, which the library sees as its transpose: `width` rows and `height` columns.
+Owned<cublasLtMatrixLayout_t> layout_of(DType dtype, std::int64_t width, std::int64_t height, std::int64_t pitch,
+                                        std::int64_t batch, std::int64_t stride) {
+  cublasLtMatrixLayout_t raw = nullptr;
+  check(lt().layout_create(&raw, type_of(dtype), static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height),
+                           pitch > 0 ? pitch : width),
+        "cublasLtMatrixLayoutCreate");
+  Owned<cublasLtMatrixLayout_t> layout(raw, lt().layout_destroy);
+  const auto count = static_cast<std::int32_t>(batch);
+  const std::int64_t step = stride >= 0 ? stride : width * height;
+  check(lt().layout_set(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)), "batch count");
+  check(lt().layout_set(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)), "batch stride");
+  return layout;
+}
+
+cublasLtEpilogue_t epilogue_of(const Problem& p) {
+  // The library's B is the row-major product's A.
+  if (p.sums_a) return CUBLASLT_EPILOGUE_BGRADB;
+  switch (p.activation) {
+    case Activation::relu:
+      return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Activation::gelu_tanh:
+      if (p.keeps_pre) return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      return p.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case Activation::none:
+      break;
+  }
+  return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+template <class T>
+void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const T& value) {
+  check(lt().desc_set(desc, name, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+}
+
+/// `vector` is the bias, or where op(A)'s sums go.
+void set_pointers(cublasLtMatmulDesc_t desc, const Problem& p, const void* vector, const void* pre) {
+  if (p.bias || p.sums_a) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
+  if (p.keeps_pre) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pre);
+}
+
+Owned<cublasLtMatmulDesc_t> desc_of(const Problem& p) {
+  const MatmulProblem& product = p.product;
+  const bool f64 = product.a == DType::f64;
+  cublasLtMatmulDesc_t raw = nullptr;
+  const cublasComputeType_t f32 = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(lt().desc_create(&raw, f64 ? CUBLAS_COMPUTE_64F : f32, f64 ? CUDA_R_64F : CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  Owned<cublasLtMatmulDesc_t> desc(raw, lt().desc_destroy);
+  // The row-major product is the column-major one of the transposes, in the other order: C^T = op(B)^T op(A)^T.
+  set(raw, CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(raw, CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+  if (p.bias || p.sums_a) set(raw, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product.c));
+  if (p.keeps_pre) set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
+  // The heuristic reads the alignment off the addresses.
+  const auto* const aligned = reinterpret_cast<const void*>(std::uintptr_t{least_alignment});
+  set_pointers(raw, p, aligned, aligned);
+  return desc;
+}
+
+Owned<cublasLtMatmulPreference_t> ask_for() {
+  cublasLtMatmulPreference_t raw = nullptr;
+  check(lt().preference_create(&raw), "cublasLtMatmulPreferenceCreate");
+  Owned<cublasLtMatmulPreference_t> preference(raw, lt().preference_destroy);
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
+    check(lt().preference_set(raw, name, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
+  // Parts are added from the workspace in a fixed order; adding them in place is not repeatable.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
+  for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    prefer(name, std::uint32_t{least_alignment});
+  return preference;
+}
+
+}  // namespace
+
+Functions::Functions() {
+  file.find("cublasLtCreate", create);
+  file.find("cublasLtGetVersion", version);
+  file.find("cublasLtGetStatusString", text);
+  file.find("cublasLtMatmulDescCreate", desc_create);
+  file.find("cublasLtMatmulDescDestroy", desc_destroy);
+  file.find("cublasLtMatmulDescSetAttribute", desc_set);
+  file.find("cublasLtMatrixLayoutCreate", layout_create);
+  file.find("cublasLtMatrixLayoutDestroy", layout_destroy);
+  file.find("cublasLtMatrixLayoutSetAttribute", layout_set);
+  file.find("cublasLtMatmulPreferenceCreate", preference_create);
+  file.find("cublasLtMatmulPreferenceDestroy", preference_destroy);
+  file.find("cublasLtMatmulPreferenceSetAttribute", preference_set);
+  file.find("cublasLtMatmulAlgoGetHeuristic", heuristic);
+  file.find("cublasLtMatmul", matmul);
+}
+
+// Leaked, as the library's own state outlives static objects.
+Functions& lt() {
+  static Functions& loaded = *new Functions;
+  return loaded;
+}
+
+void check(cublasStatus_t status, const char* call) {
+  HEARTH_CHECK(DeviceError, status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", call, ": ", lt().text(status));
+}
+
+Plan describe_product(const Problem& problem, cublasLtHandle_t handle) {
+  const MatmulProblem& p = problem.product;
+  Plan plan;
+  plan.problem = problem;
+  plan.handle = handle;
+  plan.desc = desc_of(problem);
+  plan.left = layout_of(p.b, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.batch, p.batch_stride_b);
+  plan.right = layout_of(p.a, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.lda, p.batch, p.batch_stride_a);
+  plan.result = layout_of(p.c, p.n, p.m, p.ldc, p.batch, p.batch_stride_c);
+  return plan;
+}
+
+std::vector<Algorithm> offered_algorithms(Plan& plan) {
+  const auto preference = ask_for();
+  std::array<cublasLtMatmulHeuristicResult_t, most_algorithms> found{};
+  int count = 0;
+  const cublasStatus_t status =
+      lt().heuristic(plan.handle, plan.desc.get(), plan.left.get(), plan.right.get(), plan.result.get(),
+                     plan.result.get(), preference.get(), most_algorithms, found.data(), &count);
+  std::vector<Algorithm> offered;
+  if (status == CUBLAS_STATUS_SUCCESS)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count) && i < found.size(); ++i)
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) offered.push_back({found[i].algo, found[i].workspaceSize});
+  if (offered.empty())
+    plan.declines =
+        join_text("cuBLASLt has no repeatable algorithm for this", status == CUBLAS_STATUS_SUCCESS ? "" : ": ",
+                  status == CUBLAS_STATUS_SUCCESS ? "" : lt().text(status));
+  return offered;
+}
+
+cublasStatus_t enqueue_product(const Plan& plan, const Algorithm& algorithm, const Operands& o, void* workspace,
+                               cudaStream_t stream) {
+  const Problem& p = plan.problem;
+  set_pointers(plan.desc.get(), p, p.bias ? o.bias : o.a_sums, o.pre);
+  const double one = 1, none = 0;
+  const float one_f32 = 1, none_f32 = 0;
+  const bool f64 = p.product.a == DType::f64;
+  const void* const alpha = f64 ? static_cast<const void*>(&one) : &one_f32;
+  const void* const drop = f64 ? static_cast<const void*>(&none) : &none_f32;
+  return lt().matmul(plan.handle, plan.desc.get(), alpha, o.b, plan.left.get(), o.a, plan.right.get(),
+                     p.product.accumulate ? alpha : drop, o.c, plan.result.get(), o.c, plan.result.get(),
+                     &algorithm.blob, workspace, algorithm.workspace, stream);
+}
+
+}  // namespace hearth::cuda::blas
+#endif

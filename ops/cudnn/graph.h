@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is used of cuDNN's backend API (docs/decisions/0012-cudnn-backend-api.md): the library itself, owners of its
+// descriptors, and the choice of an engine for a graph of operations. For sources of the CUDA backend only; empty where
+// the library's header is absent.
+#pragma once
+
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cuda/library.h"
+#include "core/cuda/stream.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "ops/cudnn/library.h"
+
+namespace hearth::cuda::dnn {
+
+/// The library's functions, found when first asked for.
+struct Functions {
+  Library file{"cuDNN", {"libcudnn.so.9"}};
+  decltype(cudnnCreate)* create = nullptr;
+  decltype(cudnnSetStream)* set_stream = nullptr;
+  decltype(cudnnGetVersion)* version = nullptr;
+  decltype(cudnnGetErrorString)* text = nullptr;
+  decltype(cudnnBackendCreateDescriptor)* make = nullptr;
+  decltype(cudnnBackendDestroyDescriptor)* destroy = nullptr;
+  decltype(cudnnBackendSetAttribute)* set = nullptr;
+  decltype(cudnnBackendGetAttribute)* get = nullptr;
+  decltype(cudnnBackendFinalize)* finalize = nullptr;
+  decltype(cudnnBackendExecute)* execute = nullptr;
+
+  Functions();
+};
+Functions& api();
+
+/// DeviceError with the library's own words unless `status` is success.
+void check(cudnnStatus_t status, const char* call);
+
+/// One descriptor of the backend API.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type) { check(api().make(type, &raw_), "creating a descriptor"); }
+  Descriptor(Descriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (raw_ != nullptr) api().destroy(raw_);
+  }
+
+  cudnnBackendDescriptor_t raw() const { return raw_; }
+
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::span<const T> values) {
+    check(api().set(raw_, name, type, static_cast<std::int64_t>(values.size()), values.data()), "setting an attribute");
+  }
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    set(name, type, std::span<const T>(&value, 1));
+  }
+  void set_descriptor(cudnnBackendAttributeName_t name, const Descriptor& value) {
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.raw_);
+  }
+  /// Up to `most` values; none where the library gives none.
+  template <class T>
+  std::vector<T> get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most) const {
+    std::vector<T> values(static_cast<std::size_t>(most));
+    std::int64_t count = 0;
+    if (api().get(raw_, name, type, most, &count, values.data()) != CUDNN_STATUS_SUCCESS) return {};
+    values.resize(static_cast<std::size_t>(std::min(count, most)));
+    return values;
+  }
+  cudnnStatus_t try_finalize() { return api().finalize(raw_); }
+  void finalize(const char* what) { check(try_finalize(), what); }
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+/// Whether memory holds the tensor, or it exists only between two operations of a graph.
+enum class Stored : std::uint8_t { yes, no };
+
+/// A tensor of a graph, aligned to 16. `id` is unique within the graph.
+Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::span<const std::int64_t> extents,
+                  std::span<const std::int64_t> strides, Stored stored = Stored::yes);
+/// One of the library's logical order [N, C, H, W], dense with channels innermost.
+Descriptor images(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+                  Stored stored = Stored::yes);
+/// f32, f16 or bf16 in the library's words.
+cudnnDataType_t type_of(DType dtype);
+/// A device that need not be here, by the library's JSON form.
+Descriptor described_device(const std::string& json);
+
+/// The device that a plan is for: this one's handle, or a description of another.
+struct Target {
+  cudnnHandle_t handle = nullptr;
+  const Descriptor* description = nullptr;
+};
+
+/// The graph of these operations.
+Descriptor graph_of(const Target& target, const std::vector<Descriptor>& operations);
+
+/// A configuration of an engine that the library suggests.
+struct Suggestion {
+  Descriptor configuration, engine;
+};
+/// What a heuristic of the library suggests for a graph, best first; nothing where no engine takes it.
+std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& target, const Descriptor& graph);
+
+/// An executable plan with all that it was made of; or the reason why there is none.
+struct Plan {
+  std::vector<Descriptor> parts;
+  cudnnBackendDescriptor_t executable = nullptr;  ///< one of the parts
+  Probe info;
+};
+
+/// The first plan for the graph of `operations` whose engine gives the same result each time and, for `exact_f32`,
+/// rounds no operand to fewer bits. For a described device only engines that the library brings in compiled form are
+/// taken, as making the others needs a driver. `parts` are kept with the plan.
+Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations);
+
+/// make(), or where the library refuses the graph itself a plan that says so.
+template <class Make>
+Plan plan_or_reason(Make&& make) {
+  try {
+    return make();
+  } catch (const DeviceError& error) {
+    Plan none;
+    none.info.declines = error.what();
+    return none;
+  }
+}
+
+/// What a pointwise operation may be told beyond its operands.
+struct PointwiseOptions {
+  cudnnDataType_t math = CUDNN_DATA_FLOAT;  ///< the type it computes in
+  std::optional<std::int64_t> axis = {};    ///< of an index
+  const Descriptor* which = nullptr;        ///< of a choice: true where it is x, else b
+};
+
+/// A graph while it is put together.
+class Graph {
+ public:
+  /// Keeps a part that operations refer to.
+  const Descriptor& keep(Descriptor part);
+  /// A tensor in memory, as `images`.
+  const Descriptor& stored(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h,
+                           std::int64_t w);
+  /// A value a channel.
+  const Descriptor& channels(std::int64_t id, cudnnDataType_t type, std::int64_t c) {
+    return stored(id, type, 1, c, 1, 1);
+  }
+  /// An f32 tensor between two operations.
+  const Descriptor& passing(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w);
+  /// Any tensor between two operations.
+  const Descriptor& passing(cudnnDataType_t type, std::span<const std::int64_t> extents,
+                            std::span<const std::int64_t> strides);
+  /// One f32 number that is read from the host's memory when the plan is run.
+  const Descriptor& number(std::int64_t id);
+
+  void add(Descriptor operation, const char* what);
+  /// y = mode(x) or mode(x, b).
+  void pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y,
+                 const PointwiseOptions& options = {});
+  /// The sums of y and of y squared by channel, f32.
+  void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
+
+  const std::vector<Descriptor>& operations() const { return operations_; }
+  /// plan_of() for it; the graph is empty then.
+  Plan plan(const Target& target, bool exact_f32);
+
+ private:
+  std::int64_t last_passing_ = std::int64_t{1} << 32;
+  std::deque<Descriptor> parts_;
+  std::vector<Descriptor> operations_;
+};
+
+/// Held while handles and plans are used.
+std::mutex& library_mutex();
+/// The library's handle on a device, made when first asked for. Under the mutex.
+cudnnHandle_t handle_of(int device);
+/// Runs a plan on memory: pointers[i] is that of tensor ids[i]. Under the mutex.
+void execute(Stream& stream, const Plan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers);
+
+}  // namespace hearth::cuda::dnn
+
+#endif

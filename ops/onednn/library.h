@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the files that call oneDNN: engine, stream, descriptors, the plan registry. Private to core/cpu.
+// The one place that knows that the descriptor interface changed between oneDNN 2 and 3.
+#pragma once
+
+#include "core/build.h"
+
+#if HEARTH_HAS_DNNL
+
+#include <omp.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "core/cpu/parallel.h"
+#include "core/cpu/reserve.h"
+#include "core/cpu/signals.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "ops/onednn/onednn.h"
+#include "ops/onednn/pack.h"
+
+namespace hearth::cpu::dnn {
+
+dnnl::engine& engine();
+/// The calling thread's stream.
+dnnl::stream& stream();
+
+/// f32 and bf16 only; others are declined before.
+dnnl::memory::data_type library_type(DType dtype);
+
+/// The library's own reference code is a thousand times slower than what it replaces.
+bool is_reference(std::string_view implementation);
+
+/// Sets the number of threads that library calls of this thread use, for the life of the object: the library and
+/// its plans read it from OpenMP. Nor may OpenMP give fewer when the machine is busy: plans that count on a team of
+/// this size would wait for ever for the rest of it. Signals are kept away from the other threads of the team.
+class TeamScope {
+ public:
+  explicit TeamScope(int team) : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
+    reserve_threads(team);
+    omp_set_num_threads(team);
+    omp_set_dynamic(0);
+    block_signals_in_team(team);
+  }
+  ~TeamScope() {
+    omp_set_num_threads(threads_);
+    omp_set_dynamic(dynamic_);
+  }
+  TeamScope(const TeamScope&) = delete;
+  TeamScope& operator=(const TeamScope&) = delete;
+
+ private:
+  int threads_, dynamic_;
+};
+
+/// The team that a call made here and now would use.
+inline int current_team() { return omp_in_parallel() ? 1 : threads(); }
+
+/// Copies between layouts and types; nothing to do when both descriptors are equal. Filters go into the blocked
+/// layouts that are known here by own code, which does it several times faster than the library.
+struct Reorder {
+  dnnl::memory::desc from, to, scratchpad;
+  dnnl::reorder primitive;
+  std::optional<FilterBlocks> blocks;
+  bool needed = false;
+
+  Reorder() = default;
+  Reorder(const dnnl::memory::desc& from_desc, const dnnl::memory::desc& to_desc);
+  void run(const void* source, void* destination) const;
+};
+
+/// How the filters `from`, if they are in plain [g, k, r, s, c] order, lie in `to`; nothing if that is not a layout
+/// that pack_filters knows.
+std::optional<FilterBlocks> blocks_of(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+
+inline std::size_t bytes_of(const dnnl::memory::desc& desc) { return desc.get_size(); }
+
+/// Takes the library's failure for a problem that it does not take; OutOfMemory where memory was what it lacked.
+std::string reason_of(const dnnl::error& error);
+/// OutOfMemory or InternalError unless the status says success.
+void check_status(dnnl_status_t status, const char* call);
+
+/// Runs a primitive on raw pointers. The scratchpad comes from the calling thread's scratch stack.
+struct Argument {
+  int index;
+  const dnnl::memory::desc* desc;
+  const void* data;
+};
+void execute(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, const Argument* arguments,
+             int count);
+
+/// Plans of one kind by key; made once, never dropped before clear(). A plan that could not be made is kept too, with
+/// its reason.
+template <class Key, class Plan>
+class Registry {
+ public:
+  template <class Make>
+  std::shared_ptr<const Plan> get(const Key& key, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    auto found = plans_.find(key);
+    if (found == plans_.end()) found = plans_.emplace(key, make()).first;
+    return found->second;
+  }
+  template <class F>
+  void each(const F& f) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, plan] : plans_) f(key, *plan);
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    plans_.clear();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<Key, std::shared_ptr<const Plan>> plans_;
+};
+
+/// Convolutions with 1x1 filters, without padding and groups, as matrix products.
+bool is_pointwise(const ConvProblem& problem);
+/// Empty where the matrix product is declined.
+std::string pointwise_implementation(const ConvProblem& problem, Pass pass);
+void pointwise_forward(const ConvProblem& problem, const void* x, const void* w, const float* b, void* y);
+void pointwise_backward_data(const ConvProblem& problem, const void* dy, const void* w, void* dx);
+void pointwise_backward_weights(const ConvProblem& problem, const void* x, const void* dy, void* dw, float* db);
+
+/// Convolutions of few output pixels by many filters, as matrix products of unfolded pixels.
+bool is_unfoldable(const ConvProblem& problem, Pass pass);
+/// Empty where the matrix product is declined.
+std::string unfolded_implementation(const ConvProblem& problem, Pass pass);
+void unfolded_forward(const ConvProblem& problem, const void* x, const void* w, const float* b, void* y);
+void unfolded_backward_data(const ConvProblem& problem, const void* dy, const void* w, void* dx);
+void unfolded_backward_weights(const ConvProblem& problem, const void* x, const void* dy, void* dw, float* db);
+
+/// Adds what the files keep to `found`; and forgets it.
+void list_convolutions(std::vector<PlanInfo>& found);
+void list_matmuls(std::vector<PlanInfo>& found);
+void clear_convolutions();
+void clear_matmuls();
+
+}  // namespace hearth::cpu::dnn
+
+#endif

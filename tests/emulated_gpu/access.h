@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the race checker (HEARTH_EMULATE_CHECK) is told beyond the loads and stores that the compiler reports to it.
+// In builds without it everything here is nothing.
+#pragma once
+
+#include <cstddef>
+
+#include "tests/emulated_gpu/engine.h"
+
+#if !defined(HEARTH_EMULATE_CHECK)
+#define HEARTH_EMULATE_CHECK 0
+#endif
+
+namespace hearth::cuda::emulate {
+
+enum class Access { read, write, atomic };
+
+#if HEARTH_EMULATE_CHECK
+/// Whether the code that runs is a kernel's. Loads and stores of the engine itself, and of the host, are not looked at.
+inline HEARTH_EMULATE_THREAD_LOCAL bool in_kernel = false;
+
+/// The calling kernel thread touches these bytes. Does not return if it must not.
+void note_access(const void* p, std::size_t bytes, Access access, const void* site);
+
+/// While one lives, kernel code is not looked at.
+class Unwatched {
+ public:
+  Unwatched() : before_(in_kernel) { in_kernel = false; }
+  ~Unwatched() { in_kernel = before_; }
+  Unwatched(const Unwatched&) = delete;
+  Unwatched& operator=(const Unwatched&) = delete;
+
+ private:
+  bool before_;
+};
+class Watched {
+ public:
+  Watched() { in_kernel = true; }
+  ~Watched() { in_kernel = false; }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+};
+/// Around the plain load and store that stand for an atomic operation.
+class AtomicAccess {
+ public:
+  [[gnu::noinline]] AtomicAccess(const void* p, std::size_t bytes) {
+    if (in_kernel_before_) note_access(p, bytes, Access::atomic, __builtin_return_address(0));
+  }
+
+ private:
+  bool in_kernel_before_ = in_kernel;
+  Unwatched unwatched_;
+};
+#else
+inline void note_access(const void*, std::size_t, Access, const void*) {}
+struct Unwatched {
+  Unwatched() {}
+};
+struct Watched {
+  Watched() {}
+};
+struct AtomicAccess {
+  AtomicAccess(const void*, std::size_t) {}
+};
+#endif
+
+}  // namespace hearth::cuda::emulate

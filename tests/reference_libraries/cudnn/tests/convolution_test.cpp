@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions by a library: which plans run, and what becomes of an epilogue that it has no plan for. The op tests of
+// conv2d run here too.
+#include <cudnn.h>
+
+#include <cmath>
+#include <vector>
+
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/random.h"
+#include "ops/candidates.h"
+#include "ops/conv/conv2d.h"
+#include "tests/reference_libraries/cudnn/tests/reference.h"
+#include "tests/support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+constexpr Device gpu{DeviceType::cuda, 0};
+
+using CudaReferenceConvolution = CudaReferenceDnn;
+
+Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype) {
+  Random random(29, stream);
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (double& value : values) value = 0.25 * random.normal();
+  return Tensor::of<double>(shape, values).to(dtype).to(gpu);
+}
+
+/// y with bias and ReLU, and the gradients of x, w and b, for images of so many rows.
+std::vector<Tensor> run(std::int64_t rows, DType dtype) {
+  const Tensor x = as_leaf(numbers({2, rows, 7, 8}, 1, dtype)), w = as_leaf(numbers({16, 3, 3, 8}, 2, dtype)),
+               b = as_leaf(numbers({16}, 3, dtype));
+  const Tensor y = conv2d(x, w, b, {.padding = 1, .activation = Activation::relu});
+  backward(y, numbers(y.shape(), 4, dtype));
+  return {y, grad_of(x), grad_of(w), grad_of(b)};
+}
+
+std::vector<Tensor> run_portable(std::int64_t rows, DType dtype) {
+  const PinCandidate pin("conv2d", "portable");
+  return run(rows, dtype);
+}
+
+void expect_same(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, DType dtype) {
+  for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], dtype == DType::f32 ? 1e-5 : 2e-2);
+}
+
+TEST_F(CudaReferenceConvolution, OnePlanAPass) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::vector<Tensor> own = run_portable(6, dtype);
+    controls() = {};
+    const std::vector<Tensor> library = run(6, dtype);
+    EXPECT_EQ(last_choice("conv2d"), "cudnn");
+    expect_same(library, own, dtype);
+    const auto& engine = dtype == DType::f32 ? reference_dnn::plain : reference_dnn::rounding;
+    EXPECT_EQ(controls().runs[engine], 3) << dtype;
+    const std::int64_t questions = controls().questions;
+    (void)run(6, dtype);
+    EXPECT_EQ(controls().questions, questions) << "plans are kept";
+  }
+}
+
+TEST_F(CudaReferenceConvolution, WhatAPlanDoesNotDoIsDoneBehindIt) {
+  const std::vector<Tensor> own = run_portable(5, DType::f32);
+  controls().withheld = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+  const std::vector<Tensor> library = run(5, DType::f32);
+  EXPECT_EQ(last_choice("conv2d"), "cudnn");
+  expect_same(library, own, DType::f32);
+}
+
+TEST_F(CudaReferenceConvolution, PassesThatTheLibraryDeclinesAreLeftToOthers) {
+  const std::vector<Tensor> own = run_portable(4, DType::f32);
+  controls().withheld = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  const std::vector<Tensor> library = run(4, DType::f32);
+  EXPECT_EQ(controls().runs[reference_dnn::plain], 2) << "all but the filters' gradient";
+  expect_same(library, own, DType::f32);
+}
+
+TEST_F(CudaReferenceConvolution, SumsComeWithTheResult) {
+  const Tensor x = numbers({2, 6, 5, 8}, 1, DType::f16), w = numbers({16, 3, 3, 8}, 2, DType::f16);
+  const PinCandidate pin("conv2d", "cudnn_sums");
+  ChannelMoments moments;
+  const Tensor y = conv2d(x, w, {}, {.padding = 1}, &moments);
+  EXPECT_EQ(controls().runs[reference_dnn::rounding], 1);
+  ASSERT_TRUE(moments.parts.defined());
+  const std::vector<double> values = y.to_doubles(), parts = moments.parts.to_doubles();
+  const auto rows = static_cast<std::size_t>(y.size() / 16);
+  for (std::size_t c = 0; c < 16; ++c) {
+    double mean = 0, squares = 0;
+    for (std::size_t row = 0; row < rows; ++row) mean += values[row * 16 + c] / static_cast<double>(rows);
+    for (std::size_t row = 0; row < rows; ++row) squares += std::pow(values[row * 16 + c] - mean, 2);
+    EXPECT_NEAR(parts[c], mean, 1e-5);
+    EXPECT_NEAR(parts[16 + c], squares, 1e-4 * squares);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::test

@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// module: data
-// message: hearth/autograd/record.h: No such file
-#include "hearth/autograd/record.h"

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/bench/step_bench.h"
+
+#include <chrono>
+
+#include "train/step.h"
+
+namespace hearth::train {
+
+StepBench::StepBench(LoadedConfig config)
+    : session_(std::move(config)),
+      batches_(static_cast<std::size_t>(session_.config().train.accumulate), session_.make_train_loader().next()) {
+  if (session_.config().train.graph && session_.device().is_cuda())
+    captured_ = std::make_unique<CapturedStep>(session_);
+}
+
+std::int64_t StepBench::items() const { return count_of(batch()) * static_cast<std::int64_t>(batches_.size()); }
+
+double StepBench::step_ms() {
+  const auto start = std::chrono::steady_clock::now();
+  if (captured_)
+    (void)captured_->run(batches_);
+  else
+    (void)training_step(session_, batches_);
+  ++session_.position.step;
+  if (session_.device().is_cuda()) session_.read_interval();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole training steps, one at a time, as `hearth bench step` and `hearth tune batch` time them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "train/captured_step.h"
+#include "train/session.h"
+
+namespace hearth::train {
+
+/// Whole steps of a run, eager or replayed as the config asks: its first batch as often as a step has batches
+/// (train.accumulate), and the update.
+class StepBench {
+ public:
+  explicit StepBench(LoadedConfig config);
+  /// Milliseconds of one step, until the device is done with it.
+  double step_ms();
+  const Session& session() const { return session_; }
+  const data::Batch& batch() const { return batches_[0]; }
+  /// Rows of a step.
+  std::int64_t rows() const { return batch().size() * static_cast<std::int64_t>(batches_.size()); }
+  /// What a step counts in throughput: images, texts, or ids that are predicted.
+  std::int64_t items() const;
+  /// Whether steps are replayed by now.
+  bool replays() const { return captured_ && captured_->nodes() > 0; }
+
+ private:
+  Session session_;
+  std::unique_ptr<CapturedStep> captured_;
+  std::vector<data::Batch> batches_;
+};
+
+}  // namespace hearth::train

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/report/precision_report.h"
+
+#include <string_view>
+
+#include "autograd/grad_mode.h"
+#include "autograd/op_observer.h"
+#include "autograd/record.h"
+#include "core/origin.h"
+#include "core/tf32.h"
+#include "train/step.h"
+
+namespace hearth::train {
+namespace {
+
+const char* name_of_policy(Autocast policy) {
+  switch (policy) {
+    case Autocast::follow:
+      return "follow";
+    case Autocast::narrow:
+      return "narrow";
+    case Autocast::widen:
+      return "widen";
+    case Autocast::as_is:
+      break;
+  }
+  return "as_is";
+}
+
+class Collector : public OpObserver {
+ public:
+  void after(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& y) override {
+    // What it computes again has rows of its own.
+    if (std::string_view(info.name) == "recompute") return;
+    OpPrecision row;
+    const char* const layer = current_origin().layer;
+    row.layer = layer != nullptr ? layer : "";
+    row.op = info.name;
+    row.policy = name_of_policy(info.autocast);
+    const Tensor* first = nullptr;
+    for (const Tensor& input : inputs) {
+      row.reads.emplace_back(input.defined() ? name_of(input.dtype()) : "");
+      if (first == nullptr && input.defined() && is_floating(input.dtype())) first = &input;
+    }
+    row.gives = name_of(y.dtype());
+    const bool mixes = info.autocast == Autocast::as_is && row.op != "cast";
+    row.runs_in = first == nullptr ? row.gives : name_of(first->dtype());
+    if (mixes && row.runs_in != "f64") row.runs_in = "f32";
+    if (info.autocast == Autocast::narrow && row.runs_in == "f32" && allows_tf32() && y.device().is_cuda())
+      row.runs_in = "tf32";
+    rows.push_back(std::move(row));
+  }
+  std::vector<OpPrecision> rows;
+};
+
+}  // namespace
+
+std::vector<OpPrecision> precision_of_ops(Session& session) {
+  session.set_switches();
+  StepInput input = blank_rows(session, 2);
+  if (input.images.defined()) input.images = input.images.to(Session::image_type(session.device().type));
+  const NoGrad no_grad;
+  const AutocastScope autocast(session.autocast());
+  Collector collector;
+  const OpObserverScope observed(collector);
+  session.model->train(true);
+  (void)loss_of(session, input);
+  return collector.rows;
+}
+
+}  // namespace hearth::train

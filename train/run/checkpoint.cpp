@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+
+#include "core/io/checkpoint_set.h"
+#include "core/io/safetensors.h"
+#include "core/non_finite.h"
+#include "data/described.h"
+#include "data/fingerprint.h"
+#include "data/text/token_set.h"
+
+namespace hearth::train {
+namespace {
+
+constexpr const char* model_file = "model.safetensors";
+constexpr const char* state_file = "state.safetensors";
+constexpr const char* config_file = "config.json";
+constexpr const char* data_file = "data.json";
+constexpr const char* tokenizer_file = "tokenizer.json";
+constexpr const char* source_tokenizer_file = "source_tokenizer.json";
+constexpr const char* metrics_note = "metrics_bytes";
+
+struct NamedTokenizer {
+  const char* file;
+  const data::Tokenizer* tokenizer;
+};
+
+/// Those of the run's texts; none where it has images.
+std::vector<NamedTokenizer> tokenizers_of(const Session& session) {
+  std::vector<NamedTokenizer> found;
+  const data::TokenDataset* const tokens = session.data.train->tokens();
+  if (tokens == nullptr) return found;
+  found.push_back({tokenizer_file, &tokens->tokenizer()});
+  const data::Tokenizer* const source = tokens->source_tokenizer();
+  if (source != nullptr && source != found.front().tokenizer) found.push_back({source_tokenizer_file, source});
+  return found;
+}
+
+/// Ids of another vocabulary would mean other texts to the weights.
+void require_own_tokenizers(const Session& session, const std::string& set) {
+  for (const auto& [file, tokenizer] : tokenizers_of(session)) {
+    const std::string path = set + "/" + file;
+    if (!file_exists(path)) continue;
+    HEARTH_CHECK(DataError, data::read_tokenizer(path)->digest() == tokenizer->digest(), path,
+                 " is not the tokenizer that the run's texts and configuration give now (", tokenizer->size(),
+                 " pieces), so that ids would mean something else; bring back the texts that it was trained on");
+  }
+}
+
+/// data.json: data::DataFacts but for the tokenizers, which have files of their own.
+Json facts_as_json(const Session& session) {
+  const data::DataFacts facts = data::facts_of(session.data);
+  Json json = Json::object();
+  json.set("kind", facts.kind).set("classes", Json::array_of(facts.classes));
+  if (facts.kind != "images") return json.set("length", facts.length);
+  const std::vector<std::int64_t> shape{facts.image.height, facts.image.width, facts.image.channels};
+  return json.set("mean", Json::array_of(facts.normalize.mean))
+      .set("std", Json::array_of(facts.normalize.std))
+      .set("image", Json::array_of(shape))
+      .set("shrink_to", facts.shrink_to);
+}
+
+/// The same, and what tells the samples of each split from others.
+Json facts_to_keep(Session& session) { return facts_as_json(session).set("splits", session.data_fingerprint()); }
+
+/// What facts_to_keep() of the session that wrote the set gave; an empty object where an older version wrote it.
+Json facts_in(const std::string& set) {
+  const std::string path = set + "/" + data_file;
+  return file_exists(path) ? read_json(path, small_file) : Json::object();
+}
+
+template <class T>
+std::vector<T> numbers_in(const Json& list) {
+  std::vector<T> numbers;
+  for (const Json& number : list.items()) numbers.push_back(static_cast<T>(number.as_number()));
+  return numbers;
+}
+
+/// Nothing where an older version wrote the set, which did not tell enough. FileError for what it cannot be.
+std::optional<data::DataFacts> known_facts(const std::string& set) {
+  const Json json = facts_in(set);
+  if (!json.find("kind")) return std::nullopt;
+  data::DataFacts facts;
+  try {
+    facts.kind = json.at("kind").as_string();
+    for (const Json& name : json.at("classes").items()) facts.classes.push_back(name.as_string());
+    if (facts.kind == "images") {
+      const std::vector<int> shape = numbers_in<int>(json.at("image"));
+      HEARTH_CHECK(FileError, shape.size() == 3, set, "/", data_file, ": /image: ", shape.size(), " numbers, not 3");
+      facts.image = {shape[0], shape[1], shape[2]};
+      facts.shrink_to = static_cast<int>(json.at("shrink_to").as_integer());
+      facts.normalize = {numbers_in<double>(json.at("mean")), numbers_in<double>(json.at("std"))};
+    } else {
+      facts.length = json.at("length").as_integer();
+    }
+  } catch (const ConfigError& error) {
+    throw FileError(join_text(set, "/", data_file, ": ", error.what()));
+  }
+  if (facts.kind == "images") return facts;
+  facts.tokenizer = facts.source_tokenizer = data::read_tokenizer(set + "/" + tokenizer_file);
+  const std::string source = set + "/" + source_tokenizer_file;
+  if (file_exists(source)) facts.source_tokenizer = data::read_tokenizer(source);
+  if (facts.kind != "parallel_text") facts.source_tokenizer = nullptr;
+  return facts;
+}
+
+/// Labels of other classes would mean something else to the weights.
+void require_own_classes(const Session& session, const std::string& set) {
+  const Json facts = facts_in(set);
+  const Json* const saved = facts.find("classes");
+  if (saved == nullptr) return;
+  std::vector<std::string> before;
+  for (const Json& name : saved->items()) before.push_back(name.as_string());
+  const std::string fault = data::classes_differ(before, data::facts_of(session.data).classes);
+  HEARTH_CHECK(DataError, fault.empty(), set, ": ", fault);
+}
+
+/// What is different in the data now, a phrase each. Facts that an older version did not keep are equal to any.
+std::vector<std::string> changes_of_data(Session& session, const std::string& set) {
+  const Json before = facts_in(set), now = facts_to_keep(session);
+  std::vector<std::string> changes;
+  if (before.find("splits") && now.find("splits"))
+    changes = data::fingerprint_changes(before.at("splits"), now.at("splits"), session.data.train->class_names());
+  for (const char* key : {"mean", "std"})
+    if (before.find(key) && now.find(key) && before.at(key) != now.at(key))
+      changes.push_back(join_text("the ", key, " of the training images' channels was ", to_text(before.at(key)),
+                                  " and is ", to_text(now.at(key))));
+  return changes;
+}
+
+bool has_dynamic_scale(const Json& precision) {
+  const Json* const scale = precision.find("loss_scale");
+  const bool fixed = scale != nullptr && scale->is_number();
+  return precision.at("dtype").as_string() == "f16" && !fixed;
+}
+
+/// Whether the run goes on with the loss scale of one that had this precision: a dynamic one fits gradients, whatever
+/// the level.
+bool keeps_scale(const Json& now, const Json* saved) {
+  return saved != nullptr && (*saved == now || (has_dynamic_scale(*saved) && has_dynamic_scale(now)));
+}
+
+const RequiredFiles& required_files() {
+  static const RequiredFiles files{model_file, state_file, config_file};
+  return files;
+}
+
+/// Of metrics.jsonl when the set was written.
+std::int64_t metrics_bytes_of(const std::string& set) {
+  const Json notes = notes_of_checkpoint(set);
+  const Json* const noted = notes.find(metrics_note);
+  if (noted != nullptr) {
+    HEARTH_CHECK(FileError, noted->is_integer() && noted->as_integer() >= 0, set, "/manifest.json: ", metrics_note,
+                 " is ", to_text(*noted), ", no number of bytes");
+    return noted->as_integer();
+  }
+  // Earlier versions kept it with the tensors.
+  const auto metadata = SafetensorsFile(set + "/" + state_file).metadata();
+  const auto kept = metadata.find("hearth.metrics_bytes");
+  std::int64_t bytes = -1;
+  if (kept != metadata.end()) {
+    const char* const end = kept->second.data() + kept->second.size();
+    const auto [stop, error] = std::from_chars(kept->second.data(), end, bytes);
+    if (error != std::errc{} || stop != end) bytes = -1;
+  }
+  HEARTH_CHECK(FileError, bytes >= 0, set, ": tells no number of bytes of metrics.jsonl");
+  return bytes;
+}
+
+/// A set that nothing could go on from must not take the place of a good one.
+void require_finite(const State& state, const Session& session) {
+  for (const State::Entry& entry : state.entries()) {
+    if (entry.tensor == nullptr) continue;
+    const NonFinite found = count_non_finite(entry.dtype, entry.read().bytes);
+    HEARTH_CHECK(
+        DivergedError, !found.any(), "\"", entry.name, "\" is not finite at step ", session.position.step, " (",
+        found.text(),
+        "), so that no checkpoint is written; the one before stays the latest; lower the learning rate, warm up "
+        "longer, or clip the gradients");
+  }
+}
+
+/// The configuration of a set, with the defaults of keys that came after it was written.
+LoadedConfig config_of_set(const std::string& set, std::vector<std::string> overrides = {}) {
+  const std::string path = set + "/" + config_file;
+  // An average that was written down as a number began with smaller decays.
+  const Json saved = read_json(path, small_file);
+  const Json* const train = saved.find("train");
+  const Json* const ema = train != nullptr ? train->find("ema") : nullptr;
+  if (ema != nullptr && ema->is_number())
+    overrides.insert(overrides.begin(), join_text("train.ema={\"decay\":", to_text(*ema), ",\"warmup\":true}"));
+  return load_config(path, overrides);
+}
+
+/// `step` is that of the manifest.
+void load_set(Session& session, const std::string& set, std::int64_t step) {
+  require_own_tokenizers(session, set);
+  require_own_classes(session, set);
+  session.model_state.load(set + "/" + model_file);
+  const Json saved = read_json(set + "/" + config_file, small_file);
+  const bool keeps = keeps_scale(session.resolved().at("precision"), saved.find("precision"));
+  // Earlier versions kept no evaluation of the test split.
+  std::vector<std::string> optional{"position.test_"};
+  if (!keeps) optional.emplace_back("loss_scale.");
+  session.training_state.load(set + "/" + state_file, optional);
+  const Position& position = session.position;
+  HEARTH_CHECK(FileError, position.step == step && position.best_step >= -1 && position.best_step <= step, set, "/",
+               state_file, ": is the state after step ", position.step, ", the best of which is that of step ",
+               position.best_step, ", in a checkpoint of step ", step, "; resume from another one");
+  session.position.metrics_bytes = metrics_bytes_of(set);
+  session.after_load();
+  session.write_interval();
+}
+
+}  // namespace
+
+void save_session(Session& session, const std::string& checkpoint_folder) {
+  const CheckpointOptions& options = session.config().checkpoint;
+  session.read_interval();
+  require_finite(session.model_state, session);
+  require_finite(session.training_state, session);
+  CheckpointWriter writer(checkpoint_folder, session.position.step);
+  session.model_state.save(writer.file(model_file), {{"format", "pt"}});
+  session.training_state.save(writer.file(state_file));
+  writer.note(metrics_note, session.position.metrics_bytes);
+  write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
+  for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
+  write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");
+  const std::string name = writer.commit();
+  point_to(checkpoint_folder, "latest", name);
+  if (options.best && session.position.best_step == session.position.step) point_to(checkpoint_folder, "best", name);
+  prune_checkpoints(checkpoint_folder, options.keep);
+}
+
+void mend_links(const Session& session, const std::string& checkpoint_folder) {
+  namespace fs = std::filesystem;
+  const auto link = [&](const char* name, std::int64_t step) {
+    const std::string set = checkpoint_name(step);
+    std::error_code absent;
+    if (!file_exists(fs::path(checkpoint_folder) / set / "manifest.json")) return;
+    if (fs::read_symlink(fs::path(checkpoint_folder) / name, absent) != set) point_to(checkpoint_folder, name, set);
+  };
+  link("latest", session.position.step);
+  if (session.config().checkpoint.best && session.position.best_step >= 0) link("best", session.position.best_step);
+}
+
+Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed) {
+  const std::string folder = run_folder + "/checkpoints";
+  Restored result;
+  if (!file_exists(folder)) return result;
+  const CheckpointSearch found = find_newest_complete(folder, required_files());
+  for (const DamagedSet& set : found.damaged) result.damaged.push_back(set.name + ": " + set.reason);
+  if (found.newest.empty()) {
+    std::string reasons;
+    for (const std::string& text : result.damaged) reasons += "; " + text;
+    HEARTH_CHECK(FileError, reasons.empty(), folder, ": none of the checkpoints can be read", reasons,
+                 "; put one of them right, or start afresh by --resume never, which deletes them");
+    return result;
+  }
+  const std::string set = folder + "/" + found.newest;
+  auto differences = differences_that_matter(session.resolved(), config_of_set(set).resolved);
+  if (allowed.other_precision)
+    std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
+  if (!differences.empty()) {
+    std::string text;
+    for (const std::string& difference : differences) text += "; " + difference;
+    throw ConfigError(join_text(run_folder, " holds a run with another config: ", text.substr(2),
+                                "; use another --out, or --resume never to replace that run, or (where only the "
+                                "precision differs) another --out and --resume ",
+                                run_folder));
+  }
+  require_own_classes(session, set);
+  const std::vector<std::string> changes = changes_of_data(session, set);
+  if (!changes.empty()) {
+    std::string text = "the data has changed";
+    for (std::size_t i = 0; i < changes.size(); ++i) text += (i == 0 ? ": " : "; ") + changes[i];
+    HEARTH_CHECK(
+        DataError, allowed.changed_data, set, ": ", text,
+        "; bring the data back, or go on with what is there now by --changed-data, or start afresh by --resume "
+        "never");
+    result.warnings.push_back(text);
+  }
+  load_set(session, set, found.step);
+  result.from = set;
+  return result;
+}
+
+namespace {
+
+/// The config of a set, normalising as the run did where neither it nor the overrides say how.
+LoadedConfig config_in(const std::string& set, std::vector<std::string> overrides) {
+  const LoadedConfig loaded = config_of_set(set, overrides);
+  const Json* const normalize = loaded.resolved.at("data").find("normalize");
+  const Json facts = facts_in(set);
+  for (const char* key : {"mean", "std"}) {
+    const Json* const given = normalize != nullptr ? normalize->find(key) : nullptr;
+    if (given != nullptr && given->is_array() && given->size() == 0 && facts.find(key))
+      overrides.push_back(join_text("data.normalize.", key, "=", to_text(facts.at(key))));
+  }
+  return config_of_set(set, overrides);
+}
+
+std::string set_of_run(const std::string& run) {
+  const std::string sets = run + "/checkpoints";
+  for (const char* link : {"/best", "/latest"})
+    if (file_exists(sets + link)) return sets + link;
+  const CheckpointSearch found = find_newest_complete(sets, required_files());
+  HEARTH_CHECK(FileError, !found.newest.empty(), run, ": has no whole checkpoint (yet)");
+  return sets + "/" + found.newest;
+}
+
+}  // namespace
+
+namespace {
+
+/// The folder of a checkpoint that is whole.
+std::string whole_set(const std::string& run_or_checkpoint) {
+  std::string set = run_or_checkpoint;
+  if (file_exists(set + "/checkpoints")) set = set_of_run(set);
+  HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
+               ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
+  verify_checkpoint(set, required_files());
+  return set;
+}
+
+/// The data that a configuration names; errors say whose it is.
+data::DataSplits configured_data(const Json& node) {
+  const auto explained = [](const Error& error) {
+    std::error_code unknown;
+    return join_text(error.what(), "; this is the data that the run's configuration names, relative paths from ",
+                     std::filesystem::current_path(unknown).string(), "; --data names other data");
+  };
+  try {
+    return data::make_data(node);
+  } catch (const DataError& error) {
+    throw DataError(explained(error));
+  } catch (const FileError& error) {
+    throw FileError(explained(error));
+  }
+}
+
+std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig loaded, data::DataSplits data) {
+  auto session = std::make_unique<Session>(std::move(loaded), std::move(data));
+  require_own_tokenizers(*session, set);
+  require_own_classes(*session, set);
+  session->model_state.load(set + "/" + model_file);
+  session->training_state.load_part(set + "/" + state_file, {"position.test_"});
+  session->after_load();
+  return session;
+}
+
+}  // namespace
+
+std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
+  const std::string set = whole_set(run_or_checkpoint);
+  const std::optional<data::DataFacts> facts = known_facts(set);
+  if (!facts) return open_for_evaluation(run_or_checkpoint, overrides);
+  LoadedConfig loaded = config_of_set(set, overrides);
+  data::DataSplits data = data::described_data(loaded.resolved.at("data"), *facts);
+  return trained_session(set, std::move(loaded), std::move(data));
+}
+
+std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
+                                             const std::vector<std::string>& overrides, const std::string& data_path) {
+  const std::string set = whole_set(run_or_checkpoint);
+  LoadedConfig loaded = config_in(set, overrides);
+  if (data_path.empty()) {
+    data::DataSplits data = configured_data(loaded.config.data);
+    return trained_session(set, std::move(loaded), std::move(data));
+  }
+  const std::optional<data::DataFacts> facts = known_facts(set);
+  HEARTH_CHECK(FileError, facts.has_value(), set,
+               ": an earlier version wrote it, without what --data needs; give the data by --set data.path=...");
+  data::DataSplits data = data::evaluation_data(loaded.resolved.at("data"), *facts, data_path);
+  return trained_session(set, std::move(loaded), std::move(data));
+}
+
+}  // namespace hearth::train

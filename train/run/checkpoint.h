@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors, config.json, data.json (what
+// the network takes for granted of its data) and, of a run on texts, tokenizer.json.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/session.h"
+
+namespace hearth::train {
+
+/// Writes the set of the session's step into a run's checkpoint folder, points `latest` (and, when this step is the
+/// best so far, `best`) to it, and deletes older sets than the config keeps. FileError if it cannot be written; the
+/// earlier sets are untouched then.
+void save_session(Session& session, const std::string& checkpoint_folder);
+
+struct Restored {
+  std::string from;                  ///< the set that was loaded; "" if there is none
+  std::vector<std::string> damaged;  ///< newer sets that could not be used, and why
+  std::vector<std::string> warnings;
+};
+/// In what a run may differ from the one that it goes on from.
+struct Allowed {
+  bool other_precision = false;  ///< it goes on with the f32 weights and moments that are saved
+  bool changed_data = false;     ///< it goes on with the data that is there now, and a warning says what changed
+};
+/// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers.
+/// DataError if its texts now give another tokenizer, its classes have other names, or its data has changed. FileError
+/// if there are sets but none can be read.
+Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed = {});
+
+/// Makes `latest`, and `best` where it is there, lead to the sets that a session just restored from this folder says. A
+/// process may have been killed between a set and its link.
+void mend_links(const Session& session, const std::string& checkpoint_folder);
+
+/// A session that computes with the network of a finished or interrupted run, at its best checkpoint (or the newest,
+/// where no best was kept), or of one checkpoint folder. The checkpoint holds all that this needs, wherever it was
+/// copied to: the session's data has no samples. Images are normalised as in training unless the overrides say how.
+/// FileError naming what is missing. A checkpoint of an earlier version needs the data of its configuration.
+std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint,
+                                      const std::vector<std::string>& overrides = {});
+
+/// The same with data to evaluate the network on: that which its configuration names, whose relative paths begin at the
+/// working directory, or what is at `data_path` (data::evaluation_data()). DataError if the data now gives another
+/// tokenizer, or its classes have other names.
+std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
+                                             const std::vector<std::string>& overrides = {},
+                                             const std::string& data_path = "");
+
+}  // namespace hearth::train

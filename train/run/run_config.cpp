@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run/run_config.h"
+
+#include <filesystem>
+
+#include "core/build.h"
+#include "core/io/printable.h"
+#include "core/run_on.h"
+#include "data/registry.h"
+#include "models/registry.h"
+#include "optim/registry.h"
+#include "train/loss.h"
+
+namespace hearth::train {
+
+void describe(Fields<PrecisionOptions>& f) {
+  f.choice(
+      "level", &PrecisionOptions::level, {"O0", "O1", "O2"},
+      "O0: everything in `dtype` f32. O1: convolutions and matrix products in the narrow `dtype`, the rest as each "
+      "operation needs; weights, their updates, statistics and losses stay f32. O2: the model's weights are narrow "
+      "too, except those of norms; updates act on f32 values, which are what is saved. With tf32 level O1 keeps all in "
+      "f32.");
+  f.choice("dtype", &PrecisionOptions::dtype, {"f32", "tf32", "bf16", "f16"},
+           "The type activations are held in: f32 with O0, bf16 or f16 with O1 and O2. tf32, with O1: f32, whose "
+           "products cuBLASLt and cuDNN round to 10 bits of mantissa; on a CPU it is f32.");
+  f.number("loss_scale", &PrecisionOptions::loss_scale, {.above = 0, .max = 1e30, .words = {{"dynamic", 0}}},
+           "Factor on the loss, which keeps small gradients within f16: dynamic starts at 65536, is halved when "
+           "gradients overflow, in an update that is then skipped, and doubled after `growth_steps` updates in a row "
+           "that do not. null: dynamic for f16, none for the other types, which need none.");
+  f.integer("growth_steps", &PrecisionOptions::growth_steps, {.min = 1, .max = 1 << 30},
+            "Updates without overflow after which a dynamic loss scale doubles. null: 2000.");
+  f.rule([](const PrecisionOptions& o) -> std::string {
+    if (o.level == "O0" && o.dtype != "f32")
+      return "level O0 computes in f32; use level O1" + std::string(o.dtype == "tf32" ? "" : " or O2") + " for " +
+             o.dtype;
+    if (o.level == "O2" && o.dtype == "tf32")
+      return "tf32 is a way to multiply f32, not a type that weights are held in; use level O1, or bf16 or f16";
+    if (o.level != "O0" && o.dtype == "f32") return "level " + o.level + " needs a narrow dtype; use bf16 or f16";
+    if (o.dtype != "f16" && o.loss_scale)
+      return o.dtype +
+             " has the exponents of f32, so a loss scale does nothing for it; leave loss_scale out, or use f16";
+    if (o.growth_steps && (o.dtype != "f16" || o.loss_scale.value_or(0) != 0))
+      return "growth_steps is of a dynamic loss scale; use it with dtype f16 and loss_scale \"dynamic\"";
+    return "";
+  });
+}
+
+void describe(Fields<LrScalingOptions>& f) {
+  using optim::LrScaling;
+  f.choice("rule", &LrScalingOptions::rule,
+           {{"none", LrScaling::none}, {"linear", LrScaling::linear}, {"sqrt", LrScaling::sqrt}},
+           "How the rate follows the samples of an update, `batch_size` x `accumulate`, over `reference_batch`.");
+  f.integer("reference_batch", &LrScalingOptions::reference_batch, {.min = 1, .max = std::int64_t{1} << 36},
+            "Samples of an update for which the optimizer's `lr` was chosen.");
+  f.rule([](const LrScalingOptions& o) {
+    if (o.rule == LrScaling::none)
+      return o.reference_batch ? "reference_batch is of a rule; use rule linear or sqrt, or leave it out" : "";
+    return o.reference_batch ? "" : "the rule needs reference_batch, the samples of an update that lr was chosen for";
+  });
+}
+
+void describe(Fields<WeightsOptions>& f) {
+  f.text("path", &WeightsOptions::path,
+         "A .safetensors file, the index of several, or their folder, that a new run's weights come from; empty: all "
+         "are drawn.");
+  f.choice("from", &WeightsOptions::from,
+           {"hearth", "torch", "hf-gpt2", "hf-bert", "hf-roberta", "hf-distilbert", "timm-swin", "microsoft-swin"},
+           "Names and layout of that file: of this library, the same with PyTorch's filters, as transformers saves "
+           "GPT-2, BERT, RoBERTa and DistilBERT, or as timm or its authors name Swin.");
+  f.text("config", &WeightsOptions::config,
+         "The configuration that the weights were trained with, which the model is compared with; empty: "
+         "config.json beside them.");
+  f.text("fresh", &WeightsOptions::fresh, {},
+         "Beginnings of names of the network that are drawn all the same, as that of a classifier of other classes.");
+  f.text("unused", &WeightsOptions::unused, {},
+         "Beginnings of names of the file that the network has no use for, as those of another head.");
+  f.rule([](const WeightsOptions& o) {
+    const bool is_plain = o.fresh.empty() && o.unused.empty() && o.config.empty();
+    return o.path.empty() && !is_plain ? "fresh, unused and config are of a file; give its path" : "";
+  });
+}
+
+void describe(Fields<AverageOptions>& f) {
+  f.number("decay", &AverageOptions::decay, {.above = 0, .below = 1},
+           "What the average keeps of itself in each update: average = decay * average + (1 - decay) * weights.");
+  f.boolean("warmup", &AverageOptions::warmup,
+            "Keeps less in the first updates: min(decay, (1 + t) / (10 + t)) in update t = 0, 1, ...");
+  f.rule([](const AverageOptions& o) { return o.warmup && !o.decay ? "warmup needs a decay" : ""; });
+}
+
+void describe(Fields<TrainOptions>& f) {
+  f.integer("batch_size", &TrainOptions::batch_size, {.min = 1, .max = 1 << 20}, "Samples in one batch.");
+  f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
+  f.integer("steps", &TrainOptions::steps, {.min = 1}, "Updates of the weights, instead of epochs.");
+  f.integer("accumulate", &TrainOptions::accumulate, {.min = 1, .max = 1 << 16},
+            "Batches whose gradients are averaged into one update. They go on from one epoch into the next; what comes "
+            "with an epoch's end comes with the update that reaches it.");
+  f.object("lr_scaling", &TrainOptions::lr_scaling, "The learning rate of another batch than it was chosen for.");
+  f.number("clip_norm", &TrainOptions::clip_norm, {.above = 0},
+           "Largest norm of all gradients together; larger ones are scaled down. null: no limit.");
+  f.boolean("deterministic", &TrainOptions::deterministic,
+            "Exact mode: the same bits for any number of threads. Costs some speed.");
+  f.boolean("graph", &TrainOptions::graph,
+            "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without.");
+  f.object("ema", &TrainOptions::ema,
+           "An exponential moving average of the weights, used for evaluation. A number is its decay; null: none.")
+      .shorthand("decay");
+  f.boolean(
+      "chunked_head", &TrainOptions::chunked_head,
+      "Take a cross entropy over a vocabulary by chunks of rows, so that the network's outputs, the largest tensor "
+      "of the step, never exist at once. null: for vocabularies of 16384 pieces or more.");
+  f.rule([](const TrainOptions& o) -> std::string {
+    if (o.epochs && o.steps) return "give epochs or steps, not both; null takes one back, as in --set steps=null";
+    if (!o.epochs && !o.steps) return "give epochs or steps";
+    return "";
+  });
+}
+
+void describe(Fields<EvalOptions>& f) {
+  f.integer("every_epochs", &EvalOptions::every_epochs, {.min = 1},
+            "Epochs between evaluations of the valid part, or the test part where there is no such part; one comes at "
+            "the end too, then also of the test part.");
+  f.integer("batch_size", &EvalOptions::batch_size, {.min = 1, .max = 1 << 20}, "null: as in training.");
+  f.choice("metric", &EvalOptions::metric, {"none", "bleu", "error_rate"},
+           "Of translations, what `hearth eval` counts in those that the network writes: BLEU, edits by the words (of "
+           "pronunciations, phonemes) of the nearest reference, or nothing.");
+}
+
+void describe(Fields<CheckpointOptions>& f) {
+  f.integer("every_epochs", &CheckpointOptions::every_epochs, {.min = 1},
+            "Epochs between checkpoints; one comes at the end too.");
+  f.integer("every_steps", &CheckpointOptions::every_steps, {.min = 1},
+            "Steps between checkpoints, instead of epochs.");
+  f.integer("keep", &CheckpointOptions::keep, {.min = 1},
+            "How many of the newest checkpoints are kept, beside the best.");
+  f.boolean(
+      "best", &CheckpointOptions::best,
+      "Keeps the checkpoint with the best evaluation of the valid split as `checkpoints/best`; without such a split "
+      "the last one.");
+}
+
+void describe(Fields<LogOptions>& f) {
+  f.integer("every_steps", &LogOptions::every_steps, {.min = 1}, "Steps between lines of training metrics.");
+  f.boolean("tensorboard", &LogOptions::tensorboard, "Writes TensorBoard event files.");
+  f.boolean("report", &LogOptions::report, "Writes report.html at the end and after evaluations.");
+}
+
+void describe(Fields<DistOptions>& f) {
+  f.choice("backend", &DistOptions::backend, {"none"},
+           "Data parallelism between processes; this version runs in one process.");
+}
+
+void describe(Fields<RunConfig>& f) {
+  f.text("name", &RunConfig::name, "Name of the run and of its folder below runs/; the file's name if not given.");
+  f.integer("seed", &RunConfig::seed, {.min = 0}, "All randomness follows from this number.");
+  f.text("device", &RunConfig::device,
+         "auto, cpu, cuda or cuda:N. auto takes the first GPU if there is one, else cpu.");
+  f.component("model", &RunConfig::model, models::registry(), "The network.").required();
+  f.component("data", &RunConfig::data, data::datasets(), "The data set and how samples are changed.").required();
+  f.component("loss", &RunConfig::loss, losses(), "What is minimised; cross_entropy if not given.");
+  f.component("optimizer", &RunConfig::optimizer, optim::optimizers(), "How weights are updated.").required();
+  f.component("schedule", &RunConfig::schedule, optim::schedules(),
+              "Learning rate over the run; constant if not given.");
+  f.object("weights", &RunConfig::weights, "What a new run starts from.");
+  f.object("precision", &RunConfig::precision, "Number formats.");
+  f.object("train", &RunConfig::train, "The training loop.");
+  f.object("eval", &RunConfig::eval, "Evaluation during training.");
+  f.object("checkpoint", &RunConfig::checkpoint, "What is kept on disk.");
+  f.object("log", &RunConfig::log, "What is reported.");
+  f.object("dist", &RunConfig::dist, "Several processes.");
+}
+
+double lr_factor(const TrainOptions& options) {
+  const std::int64_t samples = checked_mul(options.batch_size, options.accumulate, "train: samples of an update");
+  return optim::lr_scaling_factor(options.lr_scaling.rule, samples,
+                                  options.lr_scaling.reference_batch.value_or(samples));
+}
+
+namespace {
+
+/// Far more than any run says of itself.
+constexpr ReadLimit config_limit{std::uint64_t{1} << 20, "configurations"};
+
+/// The keys that --set takes without their section, as options of `hearth train` give them.
+std::string with_section(const std::string& assignment) {
+  constexpr std::pair<std::string_view, const char*> sections[] = {
+      {"batch_size", "train."}, {"epochs", "train."}, {"lr", "optimizer."}, {"steps", "train."}};
+  for (const auto& [key, section] : sections)
+    if (assignment.substr(0, assignment.find('=')) == key) return section + assignment;
+  return assignment;
+}
+
+/// Why a run cannot have this name, or "".
+std::string fault_of_name(const std::string& name) {
+  constexpr std::size_t longest = 200;
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+    return "cannot name a folder of its own; use a name without \"/\", other than \".\" and \"..\"";
+  if (name.front() == '-') return "would be taken for an option by other programs; begin it otherwise";
+  if (has_control_characters(name)) return "has control characters; use letters, digits and \"-\", \"_\", \".\"";
+  if (name.size() > longest) return join_text("has ", name.size(), " bytes; use ", longest, " or fewer");
+  return "";
+}
+
+}  // namespace
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  Json root = read_json(path, config_limit);
+  for (const std::string& assignment : overrides) apply_override(root, with_section(assignment));
+  if (root.is_object()) {
+    if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());
+    const auto lacks = [&](const char* key) { return !root.find(key) || root.find(key)->is_null(); };
+    if (lacks("loss")) root.set("loss", Json::object().set("type", "cross_entropy"));
+    if (lacks("schedule")) root.set("schedule", Json::object().set("type", "constant"));
+    // An absent "train" would hide its rule (epochs or steps).
+    if (!root.find("train")) root.set("train", Json::object());
+  }
+  RunConfig config = parse_fields<RunConfig>(root);
+  try {
+    if (config.device != "auto") (void)device_named(config.device);
+  } catch (const ConfigError&) {
+    throw ConfigError(
+        join_text(path, ": /device: \"", config.device, "\" is not known; use auto, cpu, cuda or cuda:N"));
+  }
+  const std::string fault = fault_of_name(config.name);
+  HEARTH_CHECK(ConfigError, fault.empty(), path, ": /name: \"", printable(config.name), "\" ", fault);
+  return {std::move(config), resolve(*schema_of<RunConfig>(), root)};
+}
+
+Device device_of_run(const std::string& name) {
+  const int gpus = device_count(DeviceType::cuda);
+  if (name == "auto") return gpus > 0 && !HEARTH_CUDA_EMULATED ? Device{DeviceType::cuda, 0} : Device{};
+  const Device device = device_named(name);
+  // Throws, with the reason and the remedy, for a device that is not there.
+  run_on(device, [](auto&) {});
+  return device;
+}
+
+namespace {
+
+void collect_differences(const Json& a, const Json& b, const std::string& pointer, std::vector<std::string>& out) {
+  if (a == b) return;
+  if (!a.is_object() || !b.is_object()) {
+    out.push_back(pointer + " (" + to_text(a) + " against " + to_text(b) + ")");
+    return;
+  }
+  for (const JsonMember& member : a.members()) {
+    const Json* other = b.find(member.key);
+    collect_differences(member.value, other ? *other : Json(), child_pointer(pointer, member.key), out);
+  }
+  for (const JsonMember& member : b.members())
+    if (!a.find(member.key)) out.push_back(child_pointer(pointer, member.key));
+}
+
+}  // namespace
+
+std::vector<std::string> differences_that_matter(const Json& resolved, const Json& other) {
+  std::vector<std::string> all, result;
+  collect_differences(resolved, other, "", all);
+  for (const std::string& difference : all) {
+    bool free = false;
+    for (const char* prefix : {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps",
+                               "/train/graph", "/data/workers", "/data/prefetch", "/comment", "/$schema"})
+      free = free || difference.starts_with(prefix);
+    if (!free) result.push_back(difference);
+  }
+  return result;
+}
+
+}  // namespace hearth::train

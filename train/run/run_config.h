@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run as its JSON file describes it. The fields, their ranges and their documentation are in run_config.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/config.h"
+#include "core/device.h"
+#include "optim/schedule.h"
+
+namespace hearth::train {
+
+struct PrecisionOptions {
+  std::string level = "O0";
+  std::string dtype = "f32";
+  std::optional<double> loss_scale;  ///< 0: dynamic
+  std::optional<std::int64_t> growth_steps;
+};
+
+struct LrScalingOptions {
+  optim::LrScaling rule = optim::LrScaling::none;
+  std::optional<std::int64_t> reference_batch;
+};
+
+/// Of the moving average of the weights.
+struct AverageOptions {
+  std::optional<double> decay;  ///< none without it
+  bool warmup = false;
+};
+
+struct TrainOptions {
+  std::int64_t batch_size = 64;
+  std::optional<std::int64_t> epochs;
+  std::optional<std::int64_t> steps;
+  std::int64_t accumulate = 1;
+  LrScalingOptions lr_scaling;
+  std::optional<double> clip_norm;
+  bool deterministic = false;
+  bool graph = false;
+  AverageOptions ema;
+  std::optional<bool> chunked_head;
+};
+
+/// Where a run's weights come from that are not drawn.
+struct WeightsOptions {
+  std::string path;             ///< empty: from nowhere
+  std::string from = "hearth";  ///< the format: models::weight_format_named()
+  std::string config;           ///< of the network they belong to; empty: the one beside them
+  std::vector<std::string> fresh;
+  std::vector<std::string> unused;
+};
+
+struct EvalOptions {
+  std::int64_t every_epochs = 1;
+  std::optional<std::int64_t> batch_size;
+  std::string metric = "bleu";  ///< of translations
+};
+
+struct CheckpointOptions {
+  std::int64_t every_epochs = 1;
+  std::optional<std::int64_t> every_steps;
+  std::int64_t keep = 2;
+  bool best = true;
+};
+
+struct LogOptions {
+  std::int64_t every_steps = 50;
+  bool tensorboard = true;
+  bool report = true;
+};
+
+struct DistOptions {
+  std::string backend = "none";
+};
+
+struct RunConfig {
+  std::string name;
+  std::uint64_t seed = 0;
+  std::string device = "auto";
+  Json model;
+  Json data;
+  Json loss;
+  Json optimizer;
+  Json schedule;
+  WeightsOptions weights;
+  PrecisionOptions precision;
+  TrainOptions train;
+  EvalOptions eval;
+  CheckpointOptions checkpoint;
+  LogOptions log;
+  DistOptions dist;
+};
+
+void describe(Fields<PrecisionOptions>&);
+void describe(Fields<LrScalingOptions>&);
+void describe(Fields<WeightsOptions>&);
+void describe(Fields<TrainOptions>&);
+void describe(Fields<EvalOptions>&);
+void describe(Fields<CheckpointOptions>&);
+void describe(Fields<LogOptions>&);
+void describe(Fields<DistOptions>&);
+void describe(Fields<RunConfig>&);
+
+/// What `train.lr_scaling` makes of the optimizer's learning rate: a factor for batch_size x accumulate samples.
+double lr_factor(const TrainOptions& options);
+
+/// A parsed run and the document with every key filled in, as it is written into the run's folder.
+struct LoadedConfig {
+  RunConfig config;
+  Json resolved;
+};
+
+/// Reads, overrides (`--set PATH=VALUE`) and checks a run. The run's name defaults to the file's name without ".json".
+/// ConfigError with every fault, one a line; FileError if the file cannot be read.
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+
+/// The device that "auto", "cpu", "cuda" or "cuda:N" stands for here. "auto" is the first GPU if there is one, else the
+/// CPU; an emulated GPU, which is for tests, has to be named. DeviceError if there is no such device.
+Device device_of_run(const std::string& name);
+
+/// Paths at which two resolved runs differ in what changes the numbers of the training, so that one cannot continue
+/// the other. The length of the run, logging, checkpoints, evaluation, name and device do not count.
+std::vector<std::string> differences_that_matter(const Json& resolved, const Json& other);
+
+}  // namespace hearth::train

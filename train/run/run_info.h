@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// run.json: what ran where, from which sources, and how it ended.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "core/io/json_text.h"
+
+namespace hearth::train {
+
+/// What does not change while a run goes on.
+struct RunFacts {
+  std::string name;
+  std::uint64_t seed = 0;
+  std::string device;
+  std::string command_line;
+};
+
+class RunInfo {
+ public:
+  RunInfo(std::string path, RunFacts facts);
+  /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones. "seconds"
+  /// counts from the construction of this object.
+  void write(const std::string& status, const Json& metrics) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string path_;
+  RunFacts facts_;
+  std::string started_;
+  Clock::time_point clock_start_;
+};
+
+/// The status in a run's run.json; "" where there is no such file, or it is none of a run's.
+std::string status_in(const std::string& path);
+/// The processor's own name, as in "AMD EPYC 9454"; "unknown" where the system does not tell.
+std::string processor_name();
+/// The commit that the git repository around `directory` is at; "" where there is none.
+std::string git_revision(const std::string& directory);
+/// Now, as in "2026-01-31T23:59:59Z".
+std::string utc_now();
+
+}  // namespace hearth::train
