@@ -3,6 +3,7 @@
 # "core/tensor.h" written as "hearth/core/tensor.h". core/build.h is the one that CMake wrote.
 # Run as a script (cmake -P, with SOURCE, OUTPUT, BUILD_HEADER, FOLDERS and STAMP set) the same file writes them.
 if(CMAKE_SCRIPT_MODE_FILE)
+  cmake_policy(VERSION 3.25)
   set(expected "")
   string(REPLACE ";" "|" alternatives "${FOLDERS}")
   # A list would split lines at their semicolons and join others at their brackets: the text stays one string.
