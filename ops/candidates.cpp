@@ -20,8 +20,7 @@ struct Registry {
 
 // Those of the library, on any device: their lists are made when they are first called.
 const std::vector<std::string>& ops_of_library() {
-  static const std::vector<std::string> ops{"attention", "batch_norm", "batch_norm_grad", "conv2d",
-                                            "linear",    "matmul",     "window_attention"};
+  static const std::vector<std::string> ops{"attention", "conv2d", "linear", "matmul", "window_attention"};
   return ops;
 }
 

@@ -360,11 +360,6 @@ value("batch-norm-running-mean", "blend(to.running_mean, mean);", "blend(to.runn
 value("batch-norm-running-variance", "blend(to.running_var, variance * (values / (values - 1.0)));",
       "blend(to.running_var, variance * 1.001 * (values / (values - 1.0)));")
 
-value, index, _, _ = group("ops/norm/batch_norm_library.cu", "ops", "CudaBatchNormLibrary.*")
-value("batch-norm-adopted-mean", "static_cast<double>(mean[c])", "static_cast<double>(mean[c]) * 1.001")
-value("batch-norm-adopted-variance", "variance < 0 ? 0.0 : variance", "variance < 0 ? 0.0 : variance * 1.001")
-index("batch-norm-mask-of-result", "lane + k < lanes", "lane + k < lanes - 1")
-
 value, index, barrier, _ = group("ops/attention/window_attention.cu", "ops", "Op.WindowAttention/cuda_f32")
 value("window-attention", "P(1)", "P(1.001)", within="inverse = P(1) / weigh")
 value("window-attention-join", "sums.folded[share * all + c]", "sums.folded[share * all + c] * P(1.001)",

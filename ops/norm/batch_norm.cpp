@@ -8,7 +8,6 @@
 #include "autograd/record.h"
 #include "core/run_on.h"
 #include "ops/norm/folded_rows.h"
-#include "ops/norm/library.h"
 #include "ops/norm/parameter.h"
 
 namespace hearth {
@@ -29,9 +28,19 @@ struct BatchNorm {
     Tensor rstd;
     Tensor mask;
     ReluGate gate = ReluGate::none;
-    kernels::LibraryNorm library;
-    KeptTensor gamma;  // for the library's gradient
   };
+
+  /// On a device the moments that a convolution left spare the pass over x.
+  template <class Stream>
+  void find_coefficients(Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                         const Tensor& coefficients, const Tensor& rstd) const {
+    if constexpr (std::is_same_v<Stream, cuda::Stream>) {
+      if (options.training && moments != nullptr && moments->parts.defined() && x.size() > 0)
+        return kernels::batch_norm_coefficients(stream, *moments, x.size() / x.dim(-1), gamma, beta, options,
+                                                running_mean, running_var, coefficients, rstd);
+    }
+    kernels::batch_norm_coefficients(stream, x, gamma, beta, options, running_mean, running_var, coefficients, rstd);
+  }
 
   Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma, const Tensor& beta,
                  const Tensor& residual_view) const {
@@ -48,16 +57,8 @@ struct BatchNorm {
       const kernels::FoldedRows folded(x);
       mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, x.device());
     }
-    kernels::LibraryNorm library;
     run_on(x.device(), [&](auto& stream) {
-      const Tensor g = gamma.contiguous(), b = beta.contiguous();
-      if constexpr (std::is_same_v<decltype(stream), cuda::Stream&>) {
-        if (options.training)
-          return kernels::batch_norm_training(
-              stream, {options, x, g, b, running_mean, running_var, residual, moments, coefficients, rstd, y, mask,
-                       is_recording() ? &library : nullptr});
-      }
-      kernels::batch_norm_coefficients(stream, x, g, b, options, running_mean, running_var, coefficients, rstd);
+      find_coefficients(stream, x, gamma.contiguous(), beta.contiguous(), coefficients, rstd);
       kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
     });
     if (options.training && running_mean.defined()) {
@@ -66,11 +67,6 @@ struct BatchNorm {
     }
     if (is_recording()) {
       kept.x = x;
-      if (library.defined()) {
-        kept.library = std::move(library);
-        kept.gamma = gamma;
-        return y;
-      }
       kept.coefficients = coefficients;
       kept.rstd = rstd;
       kept.mask = mask;
@@ -79,32 +75,9 @@ struct BatchNorm {
     return y;
   }
 
-  /// The library makes all of them at once.
-  std::array<Tensor, 4> backward_by_library(const Kept& kept, const Tensor& dy, const GradWants& wants) const {
-    const Tensor& x = kept.x.get();
-    const bool relu = kept.library.bits.defined();
-    const auto room = [&](std::size_t input, const Shape& shape, DType dtype) {
-      return wants[input] ? wants.make(input, shape, dtype) : Tensor::empty(shape, dtype, x.device());
-    };
-    const Shape channels{x.dim(-1)};
-    std::array<Tensor, 4> gradients{room(0, x.shape(), x.dtype()), room(1, channels, DType::f32),
-                                    room(2, channels, DType::f32)};
-    if (relu) gradients[3] = room(3, x.shape(), x.dtype());
-    run_on(x.device(), [&](auto& stream) {
-      if constexpr (std::is_same_v<decltype(stream), cuda::Stream&>)
-        kernels::batch_norm_library_grad(stream, kept.library, x, dy, kept.gamma.get().contiguous(), gradients[0],
-                                         gradients[3], gradients[1], gradients[2]);
-    });
-    if (!relu && wants[3]) gradients[3] = dy;
-    for (std::size_t input = 0; input < gradients.size(); ++input)
-      if (!wants[input]) gradients[input] = {};
-    return gradients;
-  }
-
   std::array<Tensor, 4> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
     const Tensor& x = kept.x.get();
     dy = dy.contiguous();
-    if (kept.library.defined()) return backward_by_library(kept, dy, wants);
     const std::int64_t channels = x.dim(-1);
     const DType wide = norm_parameter_dtype(x.dtype());
     std::array<Tensor, 4> gradients;

@@ -250,35 +250,6 @@ std::string why_none_compiled() {
   return "";
 }
 
-TEST_P(CudaDnnMatrix, NormsOfResNet50) {
-  if (const std::string reason = why_none_compiled(); !reason.empty()) GTEST_SKIP() << reason;
-  const cuda::dnn::Descriptor device = cuda::dnn::described_device(device_json());
-  const cuda::dnn::Target target{nullptr, &device};
-  std::set<std::string> asked;
-  for (const ConvShape& shape : resnet50_shapes()) {
-    const std::string text = join_text('n', shape.n, ' ', shape.p, 'x', shape.q, 'x', shape.k);
-    if (!asked.insert(text).second) continue;
-    const auto ask = [&](const char* name, const auto& norm) {
-      add(name, text, answer([&] { return first_suggestion(target, graph_of(norm)); }));
-    };
-    cuda::dnn::BatchNorm forward{.n = shape.n, .h = shape.p, .w = shape.q, .c = shape.k, .dtype = GetParam().dtype};
-    ask("norm forward", forward);
-    forward.relu = true;
-    ask("norm forward+relu", forward);
-    forward.bits = true;
-    ask("norm forward+relu+bits", forward);
-    forward.residual = true;
-    ask("norm forward+add+relu+bits", forward);
-    forward.bits = false;
-    ask("norm forward+add+relu", forward);
-    cuda::dnn::BatchNormGrad grad{.n = shape.n, .h = shape.p, .w = shape.q, .c = shape.k, .dtype = GetParam().dtype};
-    ask("norm gradient", grad);
-    grad.relu = true;
-    ask("norm gradient behind relu", grad);
-  }
-  compare("norm ");
-}
-
 /// q, k and v in one tensor [batch, tokens, 3, heads, channels], as a projection writes them.
 cuda::dnn::Attention attention_of(std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t width,
                                   DType dtype) {

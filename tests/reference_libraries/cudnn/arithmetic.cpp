@@ -251,78 +251,6 @@ void run_sums(const Node& operation, Memory& memory) {
                by_channel(x, [&](std::size_t i, std::size_t) { return values[i] * values[i]; }));
 }
 
-// Batch normalisation.
-
-cudnnStatus_t check_norm(const Node& operation) {
-  if (operation.value<cudnnBackendNormMode_t>(CUDNN_ATTR_OPERATION_NORM_FWD_MODE) != CUDNN_BATCH_NORM ||
-      operation.value<cudnnBackendNormFwdPhase_t>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) != CUDNN_NORM_FWD_TRAINING)
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  if (extents_of(operation, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC) !=
-      extents_of(operation, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC))
-    return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-  if (!facts_of(operation.node(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC)).by_value) return CUDNN_STATUS_BAD_PARAM;
-  return check_channels(operation, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC,
-                        {CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC,
-                         CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC});
-}
-
-void run_norm(const Node& operation, Memory& memory) {
-  const auto tensor = [&](Name name) { return memory.load(operation.node(name)); };
-  const Extents x = extents_of(operation, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC);
-  const double count = static_cast<double>(x[0] * x[2] * x[3]);
-  Values values = tensor(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC);
-  const Values scale = tensor(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC),
-               bias = tensor(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC);
-  const double epsilon = tensor(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC)[0];
-  Values mean = by_channel(x, [&](std::size_t i, std::size_t) { return values[i] / count; });
-  Values inverse =
-      by_channel(x, [&](std::size_t i, std::size_t c) { return std::pow(values[i] - mean[c], 2) / count; });
-  for (double& value : inverse) value = 1 / std::sqrt(value + epsilon);
-  by_channel(x, [&](std::size_t i, std::size_t c) {
-    values[i] = (values[i] - mean[c]) * inverse[c] * scale[c] + bias[c];
-    return 0.0;
-  });
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC), values);
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC), mean);
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC), inverse);
-}
-
-cudnnStatus_t check_norm_grad(const Node& operation) {
-  if (operation.value<cudnnBackendNormMode_t>(CUDNN_ATTR_OPERATION_NORM_BWD_MODE) != CUDNN_BATCH_NORM)
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  const Extents x = extents_of(operation, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC);
-  if (extents_of(operation, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC) != x ||
-      extents_of(operation, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC) != x)
-    return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-  return check_channels(operation, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC,
-                        {CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC,
-                         CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC,
-                         CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC});
-}
-
-// Ioffe and Szegedy (2015), section 3.
-void run_norm_grad(const Node& operation, Memory& memory) {
-  const auto tensor = [&](Name name) { return memory.load(operation.node(name)); };
-  const Extents x = extents_of(operation, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC);
-  const double count = static_cast<double>(x[0] * x[2] * x[3]);
-  Values values = tensor(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC);
-  const Values slope = tensor(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC),
-               scale = tensor(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC),
-               mean = tensor(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC),
-               inverse = tensor(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC);
-  const Values d_bias = by_channel(x, [&](std::size_t i, std::size_t) { return slope[i]; });
-  const Values d_scale =
-      by_channel(x, [&](std::size_t i, std::size_t c) { return slope[i] * (values[i] - mean[c]) * inverse[c]; });
-  by_channel(x, [&](std::size_t i, std::size_t c) {
-    const double normal = (values[i] - mean[c]) * inverse[c];
-    values[i] = scale[c] * inverse[c] * (slope[i] - d_bias[c] / count - normal * d_scale[c] / count);
-    return 0.0;
-  });
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC), values);
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC), d_scale);
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC), d_bias);
-}
-
 cudnnStatus_t check_operation(const Node& operation) {
   switch (operation.type) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
@@ -340,10 +268,6 @@ cudnnStatus_t check_operation(const Node& operation) {
       return check_reduction(operation);
     case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
       return check_reshape(operation);
-    case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR:
-      return check_norm(operation);
-    case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR:
-      return check_norm_grad(operation);
     default:
       return CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -361,10 +285,6 @@ void run_operation(const Node& operation, Memory& memory) {
       return run_reduction(operation, memory);
     case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
       return run_reshape(operation, memory);
-    case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR:
-      return run_norm(operation, memory);
-    case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR:
-      return run_norm_grad(operation, memory);
     default:
       return run_pass(operation, memory);
   }

@@ -29,9 +29,7 @@ const std::vector<Documented>& documented() {
                pointwise = CUDNN_BACKEND_POINTWISE_DESCRIPTOR, graph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
                heuristic = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, plan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
                pack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, each = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-               sums = CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR,
-               norm = CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR,
-               norm_grad = CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR, product = CUDNN_BACKEND_MATMUL_DESCRIPTOR,
+               sums = CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, product = CUDNN_BACKEND_MATMUL_DESCRIPTOR,
                multiply = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, reduction = CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
                reduce = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
                reshape = CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
@@ -79,9 +77,6 @@ const std::vector<Documented>& documented() {
         {CUDNN_ATTR_OPERATION_GENSTATS_XDESC, sums, descriptor, 1, true},
         {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sums, descriptor, 1, true},
         {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, sums, descriptor, 1, true},
-        {CUDNN_ATTR_OPERATION_NORM_FWD_MODE, norm, CUDNN_TYPE_NORM_MODE, 1, true},
-        {CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, norm, CUDNN_TYPE_NORM_FWD_PHASE, 1, true},
-        {CUDNN_ATTR_OPERATION_NORM_BWD_MODE, norm_grad, CUDNN_TYPE_NORM_MODE, 1, true},
         {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, graph, CUDNN_TYPE_HANDLE, 1, true},
         {CUDNN_ATTR_OPERATIONGRAPH_OPS, graph, descriptor, many, true, CUDNN_BACKEND_POINTWISE_DESCRIPTOR},
         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, heuristic, descriptor, 1, true, graph},
@@ -92,16 +87,6 @@ const std::vector<Documented>& documented() {
         {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pack, CUDNN_TYPE_VOID_PTR, many, true},
         {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, pack, CUDNN_TYPE_VOID_PTR, 1, true},
     };
-    for (const auto name : {CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC,
-                            CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC,
-                            CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC,
-                            CUDNN_ATTR_OPERATION_NORM_FWD_YDESC})
-      list.push_back({name, norm, descriptor, 1, true});
-    for (const auto name : {CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC,
-                            CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC,
-                            CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC,
-                            CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC})
-      list.push_back({name, norm_grad, descriptor, 1, true});
     // The three passes number their attributes alike: alpha, beta, the convolution, three tensors.
     const auto add_pass = [&](Type owner, int first) {
       const auto name = [&](int i) { return static_cast<cudnnBackendAttributeName_t>(first + i); };
@@ -167,8 +152,6 @@ std::size_t size_of(cudnnBackendAttributeType_t kind) {
     case CUDNN_TYPE_POINTWISE_MODE:
     case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
     case CUDNN_TYPE_GENSTATS_MODE:
-    case CUDNN_TYPE_NORM_MODE:
-    case CUDNN_TYPE_NORM_FWD_PHASE:
     case CUDNN_TYPE_HEUR_MODE:
       return sizeof(int);
     default:

@@ -5,7 +5,6 @@
 #include "ops/attention/attention.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
-#include "ops/norm/batch_norm.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 
 namespace hearth::test {
@@ -35,11 +34,6 @@ TEST_F(CudaReferenceDnnOnTwoDevices, MakesPlansForThatOfTheTensors) {
   };
   expect_a_plan_each("conv2d", [&](Device device) {
     return conv2d(ones({2, 11, 7, 8}, DType::f32, device), ones({16, 3, 3, 8}, DType::f32, device));
-  });
-  expect_a_plan_each("batch_norm", [&](Device device) {
-    const auto of_channels = [&] { return ones({8}, DType::f32, device); };
-    return batch_norm(ones({2, 11, 7, 8}, DType::f32, device), of_channels(), of_channels(), BatchNormOptions{},
-                      of_channels(), of_channels());
   });
   expect_a_plan_each("attention", [&](Device device) {
     const Tensor x = ones({1, 24, 2, 16}, DType::f16, device);
