@@ -101,10 +101,10 @@ void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Ten
 }
 
 template <class T, class W>
-void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
-  Geometry g = geometry_of(problem.conv.shape);
+void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands& o) {
+  Geometry g = geometry_of(problem.shape);
   if (problem.pass != Pass::backward_data) g.c = static_cast<int>(pixel_stride(o.x));
-  const Tiles t = tiles_of(problem.conv.shape, problem.pass, tile::side, tile::depth);
+  const Tiles t = tiles_of(problem.shape, problem.pass, tile::side, tile::depth);
   switch (problem.pass) {
     case Pass::forward:
       return run_pass<Pass::forward, T, W, T>(stream, g, t, o.x, o.w, o.b, o.y, o.epilogue);
@@ -118,7 +118,7 @@ void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperand
 
 }  // namespace
 
-void conv2d_tiles(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
+void conv2d_tiles(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands& o) {
   const bool wide_weights = o.w.dtype() == DType::f32;
   switch (o.x.dtype()) {
     case DType::f64:

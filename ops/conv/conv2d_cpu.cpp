@@ -4,24 +4,25 @@
 #include <limits>
 
 #include "ops/conv/kernels.h"
+#include "ops/onednn/onednn.h"
 
 namespace hearth::kernels {
 namespace {
 
 /// The problem with f16, which the library does not take, as f32.
-ConvProblem without_f16(ConvProblem conv) {
-  if (conv.activations == DType::f16) conv.activations = conv.weights = DType::f32;
-  return conv;
+ConvProblem without_f16(ConvProblem problem) {
+  if (problem.activations == DType::f16) problem.activations = problem.weights = DType::f32;
+  return problem;
 }
 
-std::string library_declines(const Conv2dProblem& problem) {
-  if (problem.conv.activations == DType::f64) return "f64 is not among the library's types";
-  const ConvShape& s = problem.conv.shape;
+std::string library_declines(const ConvProblem& problem) {
+  if (problem.activations == DType::f64) return "f64 is not among the library's types";
+  const ConvShape& s = problem.shape;
   for (const std::int64_t size :
        {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w})
     if (size > std::numeric_limits<std::int32_t>::max()) return "a size or option of 2^31 or more";
   if (std::max(s.pad_h, s.pad_w) >= std::int64_t{1} << 30) return "padding of 2^30 or more";
-  return cpu::dnn::declines(without_f16(problem.conv), problem.pass);
+  return cpu::dnn::declines(without_f16(problem), problem.pass);
 }
 
 const float* floats_of(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
@@ -63,22 +64,21 @@ void run_widened(Pass pass, const Conv2dOperands& o, Run&& run) {
   }
 }
 
-void run_library(const Conv2dProblem& problem, const Conv2dOperands& o) {
-  if (problem.conv.activations == DType::f16)
-    return run_widened(problem.pass, o, [&](const Conv2dOperands& wide) {
-      call_library(without_f16(problem.conv), problem.pass, wide);
-    });
-  if (!o.b.defined() || o.b.dtype() == DType::f32) return call_library(problem.conv, problem.pass, o);
+void run_library(const ConvProblem& problem, const Conv2dOperands& o) {
+  if (problem.activations == DType::f16)
+    return run_widened(problem.pass, o,
+                       [&](const Conv2dOperands& wide) { call_library(without_f16(problem), problem.pass, wide); });
+  if (!o.b.defined() || o.b.dtype() == DType::f32) return call_library(problem, problem.pass, o);
   const bool result = problem.pass == Pass::backward_weights;
   const Tensor b = widened(o.b, result);
-  call_library(problem.conv, problem.pass, {o.x, o.w, b, o.y});
+  call_library(problem, problem.pass, {o.x, o.w, b, o.y});
   if (result) narrow_back(b, o.b);
 }
 
-std::string portable_declines(const Conv2dProblem&) { return ""; }
+std::string portable_declines(const ConvProblem&) { return ""; }
 
-void run_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
-  if (problem.conv.activations == DType::f64) return conv2d_portable(problem, o);
+void run_portable(const ConvProblem& problem, const Conv2dOperands& o) {
+  if (problem.activations == DType::f64) return conv2d_portable(problem, o);
   run_widened(problem.pass, o, [&](const Conv2dOperands& wide) { conv2d_portable(problem, wide); });
 }
 
@@ -87,7 +87,7 @@ void run_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
 void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates(
       "conv2d", {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}},
-      {"cudnn", "mma", "cudnn_sums"});
+      {"cudnn", "mma"});
   run_conv2d(candidates, shape, pass, operands);
 }
 

@@ -21,11 +21,23 @@ bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
   return &tensor == &result;
 }
 
-/// The problem with f32 filters rounded to the type of the images where they are only read.
-ConvProblem in_type_of_images(const Conv2dProblem& problem) {
-  ConvProblem conv = problem.conv;
-  if (problem.pass != Pass::backward_weights && conv.weights == DType::f32) conv.weights = conv.activations;
-  return conv;
+/// The pass as the library is asked for it: f32 filters rounded to the type of the images where they are only read, and
+/// nothing done beside the pass.
+ConvProblem plain(ConvProblem problem) {
+  if (problem.pass != Pass::backward_weights && problem.weights == DType::f32) problem.weights = problem.activations;
+  problem.bias.reset();
+  problem.relu = problem.moments = false;
+  return problem;
+}
+
+/// The same with the bias and the ReLU behind it that one plan may do with the pass. A bias of another type than the
+/// images' would need an engine that is compiled when it is used.
+ConvProblem fused(const ConvProblem& problem) {
+  ConvProblem result = plain(problem);
+  if (problem.pass != Pass::forward || problem.bias != problem.activations) return result;
+  result.bias = problem.bias;
+  result.relu = problem.relu;
+  return result;
 }
 
 /// Tensor cores read 8 channels at a time. Of fewer, zeros are added to images and filters: the sums stay the same. One
@@ -37,9 +49,8 @@ bool has_few_channels(const ConvShape& shape, DType images) {
 }
 
 /// The problem in images of as many channels as tensor cores read, if it has fewer.
-Conv2dProblem padded(Conv2dProblem problem) {
-  ConvShape& shape = problem.conv.shape;
-  if (has_few_channels(shape, problem.conv.activations)) shape.c = tensor_core_channels;
+ConvProblem padded(ConvProblem problem) {
+  if (has_few_channels(problem.shape, problem.activations)) problem.shape.c = tensor_core_channels;
   return problem;
 }
 
@@ -62,8 +73,8 @@ Tensor whole_pixels(cuda::Stream& stream, const Tensor& x) {
 }
 
 /// `run` on the operands of the padded problem; what it makes is cut to the operands' own channels.
-void run_padded(const Conv2dProblem& problem, const Conv2dOperands& o, Conv2dRun* run) {
-  if (!has_few_channels(problem.conv.shape, problem.conv.activations)) return run(problem, o);
+void run_padded(const ConvProblem& problem, const Conv2dOperands& o, Conv2dRun* run) {
+  if (!has_few_channels(problem.shape, problem.activations)) return run(problem, o);
   cuda::Stream& stream = cuda::stream_of(o.y.device());
   const bool makes_x = problem.pass == Pass::backward_data, makes_w = problem.pass == Pass::backward_weights;
   const auto room_for = [&](const Tensor& operand, DType dtype) {
@@ -77,50 +88,21 @@ void run_padded(const Conv2dProblem& problem, const Conv2dOperands& o, Conv2dRun
   if (makes_w) copy_channels(stream, w, o.w);
 }
 
-std::string library_declines(const Conv2dProblem& problem) {
-  return cuda::dnn::declines(Device{DeviceType::cuda, problem.device}, in_type_of_images(padded(problem)),
-                             problem.pass);
-}
+std::string library_declines(const ConvProblem& problem) { return cuda::dnn::declines(plain(padded(problem))); }
 
-/// What the library's plan shall do beside the pass itself. A bias of another type than the images' would need an
-/// engine that is compiled when it is used.
-cuda::dnn::Epilogue wanted_epilogue(const Conv2dProblem& problem, const ConvProblem& conv, bool with_sums) {
-  cuda::dnn::Epilogue epilogue;
-  if (problem.pass != Pass::forward) return {};
-  epilogue.bias = problem.bias == conv.activations;
-  epilogue.relu = epilogue.bias && problem.relu;
-  epilogue.sums = with_sums && problem.moments && !problem.bias;
-  return epilogue;
-}
-
-/// The sums that the library left, as the moments of one run of rows.
-void take_sums(cuda::Stream& stream, const Tensor& sums, const Tensor& y, ChannelMoments& moments) {
-  const std::int64_t channels = y.dim(-1), rows = y.size() / channels;
-  moments = {Tensor::empty({2, channels, 1}, DType::f64, y.device()), rows};
-  moments_of_sums(stream, sums, rows, moments.parts);
-}
-
-void run_plan(const Conv2dProblem& problem, const Conv2dOperands& o, bool with_sums) {
+void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
-  const ConvProblem conv = in_type_of_images(problem);
+  ConvProblem planned = fused(problem);
   const auto ready = [&](const Tensor& tensor) {
-    if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, conv.activations);
+    if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, planned.activations);
     return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : Tensor::empty_like(tensor);
   };
   const Tensor x = ready(o.x), w = ready(o.w), y = ready(o.y);
-  cuda::dnn::Epilogue epilogue = wanted_epilogue(problem, conv, with_sums);
-  const Tensor b = epilogue.bias ? aligned(o.b, conv.activations) : Tensor();
-  const Tensor sums = epilogue.sums ? Tensor::empty({2, o.y.dim(-1)}, DType::f32, o.y.device()) : Tensor();
-  cuda::dnn::ConvOperands memory{x.bytes(), w.bytes(), y.bytes()};
-  if (epilogue.bias) memory.bias = b.bytes();
-  if (epilogue.sums) {
-    memory.sum = sums.data<float>();
-    memory.squares = sums.data<float>() + sums.dim(1);
-  }
-  const cuda::dnn::Epilogue none;
-  if (epilogue == none || !cuda::dnn::try_conv2d(stream, conv, problem.pass, epilogue, memory)) {
-    epilogue = none;
-    cuda::dnn::conv2d(stream, conv, problem.pass, none, {memory.x, memory.w, memory.y});
+  const Tensor b = planned.bias ? aligned(o.b, planned.activations) : Tensor();
+  const cuda::dnn::ConvOperands memory{x.bytes(), w.bytes(), y.bytes(), planned.bias ? b.bytes() : nullptr};
+  if (!planned.bias || !cuda::dnn::try_conv2d(stream, planned, memory)) {
+    planned = plain(problem);
+    cuda::dnn::conv2d(stream, planned, memory);
   }
   const auto give_back = [&](const Tensor& result, const Tensor& wanted) {
     if (is_result_of(problem.pass, o, wanted) && !result.same_storage(wanted)) wanted.copy_from(result);
@@ -128,27 +110,17 @@ void run_plan(const Conv2dProblem& problem, const Conv2dOperands& o, bool with_s
   give_back(x, o.x);
   give_back(w, o.w);
   give_back(y, o.y);
-  if (problem.pass == Pass::forward && o.b.defined() && !epilogue.bias) add_bias(stream, o.b, o.y);
-  if (epilogue.relu) o.epilogue->activation = Activation::none;
-  if (epilogue.sums) take_sums(stream, sums, o.y, *o.epilogue->moments);
+  if (problem.pass == Pass::forward && o.b.defined() && !planned.bias) add_bias(stream, o.b, o.y);
+  if (planned.relu) o.epilogue->activation = Activation::none;
   if (problem.pass == Pass::backward_weights && o.b.defined()) sum_rows(stream, o.y, o.b);
 }
 
-void run_plan_alone(const Conv2dProblem& problem, const Conv2dOperands& o) { run_plan(problem, o, false); }
-void run_plan_with_sums(const Conv2dProblem& problem, const Conv2dOperands& o) { run_plan(problem, o, true); }
-
-void run_library(const Conv2dProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_plan_alone); }
-
-/// The sums of y squared are kept in f32 around 0, so that a mean far larger than the deviations costs their precision:
-/// for those who ask for it.
-void run_library_with_sums(const Conv2dProblem& problem, const Conv2dOperands& o) {
-  run_padded(problem, o, run_plan_with_sums);
-}
+void run_library(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_plan); }
 
 /// The own kernels count pixels, and elements of a filter, in 32 bits.
-std::string portable_declines(const Conv2dProblem& problem) {
+std::string portable_declines(const ConvProblem& problem) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const ConvShape& s = problem.conv.shape;
+  const ConvShape& s = problem.shape;
   const char* what = "conv2d: pixels of the batch";
   for (const std::int64_t count :
        {checked_mul(s.n, s.p * s.q, what), checked_mul(s.n, s.h * s.w, what), checked_mul(s.r * s.s, s.c, what),
@@ -157,11 +129,11 @@ std::string portable_declines(const Conv2dProblem& problem) {
   return "";
 }
 
-std::string mma_declines(const Conv2dProblem& of_op) {
-  const Conv2dProblem problem = padded(of_op);
-  const ConvShape& s = problem.conv.shape;
-  if (size_of(problem.conv.activations) != 2)
-    return join_text("images are ", problem.conv.activations, "; tensor cores take f16 and bf16 here");
+std::string mma_declines(const ConvProblem& of_op) {
+  const ConvProblem problem = padded(of_op);
+  const ConvShape& s = problem.shape;
+  if (size_of(problem.activations) != 2)
+    return join_text("images are ", problem.activations, "; tensor cores take f16 and bf16 here");
   const std::int64_t channels = s.c / s.groups, filters = s.k / s.groups;
   // The filters of a group are rows of w and, in the gradients, neighbours in memory.
   const bool by_filters = problem.pass != Pass::forward;
@@ -171,9 +143,9 @@ std::string mma_declines(const Conv2dProblem& of_op) {
 }
 
 /// f32 filters beside 16-bit images are rounded to their type, as the CPU's library does.
-void run_tensor_cores(const Conv2dProblem& problem, const Conv2dOperands& o) {
+void run_tensor_cores(const ConvProblem& problem, const Conv2dOperands& o) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
-  const DType dtype = problem.conv.activations;
+  const DType dtype = problem.activations;
   const bool reads_x = problem.pass != Pass::backward_data;
   const bool reads_w = problem.pass != Pass::backward_weights;
   const bool reads_y = problem.pass != Pass::forward;
@@ -182,9 +154,9 @@ void run_tensor_cores(const Conv2dProblem& problem, const Conv2dOperands& o) {
   conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue});
 }
 
-void run_mma(const Conv2dProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_tensor_cores); }
+void run_mma(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_tensor_cores); }
 
-void run_portable(const Conv2dProblem& problem, const Conv2dOperands& operands) {
+void run_portable(const ConvProblem& problem, const Conv2dOperands& operands) {
   conv2d_tiles(cuda::stream_of(operands.x.device()), problem, operands);
 }
 
@@ -208,8 +180,7 @@ void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperan
   static Conv2dCandidates candidates("conv2d",
                                      {{"cudnn", library_declines, run_library, cuda::dnn::why_absent},
                                       {"mma", mma_declines, run_mma},
-                                      {"portable", portable_declines, run_portable},
-                                      {"cudnn_sums", library_declines, run_library_with_sums, cuda::dnn::why_absent}},
+                                      {"portable", portable_declines, run_portable}},
                                      {"onednn"});
   run_conv2d(candidates, shape, pass, operands);
 }

@@ -16,17 +16,7 @@
 namespace hearth::cuda::dnn {
 namespace {
 
-enum Operand : std::int64_t { operand_x = 1, operand_w, operand_y, operand_bias, operand_sum, operand_squares };
-
-struct Key {
-  int device;
-  ConvProblem problem;
-  Pass pass;
-  Epilogue epilogue;
-  /// Only engines that multiply f32 as f32.
-  bool exact_f32;
-  auto operator<=>(const Key&) const = default;
-};
+enum Operand : std::int64_t { operand_x = 1, operand_w, operand_y, operand_bias };
 
 /// The names that the library has for the parts of one pass.
 struct PassNames {
@@ -63,10 +53,10 @@ PassNames names_of(Pass pass) {
   }
 }
 
-Plan make_plan(const Target& target, const Key& key) {
-  const ConvShape& s = key.problem.shape;
-  const Epilogue& e = key.epilogue;
-  const cudnnDataType_t type = type_of(key.problem.activations);
+/// `exact_f32`: only by engines that multiply f32 as f32.
+Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32) {
+  const ConvShape& s = problem.shape;
+  const cudnnDataType_t type = type_of(problem.activations);
   Graph graph;
   const Descriptor& x = graph.stored(operand_x, type, s.n, s.c, s.h, s.w);
   const Descriptor& w = graph.stored(operand_w, type, s.k, s.c / s.groups, s.r, s.s);
@@ -75,41 +65,38 @@ Plan make_plan(const Target& target, const Key& key) {
   const auto passing_or_y = [&](bool more) -> const Descriptor& {
     return more ? graph.passing(s.n, s.k, s.p, s.q) : y;
   };
-  const Descriptor* result = &passing_or_y(e.bias || e.relu);
-  graph.add(convolution_pass(key.pass, options, x, w, *result), "convolution's pass");
-  if (e.bias) {
+  const Descriptor* result = &passing_or_y(problem.bias || problem.relu);
+  graph.add(convolution_pass(problem.pass, options, x, w, *result), "convolution's pass");
+  if (problem.bias) {
     const Descriptor& bias = graph.channels(operand_bias, type, s.k);
-    const Descriptor& sum = passing_or_y(e.relu);
+    const Descriptor& sum = passing_or_y(problem.relu);
     graph.pointwise(CUDNN_POINTWISE_ADD, *result, &bias, sum);
     result = &sum;
   }
-  if (e.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, *result, nullptr, y);
-  if (e.sums)
-    graph.channel_sums(y, graph.channels(operand_sum, CUDNN_DATA_FLOAT, s.k),
-                       graph.channels(operand_squares, CUDNN_DATA_FLOAT, s.k));
-  return graph.plan(target, key.exact_f32);
+  if (problem.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, *result, nullptr, y);
+  return graph.plan(target, exact_f32);
 }
 
 /// Under the mutex. Leaked, like the library.
-const Plan& plan_for(const Key& key) {
-  static std::map<Key, Plan>& plans = *new std::map<Key, Plan>;
-  auto found = plans.find(key);
+const Plan& plan_for(const ConvProblem& problem) {
+  static std::map<ConvProblem, Plan>& exact = *new std::map<ConvProblem, Plan>;
+  static std::map<ConvProblem, Plan>& rounding = *new std::map<ConvProblem, Plan>;
+  const bool exact_f32 = problem.activations == DType::f32 && !allows_tf32();
+  auto& plans = exact_f32 ? exact : rounding;
+  auto found = plans.find(problem);
   if (found == plans.end()) {
-    const Target target{handle_of(key.device), nullptr};
-    found = plans.emplace(key, plan_or_reason([&] { return make_plan(target, key); })).first;
+    const Target target{handle_of(problem.device), nullptr};
+    found = plans.emplace(problem, plan_or_reason([&] { return make_plan(target, problem, exact_f32); })).first;
   }
   return found->second;
 }
 
-Key key_of(Device device, const ConvProblem& problem, Pass pass, const Epilogue& epilogue) {
-  return {device.index, problem, pass, epilogue, problem.activations == DType::f32 && !allows_tf32()};
-}
-
 /// What needs no plan to be declined; or empty.
-std::string refused(const ConvProblem& problem, Pass pass, const Epilogue& epilogue) {
-  if (epilogue != Epilogue{} && pass != Pass::forward) return "only a forward pass has an epilogue";
+std::string refused(const ConvProblem& problem) {
   if (problem.activations == DType::f64) return "f64 is left to the own kernel";
-  if (pass == Pass::backward_weights && problem.weights != problem.activations)
+  if (problem.bias && (problem.pass != Pass::forward || problem.bias != problem.activations))
+    return "cuDNN adds a bias of the images' type to a forward pass, and nothing else";
+  if (problem.pass == Pass::backward_weights && problem.weights != problem.activations)
     return "cuDNN rounds filter gradients to the type of the images";
   const ConvShape& s = problem.shape;
   for (const std::int64_t size : {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.pad_h, s.pad_w,
@@ -150,46 +137,39 @@ Descriptor convolution_pass(Pass pass, const Descriptor& options, const Descript
   return operation;
 }
 
-std::string declines(Device device, const ConvProblem& problem, Pass pass, const Epilogue& epilogue) {
+std::string declines(const ConvProblem& problem) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
-  if (std::string reason = refused(problem, pass, epilogue); !reason.empty()) return reason;
+  if (std::string reason = refused(problem); !reason.empty()) return reason;
   const std::lock_guard lock(library_mutex());
-  return plan_for(key_of(device, problem, pass, epilogue)).info.declines;
+  return plan_for(problem).info.declines;
 }
 
-bool try_conv2d(Stream& stream, const ConvProblem& problem, Pass pass, const Epilogue& epilogue,
-                const ConvOperands& operands) {
-  if (!why_absent().empty() || !refused(problem, pass, epilogue).empty()) return false;
+bool try_conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands) {
+  if (!why_absent().empty() || !refused(problem).empty()) return false;
   const std::lock_guard lock(library_mutex());
-  const Plan& plan = plan_for(key_of(stream.device(), problem, pass, epilogue));
+  const Plan& plan = plan_for(problem);
   if (!plan.info.declines.empty()) return false;
   std::vector<std::int64_t> ids{operand_x, operand_w, operand_y};
   std::vector<void*> pointers{operands.x, operands.w, operands.y};
-  const auto give = [&](Operand id, void* memory) {
-    ids.push_back(id);
-    pointers.push_back(memory);
-  };
-  if (epilogue.bias) give(operand_bias, operands.bias);
-  if (epilogue.sums) {
-    give(operand_sum, operands.sum);
-    give(operand_squares, operands.squares);
+  if (problem.bias) {
+    ids.push_back(operand_bias);
+    pointers.push_back(operands.bias);
   }
   execute(stream, plan, ids, pointers);
   return true;
 }
 
-void conv2d(Stream& stream, const ConvProblem& problem, Pass pass, const Epilogue& epilogue,
-            const ConvOperands& operands) {
-  if (try_conv2d(stream, problem, pass, epilogue, operands)) return;
+void conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands) {
+  if (try_conv2d(stream, problem, operands)) return;
   if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("conv2d: " + reason);
-  throw UsageError("conv2d: " + declines(stream.device(), problem, pass, epilogue));
+  throw UsageError("conv2d: " + declines(problem));
 }
 
-Probe probe(const ConvProblem& problem, Pass pass, const std::string& device_json, const Epilogue& epilogue) {
+Probe probe(const ConvProblem& problem, const std::string& device_json) {
   if (!api().file.is_open()) return {api().file.why_absent(), -1, 0};
-  if (std::string reason = refused(problem, pass, epilogue); !reason.empty()) return {std::move(reason), -1, 0};
+  if (std::string reason = refused(problem); !reason.empty()) return {std::move(reason), -1, 0};
   const Descriptor description = described_device(device_json);
-  return make_plan({nullptr, &description}, {0, problem, pass, epilogue, problem.activations == DType::f32}).info;
+  return make_plan({nullptr, &description}, problem, problem.activations == DType::f32).info;
 }
 
 }  // namespace hearth::cuda::dnn
@@ -198,12 +178,10 @@ Probe probe(const ConvProblem& problem, Pass pass, const std::string& device_jso
 
 namespace hearth::cuda::dnn {
 
-std::string declines(Device, const ConvProblem&, Pass, const Epilogue&) { return why_absent(); }
-bool try_conv2d(Stream&, const ConvProblem&, Pass, const Epilogue&, const ConvOperands&) { return false; }
-void conv2d(Stream&, const ConvProblem&, Pass, const Epilogue&, const ConvOperands&) {
-  throw DeviceError("conv2d: " + why_absent());
-}
-Probe probe(const ConvProblem&, Pass, const std::string&, const Epilogue&) { return {why_absent(), -1, 0}; }
+std::string declines(const ConvProblem&) { return why_absent(); }
+bool try_conv2d(Stream&, const ConvProblem&, const ConvOperands&) { return false; }
+void conv2d(Stream&, const ConvProblem&, const ConvOperands&) { throw DeviceError("conv2d: " + why_absent()); }
+Probe probe(const ConvProblem&, const std::string&) { return {why_absent(), -1, 0}; }
 
 }  // namespace hearth::cuda::dnn
 

@@ -15,38 +15,26 @@
 
 namespace hearth::cuda::dnn {
 
-/// The problem as the CPU's library takes it.
-
-/// What a forward pass does with its result before it is stored, all in one plan.
-struct Epilogue {
-  bool bias = false;  ///< of the images' type
-  bool relu = false;
-  bool sums = false;  ///< of y and of y squared by channel, f32, as a batch normalisation needs them
-  auto operator<=>(const Epilogue&) const = default;
-};
-
 /// The memory of a pass, aligned to 16: forward writes y, backward_data writes x from w and y (dy), backward_weights
 /// writes w from x and y. x, w, y and bias are of the activations' type; 16-bit types are summed in f32 and rounded
 /// once.
 struct ConvOperands {
   void *x, *w, *y;
-  void* bias = nullptr;                     ///< [k]
-  void *sum = nullptr, *squares = nullptr;  ///< [k], f32
+  void* bias = nullptr;  ///< [k]
 };
 
-/// Empty if cuDNN does this pass on this device; else the reason why not. The first question for a problem makes its
-/// plan, which must not happen while a graph is captured.
-std::string declines(Device device, const ConvProblem& problem, Pass pass, const Epilogue& epilogue = {});
+/// Empty if cuDNN does this pass on its device, with the bias and the ReLU that a forward pass may have, in one plan;
+/// else the reason why not. The first question for a problem makes its plan, which must not happen while a graph is
+/// captured.
+std::string declines(const ConvProblem& problem);
 /// One pass. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
-void conv2d(Stream& stream, const ConvProblem& problem, Pass pass, const Epilogue& epilogue,
-            const ConvOperands& operands);
+void conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands);
 /// The same, or false, with nothing done, where `declines` gives a reason.
-bool try_conv2d(Stream& stream, const ConvProblem& problem, Pass pass, const Epilogue& epilogue,
-                const ConvOperands& operands);
+bool try_conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands);
 
 /// The same question for a device that need not be here, described in the library's JSON form
 /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Engines that the library compiles when they are used are left out, as
 /// that needs a driver.
-Probe probe(const ConvProblem& problem, Pass pass, const std::string& device_json, const Epilogue& epilogue = {});
+Probe probe(const ConvProblem& problem, const std::string& device_json);
 
 }  // namespace hearth::cuda::dnn

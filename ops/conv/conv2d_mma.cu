@@ -110,8 +110,8 @@ void run_pass(cuda::Stream& stream, const ConvShape& shape, const Tensor& left, 
 }
 
 template <class T>
-void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
-  const ConvShape& shape = problem.conv.shape;
+void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands& o) {
+  const ConvShape& shape = problem.shape;
   switch (problem.pass) {
     case Pass::forward:
       return run_pass<Pass::forward, T, T>(stream, shape, o.x, o.w, o.b, o.y, o.epilogue);
@@ -128,7 +128,7 @@ void run(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperand
 
 }  // namespace
 
-void conv2d_mma(cuda::Stream& stream, const Conv2dProblem& problem, const Conv2dOperands& o) {
+void conv2d_mma(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands& o) {
   if (o.x.dtype() == DType::bf16) return run<bf16>(stream, problem, o);
   run<f16>(stream, problem, o);
 }

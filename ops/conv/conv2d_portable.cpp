@@ -106,9 +106,9 @@ void backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
 
 }  // namespace
 
-void conv2d_portable(const Conv2dProblem& problem, const Conv2dOperands& o) {
+void conv2d_portable(const ConvProblem& problem, const Conv2dOperands& o) {
   cpu::Stream& stream = cpu::stream_of(o.x.device());
-  const ConvShape& s = problem.conv.shape;
+  const ConvShape& s = problem.shape;
   visit_dtype("conv2d", o.x.dtype(), WideFloats{}, [&]<class T>() {
     switch (problem.pass) {
       case Pass::forward:

@@ -14,15 +14,13 @@ Tensor readable_images(cpu::Stream&, const ConvShape&, const Tensor& x) { return
 std::int64_t conv2d_pixel_channels(cpu::Stream&, DType, std::int64_t channels) { return channels; }
 
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
-  Conv2dProblem problem;
-  problem.conv.shape = shape;
-  problem.conv.activations = operands.x.dtype();
-  problem.conv.weights = operands.w.dtype();
-  problem.conv.deterministic = cpu::deterministic();
-  problem.pass = pass;
+  ConvProblem problem{.shape = shape, .pass = pass};
+  problem.activations = operands.x.dtype();
+  problem.weights = operands.w.dtype();
+  problem.deterministic = cpu::deterministic();
   problem.device = operands.x.device().index;
+  if (operands.b.defined()) problem.bias = operands.b.dtype();
   if (pass == Pass::forward) {
-    if (operands.b.defined()) problem.bias = operands.b.dtype();
     problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
     problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
   }

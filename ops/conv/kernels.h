@@ -3,29 +3,15 @@
 // readable_images() gives them; none of the sizes is 0.
 #pragma once
 
-#include <optional>
-
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
 #include "ops/activation.h"
 #include "ops/candidates.h"
+#include "ops/conv/problem.h"
 #include "ops/norm/channel_moments.h"
-#include "ops/onednn/onednn.h"
 
 namespace hearth::kernels {
-
-/// One pass of one convolution; the key of its implementation, on any device. The rest says what follows a forward
-/// pass.
-struct Conv2dProblem {
-  ConvProblem conv;
-  Pass pass = Pass::forward;
-  std::optional<DType> bias = {};  ///< its type
-  bool relu = false;
-  bool moments = false;
-  int device = 0;  ///< which of its type
-  auto operator<=>(const Conv2dProblem&) const = default;
-};
 
 /// What is wanted of a forward pass beside y; an implementation does of it what it can.
 struct Conv2dEpilogue {
@@ -43,8 +29,8 @@ struct Conv2dOperands {
   Conv2dEpilogue* epilogue = nullptr;
 };
 
-using Conv2dRun = void(const Conv2dProblem& problem, const Conv2dOperands& operands);
-using Conv2dCandidates = Candidates<Conv2dProblem, Conv2dRun>;
+using Conv2dRun = void(const ConvProblem& problem, const Conv2dOperands& operands);
+using Conv2dCandidates = Candidates<ConvProblem, Conv2dRun>;
 
 /// Runs one pass by the chosen implementation and reports its operations.
 void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
@@ -67,17 +53,14 @@ std::int64_t pixel_stride(const Tensor& x);
 void copy_channels(cuda::Stream&, const Tensor& x, const Tensor& y);
 
 /// The portable implementation of the device: implicit GEMM in ordinary arithmetic, for fewer than 2^31 pixels.
-void conv2d_tiles(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOperands& operands);
+void conv2d_tiles(cuda::Stream&, const ConvProblem& problem, const Conv2dOperands& operands);
 
 /// The tensor-core implementation of the device: all tensors f16 or all bf16, at addresses that are multiples of 16,
 /// with channels and filters of a group multiples of 8; in backward_weights w may be f32, and b of any type.
-void conv2d_mma(cuda::Stream&, const Conv2dProblem& problem, const Conv2dOperands& operands);
-
-/// `parts` of a ChannelMoments with one run of `rows` rows from the sums and the sums of squares, `sums` f32 [2, C].
-void moments_of_sums(cuda::Stream&, const Tensor& sums, std::int64_t rows, const Tensor& parts);
+void conv2d_mma(cuda::Stream&, const ConvProblem& problem, const Conv2dOperands& operands);
 
 /// The portable implementation of the CPU: im2col in tiles and the own GEMM for f32 and f64, 16-bit types through f32.
 /// Bits do not depend on the number of threads.
-void conv2d_portable(const Conv2dProblem& problem, const Conv2dOperands& operands);
+void conv2d_portable(const ConvProblem& problem, const Conv2dOperands& operands);
 
 }  // namespace hearth::kernels

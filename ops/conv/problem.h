@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as its implementations see it, on every device.
+// A convolution as its implementations see it, on every device: its sizes, and the key that one is chosen and planned
+// by.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 
 #include "core/dtype.h"
 
@@ -22,18 +24,23 @@ struct ConvShape {
   auto operator<=>(const ConvShape&) const = default;
 };
 
-/// A convolution problem; the key of its plans.
+enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
+
+/// One pass of one convolution: what its implementation depends on, and the key of its plans.
 struct ConvProblem {
   ConvShape shape;
-  DType activations = DType::f32;  ///< of x, y, dx, dy: f32 or bf16
-  DType weights = DType::f32;      ///< of w and dw: f32, or bf16 where activations are bf16
+  Pass pass = Pass::forward;
+  DType activations = DType::f32;  ///< of x, y, dx, dy
+  DType weights = DType::f32;      ///< of w and dw: that of the activations, or f32 beside 16-bit ones
   /// Bits independent of the number of threads: work is cut into pieces by shape, each done by a single-threaded
   /// plan, and partial sums are added in a fixed order. Same values otherwise, somewhat slower.
   bool deterministic = false;
+  std::optional<DType> bias = {};  ///< of b, added to y, or of db, its gradient; neither in backward_data
+  bool relu = false;               ///< forward: y is to pass a ReLU
+  bool moments = false;            ///< forward: those of y by channel are wanted too
+  int device = 0;                  ///< which of its type
 
   auto operator<=>(const ConvProblem&) const = default;
 };
-
-enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
 
 }  // namespace hearth

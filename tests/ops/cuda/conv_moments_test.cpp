@@ -9,8 +9,6 @@
 #include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
-#include "ops/conv/conv2d_cudnn.h"
-#include "ops/conv/kernels.h"
 #include "ops/norm/batch_norm.h"
 #include "tests/support/op_test.h"
 
@@ -64,40 +62,6 @@ TEST_F(CudaConvMoments, AnyNumberOfRunsIsJoined) {
     expect_close(mean, other_mean, 1e-13);
     expect_close(variance, other, 1e-13);
   }
-}
-
-TEST_F(CudaConvMoments, ComeFromALibrarysSums) {
-  const Tensor sums = Tensor::of<float>({2, 3}, {10, -6, 0, 30, 9, 0}).to(gpu);
-  const Tensor parts = Tensor::empty({2, 3, 1}, DType::f64, gpu);
-  kernels::moments_of_sums(cuda::stream_of(gpu), sums, 4, parts);
-  // 30 - 100 / 4, 9 - 36 / 4.
-  EXPECT_EQ(parts.to_doubles(), (std::vector<double>{2.5, -1.5, 0, 5, 0, 0}));
-}
-
-// Where cuDNN runs and has an engine; elsewhere the pin says why not.
-TEST_F(CudaConvMoments, ALibrarysSumsNormaliseAlike) {
-  Random random(9, 1);
-  const auto numbers = [&](const Shape& shape) {
-    std::vector<double> values(static_cast<std::size_t>(shape.size()));
-    for (double& value : values) value = random.normal();
-    return Tensor::of<double>(shape, values).to(DType::f16).to(gpu);
-  };
-  const Tensor x = numbers({4, 14, 14, 64}), w = numbers({64, 1, 1, 64});
-  const Tensor one = Tensor::full({64}, 1.0, DType::f32, gpu);
-  const auto normalized = [&] {
-    ChannelMoments moments;
-    const Tensor y = conv2d(x, w, {}, {}, &moments);
-    return batch_norm(y, one, one, {}, {}, {}, {}, &moments);
-  };
-  const Tensor own = [&] {
-    const PinCandidate pin("conv2d", "mma");
-    return normalized();
-  }();
-  const PinCandidate pin("conv2d", "cudnn_sums");
-  if (cuda::dnn::why_absent().empty())
-    expect_close(normalized(), own, 1e-2);
-  else
-    EXPECT_THROW(normalized(), DeviceError);
 }
 
 TEST_F(CudaConvMoments, AreNotTakenBehindAnActivation) {

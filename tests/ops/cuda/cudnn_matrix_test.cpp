@@ -14,6 +14,7 @@
 #include "core/cuda/stream.h"
 #include "core/error.h"
 #include "core/io/file.h"
+#include "ops/attention/attention_graph.h"
 #include "ops/conv/conv2d_cudnn.h"
 #include "tests/ops/cuda/cudnn_patterns.h"
 #include "tests/support/places.h"
@@ -27,8 +28,6 @@
 namespace hearth {
 namespace {
 
-using ConvProblem;
-using cuda::dnn::Epilogue;
 using cuda::dnn::Probe;
 
 const std::string folder = test::source_dir() + "/tests/ops/cuda";
@@ -143,6 +142,9 @@ class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
     version_ = library.version;
   }
 
+  static ConvProblem problem_of(const ConvShape& shape, Pass pass) {
+    return {.shape = shape, .pass = pass, .activations = GetParam().dtype, .weights = GetParam().dtype};
+  }
   std::string device_json() const { return read_text(folder + "/" + GetParam().device + ".json"); }
   void add(const std::string& pattern, const std::string& problem, const std::string& found) {
     rows_[join_text(GetParam().device, '\t', pattern, '\t', GetParam().dtype, '\t', problem)] = found;
@@ -211,11 +213,10 @@ TEST(CudaDnnShapes, AreThoseOfResNet50) {
 TEST_P(CudaDnnMatrix, ConvolutionsOfResNet50) {
   const std::string device = device_json();
   for (const ConvShape& shape : resnet50_shapes()) {
-    const ConvProblem problem{shape, GetParam().dtype, GetParam().dtype};
     for (const auto& [pass, name] : {std::pair(Pass::forward, "conv forward"),
                                      {Pass::backward_data, "conv data"},
                                      {Pass::backward_weights, "conv weights"}})
-      add(name, text_of(shape), answer([&] { return cuda::dnn::probe(problem, pass, device); }));
+      add(name, text_of(shape), answer([&] { return cuda::dnn::probe(problem_of(shape, pass), device); }));
   }
   compare("conv ");
 }
@@ -223,12 +224,16 @@ TEST_P(CudaDnnMatrix, ConvolutionsOfResNet50) {
 TEST_P(CudaDnnMatrix, FusedConvolutionsOfResNet50) {
   const std::string device = device_json();
   for (const ConvShape& shape : resnet50_shapes()) {
-    const ConvProblem problem{shape, GetParam().dtype, GetParam().dtype};
-    for (const auto& [epilogue, name] : {std::pair(Epilogue{.bias = true}, "conv+bias"),
-                                         {Epilogue{.bias = true, .relu = true}, "conv+bias+relu"},
-                                         {Epilogue{.sums = true}, "conv+statistics"}})
-      add(name, text_of(shape), answer([&] { return cuda::dnn::probe(problem, Pass::forward, device, epilogue); }));
+    const ConvProblem problem = problem_of(shape, Pass::forward);
+    ConvProblem fused = problem;
+    fused.bias = fused.activations;
+    add("conv+bias", text_of(shape), answer([&] { return cuda::dnn::probe(fused, device); }));
+    fused.relu = true;
+    add("conv+bias+relu", text_of(shape), answer([&] { return cuda::dnn::probe(fused, device); }));
     const cuda::dnn::Descriptor described = cuda::dnn::described_device(device);
+    add("conv+statistics", text_of(shape), answer([&] {
+          return cuda::dnn::conv_statistics({nullptr, &described}, problem);
+        }));
     add("conv+norm before, statistics after", text_of(shape), answer([&] {
           return cuda::dnn::normalized_conv_statistics({nullptr, &described}, problem);
         }));

@@ -52,6 +52,18 @@ const Descriptor& normalized_images(Asked& graph, const ConvProblem& problem) {
   return open;
 }
 
+/// What the library makes of conv(x, w) with the sums of the result.
+Probe statistics_of(const Target& target, Asked& graph, const ConvProblem& problem, const Descriptor& x) {
+  const ConvShape& s = problem.shape;
+  const cudnnDataType_t type = type_of(problem.activations);
+  const Descriptor& w = graph.stored(graph.next_id(), type, s.k, s.c / s.groups, s.r, s.s);
+  const Descriptor& y = graph.stored(graph.next_id(), type, s.n, s.k, s.p, s.q);
+  graph.add(convolution_pass(Pass::forward, graph.keep(convolution(s)), x, w, y), "convolution's pass");
+  const Descriptor& sum = graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k);
+  graph.channel_sums(y, sum, graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k));
+  return graph.plan(target, problem.activations == DType::f32).info;
+}
+
 }  // namespace
 
 Probe normalized_conv_weights(const Target& target, const ConvProblem& problem) {
@@ -66,17 +78,16 @@ Probe normalized_conv_weights(const Target& target, const ConvProblem& problem) 
   return graph.plan(target, problem.activations == DType::f32).info;
 }
 
-Probe normalized_conv_statistics(const Target& target, const ConvProblem& problem) {
+Probe conv_statistics(const Target& target, const ConvProblem& problem) {
   Asked graph;
   const ConvShape& s = problem.shape;
-  const cudnnDataType_t type = type_of(problem.activations);
-  const Descriptor& open = normalized_images(graph, problem);
-  const Descriptor& w = graph.stored(graph.next_id(), type, s.k, s.c / s.groups, s.r, s.s);
-  const Descriptor& y = graph.stored(graph.next_id(), type, s.n, s.k, s.p, s.q);
-  graph.add(convolution_pass(Pass::forward, graph.keep(convolution(s)), open, w, y), "convolution's pass");
-  const Descriptor& sum = graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k);
-  graph.channel_sums(y, sum, graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k));
-  return graph.plan(target, problem.activations == DType::f32).info;
+  const Descriptor& x = graph.stored(graph.next_id(), type_of(problem.activations), s.n, s.c, s.h, s.w);
+  return statistics_of(target, graph, problem, x);
+}
+
+Probe normalized_conv_statistics(const Target& target, const ConvProblem& problem) {
+  Asked graph;
+  return statistics_of(target, graph, problem, normalized_images(graph, problem));
 }
 
 Probe attention_forward(const Target& target, const Attention& problem) {

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "ops/attention/attention_cudnn.h"
 #include "ops/conv/conv2d_graph.h"
 
 #if __has_include(<cudnn.h>)
@@ -30,6 +31,8 @@ Probe first_suggestion(const Target& target, const Graph& graph);
 /// What becomes of its plan if it is made all the same, without a device.
 cudnnStatus_t compile_first(const Target& target, const Graph& graph);
 
+/// y = conv(x, w) and the sums of y and of y squared by channel.
+Probe conv_statistics(const Target& target, const ConvProblem& problem);
 /// y = conv(relu(x scale + bias), w) with scale and bias of the images' type, and the sums of y and of y squared: a
 /// normalisation folded into the convolution after it.
 Probe normalized_conv_statistics(const Target& target, const ConvProblem& problem);

@@ -142,9 +142,7 @@ TEST_F(CudaTensorCores, ConvolutionsAreRoundedOnce) {
   for (const DType dtype : narrow_types) {
     const Tensor x = numbers(of_x, 1, dtype), w = numbers(of_w, 2, dtype), y = numbers(of_y, 3, dtype);
     for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
-      kernels::Conv2dProblem problem{};
-      problem.conv.shape = shape;
-      problem.pass = pass;
+      const ConvProblem problem{.shape = shape, .pass = pass};
       const auto run = [&](auto& where, const Device& device, const Shape& result, DType type, auto&& kernel) {
         const DType in = device.is_cpu() ? DType::f64 : dtype;
         const Tensor made = Tensor::empty(result, type, device);

@@ -15,9 +15,6 @@
 namespace hearth::cpu {
 namespace {
 
-using ConvProblem;
-using MatmulProblem;
-
 constexpr Pass all_passes[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
 
 // Values held in the type under test and, exactly the same, in double.

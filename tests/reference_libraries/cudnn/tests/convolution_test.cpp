@@ -3,7 +3,6 @@
 // conv2d run here too.
 #include <cudnn.h>
 
-#include <cmath>
 #include <vector>
 
 #include "autograd/backward.h"
@@ -75,24 +74,6 @@ TEST_F(CudaReferenceConvolution, PassesThatTheLibraryDeclinesAreLeftToOthers) {
   const std::vector<Tensor> library = run(4, DType::f32);
   EXPECT_EQ(controls().runs[reference_dnn::plain], 2) << "all but the filters' gradient";
   expect_same(library, own, DType::f32);
-}
-
-TEST_F(CudaReferenceConvolution, SumsComeWithTheResult) {
-  const Tensor x = numbers({2, 6, 5, 8}, 1, DType::f16), w = numbers({16, 3, 3, 8}, 2, DType::f16);
-  const PinCandidate pin("conv2d", "cudnn_sums");
-  ChannelMoments moments;
-  const Tensor y = conv2d(x, w, {}, {.padding = 1}, &moments);
-  EXPECT_EQ(controls().runs[reference_dnn::rounding], 1);
-  ASSERT_TRUE(moments.parts.defined());
-  const std::vector<double> values = y.to_doubles(), parts = moments.parts.to_doubles();
-  const auto rows = static_cast<std::size_t>(y.size() / 16);
-  for (std::size_t c = 0; c < 16; ++c) {
-    double mean = 0, squares = 0;
-    for (std::size_t row = 0; row < rows; ++row) mean += values[row * 16 + c] / static_cast<double>(rows);
-    for (std::size_t row = 0; row < rows; ++row) squares += std::pow(values[row * 16 + c] - mean, 2);
-    EXPECT_NEAR(parts[c], mean, 1e-5);
-    EXPECT_NEAR(parts[16 + c], squares, 1e-4 * squares);
-  }
 }
 
 }  // namespace
