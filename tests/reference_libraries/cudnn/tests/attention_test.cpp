@@ -13,6 +13,7 @@
 #include "core/cuda/graph.h"
 #include "core/random.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_cudnn.h"
 #include "ops/candidates.h"
 #include "ops/cudnn/graph.h"
 #include "ops/pointwise/operators.h"
