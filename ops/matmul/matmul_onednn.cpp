@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "core/cpu/scratch.h"
-#include "core/shape.h"
+#include "ops/matmul/matmul_cpu.h"
 #include "ops/onednn/convert.h"
 
 namespace hearth::cpu::dnn {
@@ -40,32 +40,6 @@ std::string text_of(const MatmulKey& key) {
                    p.transpose_b ? "T" : "N", " ", hearth::name_of(p.a), "*", hearth::name_of(p.b), "->",
                    hearth::name_of(p.c), p.accumulate ? " accumulate" : "", key.bias ? " bias" : "", " threads ",
                    key.team);
-}
-
-// The problem with every default spelled out, and checked.
-MatmulProblem complete(MatmulProblem p) {
-  HEARTH_CHECK(ShapeError, p.batch >= 0 && p.m >= 0 && p.n >= 0 && p.k >= 0, "matmul: negative size in batch ", p.batch,
-               ", m ", p.m, ", n ", p.n, ", k ", p.k);
-  const std::int64_t rows_a = p.transpose_a ? p.k : p.m, row_a = p.transpose_a ? p.m : p.k;
-  const std::int64_t rows_b = p.transpose_b ? p.n : p.k, row_b = p.transpose_b ? p.k : p.n;
-  const auto dense = [](std::int64_t& leading, std::int64_t row, const char* name) {
-    if (leading == 0) leading = std::max<std::int64_t>(row, 1);
-    HEARTH_CHECK(ShapeError, leading >= row, "matmul: ", name, " is ", leading, " but a row has ", row, " elements");
-  };
-  dense(p.lda, row_a, "lda");
-  dense(p.ldb, row_b, "ldb");
-  dense(p.ldc, p.n, "ldc");
-  const auto batch = [&](std::int64_t& stride, std::int64_t rows, std::int64_t leading) {
-    const std::int64_t size = checked_mul(rows, leading, "matmul");
-    if (stride < 0 || p.batch <= 1) stride = size;
-    checked_mul(stride, p.batch, "matmul");
-  };
-  batch(p.batch_stride_a, rows_a, p.lda);
-  batch(p.batch_stride_b, rows_b, p.ldb);
-  batch(p.batch_stride_c, p.m, p.ldc);
-  HEARTH_CHECK(ShapeError, p.batch <= 1 || p.batch_stride_c != 0,
-               "matmul: the results of a batch need their own place");
-  return p;
 }
 
 bool is_empty(const MatmulProblem& p) { return p.batch == 0 || p.m == 0 || p.n == 0 || p.k == 0; }
@@ -275,12 +249,6 @@ const void* narrowed(const void* x, DType& dtype, std::int64_t size, Scratch& sc
   return copy;
 }
 
-// Elements from the first to the last of an operand, both included.
-std::int64_t reach(std::int64_t batch, std::int64_t stride, std::int64_t rows, std::int64_t leading,
-                   std::int64_t columns) {
-  return (batch - 1) * stride + (rows - 1) * leading + columns;
-}
-
 std::string unsupported(const MatmulProblem& p) {
   const auto taken = [](DType t) { return t == DType::f32 || t == DType::bf16; };
   if (!taken(p.a) || !taken(p.b) || !taken(p.c))
@@ -327,10 +295,8 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const fl
   const TeamScope team(current_team());
   Scratch scratch;
   if (p.a != p.b) {
-    a = narrowed(a, p.a, reach(p.batch, p.batch_stride_a, p.transpose_a ? p.k : p.m, p.lda, p.transpose_a ? p.m : p.k),
-                 scratch);
-    b = narrowed(b, p.b, reach(p.batch, p.batch_stride_b, p.transpose_b ? p.n : p.k, p.ldb, p.transpose_b ? p.k : p.n),
-                 scratch);
+    a = narrowed(a, p.a, reach_of_a(p), scratch);
+    b = narrowed(b, p.b, reach_of_b(p), scratch);
   }
   if (has_long_sum(p))
     run_in_shares(p, a, b, bias, c);

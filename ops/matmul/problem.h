@@ -6,10 +6,12 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "ops/activation.h"
 
 namespace hearth {
 
-/// A (batched) matrix product C = op(A) op(B) [+ bias] [+ C], row-major; the key of its plan.
+/// A (batched) matrix product C = activation(op(A) op(B) [+ bias] [+ C]), row-major; the key of its implementations
+/// and of their plans.
 /// op(A) is [m,k]: stored [m,k], or [k,m] when transposed; op(B) is [k,n]: stored [k,n], or [n,k] when transposed.
 struct MatmulProblem {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -17,11 +19,19 @@ struct MatmulProblem {
   std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< elements between stored rows; 0 means densely stored
   /// Elements between the matrices of the batch; -1 means densely stored, 0 (a and b only) one matrix for all.
   std::int64_t batch_stride_a = -1, batch_stride_b = -1, batch_stride_c = -1;
-  /// f32 with f32 gives f32. If either of a and b is bf16 the other may be f32 and is rounded to bf16 for the
-  /// arithmetic; sums are f32 and c is f32 or bf16.
+  /// All f64; or any mix of f32 and one 16-bit type, summed in f32. f32 beside 16 bits may be rounded to their
+  /// type for the arithmetic.
   DType a = DType::f32, b = DType::f32, c = DType::f32;
   bool accumulate = false;     ///< add to what C holds
   bool deterministic = false;  ///< as in ConvProblem
+  bool has_bias = false;       ///< n values are added to every row
+  // Of devices only: on the CPU what follows the product is done by kernels of its own.
+  Activation activation = Activation::none;
+  bool keeps_pre = false;        ///< what went into the activation is stored beside C
+  bool sums_a = false;           ///< the rows of op(A) are summed over k
+  DType sums_type = DType::f32;  ///< of those sums
+  bool tf32 = false;             ///< f32 operands may be rounded to TF32
+  int device = 0;                ///< which of its type
 
   auto operator<=>(const MatmulProblem&) const = default;
 };

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on raw pointers, each implementation against plain loops in double, over odd shapes, types, layouts
+// and exact mode.
+#include "ops/matmul/matmul_cpu.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/cpu/parallel.h"
+#include "core/error.h"
+#include "core/half.h"
+#include "core/random.h"
+#include "ops/onednn/onednn.h"
+
+namespace hearth::cpu {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Values held in the type under test; all are numbers that bf16 holds, so that no implementation rounds an operand.
+struct Values {
+  DType dtype;
+  std::vector<std::byte> bytes;
+
+  Values(DType type, std::int64_t size, std::uint64_t seed) : dtype(type), bytes(at(size) * size_of(type)) {
+    Random random(seed, 0);
+    for (std::int64_t i = 0; i < size; ++i)
+      set(i, static_cast<float>(bf16(static_cast<float>(random.uniform(-1.0, 1.0)))));
+  }
+  std::int64_t size() const { return static_cast<std::int64_t>(bytes.size() / size_of(dtype)); }
+  void* data() { return bytes.data(); }
+  const void* data() const { return bytes.data(); }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
+  void set(std::int64_t i, float value) {
+    if (dtype == DType::f64)
+      as<double>()[i] = value;
+    else if (dtype == DType::bf16)
+      as<bf16>()[i] = bf16(value);
+    else
+      as<float>()[i] = value;
+  }
+  double get(std::int64_t i) const {
+    if (dtype == DType::f64) return reinterpret_cast<const double*>(bytes.data())[i];
+    if (dtype == DType::bf16) return static_cast<float>(reinterpret_cast<const bf16*>(bytes.data())[i]);
+    return reinterpret_cast<const float*>(bytes.data())[i];
+  }
+};
+
+struct Operands {
+  MatmulProblem p;
+  Values a, b, c, bias;
+};
+
+// With gaps between rows and between matrices.
+Operands make_operands(MatmulProblem p) {
+  const std::int64_t rows_a = p.transpose_a ? p.k : p.m, rows_b = p.transpose_b ? p.n : p.k;
+  p.lda = (p.transpose_a ? p.m : p.k) + 3;
+  p.ldb = (p.transpose_b ? p.k : p.n) + 2;
+  p.ldc = p.n + 5;
+  p.batch_stride_a = p.batch_stride_a == 0 ? 0 : rows_a * p.lda + 7;
+  p.batch_stride_b = p.batch_stride_b == 0 ? 0 : rows_b * p.ldb + 1;
+  p.batch_stride_c = p.m * p.ldc + 11;
+  return {p, Values(p.a, (p.batch_stride_a ? p.batch : 1) * (rows_a * p.lda + 7), 1),
+          Values(p.b, (p.batch_stride_b ? p.batch : 1) * (rows_b * p.ldb + 1), 2),
+          Values(p.c, p.batch * p.batch_stride_c, 3),
+          Values(p.a == DType::f64 ? DType::f64 : DType::f32, std::max<std::int64_t>(p.n, 1), 4)};
+}
+
+struct Implementation {
+  const char* name;
+  void (*run)(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
+};
+
+void run_library(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
+  dnn::matmul(problem, a, b, static_cast<const float*>(bias), c);
+}
+
+void PrintTo(const Implementation& of, std::ostream* out) { *out << of.name; }
+
+class CpuMatmul : public testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override {
+    if (is_library() && !dnn::available()) GTEST_SKIP() << "built without oneDNN";
+  }
+  void TearDown() override { set_threads(threads_); }
+
+  bool is_library() const { return GetParam().run == run_library; }
+  bool takes(DType dtype) const {
+    if (!is_library()) return true;
+    return dtype == DType::f32 || (dtype == DType::bf16 && dnn::has_hardware_bf16());
+  }
+
+  void check(const MatmulProblem& problem, bool with_bias) const {
+    Operands o = make_operands(problem);
+    const MatmulProblem& p = o.p;
+    const std::string what =
+        join_text(p.batch, " x ", p.m, 'x', p.n, 'x', p.k, ' ', p.a, p.b, p.c, p.transpose_a ? " T" : " N",
+                  p.transpose_b ? "T" : "N", p.accumulate ? " accumulate" : "", p.deterministic ? " exact" : "",
+                  with_bias ? " bias" : "");
+    std::vector<double> expected(at(o.c.size()));
+    for (std::int64_t i = 0; i < o.c.size(); ++i) expected[at(i)] = o.c.get(i);
+    for (std::int64_t z = 0; z < p.batch; ++z)
+      for (std::int64_t i = 0; i < p.m; ++i)
+        for (std::int64_t j = 0; j < p.n; ++j) {
+          double sum = with_bias ? o.bias.get(j) : 0.0;
+          for (std::int64_t k = 0; k < p.k; ++k)
+            sum += o.a.get(z * p.batch_stride_a + (p.transpose_a ? k * p.lda + i : i * p.lda + k)) *
+                   o.b.get(z * p.batch_stride_b + (p.transpose_b ? j * p.ldb + k : k * p.ldb + j));
+          double& out = expected[at(z * p.batch_stride_c + i * p.ldc + j)];
+          out = (p.accumulate ? out : 0.0) + sum;
+        }
+    GetParam().run(p, o.a.data(), o.b.data(), with_bias ? o.bias.data() : nullptr, o.c.data());
+    double largest = 1.0;
+    for (const double e : expected) largest = std::max(largest, std::abs(e));
+    const double allowed = largest * (p.c == DType::bf16 ? 6e-3 : p.c == DType::f32 ? 2e-5 : 1e-13);
+    for (std::int64_t i = 0; i < o.c.size(); ++i) ASSERT_NEAR(o.c.get(i), expected[at(i)], allowed) << what << " " << i;
+  }
+
+  int threads_ = threads();
+};
+
+TEST_P(CpuMatmul, MatchesPlainLoops) {
+  std::vector<std::array<DType, 3>> kinds{{DType::f32, DType::f32, DType::f32}};
+  if (takes(DType::f64)) kinds.push_back({DType::f64, DType::f64, DType::f64});
+  if (takes(DType::bf16))
+    for (const DType c : {DType::f32, DType::bf16}) {
+      kinds.push_back({DType::bf16, DType::bf16, c});
+      kinds.push_back({DType::bf16, DType::f32, c});
+      kinds.push_back({DType::f32, DType::bf16, c});
+    }
+  for (const auto& [a, b, c] : kinds)
+    for (int bits = 0; bits < 32; ++bits)
+      for (const std::int64_t batch : {1, 3, 9}) {
+        MatmulProblem p{.batch = batch, .m = 37, .n = 21, .k = 45};
+        p.a = a, p.b = b, p.c = c;
+        p.transpose_a = bits & 1, p.transpose_b = bits & 2, p.accumulate = bits & 4, p.deterministic = bits & 8;
+        if (is_library()) {
+          EXPECT_EQ(dnn::declines(p), "");
+        }
+        check(p, bits & 16);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST_P(CpuMatmul, LongSumsMatchPlainLoops) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (int bits = 0; bits < 8; ++bits) {
+      if (!takes(dtype)) continue;
+      MatmulProblem p{.m = 20, .n = 30, .k = 2100, .accumulate = (bits & 4) != 0};
+      p.transpose_a = bits & 1, p.transpose_b = bits & 2;
+      p.a = p.b = p.c = dtype;
+      check(p, bits == 4);
+    }
+}
+
+TEST_P(CpuMatmul, DegenerateAndSharedOperands) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (int bits = 0; bits < 8; ++bits) {
+      if (!takes(dtype)) continue;
+      MatmulProblem flags;
+      flags.a = flags.b = flags.c = dtype;
+      flags.accumulate = bits & 1, flags.deterministic = bits & 2;
+      const auto of = [&](std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k) {
+        MatmulProblem p = flags;
+        p.batch = batch, p.m = m, p.n = n, p.k = k;
+        return p;
+      };
+      const bool bias = bits & 4;
+      check(of(1, 1, 1, 1), bias);
+      check(of(1, 1, 1, 0), bias);
+      check(of(0, 3, 4, 5), bias);
+      MatmulProblem shared = of(4, 130, 70, 33);
+      shared.batch_stride_b = 0;
+      check(shared, bias);
+      shared.batch_stride_b = -1, shared.batch_stride_a = 0;
+      check(shared, bias);
+    }
+}
+
+TEST_P(CpuMatmul, ExactModeGivesTheSameBitsForEveryTeamSize) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    if (!takes(dtype)) continue;
+    for (const std::int64_t batch : {0, 1, 2, 10}) {
+      MatmulProblem p{.batch = batch, .m = 200, .n = 130, .k = 700, .deterministic = true};
+      if (batch == 0) p = {.m = 20, .n = 30, .k = 3000, .deterministic = true};  // a long sum
+      p.a = p.b = dtype;
+      p.c = dtype == DType::f64 ? dtype : DType::f32;
+      Operands o = make_operands(p);
+      std::vector<std::byte> expected;
+      for (const int team : {1, 2, 3}) {
+        set_threads(team);
+        GetParam().run(o.p, o.a.data(), o.b.data(), nullptr, o.c.data());
+        if (team == 1) expected = o.c.bytes;
+        EXPECT_TRUE(o.c.bytes == expected) << team << " threads, batch " << batch << ", " << name_of(dtype);
+      }
+    }
+  }
+}
+
+TEST_P(CpuMatmul, RefusesWhatContradictsItself) {
+  const auto run = [](const MatmulProblem& p) { GetParam().run(p, nullptr, nullptr, nullptr, nullptr); };
+  EXPECT_THROW(run({.m = -1, .n = 2, .k = 3}), ShapeError);
+  EXPECT_THROW(run({.m = 4, .n = 2, .k = 3, .lda = 2}), ShapeError);
+  EXPECT_THROW(run({.m = std::int64_t{1} << 40, .n = 2, .k = std::int64_t{1} << 40}), ShapeError);
+}
+
+INSTANTIATE_TEST_SUITE_P(By, CpuMatmul,
+                         testing::Values(Implementation{"choice", matmul}, Implementation{"gemm", matmul_by_gemm},
+                                         Implementation{"library", run_library}),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+TEST(CpuMatmulChoice, IsTheLibraryWhereItTakesTheProblem) {
+  MatmulProblem p{.m = 4, .n = 2, .k = 3};
+  if (dnn::available())
+    EXPECT_EQ(matmul_implementation(p), dnn::implementation(p));
+  else
+    EXPECT_EQ(matmul_implementation(p), "gemm");
+  p.a = p.b = p.c = DType::f64;
+  EXPECT_EQ(matmul_implementation(p), "gemm");
+}
+
+TEST(DnnMatmul, SaysWhyItDeclines) {
+  if (!dnn::available()) {
+    EXPECT_NE(dnn::declines(MatmulProblem{.m = 1, .n = 1, .k = 1}).find("install"), std::string::npos);
+    return;
+  }
+  EXPECT_NE(dnn::declines({.m = 4, .n = 2, .k = 3, .a = DType::f64, .b = DType::f64, .c = DType::f64}), "");
+  EXPECT_THROW(dnn::matmul({.m = 4, .n = 2, .k = 3, .c = DType::bf16}, nullptr, nullptr, nullptr, nullptr), UsageError);
+}
+
+}  // namespace
+}  // namespace hearth::cpu
