@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/cpu/scratch.h"
+#include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/convert.h"
 
 namespace hearth::cpu::dnn {

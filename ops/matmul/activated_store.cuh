@@ -60,7 +60,7 @@ struct ActivatedStore {
 
 /// `store` with the problem's activation behind it.
 template <class T>
-ActivatedStore<T> activated(const Store<T>& store, const ProductProblem& problem, const ProductOperands& operands) {
+ActivatedStore<T> activated(const Store<T>& store, const MatmulProblem& problem, const ProductOperands& operands) {
   return {store, operands.pre.defined() ? operands.pre.data<T>() : nullptr, problem.activation};
 }
 

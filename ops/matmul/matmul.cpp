@@ -39,10 +39,10 @@ Extents extents_of(const Shape& a, const Shape& b, const MatmulOptions& options)
   return e;
 }
 
-void run_product(const kernels::ProductLayout& layout, const Tensor& a, const Tensor& b, const Tensor& c) {
+void run_product(const MatmulProblem& problem, const Tensor& a, const Tensor& b, const Tensor& c) {
   run_on(c.device(), [&](auto& stream) {
     static kernels::ProductCandidates candidates = kernels::product_candidates(stream, "matmul");
-    kernels::product(stream, candidates, layout, {.a = a, .b = b, .c = c});
+    kernels::product(stream, candidates, problem, {.a = a, .b = b, .c = c});
   });
 }
 
@@ -67,7 +67,7 @@ struct Matmul {
     checked_mul(checked_mul(e.batch, e.m, "matmul: rows of the result"), e.n, "matmul: elements of the result");
     const Shape shape = a.shape().with(-2, e.m).with(-1, e.n);
     const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
-    run_product(layout_of_forward(e), a, b, y);
+    run_product(forward_problem(e), a, b, y);
     if (wants_grad(b_in)) kept.a = a;
     if (wants_grad(a_in)) kept.b = b;
     return y;
@@ -81,21 +81,22 @@ struct Matmul {
     return gradients;
   }
 
-  kernels::ProductLayout layout_of_forward(const Extents& e) const {
-    kernels::ProductLayout layout{.batch = e.batch,
-                                  .m = e.m,
-                                  .n = e.n,
-                                  .k = e.k,
-                                  .transpose_a = options.transpose_a,
-                                  .transpose_b = options.transpose_b,
-                                  .share_b = shared_b};
-    // Rows of all matrices of the batch follow one another, so they make one tall matrix.
-    if (shared_b && !options.transpose_a) {
-      layout.m *= layout.batch;
-      layout.batch = 1;
-      layout.share_b = false;
+  MatmulProblem forward_problem(const Extents& e) const {
+    MatmulProblem problem{.batch = e.batch,
+                          .m = e.m,
+                          .n = e.n,
+                          .k = e.k,
+                          .transpose_a = options.transpose_a,
+                          .transpose_b = options.transpose_b};
+    if (!shared_b) return problem;
+    if (options.transpose_a) {
+      problem.batch_stride_b = 0;
+      return problem;
     }
-    return layout;
+    // Rows of all matrices of the batch follow one another, so they make one tall matrix.
+    problem.m *= problem.batch;
+    problem.batch = 1;
+    return problem;
   }
 
   /// dA = dY op(B)^T, or its transpose where a is stored transposed.
@@ -106,20 +107,19 @@ struct Matmul {
     const Shape shape = dy.shape().with(-2, options.transpose_a ? k : m).with(-1, options.transpose_a ? m : k);
     const Tensor da = wants.make(0, shape, dy.dtype());
     if (!options.transpose_a) {
-      kernels::ProductLayout layout{
-          .batch = batch, .m = m, .n = k, .k = n, .transpose_b = !options.transpose_b, .share_b = shared_b};
-      if (shared_b) layout = {.m = batch * m, .n = k, .k = n, .transpose_b = !options.transpose_b};
-      run_product(layout, dy, b, da);
+      MatmulProblem problem{.batch = batch, .m = m, .n = k, .k = n, .transpose_b = !options.transpose_b};
+      if (shared_b) problem = {.m = batch * m, .n = k, .k = n, .transpose_b = !options.transpose_b};
+      run_product(problem, dy, b, da);
       return da;
     }
-    const kernels::ProductLayout layout{
+    const MatmulProblem problem{
         .batch = shared_b ? 1 : batch, .m = k, .n = m, .k = n, .transpose_a = options.transpose_b, .transpose_b = true};
     if (!shared_b) {
-      run_product(layout, b, dy, da);
+      run_product(problem, b, dy, da);
       return da;
     }
     const Tensor dys = dy.as_shape({batch, m, n}), das = da.as_shape({batch, k, m});
-    for (std::int64_t i = 0; i < batch; ++i) run_product(layout, b, matrix(dys, i), matrix(das, i));
+    for (std::int64_t i = 0; i < batch; ++i) run_product(problem, b, matrix(dys, i), matrix(das, i));
     return da;
   }
 
@@ -131,22 +131,22 @@ struct Matmul {
     const std::int64_t rows = options.transpose_b ? n : k, cols = options.transpose_b ? k : n;
     const Shape shape = shared_b ? Shape{rows, cols} : dy.shape().with(-2, rows).with(-1, cols);
     const Tensor db = wants.make(1, shape, dy.dtype());
-    kernels::ProductLayout layout{.batch = batch, .m = rows, .n = cols, .k = m};
-    layout.transpose_a = options.transpose_b ? true : !options.transpose_a;
-    layout.transpose_b = options.transpose_b ? options.transpose_a : false;
+    MatmulProblem problem{.batch = batch, .m = rows, .n = cols, .k = m};
+    problem.transpose_a = options.transpose_b ? true : !options.transpose_a;
+    problem.transpose_b = options.transpose_b ? options.transpose_a : false;
     const auto run = [&](const Tensor& x, const Tensor& g, const Tensor& into) {
       if (options.transpose_b)
-        run_product(layout, g, x, into);
+        run_product(problem, g, x, into);
       else
-        run_product(layout, x, g, into);
+        run_product(problem, x, g, into);
     };
     if (!shared_b) {
       run(a, dy, db);
       return db;
     }
-    layout.batch = 1;
+    problem.batch = 1;
     if (!options.transpose_a) {
-      layout.k = batch * m;
+      problem.k = batch * m;
       run(a, dy, db);
       return db;
     }
@@ -155,7 +155,7 @@ struct Matmul {
     if (batch == 0) sum.fill_(0);
     const Tensor as = a.as_shape({batch, k, m}), dys = dy.as_shape({batch, m, n});
     for (std::int64_t i = 0; i < batch; ++i) {
-      layout.accumulate = i > 0;
+      problem.accumulate = i > 0;
       run(matrix(as, i), matrix(dys, i), sum);
     }
     if (!sum.same_storage(db)) db.copy_from(sum);

@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/shape.h"
 #include "ops/matmul/gemm.h"
+#include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/convert.h"
-#include "ops/onednn/onednn.h"
 
 namespace hearth::cpu {
 namespace {
@@ -122,10 +122,9 @@ void matmul_by_gemm(const MatmulProblem& problem, const void* a, const void* b, 
 }
 
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
-  if (dnn::declines(problem).empty())
-    dnn::matmul(problem, a, b, static_cast<const float*>(bias), c);
-  else
-    matmul_by_gemm(problem, a, b, bias, c);
+  MatmulProblem p = problem;
+  p.has_bias = bias != nullptr;
+  (dnn::declines(p).empty() ? dnn::matmul : matmul_by_gemm)(p, a, b, bias, c);
 }
 
 std::string matmul_implementation(const MatmulProblem& problem) {

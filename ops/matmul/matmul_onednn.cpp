@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products through oneDNN: its sgemm for a single plain f32 product, its matmul primitive for batches, bf16 and
 // bias. Mixed operands are rounded to bf16 in scratch memory first.
+#include "ops/matmul/matmul_onednn.h"
+
+#include "core/error.h"
 #include "ops/onednn/library.h"
+#include "ops/onednn/onednn.h"
 
 #if HEARTH_HAS_DNNL
 
@@ -19,7 +23,6 @@ using Desc = dnnl::memory::desc;
 
 struct MatmulKey {
   MatmulProblem problem;
-  bool bias = false;
   int team = 1;
   auto operator<=>(const MatmulKey&) const = default;
 };
@@ -38,15 +41,14 @@ std::string text_of(const MatmulKey& key) {
   const MatmulProblem& p = key.problem;
   return join_text("matmul ", p.batch, " x ", p.m, "x", p.n, "x", p.k, " ", p.transpose_a ? "T" : "N",
                    p.transpose_b ? "T" : "N", " ", hearth::name_of(p.a), "*", hearth::name_of(p.b), "->",
-                   hearth::name_of(p.c), p.accumulate ? " accumulate" : "", key.bias ? " bias" : "", " threads ",
+                   hearth::name_of(p.c), p.accumulate ? " accumulate" : "", p.has_bias ? " bias" : "", " threads ",
                    key.team);
 }
 
 bool is_empty(const MatmulProblem& p) { return p.batch == 0 || p.m == 0 || p.n == 0 || p.k == 0; }
 
-bool is_plain_f32(const MatmulKey& key) {
-  const MatmulProblem& p = key.problem;
-  return p.batch == 1 && p.a == DType::f32 && p.b == DType::f32 && p.c == DType::f32 && !key.bias;
+bool is_plain_f32(const MatmulProblem& p) {
+  return p.batch == 1 && p.a == DType::f32 && p.b == DType::f32 && p.c == DType::f32 && !p.has_bias;
 }
 
 Desc describe(std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t leading,
@@ -62,7 +64,7 @@ void make_primitive(MatmulPlan& plan, const MatmulKey& key) {
   plan.a = describe(p.batch, p.m, p.k, p.transpose_a, p.lda, p.batch_stride_a, p.a);
   plan.b = describe(p.batch, p.k, p.n, p.transpose_b, p.ldb, p.batch_stride_b, p.b);
   plan.c = describe(p.batch, p.m, p.n, false, p.ldc, p.batch_stride_c, p.c);
-  if (key.bias) {
+  if (p.has_bias) {
     const dnnl::memory::dims dims = p.batch == 1 ? dnnl::memory::dims{1, p.n} : dnnl::memory::dims{1, 1, p.n};
     plan.bias = Desc(dims, dnnl::memory::data_type::f32,
                      p.batch == 1 ? dnnl::memory::dims{p.n, 1} : dnnl::memory::dims{p.n, p.n, 1});
@@ -78,7 +80,7 @@ void make_primitive(MatmulPlan& plan, const MatmulKey& key) {
   const dnnl::matmul::primitive_desc descriptor(engine(), plan.a, plan.b, plan.bias, plan.c, attributes);
 #else
   const auto operation =
-      key.bias ? dnnl::matmul::desc(plan.a, plan.b, plan.bias, plan.c) : dnnl::matmul::desc(plan.a, plan.b, plan.c);
+      p.has_bias ? dnnl::matmul::desc(plan.a, plan.b, plan.bias, plan.c) : dnnl::matmul::desc(plan.a, plan.b, plan.c);
   const dnnl::matmul::primitive_desc descriptor(operation, attributes, engine());
 #endif
   plan.implementation = descriptor.impl_info_str();
@@ -91,7 +93,7 @@ void make_primitive(MatmulPlan& plan, const MatmulKey& key) {
 
 std::shared_ptr<const MatmulPlan> make_plan(const MatmulKey& key) {
   auto plan = std::make_shared<MatmulPlan>();
-  if (is_plain_f32(key)) {
+  if (is_plain_f32(key.problem)) {
     plan->sgemm = true;
     plan->implementation = sgemm_name;
     return plan;
@@ -184,8 +186,7 @@ void run_in_pieces(const MatmulProblem& p, const void* a, const void* b, const f
     const std::int64_t a0 = matrix * p.batch_stride_a + (p.transpose_a ? row : row * p.lda);
     const std::int64_t b0 = matrix * p.batch_stride_b + (p.transpose_b ? column * p.ldb : column);
     const std::int64_t c0 = matrix * p.batch_stride_c + row * p.ldc + column;
-    run({part, bias != nullptr, 1}, at(a, a0, p.a), at(b, b0, p.b), bias ? bias + column : nullptr,
-        const_cast<void*>(at(c, c0, p.c)));
+    run({part, 1}, at(a, a0, p.a), at(b, b0, p.b), bias ? bias + column : nullptr, const_cast<void*>(at(c, c0, p.c)));
   });
 }
 
@@ -200,7 +201,7 @@ MatmulProblem sum_share(const MatmulProblem& p, std::int64_t terms) {
   part.c = DType::f32;
   part.ldc = p.n;
   part.batch_stride_c = p.m * p.n;
-  part.accumulate = part.deterministic = false;
+  part.accumulate = part.deterministic = part.has_bias = false;
   return part;
 }
 
@@ -216,17 +217,14 @@ void run_in_shares(const MatmulProblem& p, const void* a, const void* b, const f
   parallel_chunks(shares, [&](std::int64_t i) {
     const TeamScope alone(1);
     const std::int64_t first = i * terms;
-    run({sum_share(p, std::min(terms, p.k - first)), false, 1}, at(a, p.transpose_a ? first * p.lda : first, p.a),
+    run({sum_share(p, std::min(terms, p.k - first)), 1}, at(a, p.transpose_a ? first * p.lda : first, p.a),
         at(b, p.transpose_b ? first : first * p.ldb, p.b), nullptr, parts + i * p.m * p.n);
   });
   sum_shares(parts, shares, p.m, p.n, bias, p.accumulate, c, p.c, p.ldc);
 }
 
 // A few rows against many: the library's own sharing of sgemm packs B once a thread.
-bool has_few_rows(const MatmulKey& key) {
-  const MatmulProblem& p = key.problem;
-  return is_plain_f32(key) && p.transpose_b && p.m <= 256 && p.n >= 1024;
-}
+bool has_few_rows(const MatmulProblem& p) { return is_plain_f32(p) && p.transpose_b && p.m <= 256 && p.n >= 1024; }
 
 template <class T>
 void fill_rows(const MatmulProblem& p, const float* bias, T* c) {
@@ -259,12 +257,12 @@ std::string unsupported(const MatmulProblem& p) {
 }
 
 // The problem as it is planned: narrow operands where either is, and in exact mode its first piece.
-MatmulKey planned(MatmulProblem p, bool bias) {
+MatmulKey planned(MatmulProblem p) {
   if (p.a == DType::bf16 || p.b == DType::bf16) p.a = p.b = DType::bf16;
-  if (has_long_sum(p)) return {sum_share(p, std::min(p.k, terms_of_share(p))), false, 1};
-  if (!p.deterministic) return {p, bias, current_team()};
+  if (has_long_sum(p)) return {sum_share(p, std::min(p.k, terms_of_share(p))), 1};
+  if (!p.deterministic && !has_few_rows(p)) return {p, current_team()};
   const Tiling tile = tiling_of(p);
-  return {piece(p, tile.rows, tile.columns, tile.matrices), bias, 1};
+  return {piece(p, tile.rows, tile.columns, tile.matrices), 1};
 }
 
 }  // namespace
@@ -272,17 +270,19 @@ MatmulKey planned(MatmulProblem p, bool bias) {
 std::string declines(const MatmulProblem& problem) {
   const MatmulProblem p = complete(problem);
   if (std::string reason = unsupported(p); !reason.empty() || is_empty(p)) return reason;
-  return plan_of(planned(p, false))->reason;
+  return plan_of(planned(p))->reason;
 }
 
 std::string implementation(const MatmulProblem& problem) {
   const MatmulProblem p = complete(problem);
   if (!declines(problem).empty() || is_empty(p)) return {};
-  return plan_of(planned(p, false))->implementation;
+  return plan_of(planned(p))->implementation;
 }
 
-void matmul(const MatmulProblem& problem, const void* a, const void* b, const float* bias, void* c) {
+void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* given_bias, void* c) {
+  const auto* bias = static_cast<const float*>(given_bias);
   MatmulProblem p = complete(problem);
+  p.has_bias = bias != nullptr;
   const std::string reason = unsupported(p);
   HEARTH_CHECK(UsageError, reason.empty(), "matmul: ", reason, "; ask declines() first");
   if (is_empty(p)) {
@@ -300,10 +300,10 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const fl
   }
   if (has_long_sum(p))
     run_in_shares(p, a, b, bias, c);
-  else if (p.deterministic || has_few_rows({p, bias != nullptr, 1}))
+  else if (p.deterministic || has_few_rows(p))
     run_in_pieces(p, a, b, bias, c);
   else
-    run({p, bias != nullptr, current_team()}, a, b, bias, c);
+    run({p, current_team()}, a, b, bias, c);
 }
 
 void list_matmuls(std::vector<PlanInfo>& found) {
@@ -313,6 +313,16 @@ void list_matmuls(std::vector<PlanInfo>& found) {
 }
 
 void clear_matmuls() { registry().clear(); }
+
+}  // namespace hearth::cpu::dnn
+
+#else
+
+namespace hearth::cpu::dnn {
+
+std::string declines(const MatmulProblem&) { return why_absent(); }
+std::string implementation(const MatmulProblem&) { return {}; }
+void matmul(const MatmulProblem&, const void*, const void*, const void*, void*) { throw UsageError(why_absent()); }
 
 }  // namespace hearth::cpu::dnn
 

@@ -4,28 +4,22 @@
 
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
+#include "core/tf32.h"
 
 namespace hearth::kernels {
 namespace {
 
-ProductProblem plain_problem(const ProductLayout& layout, const ProductOperands& operands) {
-  ProductProblem problem;
-  problem.batch = layout.batch;
-  problem.m = layout.m;
-  problem.n = layout.n;
-  problem.k = layout.k;
-  problem.transpose_a = layout.transpose_a;
-  problem.transpose_b = layout.transpose_b;
-  if (layout.share_b) problem.batch_stride_b = 0;
+/// The problem with what the operands say.
+MatmulProblem described(MatmulProblem problem, const ProductOperands& operands) {
   problem.a = operands.a.dtype();
   problem.b = operands.b.dtype();
   problem.c = operands.c.dtype();
-  problem.accumulate = layout.accumulate;
   problem.deterministic = cpu::deterministic();
+  problem.has_bias = operands.bias.defined();
   return problem;
 }
 
-void run_choice(ProductCandidates& candidates, const ProductProblem& problem, const ProductOperands& operands) {
+void run_choice(ProductCandidates& candidates, const MatmulProblem& problem, const ProductOperands& operands) {
   const auto choice = candidates.choose(problem);
   const profiler::Scope scope(choice.label);
   choice.run(problem, operands);
@@ -35,25 +29,26 @@ void run_choice(ProductCandidates& candidates, const ProductProblem& problem, co
 
 }  // namespace
 
-void run_product(cpu::Stream& stream, ProductCandidates& candidates, const ProductLayout& layout,
+void run_product(cpu::Stream& stream, ProductCandidates& candidates, const MatmulProblem& problem,
                  const ProductOperands& operands) {
   if (operands.a_sums.defined()) sum_rows(stream, operands.a, operands.a_sums);
   ProductOperands plain = operands;
   if (operands.pre.defined()) plain.c = operands.pre;
-  run_choice(candidates, plain_problem(layout, plain), plain);
-  if (layout.activation != Activation::none) activate(stream, layout.activation, plain.c, operands.c);
+  MatmulProblem alone = described(problem, plain);
+  alone.activation = Activation::none;
+  run_choice(candidates, alone, plain);
+  if (problem.activation != Activation::none) activate(stream, problem.activation, plain.c, operands.c);
 }
 
-void run_product(cuda::Stream&, ProductCandidates& candidates, const ProductLayout& layout,
+void run_product(cuda::Stream&, ProductCandidates& candidates, const MatmulProblem& problem,
                  const ProductOperands& operands) {
-  ProductProblem problem = plain_problem(layout, operands);
-  problem.has_bias = operands.bias.defined();
-  problem.activation = layout.activation;
-  problem.keeps_pre = operands.pre.defined();
-  problem.sums_a = operands.a_sums.defined();
-  problem.device = operands.c.device().index;
-  if (problem.sums_a) problem.sums_type = operands.a_sums.dtype();
-  run_choice(candidates, problem, operands);
+  MatmulProblem whole = described(problem, operands);
+  whole.keeps_pre = operands.pre.defined();
+  whole.sums_a = operands.a_sums.defined();
+  if (whole.sums_a) whole.sums_type = operands.a_sums.dtype();
+  whole.tf32 = whole.a == DType::f32 && whole.b == DType::f32 && allows_tf32();
+  whole.device = operands.c.device().index;
+  run_choice(candidates, whole, operands);
 }
 
 }  // namespace hearth::kernels

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(tile::threads)
   }
 }
 
-Arguments arguments_of(const ProductProblem& problem, const Tensor& a, const Tensor& b) {
+Arguments arguments_of(const MatmulProblem& problem, const Tensor& a, const Tensor& b) {
   Arguments p{};
   p.a = a.bytes();
   p.b = b.bytes();
@@ -63,7 +63,7 @@ Arguments arguments_of(const ProductProblem& problem, const Tensor& a, const Ten
 }
 
 template <class TA, class TB, class Into>
-void multiply_into(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o, const Into& store) {
+void multiply_into(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o, const Into& store) {
   using A = acc_t<typename Into::Element>;
   const Arguments p = arguments_of(problem, o.a, o.b);
   const cuda::LaunchShape shape{cuda::blocks_for(p.tiles, 1), tile::threads};
@@ -79,7 +79,7 @@ void multiply_into(cuda::Stream& stream, const ProductProblem& problem, const Pr
 }
 
 template <class TA, class TB, class TC>
-void multiply(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+void multiply(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
   const bool bias_as_c = o.bias.defined() && o.bias.dtype() == dtype_of<TC>();
   const Tensor row = o.bias.defined() && !bias_as_c ? o.bias.to(dtype_of<acc_t<TC>>()) : o.bias;
   const tile::Store<TC> store{o.c.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_c, problem.accumulate};
@@ -91,7 +91,7 @@ void multiply(cuda::Stream& stream, const ProductProblem& problem, const Product
 
 /// 16-bit operands: b and c may be f32, though not both.
 template <class T>
-void multiply_narrow(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+void multiply_narrow(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
   if (problem.b == DType::f32) return multiply<T, float, T>(stream, problem, o);
   if (problem.c == DType::f32) return multiply<T, T, float>(stream, problem, o);
   multiply<T, T, T>(stream, problem, o);
@@ -99,7 +99,7 @@ void multiply_narrow(cuda::Stream& stream, const ProductProblem& problem, const 
 
 }  // namespace
 
-void product_tiles(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& operands) {
+void product_tiles(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& operands) {
   switch (problem.a) {
     case DType::f64:
       return multiply<double, double, double>(stream, problem, operands);

@@ -8,22 +8,9 @@
 #include "ops/activation.h"
 #include "ops/candidates.h"
 #include "ops/epilogue/epilogue.h"
-#include "ops/onednn/onednn.h"
+#include "ops/matmul/problem.h"
 
 namespace hearth::kernels {
-
-/// The key of an implementation, on any device. On the CPU the implementations see plain products only: what follows
-/// the product there is done by kernels of its own.
-struct ProductProblem : MatmulProblem {
-  bool has_bias = false;
-  Activation activation = Activation::none;
-  bool keeps_pre = false;        ///< what went into the activation is stored beside C
-  bool sums_a = false;           ///< the rows of op(A) are summed over k
-  DType sums_type = DType::f32;  ///< of those sums
-  int device = 0;                ///< which of its type
-  bool operator==(const ProductProblem&) const = default;
-  auto operator<=>(const ProductProblem&) const = default;
-};
 
 /// What a product reads and writes.
 struct ProductOperands {
@@ -34,53 +21,44 @@ struct ProductOperands {
   Tensor a_sums = {};  ///< [m], or undefined: the sums of op(A)'s rows over k; for a transposed A and one matrix only
 };
 
-using ProductRun = void(const ProductProblem& problem, const ProductOperands& operands);
-using ProductCandidates = Candidates<ProductProblem, ProductRun>;
+using ProductRun = void(const MatmulProblem& problem, const ProductOperands& operands);
+using ProductCandidates = Candidates<MatmulProblem, ProductRun>;
 
 /// The implementations of a product on a type of device, for an op of this name.
 ProductCandidates product_candidates(cpu::Stream&, const char* op);
 ProductCandidates product_candidates(cuda::Stream&, const char* op);
 
-/// Sizes and layout of one product; types and flags are taken from the tensors.
-struct ProductLayout {
-  std::int64_t batch = 1, m = 0, n = 0, k = 0;
-  bool transpose_a = false, transpose_b = false;
-  bool share_b = false;     ///< one B for the whole batch
-  bool accumulate = false;  ///< add to C, which is f32 or f64 then
-  Activation activation = Activation::none;
-};
-
 /// The product below for sizes that are not 0, by `candidates`' choice. Reports 2 batch m n k operations.
-void run_product(cpu::Stream&, ProductCandidates& candidates, const ProductLayout& layout,
+void run_product(cpu::Stream&, ProductCandidates& candidates, const MatmulProblem& problem,
                  const ProductOperands& operands);
-void run_product(cuda::Stream&, ProductCandidates& candidates, const ProductLayout& layout,
+void run_product(cuda::Stream&, ProductCandidates& candidates, const MatmulProblem& problem,
                  const ProductOperands& operands);
 
-/// C = activation(op(A) op(B) + bias), densely stored. Types: all f64; or any mix of f32 and one 16-bit type, summed in
-/// f32. Where the product and its activation are one kernel, the activation is taken of the sums before they are
-/// rounded to C's type.
+/// C = activation(op(A) op(B) + bias), densely stored; `problem` says sizes, transpositions, whether B is one for all,
+/// accumulate (C is f32 or f64 then) and the activation, the operands say the rest. Where the product and its
+/// activation are one kernel, the activation is taken of the sums before they are rounded to C's type.
 template <class Stream>
-void product(Stream& stream, ProductCandidates& candidates, const ProductLayout& layout,
+void product(Stream& stream, ProductCandidates& candidates, const MatmulProblem& problem,
              const ProductOperands& operands) {
   const Tensor& c = operands.c;
-  if (c.size() > 0 && layout.k > 0) return run_product(stream, candidates, layout, operands);
+  if (c.size() > 0 && problem.k > 0) return run_product(stream, candidates, problem, operands);
   if (operands.a_sums.defined()) sum_rows(stream, operands.a, operands.a_sums);
-  if (c.size() == 0 || layout.accumulate) return;
+  if (c.size() == 0 || problem.accumulate) return;
   const Tensor& sums = operands.pre.defined() ? operands.pre : c;
   if (operands.bias.defined())
     fill_rows(stream, operands.bias, sums);
   else
     sums.fill_(0);
-  if (layout.activation != Activation::none) activate(stream, layout.activation, sums, c);
+  if (problem.activation != Activation::none) activate(stream, problem.activation, sums, c);
 }
 
 /// The portable kernel of the device: f32, f64 and 16-bit types, each alone; or 16-bit a with f32 b or f32 c. An
 /// activation where c has a's type. Does not sum a.
-void product_tiles(cuda::Stream&, const ProductProblem& problem, const ProductOperands& operands);
+void product_tiles(cuda::Stream&, const MatmulProblem& problem, const ProductOperands& operands);
 
 /// The tensor-core kernel of the device: a and b both f16 or both bf16 at addresses that are multiples of 16, each with
 /// a stored row length that is a multiple of 8; c of their type or f32. An activation where c has their type. Does not
 /// sum a.
-void product_mma(cuda::Stream&, const ProductProblem& problem, const ProductOperands& operands);
+void product_mma(cuda::Stream&, const MatmulProblem& problem, const ProductOperands& operands);
 
 }  // namespace hearth::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a matrix product on the device.
-#include "core/tf32.h"
-#include "ops/cublaslt/cublaslt.h"
+#include "ops/cublaslt/library.h"
+#include "ops/matmul/matmul_cublaslt.h"
 #include "ops/matmul/product.h"
 
 namespace hearth::kernels {
@@ -30,44 +30,23 @@ void put_back(const Tensor& place, const Tensor& tensor) {
 }
 
 /// The problem with an f32 b beside a 16-bit a rounded to its type, as the CPU's library does.
-ProductProblem in_type_of_a(ProductProblem problem) {
+MatmulProblem in_type_of_a(MatmulProblem problem) {
   if (size_of(problem.a) == 2 && problem.b == DType::f32) problem.b = problem.a;
   return problem;
 }
 
 /// The product without what follows it.
-ProductProblem plain(ProductProblem problem) {
+MatmulProblem plain(MatmulProblem problem) {
   problem.activation = Activation::none;
   problem.keeps_pre = problem.sums_a = false;
   return problem;
 }
 
-cuda::blas::Problem library_problem(const ProductProblem& problem) {
-  cuda::blas::Problem p;
-  p.product = in_type_of_a(problem);
-  p.bias = problem.has_bias;
-  if (problem.activation == Activation::relu) p.activation = cuda::blas::Activation::relu;
-  if (problem.activation == Activation::gelu_tanh) p.activation = cuda::blas::Activation::gelu_tanh;
-  p.keeps_pre = problem.keeps_pre;
-  p.sums_a = problem.sums_a;
-  p.tf32 = problem.a == DType::f32 && problem.b == DType::f32 && allows_tf32();
-  return p;
-}
+std::string library_declines(const MatmulProblem& problem) { return cuda::blas::declines(in_type_of_a(problem)); }
 
-std::string library_declines(const ProductProblem& problem) {
-  if (std::string reason = cuda::blas::why_absent(); !reason.empty()) return reason;
-  if (problem.activation == Activation::gelu)
-    return "cuBLASLt's GELU is the approximation by tanh (gelu_tanh); this one is by erf";
-  if (problem.activation == Activation::silu) return "cuBLASLt has no SiLU";
-  if (problem.sums_a && problem.sums_type != problem.c)
-    return join_text("sums of a are ", problem.sums_type, " beside c of ", problem.c, "; cuBLASLt makes one type");
-  return cuda::blas::declines(Device{DeviceType::cuda, problem.device}, library_problem(problem));
-}
-
-void run_library(const ProductProblem& problem, const ProductOperands& operands) {
-  const cuda::blas::Problem p = library_problem(problem);
-  const Tensor a = aligned(operands.a, p.product.a), b = aligned(operands.b, p.product.b);
-  const Tensor bias = aligned(operands.bias, p.product.c);
+void run_library(const MatmulProblem& problem, const ProductOperands& operands) {
+  const MatmulProblem p = in_type_of_a(problem);
+  const Tensor a = aligned(operands.a, p.a), b = aligned(operands.b, p.b), bias = aligned(operands.bias, p.c);
   const Tensor c = aligned_place(operands.c, problem.accumulate), pre = aligned_place(operands.pre, false);
   const Tensor a_sums = aligned_place(operands.a_sums, false);
   const auto at = [](const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; };
@@ -78,22 +57,22 @@ void run_library(const ProductProblem& problem, const ProductOperands& operands)
 }
 
 /// The product by the library where the bias too is added by a kernel of its own.
-ProductProblem without_bias(ProductProblem problem) {
+MatmulProblem without_bias(MatmulProblem problem) {
   problem.has_bias = false;
   return problem;
 }
 
-std::string unfused_declines(const ProductProblem& problem) {
+std::string unfused_declines(const MatmulProblem& problem) {
   std::string reason = library_declines(plain(problem));
   return reason.empty() || !problem.has_bias ? reason : library_declines(without_bias(plain(problem)));
 }
 
 /// What follows the product is done by own kernels, the bias by the library's if it can.
-void run_unfused(const ProductProblem& problem, const ProductOperands& operands) {
+void run_unfused(const MatmulProblem& problem, const ProductOperands& operands) {
   cuda::Stream& stream = cuda::stream_of(operands.c.device());
   if (problem.sums_a) sum_rows(stream, operands.a, operands.a_sums);
   ProductOperands product{operands.a, operands.b, operands.bias, problem.keeps_pre ? operands.pre : operands.c, {}, {}};
-  const ProductProblem with_bias = plain(problem);
+  const MatmulProblem with_bias = plain(problem);
   // Added last, the bias of an accumulating product is the same bias.
   const bool adds_bias = problem.has_bias && !library_declines(with_bias).empty();
   if (adds_bias) product.bias = Tensor();
@@ -102,7 +81,7 @@ void run_unfused(const ProductProblem& problem, const ProductOperands& operands)
   if (problem.activation != Activation::none) activate(stream, problem.activation, product.c, operands.c);
 }
 
-std::string mma_declines(const ProductProblem& p) {
+std::string mma_declines(const MatmulProblem& p) {
   if (size_of(p.a) != 2) return join_text("a is ", p.a, "; tensor cores take f16 and bf16 here");
   if (p.b != p.a && p.b != DType::f32) return join_text("b is ", p.b, " beside a of ", p.a);
   if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside a of ", p.a);
@@ -113,14 +92,14 @@ std::string mma_declines(const ProductProblem& p) {
 }
 
 /// Whether the own kernels can take the activation on; they do for results of the operands' type.
-bool activates(const ProductProblem& problem) {
+bool activates(const MatmulProblem& problem) {
   return problem.activation == Activation::none || problem.c == problem.a;
 }
 
 /// `run` with what it does not do itself done by kernels of their own: the sums of a, and an activation that the
 /// product cannot take on.
 template <class Run>
-void with_followers(const ProductProblem& problem, const ProductOperands& operands, bool takes_activation, Run&& run) {
+void with_followers(const MatmulProblem& problem, const ProductOperands& operands, bool takes_activation, Run&& run) {
   cuda::Stream& stream = cuda::stream_of(operands.c.device());
   if (problem.sums_a) sum_rows(stream, operands.a, operands.a_sums);
   if (takes_activation) return run(stream, problem, operands);
@@ -131,7 +110,7 @@ void with_followers(const ProductProblem& problem, const ProductOperands& operan
 }
 
 /// f32 operands beside 16-bit ones are rounded to their type, as the CPU's library does.
-void run_mma(const ProductProblem& problem, const ProductOperands& operands) {
+void run_mma(const MatmulProblem& problem, const ProductOperands& operands) {
   with_followers(problem, operands, activates(problem), [](auto& stream, const auto& p, ProductOperands o) {
     o.a = aligned(o.a, p.a);
     o.b = aligned(o.b, p.a);
@@ -139,17 +118,17 @@ void run_mma(const ProductProblem& problem, const ProductOperands& operands) {
   });
 }
 
-std::string portable_declines(const ProductProblem&) { return ""; }
+std::string portable_declines(const MatmulProblem&) { return ""; }
 
 /// Whether the portable kernel reads and writes these types as they are.
-bool is_direct(const ProductProblem& p) {
+bool is_direct(const MatmulProblem& p) {
   if (p.a == p.b && p.b == p.c) return true;
   if (size_of(p.a) != 2) return false;
   return (p.b == p.a && p.c == DType::f32) || (p.b == DType::f32 && p.c == p.a);
 }
 
-void run_wide(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
-  ProductProblem wide = problem;
+void run_wide(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
+  MatmulProblem wide = problem;
   wide.a = wide.b = wide.c = DType::f32;
   const Tensor into = o.c.dtype() == DType::f32 ? o.c : Tensor::empty(o.c.shape(), DType::f32, o.c.device());
   product_tiles(
@@ -158,7 +137,7 @@ void run_wide(cuda::Stream& stream, const ProductProblem& problem, const Product
   if (!into.same_storage(o.c)) o.c.copy_from(into);
 }
 
-void run_portable(const ProductProblem& problem, const ProductOperands& operands) {
+void run_portable(const MatmulProblem& problem, const ProductOperands& operands) {
   const bool direct = is_direct(problem);
   const bool takes_activation = problem.activation == Activation::none || (direct && activates(problem));
   with_followers(problem, operands, takes_activation, [&](auto& stream, const auto& p, const ProductOperands& o) {
@@ -177,7 +156,7 @@ ProductCandidates product_candidates(cuda::Stream&, const char* op) {
            {"cublaslt_unfused", unfused_declines, run_unfused, cuda::blas::why_absent},
            {"mma", mma_declines, run_mma},
            {"portable", portable_declines, run_portable}},
-          {"onednn"}};
+          {"onednn", "gemm"}};
 }
 
 }  // namespace hearth::kernels

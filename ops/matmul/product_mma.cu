@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(mma_tile::threads, 2)
   }
 }
 
-Arguments arguments_of(const ProductProblem& problem) {
+Arguments arguments_of(const MatmulProblem& problem) {
   Arguments p{};
   p.m = problem.m;
   p.n = problem.n;
@@ -62,7 +62,7 @@ Arguments arguments_of(const ProductProblem& problem) {
 }
 
 template <class T, class Into>
-void multiply_into(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o, const Into& store) {
+void multiply_into(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o, const Into& store) {
   const Arguments p = arguments_of(problem);
   const cuda::LaunchShape shape{cuda::blocks_for(p.tiles, 1), mma_tile::threads, mma_tile::shared_bytes};
   if (p.split.count == 1)
@@ -77,7 +77,7 @@ void multiply_into(cuda::Stream& stream, const ProductProblem& problem, const Pr
 }
 
 template <class T, class TC>
-void multiply(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+void multiply(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
   const bool bias_as_c = o.bias.defined() && o.bias.dtype() == dtype_of<TC>();
   const Tensor row = o.bias.defined() && !bias_as_c ? o.bias.to(DType::f32) : o.bias;
   const tile::Store<TC> store{o.c.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_c, problem.accumulate};
@@ -88,14 +88,14 @@ void multiply(cuda::Stream& stream, const ProductProblem& problem, const Product
 }
 
 template <class T>
-void multiply_narrow(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& o) {
+void multiply_narrow(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
   if (problem.c == DType::f32) return multiply<T, float>(stream, problem, o);
   multiply<T, T>(stream, problem, o);
 }
 
 }  // namespace
 
-void product_mma(cuda::Stream& stream, const ProductProblem& problem, const ProductOperands& operands) {
+void product_mma(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& operands) {
   if (problem.a == DType::bf16) return multiply_narrow<bf16>(stream, problem, operands);
   multiply_narrow<f16>(stream, problem, operands);
 }

@@ -39,6 +39,7 @@ const char* isa_text() {
 }  // namespace
 
 bool available() { return true; }
+std::string why_absent() { return {}; }
 
 std::string library() {
   const dnnl_version_t* version = dnnl_version();
@@ -65,23 +66,15 @@ void clear() {
 
 #else
 
-namespace {
-
-constexpr const char* absent = "this build has no oneDNN; install libdnnl-dev and configure again";
-
-}  // namespace
-
 bool available() { return false; }
+std::string why_absent() { return "this build has no oneDNN; install libdnnl-dev and configure again"; }
 std::string library() { return "none"; }
 bool has_hardware_bf16() { return false; }
-std::string declines(const ConvProblem&, Pass) { return absent; }
-std::string declines(const MatmulProblem&) { return absent; }
+std::string declines(const ConvProblem&, Pass) { return why_absent(); }
 std::string implementation(const ConvProblem&, Pass) { return {}; }
-std::string implementation(const MatmulProblem&) { return {}; }
-void conv2d_forward(const ConvProblem&, const void*, const void*, const float*, void*) { throw UsageError(absent); }
-void conv2d_backward_data(const ConvProblem&, const void*, const void*, void*) { throw UsageError(absent); }
-void conv2d_backward_weights(const ConvProblem&, const void*, const void*, void*, float*) { throw UsageError(absent); }
-void matmul(const MatmulProblem&, const void*, const void*, const float*, void*) { throw UsageError(absent); }
+void conv2d_forward(const ConvProblem&, const void*, const void*, const float*, void*) { throw UsageError(why_absent()); }
+void conv2d_backward_data(const ConvProblem&, const void*, const void*, void*) { throw UsageError(why_absent()); }
+void conv2d_backward_weights(const ConvProblem&, const void*, const void*, void*, float*) { throw UsageError(why_absent()); }
 std::vector<PlanInfo> plans() { return {}; }
 void clear() { Scratch::release(); }
 

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "ops/conv/problem.h"
-#include "ops/matmul/problem.h"
 
 namespace hearth::cpu::dnn {
 
 /// Whether this build contains the library. If not, all `declines` give a reason and the calls throw.
 bool available();
+/// In a build without the library the reason and the remedy; else empty.
+std::string why_absent();
 /// Name, version and instruction set of the library, as in "oneDNN 2.6.3 (avx512_core_bf16)", or "none".
 std::string library();
 /// Whether the processor multiplies bf16 in hardware, so that bf16 is faster than f32 here.
@@ -38,14 +39,6 @@ void conv2d_forward(const ConvProblem& problem, const void* x, const void* w, co
 void conv2d_backward_data(const ConvProblem& problem, const void* dy, const void* w, void* dx);
 /// dw from x and dy; also db, the sum of dy over n, p and q as k f32 values, unless null.
 void conv2d_backward_weights(const ConvProblem& problem, const void* x, const void* dy, void* dw, float* db);
-
-/// As for ConvProblem. Sizes of 0 are taken (k == 0 gives the bias, or nothing when accumulating).
-std::string declines(const MatmulProblem& problem);
-/// As for ConvProblem.
-std::string implementation(const MatmulProblem& problem);
-/// `bias` holds n f32 values added to every row, or is null. C must not overlap the operands.
-/// UsageError where `declines` gives a reason.
-void matmul(const MatmulProblem& problem, const void* a, const void* b, const float* bias, void* c);
 
 /// What a plan made so far is, for `hearth doctor`, the profile and tests.
 struct PlanInfo {

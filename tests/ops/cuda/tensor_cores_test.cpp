@@ -65,7 +65,7 @@ TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
           const std::int64_t m = transpose_a ? 136 : 133, n = transpose_b ? 141 : 144, k = 136;
           const Tensor a = numbers(transpose_a ? Shape{k, m} : Shape{m, k}, 1, dtype);
           const Tensor b = numbers(transpose_b ? Shape{n, k} : Shape{k, n}, 2, dtype);
-          kernels::ProductProblem problem{};
+          MatmulProblem problem{};
           problem.batch = 1;
           problem.m = m;
           problem.n = n;
@@ -97,7 +97,7 @@ TEST_F(CudaTensorCores, ActivatedProductsAreRoundedOnce) {
       for (const std::int64_t n : {16, 13}) {
         const std::int64_t m = 9;
         const Tensor a = numbers({m, k}, 1, dtype), b = numbers({n, k}, 2, dtype), bias = numbers({n}, 3, dtype);
-        kernels::ProductProblem problem{};
+        MatmulProblem problem{};
         problem.m = m;
         problem.n = n;
         problem.k = k;

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "core/random.h"
+#include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/onednn.h"
 
 namespace hearth::cpu {
@@ -78,10 +79,6 @@ struct Implementation {
   void (*run)(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
 };
 
-void run_library(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
-  dnn::matmul(problem, a, b, static_cast<const float*>(bias), c);
-}
-
 void PrintTo(const Implementation& of, std::ostream* out) { *out << of.name; }
 
 class CpuMatmul : public testing::TestWithParam<Implementation> {
@@ -91,7 +88,7 @@ class CpuMatmul : public testing::TestWithParam<Implementation> {
   }
   void TearDown() override { set_threads(threads_); }
 
-  bool is_library() const { return GetParam().run == run_library; }
+  bool is_library() const { return GetParam().run == dnn::matmul; }
   bool takes(DType dtype) const {
     if (!is_library()) return true;
     return dtype == DType::f32 || (dtype == DType::bf16 && dnn::has_hardware_bf16());
@@ -213,7 +210,7 @@ TEST_P(CpuMatmul, RefusesWhatContradictsItself) {
 
 INSTANTIATE_TEST_SUITE_P(By, CpuMatmul,
                          testing::Values(Implementation{"choice", matmul}, Implementation{"gemm", matmul_by_gemm},
-                                         Implementation{"library", run_library}),
+                                         Implementation{"onednn", dnn::matmul}),
                          [](const auto& of) { return std::string(of.param.name); });
 
 TEST(CpuMatmulChoice, IsTheLibraryWhereItTakesTheProblem) {

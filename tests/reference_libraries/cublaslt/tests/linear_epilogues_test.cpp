@@ -10,9 +10,9 @@
 #include "core/cuda/graph.h"
 #include "core/tf32.h"
 #include "ops/candidates.h"
-#include "ops/cublaslt/cublaslt.h"
 #include "ops/linear/linear.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_cublaslt.h"
 #include "ops/matmul/product.h"
 #include "tests/reference_libraries/cublaslt/tests/reference.h"
 #include "tests/support/op_test.h"
@@ -188,44 +188,41 @@ TEST_F(CudaReferenceLinear, BiasAndWeightsOfTwoTypesGetTheirOwn) {
 
 TEST_F(CudaReferenceLinear, SaysWhyItDeclines) {
   const auto why = [](auto&& change) {
-    cuda::blas::Problem problem;
-    problem.product = {.m = 16, .n = 8, .k = 24, .a = DType::f16, .b = DType::f16, .c = DType::f16};
-    EXPECT_EQ(cuda::blas::declines(gpu, problem), "");
+    MatmulProblem problem{.m = 16, .n = 8, .k = 24, .a = DType::f16, .b = DType::f16, .c = DType::f16};
+    EXPECT_EQ(cuda::blas::declines(problem), "");
     change(problem);
-    return cuda::blas::declines(gpu, problem);
+    return cuda::blas::declines(problem);
   };
-  using cuda::blas::Activation;
-  using Problem = cuda::blas::Problem;
   const auto expect = [](const std::string& reason, const char* part) {
     EXPECT_NE(reason.find(part), std::string::npos) << reason << " does not say: " << part;
   };
-  const auto keeps = [](Problem& p) {
+  const auto keeps = [](MatmulProblem& p) {
     p.activation = Activation::gelu_tanh;
     p.keeps_pre = true;
   };
-  expect(why([](Problem& p) { p.product.b = DType::bf16; }), "takes one type");
-  expect(why([](Problem& p) { p.product.c = DType::bf16; }), "c is bf16");
-  expect(why([](Problem& p) { p.product.batch = 65536; }), "65535");
-  expect(why([&](Problem& p) {
+  expect(why([](MatmulProblem& p) { p.b = DType::bf16; }), "takes one type");
+  expect(why([](MatmulProblem& p) { p.c = DType::bf16; }), "c is bf16");
+  expect(why([](MatmulProblem& p) { p.batch = 65536; }), "65535");
+  expect(why([&](MatmulProblem& p) {
            keeps(p);
            p.activation = Activation::relu;
          }),
          "for GELU only");
-  expect(why([&](Problem& p) {
+  expect(why([&](MatmulProblem& p) {
            keeps(p);
-           p.product.n = 12;
+           p.n = 12;
          }),
          "multiples of 8");
-  expect(why([&](Problem& p) {
+  expect(why([&](MatmulProblem& p) {
            keeps(p);
-           p.product.batch = 2;
+           p.batch = 2;
          }),
          "of a batch");
-  expect(why([](Problem& p) { p.sums_a = p.bias = true; }), "beside a plain product only");
+  expect(why([](MatmulProblem& p) { p.sums_a = p.has_bias = true; }), "beside a plain product only");
   // What only the library knows: it has no epilogues in f64.
-  expect(why([](Problem& p) {
-           p.product.a = p.product.b = p.product.c = DType::f64;
-           p.bias = true;
+  expect(why([](MatmulProblem& p) {
+           p.a = p.b = p.c = DType::f64;
+           p.has_bias = true;
          }),
          "no repeatable algorithm");
 }
@@ -247,7 +244,6 @@ TEST_F(CudaReferenceLinear, LaterContributionsAreAddedByTheProduct) {
 }
 
 TEST_F(CudaReferenceLinear, AddressesThatDoNotServeAreCopied) {
-  using kernels::ProductProblem;
   const Tensor all = numbers({1 + 16 * 24}, DType::f16);
   const auto at_one = [](const Tensor& tensor, const Shape& shape) {
     return Tensor::view(tensor.storage(), shape, contiguous_strides(shape), 1, tensor.dtype(), tensor.device());
@@ -259,8 +255,8 @@ TEST_F(CudaReferenceLinear, AddressesThatDoNotServeAreCopied) {
   const PinCandidate pin("product of a test", "cublaslt");
   kernels::product(stream, candidates, {.m = 16, .n = 8, .k = 24, .transpose_b = true}, {.a = x, .b = w, .c = y});
   expect_close(y.to(Device{}), linear(x.clone(), w, Tensor()).to(Device{}), 1e-6);
-  cuda::blas::Problem problem;
-  problem.product = {.m = 16, .n = 8, .k = 24, .transpose_b = true, .a = DType::f16, .b = DType::f16, .c = DType::f16};
+  const MatmulProblem problem{
+      .m = 16, .n = 8, .k = 24, .transpose_b = true, .a = DType::f16, .b = DType::f16, .c = DType::f16};
   refuses<UsageError>("multiple of 16", [&] {
     cuda::blas::matmul(stream, problem, {.a = x.bytes(), .b = w.bytes(), .c = y.bytes()});
     return 0;

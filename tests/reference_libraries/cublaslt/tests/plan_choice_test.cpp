@@ -3,8 +3,8 @@
 #include "core/cpu/parallel.h"
 #include "core/io/file.h"
 #include "core/memory/memory.h"
-#include "ops/cublaslt/cublaslt.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_cublaslt.h"
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/cublaslt/tests/reference.h"
 #include "tests/support/op_test.h"
@@ -138,14 +138,13 @@ TEST_F(CudaPlanChoice, WhatCannotBeKeptIsNotChosen) {
 // Nor may it depend on how much memory a process happened to have free.
 TEST_F(CudaPlanChoice, WithoutRoomForTimingTheFirstIsKept) {
   make_slow({plain, unaligned});
-  blas::Problem problem;
-  problem.product = {.m = 4, .n = 4, .k = 8, .deterministic = cpu::deterministic()};
+  const MatmulProblem problem{.m = 4, .n = 4, .k = 8, .deterministic = cpu::deterministic()};
   (void)cuda::stream_of(gpu);  // has what it needs for itself
   const cuda::emulate::Settings before = cuda::emulate::settings();
   cuda::emulate::Settings full = before;
   full.memory_bytes = cuda::emulate::memory_in_use(0) + 512;
   cuda::emulate::apply(full);
-  EXPECT_EQ(blas::declines(gpu, problem), "");
+  EXPECT_EQ(blas::declines(problem), "");
   cuda::emulate::apply(before);
   ASSERT_EQ(blas::plans().size(), 1u);
   const PlanInfo plan = blas::plans()[0];

@@ -3,7 +3,8 @@
 
 #include <dlfcn.h>
 
-#include "ops/cublaslt/cublaslt.h"
+#include "ops/cublaslt/library.h"
+#include "ops/matmul/matmul_cublaslt.h"
 
 namespace hearth::test {
 namespace {

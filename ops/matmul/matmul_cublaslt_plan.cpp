@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if __has_include(<cublasLt.h>)
-#include "ops/cublaslt/plan.h"
+#include "ops/matmul/matmul_cublaslt_plan.h"
 
 #include <array>
 
@@ -40,19 +40,19 @@ Owned<cublasLtMatrixLayout_t> layout_of(DType dtype, std::int64_t width, std::in
   return layout;
 }
 
-cublasLtEpilogue_t epilogue_of(const Problem& p) {
+cublasLtEpilogue_t epilogue_of(const MatmulProblem& p) {
   // The library's B is the row-major product's A.
   if (p.sums_a) return CUBLASLT_EPILOGUE_BGRADB;
   switch (p.activation) {
     case Activation::relu:
-      return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+      return p.has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case Activation::gelu_tanh:
-      if (p.keeps_pre) return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-      return p.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    case Activation::none:
+      if (p.keeps_pre) return p.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      return p.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default:
       break;
   }
-  return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  return p.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 template <class T>
@@ -61,25 +61,24 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const T
 }
 
 /// `vector` is the bias, or where op(A)'s sums go.
-void set_pointers(cublasLtMatmulDesc_t desc, const Problem& p, const void* vector, const void* pre) {
-  if (p.bias || p.sums_a) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
+void set_pointers(cublasLtMatmulDesc_t desc, const MatmulProblem& p, const void* vector, const void* pre) {
+  if (p.has_bias || p.sums_a) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
   if (p.keeps_pre) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pre);
 }
 
-Owned<cublasLtMatmulDesc_t> desc_of(const Problem& p) {
-  const MatmulProblem& product = p.product;
-  const bool f64 = product.a == DType::f64;
+Owned<cublasLtMatmulDesc_t> desc_of(const MatmulProblem& p) {
+  const bool f64 = p.a == DType::f64;
   cublasLtMatmulDesc_t raw = nullptr;
   const cublasComputeType_t f32 = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check(lt().desc_create(&raw, f64 ? CUBLAS_COMPUTE_64F : f32, f64 ? CUDA_R_64F : CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   Owned<cublasLtMatmulDesc_t> desc(raw, lt().desc_destroy);
   // The row-major product is the column-major one of the transposes, in the other order: C^T = op(B)^T op(A)^T.
-  set(raw, CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(raw, CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(raw, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(raw, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
-  if (p.bias || p.sums_a) set(raw, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product.c));
-  if (p.keeps_pre) set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
+  if (p.has_bias || p.sums_a) set(raw, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c));
+  if (p.keeps_pre) set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
   // The heuristic reads the alignment off the addresses.
   const auto* const aligned = reinterpret_cast<const void*>(std::uintptr_t{least_alignment});
   set_pointers(raw, p, aligned, aligned);
@@ -105,39 +104,11 @@ Owned<cublasLtMatmulPreference_t> ask_for() {
 
 }  // namespace
 
-Functions::Functions() {
-  file.find("cublasLtCreate", create);
-  file.find("cublasLtGetVersion", version);
-  file.find("cublasLtGetStatusString", text);
-  file.find("cublasLtMatmulDescCreate", desc_create);
-  file.find("cublasLtMatmulDescDestroy", desc_destroy);
-  file.find("cublasLtMatmulDescSetAttribute", desc_set);
-  file.find("cublasLtMatrixLayoutCreate", layout_create);
-  file.find("cublasLtMatrixLayoutDestroy", layout_destroy);
-  file.find("cublasLtMatrixLayoutSetAttribute", layout_set);
-  file.find("cublasLtMatmulPreferenceCreate", preference_create);
-  file.find("cublasLtMatmulPreferenceDestroy", preference_destroy);
-  file.find("cublasLtMatmulPreferenceSetAttribute", preference_set);
-  file.find("cublasLtMatmulAlgoGetHeuristic", heuristic);
-  file.find("cublasLtMatmul", matmul);
-}
-
-// Leaked, as the library's own state outlives static objects.
-Functions& lt() {
-  static Functions& loaded = *new Functions;
-  return loaded;
-}
-
-void check(cublasStatus_t status, const char* call) {
-  HEARTH_CHECK(DeviceError, status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", call, ": ", lt().text(status));
-}
-
-Plan describe_product(const Problem& problem, cublasLtHandle_t handle) {
-  const MatmulProblem& p = problem.product;
+Plan describe_product(const MatmulProblem& p, cublasLtHandle_t handle) {
   Plan plan;
-  plan.problem = problem;
+  plan.problem = p;
   plan.handle = handle;
-  plan.desc = desc_of(problem);
+  plan.desc = desc_of(p);
   plan.left = layout_of(p.b, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.batch, p.batch_stride_b);
   plan.right = layout_of(p.a, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.lda, p.batch, p.batch_stride_a);
   plan.result = layout_of(p.c, p.n, p.m, p.ldc, p.batch, p.batch_stride_c);
@@ -164,16 +135,16 @@ std::vector<Algorithm> offered_algorithms(Plan& plan) {
 
 cublasStatus_t enqueue_product(const Plan& plan, const Algorithm& algorithm, const Operands& o, void* workspace,
                                cudaStream_t stream) {
-  const Problem& p = plan.problem;
-  set_pointers(plan.desc.get(), p, p.bias ? o.bias : o.a_sums, o.pre);
+  const MatmulProblem& p = plan.problem;
+  set_pointers(plan.desc.get(), p, p.has_bias ? o.bias : o.a_sums, o.pre);
   const double one = 1, none = 0;
   const float one_f32 = 1, none_f32 = 0;
-  const bool f64 = p.product.a == DType::f64;
+  const bool f64 = p.a == DType::f64;
   const void* const alpha = f64 ? static_cast<const void*>(&one) : &one_f32;
   const void* const drop = f64 ? static_cast<const void*>(&none) : &none_f32;
   return lt().matmul(plan.handle, plan.desc.get(), alpha, o.b, plan.left.get(), o.a, plan.right.get(),
-                     p.product.accumulate ? alpha : drop, o.c, plan.result.get(), o.c, plan.result.get(),
-                     &algorithm.blob, workspace, algorithm.workspace, stream);
+                     p.accumulate ? alpha : drop, o.c, plan.result.get(), o.c, plan.result.get(), &algorithm.blob,
+                     workspace, algorithm.workspace, stream);
 }
 
 }  // namespace hearth::cuda::blas

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the algorithms of a product take on this device. For blas*.cpp only; empty where the library's header is
-// absent.
+// How long the algorithms of a product take on this device. For matmul_cublaslt.cpp only; empty where the library's
+// header is absent.
 #pragma once
 
 #if __has_include(<cublasLt.h>)
-#include "ops/cublaslt/plan.h"
+#include "ops/matmul/matmul_cublaslt_plan.h"
 #include "ops/plan_timing.h"
 
 namespace hearth::cuda::blas {

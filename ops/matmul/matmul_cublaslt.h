@@ -1,35 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by cuBLASLt, opened when first asked for. Plans are made once per problem and alignment and kept. A
+// Matrix products by cuBLASLt. Plans are made once per problem and alignment and kept. A
 // plan is chosen by timing what the library offers, and the choice is kept on disk (plan_cache.h); in exact mode, with
 // HEARTH_PLAN_TIMING=off, and where it cannot be kept it is what the library's heuristic puts first.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "core/cuda/library.h"
 #include "core/cuda/stream.h"
 #include "ops/matmul/problem.h"
 
 namespace hearth::cuda::blas {
-
-/// What the library does to the sums before it stores them.
-enum class Activation : std::uint8_t { none, relu, gelu_tanh };
-
-/// C = activation(op(A) op(B) [+ bias] [+ C]); the key of its plans.
-struct Problem {
-  MatmulProblem product;  ///< as the CPU's library takes it; leading dimensions and batch strides as there
-  bool bias = false;      ///< n values of c's type, added to every row
-  Activation activation = Activation::none;
-  bool keeps_pre = false;  ///< what goes into the activation is stored too, in c's type, densely; for GELU
-  bool tf32 = false;       ///< f32 operands are rounded to TF32
-  bool sums_a = false;     ///< the rows of op(A) are summed over k too: m values of c's type; with nothing of the above
-
-  auto operator<=>(const Problem&) const = default;
-};
 
 /// What every address must be a multiple of.
 inline constexpr std::size_t least_alignment = 16;
@@ -43,17 +26,13 @@ struct Operands {
   void* a_sums = nullptr;  ///< [m]
 };
 
-/// The library's version and file, also where no device can run it.
-LibraryInfo about();
-/// Why no product can be done by it here, with the remedy; empty if it is there.
-std::string why_absent();
-/// Empty if cuBLASLt does this product on this device; else the reason why not. The first question for a problem asks
+/// Empty if cuBLASLt does this product on its device; else the reason why not. The first question for a problem asks
 /// the library's heuristics and times what they offer, so it is refused (DeviceError) while a step is recorded.
-std::string declines(Device device, const Problem& problem);
+std::string declines(const MatmulProblem& problem);
 /// The product, with a and b of one type, c of theirs or f32; f32 is multiplied as f32 unless the problem says TF32,
 /// and 16-bit types are summed in f32. UsageError where `declines` gives a reason; DeviceError if the library is
 /// absent, or with its own words.
-void matmul(Stream& stream, const Problem& problem, const Operands& operands);
+void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operands);
 
 /// How a plan came to be chosen.
 enum class Choice : std::uint8_t { only, heuristic, timed, kept };

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of cuBLASLt that are used, and the descriptors of one product. For blas*.cpp only; empty where the
-// library's header is absent.
+// The functions of cuBLASLt that are used, and owners of its descriptors. For sources of the CUDA backend only; empty
+// where the library's header is absent.
 #pragma once
 
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 
 #include <memory>
-#include <string>
 #include <type_traits>
-#include <vector>
 
-#include "ops/cublaslt/cublaslt.h"
+#include "core/device.h"
+#include "ops/cublaslt/library.h"
 
 namespace hearth::cuda::blas {
 
@@ -45,30 +44,8 @@ void check(cublasStatus_t status, const char* call);
 template <class T>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
 
-/// A way to do the product.
-struct Algorithm {
-  cublasLtMatmulAlgo_t blob{};
-  std::size_t workspace = 0;
-};
-
-/// One product as the library sees it, with the algorithm it is done by.
-struct Plan {
-  Problem problem;
-  cublasLtHandle_t handle = nullptr;
-  Owned<cublasLtMatmulDesc_t> desc{nullptr, nullptr};
-  Owned<cublasLtMatrixLayout_t> left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
-  Algorithm algorithm;
-  std::string declines;
-  PlanInfo info;
-};
-
-/// The plan's descriptors, without an algorithm.
-Plan describe_product(const Problem& problem, cublasLtHandle_t handle);
-/// What the heuristic offers for them, best first; empty, with plan.declines set, if there is nothing.
-std::vector<Algorithm> offered_algorithms(Plan& plan);
-/// Queues the product.
-cublasStatus_t enqueue_product(const Plan& plan, const Algorithm& algorithm, const Operands& operands, void* workspace,
-                               cudaStream_t stream);
+/// The library's handle on a device, made when first asked for.
+cublasLtHandle_t handle_of(Device device);
 
 }  // namespace hearth::cuda::blas
 

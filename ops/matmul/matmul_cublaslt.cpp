@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cublaslt/cublaslt.h"
+#include "ops/matmul/matmul_cublaslt.h"
 
 #include "core/error.h"
+#include "ops/cublaslt/library.h"
 
 #if __has_include(<cublasLt.h>)
 #include <algorithm>
@@ -16,24 +17,17 @@
 #include "core/cuda/graph.h"
 #include "core/cuda/runtime.h"
 #include "core/memory/memory.h"
-#include "ops/cublaslt/plan.h"
-#include "ops/cublaslt/timing.h"
+#include "ops/matmul/matmul_cublaslt_plan.h"
+#include "ops/matmul/matmul_cublaslt_timing.h"
 #include "ops/plan_cache.h"
 
 namespace hearth::cuda::blas {
 namespace {
 
-struct Key {
-  int device = 0;
-  Problem problem;
-  auto operator<=>(const Key&) const = default;
-};
-
 /// All plans of the process, and the file of choices. Used under its mutex.
 struct Registry {
   std::mutex mutex;
-  std::map<Key, Plan> plans;
-  std::map<int, cublasLtHandle_t> handles;
+  std::map<MatmulProblem, Plan> plans;
   std::optional<PlanCache> kept;
   std::string why_unkept;  ///< of a choice that was made and could not be written
 
@@ -52,32 +46,19 @@ Registry& registry() {
   return made;
 }
 
-const char* name_of(Activation activation) {
-  switch (activation) {
-    case Activation::relu:
-      return "relu";
-    case Activation::gelu_tanh:
-      return "gelu_tanh";
-    case Activation::none:
-      break;
-  }
-  return "none";
-}
-
-/// The problem in words; two problems have the same if and only if they are the same, exact mode aside.
-std::string text_of(const Problem& problem) {
-  const MatmulProblem& p = problem.product;
+/// The problem in words; on one device two problems have the same if and only if they are the same, exact mode aside.
+std::string text_of(const MatmulProblem& p) {
   std::string text = join_text(p.a, " x ", p.b, " to ", p.c, ", batch ", p.batch, ", ", p.m, 'x', p.k, " by ", p.k, 'x',
                                p.n, p.transpose_a ? ", a transposed" : "", p.transpose_b ? ", b transposed" : "");
   if (p.lda != 0 || p.ldb != 0 || p.ldc != 0) text += join_text(", pitches ", p.lda, ' ', p.ldb, ' ', p.ldc);
   if (p.batch_stride_a >= 0 || p.batch_stride_b >= 0 || p.batch_stride_c >= 0)
     text += join_text(", strides ", p.batch_stride_a, ' ', p.batch_stride_b, ' ', p.batch_stride_c);
   if (p.accumulate) text += ", added";
-  if (problem.tf32) text += ", TF32";
-  if (problem.bias) text += ", bias";
-  if (problem.activation != Activation::none) text += join_text(", ", name_of(problem.activation));
-  if (problem.keeps_pre) text += ", keeps what went in";
-  if (problem.sums_a) text += ", sums of a";
+  if (p.tf32) text += ", TF32";
+  if (p.has_bias) text += ", bias";
+  if (p.activation != Activation::none) text += join_text(", ", hearth::name_of(p.activation));
+  if (p.keeps_pre) text += ", keeps what went in";
+  if (p.sums_a) text += ", sums of a";
   return text;
 }
 
@@ -107,9 +88,11 @@ bool timing_is_on() {
   return word == "on";
 }
 
-PlanKey kept_as(Device device, const Problem& problem) {
-  const DeviceInfo info = device_info(device);
-  return {"cuBLASLt " + lt().file.about(lt().version()).version,
+Device device_of(const MatmulProblem& problem) { return {DeviceType::cuda, problem.device}; }
+
+PlanKey kept_as(const MatmulProblem& problem) {
+  const DeviceInfo info = device_info(device_of(problem));
+  return {"cuBLASLt " + about().version,
           join_text(info.name, ", capability ", info.capability, ", ", info.multiprocessors, " multiprocessors"),
           text_of(problem)};
 }
@@ -122,12 +105,12 @@ void take(Plan& plan, const std::vector<Algorithm>& offered, Choice choice, std:
 
 /// Which of several offers it is to be. What a process chooses is what the file says from then on, so that a run that
 /// is resumed meets the same choice.
-void choose(Registry& all, Device device, Plan& plan, const std::vector<Algorithm>& offered) {
+void choose(Registry& all, Plan& plan, const std::vector<Algorithm>& offered) {
   if (offered.size() == 1) return take(plan, offered, Choice::only, 0);
   const auto take_first = [&](std::string why) { take(plan, offered, Choice::heuristic, 0, 0, std::move(why)); };
-  if (plan.problem.product.deterministic) return take_first("exact mode");
+  if (plan.problem.deterministic) return take_first("exact mode");
   if (!timing_is_on()) return take_first("HEARTH_PLAN_TIMING is off");
-  const PlanKey key = kept_as(device, plan.problem);
+  const PlanKey key = kept_as(plan.problem);
   std::string stale;
   if (const KeptPlan* kept = all.cache().find(key); kept != nullptr) {
     if (const auto place = place_of(kept->plan, offered))
@@ -135,7 +118,7 @@ void choose(Registry& all, Device device, Plan& plan, const std::vector<Algorith
     stale = kept->plan;
   }
   if (!all.why_unkept.empty()) return take_first(all.why_unkept);
-  const Fastest fastest = fastest_algorithm(device, plan, offered);
+  const Fastest fastest = fastest_algorithm(device_of(plan.problem), plan, offered);
   const bool timed = std::isfinite(fastest.microseconds);
   // Also the first, where there was no room for timing: another process might have room, and choose otherwise.
   const KeptPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
@@ -151,23 +134,39 @@ void choose(Registry& all, Device device, Plan& plan, const std::vector<Algorith
        timed ? "" : "too little free device memory for timing");
 }
 
-Plan make_plan(Registry& all, Device device, const Problem& problem) {
-  refuse_while_recording(device, "choosing cuBLASLt's plan for a new matrix product");
-  (void)state_of(device);
-  cublasLtHandle_t& handle = all.handles[device.index];
-  if (handle == nullptr) check(lt().create(&handle), "cublasLtCreate");
-  Plan plan = describe_product(problem, handle);
-  if (const auto offered = offered_algorithms(plan); !offered.empty()) choose(all, device, plan, offered);
+Plan make_plan(Registry& all, const MatmulProblem& problem) {
+  refuse_while_recording(device_of(problem), "choosing cuBLASLt's plan for a new matrix product");
+  Plan plan = describe_product(problem, handle_of(device_of(problem)));
+  if (const auto offered = offered_algorithms(plan); !offered.empty()) choose(all, plan, offered);
   return plan;
 }
 
-const Plan& plan_of(Device device, const Problem& problem) {
+const Plan& plan_of(const MatmulProblem& problem) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const Key key{device.index, problem};
-  auto found = all.plans.find(key);
-  if (found == all.plans.end()) found = all.plans.emplace(key, make_plan(all, device, problem)).first;
+  auto found = all.plans.find(problem);
+  if (found == all.plans.end()) found = all.plans.emplace(problem, make_plan(all, problem)).first;
   return found->second;
+}
+
+/// What needs no plan to be declined; or empty.
+std::string refused(const MatmulProblem& p) {
+  if (p.activation == Activation::gelu)
+    return "cuBLASLt's GELU is the approximation by tanh (gelu_tanh); this one is by erf";
+  if (p.activation == Activation::silu) return "cuBLASLt has no SiLU";
+  if (p.a != p.b) return join_text("a is ", p.a, " and b ", p.b, "; cuBLASLt takes one type");
+  if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside operands of ", p.a);
+  if (p.batch > 65535) return "a batch of more than 65535";
+  if (p.keeps_pre && p.activation != Activation::gelu_tanh)
+    return "cuBLASLt keeps what went into an activation for GELU only";
+  if (p.keeps_pre && p.n % 8 != 0)
+    return join_text("rows of ", p.n, " values; cuBLASLt keeps what went into GELU for multiples of 8");
+  if ((p.keeps_pre || p.sums_a) && p.batch != 1) return "cuBLASLt keeps nothing beside the products of a batch";
+  if (p.sums_a && (p.has_bias || p.activation != Activation::none))
+    return "cuBLASLt sums an operand beside a plain product only";
+  if (p.sums_a && p.sums_type != p.c)
+    return join_text("sums of a are ", p.sums_type, " beside c of ", p.c, "; cuBLASLt makes one type");
+  return "";
 }
 
 void check_address(const char* name, const void* address) {
@@ -177,31 +176,13 @@ void check_address(const char* name, const void* address) {
 
 }  // namespace
 
-LibraryInfo about() {
-  const Functions& f = lt();
-  return f.file.about(f.file.is_open() ? f.version() : 0);
-}
-
-std::string why_absent() { return why_not_run(lt().file); }
-
-std::string declines(Device device, const Problem& problem) {
+std::string declines(const MatmulProblem& problem) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
-  const MatmulProblem& p = problem.product;
-  if (p.a != p.b) return join_text("a is ", p.a, " and b ", p.b, "; cuBLASLt takes one type");
-  if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside operands of ", p.a);
-  if (p.batch > 65535) return "a batch of more than 65535";
-  if (problem.keeps_pre && problem.activation != Activation::gelu_tanh)
-    return "cuBLASLt keeps what went into an activation for GELU only";
-  if (problem.keeps_pre && p.n % 8 != 0)
-    return join_text("rows of ", p.n, " values; cuBLASLt keeps what went into GELU for multiples of 8");
-  if ((problem.keeps_pre || problem.sums_a) && p.batch != 1)
-    return "cuBLASLt keeps nothing beside the products of a batch";
-  if (problem.sums_a && (problem.bias || problem.activation != Activation::none))
-    return "cuBLASLt sums an operand beside a plain product only";
-  return plan_of(device, problem).declines;
+  if (std::string reason = refused(problem); !reason.empty()) return reason;
+  return plan_of(problem).declines;
 }
 
-void matmul(Stream& stream, const Problem& problem, const Operands& operands) {
+void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operands) {
   if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("matmul: " + reason);
   check_address("a", operands.a);
   check_address("b", operands.b);
@@ -209,7 +190,8 @@ void matmul(Stream& stream, const Problem& problem, const Operands& operands) {
   check_address("the bias", operands.bias);
   check_address("what is kept", operands.pre);
   check_address("the sums of a", operands.a_sums);
-  const Plan& plan = plan_of(stream.device(), problem);
+  if (const std::string reason = refused(problem); !reason.empty()) throw UsageError("matmul: " + reason);
+  const Plan& plan = plan_of(problem);
   HEARTH_CHECK(UsageError, plan.declines.empty(), "matmul: ", plan.declines);
   // The stream's own order keeps the workspace until the product is done.
   MemoryResource& memory = memory_of(stream.device());
@@ -251,12 +233,8 @@ PlanFile plan_file() {
 
 namespace hearth::cuda::blas {
 
-LibraryInfo about() { return {"", "", why_absent()}; }
-std::string why_absent() {
-  return "this build was made without the header cublasLt.h; install cuBLAS's development files and build again";
-}
-std::string declines(Device, const Problem&) { return why_absent(); }
-void matmul(Stream&, const Problem&, const Operands&) { throw DeviceError("matmul: " + why_absent()); }
+std::string declines(const MatmulProblem&) { return why_absent(); }
+void matmul(Stream&, const MatmulProblem&, const Operands&) { throw DeviceError("matmul: " + why_absent()); }
 std::vector<PlanInfo> plans() { return {}; }
 void clear_plans() {}
 PlanFile plan_file() { return {}; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if __has_include(<cublasLt.h>)
-#include "ops/cublaslt/timing.h"
+#include "ops/matmul/matmul_cublaslt_timing.h"
 
 #include <algorithm>
 #include <limits>
@@ -28,8 +28,7 @@ std::size_t bytes_of(DType dtype, std::int64_t width, std::int64_t height, std::
 struct SetOfOperands {
   std::size_t a, b, bias, c, pre, sums, end;
 
-  explicit SetOfOperands(const Problem& problem) {
-    const MatmulProblem& p = problem.product;
+  explicit SetOfOperands(const MatmulProblem& p) {
     std::size_t at = 0;
     const auto take = [&](bool needed, std::size_t bytes) {
       const std::size_t begin = at;
@@ -41,16 +40,16 @@ struct SetOfOperands {
     b = take(true,
              bytes_of(p.b, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.batch, p.batch_stride_b));
     c = take(true, bytes_of(p.c, p.n, p.m, p.ldc, p.batch, p.batch_stride_c));
-    bias = take(problem.bias, bytes_of(p.c, p.n, 1, 0, 1, 0));
-    pre = take(problem.keeps_pre, bytes_of(p.c, p.n, p.m, 0, 1, 0));
-    sums = take(problem.sums_a, bytes_of(p.c, p.m, 1, 0, 1, 0));
+    bias = take(p.has_bias, bytes_of(p.c, p.n, 1, 0, 1, 0));
+    pre = take(p.keeps_pre, bytes_of(p.c, p.n, p.m, 0, 1, 0));
+    sums = take(p.sums_a, bytes_of(p.c, p.m, 1, 0, 1, 0));
     end = at;
   }
 
-  Operands at(std::byte* base, const Problem& problem) const {
+  Operands at(std::byte* base, const MatmulProblem& problem) const {
     return {base + a,
             base + b,
-            problem.bias ? base + bias : nullptr,
+            problem.has_bias ? base + bias : nullptr,
             base + c,
             problem.keeps_pre ? base + pre : nullptr,
             problem.sums_a ? base + sums : nullptr};
@@ -110,7 +109,7 @@ Fastest fastest_algorithm(Device device, const Plan& plan, const std::vector<Alg
   stream.wait();
   const Event start, stop;
   // Short products are timed several at once, as the clock of events is coarse.
-  const MatmulProblem& p = plan.problem.product;
+  const MatmulProblem& p = plan.problem;
   const double work = 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) *
                       static_cast<double>(p.k);
   const std::size_t at_once = work < 1e10 ? 4 : 1;
