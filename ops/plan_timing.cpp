@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
-namespace hearth::cuda {
+#include "core/error.h"
+
+namespace hearth {
 namespace {
 
 constexpr std::size_t first_runs = 5, more_runs = 10, finalists = 3;
@@ -20,6 +24,13 @@ double median(std::vector<double> values) {
 }
 
 }  // namespace
+
+bool plan_timing_is_on() {
+  const char* const text = std::getenv("HEARTH_PLAN_TIMING");
+  const std::string_view word = text == nullptr ? "on" : text;
+  HEARTH_CHECK(ConfigError, word == "on" || word == "off", "HEARTH_PLAN_TIMING is \"", word, "\"; use on or off");
+  return word == "on";
+}
 
 Fastest fastest_of(std::size_t ways, const TimeOneRun& time) {
   std::vector<std::vector<double>> runs(ways);
@@ -46,4 +57,4 @@ Fastest fastest_of(std::size_t ways, const TimeOneRun& time) {
   return {order.front(), median(runs[order.front()])};
 }
 
-}  // namespace hearth::cuda
+}  // namespace hearth

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace hearth::cuda {
+namespace hearth {
 
 struct Fastest {
   std::size_t index = 0;
@@ -20,4 +20,7 @@ using TimeOneRun = std::function<double(std::size_t way, std::size_t round)>;
 /// so that a change of the clock meets all alike; the best three run ten times more. Of equals the first wins.
 Fastest fastest_of(std::size_t ways, const TimeOneRun& time);
 
-}  // namespace hearth::cuda
+/// False where HEARTH_PLAN_TIMING is "off". ConfigError for anything but "on" and "off".
+bool plan_timing_is_on();
+
+}  // namespace hearth

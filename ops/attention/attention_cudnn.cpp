@@ -2,13 +2,13 @@
 #include "ops/attention/attention_cudnn.h"
 
 #include <limits>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "ops/attention/attention_graph.h"
+#include "ops/plan_cache.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -192,14 +192,11 @@ using Count = AttentionGraph::Count;
 /// Under the mutex. Leaked, like the library.
 template <class Problem>
 const Plan& plan_for(int device, const Problem& problem) {
-  static auto& plans = *new std::map<std::pair<int, Problem>, Plan>;
-  auto found = plans.find({device, problem});
-  if (found == plans.end()) {
+  static auto& plans = *new PlanCache<std::pair<int, Problem>, Plan>;
+  return plans.get({device, problem}, [&] {
     const Target target{handle_of(device), nullptr};
-    Plan plan = plan_or_reason([&] { return graph_of(problem).plan(target, false); });
-    found = plans.emplace(std::pair(device, problem), std::move(plan)).first;
-  }
-  return found->second;
+    return plan_or_reason([&] { return graph_of(problem).plan(target, false); });
+  });
 }
 
 /// What needs no plan to be declined; or empty.

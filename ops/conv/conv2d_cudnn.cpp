@@ -2,7 +2,6 @@
 #include "ops/conv/conv2d_cudnn.h"
 
 #include <limits>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "core/error.h"
 #include "core/tf32.h"
 #include "ops/conv/conv2d_graph.h"
+#include "ops/plan_cache.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -79,16 +79,12 @@ Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32)
 
 /// Under the mutex. Leaked, like the library.
 const Plan& plan_for(const ConvProblem& problem) {
-  static std::map<ConvProblem, Plan>& exact = *new std::map<ConvProblem, Plan>;
-  static std::map<ConvProblem, Plan>& rounding = *new std::map<ConvProblem, Plan>;
+  static auto& plans = *new PlanCache<std::pair<ConvProblem, bool>, Plan>;
   const bool exact_f32 = problem.activations == DType::f32 && !allows_tf32();
-  auto& plans = exact_f32 ? exact : rounding;
-  auto found = plans.find(problem);
-  if (found == plans.end()) {
+  return plans.get({problem, exact_f32}, [&] {
     const Target target{handle_of(problem.device), nullptr};
-    found = plans.emplace(problem, plan_or_reason([&] { return make_plan(target, problem, exact_f32); })).first;
-  }
-  return found->second;
+    return plan_or_reason([&] { return make_plan(target, problem, exact_f32); });
+  });
 }
 
 /// What needs no plan to be declined; or empty.

@@ -9,7 +9,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <optional>
 
@@ -20,18 +19,18 @@
 #include "ops/matmul/matmul_cublaslt_plan.h"
 #include "ops/matmul/matmul_cublaslt_timing.h"
 #include "ops/plan_cache.h"
+#include "ops/plan_file.h"
 
 namespace hearth::cuda::blas {
 namespace {
 
-/// All plans of the process, and the file of choices. Used under its mutex.
-struct Registry {
-  std::mutex mutex;
-  std::map<MatmulProblem, Plan> plans;
-  std::optional<PlanCache> kept;
+/// All plans of the process.
+struct Plans : PlanCache<MatmulProblem, Plan> {
+  std::mutex mutex;  ///< of what follows
+  std::optional<PlanFile> kept;
   std::string why_unkept;  ///< of a choice that was made and could not be written
 
-  PlanCache& cache() {
+  PlanFile& file() {
     if (!kept) {
       const std::filesystem::path folder = cache_folder();
       kept.emplace(folder.empty() ? folder : folder / "plans-1.jsonl");
@@ -41,8 +40,8 @@ struct Registry {
 };
 
 // Leaked, as the library's own state outlives static objects.
-Registry& registry() {
-  static Registry& made = *new Registry;
+Plans& all_plans() {
+  static Plans& made = *new Plans;
   return made;
 }
 
@@ -81,13 +80,6 @@ std::optional<std::size_t> place_of(std::string_view text, const std::vector<Alg
   return std::nullopt;
 }
 
-bool timing_is_on() {
-  const char* const text = std::getenv("HEARTH_PLAN_TIMING");
-  const std::string_view word = text == nullptr ? "on" : text;
-  HEARTH_CHECK(ConfigError, word == "on" || word == "off", "HEARTH_PLAN_TIMING is \"", word, "\"; use on or off");
-  return word == "on";
-}
-
 Device device_of(const MatmulProblem& problem) { return {DeviceType::cuda, problem.device}; }
 
 PlanKey kept_as(const MatmulProblem& problem) {
@@ -105,14 +97,15 @@ void take(Plan& plan, const std::vector<Algorithm>& offered, Choice choice, std:
 
 /// Which of several offers it is to be. What a process chooses is what the file says from then on, so that a run that
 /// is resumed meets the same choice.
-void choose(Registry& all, Plan& plan, const std::vector<Algorithm>& offered) {
+void choose(Plans& all, Plan& plan, const std::vector<Algorithm>& offered) {
   if (offered.size() == 1) return take(plan, offered, Choice::only, 0);
   const auto take_first = [&](std::string why) { take(plan, offered, Choice::heuristic, 0, 0, std::move(why)); };
   if (plan.problem.deterministic) return take_first("exact mode");
-  if (!timing_is_on()) return take_first("HEARTH_PLAN_TIMING is off");
+  if (!plan_timing_is_on()) return take_first("HEARTH_PLAN_TIMING is off");
+  const std::lock_guard lock(all.mutex);
   const PlanKey key = kept_as(plan.problem);
   std::string stale;
-  if (const KeptPlan* kept = all.cache().find(key); kept != nullptr) {
+  if (const KeptPlan* kept = all.file().find(key); kept != nullptr) {
     if (const auto place = place_of(kept->plan, offered))
       return take(plan, offered, Choice::kept, *place, kept->microseconds);
     stale = kept->plan;
@@ -122,9 +115,9 @@ void choose(Registry& all, Plan& plan, const std::vector<Algorithm>& offered) {
   const bool timed = std::isfinite(fastest.microseconds);
   // Also the first, where there was no room for timing: another process might have room, and choose otherwise.
   const KeptPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
-  const auto holds = all.cache().keep(key, chosen, stale);
+  const auto holds = all.file().keep(key, chosen, stale);
   if (!holds) {
-    const auto& remarks = all.cache().remarks();
+    const auto& remarks = all.file().remarks();
     all.why_unkept = "a choice could not be kept: " + (remarks.empty() ? std::string() : remarks.back());
     return take_first(all.why_unkept);
   }
@@ -134,7 +127,7 @@ void choose(Registry& all, Plan& plan, const std::vector<Algorithm>& offered) {
        timed ? "" : "too little free device memory for timing");
 }
 
-Plan make_plan(Registry& all, const MatmulProblem& problem) {
+Plan make_plan(Plans& all, const MatmulProblem& problem) {
   refuse_while_recording(device_of(problem), "choosing cuBLASLt's plan for a new matrix product");
   Plan plan = describe_product(problem, handle_of(device_of(problem)));
   if (const auto offered = offered_algorithms(plan); !offered.empty()) choose(all, plan, offered);
@@ -142,11 +135,7 @@ Plan make_plan(Registry& all, const MatmulProblem& problem) {
 }
 
 const Plan& plan_of(const MatmulProblem& problem) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  auto found = all.plans.find(problem);
-  if (found == all.plans.end()) found = all.plans.emplace(problem, make_plan(all, problem)).first;
-  return found->second;
+  return all_plans().get(problem, [&] { return make_plan(all_plans(), problem); });
 }
 
 /// What needs no plan to be declined; or empty.
@@ -204,27 +193,26 @@ void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operan
 }
 
 std::vector<PlanInfo> plans() {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
   std::vector<PlanInfo> list;
-  for (const auto& [key, plan] : all.plans)
+  all_plans().each([&](const MatmulProblem&, const Plan& plan) {
     if (plan.declines.empty()) list.push_back(plan.info);
+  });
   return list;
 }
 
 void clear_plans() {
-  Registry& all = registry();
+  Plans& all = all_plans();
+  all.clear();
   const std::lock_guard lock(all.mutex);
-  all.plans.clear();
   all.kept.reset();
   all.why_unkept.clear();
 }
 
-PlanFile plan_file() {
-  Registry& all = registry();
+PlanFileInfo plan_file() {
+  Plans& all = all_plans();
   const std::lock_guard lock(all.mutex);
-  const PlanCache& cache = all.cache();
-  return {cache.file().string(), cache.plans().size(), cache.remarks()};
+  const PlanFile& file = all.file();
+  return {file.file().string(), file.plans().size(), file.remarks()};
 }
 
 }  // namespace hearth::cuda::blas
@@ -237,7 +225,7 @@ std::string declines(const MatmulProblem&) { return why_absent(); }
 void matmul(Stream&, const MatmulProblem&, const Operands&) { throw DeviceError("matmul: " + why_absent()); }
 std::vector<PlanInfo> plans() { return {}; }
 void clear_plans() {}
-PlanFile plan_file() { return {}; }
+PlanFileInfo plan_file() { return {}; }
 
 }  // namespace hearth::cuda::blas
 

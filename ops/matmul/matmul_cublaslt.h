@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt. Plans are made once per problem and alignment and kept. A
-// plan is chosen by timing what the library offers, and the choice is kept on disk (plan_cache.h); in exact mode, with
+// plan is chosen by timing what the library offers, and the choice is kept on disk (ops/plan_file.h); in exact mode, with
 // HEARTH_PLAN_TIMING=off, and where it cannot be kept it is what the library's heuristic puts first.
 #pragma once
 
@@ -51,11 +51,11 @@ std::vector<PlanInfo> plans();
 void clear_plans();
 
 /// The file that keeps the choices, for reports.
-struct PlanFile {
+struct PlanFileInfo {
   std::string path;  ///< empty if there is no folder for it
   std::size_t plans = 0;
   std::vector<std::string> remarks;  ///< what is wrong with it
 };
-PlanFile plan_file();
+PlanFileInfo plan_file();
 
 }  // namespace hearth::cuda::blas

@@ -2,153 +2,61 @@
 #include "ops/plan_cache.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "core/io/file.h"
-#include "tests/support/temp_dir.h"
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
-namespace hearth::cuda {
+namespace hearth {
 namespace {
 
-using test::TempDir;
+struct Plan {
+  int number = 0;
+  std::string declines;
+};
 
-const PlanKey key{"library 1.2.3", "device \"7\"", "4x8 by 8x4"};
-
-KeptPlans read(std::string_view text, std::vector<std::string>& remarks) {
-  KeptPlans plans;
-  read_plans(text, plans, remarks);
-  return plans;
-}
-
-TEST(CudaPlanCache, WhatIsWrittenIsRead) {
-  KeptPlans plans;
-  plans[key] = {"00ff", 1.25};
-  plans[{"library 1.2.3", "device", "another\nproblem"}] = {"0a", 0};
-  std::vector<std::string> remarks;
-  const KeptPlans found = read(text_of_plans(plans), remarks);
-  EXPECT_TRUE(remarks.empty());
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found.at(key).plan, "00ff");
-  EXPECT_EQ(found.at(key).microseconds, 1.25);
-}
-
-TEST(CudaPlanCache, AnyPartOfTheKeyTellsPlansApart) {
-  TempDir folder;
-  PlanCache cache(folder / "plans");
-  ASSERT_TRUE(cache.keep(key, {"a", 1}).has_value());
-  EXPECT_NE(cache.find(key), nullptr);
-  EXPECT_EQ(cache.find({"library 1.2.4", key.device, key.problem}), nullptr);
-  EXPECT_EQ(cache.find({key.library, "device", key.problem}), nullptr);
-  EXPECT_EQ(cache.find({key.library, key.device, "4x8 by 8x5"}), nullptr);
-}
-
-TEST(CudaPlanCache, DamagedLinesAreLeftOutAndSaid) {
-  const std::string good = text_of_plans({{key, {"a", 1}}});
-  const struct {
-    std::string text;
-    std::size_t plans;
-    const char* remark;
-  } cases[] = {
-      {good + "{\"library\":\"lib", 1, "line 3"},
-      {good + "{\"library\":\"x\"}\n", 1, "line 3"},
-      {good + "{\"library\":\"x\",\"device\":\"y\",\"problem\":\"z\",\"plan\":\"\",\"microseconds\":1}\n", 1, "line 3"},
-      {good + "{\"library\":\"x\",\"device\":\"y\",\"problem\":\"z\",\"plan\":\"b\",\"microseconds\":-1}\n", 1,
-       "line 3"},
-      {good + "\n", 1, "line 3"},
-      {"{\"hearth_plans\":2}\n" + good.substr(good.find('\n') + 1), 0, "version 1"},
-      {"\x7f\x45\x4c\x46", 0, "line 1"},
-      {good.substr(good.find('\n') + 1), 0, "version 1"},
+TEST(PlanCache, AProblemIsPlannedOnce) {
+  PlanCache<int, Plan> cache;
+  int made = 0;
+  const auto plan = [&](int key) -> const Plan& {
+    return cache.get(key, [&] { return Plan{++made, key < 0 ? "negative" : ""}; });
   };
-  for (const auto& c : cases) {
-    std::vector<std::string> remarks;
-    EXPECT_EQ(read(c.text, remarks).size(), c.plans) << c.text;
-    ASSERT_EQ(remarks.size(), 1u) << c.text;
-    EXPECT_NE(remarks[0].find(c.remark), std::string::npos) << remarks[0];
-  }
-  std::vector<std::string> remarks;
-  EXPECT_TRUE(read("", remarks).empty());
-  EXPECT_TRUE(remarks.empty()) << "an empty file is a new one";
+  const Plan& first = plan(7);
+  EXPECT_EQ(plan(-1).declines, "negative");
+  for (int key = 8; key < 100; ++key) (void)plan(key);
+  EXPECT_EQ(&plan(7), &first) << "a plan stays where it is";
+  EXPECT_EQ(plan(-1).number, 2) << "what cannot be planned is kept with its reason";
+  EXPECT_EQ(made, 94);
 }
 
-TEST(CudaPlanCache, KeepsFromOneProcessToTheNext) {
-  TempDir folder;
-  const auto file = folder / "below" / "plans";
-  EXPECT_TRUE(PlanCache(file).keep(key, {"a", 2}).has_value());
-  const PlanCache later(file);
-  ASSERT_NE(later.find(key), nullptr);
-  EXPECT_EQ(later.find(key)->plan, "a");
-  EXPECT_TRUE(later.remarks().empty());
+TEST(PlanCache, KeepsNothingOfAPlanThatFailed) {
+  PlanCache<int, Plan> cache;
+  EXPECT_THROW(cache.get(1, []() -> Plan { throw std::runtime_error("no memory"); }), std::runtime_error);
+  EXPECT_EQ(cache.get(1, [] { return Plan{5, ""}; }).number, 5);
 }
 
-TEST(CudaPlanCache, TheFirstProcessDecides) {
-  TempDir folder;
-  PlanCache one(folder / "plans"), other(folder / "plans");
-  EXPECT_EQ(one.keep(key, {"a", 2})->plan, "a");
-  EXPECT_EQ(other.keep(key, {"b", 1})->plan, "a");
-  EXPECT_EQ(other.find(key)->plan, "a");
-  // Unless its choice serves no more.
-  EXPECT_EQ(other.keep(key, {"b", 1}, "a")->plan, "b");
-  EXPECT_EQ(one.keep(key, {"c", 1}, "a")->plan, "b");
+TEST(PlanCache, ListsInOrderAndForgets) {
+  PlanCache<int, Plan> cache;
+  for (const int key : {3, 1, 2}) (void)cache.get(key, [&] { return Plan{key * 10, ""}; });
+  std::vector<int> found;
+  cache.each([&](int key, const Plan& plan) { found.push_back(key + plan.number); });
+  EXPECT_EQ(found, (std::vector<int>{11, 22, 33}));
+  cache.clear();
+  cache.each([](int, const Plan&) { ADD_FAILURE() << "it was cleared"; });
 }
 
-TEST(CudaPlanCache, ProcessesLoseNothingOfEachOther) {
-  TempDir folder;
-  constexpr int processes = 4, each = 25;
-  std::vector<pid_t> children;
-  for (int i = 0; i < processes; ++i) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      PlanCache cache(folder / "plans");
-      bool kept = true;
-      for (int n = 0; n < each; ++n)
-        kept = kept && cache.keep({"l", "d", std::to_string(i) + "/" + std::to_string(n)}, {"a", 1}).has_value();
-      ::_exit(kept ? 0 : 1);
-    }
-    children.push_back(child);
-  }
-  for (const pid_t child : children) {
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
-  }
-  const PlanCache all(folder / "plans");
-  EXPECT_EQ(all.plans().size(), std::size_t{processes} * each);
-  EXPECT_TRUE(all.remarks().empty());
-}
-
-TEST(CudaPlanCache, AFolderThatCannotBeWrittenIsNoError) {
-  TempDir folder;
-  folder.write("file", {});
-  PlanCache cache(folder / "file" / "plans");
-  EXPECT_FALSE(cache.keep(key, {"a", 1}).has_value());
-  EXPECT_EQ(cache.find(key), nullptr);
-  ASSERT_FALSE(cache.remarks().empty());
-  EXPECT_NE(cache.remarks().back().find("cannot be written"), std::string::npos) << cache.remarks().back();
-  std::filesystem::create_directory(folder / "plans");
-  PlanCache taken(folder / "plans");
-  EXPECT_FALSE(taken.keep(key, {"a", 1}).has_value());
-  EXPECT_EQ(taken.find(key), nullptr) << "what is not in the file does not hold";
-  PlanCache nowhere("");
-  EXPECT_FALSE(nowhere.keep(key, {"a", 1}).has_value());
-  EXPECT_EQ(nowhere.remarks().size(), 1u);
-}
-
-TEST(CudaPlanCache, TheFolderIsWhatTheEnvironmentSays) {
-  const auto folder_with = [](const char* cache, const char* xdg, const char* home) {
-    ::setenv("HEARTH_CACHE_DIR", cache, 1);
-    ::setenv("XDG_CACHE_HOME", xdg, 1);
-    ::setenv("HOME", home, 1);
-    return cache_folder().string();
-  };
-  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
-  EXPECT_EQ(folder_with("/a", "/b", "/c"), "/a");
-  EXPECT_EQ(folder_with("", "/b", "/c"), "/b/hearth");
-  EXPECT_EQ(folder_with("", "", "/c"), "/c/.cache/hearth");
-  EXPECT_EQ(folder_with("", "", ""), "");
-  ::setenv("HOME", home.c_str(), 1);
+TEST(PlanCache, ThreadsThatAskAtOnceGetTheSame) {
+  PlanCache<int, Plan> cache;
+  int made = 0;
+  std::vector<const Plan*> found(8);
+  std::vector<std::thread> threads;
+  for (const Plan*& mine : found)
+    threads.emplace_back([&cache, &made, &mine] { mine = &cache.get(1, [&] { return Plan{++made, ""}; }); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(made, 1);
+  for (const Plan* const plan : found) EXPECT_EQ(plan, found[0]);
 }
 
 }  // namespace
-}  // namespace hearth::cuda
+}  // namespace hearth

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace hearth::cuda {
+namespace hearth {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
@@ -73,4 +73,4 @@ TEST(CudaPlanTiming, WhatDoesNotRunIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace hearth::cuda
+}  // namespace hearth

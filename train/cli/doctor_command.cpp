@@ -82,7 +82,7 @@ void print_line(const std::string& name, const std::string& text) {
 /// The file of plans that were timed; null in builds without a backend that has one.
 Json described_plans() {
 #if HEARTH_HAS_CUDA
-  const cuda::blas::PlanFile file = cuda::blas::plan_file();
+  const cuda::blas::PlanFileInfo file = cuda::blas::plan_file();
   return Json::object().set("file", file.path).set("plans", file.plans).set("remarks", Json::array_of(file.remarks));
 #else
   return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/plan_cache.h"
+#include "ops/plan_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,7 +13,7 @@
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 
-namespace hearth::cuda {
+namespace hearth {
 namespace {
 
 constexpr const char* format_name = "hearth_plans";
@@ -104,9 +104,9 @@ std::filesystem::path cache_folder() {
   return {};
 }
 
-PlanCache::PlanCache(std::filesystem::path file) : file_(std::move(file)) { read(); }
+PlanFile::PlanFile(std::filesystem::path file) : file_(std::move(file)) { read(); }
 
-void PlanCache::read() {
+void PlanFile::read() {
   remarks_.clear();
   if (file_.empty()) return remark(remarks_, "there is no folder for it: set HEARTH_CACHE_DIR");
   try {
@@ -117,12 +117,12 @@ void PlanCache::read() {
   }
 }
 
-const KeptPlan* PlanCache::find(const PlanKey& key) const {
+const KeptPlan* PlanFile::find(const PlanKey& key) const {
   const auto found = plans_.find(key);
   return found == plans_.end() ? nullptr : &found->second;
 }
 
-std::optional<KeptPlan> PlanCache::keep(const PlanKey& key, const KeptPlan& plan, std::string_view stale) {
+std::optional<KeptPlan> PlanFile::keep(const PlanKey& key, const KeptPlan& plan, std::string_view stale) {
   if (file_.empty()) return std::nullopt;
   try {
     make_directories(file_.parent_path());
@@ -144,4 +144,4 @@ std::optional<KeptPlan> PlanCache::keep(const PlanKey& key, const KeptPlan& plan
   }
 }
 
-}  // namespace hearth::cuda
+}  // namespace hearth
