@@ -64,5 +64,6 @@
 #include "train/predictor.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_config.h"
+#include "train/run/signals.h"
 #include "train/text_generation.h"
 #include "train/trainer.h"

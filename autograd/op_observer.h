@@ -29,9 +29,4 @@ class OpObserverScope {
   OpObserver* previous_;
 };
 
-namespace detail {
-/// Null where there is none.
-OpObserver* current_op_observer();
-}  // namespace detail
-
 }  // namespace hearth

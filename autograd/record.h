@@ -22,7 +22,6 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
-#include "autograd/op_observer.h"
 #include "core/origin.h"
 #include "core/profiler.h"
 
@@ -48,6 +47,8 @@ namespace detail {
 Tensor cast(const Tensor& tensor, DType dtype);
 void apply_autocast(const OpInfo& info, std::span<Tensor> inputs);
 bool any_wants_grad(std::span<const Tensor> inputs);
+/// Shows the call to the thread's OpObserver, if there is one.
+void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& result);
 void check_devices(const char* op, std::span<const Tensor> inputs);
 /// `result` as the output of `node`, whose inputs are `inputs`.
 Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result);
@@ -88,7 +89,7 @@ Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
     const RecordingScope recording(wanted);
     result = forward(op, kept);
   }
-  if (OpObserver* const observer = current_op_observer()) observer->after(Op::info, inputs, result);
+  observe(Op::info, inputs, result);
   if (!wanted) return result;
   return attach(std::make_shared<NodeOf<Op>>(std::move(op), std::move(kept)), inputs, result);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "autograd/op_observer.h"
 #include "autograd/record.h"
 
 namespace hearth {
@@ -106,7 +107,9 @@ OpObserverScope::~OpObserverScope() { op_observer = previous_; }
 
 namespace detail {
 
-OpObserver* current_op_observer() { return op_observer; }
+void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& result) {
+  if (op_observer != nullptr) op_observer->after(info, inputs, result);
+}
 
 RecordingScope::RecordingScope(bool on)
     : previous_recording_(std::exchange(recording_on, on)), previous_grad_(std::exchange(grad_on, false)) {}

@@ -41,7 +41,7 @@ void Adam::prepare(double lr, double grad_scale) {
 
 UpdateCells Adam::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
 
-void Adam::update(const kernels::Copies& copies) {
+void Adam::update(const Copies& copies) {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
     kernels::adam_update(stream, values, parameters().grads(), first_, second_, copies, plan(), coefficients_);

@@ -9,7 +9,7 @@
 #include "core/cuda/stream.h"
 #include "optim/optimizer.h"
 
-namespace hearth::kernels {
+namespace hearth::optim {
 
 struct AdamCoefficients {
   double lr;
@@ -22,10 +22,6 @@ struct AdamCoefficients {
   bool decoupled;
   bool skip = false;  ///< this update changes nothing
 };
-
-}  // namespace hearth::kernels
-
-namespace hearth::optim {
 
 enum class AdamDecay {
   coupled,    ///< adam: the decay is part of the gradient
@@ -62,11 +58,11 @@ class Adam : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const kernels::Copies& copies) override;
+  void update(const Copies& copies) override;
   UpdateCells cells() override;
 
   AdamOptions options_;
-  Staged<kernels::AdamCoefficients> coefficients_;
+  Staged<AdamCoefficients> coefficients_;
   Tensor first_;
   Tensor second_;
 };
@@ -74,6 +70,9 @@ class Adam : public Optimizer {
 }  // namespace hearth::optim
 
 namespace hearth::kernels {
+
+using optim::AdamCoefficients;
+using optim::Copies;
 
 /// Reads and writes each element once.
 void adam_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,

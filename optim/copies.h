@@ -7,7 +7,7 @@
 #include "core/staged.h"
 #include "core/tensor.h"
 
-namespace hearth::kernels {
+namespace hearth::optim {
 
 struct Copies {
   Tensor narrow{};   ///< f16 or bf16: receives the new values, f32, rounded; undefined for none
@@ -19,4 +19,4 @@ struct Copies {
 /// while its values are in the cache.
 void copy_piece(const Tensor& values, const Copies& copies, std::int64_t begin, std::int64_t end);
 
-}  // namespace hearth::kernels
+}  // namespace hearth::optim

@@ -7,7 +7,7 @@
 #include "core/cpu/foreach_isa.h"
 
 #ifdef HEARTH_ISA_NAMESPACE
-namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+namespace hearth::optim::HEARTH_ISA_NAMESPACE {
 
 template <class N>
 void narrow_run(const float* wide, N* narrow, std::int64_t n) {
@@ -15,9 +15,9 @@ void narrow_run(const float* wide, N* narrow, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) cpu::store(narrow + i, wide[i]);
 }
 
-}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+}  // namespace hearth::optim::HEARTH_ISA_NAMESPACE
 #else
-namespace hearth::kernels {
+namespace hearth::optim {
 
 void copy_piece(const Tensor& values, const Copies& copies, std::int64_t begin, std::int64_t end) {
   if (copies.narrow.defined())
@@ -26,10 +26,10 @@ void copy_piece(const Tensor& values, const Copies& copies, std::int64_t begin, 
     });
   if (copies.average.defined() && copies.share->value() != 0)
     visit_dtype("moving average", values.dtype(), WideFloats{}, [&]<class T>() {
-      blend(copies.average.data<T>() + begin, values.data<T>() + begin, end - begin,
-            static_cast<T>(copies.share->value()));
+      kernels::blend(copies.average.data<T>() + begin, values.data<T>() + begin, end - begin,
+                     static_cast<T>(copies.share->value()));
     });
 }
 
-}  // namespace hearth::kernels
+}  // namespace hearth::optim
 #endif

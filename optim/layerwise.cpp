@@ -45,11 +45,11 @@ void Lars::prepare(double lr, double grad_scale) {
 }
 
 UpdateCells Lars::cells() {
-  using C = kernels::SgdCoefficients;
+  using C = SgdCoefficients;
   return {.grad_scale = coefficients_.cell(&C::grad_scale), .skip = coefficients_.cell(&C::skip)};
 }
 
-void Lars::update(const kernels::Copies& copies) {
+void Lars::update(const Copies& copies) {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {
@@ -106,7 +106,7 @@ UpdateCells Lamb::cells() {
   return cells;
 }
 
-void Lamb::update(const kernels::Copies& copies) {
+void Lamb::update(const Copies& copies) {
   const Tensor& values = parameters().values();
   const Tensor& grads = parameters().grads();
   run_on(values.device(), [&](auto& stream) {

@@ -10,7 +10,7 @@
 #include "optim/optimizer.h"
 #include "optim/sgd.h"
 
-namespace hearth::kernels {
+namespace hearth::optim {
 
 struct LambCoefficients {
   double lr;
@@ -26,10 +26,6 @@ struct LambCoefficients {
   double longest;     ///< the largest ratio of norms that counts
   bool skip = false;  ///< this update changes nothing
 };
-
-}  // namespace hearth::kernels
-
-namespace hearth::optim {
 
 struct LarsOptions {
   double lr = 1.0;
@@ -64,11 +60,11 @@ class Lars : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const kernels::Copies& copies) override;
+  void update(const Copies& copies) override;
   UpdateCells cells() override;
 
   LarsOptions options_;
-  Staged<kernels::SgdCoefficients> coefficients_;
+  Staged<SgdCoefficients> coefficients_;
   Tensor momentum_;
 };
 
@@ -107,11 +103,11 @@ class Lamb : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const kernels::Copies& copies) override;
+  void update(const Copies& copies) override;
   UpdateCells cells() override;
 
   LambOptions options_;
-  Staged<kernels::LambCoefficients> coefficients_;
+  Staged<LambCoefficients> coefficients_;
   Tensor squares_;  // of the coming update's gradients, if something has added them up
   Tensor first_;
   Tensor second_;
@@ -120,6 +116,9 @@ class Lamb : public Optimizer {
 }  // namespace hearth::optim
 
 namespace hearth::kernels {
+
+using optim::Copies;
+using optim::LambCoefficients;
 
 struct LarsConstants {
   double trust;

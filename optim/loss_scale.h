@@ -26,10 +26,6 @@ struct LossScaleOptions {
   double ceiling = 16777216;
 };
 
-}  // namespace hearth::optim
-
-namespace hearth::kernels {
-
 /// What the host adds to a verdict, each step.
 struct VerdictInput {
   std::int64_t step;           ///< number of the update, from 1, if no update was skipped but those the host knows of
@@ -37,39 +33,6 @@ struct VerdictInput {
   std::int64_t known_skipped;  ///< skipped updates that the host knows of
   std::int64_t samples;
 };
-
-/// What one verdict reads and writes, all in the memory of one device.
-struct Verdict {
-  optim::LossScaleOptions options;
-  const VerdictInput* input;
-  const double* squares;   ///< sum over all gradients
-  double* scale;           ///< the loss scale
-  std::int64_t* counters;  ///< as LossScale keeps them
-  std::int64_t* uncounted;
-  double max_norm;  ///< 0: no clipping
-  double* norm;     ///< receives the norm of the gradients without the loss scale, or -1 if skipped; may be null
-  optim::UpdateCells update;
-  double* average_share;  ///< null without a moving average
-  optim::EmaOptions average;
-  double* step_loss;  ///< sums of this step, cleared; null if nothing is summed
-  std::int64_t* step_correct;
-  double* loss;  ///< what they are added to, unless skipped
-  std::int64_t* correct;
-};
-
-/// Decides whether the update happens, sets its coefficients, and moves the loss scale.
-void reach_verdict(cpu::Stream& stream, const Verdict& verdict);
-void reach_verdict(cuda::Stream& stream, const Verdict& verdict);
-/// dy = share * scale, times *factor unless that is null; dy has one element of any floating type.
-void scale_seed(cpu::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
-void scale_seed(cuda::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
-/// Where skipped: values = backup; else backup = values. f32, contiguous, of one size; bits are copied as they are.
-void keep_or_restore(cpu::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
-void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
-
-}  // namespace hearth::kernels
-
-namespace hearth::optim {
 
 /// The loss scale and all that hangs on whether an update is skipped. In each step:
 ///
@@ -132,10 +95,45 @@ class LossScale {
   Tensor counters_;   // i64 [3]: updates in a row without overflow, skipped updates, skipped in a row at the floor
   Tensor uncounted_;  // i64 [1]
   Tensor buffers_, backup_;
-  Staged<kernels::VerdictInput> input_;
+  Staged<VerdictInput> input_;
   std::int64_t known_skipped_ = 0;
   Optimizer* optimizer_ = nullptr;  ///< of the last step
   Ema* average_ = nullptr;
 };
 
 }  // namespace hearth::optim
+
+namespace hearth::kernels {
+
+using optim::VerdictInput;
+
+/// What one verdict reads and writes, all in the memory of one device.
+struct Verdict {
+  optim::LossScaleOptions options;
+  const VerdictInput* input;
+  const double* squares;   ///< sum over all gradients
+  double* scale;           ///< the loss scale
+  std::int64_t* counters;  ///< as LossScale keeps them
+  std::int64_t* uncounted;
+  double max_norm;  ///< 0: no clipping
+  double* norm;     ///< receives the norm of the gradients without the loss scale, or -1 if skipped; may be null
+  optim::UpdateCells update;
+  double* average_share;  ///< null without a moving average
+  optim::EmaOptions average;
+  double* step_loss;  ///< sums of this step, cleared; null if nothing is summed
+  std::int64_t* step_correct;
+  double* loss;  ///< what they are added to, unless skipped
+  std::int64_t* correct;
+};
+
+/// Decides whether the update happens, sets its coefficients, and moves the loss scale.
+void reach_verdict(cpu::Stream& stream, const Verdict& verdict);
+void reach_verdict(cuda::Stream& stream, const Verdict& verdict);
+/// dy = share * scale, times *factor unless that is null; dy has one element of any floating type.
+void scale_seed(cpu::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
+void scale_seed(cuda::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
+/// Where skipped: values = backup; else backup = values. f32, contiguous, of one size; bits are copied as they are.
+void keep_or_restore(cpu::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
+void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
+
+}  // namespace hearth::kernels

@@ -42,7 +42,7 @@ void Optimizer::apply(Ema* average) {
   HEARTH_CHECK(UsageError, !parameters_alive_.expired(),
                "optimizer: its FlatParameters are gone; they must live as long as it does");
   parameters_->begin_update(this);
-  kernels::Copies copies{.narrow = parameters_->narrow()};
+  Copies copies{.narrow = parameters_->narrow()};
   if (average != nullptr) {
     HEARTH_CHECK(UsageError, &average->parameters() == parameters_,
                  "optimizer: the moving average is of other parameters; make it of those of the optimizer");

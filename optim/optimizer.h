@@ -74,7 +74,7 @@ class Optimizer {
   /// Stages the coefficients of the update numbered steps() + 1.
   virtual void prepare(double lr, double grad_scale) = 0;
   /// Writes the values and, of the new values, the copies.
-  virtual void update(const kernels::Copies& copies) = 0;
+  virtual void update(const Copies& copies) = 0;
 
   FlatParameters& parameters() { return *parameters_; }
   const UpdatePlan& plan() const { return plan_; }

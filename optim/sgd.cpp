@@ -35,14 +35,14 @@ void Sgd::prepare(double lr, double grad_scale) {
 }
 
 UpdateCells Sgd::cells() {
-  using C = kernels::SgdCoefficients;
+  using C = SgdCoefficients;
   return {.grad_scale = coefficients_.cell(&C::grad_scale),
           .skip = coefficients_.cell(&C::skip),
           .arriving = coefficients_.cell(&C::arriving),
           .arriving_later = 1.0 - options_.dampening};
 }
 
-void Sgd::update(const kernels::Copies& copies) {
+void Sgd::update(const Copies& copies) {
   const Tensor& values = parameters().values();
   run_on(values.device(), [&](auto& stream) {
     kernels::sgd_update(stream, values, parameters().grads(), momentum_, copies, plan(), coefficients_);

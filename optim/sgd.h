@@ -8,7 +8,7 @@
 #include "core/cuda/stream.h"
 #include "optim/optimizer.h"
 
-namespace hearth::kernels {
+namespace hearth::optim {
 
 struct SgdCoefficients {
   double lr;
@@ -19,10 +19,6 @@ struct SgdCoefficients {
   bool lr_in_momentum = false;  ///< the momentum holds steps, learning rate included
   bool skip = false;            ///< this update changes nothing
 };
-
-}  // namespace hearth::kernels
-
-namespace hearth::optim {
 
 struct SgdOptions {
   double lr = 0.1;
@@ -46,17 +42,20 @@ class Sgd : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const kernels::Copies& copies) override;
+  void update(const Copies& copies) override;
   UpdateCells cells() override;
 
   SgdOptions options_;
-  Staged<kernels::SgdCoefficients> coefficients_;
+  Staged<SgdCoefficients> coefficients_;
   Tensor momentum_;
 };
 
 }  // namespace hearth::optim
 
 namespace hearth::kernels {
+
+using optim::Copies;
+using optim::SgdCoefficients;
 
 /// `moment` is undefined without momentum. Reads and writes each element once. `trust`, empty for none, is a factor on
 /// gradient and decay of each range of the plan; on a device it is LARS's alone (lars_update).

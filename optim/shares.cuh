@@ -11,6 +11,8 @@
 
 namespace hearth::kernels {
 
+using optim::Copies;
+
 inline constexpr int shares_a_piece = 4;
 
 /// The plan's tables as kernels take them.

@@ -11,6 +11,7 @@
 #include "core/text_stream.h"
 #include "data/text/error_rate.h"
 #include "data/text/token_set.h"
+#include "train/captured_step.h"
 #include "train/report/report.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_info.h"
@@ -46,6 +47,8 @@ bool predicts_tokens(const data::Dataset& part) {
 
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
     : session_(session), folder_(folder), progress_(progress) {}
+
+Trainer::~Trainer() = default;
 
 bool Trainer::resume(const std::string& directory, bool changed_data) {
   std::error_code absent;

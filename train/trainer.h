@@ -6,12 +6,14 @@
 #include <span>
 #include <string>
 
-#include "train/captured_step.h"
 #include "train/report/progress.h"
 #include "train/run/run_folder.h"
 #include "train/session.h"
 
 namespace hearth::train {
+
+class CapturedStep;
+struct StepResult;
 
 struct TrainResult {
   int stop_signal = 0;        ///< the signal that ended it early, or 0
@@ -22,6 +24,7 @@ struct TrainResult {
 class Trainer {
  public:
   Trainer(Session& session, RunFolder& folder, Progress& progress);
+  ~Trainer();
 
   /// Continues from the newest good checkpoint of the run in `directory`, if there is one; returns whether. ConfigError
   /// if that run was another one (see differences_that_matter); DataError if its data has changed, unless that is

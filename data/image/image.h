@@ -27,6 +27,15 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
+/// A rectangle of whole pixels.
+struct Box {
+  int top = 0;
+  int left = 0;
+  int height = 0;
+  int width = 0;
+  bool operator==(const Box&) const = default;
+};
+
 /// Most pixels of an image; a file that claims more is refused before memory is allocated.
 inline constexpr std::int64_t max_image_pixels = 100'000'000;
 

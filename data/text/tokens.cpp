@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "data/checked_blocks.h"
 #include "data/source_bytes.h"
 #include "data/text/unicode.h"
 
@@ -85,6 +86,8 @@ void require_no_zero(std::string_view text, const std::string& source) {
 
 }  // namespace
 
+Tokens::~Tokens() = default;
+
 Tokens::Tokens(std::vector<std::int32_t> ids, std::vector<std::uint64_t> ends, Meaning meaning, std::string source)
     : size_(static_cast<std::int64_t>(ids.size())),
       meaning_(std::move(meaning)),
@@ -139,7 +142,7 @@ void Tokens::open_file(const std::string& path) {
   const auto checksum = take<std::uint32_t>(header, at_checksum);
   auto checksums = is_earlier ? checksums_of_earlier(file, payload, checksum)
                               : checksums_at(file, header_size + payload, payload, checksum);
-  blocks_.emplace(std::move(file), header_size, payload, std::move(checksums));
+  blocks_ = std::make_unique<CheckedBlocks>(std::move(file), header_size, payload, std::move(checksums));
   require_readable_size(path, count * sizeof(std::uint64_t), {UINT64_MAX, "ends of sequences"});
   ends_.resize(count);
   blocks_->read(id_bytes, std::as_writable_bytes(std::span(ends_)));

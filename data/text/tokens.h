@@ -9,15 +9,16 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data/checked_blocks.h"
+#include "core/io/file.h"
 #include "data/text/tokenizer.h"
 
 namespace hearth::data {
+
+class CheckedBlocks;
 
 class Tokens {
  public:
@@ -30,6 +31,7 @@ class Tokens {
 
   /// Sequences in memory: ends[i] is the number of ids up to the end of sequence i. `source` is for messages.
   Tokens(std::vector<std::int32_t> ids, std::vector<std::uint64_t> ends, Meaning meaning, std::string source);
+  ~Tokens();
   /// Opens a token file. FileError if it cannot be; DataError, naming the file, if it is none, is cut short or has a
   /// damaged header. The ids themselves are compared with their checksums when copy() first reads them, and by
   /// verify(); a file of an earlier version, which has one checksum for all, is read whole here.
@@ -67,8 +69,8 @@ class Tokens {
   std::int64_t size_ = 0;
   Meaning meaning_;
   std::string source_;
-  std::vector<std::int32_t> ids_;        // in memory
-  std::optional<CheckedBlocks> blocks_;  // or in a file
+  std::vector<std::int32_t> ids_;          // in memory
+  std::unique_ptr<CheckedBlocks> blocks_;  // or in a file
   std::vector<std::uint64_t> ends_;
 };
 

@@ -6,15 +6,6 @@
 
 namespace hearth::data {
 
-/// A rectangle of whole pixels.
-struct Box {
-  int top = 0;
-  int left = 0;
-  int height = 0;
-  int width = 0;
-  bool operator==(const Box&) const = default;
-};
-
 /// Resizes the part `box` of `source` to height x width. A triangle filter as wide as one output pixel (at least one
 /// input pixel) weighs the inputs; pixels outside the box play no part. Arithmetic is 22-bit fixed point, rounded after
 /// each of the two passes, so the result does not depend on compiler or machine. ShapeError if the box leaves the

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/transforms/rand_augment.h"
+#include "data/transforms/resize.h"
 
 namespace hearth::data {
 namespace {

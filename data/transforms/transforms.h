@@ -13,10 +13,21 @@
 #include "core/random.h"
 #include "data/dataset.h"
 #include "data/image/image.h"
-#include "data/transforms/rand_augment.h"
-#include "data/transforms/resize.h"
 
 namespace hearth::data {
+
+/// Cubuk et al., "RandAugment" (2020): a few changes of an image, drawn evenly from a list, all of one strength.
+/// The scale of strengths is timm's, not torchvision's. Defaults as timm's "rand-m9-mstd0.5-inc1", but for the number
+/// of changes and the list they are drawn from: timm's has no identity, and invert and solarize-add. Posterize keeps a
+/// bit at least, where timm's makes the image one colour.
+struct RandAugment {
+  int ops = 0;               ///< changes drawn for each image, one after another; 0 turns it off
+  double magnitude = 9;      ///< mean strength, 0 to 10
+  double spread = 0.5;       ///< standard deviation of the strength, which stays within 0 to 10
+  double probability = 0.5;  ///< that a drawn change is applied
+  bool increasing =
+      true;  ///< whether posterize, solarize and the four enhancements also grow stronger with the magnitude
+};
 
 /// A box of random area and aspect ratio, resized to the image size.
 /// Source: Szegedy et al., "Going Deeper with Convolutions" (2015); defaults as in torchvision.

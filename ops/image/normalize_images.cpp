@@ -60,8 +60,7 @@ Tensor normalize_images(const Tensor& pixels, const Tensor& values, const Normal
     });
   }
   // It is not recorded, as pixels have no gradient, but an op all the same.
-  if (OpObserver* const observer = detail::current_op_observer())
-    observer->after({.name = op, .autocast = Autocast::as_is}, std::array{pixels, values}, y);
+  detail::observe({.name = op, .autocast = Autocast::as_is}, std::array{pixels, values}, y);
   if (s.room == s.c) return y;
   // The only way to the whole pixels ends here, so nobody can write where the zeros are.
   y.storage()->set_padded_from(s.c);

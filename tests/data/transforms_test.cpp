@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "data/order.h"
 #include "data/source_bytes.h"
+#include "data/transforms/resize.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 

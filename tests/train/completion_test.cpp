@@ -5,7 +5,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 
 namespace hearth::train {
 namespace {

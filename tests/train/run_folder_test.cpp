@@ -7,6 +7,7 @@
 
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
+#include "train/report/metrics_log.h"
 
 namespace hearth::train {
 namespace {

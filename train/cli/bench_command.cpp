@@ -9,7 +9,7 @@
 #include "core/profiler.h"
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/cli/name_filter.h"
 
 namespace hearth::train {

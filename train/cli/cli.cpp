@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of commands, help, and the one place where exceptions become exit codes.
 #include "train/cli/cli.h"
+#include "train/cli/commands.h"
 
 #include <signal.h>
 #include <unistd.h>

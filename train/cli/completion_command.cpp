@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "core/error.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 
 namespace hearth::train {
 namespace {

@@ -2,7 +2,7 @@
 // schema, config.
 #include <iostream>
 
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {

@@ -6,7 +6,7 @@
 #include "data/registry.h"
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {

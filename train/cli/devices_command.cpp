@@ -6,7 +6,7 @@
 #include "core/cpu/parallel.h"
 #include "core/cuda/stream.h"
 #include "ops/onednn/onednn.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/cli/devices.h"
 #include "train/run/run_info.h"
 

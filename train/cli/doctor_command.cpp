@@ -11,7 +11,7 @@
 #include "ops/cublaslt/library.h"
 #include "ops/matmul/matmul_cublaslt.h"
 #include "ops/onednn/onednn.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/cli/devices.h"
 #include "train/run/run_config.h"
 

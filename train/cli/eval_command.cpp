@@ -5,7 +5,7 @@
 
 #include "models/weights/weights.h"
 #include "train/cli/beam.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/step.h"
 #include "train/text_generation.h"

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "core/build.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 
 namespace hearth::train {
 namespace {

@@ -11,7 +11,7 @@
 #include "data/text/labelled.h"
 #include "ops/ops.h"
 #include "train/cli/beam.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/predictor.h"
 #include "train/run/checkpoint.h"
 #include "train/text_generation.h"

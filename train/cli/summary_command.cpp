@@ -7,7 +7,7 @@
 #include "core/text_stream.h"
 #include "data/text/token_set.h"
 #include "models/nn/summary.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/report/precision_report.h"
 #include "train/run/step_memory.h"
 #include "train/step.h"

@@ -13,7 +13,7 @@
 #include "core/cpu/parallel.h"
 #include "core/io/printable.h"
 #include "data/text/token_set.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
 #include "train/trainer.h"

@@ -8,7 +8,7 @@
 #include "data/text/token_set.h"
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 #include "train/run/step_memory.h"
 
 namespace hearth::train {

@@ -8,7 +8,7 @@
 #include "core/io/safetensors.h"
 #include "core/non_finite.h"
 #include "models/weights/weights_import.h"
-#include "train/cli/cli.h"
+#include "train/cli/commands.h"
 
 namespace hearth::train {
 namespace {

@@ -10,6 +10,8 @@
 #include <filesystem>
 
 #include "core/io/printable.h"
+#include "train/report/metrics_log.h"
+#include "train/report/tensorboard.h"
 #include "train/run/run_info.h"
 
 namespace hearth::train {
@@ -79,6 +81,8 @@ FileLock::FileLock(const std::string& path) : descriptor_(::open(path.c_str(), O
 }
 
 FileLock::~FileLock() { ::close(descriptor_); }
+
+RunFolder::~RunFolder() = default;
 
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   HEARTH_CHECK(UsageError, !path_.empty(), "the run's folder has an empty name; give one, or leave --out away");

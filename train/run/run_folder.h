@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "train/report/metrics_log.h"
-#include "train/report/tensorboard.h"
 
 namespace hearth::train {
+
+class MetricsLog;
+class TensorBoardWriter;
 
 /// Whether a run was written into this folder: its run.json or a checkpoint is there.
 bool holds_run(const std::string& folder);
@@ -45,6 +46,7 @@ class RunFolder {
   /// Makes the folder if need be, and locks it for the life of the object. UsageError for an empty path; FileError if
   /// it cannot be written, or another process trains into it.
   explicit RunFolder(std::string path);
+  ~RunFolder();
 
   const std::string& path() const { return path_; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
