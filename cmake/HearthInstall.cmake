@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installation: headers as they are included in the tree, the library, the program, what a reader and a shell need, and
+# Installation: the public headers, the library, the program, what a reader and a shell need, and
 # packages for find_package(hearth) and pkg-config.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(DIRECTORY ${CMAKE_BINARY_DIR}/include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${CMAKE_BINARY_DIR}/include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Minor versions of 0.x break programs that were linked with another. The program finds a shared library beside its own
 # folder, wherever both were put.
@@ -23,7 +23,7 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hearthConfig.cmake.in
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/hearthConfig.cmake ${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake
-  ${CMAKE_CURRENT_LIST_DIR}/FindWebP.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindWebP.cmake ${CMAKE_CURRENT_LIST_DIR}/HearthFind.cmake
   ${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
 
@@ -37,7 +37,7 @@ foreach(optional DNNL:dnnl JPEG:jpeg PNG:png WEBP:webp ZLIB:z SENTENCEPIECE:sent
     string(APPEND pc_libraries " -l${library}")
   endif()
 endforeach()
-if(HEARTH_HAS_CUDA AND NOT HEARTH_CUDA_EMULATED)
+if(HEARTH_HAS_CUDA)
   string(APPEND pc_libraries " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
 endif()
 if(library_type STREQUAL "SHARED_LIBRARY")
