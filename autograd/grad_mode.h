@@ -9,17 +9,17 @@
 namespace hearth {
 
 /// True where ops record what their gradients need.
-bool grad_enabled();
+HEARTH_API bool grad_enabled();
 
 /// True while an op's forward runs for a result whose gradient is wanted; ops skip work for `Kept` otherwise.
-bool is_recording();
+HEARTH_API bool is_recording();
 
 /// True while recompute() runs a function for the second time. What a forward pass does once besides its result, such
 /// as moving running statistics, is not to be done then.
-bool is_recomputing();
+HEARTH_API bool is_recomputing();
 
 /// No op records while this object lives.
-class NoGrad {
+class HEARTH_API NoGrad {
  public:
   NoGrad();
   ~NoGrad();
@@ -31,10 +31,10 @@ class NoGrad {
 };
 
 /// The narrow type in force on this thread, if any (O1 mixed precision).
-std::optional<DType> autocast_dtype();
+HEARTH_API std::optional<DType> autocast_dtype();
 
 /// Ops run by their autocast class in `narrow` (f16 or bf16) while this object lives; nullopt switches autocast off.
-class AutocastScope {
+class HEARTH_API AutocastScope {
  public:
   explicit AutocastScope(std::optional<DType> narrow);
   ~AutocastScope();
@@ -46,7 +46,7 @@ class AutocastScope {
 };
 
 namespace detail {
-class RecordingScope {
+class HEARTH_API RecordingScope {
  public:
   explicit RecordingScope(bool on);
   ~RecordingScope();
@@ -59,7 +59,7 @@ class RecordingScope {
 };
 
 /// Ops record again, within a backward pass.
-class RecomputingScope {
+class HEARTH_API RecomputingScope {
  public:
   RecomputingScope();
   ~RecomputingScope();

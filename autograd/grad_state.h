@@ -13,7 +13,7 @@ namespace hearth {
 
 class Node;
 
-struct GradState {
+struct HEARTH_API GradState {
   /// For a tensor whose gradient is of the shape and type of `like`, and on its device.
   explicit GradState(const Tensor& like) : shape(like.shape()), dtype(like.dtype()), device(like.device()) {}
 
@@ -43,16 +43,16 @@ struct GradState {
 };
 
 /// True for a leaf whose value and gradient are part of FlatParameters that are alive.
-bool is_flat(const Tensor& tensor);
+HEARTH_API bool is_flat(const Tensor& tensor);
 /// True if backward would reach this tensor.
-bool wants_grad(const Tensor& tensor);
+HEARTH_API bool wants_grad(const Tensor& tensor);
 /// The same tensor as a leaf that collects a gradient. DTypeError for integer types; UsageError for results of ops.
-Tensor as_leaf(const Tensor& tensor);
+HEARTH_API Tensor as_leaf(const Tensor& tensor);
 /// A leaf's gradient; zeros if nothing arrived. UsageError for a tensor that is not a leaf.
-Tensor grad_of(const Tensor& leaf);
+HEARTH_API Tensor grad_of(const Tensor& leaf);
 /// Forgets the leaf's gradient: it reads as zero and the next contribution replaces it.
-void zero_grad(const Tensor& leaf);
+HEARTH_API void zero_grad(const Tensor& leaf);
 /// f runs each time a backward pass has delivered its last contribution to this leaf.
-void on_grad_ready(const Tensor& leaf, std::function<void()> f);
+HEARTH_API void on_grad_ready(const Tensor& leaf, std::function<void()> f);
 
 }  // namespace hearth

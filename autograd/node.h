@@ -11,7 +11,7 @@
 
 namespace hearth {
 
-class Node {
+class HEARTH_API Node {
  public:
   explicit Node(const char* name);
   virtual ~Node();
@@ -37,7 +37,7 @@ class Node {
 };
 
 /// Which input gradients are wanted, and where a leaf's may be written straight into its final place.
-class GradWants {
+class HEARTH_API GradWants {
  public:
   GradWants(std::span<const std::shared_ptr<GradState>> inputs, Device device) : inputs_(inputs), device_(device) {}
   bool operator[](std::size_t i) const { return inputs_[i] != nullptr; }
@@ -60,7 +60,7 @@ class GradWants {
 };
 
 /// A tensor kept for the gradient. Reading it back checks that nobody wrote to it in between.
-class KeptTensor {
+class HEARTH_API KeptTensor {
  public:
   KeptTensor() = default;
   KeptTensor& operator=(const Tensor& tensor);

@@ -22,7 +22,7 @@ struct NamedTensor {
 
 /// For each handle the number of the first one in the list that leads to the same elements (tied weights); its own
 /// where none before it does. ShapeError where it leads to the same first element only.
-std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters);
+HEARTH_API std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters);
 
 /// A second flat buffer that holds f32 values in a narrow type.
 struct NarrowCopy {
@@ -43,7 +43,7 @@ struct NarrowCopy {
 /// elements (tied weights) are one parameter, under the first one's name, and stay tied.
 ///
 /// A handle keeps its tensor from then on: values are written with copy_from(), never by assigning another tensor.
-class FlatParameters {
+class HEARTH_API FlatParameters {
  public:
   struct Entry {
     std::string name;

@@ -20,8 +20,9 @@ using Recomputable = std::function<Tensor(std::span<const Tensor>)>;
 /// give the same result for the same inputs, must not return one of them itself, and must live as long as the result's
 /// graph; while it runs again is_recomputing() is true. UsageError for an empty f, no input or an undefined one, or a
 /// parameter that is no leaf.
-Tensor recompute(Recomputable f, std::vector<Tensor> inputs, const std::vector<Tensor>& parameters);
+HEARTH_API Tensor recompute(Recomputable f, std::vector<Tensor> inputs, const std::vector<Tensor>& parameters);
 /// f(x), the same for one input.
-Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x, const std::vector<Tensor>& parameters);
+HEARTH_API Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x,
+                            const std::vector<Tensor>& parameters);
 
 }  // namespace hearth

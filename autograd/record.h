@@ -44,15 +44,15 @@ struct OpInfo {
 namespace detail {
 
 /// `tensor` converted by a recorded cast.
-Tensor cast(const Tensor& tensor, DType dtype);
-void apply_autocast(const OpInfo& info, std::span<Tensor> inputs);
-bool any_wants_grad(std::span<const Tensor> inputs);
+HEARTH_API Tensor cast(const Tensor& tensor, DType dtype);
+HEARTH_API void apply_autocast(const OpInfo& info, std::span<Tensor> inputs);
+HEARTH_API bool any_wants_grad(std::span<const Tensor> inputs);
 /// Shows the call to the thread's OpObserver, if there is one.
-void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& result);
-void check_devices(const char* op, std::span<const Tensor> inputs);
+HEARTH_API void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& result);
+HEARTH_API void check_devices(const char* op, std::span<const Tensor> inputs);
 /// `result` as the output of `node`, whose inputs are `inputs`.
-Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result);
-[[noreturn]] void throw_consumed(const char* op);
+HEARTH_API Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result);
+[[noreturn]] HEARTH_API void throw_consumed(const char* op);
 
 template <class Op>
 class NodeOf final : public Node {

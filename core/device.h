@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/export.h"
+
 namespace hearth {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
@@ -21,13 +23,13 @@ struct Device {
 };
 
 /// Parses "cpu", "cuda" or "cuda:N". Throws ConfigError with the accepted forms.
-Device device_named(std::string_view name);
+HEARTH_API Device device_named(std::string_view name);
 /// "cpu" or "cuda:N".
-std::string name_of(Device device);
-std::ostream& operator<<(std::ostream& out, Device device);
+HEARTH_API std::string name_of(Device device);
+HEARTH_API std::ostream& operator<<(std::ostream& out, Device device);
 
 /// How many devices of this type can be used now. One CPU; 0 for cuda in a build without it, without a driver or
 /// without a GPU. HEARTH_CUDA=EMULATE builds have an emulated GPU.
-int device_count(DeviceType type);
+HEARTH_API int device_count(DeviceType type);
 
 }  // namespace hearth

@@ -17,14 +17,14 @@ namespace hearth {
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8, boolean };
 
 /// Bytes of one element.
-std::size_t size_of(DType dtype);
+HEARTH_API std::size_t size_of(DType dtype);
 /// "f32", "f64", "f16", "bf16", "i32", "i64", "u8" or "bool".
-const char* name_of(DType dtype);
+HEARTH_API const char* name_of(DType dtype);
 /// The inverse of name_of; throws DTypeError listing the names.
-DType dtype_named(std::string_view name);
+HEARTH_API DType dtype_named(std::string_view name);
 /// f32, f64, f16 or bf16.
-bool is_floating(DType dtype);
-std::ostream& operator<<(std::ostream& out, DType dtype);
+HEARTH_API bool is_floating(DType dtype);
+HEARTH_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
 template <class... T>
 struct Types {};
@@ -55,7 +55,7 @@ constexpr DType dtype_of() {
   }
 }
 
-[[noreturn]] void throw_unsupported(const char* op, DType found, const DType* allowed, std::size_t count);
+[[noreturn]] HEARTH_API void throw_unsupported(const char* op, DType found, const DType* allowed, std::size_t count);
 
 /// Calls f.template operator()<T>() for the T in the list that `dtype` names; the list at the
 /// call site documents what the op supports. Throws DTypeError, naming `op`, for any other.

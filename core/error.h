@@ -6,12 +6,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/export.h"
 #include "core/text_stream.h"
 
 namespace hearth {
 
 /// Base of every exception the library throws. what() names the op or file, what was found and the remedy.
-class Error : public std::runtime_error {
+class HEARTH_API Error : public std::runtime_error {
  public:
   Error(const char* kind, int exit_code, const std::string& message)
       : std::runtime_error(message), kind_(kind), exit_code_(exit_code) {}
@@ -25,7 +26,7 @@ class Error : public std::runtime_error {
 };
 
 #define HEARTH_ERROR_CLASS(Name, kind, code)                                  \
-  class Name : public Error {                                                 \
+  class HEARTH_API Name : public Error {                                      \
    public:                                                                    \
     explicit Name(const std::string& message) : Error(kind, code, message) {} \
   };

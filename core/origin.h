@@ -6,9 +6,11 @@
 #include <iosfwd>
 #include <string>
 
+#include "core/export.h"
+
 namespace hearth {
 
-struct Origin {
+struct HEARTH_API Origin {
   const char* op = nullptr;     ///< innermost op or part of a step; null outside of both
   const char* layer = nullptr;  ///< dotted path of the innermost module; null outside of modules
   bool backward = false;        ///< while the gradients of `op` are computed
@@ -16,14 +18,14 @@ struct Origin {
 };
 
 /// "conv2d (backward) of layer1.0.conv1", or "no op".
-std::ostream& operator<<(std::ostream& out, const Origin& origin);
+HEARTH_API std::ostream& operator<<(std::ostream& out, const Origin& origin);
 
 /// The calling thread's.
-const Origin& current_origin() noexcept;
+HEARTH_API const Origin& current_origin() noexcept;
 
 /// Sets the calling thread's origin for the life of this object, which is also a range in NVIDIA's profilers where they
 /// are asked for (core/cuda/ranges.h).
-class OriginScope {
+class HEARTH_API OriginScope {
  public:
   explicit OriginScope(const Origin& origin) noexcept;
   ~OriginScope();
@@ -40,6 +42,6 @@ class OriginScope {
 };
 
 /// The same text, kept until the process ends; equal texts are kept once.
-const char* lasting_text(const std::string& text);
+HEARTH_API const char* lasting_text(const std::string& text);
 
 }  // namespace hearth

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/export.h"
+
 namespace hearth::profiler {
 
 struct Entry {
@@ -17,22 +19,22 @@ struct Entry {
 };
 
 /// Starts collecting; forgets what was collected before.
-void start();
+HEARTH_API void start();
 /// Stops collecting.
-void stop();
-bool enabled() noexcept;
+HEARTH_API void stop();
+HEARTH_API bool enabled() noexcept;
 /// What was collected, by scope name.
-std::map<std::string, Entry> summary();
+HEARTH_API std::map<std::string, Entry> summary();
 /// The collected scopes as Chrome trace events (a JSON array; chrome://tracing and Perfetto read it).
-std::string chrome_trace();
+HEARTH_API std::string chrome_trace();
 
 /// Adds floating-point operations (a multiply-add is two) to the innermost scope and to total_flops().
-void add_flops(double flops) noexcept;
+HEARTH_API void add_flops(double flops) noexcept;
 /// Everything add_flops was given on this thread since the process began; counted even when profiling is off.
-double total_flops() noexcept;
+HEARTH_API double total_flops() noexcept;
 
 /// Measures from construction to destruction. `name` must outlive the collection (a literal).
-class Scope {
+class HEARTH_API Scope {
  public:
   explicit Scope(const char* name) noexcept;
   ~Scope();

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/export.h"
+
 namespace hearth {
 
 /// One Philox4x32-10 block: four independent 32-bit words from a 128-bit counter and a 64-bit key.
@@ -25,7 +27,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 
 /// A stream of random values addressed by (seed, stream a, stream b). Copyable; cheap to make per sample.
 /// Use one purpose per (a, b): for example a = epoch, b = sample.
-class Random {
+class HEARTH_API Random {
  public:
   Random(std::uint64_t seed, std::uint64_t a, std::uint32_t b = 0)
       : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
@@ -90,13 +92,13 @@ struct RandomKey {
 };
 
 /// The key of the next random op on this thread; op numbers count up from 0 within a RandomScope.
-RandomKey next_random_key();
+HEARTH_API RandomKey next_random_key();
 
 /// The key that the next random op will get; it stays for that op.
-RandomKey random_position();
+HEARTH_API RandomKey random_position();
 
 /// Ties random ops on this thread to (seed, step) for the life of the object; a replayed step draws the same values.
-class RandomScope {
+class HEARTH_API RandomScope {
  public:
   RandomScope(std::uint64_t seed, std::uint64_t step, RandomPart part = {});
   /// From this key on, to draw again what was drawn there.

@@ -11,7 +11,7 @@ namespace hearth {
 
 /// While it lives, this thread runs kernels, whose pointers do not count as writes (Tensor::data): what calls a kernel
 /// says itself what that changes.
-class KernelScope {
+class HEARTH_API KernelScope {
  public:
   KernelScope() noexcept;
   ~KernelScope();

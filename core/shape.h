@@ -13,13 +13,13 @@
 namespace hearth {
 
 /// a * b, or ShapeError naming `what` when the product leaves 63 bits.
-std::int64_t checked_mul(std::int64_t a, std::int64_t b, const char* what);
+HEARTH_API std::int64_t checked_mul(std::int64_t a, std::int64_t b, const char* what);
 /// a + b, or ShapeError naming `what` when the sum leaves 63 bits.
-std::int64_t checked_add(std::int64_t a, std::int64_t b, const char* what);
+HEARTH_API std::int64_t checked_add(std::int64_t a, std::int64_t b, const char* what);
 
 /// Extents of a tensor, outermost first. Every extent is >= 0 and their product fits 63 bits
 /// (checked on construction, zero extents included: [0, 2^40, 2^40] is refused by its strides).
-class Shape {
+class HEARTH_API Shape {
  public:
   static constexpr int max_rank = 8;
 
@@ -50,12 +50,12 @@ class Shape {
 
 /// Row-major strides, in elements.
 using Strides = std::array<std::int64_t, Shape::max_rank>;
-Strides contiguous_strides(const Shape& shape);
+HEARTH_API Strides contiguous_strides(const Shape& shape);
 
 /// Prints "[8, 56, 56, 48]".
-std::ostream& operator<<(std::ostream& out, const Shape& shape);
+HEARTH_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 /// The common shape of two operands by the usual broadcasting rule; ShapeError, naming `op`, if there is none.
-Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
+HEARTH_API Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
 }  // namespace hearth

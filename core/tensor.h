@@ -34,7 +34,7 @@ struct StorageRecord {
 
 /// Owned bytes. `version` counts in-place writes, so that a gradient can tell that what it kept was changed. All
 /// storages alive are chained, for reports.
-class Storage {
+class HEARTH_API Storage {
  public:
   /// For a contiguous tensor.
   Storage(const Shape& shape, DType dtype, Device device);
@@ -67,9 +67,9 @@ class Storage {
 };
 
 /// The largest storages that are alive on a device, largest first, at most `count`.
-std::vector<StorageRecord> largest_storages(Device device, std::size_t count);
+HEARTH_API std::vector<StorageRecord> largest_storages(Device device, std::size_t count);
 
-class Tensor {
+class HEARTH_API Tensor {
  public:
   /// Undefined: stands for "absent", for example a layer without bias.
   Tensor() = default;
@@ -194,6 +194,6 @@ Tensor Tensor::of(const Shape& shape, std::span<const T> values) {
 }
 
 /// "f32 [8, 56, 56, 48]", or "absent".
-std::string describe(const Tensor& tensor);
+HEARTH_API std::string describe(const Tensor& tensor);
 
 }  // namespace hearth

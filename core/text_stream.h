@@ -5,11 +5,13 @@
 #include <locale>
 #include <sstream>
 
+#include "core/export.h"
+
 namespace hearth {
 
 /// A string stream that writes numbers as programs read them ("1000", "12.5"), whatever locale the host program has
 /// made the global one. Throws std::bad_alloc when memory runs out, where a plain stream would cut the text short.
-class TextStream : public std::ostringstream {
+class HEARTH_API TextStream : public std::ostringstream {
  public:
   TextStream() {
     imbue(std::locale::classic());

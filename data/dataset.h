@@ -32,7 +32,7 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 /// "28 x 28 x 1".
-std::ostream& operator<<(std::ostream& out, const ImageShape& shape);
+HEARTH_API std::ostream& operator<<(std::ostream& out, const ImageShape& shape);
 
 /// What a set passed over instead of failing.
 struct Warnings {
@@ -46,7 +46,7 @@ struct Warnings {
 
 class TokenDataset;
 
-class Dataset {
+class HEARTH_API Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
@@ -108,7 +108,7 @@ struct Splits {
 };
 
 /// Images of one size, decoded, in memory.
-class MemoryDataset : public Dataset {
+class HEARTH_API MemoryDataset : public Dataset {
  public:
   /// `pixels` holds labels.size() images of `shape`, one after the other. DataError, with `source`, if the counts
   /// differ, a label lies outside the class names, or images are larger than there are any.
@@ -131,7 +131,7 @@ class MemoryDataset : public Dataset {
 };
 
 /// Chosen samples of another set, in the given order.
-class Subset : public Dataset {
+class HEARTH_API Subset : public Dataset {
  public:
   Subset(DatasetPointer whole, std::vector<std::int64_t> indices);
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
@@ -166,11 +166,12 @@ struct HeldOut {
 ///
 /// `split` keeps apart what is set aside twice from one set. ConfigError unless 0 < fraction < 1; DataError if one part
 /// would be empty or a label lies outside the classes.
-HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed, std::string_view split = "test");
+HEARTH_API HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed,
+                            std::string_view split = "test");
 /// Sets `count` samples aside, chosen by `seed` regardless of class, both parts in shuffled order.
-HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed);
+HEARTH_API HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed);
 
 /// "0", "1", ... for sets whose classes have no names.
-std::vector<std::string> numbered_classes(std::int64_t count);
+HEARTH_API std::vector<std::string> numbered_classes(std::int64_t count);
 
 }  // namespace hearth::data

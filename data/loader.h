@@ -52,7 +52,7 @@ struct Batch {
   std::int64_t size() const { return static_cast<std::int64_t>(samples.size()); }
 };
 
-class Loader {
+class HEARTH_API Loader {
  public:
   /// ConfigError for options out of range, DataError if an epoch would have no batch.
   Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options);

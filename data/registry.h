@@ -51,13 +51,13 @@ struct DataOptions {
   int prefetch = 4;
 };
 
-void describe(Fields<ColorJitter>& fields);
-void describe(Fields<RandAugment>& fields);
-void describe(Fields<AugmentOptions>& fields);
-void describe(Fields<ChannelStatistics>& fields);
+HEARTH_API void describe(Fields<ColorJitter>& fields);
+HEARTH_API void describe(Fields<RandAugment>& fields);
+HEARTH_API void describe(Fields<AugmentOptions>& fields);
+HEARTH_API void describe(Fields<ChannelStatistics>& fields);
 
 /// What both say of a network's input.
-TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize);
+HEARTH_API TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize);
 
 /// The fields of DataOptions, for the options of a set of one's own.
 template <std::derived_from<DataOptions> T>
@@ -73,7 +73,7 @@ void describe_common(Fields<T>& fields) {
 }
 
 /// A data set as a run uses it.
-struct DataSplits {
+struct HEARTH_API DataSplits {
   DatasetPointer train;
   DatasetPointer valid;  ///< may be null
   DatasetPointer test;   ///< may be null
@@ -101,7 +101,7 @@ struct OpenedData {
 using Datasets = Registry<OpenedData()>;
 /// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", "text", "labelled_text",
 /// "parallel_text", and what the program adds.
-Datasets& datasets();
+HEARTH_API Datasets& datasets();
 
 /// Adds a data set.
 template <std::derived_from<DataOptions> Options>
@@ -115,6 +115,6 @@ void add(const std::string& name, std::function<Splits(const Options&)> open,
 /// Opens the set a node describes, splits it and sets up its transforms. Where neither the node nor the set says how
 /// to normalise, mean and deviation are measured on the first 10,000 training samples. ConfigError with every fault
 /// of the node; DataError or FileError for what the files lack.
-DataSplits make_data(const Json& node);
+HEARTH_API DataSplits make_data(const Json& node);
 
 }  // namespace hearth::data

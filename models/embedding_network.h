@@ -7,7 +7,7 @@
 namespace hearth::models {
 
 /// What such a network derives from, beside nn::Module: its forward(x) is outputs_of(embedding(x)).
-class EmbeddingNetwork {
+class HEARTH_API EmbeddingNetwork {
  public:
   /// [N, C], for what the network's forward() takes. UsageError where its head has no such input.
   virtual Tensor embedding(const Tensor& x) = 0;

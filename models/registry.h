@@ -19,7 +19,7 @@
 namespace hearth::models {
 
 /// What the data looks like; 0 for what it does not say.
-struct InputInfo {
+struct HEARTH_API InputInfo {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t channels = 0;
@@ -36,7 +36,7 @@ struct InputInfo {
 
 using Models = Registry<std::unique_ptr<nn::Module>(const InputInfo&)>;
 /// "bert", "gpt", "mlp", "resnet", "swin", "transformer", "vgg", and what the program adds.
-Models& registry();
+HEARTH_API Models& registry();
 
 /// Adds a network with fields; describe(Fields<Options>&) tells them.
 template <class Options>
@@ -45,11 +45,11 @@ void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(cons
   registry().add<Options>(name, doc, std::move(factory));
 }
 /// Adds a network without fields.
-void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const InputInfo&)> factory,
-         const std::string& doc = "Added by the program.");
+HEARTH_API void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const InputInfo&)> factory,
+                    const std::string& doc = "Added by the program.");
 
 /// The network that a node describes, zeros until nn::initialize() gives the start values. ConfigError with every
 /// fault of the node, or if neither the node nor the data gives the channels and classes.
-std::unique_ptr<nn::Module> make(const Json& node, const InputInfo& input);
+HEARTH_API std::unique_ptr<nn::Module> make(const Json& node, const InputInfo& input);
 
 }  // namespace hearth::models

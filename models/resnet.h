@@ -34,7 +34,7 @@ struct ResNetOptions {
   bool recompute = false;
 };
 
-class ResNet : public nn::Module, public EmbeddingNetwork {
+class HEARTH_API ResNet : public nn::Module, public EmbeddingNetwork {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1 or more than six stages.
   explicit ResNet(const ResNetOptions& options);

@@ -44,18 +44,18 @@ struct SwinOptions {
 };
 
 /// What does not fit together in the sizes, with the remedy; empty if nothing.
-std::string fault_of(const SwinOptions& options);
+HEARTH_API std::string fault_of(const SwinOptions& options);
 /// Why images of this many pixels do not go through a network of options without a fault; empty if they do.
-std::string fault_of(const SwinOptions& options, std::int64_t height, std::int64_t width);
+HEARTH_API std::string fault_of(const SwinOptions& options, std::int64_t height, std::int64_t width);
 
 /// What torchvision keeps beside a table "relative_position_bias_table": the row that each pair of query and key of a
 /// window takes, i64 [window^4]. Undefined if `table` is not [(2 window - 1)^2, heads] for any window.
-Tensor relative_position_index(const Tensor& table);
+HEARTH_API Tensor relative_position_index(const Tensor& table);
 
 /// Images of any size, unless one is given, in which a window of the first stage has room: rows and columns of pixels
 /// that fill no patch are not seen, windows are filled up at the right and at the bottom as torchvision does, and so
 /// are odd sides before 2x2 tokens become one. In later stages one window may see more than all tokens.
-class Swin : public nn::Module, public EmbeddingNetwork {
+class HEARTH_API Swin : public nn::Module, public EmbeddingNetwork {
  public:
   /// ShapeError for what fault_of() tells.
   explicit Swin(const SwinOptions& options);

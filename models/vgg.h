@@ -27,7 +27,7 @@ struct VggOptions {
   bool recompute = false;  ///< keep only what goes into each stage
 };
 
-class Vgg : public nn::Module, public EmbeddingNetwork {
+class HEARTH_API Vgg : public nn::Module, public EmbeddingNetwork {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1.
   explicit Vgg(const VggOptions& options);

@@ -50,7 +50,7 @@ struct AdamOptions {
 /// A finite gradient element that grad_scale takes beyond 1e18 (f32; 1e150 in f64), so that its square would overflow v
 /// and freeze the weight for good, counts as that bound. Infinite and NaN elements are not hidden: they make the weight
 /// NaN.
-class Adam : public Optimizer {
+class HEARTH_API Adam : public Optimizer {
  public:
   /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0 in the type of the weights too.
   Adam(FlatParameters& parameters, const AdamOptions& options);

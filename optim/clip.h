@@ -11,17 +11,17 @@ namespace hearth::optim {
 
 /// The Euclidean norm of all gradients together, summed in f64 in fixed pieces. Gradients of 1e30, whose squares
 /// overflow f32, are no problem. Infinite or NaN gradients give a result that is not finite.
-double grad_norm(FlatParameters& parameters);
+HEARTH_API double grad_norm(FlatParameters& parameters);
 
 /// The factor that brings gradients of this norm down to `max_norm`: min(1, max_norm / (norm + 1e-6)), PyTorch's
 /// definition; hand it to Optimizer::step. DivergedError for a norm that is not finite, ConfigError unless max_norm >
 /// 0.
-double clip_scale(double norm, double max_norm);
+HEARTH_API double clip_scale(double norm, double max_norm);
 
 /// Clips on the gradients' CUDA device, between begin_step() and apply() of the optimizer: its gradient scale there is
 /// multiplied by clip_scale. `norm`, f64 [1] there, becomes the norm. Nothing waits; a norm that is not finite makes
 /// the update not-a-number. The parameters are f32 (f64 squares may overflow).
-void clip_on_device(FlatParameters& parameters, Optimizer& optimizer, double max_norm, const Tensor& norm);
+HEARTH_API void clip_on_device(FlatParameters& parameters, Optimizer& optimizer, double max_norm, const Tensor& norm);
 
 }  // namespace hearth::optim
 

@@ -17,6 +17,6 @@ struct Copies {
 
 /// Brings [begin, end) of the copies up to date, on the calling thread: for updates on the CPU, one piece at a time
 /// while its values are in the cache.
-void copy_piece(const Tensor& values, const Copies& copies, std::int64_t begin, std::int64_t end);
+HEARTH_API void copy_piece(const Tensor& values, const Copies& copies, std::int64_t begin, std::int64_t end);
 
 }  // namespace hearth::optim

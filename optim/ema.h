@@ -22,7 +22,7 @@ struct EmaOptions {
 
 /// average = d * average + (1 - d) * values after each step, over the flat values and over floating buffers (running
 /// statistics). Begins as a copy.
-class Ema {
+class HEARTH_API Ema {
  public:
   /// The weight of the values in update t = 0, 1, ...
   HEARTH_HD static double share_of(const EmaOptions& options, std::int64_t update) {
@@ -83,7 +83,7 @@ class Ema {
 };
 
 /// Uses the averages while it lives.
-class EmaScope {
+class HEARTH_API EmaScope {
  public:
   explicit EmaScope(Ema& ema) : ema_(ema) { ema_.swap(); }
   ~EmaScope() { ema_.swap(); }

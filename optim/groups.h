@@ -55,12 +55,12 @@ struct GroupOptions {
 };
 
 /// True if `pattern`, in which '*' stands for any characters and '?' for one, covers the whole of `name`.
-bool matches(std::string_view pattern, std::string_view name);
+HEARTH_API bool matches(std::string_view pattern, std::string_view name);
 
 /// The factor on the learning rate of each of the parameters, named in the order of the model.
 /// ConfigError for a decay that is not above 0 and at most 1 or that has no layers, and for a pattern that fits no
 /// name.
-std::vector<double> layer_scales(const LayerDecay& options, const std::vector<std::string>& names);
+HEARTH_API std::vector<double> layer_scales(const LayerDecay& options, const std::vector<std::string>& names);
 
 /// Neighbouring elements of the flat buffers with equal hyper-parameters.
 struct ParameterRange {
@@ -75,7 +75,7 @@ struct ParameterRange {
 enum class Ranges { merged, by_parameter };
 
 /// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the team and for a device's blocks.
-class UpdatePlan {
+class HEARTH_API UpdatePlan {
  public:
   /// The most a piece holds.
   static constexpr std::int64_t piece_elements = 16384;

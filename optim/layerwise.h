@@ -52,7 +52,7 @@ struct LarsOptions {
 /// "unscaled" momentum). With clip_trust r is min(r / lr, 1), so that r itself is the learning rate where it is the
 /// smaller one (LARC, of NVIDIA's Apex); also the r = 1 of a norm that is zero, as in timm, so that such a parameter
 /// has a rate of at most 1 (in Apex it keeps lr).
-class Lars : public Optimizer {
+class HEARTH_API Lars : public Optimizer {
  public:
   /// ConfigError unless momentum is in (0, 1), trust above 0 and eps at least 0.
   Lars(FlatParameters& parameters, const LarsOptions& options);
@@ -94,7 +94,7 @@ struct LambOptions {
 /// together after grad_scale: the normalisation of NVIDIA's FusedLAMB (Apex; 1 is its default). If n is not finite -
 /// for f64 gradients, if their squares are not - all weights become NaN. One more pass over the gradients, unless
 /// clipping or loss scaling has made it.
-class Lamb : public Optimizer {
+class HEARTH_API Lamb : public Optimizer {
  public:
   /// ConfigError unless beta1 and beta2 are in [0, 1), eps (in the type of the weights too) and max_grad_norm are above
   /// 0, and 0 <= norm_min <= norm_max with norm_max above 0.

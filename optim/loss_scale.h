@@ -42,7 +42,7 @@ struct VerdictInput {
 /// All but the begin_step()s is work of the device, which may be recorded once and replayed. A skipped update leaves
 /// weights, moments, step counts, averages and buffers as if the step had not been run.
 /// Source: Micikevicius et al. 2018 (arXiv:1710.03740).
-class LossScale {
+class HEARTH_API LossScale {
  public:
   /// Sums of losses and hits of a step, and of all steps that were not skipped.
   struct Sums {

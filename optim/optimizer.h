@@ -34,7 +34,7 @@ struct UpdateCells {
 
 class Ema;
 
-class Optimizer {
+class HEARTH_API Optimizer {
  public:
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;

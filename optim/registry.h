@@ -14,23 +14,23 @@ namespace hearth::optim {
 
 using Optimizers = Registry<std::unique_ptr<Optimizer>(FlatParameters&)>;
 /// "sgd", "adam", "adamw", "lars", "lamb", and what the program adds.
-Optimizers& optimizers();
+HEARTH_API Optimizers& optimizers();
 
 using Schedules = Registry<std::unique_ptr<Schedule>(const ScheduleInfo&)>;
 /// "constant", "step", "cosine", "polynomial", "inverse_sqrt", and what the program adds.
-Schedules& schedules();
+HEARTH_API Schedules& schedules();
 
 /// Ways to pick parameters that differ from the rest: "by_name".
 using ParameterGroups = Registry<ParameterGroup()>;
-ParameterGroups& parameter_groups();
+HEARTH_API ParameterGroups& parameter_groups();
 
 // The fields of the option structs, where argument-dependent lookup finds them.
-void describe(Fields<ParameterGroup>& fields);
-void describe(Fields<LayerDecay>& fields);
-void describe(Fields<ConstantOptions>& fields);
-void describe(Fields<StepOptions>& fields);
-void describe(Fields<CosineOptions>& fields);
-void describe(Fields<PolynomialOptions>& fields);
-void describe(Fields<InverseSqrtOptions>& fields);
+HEARTH_API void describe(Fields<ParameterGroup>& fields);
+HEARTH_API void describe(Fields<LayerDecay>& fields);
+HEARTH_API void describe(Fields<ConstantOptions>& fields);
+HEARTH_API void describe(Fields<StepOptions>& fields);
+HEARTH_API void describe(Fields<CosineOptions>& fields);
+HEARTH_API void describe(Fields<PolynomialOptions>& fields);
+HEARTH_API void describe(Fields<InverseSqrtOptions>& fields);
 
 }  // namespace hearth::optim

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/export.h"
+
 namespace hearth::optim {
 
 /// The length of a run in optimizer steps.
@@ -16,9 +18,9 @@ struct ScheduleInfo {
 
 /// The steps after which so many epochs are over: the last one may go on into the next epoch. ConfigError if they are
 /// more than 9e15.
-std::int64_t steps_of_epochs(double epochs, double steps_per_epoch);
+HEARTH_API std::int64_t steps_of_epochs(double epochs, double steps_per_epoch);
 /// The whole epochs that are over after so many steps.
-std::int64_t epochs_over(std::int64_t steps, double steps_per_epoch);
+HEARTH_API std::int64_t epochs_over(std::int64_t steps, double steps_per_epoch);
 
 /// How a learning rate follows the number of samples in an update.
 enum class LrScaling { none, linear, sqrt };
@@ -26,7 +28,7 @@ enum class LrScaling { none, linear, sqrt };
 /// What to multiply a learning rate with that was chosen for `reference_batch` samples an update, if there are `batch`:
 /// their ratio (linear: Goyal et al. 2017, arXiv:1706.02677), its root (sqrt: Krizhevsky 2014, arXiv:1404.5997, and
 /// You et al. 2019 for LAMB), or 1. ConfigError unless both are at least 1.
-double lr_scaling_factor(LrScaling rule, std::int64_t batch, std::int64_t reference_batch);
+HEARTH_API double lr_scaling_factor(LrScaling rule, std::int64_t batch, std::int64_t reference_batch);
 
 /// Linear warm-up of w = warmup_steps + steps_of_epochs(warmup_epochs) steps: step s < w has the factor
 /// start + (1 - start) * (s + 1) / w.
@@ -36,7 +38,7 @@ struct Warmup {
   double warmup_start = 0.0;
 };
 
-class Schedule {
+class HEARTH_API Schedule {
  public:
   virtual ~Schedule() = default;
   Schedule(const Schedule&) = delete;
@@ -62,7 +64,7 @@ class Schedule {
 
 struct ConstantOptions : Warmup {};
 
-class ConstantSchedule : public Schedule {
+class HEARTH_API ConstantSchedule : public Schedule {
  public:
   ConstantSchedule(const ConstantOptions& options, const ScheduleInfo& info);
 
@@ -79,7 +81,7 @@ struct StepOptions : Warmup {
 };
 
 /// gamma to the number of milestones reached.
-class StepSchedule : public Schedule {
+class HEARTH_API StepSchedule : public Schedule {
  public:
   /// ConfigError unless the milestones ascend and gamma is above 0.
   StepSchedule(const StepOptions& options, const ScheduleInfo& info);
@@ -96,7 +98,7 @@ struct CosineOptions : Warmup {
 };
 
 /// final + (1 - final) * (1 + cos(pi * progress)) / 2. Source: Loshchilov and Hutter 2016 (arXiv:1608.03983).
-class CosineSchedule : public Schedule {
+class HEARTH_API CosineSchedule : public Schedule {
  public:
   CosineSchedule(const CosineOptions& options, const ScheduleInfo& info);
 
@@ -111,7 +113,7 @@ struct PolynomialOptions : Warmup {
 };
 
 /// final + (1 - final) * (1 - progress) ^ power.
-class PolynomialSchedule : public Schedule {
+class HEARTH_API PolynomialSchedule : public Schedule {
  public:
   PolynomialSchedule(const PolynomialOptions& options, const ScheduleInfo& info);
 
@@ -124,7 +126,7 @@ class PolynomialSchedule : public Schedule {
 struct InverseSqrtOptions : Warmup {};
 
 /// sqrt(w / (step + 1)) with w the warm-up steps, at least 1. Source: Vaswani et al. 2017 (arXiv:1706.03762).
-class InverseSqrtSchedule : public Schedule {
+class HEARTH_API InverseSqrtSchedule : public Schedule {
  public:
   InverseSqrtSchedule(const InverseSqrtOptions& options, const ScheduleInfo& info);
 

@@ -34,7 +34,7 @@ struct SgdOptions {
 /// g = scale * grad + decay * w; m = momentum * m + (1 - dampening) * g, the first m being g;
 /// w -= lr * (nesterov ? g + momentum * m : m). Without momentum w -= lr * g. PyTorch's definition.
 /// Source: Sutskever et al. 2013. State: m, only with momentum.
-class Sgd : public Optimizer {
+class HEARTH_API Sgd : public Optimizer {
  public:
   /// ConfigError unless momentum is in [0, 1), dampening in [0, 1], and nesterov comes with momentum and no dampening.
   Sgd(FlatParameters& parameters, const SgdOptions& options);

@@ -29,6 +29,6 @@ struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)>
 
 using LossRegistry = Registry<Loss()>;
 /// Known here: cross_entropy {label_smoothing, ignore_index}, mse (against one-hot labels).
-LossRegistry& losses();
+HEARTH_API LossRegistry& losses();
 
 }  // namespace hearth::train

@@ -34,7 +34,7 @@ struct Prediction {
 /// had them.
 ///
 /// Rows do not depend on each other but for rounding. Larger batches are computed in pieces of 32.
-class Predictor {
+class HEARTH_API Predictor {
  public:
   struct Class {
     std::int64_t label;

@@ -41,7 +41,7 @@ struct Meter {
 };
 
 /// A meter's sums where the run computes, so that a step need not wait for its device.
-struct Sums {
+struct HEARTH_API Sums {
   explicit Sums(Device device)
       : loss(Tensor::zeros({1}, DType::f64, device)), correct(Tensor::zeros({1}, DType::i64, device)) {}
   /// Waits for the device.
@@ -74,7 +74,7 @@ struct LoadedWeights {
   std::vector<std::string> notes;     ///< what was assumed
 };
 
-class Session {
+class HEARTH_API Session {
  public:
   /// Opens the data and builds the model with its start values, the optimizer and the schedule.
   explicit Session(LoadedConfig loaded);
@@ -177,6 +177,6 @@ class Session {
 };
 
 /// Throws DivergedError: `what`, and the first parameter whose gradient is not finite.
-[[noreturn]] void throw_diverged(const Session& session, const std::string& what);
+[[noreturn]] HEARTH_API void throw_diverged(const Session& session, const std::string& what);
 
 }  // namespace hearth::train

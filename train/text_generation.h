@@ -14,7 +14,7 @@
 namespace hearth::train {
 
 /// At most `most` ids of a tokenizer, none of them special; its end ends a text.
-models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int64_t most);
+HEARTH_API models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int64_t most);
 
 struct Continuation {
   std::string text;  ///< without the prompt; UTF-8
@@ -25,14 +25,15 @@ struct Continuation {
 /// Writes prompts on with a run on a running text; `options.limits` but for `most` come from its tokenizer. An empty
 /// prompt stands for the beginning of a text. UsageError for a run on something else, or on masked texts; DataError,
 /// naming the prompt's number, for one that is not UTF-8 or has what the vocabulary lacks.
-std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
-                                         models::GenerateOptions options);
+HEARTH_API std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
+                                                    models::GenerateOptions options);
 
 /// The ids of lines as a run on pairs takes them. DataError naming `source` and the line for one that is longer than
 /// the network takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks;
 /// UsageError for a run on something else.
-std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, const std::vector<std::string>& lines,
-                                                      const std::string& source);
+HEARTH_API std::vector<std::vector<std::int32_t>> encode_sources(const Session& session,
+                                                                 const std::vector<std::string>& lines,
+                                                                 const std::string& source);
 
 struct Translation {
   std::string text;  ///< UTF-8
@@ -43,14 +44,14 @@ struct Translation {
 /// Translates sources, ids with an end, by a run on pairs; `options.limits` but for `most` come from the tokenizer of
 /// translations. Those of about equal length are searched for together. What has no ids but the end gives an empty
 /// text.
-std::vector<Translation> translate(Session& session, const std::vector<std::vector<std::int32_t>>& sources,
-                                   models::BeamOptions options);
+HEARTH_API std::vector<Translation> translate(Session& session, const std::vector<std::vector<std::int32_t>>& sources,
+                                              models::BeamOptions options);
 
 /// Translates the first `limit` pairs of a part (0: all) and sets `decoded`, their number, and by eval.metric `bleu`,
 /// or `error_rate` (edits by words) and `wrong_share` (translations with an edit). For the latter pairs with one source
 /// are translated once and counted against the nearest of their references. References are what the tokenizer makes of
 /// them.
-void set_translation_metric(Json& record, Session& session, const data::TokenDataset& part,
-                            const models::BeamOptions& options, std::int64_t limit);
+HEARTH_API void set_translation_metric(Json& record, Session& session, const data::TokenDataset& part,
+                                       const models::BeamOptions& options, std::int64_t limit);
 
 }  // namespace hearth::train

@@ -21,7 +21,7 @@ struct TrainResult {
   Json metrics;               ///< the last evaluation, and the best
 };
 
-class Trainer {
+class HEARTH_API Trainer {
  public:
   Trainer(Session& session, RunFolder& folder, Progress& progress);
   ~Trainer();

@@ -72,7 +72,7 @@ struct Word {
 };
 
 /// What a number, and a list, may be. For a list the bounds are those of every element.
-struct Limits {
+struct HEARTH_API Limits {
   std::optional<double> min{};    ///< at least
   std::optional<double> above{};  ///< more than
   std::optional<double> max{};    ///< at most
@@ -83,7 +83,7 @@ struct Limits {
 };
 
 /// One described key, with the type of the struct it belongs to erased.
-struct Field {
+struct HEARTH_API Field {
   enum class Kind : std::uint8_t { boolean, integer, number, text, choice, object, component };
 
   std::string name;
@@ -111,7 +111,7 @@ using Faults = std::vector<std::string>;
 
 /// The keys of one object: a struct's fields with the struct's type erased. The keys "$schema" and "comment" are
 /// accepted beside them and ignored.
-class Schema {
+class HEARTH_API Schema {
  public:
   const std::vector<Field>& fields() const { return fields_; }
   const Field* find(std::string_view name) const;
@@ -166,16 +166,16 @@ struct Leaf<std::array<V, n>> : Leaf<V> {
 template <class V>
 using LeafType = typename Leaf<V>::type;
 
-void store(const Json& value, bool& member);
-void store(const Json& value, float& member);
-void store(const Json& value, double& member);
-void store(const Json& value, std::string& member);
-void store(const Json& value, Json& member);
-Json load(bool member);
-Json load(float member);
-Json load(double member);
-Json load(const std::string& member);
-Json load(const Json& member);
+HEARTH_API void store(const Json& value, bool& member);
+HEARTH_API void store(const Json& value, float& member);
+HEARTH_API void store(const Json& value, double& member);
+HEARTH_API void store(const Json& value, std::string& member);
+HEARTH_API void store(const Json& value, Json& member);
+HEARTH_API Json load(bool member);
+HEARTH_API Json load(float member);
+HEARTH_API Json load(double member);
+HEARTH_API Json load(const std::string& member);
+HEARTH_API Json load(const Json& member);
 
 template <class V>
 requires(std::integral<V> || std::is_enum_v<V>) void store(const Json& value, V& member) {
@@ -222,7 +222,7 @@ Json load(const std::optional<V>& member) {
   return member ? load(*member) : Json();
 }
 
-[[noreturn]] void throw_faults(const Faults& faults);
+[[noreturn]] HEARTH_API void throw_faults(const Faults& faults);
 
 }  // namespace config_detail
 
@@ -400,7 +400,7 @@ struct NoOptions {};
 inline void describe(Fields<NoOptions>&) {}
 
 /// Named component types and their fields, without what makes them: what checks, schema and reference page need.
-class ComponentTypes {
+class HEARTH_API ComponentTypes {
  public:
   struct Type {
     std::string name;
@@ -474,23 +474,23 @@ class Registry<Result(Context...)> : public ComponentTypes {
 };
 
 /// ConfigError with every fault, one a line, if the document does not fit the schema.
-void check_config(const Schema& schema, const Json& root);
+HEARTH_API void check_config(const Schema& schema, const Json& root);
 
 /// The document with every key present, checked first; each value's position().origin says who supplied it.
-Json resolve(const Schema& schema, const Json& root);
+HEARTH_API Json resolve(const Schema& schema, const Json& root);
 
 /// For a resolved document, an object from each value's JSON pointer to "file", "--set", "default" or "code".
-Json origins(const Json& resolved);
+HEARTH_API Json origins(const Json& resolved);
 
 /// JSON schema (draft 2020-12) of a document. Component types are under "$defs".
-Json json_schema(const Schema& schema, const std::string& title);
+HEARTH_API Json json_schema(const Schema& schema, const std::string& title);
 
 /// The reference page: a table of keys for the document, each nested object and each component type.
-std::string reference_markdown(const Schema& schema, const std::string& title);
+HEARTH_API std::string reference_markdown(const Schema& schema, const std::string& title);
 
 /// Applies one `PATH=VALUE` to a document. PATH is `a.b[2].c`, `a.b.2.c` or a JSON pointer `/a/b/2/c`; VALUE is JSON if
 /// it parses as JSON, otherwise a string. Missing keys of objects are created, array elements are not. Such values give
 /// `--set PATH=VALUE` as their position. ConfigError for a malformed assignment or a path that leads through a scalar.
-void apply_override(Json& root, std::string_view assignment);
+HEARTH_API void apply_override(Json& root, std::string_view assignment);
 
 }  // namespace hearth

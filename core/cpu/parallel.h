@@ -6,22 +6,24 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/export.h"
+
 namespace hearth::cpu {
 
 /// Size of the compute team: HEARTH_THREADS if set, else the number of cores this process may use. Never more than
 /// OpenMP gives (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
-int threads();
+HEARTH_API int threads();
 /// Sets the size of the compute team (>= 1), as far as OpenMP gives it; UsageError otherwise.
-void set_threads(int count);
+HEARTH_API void set_threads(int count);
 
 /// True while exact mode is on: library kernels whose bits depend on the team's size are run in fixed shares.
-bool deterministic();
-void set_deterministic(bool on);
+HEARTH_API bool deterministic();
+HEARTH_API void set_deterministic(bool on);
 
 namespace detail {
 using ChunkBody = void (*)(const void* context, std::int64_t index);
 /// Runs body(context, 0..count-1), each index once, spread over the team. The first exception is rethrown here.
-void run_chunks(std::int64_t count, ChunkBody body, const void* context);
+HEARTH_API void run_chunks(std::int64_t count, ChunkBody body, const void* context);
 }  // namespace detail
 
 /// f(i) for i in [0, count), spread over the team. For few, large pieces of work.

@@ -9,6 +9,6 @@ namespace hearth::cpu {
 class Stream {};
 
 /// The stream of the CPU. `device` must be a CPU device.
-Stream& stream_of(Device device);
+HEARTH_API Stream& stream_of(Device device);
 
 }  // namespace hearth::cpu

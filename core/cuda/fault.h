@@ -20,8 +20,8 @@ struct FaultSlot {
 };
 
 /// The slot of the stream's device, as kernels take it.
-FaultSlot* fault_slot(Stream& stream);
+HEARTH_API FaultSlot* fault_slot(Stream& stream);
 /// Throws IndexError for what was noted since the last call, and clears it. Stream::wait() calls this.
-void throw_fault(FaultSlot& slot);
+HEARTH_API void throw_fault(FaultSlot& slot);
 
 }  // namespace hearth::cuda

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "core/export.h"
+
 namespace hearth::cuda {
 
 struct LaunchShape {
@@ -15,8 +17,8 @@ struct LaunchShape {
 };
 
 /// Counts the launch and checks the shape (InternalError); allows more than 48 KiB of shared memory.
-void before_launch(const char* name, const LaunchShape& shape, const void* kernel);
+HEARTH_API void before_launch(const char* name, const LaunchShape& shape, const void* kernel);
 /// Turns what the runtime answered into a DeviceError that names the kernel.
-void after_launch(const char* name, const LaunchShape& shape);
+HEARTH_API void after_launch(const char* name, const LaunchShape& shape);
 
 }  // namespace hearth::cuda

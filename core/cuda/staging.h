@@ -9,6 +9,6 @@
 namespace hearth::cuda {
 
 /// Queues a copy of at most 256 bytes; `value` may be reused at once.
-void stage(Stream& stream, void* device, const void* value, std::size_t bytes);
+HEARTH_API void stage(Stream& stream, void* device, const void* value, std::size_t bytes);
 
 }  // namespace hearth::cuda

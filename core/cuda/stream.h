@@ -12,7 +12,7 @@ struct CUstream_st;
 
 namespace hearth::cuda {
 
-class Stream {
+class HEARTH_API Stream {
  public:
   Stream(Device device, CUstream_st* raw) : device_(device), raw_(raw) {}
 
@@ -28,10 +28,10 @@ class Stream {
 };
 
 /// The computing stream of a CUDA device. DeviceError, with what was found and the remedy, if there is no such device.
-Stream& stream_of(Device device);
+HEARTH_API Stream& stream_of(Device device);
 
 /// Number of usable devices, asked of the driver once.
-int device_count();
+HEARTH_API int device_count();
 /// What the driver says of a device.
 struct DeviceInfo {
   std::string name;        ///< "NVIDIA H200"
@@ -41,9 +41,9 @@ struct DeviceInfo {
   std::string driver;   ///< the CUDA version that the driver can do, "13.0"
   std::string runtime;  ///< the CUDA version of this build
 };
-DeviceInfo device_info(Device device);
+HEARTH_API DeviceInfo device_info(Device device);
 
 /// Why there is none, with the remedy; empty if there is one.
-std::string why_no_device();
+HEARTH_API std::string why_no_device();
 
 }  // namespace hearth::cuda

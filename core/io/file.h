@@ -31,43 +31,43 @@ inline constexpr ReadLimit small_file{std::uint64_t{16} << 20, "such files"};
 
 /// All bytes of a regular file. FileError names the path and the reason; a file of more bytes than `limit` is refused
 /// unread. OutOfMemory if it is larger than the memory that is free.
-std::vector<std::byte> read_file(const std::filesystem::path& path, ReadLimit limit = small_file);
+HEARTH_API std::vector<std::byte> read_file(const std::filesystem::path& path, ReadLimit limit = small_file);
 /// The same as text, unchanged.
-std::string read_text(const std::filesystem::path& path, ReadLimit limit = small_file);
+HEARTH_API std::string read_text(const std::filesystem::path& path, ReadLimit limit = small_file);
 /// What is left of a stream. FileError, naming `source`, if that is more than `limit` or cannot be read.
-std::string read_stream(std::istream& stream, const std::string& source, ReadLimit limit);
+HEARTH_API std::string read_stream(std::istream& stream, const std::string& source, ReadLimit limit);
 /// FileError, naming `source`, if `bytes` are more than the limit; OutOfMemory if they are more than the memory that is
 /// free.
-void require_readable_size(const std::string& source, std::uint64_t bytes, ReadLimit limit);
+HEARTH_API void require_readable_size(const std::string& source, std::uint64_t bytes, ReadLimit limit);
 
 /// Replaces `path` by the concatenation of `parts`: written to a temporary sibling, synced, renamed, directory synced.
 /// FileError if it cannot be; then `path` is as before and the sibling is gone, unless it was the directory that could
 /// not be synced: then `path` has the new bytes, and a crash may bring the old ones back. When space ran out the
 /// message has the bytes needed and the bytes free on that file system.
-void write_file_synced(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
-void write_file_synced(const std::filesystem::path& path, std::span<const std::byte> bytes);
-void write_file_synced(const std::filesystem::path& path, std::string_view text);
+HEARTH_API void write_file_synced(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
+HEARTH_API void write_file_synced(const std::filesystem::path& path, std::span<const std::byte> bytes);
+HEARTH_API void write_file_synced(const std::filesystem::path& path, std::string_view text);
 
 /// Makes the entries of a directory durable (names created, renamed and removed in it).
-void sync_directory(const std::filesystem::path& directory);
+HEARTH_API void sync_directory(const std::filesystem::path& directory);
 /// Makes the bytes of a file durable.
-void sync_file(const std::filesystem::path& path);
+HEARTH_API void sync_file(const std::filesystem::path& path);
 
 /// True if the path leads to a file of any kind or a directory; FileError if that cannot be told.
-bool file_exists(const std::filesystem::path& path);
+HEARTH_API bool file_exists(const std::filesystem::path& path);
 /// Bytes of a regular file.
-std::uint64_t size_of_file(const std::filesystem::path& path);
+HEARTH_API std::uint64_t size_of_file(const std::filesystem::path& path);
 /// Names (not paths) in a directory, sorted; FileError if it cannot be read.
-std::vector<std::string> list_directory(const std::filesystem::path& directory);
+HEARTH_API std::vector<std::string> list_directory(const std::filesystem::path& directory);
 /// Removes a file, a link or a directory with all that is in it; nothing where there is none. FileError if it cannot
 /// be.
-void remove_tree(const std::filesystem::path& path);
+HEARTH_API void remove_tree(const std::filesystem::path& path);
 /// Makes the directory and those above it. FileError if one cannot be made. Directories and files are made with the
 /// modes 0755 and 0644 or, as the umask says, fewer permissions.
-void make_directories(const std::filesystem::path& directory);
+HEARTH_API void make_directories(const std::filesystem::path& directory);
 
 /// A file that grows: records of a log. Every append reaches the operating system before it returns.
-class FileWriter {
+class HEARTH_API FileWriter {
  public:
   enum class Mode : std::uint8_t { append, truncate };
 
@@ -102,7 +102,7 @@ class FileWriter {
 
 /// A regular file that is read by position, by several threads at once if need be. Replacing the file by a rename is
 /// harmless; a file that becomes shorter is a FileError where bytes are missing, never a signal as with a mapping.
-class FileReader {
+class HEARTH_API FileReader {
  public:
   /// FileError if the file cannot be opened or is no regular file.
   explicit FileReader(std::filesystem::path path);

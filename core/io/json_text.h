@@ -19,10 +19,10 @@ namespace hearth {
 /// Who supplied a value.
 enum class JsonOrigin : std::uint8_t { code, file, override, defaulted };
 /// "code", "file", "--set" or "default".
-const char* name_of(JsonOrigin origin);
+HEARTH_API const char* name_of(JsonOrigin origin);
 
 /// Where a value begins in the text it was read from.
-struct JsonPosition {
+struct HEARTH_API JsonPosition {
   std::shared_ptr<const std::string>
       source;      ///< file name, or the whole `--set` assignment; null for values made in code
   int line = 0;    ///< from 1
@@ -36,7 +36,7 @@ struct JsonMember;
 
 /// One JSON value. Objects keep the order of insertion; integers are exact 64-bit values, any other number is a double.
 /// The accessors throw ConfigError, with the position, if the value is of another kind.
-class Json {
+class HEARTH_API Json {
  public:
   enum class Kind : std::uint8_t { null, boolean, integer, number, string, array, object };
 
@@ -139,29 +139,29 @@ struct JsonMember {
 /// Parses one JSON text. Strict: no comments, trailing commas, duplicate keys, bad UTF-8, integers beyond 64 bits,
 /// numbers beyond a double, nor more than 64 levels or 2^22 values. A fault is a ConfigError `SOURCE:LINE:COL:
 /// /pointer: message`.
-Json parse_json(std::string_view text, std::string_view source_name);
+HEARTH_API Json parse_json(std::string_view text, std::string_view source_name);
 
 /// As parse_json, for text that came from somewhere other than a file: every node gets this origin.
-Json parse_json(std::string_view text, std::string_view source_name, JsonOrigin origin);
+HEARTH_API Json parse_json(std::string_view text, std::string_view source_name, JsonOrigin origin);
 
 /// Parses a file; errors as of read_text() and parse_json().
-Json read_json(const std::string& path, ReadLimit limit = small_file);
+HEARTH_API Json read_json(const std::string& path, ReadLimit limit = small_file);
 
 /// The JSON text of a value. indent 0 gives one line without spaces, otherwise nested values are indented by that many
 /// spaces and arrays of scalars stay on one line. Doubles are the shortest text that reads back as the same double;
 /// NaN and infinities, which JSON does not have, become null; bytes that are not UTF-8 become U+FFFD.
-std::string to_text(const Json& value, int indent = 0);
+HEARTH_API std::string to_text(const Json& value, int indent = 0);
 
 /// The JSON pointer of a child: child_pointer("/a", "b/c") is "/a/b~1c".
-std::string child_pointer(std::string_view pointer, std::string_view key);
-std::string child_pointer(std::string_view pointer, std::size_t index);
+HEARTH_API std::string child_pointer(std::string_view pointer, std::string_view key);
+HEARTH_API std::string child_pointer(std::string_view pointer, std::size_t index);
 
 /// "POSITION: /pointer: message", leaving out a position there is none of; the root's pointer is shown as "/".
-std::string fault_text(const JsonPosition& position, std::string_view pointer, std::string_view message);
+HEARTH_API std::string fault_text(const JsonPosition& position, std::string_view pointer, std::string_view message);
 
 namespace json_detail {
 /// Length in bytes of the UTF-8 sequence at `at`, 0 if it is malformed.
-std::size_t utf8_length(std::string_view text, std::size_t at);
+HEARTH_API std::size_t utf8_length(std::string_view text, std::size_t at);
 }  // namespace json_detail
 
 }  // namespace hearth

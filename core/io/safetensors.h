@@ -36,7 +36,7 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 /// InvalidHeaderStart, InvalidHeaderDeserialization, InvalidOffset, ValidationOverflow, MisalignedSlice,
 /// TensorInvalidInfo, MetadataIncompleteBuffer, TensorNotFound; and beyond those DuplicateName, UnsupportedDtype,
 /// UnsupportedRank, HeaderDamaged, TensorDamaged.
-class SafetensorsFile {
+class HEARTH_API SafetensorsFile {
  public:
   /// Opens the file and checks the header in full: afterwards every record lies inside the file, fits its shape and
   /// overlaps no other. The tensors' bytes are not read.
@@ -90,10 +90,10 @@ struct SafetensorsEntry {
 /// reference writer tensors are ordered by type, widest first, then by name. FileError "<path>: <Kind>: ...":
 /// InvalidTensorView (bytes do not fit the shape, or a reserved name), DuplicateName, JsonError (text that is not
 /// UTF-8), HeaderTooLarge, or what write_file_synced throws.
-void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
-                       SafetensorsMetadata metadata = {});
+HEARTH_API void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
+                                  SafetensorsMetadata metadata = {});
 /// The same without checksums, byte for byte as the reference writer has it.
-void write_plain_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
-                             const SafetensorsMetadata& metadata = {});
+HEARTH_API void write_plain_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
+                                        const SafetensorsMetadata& metadata = {});
 
 }  // namespace hearth

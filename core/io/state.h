@@ -15,7 +15,7 @@
 
 namespace hearth {
 
-class State {
+class HEARTH_API State {
  public:
   struct Entry {
     std::string name;

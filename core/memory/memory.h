@@ -28,7 +28,7 @@ struct MemoryStatistics {
 
 /// Hands out memory. Alignment is 64 bytes or more; contents are not zeroed. allocate(0) gives a unique non-null
 /// pointer.
-class MemoryResource {
+class HEARTH_API MemoryResource {
  public:
   virtual ~MemoryResource() = default;
   /// Throws OutOfMemory with bytes asked, in use and cached.
@@ -41,10 +41,10 @@ class MemoryResource {
 };
 
 /// Straight from the system, page faults and all: for the bottom of a stack in tests.
-std::unique_ptr<MemoryResource> make_system_memory();
+HEARTH_API std::unique_ptr<MemoryResource> make_system_memory();
 
 /// Where a pool gets its regions from.
-class RegionSource {
+class HEARTH_API RegionSource {
  public:
   virtual ~RegionSource() = default;
   /// At least `bytes`, aligned to 256 bytes, never adjacent to another region; null if there is no more. The size given
@@ -55,35 +55,35 @@ class RegionSource {
 
 /// Best-fit pool over large regions; freed blocks are merged and kept for reuse, so a training step asks for nothing
 /// after the first.
-std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<RegionSource> source);
+HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<RegionSource> source);
 /// The same over regions of the system, advised to use huge pages.
-std::unique_ptr<MemoryResource> make_pool_memory();
+HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory();
 /// The same over blocks of another resource: memory that is kept apart, but counted and limited with the rest.
-std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t least_region);
+HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t least_region);
 /// Refuses to have more than `bytes` in use, or to serve the allocation numbered `fail_at` (counted from 1; 0 = never).
-std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes,
-                                                    std::int64_t fail_at = 0);
+HEARTH_API std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes,
+                                                               std::int64_t fail_at = 0);
 /// Counts what passes through.
-std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below);
+HEARTH_API std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below);
 /// Fills fresh memory with signalling bytes (0xFF: not-a-number in every float type) and checks canaries around each
 /// block when it is freed; a damaged canary ends the process, because memory is already corrupt.
-std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below);
+HEARTH_API std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below);
 
 /// Tells the observer in force of each block, and adds to OutOfMemory who asked and the largest tensors of the device.
-std::unique_ptr<MemoryResource> make_reporting_memory(MemoryResource& below, Device device);
+HEARTH_API std::unique_ptr<MemoryResource> make_reporting_memory(MemoryResource& below, Device device);
 
 /// The resource of a device: the pool, under statistics; HEARTH_MEMORY=system|poison puts another stack there (on a
 /// CUDA device both mean: each block from the driver), HEARTH_MEMORY_LIMIT_MB=n adds a limit of n * 2^20 bytes.
 /// Where a control group limits the process, as in a container, the CPU's resource is limited to what was left of it at
 /// the first call.
-MemoryResource& memory_of(Device device);
+HEARTH_API MemoryResource& memory_of(Device device);
 
 /// Bytes that this process could have on a device: what its pool holds, used or cached, and what is free there. On the
 /// CPU that is what the system could give without swapping and its control groups allow (core/cpu/free_memory.h).
-std::int64_t obtainable_memory(Device device);
+HEARTH_API std::int64_t obtainable_memory(Device device);
 
 /// Hears of every block that the devices' own resources hand out and take back, on the thread that asks.
-class MemoryObserver {
+class HEARTH_API MemoryObserver {
  public:
   virtual ~MemoryObserver() = default;
   virtual void allocated(Device device, const void* pointer, std::size_t bytes) = 0;
@@ -91,7 +91,7 @@ class MemoryObserver {
 };
 
 /// Puts an observer in force for the life of this object; one at a time in a process.
-class MemoryObserverScope {
+class HEARTH_API MemoryObserverScope {
  public:
   explicit MemoryObserverScope(MemoryObserver& observer);
   ~MemoryObserverScope();
@@ -104,7 +104,7 @@ class MemoryObserverScope {
 
 /// Replaces a device's resource on the calling thread for the life of this object. Storages remember where they came
 /// from.
-class DeviceMemoryScope {
+class HEARTH_API DeviceMemoryScope {
  public:
   DeviceMemoryScope(Device device, MemoryResource& resource);
   ~DeviceMemoryScope();
@@ -117,7 +117,7 @@ class DeviceMemoryScope {
 };
 
 /// Replaces the CPU's resource for the life of this object (tests). Storages remember where they came from.
-class MemoryScope {
+class HEARTH_API MemoryScope {
  public:
   explicit MemoryScope(MemoryResource& resource);
   ~MemoryScope();

@@ -15,8 +15,8 @@ struct DigitsOptions {
 };
 
 /// All 1,797 samples in the file's order, values 0..16 scaled to 0..255.
-DatasetPointer digits();
+HEARTH_API DatasetPointer digits();
 /// train and test.
-Splits digits(const DigitsOptions& options);
+HEARTH_API Splits digits(const DigitsOptions& options);
 
 }  // namespace hearth::data

@@ -13,7 +13,7 @@
 namespace hearth::data {
 
 /// 8-bit pixels, rows from the top, channels innermost: pixels[(y * width + x) * channels + c].
-struct Image {
+struct HEARTH_API Image {
   int height = 0;
   int width = 0;
   int channels = 0;
@@ -55,12 +55,12 @@ inline constexpr int max_image_channels = 64;
 /// DataError with `name` and the reason for anything truncated, corrupt or of another format, for more than
 /// max_image_pixels, for what would take more than `memory_limit` bytes, and for a header that claims more pixels than
 /// a file of this length can hold. The last three are found before pixels are allocated.
-int decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
-                 std::int64_t memory_limit = default_decode_bytes);
+HEARTH_API int decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
+                            std::int64_t memory_limit = default_decode_bytes);
 /// As above, from a file. FileError if it cannot be read.
-Image decode_image(const std::string& path, std::int64_t memory_limit = default_decode_bytes);
+HEARTH_API Image decode_image(const std::string& path, std::int64_t memory_limit = default_decode_bytes);
 
 /// Writes a grey (1 channel), RGB (3) or RGBA (4) image. FileError if it cannot be written.
-void write_png(const std::string& path, const Image& image);
+HEARTH_API void write_png(const std::string& path, const Image& image);
 
 }  // namespace hearth::data

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/export.h"
+
 namespace hearth::data {
 
 struct Bleu {
@@ -23,9 +25,9 @@ struct Bleu {
 };
 
 /// The tokens of a line by the rules of 13a. DataError if it is not UTF-8.
-std::vector<std::string> tokens_13a(std::string_view line);
+HEARTH_API std::vector<std::string> tokens_13a(std::string_view line);
 
 /// BLEU of outputs against one reference each. DataError if the counts differ.
-Bleu bleu(std::span<const std::string> outputs, std::span<const std::string> references);
+HEARTH_API Bleu bleu(std::span<const std::string> outputs, std::span<const std::string> references);
 
 }  // namespace hearth::data

@@ -7,14 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "core/export.h"
+
 namespace hearth::data {
 
 /// The least number of insertions, deletions and substitutions that turn one sequence into the other (Levenshtein).
-std::int64_t edit_distance(std::span<const std::int32_t> a, std::span<const std::int32_t> b);
-std::int64_t edit_distance(std::span<const std::string> a, std::span<const std::string> b);
+HEARTH_API std::int64_t edit_distance(std::span<const std::int32_t> a, std::span<const std::int32_t> b);
+HEARTH_API std::int64_t edit_distance(std::span<const std::string> a, std::span<const std::string> b);
 
 /// Sums over sequences.
-class ErrorRate {
+class HEARTH_API ErrorRate {
  public:
   /// Counts an output against the nearest of its references, of equals the first. UsageError if there is none.
   void add(std::span<const std::string> output, std::span<const std::vector<std::string>> references);
@@ -35,8 +37,8 @@ class ErrorRate {
 };
 
 /// Perplexity of a mean loss in nats a token.
-double perplexity(double loss);
+HEARTH_API double perplexity(double loss);
 /// Bits a character of a mean loss in nats a token, for a text of so many tokens and characters. 0 for an empty text.
-double bits_per_character(double loss, std::int64_t tokens, std::int64_t characters);
+HEARTH_API double bits_per_character(double loss, std::int64_t tokens, std::int64_t characters);
 
 }  // namespace hearth::data

@@ -20,7 +20,7 @@ struct LabelledOptions {
 /// A row is the tokenizer's begin id, the ids of the text and its end id, as far as it has these. Rows of a batch are
 /// filled up to the longest of them. An epoch in training shuffles the texts, sorts stretches of 16 batches by length,
 /// and shuffles the batches.
-class LabelledTexts : public TokenDataset {
+class HEARTH_API LabelledTexts : public TokenDataset {
  public:
   /// Texts as tokenize() gives them, a label each, of which there are names. DataError, naming the tokens' source, if
   /// the numbers differ, a label has no name, a row would be empty, or the tokenizer has no id for padding.

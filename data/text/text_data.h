@@ -51,14 +51,14 @@ struct LabelledTextData : DataOptions {
   Json tokenizer;
 };
 
-void describe(Fields<TextData>& fields);
-void describe(Fields<ParallelTextData>& fields);
-void describe(Fields<LabelledTextData>& fields);
+HEARTH_API void describe(Fields<TextData>& fields);
+HEARTH_API void describe(Fields<ParallelTextData>& fields);
+HEARTH_API void describe(Fields<LabelledTextData>& fields);
 
 /// Reads and tokenises, or maps what was packed. Errors name file and line: ConfigError, DataError, FileError.
-Splits text_data(const TextData& options);
-Splits parallel_text_data(const ParallelTextData& options);
-Splits labelled_text_data(const LabelledTextData& options);
+HEARTH_API Splits text_data(const TextData& options);
+HEARTH_API Splits parallel_text_data(const ParallelTextData& options);
+HEARTH_API Splits labelled_text_data(const LabelledTextData& options);
 
 /// What a network that was trained on texts takes for granted of them.
 struct KnownTexts {
@@ -70,7 +70,7 @@ struct KnownTexts {
 /// `valid` and `test` of a node as they are found at `path`: a file is the test split; of a folder the files are taken
 /// that the node names, by their names without their folders, or what `hearth data pack` wrote. Nothing else is read.
 /// ConfigError for a node of another type; FileError if nothing of that is there; else as for training.
-Splits texts_at(const Json& node, const std::string& path, const KnownTexts& known);
+HEARTH_API Splits texts_at(const Json& node, const std::string& path, const KnownTexts& known);
 
 /// One token file that pack_text() wrote.
 struct PackedFile {
@@ -84,6 +84,6 @@ struct PackedFile {
 /// Tokenises the texts of a "text" or "parallel_text" node into token files, train.tokens, train.source.tokens and so
 /// on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed
 /// halfway. ConfigError for a node of another type; FileError for files that cannot be written or removed.
-std::vector<PackedFile> pack_text(const Json& node, const std::string& folder);
+HEARTH_API std::vector<PackedFile> pack_text(const Json& node, const std::string& folder);
 
 }  // namespace hearth::data

@@ -24,7 +24,7 @@ struct Padding {
   double share() const { return places > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(places) : 0; }
 };
 
-class TokenDataset : public Dataset {
+class HEARTH_API TokenDataset : public Dataset {
  public:
   /// `tokenizer` made the ids that are to be predicted.
   TokenDataset(TokenizerPointer tokenizer, std::string source);
@@ -81,8 +81,9 @@ struct WindowOptions {
 /// A running text in windows of equal length. In training windows begin at another place in each epoch; in order they
 /// follow each other from the first id on, and the last one is padded. Ids first..last - 1 of `tokens` are the text.
 /// DataError if there is no id to guess, or if masks are wanted and the tokenizer has none.
-std::shared_ptr<const TokenDataset> text_windows(TokenizerPointer tokenizer, TokensPointer tokens, std::int64_t first,
-                                                 std::int64_t last, WindowOptions options);
+HEARTH_API std::shared_ptr<const TokenDataset> text_windows(TokenizerPointer tokenizer, TokensPointer tokens,
+                                                            std::int64_t first, std::int64_t last,
+                                                            WindowOptions options);
 
 struct PairOptions {
   /// Rows of a batch have about equal lengths: a batch is filled up to so many places, source and target each. 0:
@@ -97,8 +98,9 @@ struct PairOptions {
 /// Lines and their translations: `source` and `target` have as many sequences (DataError), each ending with an end id,
 /// and pairs with one longer than `longest` are passed over where `skip_long` says so (otherwise DataError with the
 /// line). `pairs` are those of the set. DataError if the target's tokenizer lacks pad, begin or end.
-std::shared_ptr<const TokenDataset> text_pairs(TokenizerPointer source_tokenizer, TokensPointer source,
-                                               TokenizerPointer target_tokenizer, TokensPointer target,
-                                               std::vector<std::int64_t> pairs, PairOptions options, bool skip_long);
+HEARTH_API std::shared_ptr<const TokenDataset> text_pairs(TokenizerPointer source_tokenizer, TokensPointer source,
+                                                          TokenizerPointer target_tokenizer, TokensPointer target,
+                                                          std::vector<std::int64_t> pairs, PairOptions options,
+                                                          bool skip_long);
 
 }  // namespace hearth::data

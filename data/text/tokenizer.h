@@ -26,7 +26,7 @@ struct SpecialIds {
   bool operator==(const SpecialIds&) const = default;
 };
 
-class Tokenizer {
+class HEARTH_API Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   /// Ids are 0..size()-1.
@@ -62,18 +62,18 @@ using Texts = std::span<const std::string_view>;
 /// What a tokenizer is made from: its node's fields and the training texts.
 using Tokenizers = Registry<TokenizerPointer(Texts)>;
 /// "characters", "words", "bpe", "wordpiece", "sentencepiece", and what the program adds.
-Tokenizers& tokenizers();
+HEARTH_API Tokenizers& tokenizers();
 
 /// Reads a tokenizer by its file: tokenizer.json (as HuggingFace's tokenizers write it, or Tokenizer::to_json),
 /// vocab.txt (WordPiece), vocab.json with merges.txt beside it (byte-level BPE), or a SentencePiece .model; or the
 /// folder that holds one of them (a model as tokenizer.model). FileError or DataError, naming the file and what in it
 /// is not supported.
-TokenizerPointer read_tokenizer(const std::string& path, bool lower_case = true);
+HEARTH_API TokenizerPointer read_tokenizer(const std::string& path, bool lower_case = true);
 /// WordPiece from a list of pieces, one a line, as BERT's vocab.txt.
-TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case = true);
+HEARTH_API TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case = true);
 /// From the text of a tokenizer.json; `name` is for messages.
-TokenizerPointer parse_tokenizer(const Json& document, const std::string& name);
+HEARTH_API TokenizerPointer parse_tokenizer(const Json& document, const std::string& name);
 /// Writes tokenizer.json.
-void write_tokenizer(const Tokenizer& tokenizer, const std::string& path);
+HEARTH_API void write_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 
 }  // namespace hearth::data

@@ -20,7 +20,7 @@ namespace hearth::data {
 
 class CheckedBlocks;
 
-class Tokens {
+class HEARTH_API Tokens {
  public:
   /// What ids mean, and how much text they are.
   struct Meaning {
@@ -81,13 +81,13 @@ inline constexpr ReadLimit corpus_limit{std::uint64_t{8} << 30, "texts"};
 
 /// The text of a file, plain or gzip, as training takes it: without byte order mark, lines ending in \n. FileError;
 /// DataError, naming the file and line, for what is not UTF-8, and for an empty file or zero bytes.
-std::string read_corpus(const std::string& path);
+HEARTH_API std::string read_corpus(const std::string& path);
 /// The same of a text that was read already; `source` is for messages.
-std::string checked_corpus(std::string text, const std::string& source);
+HEARTH_API std::string checked_corpus(std::string text, const std::string& source);
 /// Its lines, without their ends; views of the text.
-std::vector<std::string_view> lines_of(std::string_view text);
+HEARTH_API std::vector<std::string_view> lines_of(std::string_view text);
 
 /// The ids of texts, each a sequence that ends with the tokenizer's end id if it has one.
-TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source);
+HEARTH_API TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source);
 
 }  // namespace hearth::data

@@ -84,23 +84,23 @@ struct TransformOptions {
 };
 
 /// A box for random_resized_crop within an image of height x width.
-Box draw_resized_crop(int height, int width, const RandomResizedCrop& options, Random& random);
+HEARTH_API Box draw_resized_crop(int height, int width, const RandomResizedCrop& options, Random& random);
 /// Applies the jitter in place. Saturation and hue leave grey images alone. ShapeError unless 1 or 3 channels.
-void jitter_color(Image& image, const ColorJitter& options, Random& random);
+HEARTH_API void jitter_color(Image& image, const ColorJitter& options, Random& random);
 /// The shorter side to which evaluation resizes an image by Fit::crop, in pixels: image_size / eval_crop, rounded,
 /// where training takes random boxes. With the other fits, which make squares of image_size, that.
-int evaluated_side(const TransformOptions& options);
+HEARTH_API int evaluated_side(const TransformOptions& options);
 /// Resizes the shorter side to `side` (the longer one follows, rounded down), then takes the centre `size` x `size`. Of
 /// an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image, unless 0 <
 /// size <= side, and for more than max_image_pixels.
-void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target);
+HEARTH_API void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target);
 
 /// Resizes the longer side to `size` (the shorter one follows, rounded, at least 1) and puts the result in the middle
 /// of `size` x `size` of `fill`. ShapeError for an empty image or a `size` below 1.
-void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target);
+HEARTH_API void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target);
 
 /// (pixel / 255 - mean) / std for every 8-bit value, worked out once in double and rounded once to the element type.
-class Normalizer {
+class HEARTH_API Normalizer {
  public:
   /// `mean` and `std`: empty, one value, or one a channel. ConfigError otherwise or for a std that is not above 0.
   Normalizer(int channels, const std::vector<double>& mean, const std::vector<double>& std);
@@ -119,7 +119,7 @@ class Normalizer {
 };
 
 /// The steps of one split, in order: size, padded crop, flip, RandAugment, colour, normalisation, erasing.
-class Transforms {
+class HEARTH_API Transforms {
  public:
   /// `input` as the set reports it. ConfigError if the result's size is not fixed or an option is out of range.
   Transforms(ImageShape input, TransformOptions options, bool training);
@@ -153,7 +153,7 @@ class Transforms {
 };
 
 /// Counts of every pixel value of each channel: sums that are exact, whatever the order.
-class PixelHistogram {
+class HEARTH_API PixelHistogram {
  public:
   void add(const Image& image);
   /// Of everything added.
@@ -164,7 +164,7 @@ class PixelHistogram {
 };
 
 /// Measured over the first `most` samples.
-ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
+HEARTH_API ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
 
 /// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
 struct PairMix {
@@ -176,13 +176,14 @@ struct PairMix {
 /// Beta(alpha, alpha) of the area, anywhere, of which the part within the image counts, and weighs labels by the area
 /// that is left. An alpha of 0 turns one off; of both, each is taken half of the time. Sources: Zhang et al., "mixup:
 /// Beyond Empirical Risk Minimization" (2018); Yun et al., "CutMix" (2019); pairing by reversal.
-PairMix draw_pair_mix(double mixup_alpha, double cutmix_alpha, int height, int width, Random& random);
+HEARTH_API PairMix draw_pair_mix(double mixup_alpha, double cutmix_alpha, int height, int width, Random& random);
 /// `images` [n, height, width, channels] of `dtype` (f32, bf16 or f16), mixed in place. ShapeError for a box that
 /// leaves them.
-void mix_images(DType dtype, std::byte* images, std::int64_t n, ImageShape shape, const PairMix& mix);
+HEARTH_API void mix_images(DType dtype, std::byte* images, std::int64_t n, ImageShape shape, const PairMix& mix);
 /// Row i of `soft_labels` [n, classes] is weight onehot_i + (1 - weight) onehot_(n-1-i).
-void mix_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double weight, float* soft_labels);
+HEARTH_API void mix_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes, double weight,
+                           float* soft_labels);
 /// A draw from Beta(alpha, alpha), alpha > 0 (by two Gamma draws; Marsaglia and Tsang, 2000).
-double draw_symmetric_beta(double alpha, Random& random);
+HEARTH_API double draw_symmetric_beta(double alpha, Random& random);
 
 }  // namespace hearth::data

@@ -8,7 +8,7 @@
 
 namespace hearth::nn {
 
-struct Conv2dLayerOptions {
+struct HEARTH_API Conv2dLayerOptions {
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
@@ -22,7 +22,7 @@ struct Conv2dLayerOptions {
 };
 
 /// x [N, H, W, in], weight [out, kernel, kernel, in / groups], bias [out], y [N, P, Q, out].
-class Conv2d : public Module {
+class HEARTH_API Conv2d : public Module {
  public:
   /// ShapeError unless channels, kernel, stride, dilation and groups are at least 1, padding at least 0, and the groups
   /// divide both channel counts.

@@ -9,7 +9,7 @@ namespace hearth::nn {
 
 /// In training each element becomes zero with probability p and the others grow by 1 / (1 - p); in evaluation x itself.
 /// Source: Srivastava et al. 2014.
-class Dropout : public Module {
+class HEARTH_API Dropout : public Module {
  public:
   /// UsageError unless p is in [0, 1). The options say whether x has rows for each sample.
   explicit Dropout(double p, const DropoutOptions& options = {});
@@ -24,7 +24,7 @@ class Dropout : public Module {
 
 /// Stochastic depth: in training each sample of a branch becomes zero with probability p and the others grow by 1 / (1
 /// - p); in evaluation x itself. Networks let p rise linearly with depth. Source: Huang et al. 2016.
-class DropPath : public Module {
+class HEARTH_API DropPath : public Module {
  public:
   /// UsageError unless p is in [0, 1).
   explicit DropPath(double p);

@@ -7,7 +7,7 @@
 namespace hearth::nn {
 
 /// ids [...] (i32 or i64) to rows of weight [rows, width]: y [..., width].
-class Embedding : public Module {
+class HEARTH_API Embedding : public Module {
  public:
   /// ShapeError unless rows and width are at least 1.
   Embedding(std::int64_t rows, std::int64_t width, Init weight_init = init::normal(1.0));

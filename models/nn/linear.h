@@ -7,7 +7,7 @@
 
 namespace hearth::nn {
 
-struct LinearOptions {
+struct HEARTH_API LinearOptions {
   bool bias = true;
   Activation activation = Activation::none;  ///< applied within the same kernel
   Init weight_init = init::kaiming_uniform();
@@ -16,7 +16,7 @@ struct LinearOptions {
 };
 
 /// y = act(x w^T + b); x [..., inputs], weight [outputs, inputs], bias [outputs], y [..., outputs].
-class Linear : public Module {
+class HEARTH_API Linear : public Module {
  public:
   /// ShapeError unless inputs and outputs are at least 1.
   Linear(std::int64_t inputs, std::int64_t outputs, const LinearOptions& options = {});

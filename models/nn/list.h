@@ -13,7 +13,7 @@ namespace hearth::nn {
 /// Owns its modules; forward applies them one after the other, a batch normalisation right behind a convolution by
 /// convolve_and_normalize. What the gradients need is kept or, after recompute(true), only
 /// what goes into each module (see recomputed()).
-class ModuleList : public Module {
+class HEARTH_API ModuleList : public Module {
  public:
   /// Makes a module of type M at the end of the list, named by its index.
   template <class M, class... Arguments>

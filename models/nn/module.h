@@ -25,7 +25,7 @@ namespace hearth::nn {
 class Module;
 
 /// Sees the module calls of this thread while it is installed by an ObserverScope.
-class CallObserver {
+class HEARTH_API CallObserver {
  public:
   virtual ~CallObserver() = default;
   virtual void before(const Module& module) = 0;
@@ -33,7 +33,7 @@ class CallObserver {
   virtual void after(const Module& module, const Tensor& y) = 0;
 };
 
-class ObserverScope {
+class HEARTH_API ObserverScope {
  public:
   explicit ObserverScope(CallObserver& observer);
   ~ObserverScope();
@@ -45,7 +45,7 @@ class ObserverScope {
 };
 
 /// A layer or a network. Neither copied nor moved, since its parent and its parameters' owners point into it.
-class Module {
+class HEARTH_API Module {
  public:
   Module() = default;
   virtual ~Module();
@@ -166,10 +166,10 @@ class Module {
 /// module(x), of which only x is kept for the gradient: the rest is computed again in the backward pass. The same bits
 /// (but for the gradient of an x that is used elsewhere too), less memory, about a third more time. See recompute() in
 /// autograd/recompute.h.
-Tensor recomputed(Module& module, const Tensor& x);
+HEARTH_API Tensor recomputed(Module& module, const Tensor& x);
 
 /// Gives every parameter its start values. They are a function of (seed, the parameter's dotted name) only: not of
 /// thread count, order of construction, or the other parameters. Buffers are left alone.
-void initialize(Module& module, std::uint64_t seed);
+HEARTH_API void initialize(Module& module, std::uint64_t seed);
 
 }  // namespace hearth::nn

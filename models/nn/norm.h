@@ -21,7 +21,7 @@ struct BatchNormLayerOptions {
 /// Batch normalisation over all but the last axis: y = act(weight * (x - mean) / sqrt(var + eps) + bias [+ residual]).
 /// Training uses the statistics of the batch and updates running_mean and running_var; evaluation uses those.
 /// Source: Ioffe and Szegedy 2015 (arXiv:1502.03167).
-class BatchNorm : public Module {
+class HEARTH_API BatchNorm : public Module {
  public:
   /// ShapeError unless channels >= 1 and eps > 0.
   explicit BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options = {});
@@ -45,11 +45,11 @@ class BatchNorm : public Module {
 
 /// norm(convolution(x)) or, with `residual`, norm(convolution(x), residual()), the residual being made after the
 /// convolution. In training the norm takes its statistics from the convolution's kernel where that has them to give.
-Tensor convolve_and_normalize(Conv2d& convolution, BatchNorm& norm, const Tensor& x,
-                              const std::function<Tensor()>& residual = {});
+HEARTH_API Tensor convolve_and_normalize(Conv2d& convolution, BatchNorm& norm, const Tensor& x,
+                                         const std::function<Tensor()>& residual = {});
 
 /// Layer normalisation over the last axis: weight, bias [channels]. Source: Ba et al. 2016 (arXiv:1607.06450).
-class LayerNorm : public Module {
+class HEARTH_API LayerNorm : public Module {
  public:
   /// ShapeError unless channels >= 1 and eps > 0.
   explicit LayerNorm(std::int64_t channels, double eps = 1e-5);

@@ -7,7 +7,7 @@
 namespace hearth::nn {
 
 /// Largest value of each kernel x kernel window: x [N, H, W, C], y [N, P, Q, C].
-class MaxPool2d : public Module {
+class HEARTH_API MaxPool2d : public Module {
  public:
   MaxPool2d(std::int64_t kernel, std::int64_t stride, std::int64_t padding = 0)
       : kernel_(kernel), stride_(stride), padding_(padding) {}

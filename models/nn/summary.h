@@ -21,8 +21,8 @@ struct ModuleReport {
 
 /// One forward pass of x in evaluation mode and without gradients: a row for each module call in the order the calls
 /// began.
-std::vector<ModuleReport> summarize(Module& module, const Tensor& x);
+HEARTH_API std::vector<ModuleReport> summarize(Module& module, const Tensor& x);
 /// The same of a network of two inputs.
-std::vector<ModuleReport> summarize(Module& module, const Tensor& source, const Tensor& target);
+HEARTH_API std::vector<ModuleReport> summarize(Module& module, const Tensor& source, const Tensor& target);
 
 }  // namespace hearth::nn

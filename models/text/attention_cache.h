@@ -14,7 +14,7 @@ namespace hearth::models {
 
 /// Keys and values of one layer. The memory for all ids is taken with the first of them and written in place. Time is
 /// the first axis: what a selection moves is then one piece, however much room there is.
-class AttentionCache {
+class HEARTH_API AttentionCache {
  public:
   AttentionCache(std::int64_t texts, std::int64_t room) : texts_(texts), room_(room) {}
 
@@ -34,7 +34,7 @@ class AttentionCache {
 };
 
 /// A decoder of layers with caches; what is left to a network is how ids become logits.
-class CachedDecoder : public TextDecoder {
+class HEARTH_API CachedDecoder : public TextDecoder {
  public:
   Tensor append(const Tensor& ids) final;
   void select(std::span<const std::int64_t> from) final;

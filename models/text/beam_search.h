@@ -30,7 +30,7 @@ struct Found {
 /// A search is over when `beam` texts have ended, or no open one can become better than the best that has, however it
 /// ends. Texts end only where that is among the `beam` likeliest next steps. UsageError as generate(), for a beam below
 /// 1 and a negative or infinite penalty; DivergedError for logits that are not numbers.
-std::vector<Found> beam_search(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts,
-                               const BeamOptions& options);
+HEARTH_API std::vector<Found> beam_search(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts,
+                                          const BeamOptions& options);
 
 }  // namespace hearth::models

@@ -25,7 +25,7 @@ struct DecoderOptions {
 };
 
 /// Texts of one length that grow together. Nothing is recorded for gradients.
-class TextDecoder {
+class HEARTH_API TextDecoder {
  public:
   virtual ~TextDecoder() = default;
   /// Puts ids [texts(), T], i32 or i64 on any device, behind the texts. The logits [texts(), vocabulary] of the id
@@ -58,7 +58,7 @@ class TextDecoder {
 };
 
 /// What a network derives from, beside nn::Module, to write with its own decoder.
-class TextNetwork {
+class HEARTH_API TextNetwork {
  public:
   /// The network outlives the decoder, and its weights do not change meanwhile. UsageError while it is in training, and
   /// for a source that it does not take or lacks.
@@ -70,6 +70,6 @@ class TextNetwork {
 
 /// The network's own decoder; of one that is no TextNetwork, a decoder that calls it with all ids for each new one and
 /// needs to be told the room.
-std::unique_ptr<TextDecoder> make_decoder(nn::Module& network, const DecoderOptions& options);
+HEARTH_API std::unique_ptr<TextDecoder> make_decoder(nn::Module& network, const DecoderOptions& options);
 
 }  // namespace hearth::models

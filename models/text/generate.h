@@ -38,13 +38,13 @@ struct Written {
 /// goes on from its last half, a prompt that is longer begins with as many of its last ids. UsageError unless there is
 /// one prompt for each text of a decoder that has none yet, each of one id or more, and for options out of range;
 /// DivergedError for logits that are not numbers.
-std::vector<Written> generate(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts,
-                              const GenerateOptions& options);
+HEARTH_API std::vector<Written> generate(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts,
+                                         const GenerateOptions& options);
 
 /// UsageError, beginning with `name`, for limits that cannot be kept.
-void check_limits(const char* name, const WritingLimits& limits);
+HEARTH_API void check_limits(const char* name, const WritingLimits& limits);
 /// The logits [N, vocabulary], row by row; those of ids that may not be written are -infinity. DivergedError, beginning
 /// with `name`, for those that are not numbers, UsageError where no id is left.
-std::vector<double> writable_logits(const char* name, const Tensor& logits, const WritingLimits& limits);
+HEARTH_API std::vector<double> writable_logits(const char* name, const Tensor& logits, const WritingLimits& limits);
 
 }  // namespace hearth::models

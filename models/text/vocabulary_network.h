@@ -12,7 +12,7 @@
 namespace hearth::models {
 
 /// What such a network derives from, beside nn::Module: its outputs are linear(features, head().weight, head().bias).
-class VocabularyNetwork {
+class HEARTH_API VocabularyNetwork {
  public:
   struct Head {
     Tensor weight;     ///< [vocabulary, C], a parameter; undefined where the network was made without this head

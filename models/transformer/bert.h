@@ -62,7 +62,7 @@ struct BertOptions {
   bool recompute = false;
 };
 
-class Bert : public nn::Module, public VocabularyNetwork, public EmbeddingNetwork {
+class HEARTH_API Bert : public nn::Module, public VocabularyNetwork, public EmbeddingNetwork {
  public:
   /// ShapeError for sizes below 1 and for heads that do not divide the width.
   explicit Bert(const BertOptions& options);

@@ -37,7 +37,7 @@ struct GptOptions {
   bool recompute = false;
 };
 
-class Gpt : public nn::Module, public TextNetwork, public VocabularyNetwork {
+class HEARTH_API Gpt : public nn::Module, public TextNetwork, public VocabularyNetwork {
  public:
   /// ShapeError for sizes below 1, heads that do not divide the width, and rotary positions of odd heads.
   explicit Gpt(const GptOptions& options);

@@ -37,7 +37,7 @@ struct TransformerOptions {
 };
 
 /// The head's weight is the table of target tokens.
-class Transformer : public nn::Module, public TextNetwork, public VocabularyNetwork {
+class HEARTH_API Transformer : public nn::Module, public TextNetwork, public VocabularyNetwork {
  public:
   /// ShapeError for sizes below 1, heads that do not divide the width, and shared tables of different sizes.
   explicit Transformer(const TransformerOptions& options);

@@ -29,7 +29,7 @@ enum class WeightFormat {
 
 /// "hearth", "torch", "hf-gpt2", "hf-bert", "hf-roberta", "hf-distilbert", "timm-swin" or "microsoft-swin"; UsageError
 /// for others.
-WeightFormat weight_format_named(const std::string& name);
+HEARTH_API WeightFormat weight_format_named(const std::string& name);
 
 /// The entry of the metadata with the network that weights belong to (models/weights/weights_import.h).
 inline constexpr const char* model_note = "hearth.model";
@@ -46,7 +46,7 @@ struct WeightSet {
 };
 
 /// What does not fit. Each entry names a tensor, and its shape where that matters.
-struct NameReport {
+struct HEARTH_API NameReport {
   std::vector<std::string> missing{};
   std::vector<std::string> unexpected{};
   std::vector<std::string> misshaped{};
@@ -62,17 +62,17 @@ struct NameReport {
 
 /// A .safetensors file, an index of several, or a folder, as SafetensorsSet takes them; also a file of torch.save(), or
 /// the folder of a pytorch_model.bin (models/weights/torch_file.h). Checksums are compared. FileError.
-WeightSet read_weights(const std::string& path);
+HEARTH_API WeightSet read_weights(const std::string& path);
 /// The files that read_weights() reads.
-std::vector<std::filesystem::path> weight_files(const std::string& path);
+HEARTH_API std::vector<std::filesystem::path> weight_files(const std::string& path);
 
 /// Names and layout as Hearth's own networks have them. What was left out but is to be there again in the other
 /// direction is noted in the metadata, so that from_hearth() gives back equal weights. Types stay as they are. The
 /// result has what fits, and `report` tells the rest.
-WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report);
+HEARTH_API WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report);
 /// The inverse. Without notes in the metadata the weights of GPT-2 have no prefix, those of BERT "bert." where there is
 /// a head for masked texts or classes.
-WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report);
+HEARTH_API WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report);
 
 /// Which of a network's tensors need not come from a file, by beginnings of their names.
 struct LoadRules {
@@ -83,10 +83,11 @@ struct LoadRules {
 /// Copies `weights` into the parameters and buffers of a network, if the report, which it returns, has no faults;
 /// otherwise nothing is changed. Floating types are converted to the network's. Entries of `left_out` are those that
 /// the rules name. ConfigError for a rule that names none.
-NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours, const LoadRules& rules = {});
+HEARTH_API NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours,
+                                   const LoadRules& rules = {});
 
 /// A line for each tensor with NaN or infinite values: its name and how many there are.
-std::vector<std::string> non_finite_tensors(const std::vector<NamedTensor>& tensors);
-std::vector<std::string> non_finite_tensors(const WeightSet& set);
+HEARTH_API std::vector<std::string> non_finite_tensors(const std::vector<NamedTensor>& tensors);
+HEARTH_API std::vector<std::string> non_finite_tensors(const WeightSet& set);
 
 }  // namespace hearth::models

@@ -32,22 +32,22 @@ struct ImportedWeights {
 /// conversion wrote, or from the config.json in a checkpoint. FileError for a configuration with keys that cannot be
 /// followed; UsageError for a beginning in `leave_out` that no name has. Tensors that do not fit the names, or the
 /// sizes of the configuration, are in the report.
-ImportedWeights import_weights(const std::string& path, const ImportOptions& options);
+HEARTH_API ImportedWeights import_weights(const std::string& path, const ImportOptions& options);
 
 /// What to say of weights in Hearth's names that are to be written in a format of transformers: the entries of
 /// config.json with which it computes the same, or that they are not known; "" for other formats. FileError where the
 /// format has no such model.
-std::string configuration_note(const ImportedWeights& weights, const std::string& source, WeightFormat to);
+HEARTH_API std::string configuration_note(const ImportedWeights& weights, const std::string& source, WeightFormat to);
 
 /// The path of the config.json beside weights, whether there is one or not.
-std::string default_config_of(const std::string& weights);
+HEARTH_API std::string default_config_of(const std::string& weights);
 
 /// The model that a conversion noted in the metadata; null if none did. FileError, naming `source`, for a note that
 /// is no JSON.
-Json noted_model(const WeightSet& weights, const std::string& source);
+HEARTH_API Json noted_model(const WeightSet& weights, const std::string& source);
 
 /// ConfigError with a line for each option of a run's model (with every key) that would compute something else with
 /// weights of `required`. Sizes are left to the shapes of tensors. `source` names the weights.
-void require_same_model(const Json& model, const Json& required, const std::string& source);
+HEARTH_API void require_same_model(const Json& model, const Json& required, const std::string& source);
 
 }  // namespace hearth::models

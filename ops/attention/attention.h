@@ -42,15 +42,16 @@ inline constexpr std::int64_t most_head_width = 256;
 /// memory, except by a library in a workspace of bounded size (docs/kernels.md).
 /// ShapeError, DTypeError, DeviceError, UsageError. Source: Vaswani et al., "Attention Is All You Need" (NeurIPS 2017);
 /// computed block by block as in Dao et al., "FlashAttention" (NeurIPS 2022).
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+HEARTH_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 /// Attention of a sequence to itself: qkv [N, T, 3 C] holds q, k and v of all heads side by side, each [H, D] with
 /// C = H D, as one projection makes them; it is read where it lies, and so is its gradient written. y is [N, T, C].
-Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {});
+HEARTH_API Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {});
 
 /// Attention of q [N, Tq, C] to another sequence, whose keys and values kv [N, Tk, 2 C] lie side by side.
 /// y is [N, Tq, C].
-Tensor cross_attention(const Tensor& q, const Tensor& kv, std::int64_t heads, const AttentionOptions& options = {});
+HEARTH_API Tensor cross_attention(const Tensor& q, const Tensor& kv, std::int64_t heads,
+                                  const AttentionOptions& options = {});
 
 namespace kernels {
 

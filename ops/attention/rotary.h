@@ -22,10 +22,10 @@ struct RotaryOptions {
 /// x [N, T, H, D], any floating type, D even, at most 256; y has its shape and type. Angles are made in f64.
 /// ShapeError, DTypeError, UsageError. Source: Su et al., "RoFormer" (2021), in the order of channels of GPT-NeoX and
 /// Llama.
-Tensor rotary(const Tensor& x, const RotaryOptions& options = {});
+HEARTH_API Tensor rotary(const Tensor& x, const RotaryOptions& options = {});
 
 /// The same for the queries and keys of qkv [N, T, 3 C], which self_attention takes; values stay as they are.
-Tensor rotary_of_qkv(const Tensor& qkv, std::int64_t heads, const RotaryOptions& options = {});
+HEARTH_API Tensor rotary_of_qkv(const Tensor& qkv, std::int64_t heads, const RotaryOptions& options = {});
 
 namespace kernels {
 

@@ -42,7 +42,8 @@ inline constexpr std::int64_t most_window_head_width = 64;
 /// ShapeError, DTypeError, DeviceError, UsageError; the last also where a block of a CUDA device has no shared memory
 /// for a head of a window: on an H200 f64 with windows of 11 and heads of more than 55 channels, or of 12 and more
 /// than 45. Source: Liu et al., "Swin Transformer" (ICCV 2021).
-Tensor window_attention(const Tensor& qkv, const Tensor& bias_table, const WindowAttentionOptions& options = {});
+HEARTH_API Tensor window_attention(const Tensor& qkv, const Tensor& bias_table,
+                                   const WindowAttentionOptions& options = {});
 
 namespace kernels {
 

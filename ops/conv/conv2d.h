@@ -24,13 +24,13 @@ struct Conv2dOptions {
 /// empty result, C = 0 activation(b). ShapeError, DTypeError.
 /// `moments`, where given, becomes the moments of y for batch_norm, if the kernel that runs can take them in passing;
 /// else it is cleared.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options = {},
-              ChannelMoments* moments = nullptr);
+HEARTH_API Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options = {},
+                         ChannelMoments* moments = nullptr);
 /// How much room, in channels, the pixels of images of a type should have for conv2d to read them on a device without
 /// a copy (NormalizeImagesOptions::pixel_channels): 8 if they have fewer channels and lie in f16 or bf16 on a CUDA
 /// device; else `channels`.
-std::int64_t conv2d_pixel_channels(DType dtype, std::int64_t channels, Device device);
+HEARTH_API std::int64_t conv2d_pixel_channels(DType dtype, std::int64_t channels, Device device);
 /// Without bias.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options = {});
+HEARTH_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options = {});
 
 }  // namespace hearth

@@ -26,7 +26,8 @@ struct NormalizeImagesOptions {
 /// pixel value of a channel becomes. y [N,H,W,C], with pixel_channels > C a view that is not contiguous. Carries no
 /// gradient. UsageError for what is absent; DTypeError, ShapeError and DeviceError for what is of another type, shape
 /// or device, and for images of 2^31 elements or more.
-Tensor normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options = {});
+HEARTH_API Tensor normalize_images(const Tensor& pixels, const Tensor& values,
+                                   const NormalizeImagesOptions& options = {});
 
 namespace kernels {
 

@@ -14,14 +14,14 @@ namespace hearth {
 
 /// Rows of a table: w [V, C] of any floating type, ids of any shape [...]; y [..., C].
 /// ShapeError unless w has rank 2 and at least one row.
-Tensor embedding(const Tensor& w, const Tensor& ids);
+HEARTH_API Tensor embedding(const Tensor& w, const Tensor& ids);
 
 /// Positions `ids` [n] along `axis` of x: that extent becomes n. Any element type.
-Tensor index_select(const Tensor& x, int axis, const Tensor& ids);
+HEARTH_API Tensor index_select(const Tensor& x, int axis, const Tensor& ids);
 
 /// Single elements along an axis: y[.., j, ..] = x[.., ids[.., j, ..], ..]. ids has x's shape except on `axis`; y has
 /// that of ids. Any element type.
-Tensor gather(const Tensor& x, int axis, const Tensor& ids);
+HEARTH_API Tensor gather(const Tensor& x, int axis, const Tensor& ids);
 
 namespace kernels {
 

@@ -13,7 +13,7 @@ namespace hearth {
 /// How long each row of ids is without the padding at its end: one more than the last place whose id is not `pad`, and
 /// 0 for a row of nothing else. ids [N, T], i32 or i64; the result i32 [N] on their device. No gradient.
 /// ShapeError, DTypeError.
-Tensor row_lengths(const Tensor& ids, std::int64_t pad);
+HEARTH_API Tensor row_lengths(const Tensor& ids, std::int64_t pad);
 
 namespace kernels {
 

@@ -32,12 +32,13 @@ struct CrossEntropyOptions {
 /// [...] for Reduction::none. Sums in f32 or wider. Labels get no gradient.
 /// IndexError for a label outside the classes, naming it and its position (on a CUDA device when the host next waits
 /// for it; loss and gradient of its row are 0); ShapeError, DTypeError, UsageError for arguments that do not fit.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
+HEARTH_API Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
 
 /// How many rows have their label among the k largest logits, an i64 scalar on their device; of equal logits the first
 /// counts as larger. logits [..., C] floating, labels i32 or i64 [...]; rows labelled ignore_index are not counted.
 /// 1 <= k <= C. Not differentiable. Errors as for cross_entropy.
-Tensor count_correct(const Tensor& logits, const Tensor& labels, std::int64_t k = 1, std::int64_t ignore_index = -100);
+HEARTH_API Tensor count_correct(const Tensor& logits, const Tensor& labels, std::int64_t k = 1,
+                                std::int64_t ignore_index = -100);
 
 namespace kernels {
 

@@ -24,12 +24,12 @@ struct LinearCrossEntropyOptions {
 /// ignore_index. The result is an f32 scalar, f64 for f64 x. To `correct`, one i64, is added how many labels have the
 /// largest logit of their row (count_correct); it may be absent. Source: Hsu et al., "Liger Kernel" (arXiv:2410.10989).
 /// UsageError, ShapeError, DTypeError, DeviceError for arguments that do not fit; IndexError as cross_entropy().
-Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels,
-                            const LinearCrossEntropyOptions& options = {}, const Tensor& correct = {});
+HEARTH_API Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels,
+                                       const LinearCrossEntropyOptions& options = {}, const Tensor& correct = {});
 
 /// The rows of a chunk: so many that reading and writing the sums of w's gradient once a chunk is a small part of the
 /// chunk's products.
-std::int64_t linear_cross_entropy_rows(Device device);
+HEARTH_API std::int64_t linear_cross_entropy_rows(Device device);
 
 namespace kernels {
 

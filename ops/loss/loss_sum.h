@@ -14,15 +14,15 @@ namespace hearth {
 
 /// sum += weight * loss. `sum` f64 [1], `loss` one floating element on its device. Both roundings are those of f64, on
 /// every device. With `share`, f64 [1] there, the weight is weight * share. Not differentiable.
-void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& share = {});
+HEARTH_API void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& share = {});
 
 /// How many labels of each part of a batch count: those other than `ignored`. parts: i64 labels, or floating targets
 /// [..., classes], all rows of which count. The result is f64 [parts], beside them. UsageError without parts,
 /// DTypeError for other types, ShapeError for a floating scalar, DeviceError for parts on several devices.
-Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored);
+HEARTH_API Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored);
 /// The share of each part in all labels that count, from their counts: losses that are means over the labels that
 /// count, summed with these shares, make the mean over the whole batch. f64 [parts]; 0 if no label counts.
-Tensor label_shares(const Tensor& counts);
+HEARTH_API Tensor label_shares(const Tensor& counts);
 
 namespace kernels {
 

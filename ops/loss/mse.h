@@ -12,7 +12,7 @@ namespace hearth {
 ///
 /// x and target have one shape and one floating type; both get gradients. Sums in f64. Under autocast both are widened.
 /// UsageError, ShapeError (also for tensors without elements) or DTypeError for arguments that do not fit.
-Tensor mse(const Tensor& x, const Tensor& target);
+HEARTH_API Tensor mse(const Tensor& x, const Tensor& target);
 
 namespace kernels {
 

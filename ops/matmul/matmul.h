@@ -14,6 +14,6 @@ struct MatmulOptions {
 /// y = a b for matrices in the last two axes: a [..., M, K], b [..., K, N], y [..., M, N].
 /// Leading axes are equal, or b is one matrix [K, N] for all. K = 0 gives zeros.
 /// One floating type for both; 16-bit types are summed in f32. ShapeError, DTypeError.
-Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {});
+HEARTH_API Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {});
 
 }  // namespace hearth

@@ -26,8 +26,8 @@ struct SumAndNorm {
 ///
 /// x, f [..., C] of one shape and floating type; or x f32 and f f16 or bf16. sum and y have x's shape and type. gamma
 /// and beta as in layer_norm(). UsageError, ShapeError, DTypeError or DeviceError for arguments that do not fit.
-SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta,
-                          const AddLayerNormOptions& options = {});
+HEARTH_API SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta,
+                                     const AddLayerNormOptions& options = {});
 
 namespace kernels {
 

@@ -33,9 +33,9 @@ struct BatchNormOptions {
 /// Training needs at least two values a channel. `moments`, where given and not empty, are those of x, which is then
 /// not read for them on a device (by the CPU it is).
 /// ShapeError, DTypeError or UsageError for arguments that do not fit.
-Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual = {},
-                  const ChannelMoments* moments = nullptr);
+HEARTH_API Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                             const Tensor& running_mean, const Tensor& running_var, const Tensor& residual = {},
+                             const ChannelMoments* moments = nullptr);
 
 namespace kernels {
 

@@ -15,7 +15,7 @@ namespace hearth {
 ///
 /// gamma and beta [4C], f64 for f64 x, else f32. UsageError, ShapeError, DTypeError or DeviceError for arguments that
 /// do not fit.
-Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+HEARTH_API Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 
 namespace kernels {
 

@@ -13,7 +13,7 @@ namespace hearth {
 /// x [..., C], any floating type; y has its shape and type. gamma is [C], f64 for f64 x, else f32, also where x is
 /// narrow. Sums in f32 or wider. C = 0 is legal and empty. UsageError, ShapeError or DTypeError for arguments that do
 /// not fit.
-Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
+HEARTH_API Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
 
 namespace kernels {
 

@@ -12,25 +12,25 @@ namespace hearth {
 /// y = a + b, a - b, a * b. Floating types, or i32 and i64 without gradient (which wrap around on overflow).
 /// y has the broadcast shape and the common type. ShapeError if the shapes do not broadcast, DTypeError if the types
 /// differ (autocast converts) or are not supported, UsageError for an absent operand.
-Tensor add(const Tensor& a, const Tensor& b);
-Tensor sub(const Tensor& a, const Tensor& b);
-Tensor mul(const Tensor& a, const Tensor& b);
+HEARTH_API Tensor add(const Tensor& a, const Tensor& b);
+HEARTH_API Tensor sub(const Tensor& a, const Tensor& b);
+HEARTH_API Tensor mul(const Tensor& a, const Tensor& b);
 /// y = a / b. Floating types only.
-Tensor div(const Tensor& a, const Tensor& b);
+HEARTH_API Tensor div(const Tensor& a, const Tensor& b);
 /// The larger or smaller of both. Not-a-number wins; of equals the gradient goes to a.
-Tensor maximum(const Tensor& a, const Tensor& b);
-Tensor minimum(const Tensor& a, const Tensor& b);
+HEARTH_API Tensor maximum(const Tensor& a, const Tensor& b);
+HEARTH_API Tensor minimum(const Tensor& a, const Tensor& b);
 
 /// The same with a number, which keeps its precision beside 16-bit tensors (arithmetic is in f32). Beside an integer
 /// tensor it must be a whole number in the type's range (UsageError).
-Tensor add(const Tensor& a, double b);
-Tensor sub(const Tensor& a, double b);
-Tensor mul(const Tensor& a, double b);
-Tensor div(const Tensor& a, double b);
-Tensor maximum(const Tensor& a, double b);
-Tensor minimum(const Tensor& a, double b);
-Tensor sub(double a, const Tensor& b);
-Tensor div(double a, const Tensor& b);
+HEARTH_API Tensor add(const Tensor& a, double b);
+HEARTH_API Tensor sub(const Tensor& a, double b);
+HEARTH_API Tensor mul(const Tensor& a, double b);
+HEARTH_API Tensor div(const Tensor& a, double b);
+HEARTH_API Tensor maximum(const Tensor& a, double b);
+HEARTH_API Tensor minimum(const Tensor& a, double b);
+HEARTH_API Tensor sub(double a, const Tensor& b);
+HEARTH_API Tensor div(double a, const Tensor& b);
 
 namespace kernels {
 

@@ -13,10 +13,10 @@ namespace hearth {
 /// is 0. x [N, ...] of any floating type (ShapeError for rank 0); 0 <= p < 1 (UsageError).
 /// The choice is that of dropout() over [N]: a pure function of next_random_key() and the sample's number in the whole
 /// batch of the step; nothing but the key is kept. Source: Huang et al., "Deep Networks with Stochastic Depth" (2016).
-Tensor drop_path(const Tensor& x, double p, bool training);
+HEARTH_API Tensor drop_path(const Tensor& x, double p, bool training);
 /// residual + drop_path(x, p, training) in one pass. Both of one shape, type and device (ShapeError, DTypeError,
 /// DeviceError). Where a sample is dropped, y[n] is residual[n] to the bit, whatever x[n] is.
-Tensor add_drop_path(const Tensor& residual, const Tensor& x, double p, bool training);
+HEARTH_API Tensor add_drop_path(const Tensor& residual, const Tensor& x, double p, bool training);
 
 namespace kernels {
 /// y[n] = (residual[n] +) (keeps(key, n) ? x[n] / (1 - p) : 0). Contiguous [N, ...], of one floating type and at least

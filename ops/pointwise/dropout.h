@@ -21,7 +21,7 @@ struct DropoutOptions {
 /// where x is a part of it (a first axis that does not divide into the samples is taken as shared); nothing but the key
 /// is kept. Source: Srivastava et al., "Dropout: A Simple Way to Prevent
 /// Neural Networks from Overfitting" (JMLR 2014).
-Tensor dropout(const Tensor& x, double p, bool training, const DropoutOptions& options = {});
+HEARTH_API Tensor dropout(const Tensor& x, double p, bool training, const DropoutOptions& options = {});
 
 namespace kernels {
 /// y[i] = keeps(key, i) ? x[i] / (1 - p) : 0. Contiguous, of one floating type; y may be x.

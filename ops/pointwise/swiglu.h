@@ -11,7 +11,7 @@ namespace hearth {
 /// y = silu(a) b for x = [a, b] side by side along the last axis, as one projection makes both.
 /// x [..., 2 C], any floating type; y is [..., C]. Kept for the gradient: x. ShapeError, DTypeError, UsageError.
 /// Source: Shazeer, "GLU Variants Improve Transformer" (2020).
-Tensor swiglu(const Tensor& x);
+HEARTH_API Tensor swiglu(const Tensor& x);
 
 namespace kernels {
 /// x [rows, 2 C] and y [rows, C], contiguous.

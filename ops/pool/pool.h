@@ -17,7 +17,7 @@ struct MaxPool2dOptions {
 
 /// Largest value of each window: x [N,H,W,C], y [N,P,Q,C] with P = (H + 2 padding - kernel) / stride + 1, likewise Q.
 /// The gradient goes to the first maximum of a window in row-major order; not-a-number wins. Any floating type.
-Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
+HEARTH_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
 struct AvgPool2dOptions {
   Pair kernel;
@@ -27,9 +27,9 @@ struct AvgPool2dOptions {
 };
 
 /// Mean of each window, summed in f32 (f64 for f64); sizes as for max_pool2d.
-Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
+HEARTH_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 
 /// Mean over all pixels: x [N,H,W,C], y [N,C]. ShapeError for an image without pixels.
-Tensor global_avg_pool(const Tensor& x);
+HEARTH_API Tensor global_avg_pool(const Tensor& x);
 
 }  // namespace hearth

@@ -15,18 +15,18 @@ namespace hearth {
 /// or stay with extent 1 if keep_dims. x of any shape and floating type, y of the same type; the sum of nothing is 0.
 /// Partial sums are combined in f64 and in an order that depends on the shape only.
 /// ShapeError for an axis that is out of range or given twice, DTypeError for integers.
-Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 
 /// The sum divided by the number of elements summed. ShapeError where that is 0.
-Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 
 /// The largest or smallest element over `axes`; not-a-number wins. Floating types, or i32 and i64 without gradient.
 /// The gradient goes to the first of equals (row-major). ShapeError where there is nothing to choose from.
-Tensor max(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
-Tensor min(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor max(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor min(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 
 /// The place of the largest element along `axis`, the first of equals, as i64. No gradient.
-Tensor argmax(const Tensor& x, int axis, bool keep_dims = false);
+HEARTH_API Tensor argmax(const Tensor& x, int axis, bool keep_dims = false);
 
 namespace kernels {
 

@@ -13,7 +13,7 @@ namespace hearth {
 
 /// The tensors one behind the other along `axis`. Any one element type; all other extents are equal.
 /// UsageError for an empty list or an absent tensor, ShapeError or DTypeError for parts that do not fit together.
-Tensor concat(const std::vector<Tensor>& parts, int axis);
+HEARTH_API Tensor concat(const std::vector<Tensor>& parts, int axis);
 
 /// Elements put before and behind an axis.
 struct PadWidth {
@@ -23,7 +23,7 @@ struct PadWidth {
 
 /// x surrounded by `value`; widths[i] belongs to axis i. Any element type.
 /// ShapeError unless there is one width an axis and all are at least 0.
-Tensor pad(const Tensor& x, const std::vector<PadWidth>& widths, double value = 0);
+HEARTH_API Tensor pad(const Tensor& x, const std::vector<PadWidth>& widths, double value = 0);
 
 namespace kernels {
 /// Copies `rows` runs of `bytes` bytes, which lie `from_pitch` and `to_pitch` bytes apart.

@@ -12,7 +12,7 @@
 namespace hearth {
 
 /// Extents as reshape takes them: those of a shape, or numbers of which one may be -1.
-class Extents {
+class HEARTH_API Extents {
  public:
   Extents(std::initializer_list<std::int64_t> values) : values_(values) {}
   Extents(const std::vector<std::int64_t>& values) : values_(values) {}  // NOLINT: to be written without a cast
@@ -25,20 +25,20 @@ class Extents {
 
 /// The same elements in row-major order under other extents. One -1 is replaced by what makes the sizes agree.
 /// A view if x is contiguous, else a copy. ShapeError if the sizes differ, for two -1, for -1 beside an extent of 0.
-Tensor reshape(const Tensor& x, const Extents& extents);
+HEARTH_API Tensor reshape(const Tensor& x, const Extents& extents);
 
 /// The axes from `first_axis` on merged into one: [n, h, w, c] becomes [n, h*w*c]. ShapeError for an axis out of range.
-Tensor flatten(const Tensor& x, int first_axis = 1);
+HEARTH_API Tensor flatten(const Tensor& x, int first_axis = 1);
 
 /// Axis i of the result is axis permutation[i] of x; a view. ShapeError unless each axis is named once, from 0 up.
-Tensor transpose(const Tensor& x, const std::vector<int>& permutation);
+HEARTH_API Tensor transpose(const Tensor& x, const std::vector<int>& permutation);
 
 /// Elements begin, begin + step, ... below `end` along `axis`; a view.
 /// ShapeError unless 0 <= begin <= end <= extent and step >= 1.
-Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1);
+HEARTH_API Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1);
 
 /// x repeated to `shape` by the broadcasting rule (extents of 1, and missing leading axes); a view with strides of 0.
 /// ShapeError if x does not broadcast to it.
-Tensor expand(const Tensor& x, const Shape& shape);
+HEARTH_API Tensor expand(const Tensor& x, const Shape& shape);
 
 }  // namespace hearth

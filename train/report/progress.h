@@ -7,9 +7,11 @@
 #include <ostream>
 #include <string>
 
+#include "core/export.h"
+
 namespace hearth::train {
 
-class Progress {
+class HEARTH_API Progress {
  public:
   /// `live`: the stream is a terminal, so the line may be redrawn and coloured.
   Progress(std::ostream& out, bool live) : out_(out), live_(live) {}
@@ -49,6 +51,6 @@ class Progress {
 };
 
 /// "1h 02m", "3m 20s", "4.2s".
-std::string duration_text(double seconds);
+HEARTH_API std::string duration_text(double seconds);
 
 }  // namespace hearth::train

@@ -14,7 +14,7 @@ namespace hearth::train {
 /// Writes the set of the session's step into a run's checkpoint folder, points `latest` (and, when this step is the
 /// best so far, `best`) to it, and deletes older sets than the config keeps. FileError if it cannot be written; the
 /// earlier sets are untouched then.
-void save_session(Session& session, const std::string& checkpoint_folder);
+HEARTH_API void save_session(Session& session, const std::string& checkpoint_folder);
 
 struct Restored {
   std::string from;                  ///< the set that was loaded; "" if there is none
@@ -29,24 +29,24 @@ struct Allowed {
 /// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers.
 /// DataError if its texts now give another tokenizer, its classes have other names, or its data has changed. FileError
 /// if there are sets but none can be read.
-Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed = {});
+HEARTH_API Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed = {});
 
 /// Makes `latest`, and `best` where it is there, lead to the sets that a session just restored from this folder says. A
 /// process may have been killed between a set and its link.
-void mend_links(const Session& session, const std::string& checkpoint_folder);
+HEARTH_API void mend_links(const Session& session, const std::string& checkpoint_folder);
 
 /// A session that computes with the network of a finished or interrupted run, at its best checkpoint (or the newest,
 /// where no best was kept), or of one checkpoint folder. The checkpoint holds all that this needs, wherever it was
 /// copied to: the session's data has no samples. Images are normalised as in training unless the overrides say how.
 /// FileError naming what is missing. A checkpoint of an earlier version needs the data of its configuration.
-std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint,
-                                      const std::vector<std::string>& overrides = {});
+HEARTH_API std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint,
+                                                 const std::vector<std::string>& overrides = {});
 
 /// The same with data to evaluate the network on: that which its configuration names, whose relative paths begin at the
 /// working directory, or what is at `data_path` (data::evaluation_data()). DataError if the data now gives another
 /// tokenizer, or its classes have other names.
-std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
-                                             const std::vector<std::string>& overrides = {},
-                                             const std::string& data_path = "");
+HEARTH_API std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
+                                                        const std::vector<std::string>& overrides = {},
+                                                        const std::string& data_path = "");
 
 }  // namespace hearth::train

@@ -94,18 +94,18 @@ struct RunConfig {
   DistOptions dist;
 };
 
-void describe(Fields<PrecisionOptions>&);
-void describe(Fields<LrScalingOptions>&);
-void describe(Fields<WeightsOptions>&);
-void describe(Fields<TrainOptions>&);
-void describe(Fields<EvalOptions>&);
-void describe(Fields<CheckpointOptions>&);
-void describe(Fields<LogOptions>&);
-void describe(Fields<DistOptions>&);
-void describe(Fields<RunConfig>&);
+HEARTH_API void describe(Fields<PrecisionOptions>&);
+HEARTH_API void describe(Fields<LrScalingOptions>&);
+HEARTH_API void describe(Fields<WeightsOptions>&);
+HEARTH_API void describe(Fields<TrainOptions>&);
+HEARTH_API void describe(Fields<EvalOptions>&);
+HEARTH_API void describe(Fields<CheckpointOptions>&);
+HEARTH_API void describe(Fields<LogOptions>&);
+HEARTH_API void describe(Fields<DistOptions>&);
+HEARTH_API void describe(Fields<RunConfig>&);
 
 /// What `train.lr_scaling` makes of the optimizer's learning rate: a factor for batch_size x accumulate samples.
-double lr_factor(const TrainOptions& options);
+HEARTH_API double lr_factor(const TrainOptions& options);
 
 /// A parsed run and the document with every key filled in, as it is written into the run's folder.
 struct LoadedConfig {
@@ -115,14 +115,14 @@ struct LoadedConfig {
 
 /// Reads, overrides (`--set PATH=VALUE`) and checks a run. The run's name defaults to the file's name without ".json".
 /// ConfigError with every fault, one a line; FileError if the file cannot be read.
-LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+HEARTH_API LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
 
 /// The device that "auto", "cpu", "cuda" or "cuda:N" stands for here. "auto" is the first GPU if there is one, else the
 /// CPU; an emulated GPU, which is for tests, has to be named. DeviceError if there is no such device.
-Device device_of_run(const std::string& name);
+HEARTH_API Device device_of_run(const std::string& name);
 
 /// Paths at which two resolved runs differ in what changes the numbers of the training, so that one cannot continue
 /// the other. The length of the run, logging, checkpoints, evaluation, name and device do not count.
-std::vector<std::string> differences_that_matter(const Json& resolved, const Json& other);
+HEARTH_API std::vector<std::string> differences_that_matter(const Json& resolved, const Json& other);
 
 }  // namespace hearth::train

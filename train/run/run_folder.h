@@ -14,15 +14,15 @@ class MetricsLog;
 class TensorBoardWriter;
 
 /// Whether a run was written into this folder: its run.json or a checkpoint is there.
-bool holds_run(const std::string& folder);
+HEARTH_API bool holds_run(const std::string& folder);
 
 /// Refuses a folder whose run would overwrite the configuration that it was read from (UsageError); the config.json of
 /// a run's own folder is no such file.
-void require_apart(const std::string& folder, const std::string& config_path);
+HEARTH_API void require_apart(const std::string& folder, const std::string& config_path);
 
 /// A file that one process at a time holds, until it ends or the object does. Where the file system has no locks,
 /// nothing is held.
-class FileLock {
+class HEARTH_API FileLock {
  public:
   /// Makes the file if need be. FileError if it cannot be opened.
   explicit FileLock(const std::string& path);
@@ -41,7 +41,7 @@ class FileLock {
   std::string holder_;
 };
 
-class RunFolder {
+class HEARTH_API RunFolder {
  public:
   /// Makes the folder if need be, and locks it for the life of the object. UsageError for an empty path; FileError if
   /// it cannot be written, or another process trains into it.

@@ -7,12 +7,14 @@
 #include <semaphore>
 #include <thread>
 
+#include "core/export.h"
+
 namespace hearth::train {
 
 /// Takes over these signals for the life of the object, and restores what was there after the last object. SIGHUP stays
 /// ignored where it was, as nohup does it. Signals that the calling thread blocks are left to the program. A thread of
 /// the object's own takes signals while the others run library kernels, which keep them away (core/cpu/signals.h).
-class SignalScope {
+class HEARTH_API SignalScope {
  public:
   SignalScope();
   ~SignalScope();
@@ -31,6 +33,6 @@ class SignalScope {
 
 /// From here on this signal does not end the process, even outside of a SignalScope. A handler of the program's own
 /// stays.
-void survive(int signal);
+HEARTH_API void survive(int signal);
 
 }  // namespace hearth::train
