@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cuDNN can do of what ResNet-50 and transformers ask for, on devices that need not be here, against a table in
-// the tree, so that a change of the library is seen. Each line of the table is a device, a pattern, a type, a problem,
-// and the number and workspace of the engine taken, or why there is none.
+// the tree, so that a change of the library is seen. Each line of the table is a device and a pattern, and for each
+// type how many of the problems have an engine.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -33,15 +36,20 @@ using cuda::dnn::Probe;
 const std::string folder = test::source_dir() + "/tests/ops/cuda";
 const std::string table_path = folder + "/cudnn_matrix.tsv";
 const char* const rewrite_variable = "HEARTH_REWRITE_CUDNN_MATRIX";
+/// Names a file to which each answer is added: device, pattern, type, problem, engine and workspace or why there is
+/// none.
+const char* const answers_variable = "HEARTH_CUDNN_ANSWERS";
 constexpr std::int64_t batch = 256;
 
-/// Answers by what was asked: "device\tpattern\ttype\tproblem".
-using Rows = std::map<std::string, std::string>;
+/// Cells by device and pattern, then by type.
+using Cells = std::map<std::pair<std::string, std::string>, std::map<std::string, std::string>>;
 
 struct Table {
   std::string version;  ///< of cuDNN
-  Rows rows;
+  Cells cells;
 };
+
+const std::array<std::string, 3> types{"f16", "bf16", "f32"};
 
 Table read_table() {
   Table table;
@@ -50,18 +58,28 @@ Table read_table() {
     constexpr std::string_view version = "# cuDNN ";
     if (line.starts_with(version)) table.version = line.substr(version.size());
     if (line.empty() || line[0] == '#') continue;
-    std::size_t end = 0;
-    for (int column = 0; column < 4; ++column) end = line.find('\t', end) + 1;
-    table.rows[line.substr(0, end - 1)] = line.substr(end);
+    std::istringstream columns(line);
+    std::string device, pattern, cell;
+    std::getline(columns, device, '\t');
+    std::getline(columns, pattern, '\t');
+    for (const std::string& type : types)
+      if (std::getline(columns, cell, '\t') && cell != "-") table.cells[{device, pattern}][type] = cell;
   }
   return table;
 }
 
-void write_table(const Table& table) {
-  std::string text = "# cuDNN " + table.version + "\n# Written by: " + rewrite_variable +
-                     "=1 hearth_test_ops --gtest_filter='*CudaDnnMatrix*'\n"
-                     "# device\tpattern\ttype\tproblem\tengine\tworkspace bytes, or why not\n";
-  for (const auto& [asked, answer] : table.rows) text += asked + "\t" + answer + "\n";
+void write_table(Table& table) {
+  std::string text = "# cuDNN " + table.version +
+                     "\n# Problems that have an engine, of those asked, and the largest workspace known before it is "
+                     "compiled.\n# Written, as all answers are, by scripts/cudnn_matrix.\n# device\tpattern";
+  for (const std::string& type : types) text += '\t' + type;
+  text += '\n';
+  for (auto& [row, cells] : table.cells) {
+    if (cells.empty()) continue;
+    text += row.first + '\t' + row.second;
+    for (const std::string& type : types) text += '\t' + (cells.count(type) != 0 ? cells[type] : "-");
+    text += '\n';
+  }
   write_file_synced(table_path, text);
 }
 
@@ -106,17 +124,13 @@ std::string text_of(const ConvShape& s) {
   return join_text('n', s.n, ' ', s.h, 'x', s.w, 'x', s.c, " k", s.k, ' ', s.r, 'x', s.s, " s", s.stride_h);
 }
 
-std::string text_of(const Probe& probe) {
-  return probe.declines.empty() ? join_text(probe.engine, '\t', probe.workspace) : "-\t" + probe.declines;
-}
-
 /// The answer of f, also where the library refuses the graph itself.
 template <class F>
-std::string answer(F&& f) {
+Probe answer(F&& f) {
   try {
-    return text_of(f());
+    return f();
   } catch (const Error& error) {
-    return std::string("-\t") + error.what();
+    return {error.what(), -1, 0};
   }
 }
 
@@ -146,58 +160,59 @@ class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
     return {.shape = shape, .pass = pass, .activations = GetParam().dtype, .weights = GetParam().dtype};
   }
   std::string device_json() const { return read_text(folder + "/" + GetParam().device + ".json"); }
-  void add(const std::string& pattern, const std::string& problem, const std::string& found) {
-    rows_[join_text(GetParam().device, '\t', pattern, '\t', GetParam().dtype, '\t', problem)] = found;
+  void add(const std::string& pattern, const std::string& problem, const Probe& found) {
+    answers_[pattern].push_back(found);
+    const std::string result =
+        found.declines.empty() ? join_text(found.engine, '\t', found.workspace) : "-\t" + found.declines;
+    listed_ += join_text(GetParam().device, '\t', pattern, '\t', GetParam().dtype, '\t', problem, '\t', result, '\n');
   }
 
-  /// The table's rows that begin as ours do must be ours.
+  /// Of one pattern: "22 of 25, 6 MB".
+  static std::string summary_of(const std::vector<Probe>& answers) {
+    std::size_t taken = 0;
+    std::int64_t workspace = 0;
+    for (const Probe& found : answers) {
+      taken += found.declines.empty() ? 1 : 0;
+      workspace = std::max<std::int64_t>(workspace, found.workspace);
+    }
+    const std::string room = workspace > 0 ? join_text(", ", (workspace + 999'999) / 1'000'000, " MB") : "";
+    return join_text(taken, " of ", answers.size(), room);
+  }
+
+  /// The table's cells of this device, type and of patterns that begin so must be those of the answers.
   void compare(const std::string& patterns) {
+    if (const char* file = std::getenv(answers_variable)) std::ofstream(file, std::ios::app) << listed_;
+    const std::string device = GetParam().device, type = join_text(GetParam().dtype);
     Table table = read_table();
-    const auto is_ours = [&](const std::string& asked) {
-      std::istringstream columns(asked);
-      std::string device, pattern, dtype;
-      std::getline(columns, device, '\t');
-      std::getline(columns, pattern, '\t');
-      std::getline(columns, dtype, '\t');
-      return device == GetParam().device && pattern.starts_with(patterns) && dtype == join_text(GetParam().dtype);
-    };
-    Rows expected;
-    for (const auto& row : table.rows)
-      if (is_ours(row.first)) expected.insert(row);
+    std::string difference;
+    for (auto& [row, cells] : table.cells)
+      if (row.first == device && row.second.starts_with(patterns) && answers_.count(row.second) == 0 &&
+          cells.erase(type) != 0)
+        difference += row.second + ": in the table, but not asked any more\n";
+    for (const auto& [pattern, answers] : answers_) {
+      std::string& cell = table.cells[{device, pattern}][type];
+      const std::string found = summary_of(answers);
+      if (cell != found) difference += pattern + ": in the table '" + cell + "', found '" + found + "'\n";
+      cell = found;
+    }
     if (std::getenv(rewrite_variable) != nullptr) {
-      for (const auto& row : expected) table.rows.erase(row.first);
-      table.rows.insert(rows_.begin(), rows_.end());
       table.version = version_;
       write_table(table);
-      return;
-    }
-    const std::string difference = difference_of(expected);
-    if (table.version != version_)
+    } else if (table.version != version_) {
       GTEST_SKIP() << "the table is of cuDNN " << table.version << ", here is " << version_ << "; "
-                   << (difference.empty() ? "all rows agree" : "what differs:\n" + difference);
-    EXPECT_EQ(difference, "")
-        << "If this change is meant, rewrite the table, with " << rewrite_variable
-        << "=1 in the environment of hearth_test_ops --gtest_filter='*CudaDnnMatrix*', and look at it with git diff";
+                   << (difference.empty() ? "all cells agree" : "what differs:\n" + difference);
+    } else {
+      EXPECT_EQ(difference, "") << "If this change is meant, run scripts/cudnn_matrix and look at the table with git "
+                                   "diff. All answers:\n"
+                                << listed_;
+    }
   }
 
  private:
-  std::string difference_of(const Rows& expected) const {
-    std::string text;
-    for (const auto& [asked, found] : rows_) {
-      const auto row = expected.find(asked);
-      if (row == expected.end())
-        text += asked + ": not in the table, found " + found + "\n";
-      else if (row->second != found)
-        text += asked + ": in the table " + row->second + ", found " + found + "\n";
-    }
-    for (const auto& [asked, found] : expected)
-      if (rows_.count(asked) == 0) text += asked + ": in the table " + found + ", but not asked any more\n";
-    return text;
-  }
-
   LeaksOfOthers not_ours_;
   std::string version_;
-  Rows rows_;
+  std::map<std::string, std::vector<Probe>> answers_;
+  std::string listed_;
 };
 
 TEST(CudaDnnShapes, AreThoseOfResNet50) {
