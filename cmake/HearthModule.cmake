@@ -37,11 +37,6 @@ function(hearth_library)
     $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_WEBP}>:WebP::webp> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>
     $<$<BOOL:${HEARTH_HAS_SENTENCEPIECE}>:SentencePiece::sentencepiece>)
   set_target_properties(hearth PROPERTIES LINKER_LANGUAGE CXX)
-  # Nor does a shared library show what static ones in it have.
-  get_target_property(type hearth TYPE)
-  if(type STREQUAL "SHARED_LIBRARY")
-    target_link_options(hearth PRIVATE LINKER:--exclude-libs,ALL)
-  endif()
   add_executable(hearth_cli train/cli/main.cpp)
   set_target_properties(hearth_cli PROPERTIES OUTPUT_NAME hearth)
   target_include_directories(hearth_cli PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
