@@ -5,6 +5,7 @@
 
 #include "core/config/config.h"
 #include "core/io/printable.h"
+#include "core/io/utf8.h"
 
 namespace hearth {
 namespace {
@@ -119,11 +120,8 @@ void apply_override(Json& root, std::string_view assignment) {
   position.source = std::make_shared<const std::string>(join_text("--set ", assignment));
   position.origin = JsonOrigin::override;
   const std::string& source = *position.source;
-  for (std::size_t at = 0; at < assignment.size();) {
-    const std::size_t length = json_detail::utf8_length(assignment, at);
-    if (length == 0) refuse(source, "is not UTF-8, which a run's config.json could not keep; rename what it names");
-    at += length;
-  }
+  if (utf8::find_fault(assignment) != assignment.npos)
+    refuse(source, "is not UTF-8, which a run's config.json could not keep; rename what it names");
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos) refuse(source, "expected PATH=VALUE, as in optimizer.lr=0.1");
   const std::string_view path = assignment.substr(0, equals);

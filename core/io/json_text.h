@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON values with source positions, a strict parser (RFC 8259) and a writer. Configurations, metrics, manifests
-// and run records all use this one type; positions make it possible to point at the character that is wrong.
+// JSON values with source positions, read strictly (RFC 8259) and written by nlohmann/json. Configurations, metrics,
+// manifests and run records all use this one type; positions make it possible to point at the character that is wrong.
 #pragma once
 
 #include <concepts>
@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/error.h"
@@ -40,15 +42,14 @@ class HEARTH_API Json {
  public:
   enum class Kind : std::uint8_t { null, boolean, integer, number, string, array, object };
 
-  Json();
-  Json(std::nullptr_t) : Json() {}
-  Json(std::same_as<bool> auto value) : Json(Kind::boolean) { integer_ = value ? 1 : 0; }
-  Json(std::signed_integral auto value) : Json(Kind::integer) { integer_ = value; }
+  Json(std::nullptr_t = nullptr) {}
+  Json(std::same_as<bool> auto value) : value_(value) {}
+  Json(std::signed_integral auto value) : value_(std::int64_t{value}) {}
   /// UsageError for a value above 2^63 - 1.
   template <std::unsigned_integral T>
   requires(!std::same_as<T, bool>) Json(T value) : Json(from_unsigned(value)) {}
-  Json(std::floating_point auto value) : Json(Kind::number) { number_ = static_cast<double>(value); }
-  Json(std::string value);
+  Json(std::floating_point auto value) : value_(static_cast<double>(value)) {}
+  Json(std::string value) : value_(std::move(value)) {}
   Json(std::string_view value) : Json(std::string(value)) {}
   Json(const char* value) : Json(std::string(value)) {}
   Json(const Json&);
@@ -58,8 +59,8 @@ class HEARTH_API Json {
   ~Json();
 
   /// An empty array; an empty object.
-  static Json array() { return Json(Kind::array); }
-  static Json object() { return Json(Kind::object); }
+  static Json array();
+  static Json object();
   /// An array of the values of a range.
   template <class Range>
   static Json array_of(const Range& values) {
@@ -68,14 +69,14 @@ class HEARTH_API Json {
     return result;
   }
 
-  Kind kind() const { return kind_; }
-  bool is_null() const { return kind_ == Kind::null; }
-  bool is_boolean() const { return kind_ == Kind::boolean; }
-  bool is_string() const { return kind_ == Kind::string; }
-  bool is_array() const { return kind_ == Kind::array; }
-  bool is_object() const { return kind_ == Kind::object; }
+  Kind kind() const { return static_cast<Kind>(value_.index()); }
+  bool is_null() const { return kind() == Kind::null; }
+  bool is_boolean() const { return kind() == Kind::boolean; }
+  bool is_string() const { return kind() == Kind::string; }
+  bool is_array() const { return kind() == Kind::array; }
+  bool is_object() const { return kind() == Kind::object; }
   /// An integer or any other number.
-  bool is_number() const { return kind_ == Kind::integer || kind_ == Kind::number; }
+  bool is_number() const { return kind() == Kind::integer || kind() == Kind::number; }
   /// A number without fractional part that a 64-bit integer holds exactly: 3, 3.0, 1e6.
   bool is_integer() const;
 
@@ -115,17 +116,16 @@ class HEARTH_API Json {
   bool operator==(const Json& other) const;
 
  private:
-  friend class JsonParser;
-  explicit Json(Kind kind);
+  friend class JsonReader;
   static Json from_unsigned(std::uint64_t value);
-  void expect(bool matches, const char* expected) const;
+  template <class T>
+  const T& get(const char* expected) const;
+  [[noreturn]] void refuse(const std::string& message) const;
 
-  Kind kind_ = Kind::null;
-  std::int64_t integer_ = 0;  // booleans too
-  double number_ = 0;
-  std::string text_;  // of a string its value, of a number that was parsed what was written
-  std::vector<Json> items_;
-  std::vector<JsonMember> members_;
+  // In the order of Kind.
+  std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, std::vector<Json>, std::vector<JsonMember>>
+      value_;
+  std::string written_;  // of a number that was read its text
   JsonPosition position_;
 };
 
@@ -134,6 +134,7 @@ struct JsonMember {
   std::string key;
   Json value;
   JsonPosition key_position;
+  bool operator==(const JsonMember& other) const { return key == other.key && value == other.value; }
 };
 
 /// Parses one JSON text. Strict: no comments, trailing commas, duplicate keys, bad UTF-8, integers beyond 64 bits,
@@ -158,10 +159,5 @@ HEARTH_API std::string child_pointer(std::string_view pointer, std::size_t index
 
 /// "POSITION: /pointer: message", leaving out a position there is none of; the root's pointer is shown as "/".
 HEARTH_API std::string fault_text(const JsonPosition& position, std::string_view pointer, std::string_view message);
-
-namespace json_detail {
-/// Length in bytes of the UTF-8 sequence at `at`, 0 if it is malformed.
-HEARTH_API std::size_t utf8_length(std::string_view text, std::size_t at);
-}  // namespace json_detail
 
 }  // namespace hearth

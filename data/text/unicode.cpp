@@ -5,7 +5,6 @@
 #include <array>
 
 #include "core/error.h"
-#include "core/io/json_text.h"
 #include "data/text/unicode_tables.h"
 
 namespace hearth::data::unicode {
@@ -53,28 +52,6 @@ Kind kind_of(char32_t code) {
   return code < kept_kinds ? first[code] : search_kind(code);
 }
 
-Character character_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  if (byte(0) < 0x80) return {byte(0), 1};
-  const std::size_t bytes = json_detail::utf8_length(text, at);
-  char32_t code = 0;
-  switch (bytes) {
-    case 2:
-      code = static_cast<char32_t>(byte(0) & 0x1fu);
-      break;
-    case 3:
-      code = static_cast<char32_t>(byte(0) & 0x0fu);
-      break;
-    case 4:
-      code = static_cast<char32_t>(byte(0) & 0x07u);
-      break;
-    default:
-      return {};
-  }
-  for (std::size_t i = 1; i < bytes; ++i) code = code << 6 | static_cast<char32_t>(byte(i) & 0x3fu);
-  return {code, bytes};
-}
-
 Character checked_character_at(std::string_view text, std::size_t at, std::string_view source) {
   const Character found = character_at(text, at);
   HEARTH_CHECK(DataError, found.bytes > 0, source, ":",
@@ -83,28 +60,12 @@ Character checked_character_at(std::string_view text, std::size_t at, std::strin
   return found;
 }
 
-void append(std::string& text, char32_t code) {
-  const auto tail = [&](int shift) { text += static_cast<char>(0x80u | (code >> shift & 0x3fu)); };
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-  } else if (code < 0x800) {
-    text += static_cast<char>(0xc0u | code >> 6);
-    tail(0);
-  } else if (code < 0x10000) {
-    text += static_cast<char>(0xe0u | code >> 12);
-    tail(6), tail(0);
-  } else {
-    text += static_cast<char>(0xf0u | code >> 18);
-    tail(12), tail(6), tail(0);
-  }
-}
-
 void require_utf8(std::string_view text, std::string_view source) {
   for (std::size_t at = 0; at < text.size();) at += checked_character_at(text, at, source).bytes;
 }
 
 std::int64_t count_characters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
+  return std::count_if(text.begin(), text.end(), utf8::begins_character);
 }
 
 void append_lower(std::string& text, char32_t code) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tokenizers need of Unicode: UTF-8, classes of characters, lower case, and letters without their accents.
+// What tokenizers need of Unicode: classes of characters, lower case, and letters without their accents.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/io/utf8.h"
 
 namespace hearth::data::unicode {
 
@@ -23,17 +25,11 @@ enum class Kind : char {
 /// The class of a code point.
 Kind kind_of(char32_t code);
 
-/// One character of a text.
-struct Character {
-  char32_t code = 0;
-  std::size_t bytes = 0;  ///< of its UTF-8 form; 0 for bytes that are not UTF-8
-};
-/// The character at `at`, which lies inside the text.
-Character character_at(std::string_view text, std::size_t at);
+using utf8::append;
+using utf8::Character;
+using utf8::character_at;
 /// As character_at. DataError naming `source`, the line and the byte if the text is not UTF-8 there.
 Character checked_character_at(std::string_view text, std::size_t at, std::string_view source);
-/// Appends the UTF-8 form of a code point.
-void append(std::string& text, char32_t code);
 /// DataError naming `source`, the line and the byte unless all of the text is UTF-8.
 void require_utf8(std::string_view text, std::string_view source);
 /// Characters of a text that is UTF-8: bytes that begin one.
