@@ -3,6 +3,7 @@
 #include "data/registry.h"
 
 #include "core/error.h"
+#include "core/io/utf8.h"
 #include "data/batch_maker.h"
 #include "data/formats/cifar.h"
 #include "data/formats/digits.h"
@@ -11,7 +12,6 @@
 #include "data/formats/synthetic.h"
 #include "data/text/labelled.h"
 #include "data/text/text_data.h"
-#include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {
@@ -284,9 +284,8 @@ void require_names_for_json(const Dataset& set) {
   const std::vector<std::string>& names = set.class_names();
   for (std::size_t label = 0; label < names.size(); ++label) {
     const std::string& name = names[label];
-    std::size_t at = 0;
-    while (at < name.size() && unicode::character_at(name, at).bytes > 0) at += unicode::character_at(name, at).bytes;
-    HEARTH_CHECK(DataError, at == name.size(), set.source(), ": the name of class ", label, ", \"", name,
+    const std::size_t at = utf8::find_fault(name);
+    HEARTH_CHECK(DataError, at == name.npos, set.source(), ": the name of class ", label, ", \"", name,
                  "\", is not UTF-8 from byte ", at + 1, " on, and checkpoints could not keep it; rename it");
   }
 }

@@ -31,11 +31,11 @@ struct WritingScope {
 std::string repaired(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
-    const data::unicode::Character character = data::unicode::character_at(text, at);
+    const utf8::Character character = utf8::character_at(text, at);
     if (character.bytes > 0)
       result.append(text, at, character.bytes);
     else
-      data::unicode::append(result, 0xFFFD);
+      utf8::append(result, 0xFFFD);
     at += std::max<std::size_t>(1, character.bytes);
   }
   return result;

@@ -3,14 +3,15 @@
 
 #include <ostream>
 
+#include "core/io/utf8.h"
+
 namespace hearth {
 namespace {
 
 /// Bytes of the control character at the front of a text in UTF-8, 0 if there is none.
 std::size_t control_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
-  return byte(0) == 0xc2 && text.size() > 1 && byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
+  const auto [code, bytes] = utf8::character_at(text, 0);
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) ? bytes : 0;
 }
 
 /// Short enough to need no memory of its own.

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/printable.h"
+#include "core/io/utf8.h"
 
 namespace hearth::safetensors {
 
@@ -37,35 +38,6 @@ constexpr std::array<FormatDType, 20> format_dtypes = {{
     {"I64", 64, true, DType::i64},
     {"U64", 64, false, {}},
 }};
-
-/// Bytes of the UTF-8 sequence at the front, 0 if it is none (overlong forms and surrogates are none).
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4 || !follows(1)) return 0;
-  if (first < 0xE0) return 2;
-  if (!follows(2)) return 0;
-  if (first < 0xF0) {
-    const bool overlong = first == 0xE0 && byte(1) < 0xA0;
-    const bool surrogate = first == 0xED && byte(1) >= 0xA0;
-    return overlong || surrogate ? 0 : 3;
-  }
-  const bool overlong = first == 0xF0 && byte(1) < 0x90;
-  const bool beyond = first == 0xF4 && byte(1) >= 0x90;
-  return overlong || beyond || !follows(3) ? 0 : 4;
-}
-
-/// Position of the first byte that is not UTF-8, or npos.
-std::size_t first_not_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = sequence_length(text.substr(at));
-    if (length == 0) return at;
-    at += length;
-  }
-  return std::string_view::npos;
-}
 
 /// Receives the events of the JSON parser. Depth 1 is the header object, depth 2 a tensor or the metadata, depth 3 an
 /// array of a tensor. Fields of a tensor that the format does not have are passed over, as the reference does.
@@ -244,7 +216,7 @@ Header read_header(const FileReader& file) {
   }
   std::string text(length, '\0');
   read(file, length_bytes, std::as_writable_bytes(std::span(text)));
-  if (const std::size_t bad = first_not_utf8(text); bad != std::string_view::npos) {
+  if (const std::size_t bad = utf8::find_fault(text); bad != std::string_view::npos) {
     fail(path, "InvalidHeader", join_text("byte ", bad, " of the header is not UTF-8"));
   }
   const std::size_t start = text.find_first_not_of(" \t\r\n");

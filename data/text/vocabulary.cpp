@@ -93,7 +93,7 @@ AddedTokens::Found AddedTokens::next(std::string_view text, std::size_t from) co
     }
     while (token->lstrip && found.begin > from) {
       std::size_t before = found.begin - 1;
-      while (before > from && (text[before] & 0xc0) == 0x80) --before;
+      while (before > from && !utf8::begins_character(text[before])) --before;
       if (!is_space(unicode::character_at(text, before))) break;
       found.begin = before;
     }

@@ -104,7 +104,7 @@ void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int
     std::optional<std::int32_t> found;
     while (candidate.size() > prefix && !(found = vocabulary_.find(candidate))) {
       // The last character goes, all bytes of it.
-      while ((candidate.back() & 0xc0) == 0x80) candidate.pop_back();
+      while (!utf8::begins_character(candidate.back())) candidate.pop_back();
       candidate.pop_back();
     }
     if (!found) return give_up();
