@@ -36,25 +36,20 @@ struct BlockOptions {
   }
 };
 
-/// The identity, or where the block changes the shape a strided 1x1 convolution with its norm.
+/// x, or where a block changes the shape what a strided 1x1 convolution with its norm makes of it.
 class Shortcut : public nn::Module {
  public:
-  Shortcut(const BlockOptions& options, std::int64_t out_channels)
-      : convolution_(options.in_channels, out_channels, convolution(1, options.stride)),
-        norm_(out_channels, options.norm(Activation::none)) {
-    adopt("0", convolution_);
-    adopt("1", norm_);
+  Shortcut(const BlockOptions& options, std::int64_t out_channels) {
+    if (options.stride == 1 && options.in_channels == out_channels) return;
+    projection_ = std::make_unique<nn::ConvNorm>(options.in_channels, out_channels, convolution(1, options.stride),
+                                                 options.norm(Activation::none),
+                                                 nn::ConvNormNames{.convolution = "0", .norm = "1"});
+    adopt("downsample", *projection_);
   }
-  Tensor forward(const Tensor& x) override { return nn::convolve_and_normalize(convolution_, norm_, x); }
-
-  static std::unique_ptr<Shortcut> if_needed(const BlockOptions& options, std::int64_t out_channels) {
-    if (options.stride == 1 && options.in_channels == out_channels) return nullptr;
-    return std::make_unique<Shortcut>(options, out_channels);
-  }
+  Tensor forward(const Tensor& x) override { return projection_ ? (*projection_)(x) : x; }
 
  private:
-  nn::Conv2d convolution_;
-  nn::BatchNorm norm_;
+  std::unique_ptr<nn::ConvNorm> projection_;
 };
 
 class BasicBlock : public nn::Module {
@@ -62,29 +57,23 @@ class BasicBlock : public nn::Module {
   static constexpr std::int64_t expansion = 1;
 
   explicit BasicBlock(const BlockOptions& options)
-      : conv1_(options.in_channels, options.width, convolution(3, options.stride)),
-        bn1_(options.width, options.norm(Activation::relu)),
-        conv2_(options.width, options.width, convolution(3, 1)),
-        bn2_(options.width, options.last_norm()),
-        downsample_(Shortcut::if_needed(options, options.width)) {
-    adopt("conv1", conv1_);
-    adopt("bn1", bn1_);
-    adopt("conv2", conv2_);
-    adopt("bn2", bn2_);
-    if (downsample_) adopt("downsample", *downsample_);
+      : conv1_(options.in_channels, options.width, convolution(3, options.stride), options.norm(Activation::relu),
+               {"conv1", "bn1"}),
+        conv2_(options.width, options.width, convolution(3, 1), options.last_norm(), {"conv2", "bn2"}),
+        shortcut_(options, options.width) {
+    adopt(conv1_);
+    adopt(conv2_);
+    adopt(shortcut_);
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor y = nn::convolve_and_normalize(conv1_, bn1_, x);
-    return nn::convolve_and_normalize(conv2_, bn2_, y, [&] { return downsample_ ? (*downsample_)(x) : x; });
+    const Tensor y = conv1_(x);
+    return conv2_(y, shortcut_(x));
   }
 
  private:
-  nn::Conv2d conv1_;
-  nn::BatchNorm bn1_;
-  nn::Conv2d conv2_;
-  nn::BatchNorm bn2_;
-  std::unique_ptr<Shortcut> downsample_;
+  nn::ConvNorm conv1_, conv2_;
+  Shortcut shortcut_;
 };
 
 class Bottleneck : public nn::Module {
@@ -92,36 +81,25 @@ class Bottleneck : public nn::Module {
   static constexpr std::int64_t expansion = 4;
 
   explicit Bottleneck(const BlockOptions& options)
-      : conv1_(options.in_channels, options.width, convolution(1, 1)),
-        bn1_(options.width, options.norm(Activation::relu)),
-        conv2_(options.width, options.width, convolution(3, options.stride)),
-        bn2_(options.width, options.norm(Activation::relu)),
-        conv3_(options.width, options.width * expansion, convolution(1, 1)),
-        bn3_(options.width * expansion, options.last_norm()),
-        downsample_(Shortcut::if_needed(options, options.width * expansion)) {
-    adopt("conv1", conv1_);
-    adopt("bn1", bn1_);
-    adopt("conv2", conv2_);
-    adopt("bn2", bn2_);
-    adopt("conv3", conv3_);
-    adopt("bn3", bn3_);
-    if (downsample_) adopt("downsample", *downsample_);
+      : conv1_(options.in_channels, options.width, convolution(1, 1), options.norm(Activation::relu), {"conv1", "bn1"}),
+        conv2_(options.width, options.width, convolution(3, options.stride), options.norm(Activation::relu),
+               {"conv2", "bn2"}),
+        conv3_(options.width, options.width * expansion, convolution(1, 1), options.last_norm(), {"conv3", "bn3"}),
+        shortcut_(options, options.width * expansion) {
+    adopt(conv1_);
+    adopt(conv2_);
+    adopt(conv3_);
+    adopt(shortcut_);
   }
 
   Tensor forward(const Tensor& x) override {
-    Tensor y = nn::convolve_and_normalize(conv1_, bn1_, x);
-    y = nn::convolve_and_normalize(conv2_, bn2_, y);
-    return nn::convolve_and_normalize(conv3_, bn3_, y, [&] { return downsample_ ? (*downsample_)(x) : x; });
+    const Tensor y = conv2_(conv1_(x));
+    return conv3_(y, shortcut_(x));
   }
 
  private:
-  nn::Conv2d conv1_;
-  nn::BatchNorm bn1_;
-  nn::Conv2d conv2_;
-  nn::BatchNorm bn2_;
-  nn::Conv2d conv3_;
-  nn::BatchNorm bn3_;
-  std::unique_ptr<Shortcut> downsample_;
+  nn::ConvNorm conv1_, conv2_, conv3_;
+  Shortcut shortcut_;
 };
 
 struct Plan {
@@ -171,11 +149,10 @@ std::unique_ptr<nn::ModuleList> make_stage(std::int64_t count, BlockOptions opti
 ResNet::ResNet(const ResNetOptions& options)
     : stem_(options.stem),
       conv1_(options.in_channels, options.width,
-             options.stem == ResNetStem::imagenet ? convolution(7, 2) : convolution(3, 1)),
-      bn1_(options.width, {.momentum = options.norm_momentum, .activation = Activation::relu}) {
+             options.stem == ResNetStem::imagenet ? convolution(7, 2) : convolution(3, 1),
+             {.momentum = options.norm_momentum, .activation = Activation::relu}, {"conv1", "bn1"}) {
   const Plan plan = plan_of(options);
-  adopt("conv1", conv1_);
-  adopt("bn1", bn1_);
+  adopt(conv1_);
   BlockOptions block{.in_channels = options.width,
                      .width = options.width,
                      .stride = 1,
@@ -201,7 +178,7 @@ ResNet::ResNet(const ResNetOptions& options)
 Tensor ResNet::forward(const Tensor& x) { return outputs_of(embedding(x)); }
 
 Tensor ResNet::embedding(const Tensor& x) {
-  Tensor y = nn::convolve_and_normalize(conv1_, bn1_, x);
+  Tensor y = conv1_(x);
   if (stem_ == ResNetStem::imagenet) y = max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
   for (const auto& stage : stages_) y = (*stage)(y);
   return global_avg_pool(y);

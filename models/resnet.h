@@ -45,8 +45,7 @@ class HEARTH_API ResNet : public nn::Module, public EmbeddingNetwork {
 
  private:
   ResNetStem stem_;
-  nn::Conv2d conv1_;
-  nn::BatchNorm bn1_;
+  nn::ConvNorm conv1_;
   std::vector<std::unique_ptr<nn::ModuleList>> stages_;
   std::unique_ptr<nn::Linear> fc_;
 };

@@ -59,17 +59,17 @@ Vgg::Vgg(const VggOptions& options) : head_(options.head), recompute_(options.re
   for (std::size_t stage = 0; stage < plan.size(); ++stage) {
     if (stage > 0 && stage < 4) width = checked_mul(width, 2, "vgg width");
     for (int i = 0; i < plan[stage]; ++i) {
-      features_.add_named<nn::Conv2d>(
-          std::to_string(index), channels, width,
-          nn::Conv2dLayerOptions{.kernel = 3,
-                                 .padding = 1,
-                                 .activation = options.batch_norm ? Activation::none : Activation::relu,
-                                 .weight_init = nn::init::kaiming_normal_fan_out(),
-                                 .bias_init = nn::init::zeros()});
-      if (options.batch_norm) {
-        features_.add_named<nn::BatchNorm>(std::to_string(index + 1), width,
-                                           nn::BatchNormLayerOptions{.activation = Activation::relu});
-      }
+      const nn::Conv2dLayerOptions convolution{.kernel = 3,
+                                               .padding = 1,
+                                               .activation = options.batch_norm ? Activation::none : Activation::relu,
+                                               .weight_init = nn::init::kaiming_normal_fan_out(),
+                                               .bias_init = nn::init::zeros()};
+      if (options.batch_norm)
+        features_.add_unnamed<nn::ConvNorm>(channels, width, convolution,
+                                            nn::BatchNormLayerOptions{.activation = Activation::relu},
+                                            nn::ConvNormNames{std::to_string(index), std::to_string(index + 1)});
+      else
+        features_.add_named<nn::Conv2d>(std::to_string(index), channels, width, convolution);
       channels = width;
       index += options.batch_norm ? 3 : 2;
     }

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "ops/ops.h"
+#include "ops/conv/conv_norm.h"
 
 namespace hearth::nn {
 
@@ -29,19 +29,15 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2d
 }
 
 Tensor Conv2d::convolved(const Tensor& x, ChannelMoments* moments) {
-  return conv2d(x, weight, bias,
-                {.stride = options_.stride,
-                 .padding = options_.padding,
-                 .dilation = options_.dilation,
-                 .groups = options_.groups,
-                 .activation = options_.activation},
-                moments);
+  return detail::conv2d(x, weight, bias,
+                        {.stride = options_.stride,
+                         .padding = options_.padding,
+                         .dilation = options_.dilation,
+                         .groups = options_.groups,
+                         .activation = options_.activation},
+                        moments);
 }
 
 Tensor Conv2d::forward(const Tensor& x) { return convolved(x, nullptr); }
-
-Tensor Conv2d::operator()(const Tensor& x, ChannelMoments& moments) {
-  return observed([&] { return convolved(x, &moments); });
-}
 
 }  // namespace hearth::nn

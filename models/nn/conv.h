@@ -4,7 +4,10 @@
 
 #include "models/nn/module.h"
 #include "ops/activation.h"
-#include "ops/norm/channel_moments.h"
+
+namespace hearth {
+struct ChannelMoments;
+}
 
 namespace hearth::nn {
 
@@ -29,13 +32,12 @@ class HEARTH_API Conv2d : public Module {
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dLayerOptions& options);
   Tensor forward(const Tensor& x) override;
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
-  /// The same, with the moments of y for the norm that follows, where they can be had in passing.
-  Tensor operator()(const Tensor& x, ChannelMoments& moments);
 
   Tensor weight;
   Tensor bias;
 
  private:
+  friend class ConvNorm;
   Tensor convolved(const Tensor& x, ChannelMoments* moments);
   Conv2dLayerOptions options_;
 };

@@ -10,9 +10,8 @@
 
 namespace hearth::nn {
 
-/// Owns its modules; forward applies them one after the other, a batch normalisation right behind a convolution by
-/// convolve_and_normalize. What the gradients need is kept or, after recompute(true), only
-/// what goes into each module (see recomputed()).
+/// Owns its modules; forward applies them one after the other. What the gradients need is kept or, after
+/// recompute(true), only what goes into each module (see recomputed()).
 class HEARTH_API ModuleList : public Module {
  public:
   /// Makes a module of type M at the end of the list, named by its index.
@@ -23,10 +22,15 @@ class HEARTH_API ModuleList : public Module {
   /// The same under a name of its own, for lists whose names have gaps.
   template <class M, class... Arguments>
   M& add_named(const std::string& name, Arguments&&... arguments) {
-    auto owned = std::make_unique<M>(std::forward<Arguments>(arguments)...);
-    M& module = *owned;
-    modules_.push_back(std::move(owned));
+    M& module = make<M>(std::forward<Arguments>(arguments)...);
     adopt(name, module);
+    return module;
+  }
+  /// The same without a name: the parts of the module are named as if they were the list's own.
+  template <class M, class... Arguments>
+  M& add_unnamed(Arguments&&... arguments) {
+    M& module = make<M>(std::forward<Arguments>(arguments)...);
+    adopt(module);
     return module;
   }
 
@@ -46,6 +50,14 @@ class HEARTH_API ModuleList : public Module {
   }
 
  private:
+  template <class M, class... Arguments>
+  M& make(Arguments&&... arguments) {
+    auto owned = std::make_unique<M>(std::forward<Arguments>(arguments)...);
+    M& module = *owned;
+    modules_.push_back(std::move(owned));
+    return module;
+  }
+
   std::vector<std::unique_ptr<Module>> modules_;
   bool recompute_ = false;
 };

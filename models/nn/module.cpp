@@ -4,6 +4,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <typeinfo>
@@ -40,7 +41,7 @@ void replace_parameters(Module& module, F&& replacement) {
 }
 
 std::string joined(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
+  return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
 }
 
 }  // namespace
@@ -95,15 +96,34 @@ void Module::check_before_flat(const char* what, const std::string& name) const 
 void Module::check_new_name(const std::string& name) const {
   HEARTH_CHECK(UsageError, !name.empty() && name.find('.') == std::string::npos, "module ", type_name(), ": \"", name,
                "\" cannot name a part; a name is not empty and has no dot");
-  bool taken = false;
-  for (const Module* child : children_) taken = taken || child->name_ == name;
-  for (const OwnTensor& own : parameters_) taken = taken || own.name == name;
-  for (const OwnTensor& own : buffers_) taken = taken || own.name == name;
-  HEARTH_CHECK(UsageError, !taken, "module ", type_name(), ": \"", name, "\" names another part already");
+  const Module* named = this;
+  while (named->is_unnamed()) named = named->parent_;
+  HEARTH_CHECK(UsageError, !named->has_part(name), "module ", type_name(), ": \"", name,
+               "\" names another part already");
+}
+
+bool Module::has_part(const std::string& name) const {
+  const auto is_called_so = [&](const OwnTensor& own) { return own.name == name; };
+  return std::any_of(parameters_.begin(), parameters_.end(), is_called_so) ||
+         std::any_of(buffers_.begin(), buffers_.end(), is_called_so) ||
+         std::any_of(children_.begin(), children_.end(), [&](const Module* child) {
+           return child->is_unnamed() ? child->has_part(name) : child->name_ == name;
+         });
 }
 
 void Module::adopt(const std::string& name, Module& child) {
   check_new_name(name);
+  attach(name, child);
+}
+
+void Module::adopt(Module& child) {
+  for (const Module* part : child.children_) check_new_name(part->name_);
+  for (const std::vector<OwnTensor>* const tensors : {&child.parameters_, &child.buffers_})
+    for (const OwnTensor& own : *tensors) check_new_name(own.name);
+  attach("", child);
+}
+
+void Module::attach(const std::string& name, Module& child) {
   check_before_flat("adopts", name);
   HEARTH_CHECK(UsageError, child.parent_ == nullptr && &child != this, "module ", type_name(), ": \"", name,
                "\" already belongs to a module; adopt each child once");
@@ -191,12 +211,13 @@ std::string Module::path() const {
 
 const char* Module::lasting_path() const {
   if (const char* known = lasting_path_.load(std::memory_order_relaxed)) return known;
-  const char* text = lasting_text(parent_ ? path() : "(network)");
+  const std::string own = parent_ ? path() : "";
+  const char* text = lasting_text(own.empty() ? "(network)" : own);
   lasting_path_.store(text, std::memory_order_relaxed);
   return text;
 }
 
-int Module::depth() const { return parent_ ? parent_->depth() + 1 : 0; }
+int Module::depth() const { return parent_ ? parent_->depth() + (is_unnamed() ? 0 : 1) : 0; }
 
 std::string Module::type_name() const {
   int status = 0;

@@ -91,13 +91,13 @@ class HEARTH_API Module {
   /// Whether parameters stay f32 where others are narrow (mixed precision O2): norms say so.
   virtual bool keeps_wide() const { return false; }
 
-  /// Name within the parent; "" at the top.
+  /// Name within the parent; "" at the top, and for one that was adopted without.
   const std::string& name() const { return name_; }
   /// Dotted name from the top of the tree; "" at the top.
   std::string path() const;
   /// Class name without namespaces, for reports.
   std::string type_name() const;
-  /// How many modules are above this one.
+  /// How many modules with names are above this one, the top included.
   int depth() const;
   bool is_leaf_module() const { return children_.empty(); }
 
@@ -105,6 +105,9 @@ class HEARTH_API Module {
   /// Makes `child`, a member, part of this module. UsageError for a name that is taken, empty or dotted, and for a
   /// child that has a parent; and once parameters of the tree are part of FlatParameters, which would not train it.
   void adopt(const std::string& name, Module& child);
+  /// The same without a name: the parts and tensors of `child` are named as if they were this module's own, and
+  /// observers see the calls of its parts, not its own. For layers that join others whose names are given by a format.
+  void adopt(Module& child);
   /// Makes `tensor`, a member, a trained parameter; `init` gives its start values when initialize() runs. UsageError as
   /// adopt().
   void parameter(const std::string& name, Tensor& tensor, Init init);
@@ -117,7 +120,7 @@ class HEARTH_API Module {
     const OriginScope origin = OriginScope::of_layer(lasting_path());
     const CallScope call(*this);
     CallObserver* observer = current_observer();
-    if (!observer) return f();
+    if (!observer || is_unnamed()) return f();
     observer->before(*this);
     Tensor y = f();
     observer->after(*this, y);
@@ -146,6 +149,10 @@ class HEARTH_API Module {
   static thread_local const Module* at_work_;
   static CallObserver* current_observer();
   const Module& top() const;
+  bool is_unnamed() const { return parent_ != nullptr && name_.empty(); }
+  /// Whether something of this module, or of an unnamed one below it, is called so.
+  bool has_part(const std::string& name) const;
+  void attach(const std::string& name, Module& child);
   /// The first parameter of this module and all below that is part of FlatParameters; null if there is none.
   const OwnTensor* flat_parameter() const;
   void check_before_flat(const char* what, const std::string& name) const;

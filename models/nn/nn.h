@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/nn/conv.h"       // IWYU pragma: export
+#include "models/nn/conv_norm.h"  // IWYU pragma: export
 #include "models/nn/dropout.h"    // IWYU pragma: export
 #include "models/nn/embedding.h"  // IWYU pragma: export
 #include "models/nn/init.h"       // IWYU pragma: export

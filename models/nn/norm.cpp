@@ -3,6 +3,7 @@
 #include "models/nn/norm.h"
 
 #include "autograd/grad_mode.h"
+#include "ops/conv/conv_norm.h"
 #include "ops/ops.h"
 
 namespace hearth::nn {
@@ -26,24 +27,13 @@ Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual, const Chan
                                  .momentum = is_recomputing() ? 0 : options_.momentum,
                                  .eps = options_.eps,
                                  .activation = options_.activation};
-  return batch_norm(x, weight, bias, options, running_mean, running_var, residual, moments);
+  return detail::batch_norm(x, weight, bias, options, running_mean, running_var, residual, moments);
 }
 
-Tensor BatchNorm::forward(const Tensor& x) { return normalized(x, {}); }
+Tensor BatchNorm::forward(const Tensor& x) { return normalized(x, {}, nullptr); }
 
 Tensor BatchNorm::operator()(const Tensor& x, const Tensor& residual) {
-  return observed([&] { return normalized(x, residual); });
-}
-
-Tensor BatchNorm::operator()(const Tensor& x, const Tensor& residual, const ChannelMoments& moments) {
-  return observed([&] { return normalized(x, residual, &moments); });
-}
-
-Tensor convolve_and_normalize(Conv2d& convolution, BatchNorm& norm, const Tensor& x,
-                              const std::function<Tensor()>& residual) {
-  ChannelMoments moments;
-  const Tensor y = norm.is_training() ? convolution(x, moments) : convolution(x);
-  return norm(y, residual ? residual() : Tensor(), moments);
+  return observed([&] { return normalized(x, residual, nullptr); });
 }
 
 LayerNorm::LayerNorm(std::int64_t channels, double eps) : eps_(eps) {

@@ -2,12 +2,13 @@
 // Normalisation layers.
 #pragma once
 
-#include <functional>
-
-#include "models/nn/conv.h"
 #include "models/nn/module.h"
 #include "ops/activation.h"
 #include "ops/norm/add_layer_norm.h"
+
+namespace hearth {
+struct ChannelMoments;
+}
 
 namespace hearth::nn {
 
@@ -30,8 +31,6 @@ class HEARTH_API BatchNorm : public Module {
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
   /// The residual [same shape as x] is added before the activation, in the same pass.
   Tensor operator()(const Tensor& x, const Tensor& residual);
-  /// The same for an x that came with its moments; `residual` may be absent.
-  Tensor operator()(const Tensor& x, const Tensor& residual, const ChannelMoments& moments);
 
   Tensor weight;        ///< [channels]
   Tensor bias;          ///< [channels]
@@ -39,14 +38,10 @@ class HEARTH_API BatchNorm : public Module {
   Tensor running_var;   ///< [channels], unbiased
 
  private:
-  Tensor normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments = nullptr);
+  friend class ConvNorm;
+  Tensor normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments);
   BatchNormLayerOptions options_;
 };
-
-/// norm(convolution(x)) or, with `residual`, norm(convolution(x), residual()), the residual being made after the
-/// convolution. In training the norm takes its statistics from the convolution's kernel where that has them to give.
-HEARTH_API Tensor convolve_and_normalize(Conv2d& convolution, BatchNorm& norm, const Tensor& x,
-                                         const std::function<Tensor()>& residual = {});
 
 /// Layer normalisation over the last axis: weight, bias [channels]. Source: Ba et al. 2016 (arXiv:1607.06450).
 class HEARTH_API LayerNorm : public Module {

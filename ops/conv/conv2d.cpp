@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/run_on.h"
+#include "ops/conv/conv_norm.h"
 #include "ops/conv/kernels.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/operands.h"
@@ -139,12 +140,16 @@ struct Conv2d {
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
-              ChannelMoments* moments) {
+Tensor detail::conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
+                      ChannelMoments* moments) {
   HEARTH_CHECK(UsageError, x.defined() && w.defined(), "conv2d: x and w are needed; found x ", describe(x), " and w ",
                describe(w));
   if (moments != nullptr) *moments = {};
   return record(Conv2d{options, moments}, x, w, b);
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options) {
+  return detail::conv2d(x, w, b, options, nullptr);
 }
 
 std::int64_t conv2d_pixel_channels(DType dtype, std::int64_t channels, Device device) {

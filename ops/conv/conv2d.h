@@ -4,7 +4,6 @@
 
 #include "core/tensor.h"
 #include "ops/activation.h"
-#include "ops/norm/channel_moments.h"
 #include "ops/pair.h"
 
 namespace hearth {
@@ -22,10 +21,7 @@ struct Conv2dOptions {
 /// y [N,P,Q,K] with P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, likewise Q.
 /// Types as for `linear`: w is of x's type, or f32 beside f16 and bf16; 16-bit types are summed in f32. N = 0 gives an
 /// empty result, C = 0 activation(b). ShapeError, DTypeError.
-/// `moments`, where given, becomes the moments of y for batch_norm, if the kernel that runs can take them in passing;
-/// else it is cleared.
-HEARTH_API Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options = {},
-                         ChannelMoments* moments = nullptr);
+HEARTH_API Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options = {});
 /// How much room, in channels, the pixels of images of a type should have for conv2d to read them on a device without
 /// a copy (NormalizeImagesOptions::pixel_channels): 8 if they have fewer channels and lie in f16 or bf16 on a CUDA
 /// device; else `channels`.

@@ -7,6 +7,7 @@
 
 #include "autograd/record.h"
 #include "core/run_on.h"
+#include "ops/conv/conv_norm.h"
 #include "ops/norm/folded_rows.h"
 #include "ops/norm/parameter.h"
 
@@ -164,9 +165,9 @@ void check_moments(const Tensor& x, const ChannelMoments& moments) {
 
 }  // namespace
 
-Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
-                  const ChannelMoments* moments) {
+Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                          const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
+                          const ChannelMoments* moments) {
   // Under autocast the two branches of a residual block may arrive in different types.
   const bool convert = autocast_dtype() && x.defined() && residual.defined() && residual.dtype() != x.dtype() &&
                        is_floating(x.dtype()) && is_floating(residual.dtype());
@@ -174,6 +175,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   check_arguments(x, gamma, beta, options, running_mean, running_var, matched);
   if (moments != nullptr && moments->parts.defined()) check_moments(x, *moments);
   return record(BatchNorm{options, running_mean, running_var, moments}, x, gamma, beta, matched);
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual) {
+  return detail::batch_norm(x, gamma, beta, options, running_mean, running_var, residual, nullptr);
 }
 
 }  // namespace hearth

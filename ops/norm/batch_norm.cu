@@ -5,6 +5,7 @@
 // goes through the blocks backwards, because the end of a large tensor is what the first one left in the cache.
 #include "ops/column_tile.cuh"
 #include "ops/norm/batch_norm.cuh"
+#include "ops/norm/channel_moments.h"
 #include "ops/norm/folded_rows.h"
 #include "ops/row_split.cuh"
 

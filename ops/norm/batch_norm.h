@@ -7,7 +7,6 @@
 #include "core/half.h"
 #include "core/tensor.h"
 #include "ops/activation.h"
-#include "ops/norm/channel_moments.h"
 
 namespace hearth {
 
@@ -30,12 +29,10 @@ struct BatchNormOptions {
 /// biased variance, and updates the running statistics in place (the variance unbiased, as in PyTorch); both may be
 /// absent then. Sums are kept in f32 or wider around each block's own mean, and what rounding takes from the mean is
 /// kept beside it, so a large mean costs no precision.
-/// Training needs at least two values a channel. `moments`, where given and not empty, are those of x, which is then
-/// not read for them on a device (by the CPU it is).
+/// Training needs at least two values a channel.
 /// ShapeError, DTypeError or UsageError for arguments that do not fit.
 HEARTH_API Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                             const Tensor& running_mean, const Tensor& running_var, const Tensor& residual = {},
-                             const ChannelMoments* moments = nullptr);
+                             const Tensor& running_mean, const Tensor& running_var, const Tensor& residual = {});
 
 namespace kernels {
 
@@ -62,10 +59,6 @@ void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const Tensor& gamma,
 void batch_norm_coefficients(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                              const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
                              const Tensor& coefficients, const Tensor& rstd);
-/// The same for training, without x: `values` a channel, whose moments are given.
-void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const Tensor& gamma,
-                             const Tensor& beta, const BatchNormOptions& options, const Tensor& running_mean,
-                             const Tensor& running_var, const Tensor& coefficients, const Tensor& rstd);
 
 /// y = relu?((x - mean) scale + shift + residual). `residual` may be absent. `mask` (may be absent), u8, receives the
 /// bits of y > 0 in the layout of FoldedRows.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The statistics of a tensor's channels, taken in passing by whoever writes it.
+// The statistics of a tensor's channels, taken in passing by whoever writes it. Internal.
 #pragma once
 
 #include <cstdint>
 
-#include "core/tensor.h"
+#include "ops/norm/batch_norm.h"
 
 namespace hearth {
 
@@ -15,5 +15,14 @@ struct ChannelMoments {
   Tensor parts;               ///< f64 [2, C, runs]: the means, then the sums of squared deviations from them
   std::int64_t run_rows = 0;  ///< rows of a run; the last run may have fewer
 };
+
+namespace kernels {
+
+/// batch_norm_coefficients for training, without x: `values` a channel, whose moments are given.
+void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const Tensor& gamma,
+                             const Tensor& beta, const BatchNormOptions& options, const Tensor& running_mean,
+                             const Tensor& running_var, const Tensor& coefficients, const Tensor& rstd);
+
+}  // namespace kernels
 
 }  // namespace hearth

@@ -50,6 +50,17 @@ struct Tree : nn::Module {
   Tensor forward(const Tensor& x) override { return list(branch(x)); }
 };
 
+/// A branch without a name, beside a part of this module's own.
+struct Joined : nn::Module {
+  Branch branch;
+  Leaf other;
+  Joined() {
+    adopt(branch);
+    adopt("other", other);
+  }
+  Tensor forward(const Tensor& x) override { return branch(x); }
+};
+
 std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
   std::vector<std::string> names;
   for (const NamedTensor& tensor : tensors) names.push_back(tensor.name);
@@ -76,6 +87,49 @@ TEST(ModuleTree, NamesInOrderOfDefinition) {
   int visited = 0;
   tree.for_each_module([&](nn::Module&) { ++visited; });
   EXPECT_EQ(visited, 7);
+}
+
+TEST(ModuleTree, PartsOfAnUnnamedModuleAreNamedAsItsParents) {
+  Joined joined;
+  EXPECT_EQ(names_of(joined.parameters()),
+            (std::vector<std::string>{"scale", "left.weight", "right.weight", "other.weight"}));
+  EXPECT_EQ(names_of(joined.buffers()), (std::vector<std::string>{"left.mean", "right.mean", "other.mean"}));
+  EXPECT_EQ(joined.branch.path(), "");
+  EXPECT_EQ(joined.branch.left.path(), "left");
+  EXPECT_EQ(joined.branch.left.depth(), 1);
+  // Values follow from names: those of a branch alone.
+  Branch alone;
+  nn::initialize(joined, 7);
+  nn::initialize(alone, 7);
+  EXPECT_EQ(joined.branch.left.weight.to_doubles(), alone.left.weight.to_doubles());
+  joined.eval();
+  EXPECT_FALSE(joined.branch.left.is_training());
+
+  nn::ModuleList list;
+  list.add_unnamed<Branch>();
+  list.add<Leaf>();
+  EXPECT_EQ(names_of(list.parameters()),
+            (std::vector<std::string>{"scale", "left.weight", "right.weight", "1.weight"}));
+}
+
+// A name is taken once, whether by a part of a module's own or of an unnamed one's.
+TEST(ModuleTree, NamesOfUnnamedModulesAreTaken) {
+  struct Misuse : nn::Module {
+    Branch branch, twin;
+    Leaf leaf;
+    Tensor tensor = Tensor::zeros({1});
+    explicit Misuse(int kind) {
+      if (kind == 3) adopt("right", leaf);
+      adopt(branch);
+      if (kind == 0) adopt(branch);
+      if (kind == 1) adopt(twin);
+      if (kind == 2) adopt("left", leaf);
+      if (kind == 4) parameter("scale", tensor, nn::init::ones());
+    }
+    Tensor forward(const Tensor& x) override { return x; }
+  };
+  for (int kind = 0; kind <= 4; ++kind) EXPECT_THROW(Misuse{kind}, UsageError) << kind;
+  EXPECT_NO_THROW(Misuse{5});
 }
 
 TEST(ModuleTree, ParametersAreLeavesAndTheHandlesAreTheMembers) {
@@ -189,6 +243,42 @@ TEST(ModuleList, IndexIsChecked) {
   EXPECT_THROW(list[1], IndexError);
 }
 
+/// A convolution and its norm, by themselves and as one layer, of the same start values.
+struct Pairs : nn::Module {
+  nn::Conv2d conv{8, 16, {.stride = 2, .padding = 1}};
+  nn::BatchNorm norm{16, {.momentum = 0.3, .activation = Activation::relu}};
+  nn::ConvNorm both{8, 16, {.stride = 2, .padding = 1}, {.momentum = 0.3, .activation = Activation::relu}};
+  Pairs() {
+    adopt("conv", conv);
+    adopt("norm", norm);
+    adopt("both", both);
+    nn::initialize(*this, 3);
+    both.convolution.weight.copy_from(conv.weight);
+    both.convolution.bias.copy_from(conv.bias);
+  }
+  Tensor forward(const Tensor& x) override { return norm(conv(x)); }
+};
+
+TEST(ConvNorm, IsBothLayersOneAfterTheOther) {
+  Pairs pairs;
+  EXPECT_EQ(names_of(pairs.both.parameters()),
+            (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias"}));
+  EXPECT_EQ(names_of(pairs.both.buffers()), (std::vector<std::string>{"norm.running_mean", "norm.running_var"}));
+  Tensor x = Tensor::zeros({2, 6, 6, 8}), residual = Tensor::zeros({2, 3, 3, 16});
+  const nn::Init normal = nn::init::normal(1.0);
+  normal(x, nn::InitStream(1, "x"));
+  normal(residual, nn::InitStream(1, "residual"));
+  for (const bool training : {true, false}) {
+    pairs.train(training);
+    EXPECT_EQ(pairs.both(x).to_doubles(), pairs.norm(pairs.conv(x)).to_doubles());
+    EXPECT_EQ(pairs.both(x, residual).to_doubles(), pairs.norm(pairs.conv(x), residual).to_doubles());
+    EXPECT_EQ(pairs.both.norm.running_var.to_doubles(), pairs.norm.running_var.to_doubles());
+  }
+  EXPECT_THROW(nn::ConvNorm(8, 16, {.groups = 3}), ShapeError);
+  EXPECT_THROW(nn::ConvNorm(8, 16, {}, {.eps = 0}), ShapeError);
+  EXPECT_THROW(nn::ConvNorm(8, 16, {}, {}, {"same", "same"}), UsageError);
+}
+
 class Recorder : public nn::CallObserver {
  public:
   void before(const nn::Module& module) override { seen.push_back("+" + module.path()); }
@@ -207,6 +297,19 @@ TEST(ModuleObserver, SeesCallsWhileInstalled) {
   }
   branch(x);
   EXPECT_EQ(recorder.seen, (std::vector<std::string>{"+", "+left", "-left", "+right", "-right", "-"}));
+}
+
+TEST(ModuleObserver, SeesThePartsOfAnUnnamedModuleOnly) {
+  Joined joined;
+  Recorder recorder;
+  {
+    const nn::ObserverScope scope(recorder);
+    joined(Tensor::zeros({1}));
+  }
+  EXPECT_EQ(recorder.seen, (std::vector<std::string>{"+", "+left", "-left", "+right", "-right", "-"}));
+  const auto rows = nn::summarize(joined, Tensor::zeros({4, 5}));
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1].depth, 1);
 }
 
 TEST(ModuleSummary, RowsNameModules) {

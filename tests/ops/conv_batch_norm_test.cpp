@@ -7,8 +7,7 @@
 
 #include "core/random.h"
 #include "ops/candidates.h"
-#include "ops/conv/conv2d.h"
-#include "ops/norm/batch_norm.h"
+#include "ops/conv/conv_norm.h"
 #include "tests/ops/conv_case.h"
 #include "tests/support/op_test.h"
 
@@ -40,9 +39,9 @@ Tensor normalized(Draw& draw, const Case& c, bool pass_moments) {
   const Tensor w = draw.normal(c.w, 1.0 / std::sqrt(static_cast<double>(c.w.size() / c.w[0])));
   const Tensor gamma = draw.away_from_zero({c.w[0]}, Width::wide), beta = draw.normal({c.w[0]}, 1.0, Width::wide);
   ChannelMoments moments;
-  const Tensor y = conv2d(x, w, {}, c.options, &moments);
+  const Tensor y = detail::conv2d(x, w, {}, c.options, &moments);
   EXPECT_EQ(moments.parts.defined(), y.device().is_cuda());
-  return batch_norm(y, gamma, beta, {}, {}, {}, {}, pass_moments ? &moments : nullptr);
+  return detail::batch_norm(y, gamma, beta, {}, {}, {}, {}, pass_moments ? &moments : nullptr);
 }
 
 void check_all(const char* candidate) {
@@ -74,7 +73,7 @@ OP_TEST(ConvMoments) {
       };
       ChannelMoments moments;
       const Tensor bias = c.options.groups > 1 ? Tensor() : numbers({c.w[0]}, 1.0);
-      const Tensor stored = conv2d(numbers(c.x, 0.5), numbers(c.w, 0.0), bias, c.options, &moments);
+      const Tensor stored = detail::conv2d(numbers(c.x, 0.5), numbers(c.w, 0.0), bias, c.options, &moments);
       ASSERT_TRUE(moments.parts.defined());
       const std::vector<double> y = stored.to_doubles(), parts = moments.parts.to_doubles();
       const std::int64_t channels = stored.dim(-1), rows = stored.size() / channels, runs = moments.parts.dim(2);

@@ -8,8 +8,7 @@
 #include "core/cuda/counters.h"
 #include "core/random.h"
 #include "ops/candidates.h"
-#include "ops/conv/conv2d.h"
-#include "ops/norm/batch_norm.h"
+#include "ops/conv/conv_norm.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test {
@@ -29,10 +28,10 @@ TEST_F(CudaConvMoments, LargeMeanKeepsItsVariance) {
   for (std::int64_t i = 0; i < 40 * 40; ++i) values.push_back(1000000.0f + static_cast<float>(i % 2));
   const Tensor x = Tensor::of({1, 40, 40, 1}, values).to(gpu), one = Tensor::full({1}, 1.0, DType::f32, gpu);
   ChannelMoments moments;
-  const Tensor y = conv2d(x, Tensor::full({1, 1, 1, 1}, 1.0, DType::f32, gpu), {}, {}, &moments);
+  const Tensor y = detail::conv2d(x, Tensor::full({1, 1, 1, 1}, 1.0, DType::f32, gpu), {}, {}, &moments);
   ASSERT_TRUE(moments.parts.defined());
   const Tensor zero = Tensor::zeros({1}, DType::f32, gpu);
-  const std::vector<double> result = batch_norm(y, one, zero, {.eps = 0.0}, {}, {}, {}, &moments).to_doubles();
+  const std::vector<double> result = detail::batch_norm(y, one, zero, {.eps = 0.0}, {}, {}, {}, &moments).to_doubles();
   for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], i % 2 == 0 ? -1.0 : 1.0, 1e-3) << i;
 }
 
@@ -57,7 +56,8 @@ TEST_F(CudaConvMoments, AnyNumberOfRunsIsJoined) {
     const ChannelMoments moments{Tensor::of<double>({2, channels, runs}, parts).to(gpu), run_rows};
     const auto constant = [&](double value) { return Tensor::full({channels}, value, DType::f64, gpu); };
     const Tensor mean = constant(0.0), variance = constant(0.0), other_mean = constant(0.0), other = constant(0.0);
-    const Tensor joined = batch_norm(x, constant(1.5), constant(0.5), {.momentum = 0.5}, mean, variance, {}, &moments);
+    const Tensor joined =
+        detail::batch_norm(x, constant(1.5), constant(0.5), {.momentum = 0.5}, mean, variance, {}, &moments);
     expect_close(joined, batch_norm(x, constant(1.5), constant(0.5), {.momentum = 0.5}, other_mean, other), 1e-13);
     expect_close(mean, other_mean, 1e-13);
     expect_close(variance, other, 1e-13);
@@ -70,11 +70,11 @@ TEST_F(CudaConvMoments, AreNotTakenBehindAnActivation) {
   const PinCandidate pin("conv2d", "portable");
   const Tensor b = Tensor::full({2}, 1.0, DType::f32, gpu);
   ChannelMoments moments;
-  (void)conv2d(x, w, {}, {}, &moments);
+  (void)detail::conv2d(x, w, {}, {}, &moments);
   EXPECT_TRUE(moments.parts.defined());
-  (void)conv2d(x, w, b, {}, &moments);
+  (void)detail::conv2d(x, w, b, {}, &moments);
   EXPECT_TRUE(moments.parts.defined()) << "with a bias";
-  (void)conv2d(x, w, {}, {.activation = Activation::relu}, &moments);
+  (void)detail::conv2d(x, w, {}, {.activation = Activation::relu}, &moments);
   EXPECT_FALSE(moments.parts.defined()) << "behind an activation";
 }
 
@@ -90,7 +90,7 @@ TEST_F(CudaConvMoments, NeitherBiasNorReluNorMomentsCostALaunch) {
       return (cuda::counters() - before).launches;
     };
     ChannelMoments moments;
-    EXPECT_EQ(launches([&] { (void)conv2d(x, w, b, {}, &moments); }), 1);
+    EXPECT_EQ(launches([&] { (void)detail::conv2d(x, w, b, {}, &moments); }), 1);
     EXPECT_EQ(launches([&] { (void)conv2d(x, w, b, {.activation = Activation::relu}); }), 1);
   }
 }
@@ -99,7 +99,7 @@ TEST_F(CudaConvMoments, OfAnotherTensorAreRefused) {
   const Tensor x = Tensor::zeros({4, 3}, DType::f32, gpu), one = Tensor::full({3}, 1.0, DType::f32, gpu);
   const auto run = [&](const Tensor& parts, std::int64_t run_rows) {
     const ChannelMoments moments{parts, run_rows};
-    return batch_norm(x, one, one, {}, {}, {}, {}, &moments);
+    return detail::batch_norm(x, one, one, {}, {}, {}, {}, &moments);
   };
   const auto parts = [&](const Shape& shape, DType dtype = DType::f64, Device device = gpu) {
     return Tensor::zeros(shape, dtype, device);

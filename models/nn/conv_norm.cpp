@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution and the batch normalisation behind it.
+#include "models/nn/conv_norm.h"
+
+#include "ops/norm/channel_moments.h"
+
+namespace hearth::nn {
+
+ConvNorm::ConvNorm(std::int64_t in_channels, std::int64_t out_channels, const Conv2dLayerOptions& convolution_options,
+                   const BatchNormLayerOptions& norm_options, const ConvNormNames& names)
+    : convolution(in_channels, out_channels, convolution_options), norm(out_channels, norm_options) {
+  adopt(names.convolution, convolution);
+  adopt(names.norm, norm);
+}
+
+Tensor ConvNorm::operator()(const Tensor& x, const Tensor& residual) {
+  return observed([&] { return convolved_and_normalized(x, residual); });
+}
+
+Tensor ConvNorm::convolved_and_normalized(const Tensor& x, const Tensor& residual) {
+  ChannelMoments moments;
+  ChannelMoments* const wanted = norm.is_training() ? &moments : nullptr;
+  const Tensor y = convolution.observed([&] { return convolution.convolved(x, wanted); });
+  return norm.observed([&] { return norm.normalized(y, residual, &moments); });
+}
+
+}  // namespace hearth::nn

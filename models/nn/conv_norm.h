@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution and the batch normalisation behind it as one layer.
+#pragma once
+
+#include <string>
+
+#include "models/nn/conv.h"
+#include "models/nn/norm.h"
+
+namespace hearth::nn {
+
+/// What the two parts are called, in parameter names too: "conv.weight", "norm.running_mean".
+struct ConvNormNames {
+  std::string convolution = "conv";
+  std::string norm = "norm";
+};
+
+/// y = act(norm(convolution(x)) [+ residual]), the values of the two layers one after the other. It is quicker in
+/// training on a CUDA device, where the norm takes the statistics of the batch from the convolution's kernel.
+class HEARTH_API ConvNorm : public Module {
+ public:
+  /// ShapeError as the two layers.
+  ConvNorm(std::int64_t in_channels, std::int64_t out_channels, const Conv2dLayerOptions& convolution_options,
+           const BatchNormLayerOptions& norm_options = {}, const ConvNormNames& names = {});
+  Tensor forward(const Tensor& x) override { return convolved_and_normalized(x, {}); }
+  Tensor operator()(const Tensor& x) { return Module::operator()(x); }
+  /// The residual [same shape as y] is added before the activation of the norm.
+  Tensor operator()(const Tensor& x, const Tensor& residual);
+
+  Conv2d convolution;
+  BatchNorm norm;
+
+ private:
+  Tensor convolved_and_normalized(const Tensor& x, const Tensor& residual);
+};
+
+}  // namespace hearth::nn

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv2d and batch_norm where the one follows the other: the statistics of the convolution's result go with it.
+// Internal; models use nn::ConvNorm.
+#pragma once
+
+#include "ops/conv/conv2d.h"
+#include "ops/norm/batch_norm.h"
+#include "ops/norm/channel_moments.h"
+
+namespace hearth::detail {
+
+/// conv2d(). `moments`, unless null, becomes the moments of y if the kernel that runs can take them in passing; else it
+/// is cleared.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, ChannelMoments* moments);
+
+/// batch_norm(). `moments`, where given and not empty, are those of x, which is then not read for them on a device (by
+/// the CPU it is). UsageError for those of another tensor.
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                  const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
+                  const ChannelMoments* moments);
+
+}  // namespace hearth::detail
