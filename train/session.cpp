@@ -10,6 +10,7 @@
 #include "data/fingerprint.h"
 #include "data/text/token_set.h"
 #include "models/registry.h"
+#include "ops/image/padded_images.h"
 #include "ops/ops.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"
@@ -308,9 +309,8 @@ bool Session::begins_with_convolution() const {
 Tensor Session::network_input(const Tensor& images, const Tensor& erased, const Tensor& share) const {
   if (images.dtype() != DType::u8) return images;
   const DType dtype = autocast().value_or(DType::f32);
-  const std::int64_t room = pads_pixels_ ? conv2d_pixel_channels(dtype, images.dim(3), device_) : 0;
-  return normalize_images(images, pixel_values_,
-                          {.dtype = dtype, .pixel_channels = room, .erased = erased, .share = share});
+  const std::int64_t room = pads_pixels_ ? detail::pixel_room(dtype, images.dim(3), device_) : 0;
+  return detail::normalize_images(images, pixel_values_, {.dtype = dtype, .erased = erased, .share = share}, room);
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

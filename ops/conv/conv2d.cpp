@@ -152,10 +152,6 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
   return detail::conv2d(x, w, b, options, nullptr);
 }
 
-std::int64_t conv2d_pixel_channels(DType dtype, std::int64_t channels, Device device) {
-  return run_on(device, [&](auto& stream) { return kernels::conv2d_pixel_channels(stream, dtype, channels); });
-}
-
 Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options) {
   return conv2d(x, w, Tensor(), options);
 }

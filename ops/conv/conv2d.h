@@ -22,10 +22,6 @@ struct Conv2dOptions {
 /// Types as for `linear`: w is of x's type, or f32 beside f16 and bf16; 16-bit types are summed in f32. N = 0 gives an
 /// empty result, C = 0 activation(b). ShapeError, DTypeError.
 HEARTH_API Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options = {});
-/// How much room, in channels, the pixels of images of a type should have for conv2d to read them on a device without
-/// a copy (NormalizeImagesOptions::pixel_channels): 8 if they have fewer channels and lie in f16 or bf16 on a CUDA
-/// device; else `channels`.
-HEARTH_API std::int64_t conv2d_pixel_channels(DType dtype, std::int64_t channels, Device device);
 /// Without bias.
 HEARTH_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options = {});
 

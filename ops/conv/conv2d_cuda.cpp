@@ -6,9 +6,12 @@
 #include "ops/conv/conv2d_cudnn.h"
 #include "ops/conv/kernels.h"
 #include "ops/epilogue/epilogue.h"
+#include "ops/image/padded_images.h"
 
 namespace hearth::kernels {
 namespace {
+
+using detail::tensor_core_channels;
 
 /// `tensor` in this type at an address that is a multiple of 16.
 Tensor aligned(const Tensor& tensor, DType dtype) {
@@ -40,10 +43,6 @@ ConvProblem fused(const ConvProblem& problem) {
   return result;
 }
 
-/// Tensor cores read 8 channels at a time. Of fewer, zeros are added to images and filters: the sums stay the same. One
-/// number for all: cuDNN's for f16 also read 4, but an image padded to that is copied for a pass that it does not do.
-constexpr std::int64_t tensor_core_channels = 8;
-
 bool has_few_channels(const ConvShape& shape, DType images) {
   return size_of(images) == 2 && shape.groups == 1 && shape.c > 0 && shape.c < tensor_core_channels;
 }
@@ -52,14 +51,6 @@ bool has_few_channels(const ConvShape& shape, DType images) {
 ConvProblem padded(ConvProblem problem) {
   if (has_few_channels(problem.shape, problem.activations)) problem.shape.c = tensor_core_channels;
   return problem;
-}
-
-/// Whether the pixels of x follow one another in room for more channels, which holds zeros for good.
-bool is_padded(const Tensor& x) {
-  if (x.is_contiguous() || x.storage()->padded_from() != x.dim(3)) return false;
-  const Strides& strides = x.strides();
-  const std::int64_t room = strides[2];
-  return strides[3] == 1 && room > x.dim(3) && strides[1] == x.dim(2) * room && strides[0] == x.dim(1) * strides[1];
 }
 
 /// Readable images of few channels as contiguous ones of more: the same memory if they have room for just these.
@@ -162,17 +153,10 @@ void run_portable(const ConvProblem& problem, const Conv2dOperands& operands) {
 
 }  // namespace
 
-std::int64_t conv2d_pixel_channels(cuda::Stream&, DType dtype, std::int64_t channels) {
-  ConvShape shape{};
-  shape.c = channels;
-  return has_few_channels(shape, dtype) ? tensor_core_channels : channels;
-}
-
 Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tensor& x) {
   if (!has_few_channels(shape, x.dtype()) || x.size() == 0) return x.contiguous();
-  if (is_padded(x)) return x;
+  if (detail::is_padded(x)) return x;
   const Tensor y = whole_pixels(stream, x.contiguous());
-  y.storage()->set_padded_from(shape.c);
   return Tensor::view(y.storage(), x.shape(), y.strides(), y.offset(), y.dtype(), y.device());
 }
 

@@ -11,8 +11,6 @@ std::int64_t pixel_stride(const Tensor& x) { return x.is_contiguous() ? x.dim(3)
 
 Tensor readable_images(cpu::Stream&, const ConvShape&, const Tensor& x) { return x.contiguous(); }
 
-std::int64_t conv2d_pixel_channels(cpu::Stream&, DType, std::int64_t channels) { return channels; }
-
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   ConvProblem problem{.shape = shape, .pass = pass};
   problem.activations = operands.x.dtype();

@@ -39,12 +39,9 @@ void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperan
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
 
 /// x as the passes read it: contiguous; 16-bit images of few channels, in one group on a CUDA device, in pixels of more
-/// room, which holds zeros (Storage::padded_from). Copies what is not so.
+/// room, which holds zeros. Copies what is not so.
 Tensor readable_images(cpu::Stream&, const ConvShape& shape, const Tensor& x);
 Tensor readable_images(cuda::Stream&, const ConvShape& shape, const Tensor& x);
-/// What conv2d_pixel_channels() says of a device.
-std::int64_t conv2d_pixel_channels(cpu::Stream&, DType dtype, std::int64_t channels);
-std::int64_t conv2d_pixel_channels(cuda::Stream&, DType dtype, std::int64_t channels);
 /// Elements from one pixel of readable images to the next.
 std::int64_t pixel_stride(const Tensor& x);
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/image/normalize_images.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 
 #include "autograd/record.h"
 #include "core/profiler.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
+#include "ops/image/padded_images.h"
 
 namespace hearth {
 namespace {
@@ -23,17 +26,17 @@ void check_operand(const char* name, const Tensor& tensor, DType dtype, const Sh
                " but pixels are on ", name_of(pixels.device()), "; move one with to(device)");
 }
 
-kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options) {
+kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options,
+                                   std::int64_t room) {
   require_defined(op, "pixels", pixels);
   require_defined(op, "values", values);
   HEARTH_CHECK(DTypeError, pixels.dtype() == DType::u8, op, ": pixels are ", describe(pixels), "; they must be u8");
   HEARTH_CHECK(DTypeError, is_floating(options.dtype), op, ": a result of ", options.dtype,
                "; f32, f64, f16 and bf16 are possible");
   HEARTH_CHECK(ShapeError, pixels.rank() == 4, op, ": pixels ", pixels.shape(), " must be [N, H, W, C]");
-  kernels::PixelsShape s{pixels.dim(0), pixels.dim(1), pixels.dim(2), pixels.dim(3), options.pixel_channels};
-  if (s.room == 0) s.room = s.c;
-  HEARTH_CHECK(ShapeError, s.room >= s.c, op, ": pixels of room for ", options.pixel_channels, " channels; images ",
-               pixels.shape(), " have more");
+  kernels::PixelsShape s{pixels.dim(0), pixels.dim(1), pixels.dim(2), pixels.dim(3), room == 0 ? pixels.dim(3) : room};
+  HEARTH_CHECK(ShapeError, s.room >= s.c, op, ": pixels of room for ", room, " channels; images ", pixels.shape(),
+               " have more");
   check_operand("values", values, DType::f32, {s.c, pixel_values}, pixels);
   if (options.erased.defined()) check_operand("erased", options.erased, DType::i32, {s.n, 4}, pixels);
   if (options.share.defined()) check_operand("share", options.share, DType::f32, {5}, pixels);
@@ -45,10 +48,42 @@ kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, c
   return s;
 }
 
+/// Owns a storage whose pixels have room, in the place of who asked for it: std::get_deleter tells such a one from
+/// others for as long as it lives.
+struct PaddedPixels {
+  std::shared_ptr<Storage> storage;
+  std::int64_t channels;  ///< from this one on each pixel holds zeros for good
+  void operator()(Storage*) { storage.reset(); }
+};
+
+/// y [N, H, W, room] as images of these channels. The only way to the whole pixels ends here, so nobody can write where
+/// the zeros are.
+Tensor as_padded(const Tensor& y, std::int64_t channels) {
+  const std::shared_ptr<Storage> marked(y.storage().get(), PaddedPixels{y.storage(), channels});
+  return Tensor::view(marked, y.shape().with(3, channels), y.strides(), 0, y.dtype(), y.device());
+}
+
 }  // namespace
 
+std::int64_t detail::pixel_room(DType dtype, std::int64_t channels, Device device) {
+  return device.is_cuda() && size_of(dtype) == 2 ? std::max(channels, tensor_core_channels) : channels;
+}
+
+bool detail::is_padded(const Tensor& x) {
+  const auto* const pixels = std::get_deleter<PaddedPixels>(x.storage());
+  if (pixels == nullptr || pixels->channels != x.dim(3) || x.is_contiguous()) return false;
+  const Strides& strides = x.strides();
+  const std::int64_t room = strides[2];
+  return strides[3] == 1 && room > x.dim(3) && strides[1] == x.dim(2) * room && strides[0] == x.dim(1) * strides[1];
+}
+
 Tensor normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options) {
-  const kernels::PixelsShape s = checked_shape(pixels, values, options);
+  return detail::normalize_images(pixels, values, options, 0);
+}
+
+Tensor detail::normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options,
+                                std::int64_t room) {
+  const kernels::PixelsShape s = checked_shape(pixels, values, options, room);
   const profiler::Scope scope(op);
   const OriginScope origin = OriginScope::of_op(op);
   const Tensor y = Tensor::empty({s.n, s.h, s.w, s.room}, options.dtype, pixels.device());
@@ -60,11 +95,8 @@ Tensor normalize_images(const Tensor& pixels, const Tensor& values, const Normal
     });
   }
   // It is not recorded, as pixels have no gradient, but an op all the same.
-  detail::observe({.name = op, .autocast = Autocast::as_is}, std::array{pixels, values}, y);
-  if (s.room == s.c) return y;
-  // The only way to the whole pixels ends here, so nobody can write where the zeros are.
-  y.storage()->set_padded_from(s.c);
-  return Tensor::view(y.storage(), pixels.shape(), y.strides(), 0, options.dtype, pixels.device());
+  observe({.name = op, .autocast = Autocast::as_is}, std::array{pixels, values}, y);
+  return s.room == s.c ? y : as_padded(y, s.c);
 }
 
 }  // namespace hearth

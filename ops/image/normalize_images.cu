@@ -3,7 +3,7 @@
 // of the pixels is read once (twice where images are mixed), each element written once; what pixel values become lies
 // in shared memory.
 #include "core/cuda/elementwise.h"
-#include "ops/image/normalize_images.h"
+#include "ops/image/padded_images.h"
 
 namespace hearth::kernels {
 namespace {

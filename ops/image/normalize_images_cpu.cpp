@@ -2,7 +2,7 @@
 // An image at a time. In one flavour for all processors: a fused multiply-add would give a mixture other bits than the
 // loader's own (data/transforms/mixup.cpp).
 #include "core/cpu/parallel.h"
-#include "ops/image/normalize_images.h"
+#include "ops/image/padded_images.h"
 
 namespace hearth::kernels {
 namespace {

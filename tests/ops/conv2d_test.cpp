@@ -9,7 +9,7 @@
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
 #include "ops/candidates.h"
-#include "ops/image/normalize_images.h"
+#include "ops/image/padded_images.h"
 #include "ops/onednn/onednn.h"
 #include "tests/ops/conv_case.h"
 #include "tests/support/op_test.h"
@@ -195,8 +195,8 @@ OP_TEST(Conv2dPaddedImages) {
         check(
             [&](Draw& draw) {
               const Tensor pixels = draw.integers({3, 9, 8, 3}, 256, DType::u8);
-              const Tensor x = normalize_images(pixels, draw.constant({3, 256}, values).to(DType::f32),
-                                                {.dtype = draw.dtype(), .pixel_channels = room});
+              const Tensor x = detail::normalize_images(pixels, draw.constant({3, 256}, values).to(DType::f32),
+                                                        {.dtype = draw.dtype()}, room);
               const Tensor w = draw.normal({16, 3, 3, 3}, 0.2, width);
               return conv2d(x, w, draw.normal({16}, 1.0, width), {.stride = 2, .padding = 1});
             },

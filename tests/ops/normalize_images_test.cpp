@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/image/normalize_images.h"
+#include "ops/image/padded_images.h"
 
 #include <utility>
 
@@ -35,6 +35,7 @@ const Case cases[] = {
 struct Inputs {
   Tensor pixels, values;
   NormalizeImagesOptions options;
+  std::int64_t room = 0;
 };
 
 Inputs draw_inputs(Draw& draw, const Case& c) {
@@ -48,7 +49,7 @@ Inputs draw_inputs(Draw& draw, const Case& c) {
   for (double& value : values) value = static_cast<float>(bf16(static_cast<float>(value)));
   in.values = draw.constant({channels, 256}, values).to(DType::f32);
   in.options.dtype = draw.dtype();
-  in.options.pixel_channels = c.room;
+  in.room = c.room;
   if (c.erases) {
     // An empty box, boxes at the borders, and one that leaves the image.
     const std::vector<std::vector<double>> boxes{{0, 0, 0, 0}, {1, 1, 2, 2}, {2, 0, 9, 1}};
@@ -100,7 +101,7 @@ OP_TEST(NormalizeImages) {
     check(
         [&](Draw& draw) {
           const Inputs in = draw_inputs(draw, c);
-          return normalize_images(in.pixels, in.values, in.options);
+          return detail::normalize_images(in.pixels, in.values, in.options, in.room);
         },
         [&](Draw& draw) { return naive(draw_inputs(draw, c)); }, {.no_gradient = true});
   }
@@ -110,10 +111,10 @@ OP_TEST(NormalizeImagesRoom) {
   check(
       [](Draw& draw) {
         const Inputs in = draw_inputs(draw, {"", {3, 4, 3, 3}, 8, true, true});
-        const Tensor y = normalize_images(in.pixels, in.values, in.options);
+        const Tensor y = detail::normalize_images(in.pixels, in.values, in.options, in.room);
         EXPECT_EQ(y.shape(), in.pixels.shape());
         EXPECT_EQ(y.strides()[2], 8);
-        EXPECT_EQ(y.storage()->padded_from(), 3);
+        EXPECT_TRUE(detail::is_padded(y));
         // The whole pixels: what lies behind the channels is zeros.
         return Tensor::view(y.storage(), {36, 8}, contiguous_strides({36, 8}), 0, y.dtype(), y.device());
       },
@@ -149,7 +150,7 @@ OP_TEST(NormalizeImagesWithAShareOf0ExchangesTheBox) {
 TEST(NormalizeImagesSizes, NoImages) {
   const Tensor values = Tensor::zeros({3, 256});
   EXPECT_EQ(normalize_images(Tensor::zeros({0, 4, 4, 3}, DType::u8), values).shape(), (Shape{0, 4, 4, 3}));
-  const Tensor y = normalize_images(Tensor::zeros({2, 0, 4, 3}, DType::u8), values, {.pixel_channels = 8});
+  const Tensor y = detail::normalize_images(Tensor::zeros({2, 0, 4, 3}, DType::u8), values, {}, 8);
   EXPECT_EQ(y.shape(), (Shape{2, 0, 4, 3}));
 }
 
@@ -157,6 +158,7 @@ TEST(NormalizeImagesArguments, Refused) {
   const char* const op = "normalize_images";
   const Tensor pixels = Tensor::zeros({2, 4, 4, 3}, DType::u8), values = Tensor::zeros({3, 256});
   const auto with = [&](const NormalizeImagesOptions& options) { return normalize_images(pixels, values, options); };
+  const auto with_room = [&](std::int64_t room) { return detail::normalize_images(pixels, values, {}, room); };
   refuses<UsageError>(op, [&] { return normalize_images(Tensor(), values); });
   refuses<UsageError>(op, [&] { return normalize_images(pixels, Tensor()); });
   refuses<DTypeError>(op, [&] { return normalize_images(pixels.to(DType::f32), values); });
@@ -167,9 +169,9 @@ TEST(NormalizeImagesArguments, Refused) {
   refuses<ShapeError>(op, [&] { return normalize_images(pixels.as_shape({2, 4, 12}), values); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels, Tensor::zeros({1, 256})); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels, Tensor::zeros({3, 255})); });
-  refuses<ShapeError>(op, [&] { return with({.pixel_channels = 2}); });
-  refuses<ShapeError>(op, [&] { return with({.pixel_channels = -1}); });
-  refuses<ShapeError>(op, [&] { return with({.pixel_channels = std::int64_t{1} << 31}); });
+  refuses<ShapeError>(op, [&] { return with_room(2); });
+  refuses<ShapeError>(op, [&] { return with_room(-1); });
+  refuses<ShapeError>(op, [&] { return with_room(std::int64_t{1} << 31); });
   refuses<ShapeError>(op, [&] { return with({.erased = Tensor::zeros({1, 4}, DType::i32)}); });
   refuses<ShapeError>(op, [&] { return with({.share = Tensor::zeros({1})}); });
 }

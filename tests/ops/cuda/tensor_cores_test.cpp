@@ -16,7 +16,7 @@
 #include "ops/conv/conv2d.h"
 #include "ops/conv/conv2d_cudnn.h"
 #include "ops/conv/kernels.h"
-#include "ops/image/normalize_images.h"
+#include "ops/image/padded_images.h"
 #include "ops/matmul/product.h"
 
 namespace hearth {
@@ -197,10 +197,10 @@ TEST_F(CudaTensorCores, PaddedImagesAreNotCopied) {
     const Tensor pixels = Tensor::full({2, 14, 14, 3}, 77, DType::u8, gpu);
     const Tensor values = numbers({3, 256}, 4, dtype).to(DType::f32).to(gpu);
     const Tensor w = numbers({16, 7, 7, 3}, 5, dtype).to(DType::f32).to(gpu);
-    EXPECT_EQ(conv2d_pixel_channels(dtype, 3, gpu), 8);
-    EXPECT_EQ(conv2d_pixel_channels(dtype, 8, gpu), 8);
+    EXPECT_EQ(detail::pixel_room(dtype, 3, gpu), 8);
+    EXPECT_EQ(detail::pixel_room(dtype, 8, gpu), 8);
     const Tensor dense = normalize_images(pixels, values, {.dtype = dtype});
-    const Tensor padded = normalize_images(pixels, values, {.dtype = dtype, .pixel_channels = 8});
+    const Tensor padded = detail::normalize_images(pixels, values, {.dtype = dtype}, 8);
     (void)first_convolution(dense, w);
     const FirstConvolution of_dense = first_convolution(dense, w), of_padded = first_convolution(padded, w);
     EXPECT_EQ(of_dense.y, of_padded.y);
