@@ -48,19 +48,12 @@ class HEARTH_API Storage {
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// Of images that lie in pixels with room for more channels than they have: the first channel from which on each
-  /// pixel holds zeros for good. 0 where nothing of the kind is known.
-  std::int64_t padded_from() const { return padded_from_; }
-  /// For who made the storage and lets nobody write behind that channel.
-  void set_padded_from(std::int64_t channel) { padded_from_ = channel; }
-
  private:
   friend struct StorageChain;
 
   MemoryResource* resource_;
   std::byte* bytes_;
   std::atomic<std::uint64_t> version_{0};
-  std::int64_t padded_from_ = 0;
   StorageRecord record_;
   Storage* previous_ = nullptr;
   Storage* next_ = nullptr;
