@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ordered implementations of one op. The first that does not decline a problem runs it; the choice is kept for each
-// problem, shown by the profiler as "op:name", and pinned by HEARTH_PICK=op:name[,op:name] or by PinCandidate.
+// Ordered implementations of one op. The first that supports a problem, and is not slower there than those after it,
+// runs it; the choice is kept for each problem, shown by the profiler as "op:name", and pinned by
+// HEARTH_PICK=op:name[,op:name] or by PinCandidate.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +24,9 @@ std::string last_choice(std::string_view op);
 std::vector<std::string> candidate_names(std::string_view op);
 
 /// While it lives, `op` is run by the implementation of this name, in all threads. The op throws UsageError, with the
-/// reason, for problems which that implementation declines, DeviceError if the library that it needs is absent, and
-/// ConfigError for a name it does not have. A name that only another device type has leaves the op alone on this one.
-/// Pins of one op must end in the reverse order of their beginning.
+/// reason, for problems which that implementation does not support, DeviceError if the library that it needs is absent,
+/// and ConfigError for a name it does not have. A name that only another device type has leaves the op alone on this
+/// one. Pins of one op must end in the reverse order of their beginning.
 class PinCandidate {
  public:
   PinCandidate(std::string op, std::string name);
@@ -42,11 +43,13 @@ class PinCandidate {
 template <class Problem, class Run>
 struct Candidate {
   const char* name;
-  /// Empty if it takes the problem, else the reason why not.
-  std::string (*declines)(const Problem& problem);
+  /// Empty if it can run the problem, else the reason why not.
+  std::string (*unsupported)(const Problem& problem);
   Run* run;
   /// Empty if the library it needs is there, else the reason why not and the remedy. Null: it needs none.
   std::string (*why_absent)() = nullptr;
+  /// Why one after it is the faster way for a problem that it supports, or empty; a pin does not ask. Null: never.
+  std::string (*why_slower)(const Problem& problem) = nullptr;
 };
 
 namespace detail {
@@ -72,8 +75,8 @@ CandidateRecord& register_candidates(const char* op, const std::vector<std::stri
 std::string pinned_candidate(const CandidateRecord& record);
 /// Changes whenever a pin does.
 std::uint64_t pin_generation();
-[[noreturn]] void throw_declined(const CandidateRecord& record, const std::string& pinned,
-                                 const std::vector<std::string>& reasons);
+[[noreturn]] void throw_unsupported(const CandidateRecord& record, const std::string& pinned,
+                                    const std::vector<std::string>& reasons);
 [[noreturn]] void throw_absent(const CandidateRecord& record, const std::string& pinned, const std::string& reason);
 
 }  // namespace detail
@@ -125,11 +128,12 @@ class Candidates {
       if (!pinned.empty() && list_[i].why_absent != nullptr)
         if (const std::string reason = list_[i].why_absent(); !reason.empty())
           detail::throw_absent(record_, pinned, reason);
-      std::string reason = list_[i].declines(problem);
+      std::string reason = list_[i].unsupported(problem);
+      if (reason.empty() && pinned.empty() && list_[i].why_slower != nullptr) reason = list_[i].why_slower(problem);
       if (reason.empty()) return i;
       reasons.push_back(list_[i].name + (": " + std::move(reason)));
     }
-    detail::throw_declined(record_, pinned, reasons);
+    detail::throw_unsupported(record_, pinned, reasons);
   }
 
   std::vector<Candidate<Problem, Run>> list_;

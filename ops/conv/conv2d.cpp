@@ -13,28 +13,21 @@
 namespace hearth {
 namespace {
 
-struct Axis {
-  const char* name;
-  std::int64_t size, taps, stride, padding, dilation;
-};
-
-/// Extent of the result along one axis, or ShapeError.
-std::int64_t output_extent(const Axis& axis, const Tensor& x, const Tensor& w) {
-  HEARTH_CHECK(ShapeError, axis.stride >= 1, "conv2d: stride ", axis.stride, " along ", axis.name,
-               "; it must be at least 1");
-  HEARTH_CHECK(ShapeError, axis.padding >= 0, "conv2d: padding ", axis.padding, " along ", axis.name,
-               "; it must be at least 0");
-  HEARTH_CHECK(ShapeError, axis.dilation >= 1, "conv2d: dilation ", axis.dilation, " along ", axis.name,
-               "; it must be at least 1");
+/// Extent of the result along dimension `axis` of x and w, or ShapeError.
+std::int64_t output_extent(const char* name, int axis, const Tensor& x, const Tensor& w, std::int64_t stride,
+                           std::int64_t padding, std::int64_t dilation) {
+  HEARTH_CHECK(ShapeError, stride >= 1, "conv2d: stride ", stride, " along ", name, "; it must be at least 1");
+  HEARTH_CHECK(ShapeError, padding >= 0, "conv2d: padding ", padding, " along ", name, "; it must be at least 0");
+  HEARTH_CHECK(ShapeError, dilation >= 1, "conv2d: dilation ", dilation, " along ", name, "; it must be at least 1");
   const std::int64_t extent =
-      checked_add(checked_mul(axis.dilation, axis.taps - 1, "conv2d: extent of the dilated filter"), 1,
+      checked_add(checked_mul(dilation, w.dim(axis) - 1, "conv2d: extent of the dilated filter"), 1,
                   "conv2d: extent of the dilated filter");
-  const std::int64_t padded = checked_add(axis.size, checked_mul(axis.padding, 2, "conv2d: padding on both sides"),
+  const std::int64_t padded = checked_add(x.dim(axis), checked_mul(padding, 2, "conv2d: padding on both sides"),
                                           "conv2d: size of the padded image");
-  HEARTH_CHECK(ShapeError, padded >= extent, "conv2d: the padded ", axis.name, " of the image is ", padded,
+  HEARTH_CHECK(ShapeError, padded >= extent, "conv2d: the padded ", name, " of the image is ", padded,
                " but the dilated filter spans ", extent, " (x ", x.shape(), ", w ", w.shape(),
                "); use more padding or a smaller filter");
-  return (padded - extent) / axis.stride + 1;
+  return (padded - extent) / stride + 1;
 }
 
 /// All sizes of the problem, or ShapeError.
@@ -61,8 +54,8 @@ ConvShape shape_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv
   s.pad_w = options.padding.w;
   s.dilation_h = options.dilation.h;
   s.dilation_w = options.dilation.w;
-  s.p = output_extent({"height", s.h, s.r, s.stride_h, s.pad_h, s.dilation_h}, x, w);
-  s.q = output_extent({"width", s.w, s.s, s.stride_w, s.pad_w, s.dilation_w}, x, w);
+  s.p = output_extent("height", 1, x, w, s.stride_h, s.pad_h, s.dilation_h);
+  s.q = output_extent("width", 2, x, w, s.stride_w, s.pad_w, s.dilation_w);
   const char* elements = "conv2d: elements of the result";
   checked_mul(checked_mul(checked_mul(s.p, s.q, elements), s.k, elements), std::max<std::int64_t>(s.n, 1), elements);
   return s;
