@@ -1,42 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a convolution on the CPU.
+#include "ops/conv/conv2d_cpu.h"
+
 #include <algorithm>
 #include <limits>
 
-#include "ops/conv/kernels.h"
-#include "ops/onednn/onednn.h"
+#include "core/error.h"
 
 namespace hearth::kernels {
 namespace {
 
-/// The problem with f16, which the library does not take, as f32.
-ConvProblem without_f16(ConvProblem problem) {
-  if (problem.activations == DType::f16) problem.activations = problem.weights = DType::f32;
-  return problem;
-}
-
-std::string library_declines(const ConvProblem& problem) {
-  if (problem.activations == DType::f64) return "f64 is not among the library's types";
+/// Why only im2col takes the problem, or empty.
+std::string beyond_f32(const ConvProblem& problem) {
+  if (problem.activations == DType::f64) return "f64 is left to im2col";
   const ConvShape& s = problem.shape;
   for (const std::int64_t size :
        {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w})
     if (size > std::numeric_limits<std::int32_t>::max()) return "a size or option of 2^31 or more";
   if (std::max(s.pad_h, s.pad_w) >= std::int64_t{1} << 30) return "padding of 2^30 or more";
-  return cpu::dnn::declines(without_f16(problem), problem.pass);
+  return "";
 }
 
-const float* floats_of(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
-
-void call_library(const ConvProblem& conv, Pass pass, const Conv2dOperands& o) {
-  switch (pass) {
-    case Pass::forward:
-      return cpu::dnn::conv2d_forward(conv, o.x.bytes(), o.w.bytes(), floats_of(o.b), o.y.bytes());
-    case Pass::backward_data:
-      return cpu::dnn::conv2d_backward_data(conv, o.y.bytes(), o.w.bytes(), o.x.bytes());
-    case Pass::backward_weights:
-      return cpu::dnn::conv2d_backward_weights(conv, o.x.bytes(), o.y.bytes(), o.w.bytes(),
-                                               o.b.defined() ? o.b.data<float>() : nullptr);
-  }
+/// The problem in the types that the candidates take: f16 as f32, and b as f32. What else follows is left to the op.
+ConvProblem taken(ConvProblem problem) {
+  if (problem.activations == DType::f16) problem.activations = problem.weights = DType::f32;
+  if (problem.bias) problem.bias = DType::f32;
+  problem.relu = problem.moments = false;
+  return problem;
 }
 
 /// `tensor` in f32: itself, a converted copy, or (for a result) memory to be converted back.
@@ -45,49 +35,61 @@ Tensor widened(const Tensor& tensor, bool result) {
   return result ? Tensor::empty(tensor.shape(), DType::f32, tensor.device()) : tensor.to(DType::f32);
 }
 
-void narrow_back(const Tensor& wide, const Tensor& result) {
-  if (result.defined() && !wide.same_storage(result)) result.copy_from(wide);
-}
-
-/// run(operands in f32), with results rounded to their own types afterwards.
+/// run(operands with b, or all of them, in f32), with results rounded to their own types afterwards.
 template <class Run>
-void run_widened(Pass pass, const Conv2dOperands& o, Run&& run) {
-  const bool weights = pass == Pass::backward_weights;
-  const Tensor x = widened(o.x, pass == Pass::backward_data), w = widened(o.w, weights), b = widened(o.b, weights),
-               y = widened(o.y, pass == Pass::forward);
+void run_widened(Pass pass, bool all, const Conv2dOperands& o, Run&& run) {
+  const bool makes_x = pass == Pass::backward_data, makes_w = pass == Pass::backward_weights,
+             makes_y = pass == Pass::forward;
+  const Tensor x = all ? widened(o.x, makes_x) : o.x, w = all ? widened(o.w, makes_w) : o.w,
+               y = all ? widened(o.y, makes_y) : o.y, b = widened(o.b, makes_w);
   run(Conv2dOperands{x, w, b, y});
-  if (pass == Pass::forward) narrow_back(y, o.y);
-  if (pass == Pass::backward_data) narrow_back(x, o.x);
-  if (weights) {
+  const auto narrow_back = [](const Tensor& wide, const Tensor& result) {
+    if (result.defined() && !wide.same_storage(result)) result.copy_from(wide);
+  };
+  if (makes_x) narrow_back(x, o.x);
+  if (makes_y) narrow_back(y, o.y);
+  if (makes_w) {
     narrow_back(w, o.w);
     narrow_back(b, o.b);
   }
 }
 
-void run_library(const ConvProblem& problem, const Conv2dOperands& o) {
-  if (problem.activations == DType::f16)
-    return run_widened(problem.pass, o,
-                       [&](const Conv2dOperands& wide) { call_library(without_f16(problem), problem.pass, wide); });
-  if (!o.b.defined() || o.b.dtype() == DType::f32) return call_library(problem, problem.pass, o);
-  const bool result = problem.pass == Pass::backward_weights;
-  const Tensor b = widened(o.b, result);
-  call_library(problem, problem.pass, {o.x, o.w, b, o.y});
-  if (result) narrow_back(b, o.b);
+/// `inner` for f16 and any type of b too.
+template <const Conv2dCandidate& inner>
+Conv2dCandidate with_f16() {
+  return {inner.name,
+          [](const ConvProblem& problem) {
+            std::string reason = beyond_f32(problem);
+            return reason.empty() ? inner.unsupported(taken(problem)) : reason;
+          },
+          [](const ConvProblem& problem, const Conv2dOperands& o) {
+            run_widened(problem.pass, problem.activations == DType::f16, o,
+                        [&](const Conv2dOperands& wide) { inner.run(taken(problem), wide); });
+          },
+          nullptr,
+          [](const ConvProblem& problem) {
+            return inner.why_slower == nullptr ? std::string() : inner.why_slower(taken(problem));
+          }};
 }
 
-std::string portable_declines(const ConvProblem&) { return ""; }
+std::string takes_all(const ConvProblem&) { return ""; }
 
-void run_portable(const ConvProblem& problem, const Conv2dOperands& o) {
-  if (problem.activations == DType::f64) return conv2d_portable(problem, o);
-  run_widened(problem.pass, o, [&](const Conv2dOperands& wide) { conv2d_portable(problem, wide); });
+void run_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
+  if (problem.activations == DType::f64) return conv2d_im2col(problem, o);
+  run_widened(problem.pass, true, o, [&](const Conv2dOperands& wide) { conv2d_im2col(problem, wide); });
 }
 
 }  // namespace
 
 void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
-  static Conv2dCandidates candidates(
-      "conv2d", {{"onednn", library_declines, run_library}, {"portable", portable_declines, run_portable}},
-      {"cudnn", "mma"});
+  static Conv2dCandidates candidates("conv2d",
+                                     {with_f16<conv2d_matmul>(),
+                                      with_f16<conv2d_direct_bf16>(),
+                                      with_f16<conv2d_paired_bf16>(),
+                                      with_f16<conv2d_unfolded>(),
+                                      with_f16<conv2d_onednn>(),
+                                      {"im2col", takes_all, run_im2col}},
+                                     {"cudnn", "mma", "portable"});
   run_conv2d(candidates, shape, pass, operands);
 }
 

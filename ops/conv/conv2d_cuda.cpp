@@ -165,7 +165,7 @@ void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperan
                                      {{"cudnn", library_declines, run_library, cuda::dnn::why_absent},
                                       {"mma", mma_declines, run_mma},
                                       {"portable", portable_declines, run_portable}},
-                                     {"onednn"});
+                                     {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});
   run_conv2d(candidates, shape, pass, operands);
 }
 

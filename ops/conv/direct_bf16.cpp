@@ -7,8 +7,6 @@
 //   images: [n / 8, h, w, channels / 2, 8] and filters: [outputs / 32, taps, channels / 2, 32], each element two bf16,
 //
 // where channels are those summed over and outputs those of the result: c and k forward, k and c for the data gradient.
-#include "ops/conv/direct_bf16.h"
-
 #include <algorithm>
 #include <vector>
 
@@ -16,7 +14,7 @@
 #include "core/cpu/scratch.h"
 #include "core/error.h"
 #include "core/half.h"
-#include "ops/conv/paired_bf16.h"
+#include "ops/conv/conv2d_cpu.h"
 #include "ops/onednn/pack.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -26,7 +24,7 @@
 #define HEARTH_DIRECT_CONVOLUTION 0
 #endif
 
-namespace hearth::cpu::dnn {
+namespace hearth::kernels {
 
 #if HEARTH_DIRECT_CONVOLUTION
 
@@ -45,7 +43,7 @@ struct Result {
   std::int64_t stride, images;
 };
 
-// Compiled for the processors that has_paired_gradients() answers for.
+// Compiled for the processors that has_bf16_products() answers for.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
@@ -122,9 +120,9 @@ std::int64_t list_segments(const ConvShape& s, Pass pass, std::int64_t i, std::i
   return count;
 }
 
-FilterBlocks layout_of_images(const ConvShape& s, const Sides& sides) {
-  FilterBlocks b{.k = s.n, .r = sides.in_h, .s = sides.in_w, .c = sides.channels};
-  b.unit = FilterBlocks::Unit::pair_of_c;
+cpu::dnn::FilterBlocks layout_of_images(const ConvShape& s, const Sides& sides) {
+  cpu::dnn::FilterBlocks b{.k = s.n, .r = sides.in_h, .s = sides.in_w, .c = sides.channels};
+  b.unit = cpu::dnn::FilterBlocks::Unit::pair_of_c;
   b.k_runs_fastest = true;
   b.block_k = tile_images, b.block_c = 2;
   b.stride_c = 2 * tile_images;
@@ -134,37 +132,41 @@ FilterBlocks layout_of_images(const ConvShape& s, const Sides& sides) {
   return b;
 }
 
-FilterBlocks layout_of_filters(const ConvShape& s, Pass pass, const Sides& sides) {
-  FilterBlocks b{.k = s.k, .r = s.r, .s = s.s, .c = s.c};
+cpu::dnn::FilterBlocks layout_of_filters(const ConvShape& s, Pass pass, const Sides& sides) {
+  cpu::dnn::FilterBlocks b{.k = s.k, .r = s.r, .s = s.s, .c = s.c};
   b.stride_s = sides.channels * tile_outputs;
   b.stride_r = s.s * b.stride_s;
   if (pass == Pass::forward) {
-    b.unit = FilterBlocks::Unit::pair_of_c;
+    b.unit = cpu::dnn::FilterBlocks::Unit::pair_of_c;
     b.k_runs_fastest = true;
     b.block_k = tile_outputs, b.block_c = 2;
     b.stride_c = 2 * tile_outputs, b.stride_k = s.r * b.stride_r;
   } else {
-    b.unit = FilterBlocks::Unit::pair_of_k;
+    b.unit = cpu::dnn::FilterBlocks::Unit::pair_of_k;
     b.block_k = 16, b.block_c = tile_outputs;
     b.stride_k = 16 * tile_outputs, b.stride_c = s.r * b.stride_r;
   }
   return b;
 }
 
-void run(const ConvProblem& problem, Pass pass, const void* in, const void* w, const float* bias, void* out) {
+void run(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
+  const Pass pass = problem.pass;
+  const Tensor& in = pass == Pass::forward ? o.x : o.y;
+  bf16* out = (pass == Pass::forward ? o.y : o.x).data<bf16>();
+  const float* bias = o.b.defined() ? o.b.data<float>() : nullptr;
   const Sides sides = sides_of(s, pass);
   const std::int64_t taps = s.r * s.s, blocks = (s.n + tile_images - 1) / tile_images;
   const std::int64_t block_size = sides.in_h * sides.in_w * sides.channels / 2 * tile_images;
   const std::int64_t filter_size = taps * sides.channels / 2 * tile_outputs;
-  Scratch scratch;
+  cpu::Scratch scratch;
   auto* images = scratch.take<std::uint32_t>(blocks * block_size);
   auto* filters = scratch.take<std::uint32_t>(sides.outputs / tile_outputs * filter_size);
-  pack_filters(layout_of_images(s, sides), in, DType::bf16, images);
-  pack_filters(layout_of_filters(s, pass, sides), w, problem.weights, filters);
+  cpu::dnn::pack_filters(layout_of_images(s, sides), in.bytes(), DType::bf16, images);
+  cpu::dnn::pack_filters(layout_of_filters(s, pass, sides), o.w.bytes(), problem.weights, filters);
   // A task is one row of pixels by one tile of outputs; neighbouring tasks share the filters.
-  parallel_chunks(sides.outputs / tile_outputs * sides.out_h, [&](std::int64_t task) {
-    Scratch own;
+  cpu::parallel_chunks(sides.outputs / tile_outputs * sides.out_h, [&](std::int64_t task) {
+    cpu::Scratch own;
     auto* segments = own.take<Segment>(taps);
     const std::int64_t tile = task / sides.out_h, i = task % sides.out_h;
     for (std::int64_t j = 0; j < sides.out_w; ++j) {
@@ -172,7 +174,7 @@ void run(const ConvProblem& problem, Pass pass, const void* in, const void* w, c
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t first = block * tile_images;
         const std::int64_t pixel = (first * sides.out_h + i) * sides.out_w + j;
-        const Result result{static_cast<bf16*>(out) + pixel * sides.outputs + tile * tile_outputs,
+        const Result result{out + pixel * sides.outputs + tile * tile_outputs,
                             sides.out_h * sides.out_w * sides.outputs, std::min(tile_images, s.n - first)};
         sum_segments(filters + tile * filter_size, images + block * block_size, segments, count, sides.channels / 2,
                      bias ? bias + tile * tile_outputs : nullptr, result);
@@ -181,42 +183,40 @@ void run(const ConvProblem& problem, Pass pass, const void* in, const void* w, c
   });
 }
 
+std::string unsupported(const ConvProblem& problem) {
+  const ConvShape& s = problem.shape;
+  const Sides sides = sides_of(s, problem.pass);
+  if (problem.pass == Pass::backward_weights) return "a filter gradient";
+  if (problem.activations != DType::bf16) return join_text("images of ", problem.activations, ", not bf16");
+  if (s.groups != 1) return join_text(s.groups, " groups");
+  if (sides.channels % 16 != 0 || sides.outputs % tile_outputs != 0)
+    return join_text(sides.channels, " channels summed to ", sides.outputs, ", not multiples of 16 and ", tile_outputs);
+  return has_bf16_products() ? "" : "the processor has no AVX-512 products of bf16";
+}
+
+std::string why_slower(const ConvProblem& problem) {
+  const ConvShape& s = problem.shape;
+  if (s.r * s.s == 1) return "filters of one pixel";
+  if ((s.n + tile_images - 1) / tile_images * tile_images * 8 > s.n * 9) return "a last block of images mostly empty";
+  // Measured for batches of 8 to 128: 1.1 to 3 times as fast as the library below these sizes, slower above.
+  const Sides sides = sides_of(s, problem.pass);
+  const std::int64_t pixels = sides.out_h * sides.out_w, filters = s.k * s.c;
+  const bool small = problem.pass == Pass::forward
+                         ? pixels <= 49 && filters >= 128 * 128
+                         : (pixels <= 64 && filters >= 128 * 128) || (pixels <= 196 && filters >= 256 * 256);
+  return small ? "" : "large images or few filters";
+}
+
 }  // namespace
 
-bool is_direct(const ConvProblem& problem, Pass pass) {
-  const ConvShape& s = problem.shape;
-  const Sides sides = sides_of(s, pass);
-  const bool takes = pass != Pass::backward_weights && problem.activations == DType::bf16 && s.groups == 1 &&
-                     sides.channels % 16 == 0 && sides.outputs % tile_outputs == 0;
-  // The last block of images must not be mostly empty.
-  const bool filled = (s.n + tile_images - 1) / tile_images * tile_images * 8 <= s.n * 9;
-  if (!takes || !filled || s.r * s.s == 1 || !has_paired_gradients()) return false;
-  // Measured for batches of 8 to 128: 1.1 to 3 times as fast as the library below these sizes, slower above.
-  const std::int64_t pixels = sides.out_h * sides.out_w, filters = s.k * s.c;
-  if (pass == Pass::forward) return pixels <= 49 && filters >= 128 * 128;
-  return (pixels <= 64 && filters >= 128 * 128) || (pixels <= 196 && filters >= 256 * 256);
-}
-
-void direct_forward(const ConvProblem& problem, const void* x, const void* w, const float* b, void* y) {
-  run(problem, Pass::forward, x, w, b, y);
-}
-
-void direct_backward_data(const ConvProblem& problem, const void* dy, const void* w, void* dx) {
-  run(problem, Pass::backward_data, dy, w, nullptr, dx);
-}
+const Conv2dCandidate conv2d_direct_bf16{"direct_bf16", unsupported, run, nullptr, why_slower};
 
 #else
 
-namespace {
-
-[[noreturn]] void refuse() { throw UsageError("conv2d: this build has no direct convolution; ask is_direct() first"); }
-
-}  // namespace
-
-bool is_direct(const ConvProblem&, Pass) { return false; }
-void direct_forward(const ConvProblem&, const void*, const void*, const float*, void*) { refuse(); }
-void direct_backward_data(const ConvProblem&, const void*, const void*, void*) { refuse(); }
+const Conv2dCandidate conv2d_direct_bf16{
+    "direct_bf16", [](const ConvProblem&) { return std::string("this build is not by GCC for x86-64"); },
+    [](const ConvProblem&, const Conv2dOperands&) {}};
 
 #endif
 
-}  // namespace hearth::cpu::dnn
+}  // namespace hearth::kernels

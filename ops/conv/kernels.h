@@ -56,8 +56,4 @@ void conv2d_tiles(cuda::Stream&, const ConvProblem& problem, const Conv2dOperand
 /// with channels and filters of a group multiples of 8; in backward_weights w may be f32, and b of any type.
 void conv2d_mma(cuda::Stream&, const ConvProblem& problem, const Conv2dOperands& operands);
 
-/// The portable implementation of the CPU: im2col in tiles and the own GEMM for f32 and f64, 16-bit types through f32.
-/// Bits do not depend on the number of threads.
-void conv2d_portable(const ConvProblem& problem, const Conv2dOperands& operands);
-
 }  // namespace hearth::kernels

@@ -8,8 +8,6 @@
 // so that for one tap and one row of pixels a tile of 8 filters by 32 channels reads both without a jump, and the
 // pixels that a tap sees of the padding are never multiplied: 5 of 9 for images of 2x2. Traffic: x and dy are read
 // once and their copies written and read in caches; a large batch goes in chunks whose copy of x stays near 3 MB.
-#include "ops/conv/paired_bf16.h"
-
 #include <algorithm>
 
 #include "core/cpu/isa.h"
@@ -17,6 +15,7 @@
 #include "core/cpu/scratch.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "ops/conv/conv2d_cpu.h"
 #include "ops/onednn/convert.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -26,7 +25,7 @@
 #define HEARTH_PAIRED_GRADIENTS 0
 #endif
 
-namespace hearth::cpu::dnn {
+namespace hearth::kernels {
 
 #if HEARTH_PAIRED_GRADIENTS
 
@@ -58,7 +57,7 @@ struct Walk {
   std::int64_t x_begin = 0, dy_begin = 0;  // elements
 };
 
-// Compiled for the processors that has_paired_gradients() answers for.
+// Compiled for the processors that has_bf16_products() answers for.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
@@ -124,7 +123,7 @@ void pair_chunk(const Pixels& x, const Pixels& dy, const Chunk& chunk) {
   const auto grain = [&](const Pixels& t) { return std::max<std::int64_t>(1, elements / (t.channels * chunk.pairs)); };
   const auto tasks = [&](const Pixels& t) { return (t.pixels + grain(t) - 1) / grain(t); };
   const std::int64_t tasks_x = tasks(x);
-  parallel_chunks(tasks_x + tasks(dy), [&](std::int64_t i) {
+  cpu::parallel_chunks(tasks_x + tasks(dy), [&](std::int64_t i) {
     if (i < tasks_x)
       pair_pixels<tile_c>(x, chunk, i * grain(x), std::min(x.pixels, (i + 1) * grain(x)));
     else
@@ -171,7 +170,7 @@ std::int64_t pairs_of_chunk(const ConvShape& s) {
 void sum_chunk(const ConvShape& s, const Pixels& x, const Pixels& dy, const Chunk& chunk, float* dw) {
   const std::int64_t taps = s.r * s.s, tiles_k = s.k / tile_k, tiles_c = s.c / tile_c;
   // Neighbouring tasks share their tile of x, the larger of the two.
-  parallel_chunks(tiles_c * tiles_k, [&](std::int64_t i) {
+  cpu::parallel_chunks(tiles_c * tiles_k, [&](std::int64_t i) {
     const std::int64_t c = i / tiles_k, k = i % tiles_k;
     const std::uint32_t* tile_of_x = x.paired + c * tile_stride(x, chunk.pairs);
     const std::uint32_t* tile_of_dy = dy.paired + k * tile_stride(dy, chunk.pairs);
@@ -181,48 +180,60 @@ void sum_chunk(const ConvShape& s, const Pixels& x, const Pixels& dy, const Chun
   });
 }
 
-}  // namespace
-
-bool has_paired_gradients() {
-  static const bool found = isa() == Isa::v4 && __builtin_cpu_supports("avx512bf16");
-  return found;
-}
-
-bool is_pairable(const ConvProblem& problem) {
+std::string unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
-  const bool takes = problem.activations == DType::bf16 && s.groups == 1 && s.c % tile_c == 0 && s.k % tile_k == 0;
-  // Measured for batches of 2 to 128. 1x1 filters use what is copied once, and are no faster than the library's
-  // products; nor are large filters of few pixels, where writing dw is all.
-  if (!takes || s.n == 1 || s.r * s.s == 1 || !has_paired_gradients()) return false;
-  return s.n * s.p * s.q >= 64 || s.k * s.r * s.s * s.c <= (1 << 20);
+  if (problem.pass != Pass::backward_weights) return "not a filter gradient";
+  if (problem.activations != DType::bf16) return join_text("images of ", problem.activations, ", not bf16");
+  if (s.groups != 1) return join_text(s.groups, " groups");
+  if (s.c % tile_c != 0 || s.k % tile_k != 0)
+    return join_text(s.c, " channels and ", s.k, " filters, not multiples of ", tile_c, " and ", tile_k);
+  return has_bf16_products() ? "" : "the processor has no AVX-512 products of bf16";
 }
 
-void paired_backward_weights(const ConvProblem& problem, const void* x, const void* dy, void* dw, float* db) {
+// Measured for batches of 2 to 128. 1x1 filters use what is copied once, and are no faster than the library's
+// products; nor are large filters of few pixels, where writing dw is all.
+std::string why_slower(const ConvProblem& problem) {
+  const ConvShape& s = problem.shape;
+  if (s.n == 1) return "a single image";
+  if (s.r * s.s == 1) return "filters of one pixel";
+  return s.n * s.p * s.q >= 64 || s.k * s.r * s.s * s.c <= (1 << 20) ? "" : "large filters of few pixels";
+}
+
+void run(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
   const std::int64_t pairs = pairs_of_chunk(s), filters = s.k * s.r * s.s * s.c;
-  Scratch scratch;
-  Pixels of_x{static_cast<const bf16*>(x), s.h * s.w, s.c, tile_c, nullptr};
-  Pixels of_dy{static_cast<const bf16*>(dy), s.p * s.q, s.k, tile_k, nullptr};
+  cpu::Scratch scratch;
+  Pixels of_x{o.x.data<bf16>(), s.h * s.w, s.c, tile_c, nullptr};
+  Pixels of_dy{o.y.data<bf16>(), s.p * s.q, s.k, tile_k, nullptr};
   for (Pixels* t : {&of_x, &of_dy})
     t->paired = scratch.take<std::uint32_t>(tile_stride(*t, pairs) * (t->channels / t->tile));
-  float* sums = problem.weights == DType::f32 ? static_cast<float*>(dw) : scratch.take<float>(filters);
+  float* sums = problem.weights == DType::f32 ? o.w.data<float>() : scratch.take<float>(filters);
   for (std::int64_t first = 0; first < s.n; first += 2 * pairs) {
     const Chunk chunk{first, std::min(pairs, (s.n - first + 1) / 2), s.n};
     pair_chunk(of_x, of_dy, chunk);
     sum_chunk(s, of_x, of_dy, chunk, sums);
   }
-  if (problem.weights != DType::f32) convert(sums, DType::f32, dw, problem.weights, filters);
-  if (db) sum_rows(dy, DType::bf16, s.n * s.p * s.q, s.k, db);
+  if (problem.weights != DType::f32) cpu::dnn::convert(sums, DType::f32, o.w.bytes(), problem.weights, filters);
+  if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), DType::bf16, s.n * s.p * s.q, s.k, o.b.data<float>());
 }
+
+}  // namespace
+
+bool has_bf16_products() {
+  static const bool found = cpu::isa() == cpu::Isa::v4 && __builtin_cpu_supports("avx512bf16");
+  return found;
+}
+
+const Conv2dCandidate conv2d_paired_bf16{"paired_bf16", unsupported, run, nullptr, why_slower};
 
 #else
 
-bool has_paired_gradients() { return false; }
-bool is_pairable(const ConvProblem&) { return false; }
-void paired_backward_weights(const ConvProblem&, const void*, const void*, void*, float*) {
-  throw UsageError("conv2d: this build has no paired filter gradients; ask is_pairable() first");
-}
+bool has_bf16_products() { return false; }
+
+const Conv2dCandidate conv2d_paired_bf16{
+    "paired_bf16", [](const ConvProblem&) { return std::string("this build is not by GCC for x86-64"); },
+    [](const ConvProblem&, const Conv2dOperands&) {}};
 
 #endif
 
-}  // namespace hearth::cpu::dnn
+}  // namespace hearth::kernels

@@ -3,28 +3,30 @@
 // into the library's layout takes longer than using them. There the few pixels are unfolded instead (each output
 // pixel's taps side by side, zeros where they fall outside), and the filters are read once, as they are stored, by a
 // matrix product.
-#include "ops/onednn/library.h"
-
-#if HEARTH_HAS_DNNL
-
+#include <algorithm>
 #include <cstring>
 
+#include "core/cpu/parallel.h"
 #include "core/cpu/scratch.h"
-#include "ops/matmul/matmul_onednn.h"
+#include "core/error.h"
+#include "ops/conv/conv2d_cpu.h"
+#include "ops/matmul/matmul_cpu.h"
 #include "ops/onednn/convert.h"
+#include "ops/onednn/onednn.h"
 
-namespace hearth::cpu::dnn {
+namespace hearth::kernels {
 namespace {
 
 std::int64_t pixels_of(const ConvShape& s) { return s.n * s.p * s.q; }
 std::int64_t taps_of(const ConvShape& s) { return s.r * s.s; }
 
-MatmulProblem product_of(const ConvProblem& problem, Pass pass) {
+MatmulProblem product_of(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   const std::int64_t unfolded = taps_of(s) * s.c;
   MatmulProblem m;
   m.deterministic = problem.deterministic;
-  switch (pass) {
+  m.has_bias = problem.pass == Pass::forward && problem.bias.has_value();
+  switch (problem.pass) {
     case Pass::forward:  // y[pixels, k] = x[pixels, taps c] w[k, taps c]^T
       m.m = pixels_of(s), m.n = s.k, m.k = unfolded, m.transpose_b = true;
       m.a = m.c = problem.activations, m.b = problem.weights;
@@ -42,13 +44,12 @@ MatmulProblem product_of(const ConvProblem& problem, Pass pass) {
 }
 
 // x as [n p q, r s, c]: one task an output row.
-const void* unfold(const ConvProblem& problem, const void* x, Scratch& scratch) {
+const void* unfold(const ConvProblem& problem, const std::byte* x, cpu::Scratch& scratch) {
   const ConvShape& s = problem.shape;
   const std::size_t bytes = static_cast<std::size_t>(s.c) * size_of(problem.activations);
   auto* unfolded =
       static_cast<std::byte*>(scratch.take_bytes(static_cast<std::size_t>(pixels_of(s) * taps_of(s)) * bytes));
-  const auto* pixels = static_cast<const std::byte*>(x);
-  parallel_for(s.n * s.p, 1, [&](std::int64_t begin, std::int64_t end) {
+  cpu::parallel_for(s.n * s.p, 1, [&](std::int64_t begin, std::int64_t end) {
     std::byte* to = unfolded + static_cast<std::size_t>(begin * s.q * taps_of(s)) * bytes;
     for (std::int64_t i = begin; i < end; ++i)
       for (std::int64_t q = 0; q < s.q; ++q)
@@ -58,7 +59,7 @@ const void* unfold(const ConvProblem& problem, const void* x, Scratch& scratch) 
           if (h < 0 || h >= s.h || w < 0 || w >= s.w)
             std::memset(to, 0, bytes);
           else
-            std::memcpy(to, pixels + static_cast<std::size_t>((i / s.p * s.h + h) * s.w + w) * bytes, bytes);
+            std::memcpy(to, x + static_cast<std::size_t>((i / s.p * s.h + h) * s.w + w) * bytes, bytes);
         }
   });
   return unfolded;
@@ -72,10 +73,10 @@ std::int64_t position(std::int64_t at, std::int64_t tap, std::int64_t pad, std::
 }
 
 // The taps of every input pixel, added in their order.
-void fold(const ConvProblem& problem, const float* unfolded, void* dx) {
+void fold(const ConvProblem& problem, const float* unfolded, std::byte* dx) {
   const ConvShape& s = problem.shape;
-  parallel_for(s.n * s.h, 1, [&](std::int64_t begin, std::int64_t end) {
-    Scratch scratch;
+  cpu::parallel_for(s.n * s.h, 1, [&](std::int64_t begin, std::int64_t end) {
+    cpu::Scratch scratch;
     float* sums = scratch.take<float>(s.w * s.c);
     for (std::int64_t i = begin; i < end; ++i) {
       std::fill(sums, sums + s.w * s.c, 0.0f);
@@ -89,49 +90,49 @@ void fold(const ConvProblem& problem, const float* unfolded, void* dx) {
           for (std::int64_t c = 0; c < s.c; ++c) sum[c] += from[c];
         }
       const std::int64_t row = i * s.w * s.c;
-      convert(sums, DType::f32,
-              static_cast<std::byte*>(dx) + static_cast<std::size_t>(row) * size_of(problem.activations),
-              problem.activations, s.w * s.c);
+      cpu::dnn::convert(sums, DType::f32, dx + static_cast<std::size_t>(row) * size_of(problem.activations),
+                        problem.activations, s.w * s.c);
     }
   });
 }
 
-}  // namespace
+std::string unsupported(const ConvProblem& problem) {
+  return problem.shape.groups == 1 ? "" : join_text(problem.shape.groups, " groups");
+}
 
 // Measured: f32 gains in every pass; in bf16 the data gradient does not, and the filter gradient does longer.
-bool is_unfoldable(const ConvProblem& problem, Pass pass) {
+std::string why_slower(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   const bool narrow = problem.activations != DType::f32;
-  if (narrow && pass == Pass::backward_data) return false;
-  const std::int64_t pixels = narrow && pass == Pass::backward_weights ? 512 : 128;
-  return s.groups == 1 && pixels_of(s) <= pixels && s.k * s.c >= 128 * 128 && taps_of(s) <= 25;
+  if (narrow && problem.pass == Pass::backward_data) return "a data gradient in bf16";
+  const std::int64_t pixels = narrow && problem.pass == Pass::backward_weights ? 512 : 128;
+  if (pixels_of(s) > pixels) return join_text(pixels_of(s), " pixels, more than ", pixels);
+  if (s.k * s.c < 128 * 128 || taps_of(s) > 25) return "few filters or many taps";
+  const bool declined = cpu::dnn::available() && cpu::matmul_implementation(product_of(problem)) == "gemm";
+  return declined ? "a product that the library does not take" : "";
 }
 
-std::string unfolded_implementation(const ConvProblem& problem, Pass pass) {
-  const std::string name = implementation(product_of(problem, pass));
-  return name.empty() ? name : "unfold:" + name;
-}
-
-void unfolded_forward(const ConvProblem& problem, const void* x, const void* w, const float* b, void* y) {
-  Scratch scratch;
-  matmul(product_of(problem, Pass::forward), unfold(problem, x, scratch), w, b, y);
-}
-
-void unfolded_backward_data(const ConvProblem& problem, const void* dy, const void* w, void* dx) {
+void run(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
-  Scratch scratch;
-  float* unfolded = scratch.take<float>(pixels_of(s) * taps_of(s) * s.c);
-  matmul(product_of(problem, Pass::backward_data), dy, w, nullptr, unfolded);
-  fold(problem, unfolded, dx);
+  const MatmulProblem product = product_of(problem);
+  cpu::Scratch scratch;
+  switch (problem.pass) {
+    case Pass::forward:
+      return cpu::matmul(product, unfold(problem, o.x.bytes(), scratch), o.w.bytes(),
+                         o.b.defined() ? o.b.data<float>() : nullptr, o.y.bytes());
+    case Pass::backward_data: {
+      float* unfolded = scratch.take<float>(pixels_of(s) * taps_of(s) * s.c);
+      cpu::matmul(product, o.y.bytes(), o.w.bytes(), nullptr, unfolded);
+      return fold(problem, unfolded, o.x.bytes());
+    }
+    case Pass::backward_weights:
+      cpu::matmul(product, o.y.bytes(), unfold(problem, o.x.bytes(), scratch), nullptr, o.w.bytes());
+      if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), problem.activations, pixels_of(s), s.k, o.b.data<float>());
+  }
 }
 
-void unfolded_backward_weights(const ConvProblem& problem, const void* x, const void* dy, void* dw, float* db) {
-  const ConvShape& s = problem.shape;
-  Scratch scratch;
-  matmul(product_of(problem, Pass::backward_weights), dy, unfold(problem, x, scratch), nullptr, dw);
-  if (db) sum_rows(dy, problem.activations, pixels_of(s), s.k, db);
-}
+}  // namespace
 
-}  // namespace hearth::cpu::dnn
+const Conv2dCandidate conv2d_unfolded{"unfolded", unsupported, run, nullptr, why_slower};
 
-#endif
+}  // namespace hearth::kernels

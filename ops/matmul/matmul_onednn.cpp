@@ -109,7 +109,7 @@ std::shared_ptr<const MatmulPlan> make_plan(const MatmulKey& key) {
 }
 
 Registry<MatmulKey, MatmulPlan>& registry() {
-  static auto* const instance = new Registry<MatmulKey, MatmulPlan>;
+  static auto* const instance = new Registry<MatmulKey, MatmulPlan>(text_of);
   return *instance;
 }
 
@@ -305,14 +305,6 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
   else
     run({p, current_team()}, a, b, bias, c);
 }
-
-void list_matmuls(std::vector<PlanInfo>& found) {
-  registry().each([&](const MatmulKey& key, const MatmulPlan& plan) {
-    found.push_back({text_of(key), plan.implementation, is_reference(plan.implementation), plan.scratchpad.get_size()});
-  });
-}
-
-void clear_matmuls() { registry().clear(); }
 
 }  // namespace hearth::cpu::dnn
 

@@ -98,11 +98,26 @@ struct Argument {
 void execute(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, const Argument* arguments,
              int count);
 
+/// All plans of one kind, as plans() and clear() see them. Lives as long as the process.
+class PlanList {
+ public:
+  PlanList(const PlanList&) = delete;
+  PlanList& operator=(const PlanList&) = delete;
+  virtual void list(std::vector<PlanInfo>& found) const = 0;
+  virtual void clear() = 0;
+
+ protected:
+  /// Joins those of the other kinds.
+  PlanList();
+  ~PlanList() = default;
+};
+
 /// Plans of one kind by key; made once, never dropped before clear(). A plan that could not be made is kept too, with
 /// its reason.
 template <class Key, class Plan>
-class Registry {
+class Registry final : public PlanList {
  public:
+  explicit Registry(std::string (*text_of)(const Key&)) : text_of_(text_of) {}
   template <class Make>
   std::shared_ptr<const Plan> get(const Key& key, const Make& make) {
     const std::lock_guard lock(mutex_);
@@ -110,42 +125,22 @@ class Registry {
     if (found == plans_.end()) found = plans_.emplace(key, make()).first;
     return found->second;
   }
-  template <class F>
-  void each(const F& f) const {
+  void list(std::vector<PlanInfo>& found) const override {
     const std::lock_guard lock(mutex_);
-    for (const auto& [key, plan] : plans_) f(key, *plan);
+    for (const auto& [key, plan] : plans_)
+      found.push_back(
+          {text_of_(key), plan->implementation, is_reference(plan->implementation), plan->scratchpad.get_size()});
   }
-  void clear() {
+  void clear() override {
     const std::lock_guard lock(mutex_);
     plans_.clear();
   }
 
  private:
+  std::string (*text_of_)(const Key&);
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<const Plan>> plans_;
 };
-
-/// Convolutions with 1x1 filters, without padding and groups, as matrix products.
-bool is_pointwise(const ConvProblem& problem);
-/// Empty where the matrix product is declined.
-std::string pointwise_implementation(const ConvProblem& problem, Pass pass);
-void pointwise_forward(const ConvProblem& problem, const void* x, const void* w, const float* b, void* y);
-void pointwise_backward_data(const ConvProblem& problem, const void* dy, const void* w, void* dx);
-void pointwise_backward_weights(const ConvProblem& problem, const void* x, const void* dy, void* dw, float* db);
-
-/// Convolutions of few output pixels by many filters, as matrix products of unfolded pixels.
-bool is_unfoldable(const ConvProblem& problem, Pass pass);
-/// Empty where the matrix product is declined.
-std::string unfolded_implementation(const ConvProblem& problem, Pass pass);
-void unfolded_forward(const ConvProblem& problem, const void* x, const void* w, const float* b, void* y);
-void unfolded_backward_data(const ConvProblem& problem, const void* dy, const void* w, void* dx);
-void unfolded_backward_weights(const ConvProblem& problem, const void* x, const void* dy, void* dw, float* db);
-
-/// Adds what the files keep to `found`; and forgets it.
-void list_convolutions(std::vector<PlanInfo>& found);
-void list_matmuls(std::vector<PlanInfo>& found);
-void clear_convolutions();
-void clear_matmuls();
 
 }  // namespace hearth::cpu::dnn
 

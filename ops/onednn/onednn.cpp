@@ -36,7 +36,23 @@ const char* isa_text() {
   }
 }
 
+struct Kinds {
+  std::mutex mutex;
+  std::vector<PlanList*> all;
+};
+
+// Leaked, as the lists in it are.
+Kinds& kinds() {
+  static auto* const instance = new Kinds;
+  return *instance;
+}
+
 }  // namespace
+
+PlanList::PlanList() {
+  const std::lock_guard lock(kinds().mutex);
+  kinds().all.push_back(this);
+}
 
 bool available() { return true; }
 std::string why_absent() { return {}; }
@@ -53,14 +69,14 @@ bool has_hardware_bf16() {
 
 std::vector<PlanInfo> plans() {
   std::vector<PlanInfo> found;
-  list_convolutions(found);
-  list_matmuls(found);
+  const std::lock_guard lock(kinds().mutex);
+  for (const PlanList* kind : kinds().all) kind->list(found);
   return found;
 }
 
 void clear() {
-  clear_convolutions();
-  clear_matmuls();
+  const std::lock_guard lock(kinds().mutex);
+  for (PlanList* kind : kinds().all) kind->clear();
   Scratch::release();
 }
 
@@ -70,11 +86,6 @@ bool available() { return false; }
 std::string why_absent() { return "this build has no oneDNN; install libdnnl-dev and configure again"; }
 std::string library() { return "none"; }
 bool has_hardware_bf16() { return false; }
-std::string declines(const ConvProblem&, Pass) { return why_absent(); }
-std::string implementation(const ConvProblem&, Pass) { return {}; }
-void conv2d_forward(const ConvProblem&, const void*, const void*, const float*, void*) { throw UsageError(why_absent()); }
-void conv2d_backward_data(const ConvProblem&, const void*, const void*, void*) { throw UsageError(why_absent()); }
-void conv2d_backward_weights(const ConvProblem&, const void*, const void*, void*, float*) { throw UsageError(why_absent()); }
 std::vector<PlanInfo> plans() { return {}; }
 void clear() { Scratch::release(); }
 

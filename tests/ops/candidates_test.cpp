@@ -78,6 +78,18 @@ TEST(CandidatesPin, HoldsForItsLifetime) {
   EXPECT_EQ(numbers().choose(8).run(8), 4);
 }
 
+TEST(CandidatesPin, ReachesWhatIsSlower) {
+  static Candidates<int, int(int)> list(
+      "test_speeds", {{"first", only_small, [](int x) { return -x; }, nullptr,
+                       [](const int& problem) { return std::string(problem < 10 ? "" : "slower from 10 on"); }},
+                      {"second", only_small, [](int x) { return x; }}});
+  EXPECT_EQ(list.choose(5).run(5), -5);
+  EXPECT_EQ(list.choose(50).run(50), 50);
+  const PinCandidate pin("test_speeds", "first");
+  EXPECT_EQ(list.choose(50).run(50), -50);
+  EXPECT_THROW(list.choose(101), UsageError);
+}
+
 TEST(CandidatesPin, UnknownNamesAreRefused) {
   const PinCandidate pin("test_numbers", "third");
   EXPECT_THROW(numbers().choose(8), ConfigError);

@@ -8,7 +8,9 @@
 #include "autograd/grad_state.h"
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
+#include "core/random.h"
 #include "ops/candidates.h"
+#include "ops/conv/conv2d_cpu.h"
 #include "ops/image/padded_images.h"
 #include "ops/onednn/onednn.h"
 #include "tests/ops/conv_case.h"
@@ -119,16 +121,21 @@ OP_TEST(Conv2dWideWeights) {
   if (site_is_narrow()) check_all(Width::wide);
 }
 
+/// The site's own code for everything.
+const char* portable_candidate() { return current_site().device.is_cuda() ? "portable" : "im2col"; }
+
 OP_TEST(Conv2dPortable) {
-  const PinCandidate pin("conv2d", "portable");
+  const PinCandidate pin("conv2d", portable_candidate());
   check_all(Width::site);
   if (site_is_narrow()) check_all(Width::wide);
-  EXPECT_EQ(last_choice("conv2d"), "portable");
+  if (current_site().device.is_cpu()) {
+    EXPECT_EQ(last_choice("conv2d"), "im2col");
+  }
 }
 
 // More pixels than one tile, more images than one piece, and filters that are cut in pieces.
 OP_TEST(Conv2dTiles) {
-  const PinCandidate pin("conv2d", "portable");
+  const PinCandidate pin("conv2d", portable_candidate());
   for (const Case& c : {Case{"wide image", {1, 30, 41, 2}, {3, 3, 3, 2}, {.padding = 1}},
                         Case{"small images", {70, 4, 4, 2}, {4, 2, 2, 2}},
                         Case{"many filters", {1, 6, 6, 3}, {70, 1, 1, 3}, {.stride = 1, .padding = 1}}})
@@ -206,7 +213,7 @@ OP_TEST(Conv2dPaddedImages) {
 }
 
 OP_TEST(Conv2dManyPixels) {
-  const PinCandidate pin("conv2d", "portable");
+  const PinCandidate pin("conv2d", portable_candidate());
   const Case c{"many pixels", {2, 24, 25, 3}, {5, 2, 2, 3}};
   check([&](Draw& draw) {
     const Inputs in = draw_inputs(draw, c, Width::site);
@@ -246,9 +253,112 @@ OP_TEST(Conv2dRelu) {
 
 TEST(Conv2dChoice, LibraryWhereItIsPresent) {
   (void)conv2d(Tensor::zeros({2, 8, 8, 16}), Tensor::zeros({16, 3, 3, 16}), {.padding = 1});
-  EXPECT_EQ(last_choice("conv2d"), cpu::dnn::available() ? "onednn" : "portable");
+  EXPECT_EQ(last_choice("conv2d"), cpu::dnn::available() ? "onednn" : "im2col");
   (void)conv2d(Tensor::zeros({2, 8, 8, 16}, DType::f64), Tensor::zeros({16, 3, 3, 16}, DType::f64), {.padding = 1});
-  EXPECT_EQ(last_choice("conv2d"), "portable");
+  EXPECT_EQ(last_choice("conv2d"), "im2col");
+}
+
+/// y = conv2d(x, w, b), the gradients of x, and those of w and b; each step alone under the pin, if there is one.
+struct Steps {
+  std::vector<Tensor> y, dx, dw_db;
+  bool forward = true, backward_data = true, backward_weights = true;  ///< whether the pinned candidate supports it
+};
+
+Steps run_steps(const Case& c, const Inputs& in, const Tensor& dy, const char* candidate) {
+  Steps steps;
+  // f() under the pin; false where the candidate does not support the problem.
+  const auto pinned = [&](auto&& f) {
+    if (candidate == nullptr) return f(), true;
+    const PinCandidate pin("conv2d", candidate);
+    try {
+      f();
+    } catch (const UsageError&) {
+      return false;
+    }
+    EXPECT_EQ(last_choice("conv2d"), candidate);
+    return true;
+  };
+  steps.forward = pinned([&] { steps.y = {conv2d(in.x, in.w, in.b, c.options)}; });
+  const Tensor x = as_leaf(in.x), w = as_leaf(in.w), b = as_leaf(in.b);
+  const Tensor of_x = conv2d(x, in.w, in.b, c.options), of_w = conv2d(in.x, w, b, c.options);
+  steps.backward_data = pinned([&] {
+    backward(of_x, dy);
+    steps.dx = {grad_of(x)};
+  });
+  steps.backward_weights = pinned([&] {
+    backward(of_w, dy);
+    steps.dw_db = {grad_of(w), grad_of(b)};
+  });
+  return steps;
+}
+
+struct Supported {
+  int forward = 0, backward_data = 0, backward_weights = 0;
+};
+
+/// How many of the cases each step of the candidate takes; their results are those of f64.
+Supported check_pinned(const char* candidate, DType dtype, DType wide) {
+  std::vector<Case> all = cases();
+  all.push_back({"tiles of both bf16 kernels", {8, 4, 4, 32}, {32, 3, 3, 32}, {.padding = 1}});
+  all.push_back({"an odd image", {3, 5, 4, 64}, {32, 3, 2, 64}, {.stride = 2, .padding = 1}});
+  all.push_back({"few pixels, many filters", {2, 3, 3, 128}, {128, 3, 3, 128}, {.padding = 1}});
+  Supported supported;
+  const double tolerance = dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 2e-3 : 1.6e-2;
+  for (const Case& c : all) {
+    SCOPED_TRACE(testing::Message() << c.what << ", " << candidate << " in " << dtype << " and " << wide);
+    Random random(11, 0);
+    const auto numbers = [&](const Shape& shape, double scale, DType type) {
+      std::vector<double> values(static_cast<std::size_t>(shape.size()));
+      for (double& value : values) value = scale * random.normal();
+      return Tensor::of<double>(shape, values).to(type);
+    };
+    const double scale = 1.0 / std::sqrt(static_cast<double>(c.w.size() / c.w[0]));
+    const Inputs in{numbers(c.x, 1.0, dtype), numbers(c.w, scale, wide), numbers({c.w[0]}, 1.0, wide)};
+    const auto [p, q] = output_of(c);
+    const Tensor dy = numbers({c.x[0], p, q, c.w[0]}, 1.0, dtype);
+    const auto exact = [](const Tensor& t) { return t.to(DType::f64); };
+    const Steps expected = run_steps(c, {exact(in.x), exact(in.w), exact(in.b)}, exact(dy), nullptr);
+    const Steps found = run_steps(c, in, dy, candidate);
+    const auto compare = [&](bool ran, const std::vector<Tensor>& results, const std::vector<Tensor>& oracle,
+                             int& count) {
+      if (!ran) return;
+      ++count;
+      for (std::size_t i = 0; i < results.size(); ++i) expect_close(exact(results[i]), oracle[i], tolerance);
+    };
+    compare(found.forward, found.y, expected.y, supported.forward);
+    compare(found.backward_data, found.dx, expected.dx, supported.backward_data);
+    compare(found.backward_weights, found.dw_db, expected.dw_db, supported.backward_weights);
+  }
+  return supported;
+}
+
+// In any build and on any processor; what is forced runs wherever it is able to, faster or not.
+TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
+  struct Types {
+    DType images, weights;
+  };
+  const int all = static_cast<int>(cases().size()) + 3;
+  for (const auto& [images, weights] : {Types{DType::f32, DType::f32},
+                                        {DType::f16, DType::f16},
+                                        {DType::f16, DType::f32},
+                                        {DType::bf16, DType::bf16},
+                                        {DType::bf16, DType::f32}}) {
+    const auto expect = [&](const char* candidate, int forward, int backward_data, int backward_weights) {
+      const Supported found = check_pinned(candidate, images, weights);
+      EXPECT_EQ(found.forward, forward) << candidate << " in " << images;
+      EXPECT_EQ(found.backward_data, backward_data) << candidate << " in " << images;
+      EXPECT_EQ(found.backward_weights, backward_weights) << candidate << " in " << images;
+    };
+    const bool bf16_kernels = images == DType::bf16 && kernels::has_bf16_products();
+    expect("matmul", 3, 3, 3);
+    expect("unfolded", all - 2, all - 2, all - 2);
+    expect("im2col", all, all, all);
+    expect("direct_bf16", bf16_kernels ? 4 : 0, bf16_kernels ? 3 : 0, 0);
+    expect("paired_bf16", 0, 0, bf16_kernels ? 3 : 0);
+    const bool library = cpu::dnn::available() && (images != DType::bf16 || cpu::dnn::has_hardware_bf16());
+    const int of_library = library ? all : 0;
+    expect("onednn", of_library, of_library, of_library);
+  }
 }
 
 TEST(Conv2dChoice, DeterministicBitsForAnyTeam) {

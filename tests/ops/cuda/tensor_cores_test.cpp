@@ -14,6 +14,7 @@
 #include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/conv/conv2d_cpu.h"
 #include "ops/conv/conv2d_cudnn.h"
 #include "ops/conv/kernels.h"
 #include "ops/image/padded_images.h"
@@ -157,7 +158,7 @@ TEST_F(CudaTensorCores, ConvolutionsAreRoundedOnce) {
       const Shape result = pass == Pass::forward ? of_y : pass == Pass::backward_data ? of_x : of_w;
       const Tensor expected =
           run(cpu::stream_of({}), {}, result, DType::f64,
-              [](auto&, const auto& p, const auto& operands) { kernels::conv2d_portable(p, operands); });
+              [](auto&, const auto& p, const auto& operands) { kernels::conv2d_im2col(p, operands); });
       const std::int64_t terms = pass == Pass::forward         ? of_w.size() / shape.k
                                  : pass == Pass::backward_data ? of_w.size() / shape.c
                                                                : shape.n * shape.p * shape.q;

@@ -5,8 +5,8 @@
 
 #include "core/cpu/parallel.h"
 #include "core/cpu/scratch.h"
+#include "ops/conv/conv2d_cpu.h"
 #include "ops/conv/im2col.h"
-#include "ops/conv/kernels.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/matmul/gemm.h"
 
@@ -106,7 +106,7 @@ void backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
 
 }  // namespace
 
-void conv2d_portable(const ConvProblem& problem, const Conv2dOperands& o) {
+void conv2d_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
   cpu::Stream& stream = cpu::stream_of(o.x.device());
   const ConvShape& s = problem.shape;
   visit_dtype("conv2d", o.x.dtype(), WideFloats{}, [&]<class T>() {

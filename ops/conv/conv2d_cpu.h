@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The implementations of a convolution on the CPU, for their list in conv2d_cpu.cpp and for tests.
+//
+// Those of type Conv2dCandidate take images of f32 or bf16, filters of their type or f32, and b of f32; sums are f32.
+// bf16 images with f32 filters: w is rounded to bf16 for the arithmetic, dw keeps the f32 sums.
+#pragma once
+
+#include "ops/conv/kernels.h"
+
+namespace hearth::kernels {
+
+using Conv2dCandidate = Candidate<ConvProblem, Conv2dRun>;
+
+/// 1x1 filters: one product of pixels and filters as they are stored.
+extern const Conv2dCandidate conv2d_matmul;
+/// The forward pass and the data gradient in bf16: own code that never multiplies the padding. The same bits for any
+/// team.
+extern const Conv2dCandidate conv2d_direct_bf16;
+/// The filter gradient in bf16: own code that pairs images. The same bits for any team.
+extern const Conv2dCandidate conv2d_paired_bf16;
+/// Every pixel's taps side by side, then one product with the filters as they are stored.
+extern const Conv2dCandidate conv2d_unfolded;
+/// The library's own convolution.
+extern const Conv2dCandidate conv2d_onednn;
+
+/// Whether this processor and build have the code of the two bf16 kernels (AVX-512 with bf16 products, an x86 GCC
+/// build).
+bool has_bf16_products();
+
+/// im2col in tiles and the own product, in f32 or f64 throughout. The same bits for any team.
+void conv2d_im2col(const ConvProblem& problem, const Conv2dOperands& operands);
+
+}  // namespace hearth::kernels

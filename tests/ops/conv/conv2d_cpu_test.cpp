@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every implementation of a convolution on the CPU, on all that it supports, against plain loops in double; and what
+// is chosen by itself.
+#include "ops/conv/conv2d_cpu.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/cpu/parallel.h"
+#include "core/random.h"
+#include "ops/conv/conv2d.h"
+#include "ops/onednn/onednn.h"
+#include "tests/support/error_message.h"
+
+namespace hearth::test {
+namespace {
+
+using kernels::Conv2dCandidate;
+
+constexpr Pass all_passes[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
+const Conv2dCandidate* const all_candidates[] = {&kernels::conv2d_matmul, &kernels::conv2d_direct_bf16,
+                                                 &kernels::conv2d_paired_bf16, &kernels::conv2d_unfolded,
+                                                 &kernels::conv2d_onednn};
+
+ConvShape shape(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c, std::int64_t k, std::int64_t r,
+                std::int64_t s, std::int64_t stride, std::int64_t pad, std::int64_t dilation = 1,
+                std::int64_t groups = 1) {
+  ConvShape result{.n = n, .h = h, .w = w, .c = c, .k = k, .r = r, .s = s};
+  result.stride_h = result.stride_w = stride;
+  result.pad_h = result.pad_w = pad;
+  result.dilation_h = result.dilation_w = dilation;
+  result.groups = groups;
+  result.p = (h + 2 * pad - (r - 1) * dilation - 1) / stride + 1;
+  result.q = (w + 2 * pad - (s - 1) * dilation - 1) / stride + 1;
+  return result;
+}
+
+// A row of padding below only, and unequal strides.
+ConvShape uneven(ConvShape s, std::int64_t rows) {
+  s.pad_h = 0, s.stride_w = 1, s.q = s.w;
+  s.p = rows;
+  return s;
+}
+
+std::vector<ConvShape> odd_shapes() {
+  return {shape(2, 9, 7, 3, 5, 3, 3, 1, 1),
+          shape(1, 8, 8, 1, 4, 5, 5, 1, 2),
+          shape(3, 11, 13, 16, 32, 3, 3, 2, 1),
+          shape(2, 14, 14, 32, 17, 1, 1, 1, 0),
+          shape(2, 15, 15, 24, 40, 1, 1, 2, 0),
+          shape(2, 12, 10, 6, 9, 3, 3, 1, 1, 1, 3),
+          shape(4, 10, 10, 16, 16, 3, 3, 1, 1, 1, 16),
+          shape(5, 13, 13, 8, 16, 3, 3, 1, 2, 2),
+          shape(1, 32, 32, 3, 64, 7, 7, 2, 3),
+          shape(11, 4, 4, 64, 64, 3, 3, 1, 1),
+          shape(2, 5, 9, 16, 16, 1, 5, 1, 0),
+          shape(9, 1, 1, 10, 7, 1, 1, 1, 0),
+          shape(7, 2, 2, 128, 130, 3, 3, 1, 1),
+          shape(5, 5, 4, 130, 128, 3, 2, 2, 1),
+          shape(3, 6, 6, 128, 128, 3, 3, 1, 2, 2)};
+}
+
+// Of bf16: cases that differ in what the two bf16 kernels cut off, skip, repeat or leave without any tap.
+std::vector<ConvShape> tile_shapes() {
+  return {shape(8, 2, 2, 128, 128, 3, 3, 1, 1),        shape(15, 4, 3, 128, 160, 3, 3, 1, 1),
+          shape(8, 5, 6, 160, 128, 3, 3, 2, 1),        shape(8, 1, 1, 128, 128, 3, 3, 1, 1),
+          shape(8, 6, 7, 128, 128, 2, 3, 3, 0),        shape(8, 5, 5, 128, 128, 3, 3, 1, 2, 2),
+          shape(2, 5, 7, 32, 8, 3, 3, 1, 1),           shape(7, 2, 2, 64, 16, 3, 3, 1, 1),
+          shape(6, 9, 8, 32, 16, 3, 3, 2, 1),          shape(3, 1, 1, 32, 8, 3, 3, 1, 1),
+          shape(4, 1, 3, 32, 8, 5, 5, 1, 2),           shape(5, 8, 8, 32, 24, 3, 3, 1, 2, 2),
+          shape(4, 6, 5, 96, 40, 2, 3, 1, 0),          shape(3, 11, 9, 32, 8, 1, 3, 3, 2),
+          shape(1, 4, 4, 32, 32, 1, 1, 1, 0),          uneven(shape(16, 5, 5, 128, 128, 3, 3, 2, 1), 3),
+          uneven(shape(4, 7, 7, 32, 8, 3, 3, 2, 1), 4)};
+}
+
+// In three chunks of images for the paired filter gradient, an odd image in the last.
+ConvShape many_images() { return shape(9, 64, 64, 64, 8, 3, 3, 1, 1); }
+
+std::string text_of(const ConvProblem& problem) {
+  const ConvShape& s = problem.shape;
+  const char* const pass = problem.pass == Pass::forward         ? "forward"
+                           : problem.pass == Pass::backward_data ? "backward_data"
+                                                                 : "backward_weights";
+  return join_text(pass, " n", s.n, " ", s.h, "x", s.w, "x", s.c, " k", s.k, " ", s.r, "x", s.s, " ",
+                   problem.activations, "/", problem.weights, problem.deterministic ? " exact" : "");
+}
+
+/// The operands of a convolution, y holding dy.
+struct Operands {
+  Tensor x, w, b, y;
+
+  explicit Operands(const ConvProblem& problem) {
+    const ConvShape& s = problem.shape;
+    x = draw({s.n, s.h, s.w, s.c}, 1, problem.activations);
+    w = draw({s.k, s.r, s.s, s.c / s.groups}, 2, problem.weights);
+    b = draw({s.k}, 3, DType::f32);
+    y = draw({s.n, s.p, s.q, s.k}, 4, problem.activations);
+  }
+  static Tensor draw(const Shape& shape, std::uint64_t seed, DType dtype) {
+    Random random(seed, 0);
+    std::vector<double> values(static_cast<std::size_t>(shape.size()));
+    for (double& value : values) value = random.uniform(-1.0, 1.0);
+    return Tensor::of<double>(shape, values).to(dtype);
+  }
+  const Tensor& result(Pass pass) const { return pass == Pass::forward ? y : pass == Pass::backward_data ? x : w; }
+};
+
+// Calls f(index of x, of w, of y) for every product of the convolution.
+template <class F>
+void each_product(const ConvShape& s, const F& f) {
+  const std::int64_t kg = s.k / s.groups, cg = s.c / s.groups;
+  for (std::int64_t y = 0; y < s.n * s.p * s.q; ++y)
+    for (std::int64_t tap = 0; tap < s.r * s.s; ++tap) {
+      const std::int64_t h = y / s.q % s.p * s.stride_h - s.pad_h + tap / s.s * s.dilation_h;
+      const std::int64_t w = y % s.q * s.stride_w - s.pad_w + tap % s.s * s.dilation_w;
+      if (h < 0 || h >= s.h || w < 0 || w >= s.w) continue;
+      const std::int64_t x = ((y / s.q / s.p * s.h + h) * s.w + w) * s.c;
+      for (std::int64_t k = 0; k < s.k; ++k)
+        for (std::int64_t c = 0; c < cg; ++c)
+          f(static_cast<std::size_t>(x + k / kg * cg + c), static_cast<std::size_t>((k * s.r * s.s + tap) * cg + c),
+            static_cast<std::size_t>(y * s.k + k));
+    }
+}
+
+/// What a pass makes: y, dx or dw, and db.
+struct Results {
+  std::vector<double> main, db;
+};
+
+Results plain_loops(const ConvProblem& problem, const Operands& o) {
+  const bool narrow = problem.activations == DType::bf16;
+  const std::vector<double> x = o.x.to_doubles(), b = o.b.to_doubles(), y = o.y.to_doubles(),
+                            w = (narrow ? o.w.to(DType::bf16) : o.w).to_doubles();
+  Results r{std::vector<double>(static_cast<std::size_t>(o.result(problem.pass).size())), {}};
+  switch (problem.pass) {
+    case Pass::forward:
+      for (std::size_t i = 0; i < r.main.size(); ++i) r.main[i] = b[i % b.size()];
+      each_product(problem.shape, [&](auto i, auto j, auto to) { r.main[to] += x[i] * w[j]; });
+      break;
+    case Pass::backward_data:
+      each_product(problem.shape, [&](auto to, auto j, auto i) { r.main[to] += y[i] * w[j]; });
+      break;
+    case Pass::backward_weights:
+      each_product(problem.shape, [&](auto j, auto to, auto i) { r.main[to] += x[j] * y[i]; });
+      r.db.resize(b.size());
+      for (std::size_t i = 0; i < y.size(); ++i) r.db[i % b.size()] += y[i];
+      break;
+  }
+  return r;
+}
+
+/// What the candidate makes, written over other numbers.
+struct Made {
+  Tensor main, db;
+};
+
+Made run(const Conv2dCandidate& candidate, ConvProblem problem, const Operands& o) {
+  const Tensor& like = o.result(problem.pass);
+  Made made{Tensor::full(like.shape(), 9, like.dtype()), Tensor::full(o.b.shape(), 9, DType::f32)};
+  const bool gradient = problem.pass == Pass::backward_weights;
+  if (problem.pass != Pass::backward_data) problem.bias = DType::f32;
+  const Tensor none;
+  candidate.run(problem, {problem.pass == Pass::backward_data ? made.main : o.x, gradient ? made.main : o.w,
+                          gradient ? made.db : (problem.pass == Pass::forward ? o.b : none),
+                          problem.pass == Pass::forward ? made.main : o.y});
+  return made;
+}
+
+void expect_near(const Tensor& found, const std::vector<double>& expected, double tolerance, const std::string& what) {
+  const std::vector<double> values = found.to_doubles();
+  ASSERT_EQ(values.size(), expected.size()) << what;
+  double largest = 1.0;
+  for (const double e : expected) largest = std::max(largest, std::abs(e));
+  const double unit = found.dtype() == DType::bf16 ? 0.0041 : 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_NEAR(values[i], expected[i], tolerance * largest + unit * std::abs(expected[i])) << what << " at " << i;
+}
+
+/// How often each candidate ran a pass.
+using Runs = std::map<std::string, std::map<Pass, int>>;
+
+/// Every candidate that supports the problem, in both modes.
+void check_problem(ConvProblem problem, Runs& runs) {
+  const Operands operands(problem);
+  const Results expected = plain_loops(problem, operands);
+  // The own product does not round f32 beside bf16.
+  const double tolerance = problem.activations != problem.weights && !cpu::dnn::available() ? 5e-3 : 2e-5;
+  for (const bool deterministic : {false, true})
+    for (const Conv2dCandidate* candidate : all_candidates) {
+      problem.deterministic = deterministic;
+      if (!candidate->unsupported(problem).empty()) continue;
+      const std::string what = join_text(candidate->name, " ", text_of(problem));
+      const Made made = run(*candidate, problem, operands);
+      expect_near(made.main, expected.main, tolerance, what);
+      if (problem.pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-5, what + " db");
+      ++runs[candidate->name][problem.pass];
+    }
+}
+
+struct Types {
+  DType activations, weights;
+};
+
+Runs check_shapes(const std::vector<ConvShape>& shapes, const Types& types) {
+  Runs runs;
+  for (const ConvShape& s : shapes)
+    for (const Pass pass : all_passes)
+      check_problem({.shape = s, .pass = pass, .activations = types.activations, .weights = types.weights}, runs);
+  return runs;
+}
+
+class Conv2dCpu : public testing::Test {
+ protected:
+  ~Conv2dCpu() override { cpu::set_threads(before_); }
+
+ private:
+  int before_ = cpu::threads();
+};
+
+TEST_F(Conv2dCpu, F32MatchesPlainLoops) {
+  Runs runs = check_shapes(odd_shapes(), {DType::f32, DType::f32});
+  for (const Pass pass : all_passes) {
+    EXPECT_EQ(runs["matmul"][pass], 2 * 3);
+    EXPECT_EQ(runs["unfolded"][pass], 2 * 13);
+    EXPECT_EQ(runs["onednn"][pass], cpu::dnn::available() ? 2 * 15 : 0);
+  }
+  EXPECT_TRUE(runs["direct_bf16"].empty() && runs["paired_bf16"].empty());
+}
+
+TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
+  std::vector<ConvShape> shapes = odd_shapes();
+  for (const ConvShape& s : tile_shapes()) shapes.push_back(s);
+  for (const DType weights : {DType::f32, DType::bf16}) {
+    Runs runs = check_shapes(shapes, {DType::bf16, weights});
+    check_problem(
+        {.shape = many_images(), .pass = Pass::backward_weights, .activations = DType::bf16, .weights = weights}, runs);
+    EXPECT_GT(runs["matmul"][Pass::forward], 0);
+    EXPECT_GT(runs["unfolded"][Pass::backward_data], 0);
+    EXPECT_EQ(runs["direct_bf16"][Pass::forward] > 0, kernels::has_bf16_products());
+    EXPECT_EQ(runs["direct_bf16"][Pass::backward_data] > 0, kernels::has_bf16_products());
+    EXPECT_EQ(runs["paired_bf16"][Pass::backward_weights] > 0, kernels::has_bf16_products());
+    EXPECT_EQ(runs["onednn"][Pass::forward] > 0, cpu::dnn::has_hardware_bf16());
+  }
+}
+
+TEST_F(Conv2dCpu, AnyTeamMatchesPlainLoops) {
+  for (const int team : {1, 2, 3}) {
+    cpu::set_threads(team);
+    Runs runs;
+    for (const Pass pass : all_passes)
+      check_problem({.shape = shape(3, 12, 12, 16, 24, 3, 3, 1, 1), .pass = pass}, runs);
+    cpu::parallel_chunks(2, [&](std::int64_t) {
+      Runs own;
+      check_problem({.shape = shape(3, 12, 12, 16, 24, 3, 3, 1, 1)}, own);
+    });
+  }
+}
+
+std::string bits_of(const Conv2dCandidate& candidate, const ConvProblem& problem, const Operands& o) {
+  const Made made = run(candidate, problem, o);
+  std::string bits;
+  for (const Tensor& t : {made.main, made.db})
+    bits.append(reinterpret_cast<const char*>(t.bytes()), static_cast<std::size_t>(t.size()) * size_of(t.dtype()));
+  return bits;
+}
+
+// The two bf16 kernels in either mode.
+TEST_F(Conv2dCpu, ExactModeGivesTheSameBitsForEveryTeam) {
+  for (const ConvShape& s :
+       {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
+        shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1), shape(8, 2, 2, 128, 256, 3, 3, 1, 1),
+        shape(16, 4, 4, 128, 256, 3, 3, 1, 1), shape(8, 9, 9, 64, 32, 3, 3, 1, 1), many_images()})
+    for (const DType activations : {DType::f32, DType::bf16})
+      for (const Pass pass : all_passes)
+        for (const bool deterministic : {false, true})
+          for (const Conv2dCandidate* candidate : all_candidates) {
+            const ConvProblem problem{
+                .shape = s, .pass = pass, .activations = activations, .deterministic = deterministic};
+            const bool own = candidate == &kernels::conv2d_direct_bf16 || candidate == &kernels::conv2d_paired_bf16;
+            if ((!deterministic && !own) || !candidate->unsupported(problem).empty()) continue;
+            const Operands operands(problem);
+            std::set<std::string> found;
+            for (const int team : {1, 2, 3, 5}) {
+              cpu::set_threads(team);
+              found.insert(bits_of(*candidate, problem, operands));
+            }
+            EXPECT_EQ(found.size(), 1u) << candidate->name << " " << text_of(problem);
+          }
+}
+
+TEST_F(Conv2dCpu, Bf16KernelsRoundOnce) {
+  if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  ConvProblem problem{.shape = shape(8, 3, 3, 128, 128, 3, 3, 1, 1), .activations = DType::bf16};
+  Operands operands(problem);
+  const std::vector<double> wide = run(kernels::conv2d_direct_bf16, problem, operands).main.to_doubles();
+  problem.weights = DType::bf16;
+  operands.w = operands.w.to(DType::bf16);
+  EXPECT_EQ(run(kernels::conv2d_direct_bf16, problem, operands).main.to_doubles(), wide);
+  problem.pass = Pass::backward_weights;
+  const Tensor narrow = run(kernels::conv2d_paired_bf16, problem, operands).main;
+  problem.weights = DType::f32;
+  operands.w = operands.w.to(DType::f32);
+  const Tensor dw = run(kernels::conv2d_paired_bf16, problem, operands).main;
+  EXPECT_EQ(narrow.to_doubles(), dw.to(DType::bf16).to_doubles());
+}
+
+/// Whether the candidate is the one to take, where those before it in the list do not.
+bool takes(const Conv2dCandidate& candidate, const ConvShape& s, Pass pass, DType activations = DType::bf16) {
+  const ConvProblem problem{.shape = s, .pass = pass, .activations = activations};
+  return candidate.unsupported(problem).empty() && candidate.why_slower(problem).empty();
+}
+
+TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
+  if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  const auto taken = [](const ConvShape& s, Pass pass = Pass::forward, DType type = DType::bf16) {
+    return takes(kernels::conv2d_direct_bf16, s, pass, type);
+  };
+  EXPECT_TRUE(taken(shape(32, 4, 4, 256, 256, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(32, 4, 4, 256, 256, 3, 3, 1, 1), Pass::backward_weights));
+  EXPECT_FALSE(taken(shape(32, 4, 4, 256, 256, 3, 3, 1, 1), Pass::forward, DType::f32));
+  EXPECT_FALSE(taken(shape(12, 4, 4, 256, 256, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(32, 4, 4, 256, 256, 1, 1, 1, 0)));
+  EXPECT_FALSE(taken(shape(32, 4, 4, 264, 256, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(32, 4, 4, 256, 272, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(32, 8, 8, 256, 256, 3, 3, 1, 1)));
+  EXPECT_TRUE(taken(shape(32, 8, 8, 256, 256, 3, 3, 1, 1), Pass::backward_data));
+  EXPECT_FALSE(taken(shape(32, 28, 28, 256, 256, 3, 3, 1, 1), Pass::backward_data));
+}
+
+TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
+  if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  const auto taken = [](const ConvShape& s, DType type = DType::bf16) {
+    return takes(kernels::conv2d_paired_bf16, s, Pass::backward_weights, type);
+  };
+  EXPECT_TRUE(taken(shape(2, 8, 8, 32, 8, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(2, 8, 8, 32, 8, 3, 3, 1, 1), DType::f32));
+  EXPECT_FALSE(taken(shape(2, 8, 8, 16, 8, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(2, 8, 8, 32, 12, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(2, 8, 8, 32, 8, 1, 1, 1, 0)));
+  EXPECT_FALSE(taken(shape(1, 8, 8, 32, 8, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(8, 2, 2, 512, 512, 3, 3, 1, 1)));
+  EXPECT_TRUE(taken(shape(16, 2, 2, 512, 512, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(2, 8, 8, 64, 16, 3, 3, 1, 1, 1, 2)));
+  EXPECT_FALSE(takes(kernels::conv2d_paired_bf16, shape(2, 8, 8, 32, 8, 3, 3, 1, 1), Pass::forward));
+}
+
+// Every distinct convolution of ResNet-18 and -50 for square images.
+std::vector<ConvShape> resnet_shapes(std::int64_t n, std::int64_t pixels) {
+  std::vector<ConvShape> all{shape(n, pixels, pixels, 3, 64, 7, 7, 2, 3)};
+  std::int64_t size = pixels / 4, in18 = 64, in50 = 64;
+  for (std::int64_t width = 64; width <= 512; width *= 2) {
+    const std::int64_t stride = width == 64 ? 1 : 2, out = size / stride, wide = width * 4;
+    all.push_back(shape(n, size, size, in18, width, 3, 3, stride, 1));
+    all.push_back(shape(n, out, out, width, width, 3, 3, 1, 1));
+    if (stride == 2) all.push_back(shape(n, size, size, in18, width, 1, 1, 2, 0));
+    all.push_back(shape(n, size, size, in50, width, 1, 1, 1, 0));
+    all.push_back(shape(n, size, size, width, width, 3, 3, stride, 1));
+    all.push_back(shape(n, out, out, width, wide, 1, 1, 1, 0));
+    all.push_back(shape(n, size, size, in50, wide, 1, 1, stride, 0));
+    all.push_back(shape(n, out, out, wide, width, 1, 1, 1, 0));
+    in18 = width;
+    in50 = wide;
+    size = out;
+  }
+  return all;
+}
+
+TEST_F(Conv2dCpu, NoResNetLayerRunsReferenceCode) {
+  if (!cpu::dnn::available()) GTEST_SKIP() << "built without oneDNN";
+  for (const std::int64_t pixels : {64, 224})
+    for (const ConvShape& s : resnet_shapes(2, pixels))
+      for (const Pass pass : all_passes)
+        for (const bool deterministic : {false, true})
+          for (const DType activations : {DType::f32, DType::bf16}) {
+            if (activations == DType::bf16 && !cpu::dnn::has_hardware_bf16()) continue;
+            const ConvProblem problem{
+                .shape = s, .pass = pass, .activations = activations, .deterministic = deterministic};
+            EXPECT_EQ(kernels::conv2d_onednn.unsupported(problem), "") << text_of(problem);
+          }
+  for (const cpu::dnn::PlanInfo& plan : cpu::dnn::plans()) EXPECT_FALSE(plan.implementation.empty()) << plan.problem;
+}
+
+/// What runs the pass of such images.
+std::string choice(const ConvShape& s, Pass pass, DType dtype) {
+  const ConvProblem problem{.shape = s, .activations = dtype, .weights = dtype};
+  const Operands o(problem);
+  kernels::conv2d(cpu::stream_of({}), s, pass, {o.x, o.w, Tensor(), o.y});
+  return last_choice("conv2d");
+}
+
+TEST_F(Conv2dCpu, ChoosesInOrder) {
+  const bool library = cpu::dnn::available();
+  for (const Pass pass : all_passes) {
+    EXPECT_EQ(choice(shape(2, 14, 14, 32, 16, 1, 1, 1, 0), pass, DType::f32), "matmul");
+    EXPECT_EQ(choice(shape(2, 15, 15, 32, 16, 1, 1, 2, 0), pass, DType::f32), "matmul");
+    EXPECT_EQ(choice(shape(8, 2, 2, 128, 128, 3, 3, 1, 1), pass, DType::f32), "unfolded");
+    EXPECT_EQ(choice(shape(2, 12, 12, 16, 16, 3, 3, 1, 1), pass, DType::f32), library ? "onednn" : "im2col");
+    EXPECT_EQ(choice(shape(2, 12, 12, 16, 16, 3, 3, 1, 1), pass, DType::f16), library ? "onednn" : "im2col");
+    EXPECT_EQ(choice(shape(2, 14, 14, 32, 16, 1, 1, 1, 0), pass, DType::f64), "im2col");
+    // Many pixels of many channels: the library's convolution beats its product with transposed filters.
+    const bool slow_product = library && pass == Pass::forward;
+    EXPECT_EQ(choice(shape(2, 14, 14, 264, 16, 1, 1, 1, 0), pass, DType::f32), slow_product ? "onednn" : "matmul");
+    if (!kernels::has_bf16_products()) continue;
+    const bool gradient = pass == Pass::backward_weights;
+    EXPECT_EQ(choice(shape(8, 4, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16),
+              gradient ? "paired_bf16" : "direct_bf16");
+  }
+}
+
+// A plan of the library's is made for what it runs, and thrown away for nothing else.
+TEST_F(Conv2dCpu, PlansOnlyWhatTheLibraryRuns) {
+  if (!cpu::dnn::available()) GTEST_SKIP() << "built without oneDNN";
+  cpu::dnn::clear();
+  const auto convolutions = [] {
+    const auto plans = cpu::dnn::plans();
+    return std::count_if(plans.begin(), plans.end(), [](const auto& p) { return p.problem.starts_with("conv2d"); });
+  };
+  for (const Pass pass : all_passes) {
+    (void)choice(shape(3, 13, 13, 32, 16, 1, 1, 1, 0), pass, DType::f32);
+    (void)choice(shape(9, 2, 2, 128, 128, 3, 3, 1, 1), pass, DType::f32);
+    if (kernels::has_bf16_products()) (void)choice(shape(16, 3, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16);
+    EXPECT_EQ(convolutions(), 0);
+  }
+  (void)choice(shape(3, 13, 13, 16, 16, 3, 3, 1, 1), Pass::forward, DType::f32);
+  EXPECT_EQ(convolutions(), 1);
+}
+
+TEST_F(Conv2dCpu, APinSaysWhatIsUnsupported) {
+  const auto message = [](const char* candidate, const ConvShape& s, DType dtype) {
+    const PinCandidate pin("conv2d", candidate);
+    return error_message<UsageError>([&] { (void)choice(s, Pass::forward, dtype); });
+  };
+  const ConvShape small = shape(2, 6, 6, 8, 8, 3, 3, 1, 1);
+  for (const Conv2dCandidate* candidate : all_candidates)
+    EXPECT_PRED2(contains, message(candidate->name, small, DType::f64), "f64");
+  EXPECT_PRED2(contains, message("matmul", small, DType::f32), "filters of 3x3");
+  EXPECT_PRED2(contains, message("unfolded", shape(2, 6, 6, 8, 8, 3, 3, 1, 1, 1, 2), DType::f32), "2 groups");
+  EXPECT_PRED2(contains, message("direct_bf16", small, DType::f32), "bf16");
+  EXPECT_PRED2(contains, message("paired_bf16", small, DType::bf16), "not a filter gradient");
+  if (cpu::dnn::available()) return;
+  EXPECT_PRED2(contains, message("onednn", small, DType::f32), "install libdnnl-dev");
+}
+
+}  // namespace
+}  // namespace hearth::test
