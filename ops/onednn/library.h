@@ -10,9 +10,7 @@
 #include <omp.h>
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string>
@@ -27,6 +25,7 @@
 #include "core/error.h"
 #include "ops/onednn/onednn.h"
 #include "ops/onednn/pack.h"
+#include "ops/plan_cache.h"
 
 namespace hearth::cpu::dnn {
 
@@ -120,26 +119,19 @@ class Registry final : public PlanList {
   explicit Registry(std::string (*text_of)(const Key&)) : text_of_(text_of) {}
   template <class Make>
   std::shared_ptr<const Plan> get(const Key& key, const Make& make) {
-    const std::lock_guard lock(mutex_);
-    auto found = plans_.find(key);
-    if (found == plans_.end()) found = plans_.emplace(key, make()).first;
-    return found->second;
+    return plans_.get(key, make);
   }
   void list(std::vector<PlanInfo>& found) const override {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [key, plan] : plans_)
+    plans_.each([&](const Key& key, const std::shared_ptr<const Plan>& plan) {
       found.push_back(
           {text_of_(key), plan->implementation, is_reference(plan->implementation), plan->scratchpad.get_size()});
+    });
   }
-  void clear() override {
-    const std::lock_guard lock(mutex_);
-    plans_.clear();
-  }
+  void clear() override { plans_.clear(); }
 
  private:
   std::string (*text_of_)(const Key&);
-  mutable std::mutex mutex_;
-  std::map<Key, std::shared_ptr<const Plan>> plans_;
+  PlanCache<Key, std::shared_ptr<const Plan>> plans_;
 };
 
 }  // namespace hearth::cpu::dnn

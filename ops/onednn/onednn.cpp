@@ -2,6 +2,8 @@
 // What the facade is as a whole: presence, name, introspection; and its face in a build without the library.
 #include "ops/onednn/onednn.h"
 
+#include <mutex>
+
 #include "core/build.h"
 #include "core/cpu/scratch.h"
 #include "core/error.h"
