@@ -5,12 +5,12 @@
 #include <map>
 
 #include "core/io/printable.h"
-#include "core/io/safetensors_set.h"
 #include "core/nearest.h"
-#include "core/non_finite.h"
 #include "models/swin.h"
 #include "models/weights/import.h"
 #include "models/weights/named_tensors.h"
+#include "models/weights/non_finite.h"
+#include "models/weights/safetensors_set.h"
 #include "models/weights/swin_weights.h"
 #include "models/weights/torch_file.h"
 #include "models/weights/transformers_weights.h"

@@ -6,7 +6,7 @@
 #include "core/io/json_text.h"
 #include "core/io/printable.h"
 #include "core/io/safetensors.h"
-#include "core/non_finite.h"
+#include "models/weights/non_finite.h"
 #include "models/weights/weights_import.h"
 #include "train/cli/commands.h"
 

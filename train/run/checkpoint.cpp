@@ -8,10 +8,10 @@
 
 #include "core/io/checkpoint_set.h"
 #include "core/io/safetensors.h"
-#include "core/non_finite.h"
 #include "data/described.h"
 #include "data/fingerprint.h"
 #include "data/text/token_set.h"
+#include "models/weights/non_finite.h"
 
 namespace hearth::train {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/memory/trace.h"
+#include "train/run/memory_trace.h"
 #include "train/session.h"
 
 namespace hearth::train {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/safetensors_set.h"
+#include "models/weights/safetensors_set.h"
 
 #include <map>
 #include <set>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/memory/trace.h"
+#include "train/run/memory_trace.h"
 
 #include <algorithm>
 #include <cmath>

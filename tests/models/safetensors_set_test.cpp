@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several safetensors files behind one index, and what an index must not be believed.
-#include "core/io/safetensors_set.h"
+#include "models/weights/safetensors_set.h"
 
 #include <gtest/gtest.h>
 

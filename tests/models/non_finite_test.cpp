@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/non_finite.h"
+#include "models/weights/non_finite.h"
 
 #include <gtest/gtest.h>
 
