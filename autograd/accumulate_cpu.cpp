@@ -3,6 +3,8 @@
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "autograd/accumulate_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

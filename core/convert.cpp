@@ -15,6 +15,8 @@ constexpr bool is_floating_element = std::is_floating_point_v<acc_t<T>>;
 }  // namespace hearth
 #endif
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "core/convert.cpp"
 #include "core/cpu/foreach_isa.h"
 

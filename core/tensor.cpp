@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor.h"
 
-#include <omp.h>
-
 #include <cstring>
 #include <utility>
 
 #include "core/blank.h"
 #include "core/build.h"
 #include "core/convert.h"
+#include "core/cpu/parallel.h"
 #include "core/cuda/transfer.h"
 #include "core/run_on.h"
 
@@ -73,7 +72,7 @@ void Tensor::check_dtype(DType wanted) const {
 
 // Threads of the pool work for the kernel of the thread that called them.
 void Tensor::count_write() const {
-  if (kernel_scopes == 0 && current_origin().op == nullptr && !omp_in_parallel()) body().storage->bump_version();
+  if (kernel_scopes == 0 && current_origin().op == nullptr && !cpu::is_in_parallel()) body().storage->bump_version();
 }
 
 Tensor Tensor::make(Body body) { return Tensor(std::make_shared<const Body>(std::move(body))); }

@@ -2,6 +2,8 @@
 // The Adam update. Traffic: reads w, g, m, v and writes w, m, v and the copies.
 #include "optim/step.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "optim/adam_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -8,6 +8,8 @@
 #include "core/cpu/parallel.h"
 #include "optim/clip.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "optim/clip_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

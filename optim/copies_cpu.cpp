@@ -3,6 +3,8 @@
 #include "optim/copies.h"
 #include "optim/ema.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "optim/copies_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

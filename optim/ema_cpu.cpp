@@ -5,6 +5,8 @@
 #include "core/cpu/parallel.h"
 #include "optim/ema.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "optim/ema_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -6,6 +6,8 @@
 #include "optim/clip.h"
 #include "optim/step.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "optim/layerwise_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -2,6 +2,8 @@
 // The SGD update. Traffic: reads w, g (and m), writes w (and m) and the copies.
 #include "optim/step.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "optim/sgd_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

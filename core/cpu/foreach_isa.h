@@ -3,6 +3,7 @@
 // binary uses wide vectors where the processor has them. A kernel file looks like this:
 //
 //   #include <...>                                         // every include, before the loop
+//   namespace hearth {}                                    // ends what clangd compiles ahead of the rest of the file
 //   #define HEARTH_ISA_SOURCE "ops/softmax/softmax_cpu.cpp"
 //   #include "core/cpu/foreach_isa.h"               // includes this very file once per flavour
 //   #ifdef HEARTH_ISA_NAMESPACE

@@ -52,6 +52,8 @@ void set_threads(int count) {
   team_size().store(at_most_openmp_gives(count), std::memory_order_relaxed);
 }
 
+bool is_in_parallel() { return omp_in_parallel() != 0; }
+
 bool deterministic() { return exact_mode.load(std::memory_order_relaxed); }
 void set_deterministic(bool on) { exact_mode.store(on, std::memory_order_relaxed); }
 

@@ -16,6 +16,9 @@ HEARTH_API int threads();
 /// Sets the size of the compute team (>= 1), as far as OpenMP gives it; UsageError otherwise.
 HEARTH_API void set_threads(int count);
 
+/// Whether the caller runs in a region that OpenMP spreads over a team.
+bool is_in_parallel();
+
 /// True while exact mode is on: library kernels whose bits depend on the team's size are run in fixed shares.
 HEARTH_API bool deterministic();
 HEARTH_API void set_deterministic(bool on);

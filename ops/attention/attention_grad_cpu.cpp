@@ -13,6 +13,8 @@
 #include "ops/attention/problem_cpu.h"
 #include "ops/pointwise/dropout_strip.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/attention/attention_grad_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -8,6 +8,8 @@
 #include "core/cpu/scratch.h"
 #include "ops/attention/rotary.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/attention/rotary_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -14,6 +14,8 @@
 #include "ops/attention/problem_cpu.h"
 #include "ops/attention/window_problem_cpu.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/attention/window_attention_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -24,6 +24,8 @@ constexpr std::int64_t row_block = 64;
 }  // namespace hearth::kernels
 #endif
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/epilogue/epilogue_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

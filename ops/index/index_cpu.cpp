@@ -9,6 +9,8 @@
 #include "core/cpu/parallel.h"
 #include "ops/index/index.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/index/index_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

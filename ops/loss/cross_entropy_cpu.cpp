@@ -9,6 +9,8 @@
 #include "core/cpu/parallel.h"
 #include "ops/loss/cross_entropy.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/loss/cross_entropy_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -3,6 +3,8 @@
 #include "core/cpu/parallel.h"
 #include "ops/loss/linear_cross_entropy.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/loss/linear_cross_entropy_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

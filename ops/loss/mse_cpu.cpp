@@ -6,6 +6,8 @@
 #include "core/cpu/scratch.h"
 #include "ops/loss/mse.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/loss/mse_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -33,6 +33,8 @@ constexpr std::int64_t tile_rows = 336, tile_columns = 512;
 }  // namespace hearth::cpu::gemm_blocks
 #endif
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/matmul/gemm.cpp"
 #include "core/cpu/foreach_isa.h"
 

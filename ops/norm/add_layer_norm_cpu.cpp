@@ -8,6 +8,8 @@
 #include "ops/norm/layer_norm_cpu.h"
 #include "ops/pointwise/sample_words.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/norm/add_layer_norm_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -32,6 +32,8 @@ inline std::int64_t rows_of_flags(std::int64_t lanes) { return std::max<std::int
 }  // namespace hearth::kernels
 #endif
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/norm/batch_norm_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

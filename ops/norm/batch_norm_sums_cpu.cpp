@@ -19,6 +19,8 @@ constexpr std::int64_t bytes_ahead = 4096;
 }  // namespace hearth::kernels
 #endif
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/norm/batch_norm_sums_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

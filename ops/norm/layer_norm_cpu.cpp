@@ -7,6 +7,8 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/layer_norm_cpu.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/norm/layer_norm_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

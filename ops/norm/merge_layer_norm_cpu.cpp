@@ -8,6 +8,8 @@
 #include "ops/norm/merge_layer_norm.h"
 #include "ops/norm/merged_rows.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/norm/merge_layer_norm_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

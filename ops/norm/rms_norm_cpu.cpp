@@ -9,6 +9,8 @@
 #include "core/cpu/scratch.h"
 #include "ops/norm/rms_norm.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/norm/rms_norm_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

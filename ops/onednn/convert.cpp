@@ -5,6 +5,8 @@
 #include "core/cpu/parallel.h"
 #include "core/cpu/scratch.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/onednn/convert.cpp"
 #include "core/cpu/foreach_isa.h"
 

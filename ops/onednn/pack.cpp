@@ -31,6 +31,8 @@ struct Table {
 }  // namespace hearth::cpu::dnn
 #endif
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/onednn/pack.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -10,6 +10,8 @@
 #include "ops/pointwise/binary_step.h"
 #include "ops/pointwise/walk.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/pointwise/binary_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

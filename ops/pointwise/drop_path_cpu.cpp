@@ -8,6 +8,8 @@
 #include "ops/pointwise/drop_path.h"
 #include "ops/pointwise/sample_words.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/pointwise/drop_path_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

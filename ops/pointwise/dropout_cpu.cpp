@@ -7,6 +7,8 @@
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/dropout_strip.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/pointwise/dropout_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

@@ -5,6 +5,8 @@
 #include "ops/pointwise/functors.h"
 #include "ops/pointwise/pointwise.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/pointwise/pointwise_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

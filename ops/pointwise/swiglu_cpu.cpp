@@ -5,6 +5,8 @@
 #include "core/cpu/parallel.h"
 #include "ops/pointwise/swiglu.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/pointwise/swiglu_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

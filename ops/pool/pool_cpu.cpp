@@ -43,6 +43,8 @@ inline std::int64_t window_size(const PoolShape& s, const Range& r, const Range&
 }  // namespace hearth::kernels
 #endif
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/pool/pool_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

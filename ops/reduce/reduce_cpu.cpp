@@ -9,6 +9,8 @@
 #include "core/cpu/parallel.h"
 #include "ops/reduce/reduce.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/reduce/reduce_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 

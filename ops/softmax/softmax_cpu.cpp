@@ -9,6 +9,8 @@
 #include "core/cpu/scratch.h"
 #include "ops/softmax/softmax.h"
 
+namespace hearth {}
+
 #define HEARTH_ISA_SOURCE "ops/softmax/softmax_cpu.cpp"
 #include "core/cpu/foreach_isa.h"
 
