@@ -141,7 +141,8 @@ std::string pinned_candidate(const CandidateRecord& record) {
 
 std::uint64_t pin_generation() { return registry().generation.load(std::memory_order_relaxed); }
 
-void throw_unsupported(const CandidateRecord& record, const std::string& pinned, const std::vector<std::string>& reasons) {
+void throw_unsupported(const CandidateRecord& record, const std::string& pinned,
+                       const std::vector<std::string>& reasons) {
   if (pinned.empty())
     throw UsageError(join_text(record.op, ": no implementation takes this problem: ", listed(reasons, "; ")));
   throw UsageError(join_text(record.op, ": pinned to ", pinned, ", which does not support this problem: ",
