@@ -96,15 +96,17 @@ class Conformed : public Dataset {
 };
 
 /// The test files of the training's own format in a folder; null where the format has none, or they are not there.
-DatasetPointer own_format(const Json& node, const std::string& path, const std::vector<std::string>& classes) {
+DatasetPointer own_format(const Datasets::Component& data, const std::string& path,
+                          const std::vector<std::string>& classes) {
   const auto holds = [&](const char* name) {
     std::error_code absent;
     return fs::exists(fs::path(path) / name, absent) ||
            fs::exists(fs::path(path) / (std::string(name) + ".gz"), absent);
   };
-  const std::string& type = node.at("type").as_string();
+  const std::string& type = data.type();
   if (type == "cifar10" && holds("test_batch.bin")) return cifar10_test(path);
-  if (type == "cifar100" && holds("test.bin")) return cifar100_test(path, node.at("labels").as_string() == "coarse");
+  if (type == "cifar100" && holds("test.bin"))
+    return cifar100_test(path, data.node().at("labels").as_string() == "coarse");
   if ((type == "idx" || type == "fashion_mnist") && holds("t10k-images-idx3-ubyte")) return idx_test(path, classes);
   return nullptr;
 }
@@ -116,9 +118,9 @@ DatasetPointer class_folders(const std::string& path, const std::vector<std::str
   return image_folder(path, options, classes);
 }
 
-Splits images_at(const Json& node, const std::string& path, const std::vector<std::string>& classes) {
+Splits images_at(const Datasets::Component& data, const std::string& path, const std::vector<std::string>& classes) {
   Splits found;
-  found.test = own_format(node, path, classes);
+  found.test = own_format(data, path, classes);
   if (found.test) return found;
   const auto folder = [&](const std::string& name) -> DatasetPointer {
     const std::string below = (fs::path(path) / name).string();
@@ -169,21 +171,13 @@ DataFacts facts_of(const DataSplits& data) {
   return facts;
 }
 
-DataSplits described_data(const Json& node, const DataFacts& facts) {
-  DataOptions options;
+DataSplits described_data(const Datasets::Component& data, const DataFacts& facts) {
+  DataOptions options = data.make(Opening::options_only).options;
   const DatasetPointer set = described_set(facts);
-  const auto read = [&](const char* key, auto& value) {
-    if (const Json* const given = node.find(key))
-      value = parse_fields<std::remove_reference_t<decltype(value)>>(*given, join_text("/data/", key));
-  };
-  for (const auto& [key, value] : {std::pair{"workers", &options.workers}, {"prefetch", &options.prefetch}})
-    if (const Json* const given = node.find(key)) *value = static_cast<int>(given->as_integer());
   if (facts.kind != "images") {
     const Transforms none({1, 1, 1}, {}, false);
     return {set, nullptr, nullptr, none, none, options};
   }
-  read("augment", options.augment);
-  read("normalize", options.normalize);
   if (options.normalize.mean.empty()) options.normalize.mean = facts.normalize.mean;
   if (options.normalize.std.empty()) options.normalize.std = facts.normalize.std;
   const TransformOptions transforms = transform_options(options.augment, options.normalize);
@@ -192,18 +186,18 @@ DataSplits described_data(const Json& node, const DataFacts& facts) {
       options};
 }
 
-DataSplits evaluation_data(const Json& node, const DataFacts& facts, const std::string& path) {
+DataSplits evaluation_data(const Datasets::Component& configured, const DataFacts& facts, const std::string& path) {
   std::error_code absent;
   HEARTH_CHECK(FileError, fs::exists(path, absent), path,
                ": is not there; give a folder or file of data to evaluate on");
-  DataSplits data = described_data(node, facts);
+  DataSplits data = described_data(configured, facts);
   if (facts.kind != "images") {
-    const Splits texts = texts_at(node, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
+    const Splits texts = texts_at(configured, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
     data.valid = texts.valid;
     data.test = texts.test;
     return data;
   }
-  const Splits images = images_at(node, path, facts.classes);
+  const Splits images = images_at(configured, path, facts.classes);
   for (const auto& [from, to] : {std::pair{&images.valid, &data.valid}, {&images.test, &data.test}}) {
     if (*from == nullptr) continue;
     const std::string fault = classes_differ(facts.classes, (*from)->class_names());

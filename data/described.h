@@ -30,8 +30,8 @@ struct DataFacts {
 DataFacts facts_of(const DataSplits& data);
 
 /// The splits of a configuration's data without any sample: transforms, classes and tokenizers are those of the
-/// training. `node` is the resolved configuration of the data. ConfigError for its faults.
-DataSplits described_data(const Json& node, const DataFacts& facts);
+/// training.
+DataSplits described_data(const Datasets::Component& data, const DataFacts& facts);
 
 /// The same with `valid` and `test` from `path`, which need not be where, nor in the form that, the training had them:
 /// - images: a folder with the test files of CIFAR or in the form of MNIST, if the training was on such; else a folder
@@ -40,7 +40,7 @@ DataSplits described_data(const Json& node, const DataFacts& facts);
 /// - texts: a file, which is the test split, or a folder that holds the files which the configuration names for valid
 ///   and test, or that `hearth data pack` wrote.
 /// FileError or DataError for what is missing there, and for classes that the training did not have.
-DataSplits evaluation_data(const Json& node, const DataFacts& facts, const std::string& path);
+DataSplits evaluation_data(const Datasets::Component& configured, const DataFacts& facts, const std::string& path);
 
 /// Why labels of classes named `now` mean something else to a network trained on classes named `before`; "" if they do
 /// not. Numbers are no names.

@@ -55,12 +55,14 @@ void describe(Fields<Cifar10Data>& fields) {
 
 struct Cifar100Data : DataOptions {
   std::string path;
-  std::string labels = "fine";
+  enum class Labels : std::uint8_t { fine, coarse } labels = Labels::fine;
 };
 void describe(Fields<Cifar100Data>& fields) {
   describe_common(fields);
   fields.text("path", &Cifar100Data::path, "Folder of train.bin and test.bin.").required();
-  fields.choice("labels", &Cifar100Data::labels, {"fine", "coarse"}, "100 classes, or 20 superclasses.");
+  fields.choice("labels", &Cifar100Data::labels,
+                {{"fine", Cifar100Data::Labels::fine}, {"coarse", Cifar100Data::Labels::coarse}},
+                "100 classes, or 20 superclasses.");
 }
 
 }  // namespace
@@ -157,7 +159,9 @@ Splits open_folder(const ImageFolderData& options) {
 
 template <class Options>
 void add_to(Datasets& registry, const std::string& name, const std::string& doc, Splits (*open)(const Options&)) {
-  registry.add<Options>(name, doc, [open](const Options& options) -> OpenedData { return {open(options), options}; });
+  registry.add<Options>(name, doc, [open](const Options& options, Opening opening) -> OpenedData {
+    return {opening == Opening::all ? open(options) : Splits{}, options};
+  });
 }
 
 void add_own(Datasets& registry) {
@@ -171,8 +175,9 @@ void add_own(Datasets& registry) {
                   [](const IdxData& o) { return idx_folder(o.path); });
   add_to<Cifar10Data>(registry, "cifar10", "CIFAR-10, binary version.",
                       [](const Cifar10Data& o) { return cifar10(o.path); });
-  add_to<Cifar100Data>(registry, "cifar100", "CIFAR-100, binary version.",
-                       [](const Cifar100Data& o) { return cifar100(o.path, o.labels == "coarse"); });
+  add_to<Cifar100Data>(registry, "cifar100", "CIFAR-100, binary version.", [](const Cifar100Data& o) {
+    return cifar100(o.path, o.labels == Cifar100Data::Labels::coarse);
+  });
   add_to<ImageFolderData>(registry, "image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.", open_folder);
   add_to<SyntheticData>(registry, "synthetic", "Noisy patterns made from numbers, for benchmarks and tests.",
                         [](const SyntheticData& o) { return synthetic(o); });
@@ -292,8 +297,10 @@ void require_names_for_json(const Dataset& set) {
 
 }  // namespace
 
-DataSplits make_data(const Json& node) {
-  OpenedData opened = datasets().make(node);
+DataSplits make_data(const Json& node) { return make_data(datasets().parse(node)); }
+
+DataSplits make_data(const Datasets::Component& data) {
+  OpenedData opened = data.make(Opening::all);
   Splits& splits = opened.splits;
   HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
   require_names_for_json(*splits.train);

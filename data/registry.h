@@ -10,6 +10,7 @@
 
 #include <array>
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -98,7 +99,10 @@ struct OpenedData {
   DataOptions options;
 };
 
-using Datasets = Registry<OpenedData()>;
+/// Whether a dataset is to be opened, or only its options are wanted.
+enum class Opening : std::uint8_t { all, options_only };
+
+using Datasets = Registry<OpenedData(Opening)>;
 /// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic", "text", "labelled_text",
 /// "parallel_text", and what the program adds.
 HEARTH_API Datasets& datasets();
@@ -107,14 +111,16 @@ HEARTH_API Datasets& datasets();
 template <std::derived_from<DataOptions> Options>
 void add(const std::string& name, std::function<Splits(const Options&)> open,
          const std::string& doc = "Added by the program.") {
-  datasets().add<Options>(name, doc, [open = std::move(open)](const Options& options) -> OpenedData {
-    return {open(options), options};
+  datasets().add<Options>(name, doc, [open = std::move(open)](const Options& options, Opening opening) -> OpenedData {
+    return {opening == Opening::all ? open(options) : Splits{}, options};
   });
 }
 
-/// Opens the set a node describes, splits it and sets up its transforms. Where neither the node nor the set says how
-/// to normalise, mean and deviation are measured on the first 10,000 training samples. ConfigError with every fault
-/// of the node; DataError or FileError for what the files lack.
+/// Opens a set, splits it and sets up its transforms. Where neither the node nor the set says how
+/// to normalise, mean and deviation are measured on the first 10,000 training samples. DataError or FileError for what
+/// the files lack.
+HEARTH_API DataSplits make_data(const Datasets::Component& data);
+/// The same for the set that a node describes. ConfigError with every fault of the node.
 HEARTH_API DataSplits make_data(const Json& node);
 
 }  // namespace hearth::data

@@ -12,11 +12,11 @@ namespace {
 /// Options as a configuration spells them: groups are components of their own.
 template <class Options>
 struct Configured : Options {
-  std::vector<Json> group_nodes = {};
+  std::vector<ParameterGroups::Component> group_components = {};
 
   Options options() const {
     Options result = *this;
-    for (const Json& node : group_nodes) result.groups.push_back(parameter_groups().make(node));
+    for (const auto& component : group_components) result.groups.push_back(component.make());
     return result;
   }
 };
@@ -43,7 +43,8 @@ template <class Config>
 void describe_common(Fields<Config>& f) {
   f.number("weight_decay", &Config::weight_decay, {.min = 0}, "Pull of the weights towards zero.");
   f.boolean("decay_norm_bias", &Config::decay_norm_bias, "Whether norms and biases (rank 0 and 1) decay too.");
-  f.component("groups", &Config::group_nodes, parameter_groups(), "Parameters that differ; the first match applies.");
+  f.component("groups", &Config::group_components, parameter_groups(),
+              "Parameters that differ; the first match applies.");
   f.object("layer_decay", &Config::layer_decay, "Learning rates that fall towards the bottom of the network.");
 }
 

@@ -37,16 +37,16 @@ models::InputInfo input_info(const data::DataSplits& data) {
 }
 
 /// Labels are numbers of the data's classes, and each class needs its output.
-void check_outputs(const Json& model, const data::DataSplits& data) {
+void check_outputs(const models::Models::Component& model, const data::DataSplits& data) {
   const data::TokenDataset* const tokens = data.train->tokens();
   if (tokens != nullptr && tokens->labelled() == nullptr) return;
-  const Json* const classes = model.find("classes");
+  const Json* const classes = model.node().find("classes");
   HEARTH_CHECK(ConfigError, classes == nullptr || !classes->is_integer() || classes->as_integer() == data.classes(),
                "/model/classes: ", classes->as_integer(), ", but the data has ", data.classes(),
                " classes; leave it out");
-  const Json* const head = model.find("head");
-  HEARTH_CHECK(ConfigError, model.at("type").as_string() != "bert" || head->as_string() == "classification",
-               "/model/head: \"", head->as_string(), "\" has no scores of the data's classes; use \"classification\"");
+  const Json* const head = model.node().find("head");
+  HEARTH_CHECK(ConfigError, model.type() != "bert" || head->as_string() == "classification", "/model/head: \"",
+               head->as_string(), "\" has no scores of the data's classes; use \"classification\"");
 }
 
 /// Where each id is predicted, places without one are labelled data::ignored_label.
@@ -77,10 +77,10 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
 /// O2 has narrow weights. O1 keeps narrow copies of them, so that none is converted at each use; not for f16 on the
 /// CPU, whose products are made in f32.
 std::optional<NarrowCopy> narrow_copy(const PrecisionOptions& options, Device device) {
-  if (options.dtype == "tf32") return std::nullopt;
-  if (options.level == "O2") return NarrowCopy{dtype_named(options.dtype), NarrowCopy::Use::instead};
-  if (options.level == "O1" && (device.is_cuda() || options.dtype == "bf16"))
-    return NarrowCopy{dtype_named(options.dtype)};
+  if (options.dtype == ComputeType::tf32) return std::nullopt;
+  if (options.level == PrecisionLevel::O2) return NarrowCopy{options.type(), NarrowCopy::Use::instead};
+  if (options.level == PrecisionLevel::O1 && (device.is_cuda() || options.dtype == ComputeType::bf16))
+    return NarrowCopy{options.type()};
   return std::nullopt;
 }
 
@@ -107,13 +107,6 @@ models::VocabularyNetwork* chunked_network(nn::Module& model, const Loss& loss, 
                                 : "the network has no head over a vocabulary",
                "; leave it out");
   return possible && asked.value_or(weight.dim(0) >= fewest_chunked_pieces) ? network : nullptr;
-}
-
-// The base rate stands in every optimizer's options under this name.
-double unscaled_lr(const Json& optimizer) {
-  const Json* lr = optimizer.find("lr");
-  HEARTH_CHECK(ConfigError, lr != nullptr && lr->is_number(), "/optimizer: the type has no number \"lr\"");
-  return lr->as_number();
 }
 
 /// Rates are f32 in the update; a schedule is largest at the base rate or at one of its ends.
@@ -168,12 +161,12 @@ void Session::build() {
   const RunConfig& config = loaded_.config;
   const OriginScope of_parameters = OriginScope::of_op("parameters");
   set_switches();
-  check_outputs(loaded_.resolved.at("model"), data);
+  check_outputs(config.model, data);
   if (trains_) plan = make_plan(config.train, data);
   const models::InputInfo input = input_info(data);
   device_ = device_of_run(config.device);
   require_model_fits(config, input, trains_, memory_budget(device_).bytes());
-  model = models::make(config.model, input);
+  model = config.model.make(input);
   // Start values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
   model->to(device_);
@@ -182,7 +175,7 @@ void Session::build() {
   pads_pixels_ = begins_with_convolution();
   sums = Sums(device_);
   parameters = std::make_unique<FlatParameters>(model->parameters(), narrow_copy(config.precision, device_));
-  loss = losses().make(config.loss);
+  loss = config.loss.make();
   check_ignored_label(loss, data);
   chunked = chunked_network(*model, loss, config.train.chunked_head);
   if (trains_) prepare_training();
@@ -195,17 +188,17 @@ void Session::build() {
 
 void Session::prepare_training() {
   const RunConfig& config = loaded_.config;
-  if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == "f16"))
+  if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))
     device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
-  if (config.precision.dtype == "f16") {
+  if (config.precision.dtype == ComputeType::f16) {
     step_sums = Sums(device_);
     loss_scale =
         std::make_unique<optim::LossScale>(*parameters, model->buffers(), loss_scale_options(config.precision));
   }
   const OriginScope of_optimizer = OriginScope::of_op("optimizer");
-  optimizer = optim::optimizers().make(config.optimizer, *parameters);
-  base_lr_ = unscaled_lr(loaded_.resolved.at("optimizer")) * lr_factor(config.train);
-  schedule = optim::schedules().make(config.schedule, {plan.total_steps, plan.steps_per_epoch});
+  optimizer = config.optimizer.make(*parameters);
+  base_lr_ = optimizer->base_lr() * lr_factor(config.train);
+  schedule = config.schedule.make({plan.total_steps, plan.steps_per_epoch});
   require_finite_rates(base_lr_, *schedule, plan.total_steps);
 }
 
@@ -288,13 +281,14 @@ void throw_diverged(const Session& session, const std::string& what) {
 }
 
 std::optional<DType> Session::autocast() const {
-  if (config().precision.level == "O0" || config().precision.dtype == "tf32") return std::nullopt;
-  return dtype_named(config().precision.dtype);
+  const PrecisionOptions& precision = config().precision;
+  if (precision.level == PrecisionLevel::O0 || precision.dtype == ComputeType::tf32) return std::nullopt;
+  return precision.type();
 }
 
 void Session::set_switches() const {
   cpu::set_deterministic(config().train.deterministic);
-  set_allows_tf32(config().precision.dtype == "tf32");
+  set_allows_tf32(config().precision.dtype == ComputeType::tf32);
 }
 
 data::Loader Session::make_train_loader() const {

@@ -9,6 +9,7 @@
 #include "autograd/grad_mode.h"
 #include "data/text/bleu.h"
 #include "data/text/error_rate.h"
+#include "data/text/text_data.h"
 #include "data/text/unicode.h"
 
 namespace hearth::train {
@@ -142,9 +143,9 @@ std::vector<Continuation> continue_texts(Session& session, const std::vector<std
   const data::TokenDataset* const set = session.data.train->tokens();
   HEARTH_CHECK(UsageError, set != nullptr && set->source_tokenizer() == nullptr,
                "generate: the run was not trained on a running text (data \"text\"), which prompts go on from");
-  const Json* const masked = session.resolved().at("data").find("mask_share");
-  HEARTH_CHECK(UsageError, masked == nullptr || masked->as_number() == 0,
-               "generate: the run was trained to guess masked tokens (data.mask_share ", masked->as_number(),
+  const auto* const text = session.config().data.options<data::TextData>();
+  HEARTH_CHECK(UsageError, text == nullptr || text->mask_share == 0,
+               "generate: the run was trained to guess masked tokens (data.mask_share ", text->mask_share,
                "), not those that follow; train one without masks");
   const data::Tokenizer& tokenizer = set->tokenizer();
   options.limits = writing_limits(tokenizer, options.limits.most);
@@ -212,7 +213,7 @@ std::vector<Translation> translate(Session& session, const std::vector<std::vect
 
 void set_translation_metric(Json& record, Session& session, const data::TokenDataset& part,
                             const models::BeamOptions& options, std::int64_t limit) {
-  const bool by_edits = session.config().eval.metric == "error_rate";
+  const bool by_edits = session.config().eval.metric == TranslationMetric::error_rate;
   const Tasks tasks = tasks_of(part, limit, by_edits);
   std::vector<std::string> outputs;
   for (Translation& translation : translate(session, tasks.sources, options))

@@ -12,36 +12,7 @@
 namespace hearth {
 namespace {
 
-/// The document whose check is under way in this thread: what keys are suggested from.
-struct Document {
-  const Schema* schema;
-  const Json* root;
-};
-thread_local const Document* checked_document = nullptr;
-
-/// Makes the first object that is checked the document, for the life of the guard.
-class DocumentGuard {
- public:
-  DocumentGuard(const Schema& schema, const Json& node)
-      : own_{&schema, &node}, outermost_(checked_document == nullptr) {
-    if (outermost_) checked_document = &own_;
-  }
-  ~DocumentGuard() {
-    if (outermost_) checked_document = nullptr;
-  }
-  DocumentGuard(const DocumentGuard&) = delete;
-  DocumentGuard& operator=(const DocumentGuard&) = delete;
-
- private:
-  Document own_;
-  bool outermost_;
-};
-
 bool is_ignored(std::string_view key) { return key == "$schema" || key == "comment"; }
-
-void add_fault(Faults& faults, const Json& node, const std::string& pointer, const std::string& message) {
-  faults.push_back(fault_text(node.position(), pointer, message));
-}
 
 std::string joined(const std::vector<Word>& words, std::string_view separator) {
   std::string text;
@@ -110,39 +81,39 @@ std::string element_text(const Field& field, bool plural) {
   return text;
 }
 
-void check_integer_or_number(const Field& field, const Json& node, const std::string& pointer, Faults& faults) {
+void check_integer_or_number(const Field& field, const Json& node, const std::string& pointer, Reading& reading) {
   const bool integral = field.kind == Field::Kind::integer;
   if (find_word(field, node)) return;
   if (node.is_string() && !field.limits.words.empty()) {
     std::vector<std::string> words;
     for (const Word& word : field.limits.words) words.push_back(word.text);
     const std::string meant = nearest(node.as_string(), words);
-    add_fault(faults, node, pointer,
-              join_text("expected ", element_text(field, false), ", found ", node.describe(),
-                        meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+    reading.add(node, pointer,
+                join_text("expected ", element_text(field, false), ", found ", node.describe(),
+                          meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
     return;
   }
   const bool fits = (integral ? node.is_integer() : node.is_number()) && std::isfinite(node.as_number()) &&
                     within(field.limits, node.as_number());
   if (!fits) {
-    add_fault(faults, node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
+    reading.add(node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
   } else if (node.as_number() < field.least || node.as_number() > field.greatest) {
-    add_fault(faults, node, pointer,
-              join_text(node.describe(), " is outside what this key can hold, ", plain_number(field.least), " to ",
-                        plain_number(field.greatest)));
+    reading.add(node, pointer,
+                join_text(node.describe(), " is outside what this key can hold, ", plain_number(field.least), " to ",
+                          plain_number(field.greatest)));
   }
 }
 
-void check_choice(const Field& field, const Json& node, const std::string& pointer, Faults& faults) {
+void check_choice(const Field& field, const Json& node, const std::string& pointer, Reading& reading) {
   if (find_word(field, node)) return;
   std::vector<std::string> words;
   for (const Word& word : field.limits.words) words.push_back(word.text);
   if (!node.is_string()) {
-    add_fault(faults, node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
+    reading.add(node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
     return;
   }
-  add_fault(faults, node, pointer,
-            join_text("unknown value \"", node.as_string(), "\"; ", suggest(node.as_string(), words, "allowed are")));
+  reading.add(node, pointer,
+              join_text("unknown value \"", node.as_string(), "\"; ", suggest(node.as_string(), words, "allowed are")));
 }
 
 /// The object that a value stands for.
@@ -153,42 +124,32 @@ Json spelled_out(const Field& field, const Json& node) {
   return object.set(field.shorthand, node);
 }
 
-void check_element(const Field& field, const Json& node, const std::string& pointer, Faults& faults,
-                   const void* defaults) {
+Json read_element(const Field& field, const Json& node, const std::string& pointer, Reading& reading, void* member,
+                  std::size_t count = 1, std::size_t index = 0) {
   const auto expect = [&](bool right) {
-    if (right) return;
-    add_fault(faults, node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
+    if (!right)
+      reading.add(node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
   };
   switch (field.kind) {
     case Field::Kind::boolean:
-      return expect(node.is_boolean());
+      expect(node.is_boolean());
+      break;
     case Field::Kind::text:
-      return expect(node.is_string());
+      expect(node.is_string());
+      break;
     case Field::Kind::integer:
     case Field::Kind::number:
-      return check_integer_or_number(field, node, pointer, faults);
+      check_integer_or_number(field, node, pointer, reading);
+      break;
     case Field::Kind::choice:
-      return check_choice(field, node, pointer, faults);
+      check_choice(field, node, pointer, reading);
+      break;
     case Field::Kind::object:
-      return field.object->check(spelled_out(field, node), pointer, faults, defaults);
+      return field.object->read(member, spelled_out(field, node), pointer, reading);
     case Field::Kind::component:
-      return field.types->check(node, pointer, faults);
+      return field.types->read(*field.component(member, count, index), node, pointer, reading);
   }
-}
-
-void check_field(const Field& field, const Json& node, const std::string& pointer, Faults& faults,
-                 const void* defaults) {
-  if (field.nullable && node.is_null()) return;
-  if (!field.list) return check_element(field, node, pointer, faults, defaults);
-  const Limits& limits = field.limits;
-  if (!node.is_array() || node.size() < limits.min_items || node.size() > limits.max_items) {
-    const std::string found = node.is_array() ? join_text("an array of ", node.size()) : node.describe();
-    add_fault(faults, node, pointer, join_text("expected ", field.expected(), ", found ", found));
-    return;
-  }
-  for (std::size_t i = 0; i < node.size(); ++i) {
-    check_element(field, node.at(i), child_pointer(pointer, i), faults, nullptr);
-  }
+  return node;
 }
 
 Json words_to_numbers(const Field& field, const Json& node) {
@@ -218,6 +179,35 @@ Json numbers_to_words(const Field& field, Json value) {
 
 bool has_word_numbers(const Field& field) { return field.words_are_numbers && !field.limits.words.empty(); }
 
+Json read_list(const Field& field, const Json& node, const std::string& pointer, Reading& reading, void* member) {
+  const Limits& limits = field.limits;
+  if (!node.is_array() || node.size() < limits.min_items || node.size() > limits.max_items) {
+    const std::string found = node.is_array() ? join_text("an array of ", node.size()) : node.describe();
+    reading.add(node, pointer, join_text("expected ", field.expected(), ", found ", found));
+    return node;
+  }
+  if (field.component) field.component(member, node.size(), 0);
+  Json result = Json::array();
+  result.set_position(node.position());
+  for (std::size_t i = 0; i < node.size(); ++i)
+    result.push_back(read_element(field, node.at(i), child_pointer(pointer, i), reading, member, node.size(), i));
+  return result;
+}
+
+/// Stores a value in its member of `options`; the result has every key.
+Json read_field(const Field& field, const Json& node, const std::string& pointer, Reading& reading, void* options) {
+  void* const member = field.member(options);
+  const std::size_t before = reading.faults.size();
+  const bool is_null = field.nullable && node.is_null();
+  Json result = is_null      ? node
+                : field.list ? read_list(field, node, pointer, reading, member)
+                             : read_element(field, node, pointer, reading, member);
+  if (is_null && field.component) *field.component(member, 1, 0) = {};
+  if (field.store && reading.faults.size() == before)
+    field.store(member, has_word_numbers(field) ? words_to_numbers(field, node) : node);
+  return result;
+}
+
 Json load_field(const Field& field, const void* options) {
   const void* member = field.member(const_cast<void*>(options));
   if (field.kind == Field::Kind::object) return field.object->load(member);
@@ -236,22 +226,8 @@ void mark_defaulted(Json& node) {
   }
 }
 
-Json resolve_value(const Field& field, const Json& node, const void* member_defaults) {
-  if (field.nullable && node.is_null()) return node;
-  if (field.kind == Field::Kind::object) return field.object->resolve(spelled_out(field, node), member_defaults);
-  if (field.kind != Field::Kind::component) return node;
-  if (!field.list) return field.types->resolve(node);
-  Json result = Json::array();
-  result.set_position(node.position());
-  for (const Json& item : node.items()) result.push_back(field.types->resolve(item));
-  return result;
-}
-
-Json resolve_default(const Field& field, const void* options) {
+Json default_of(const Field& field, const void* options) {
   Json value = load_field(field, options);
-  if (field.kind == Field::Kind::component) {
-    value = resolve_value(field, value, nullptr);
-  }
   mark_defaulted(value);
   return value;
 }
@@ -275,33 +251,26 @@ void collect_origins(const Json& node, const std::string& pointer, Json& result)
 
 namespace config_detail {
 
-void store(const Json& value, bool& member) { member = value.as_boolean(); }
-void store(const Json& value, float& member) { member = static_cast<float>(value.as_number()); }
-void store(const Json& value, double& member) { member = value.as_number(); }
-void store(const Json& value, std::string& member) { member = value.as_string(); }
-void store(const Json& value, Json& member) { member = value; }
-Json load(bool member) { return Json(member); }
-Json load(double member) { return Json(member); }
-Json load(const std::string& member) { return Json(member); }
-Json load(const Json& member) { return member; }
-
-Json load(float member) {
-  // The double nearest to the shortest text, so that 0.1f is shown as 0.1.
-  if (!std::isfinite(member)) return Json(member);
+Json load_float(float value) {
+  if (!std::isfinite(value)) return Json(value);
   char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, member).ptr;
-  double value = 0;
-  std::from_chars(buffer, end, value);
-  return Json(value);
-}
-
-void throw_faults(const Faults& faults) {
-  std::string text;
-  for (const std::string& fault : faults) text += (text.empty() ? "" : "\n") + fault;
-  throw ConfigError(text);
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  double nearest_to_text = 0;
+  std::from_chars(buffer, end, nearest_to_text);
+  return Json(nearest_to_text);
 }
 
 }  // namespace config_detail
+
+void Reading::add(const Json& node, const std::string& pointer, const std::string& message) {
+  faults.push_back(fault_text(node.position(), pointer, message));
+}
+
+void Reading::require_no_faults() const {
+  std::string text;
+  for (const std::string& fault : faults) text += (text.empty() ? "" : "\n") + fault;
+  if (!text.empty()) throw ConfigError(text);
+}
 
 std::string Field::expected() const {
   std::string text;
@@ -340,56 +309,55 @@ std::vector<std::string> Schema::names() const {
   return result;
 }
 
-void Schema::check(const Json& node, const std::string& pointer, Faults& faults, const void* defaults,
-                   bool is_component) const {
+Json Schema::read(void* target, const Json& node, const std::string& pointer, Reading& reading,
+                  bool is_component) const {
   if (!node.is_object()) {
-    add_fault(faults, node, pointer, "expected an object, found " + node.describe());
-    return;
+    reading.add(node, pointer, "expected an object, found " + node.describe());
+    return node;
   }
-  const DocumentGuard guard(*this, node);
-  const std::size_t before = faults.size();
-  const std::shared_ptr<void> options = copy_(defaults);
+  if (reading.schema == nullptr) {
+    reading.schema = this;
+    reading.root = &node;
+  }
+  const std::size_t before = reading.faults.size();
+  std::vector<std::optional<Json>> values(fields_.size());
   for (const JsonMember& member : node.members()) {
     if (is_ignored(member.key) || (is_component && member.key == "type")) continue;
     const std::string below = child_pointer(pointer, member.key);
-    const Field* field = find(member.key);
-    if (field) {
-      check_field(*field, member.value, below, faults, field->member(options.get()));
-    } else {
-      std::vector<std::string> known = names();
-      if (is_component) known.insert(known.begin(), "type");
-      // Keys that came from --set have the position of their value.
-      const JsonPosition& at = member.key_position.source ? member.key_position : member.value.position();
-      const std::string meant =
-          config_detail::suggest_key(member.key, known, *checked_document->schema, *checked_document->root);
-      faults.push_back(fault_text(at, below, "unknown key \"" + member.key + "\"; " + meant));
+    if (const Field* const field = find(member.key)) {
+      values[static_cast<std::size_t>(field - fields_.data())] =
+          read_field(*field, member.value, below, reading, target);
+      continue;
     }
+    std::vector<std::string> known = names();
+    if (is_component) known.insert(known.begin(), "type");
+    // Keys that came from --set have the position of their value.
+    const JsonPosition& at = member.key_position.source ? member.key_position : member.value.position();
+    const std::string meant = config_detail::suggest_key(member.key, known, *reading.schema, *reading.root);
+    reading.faults.push_back(fault_text(at, below, "unknown key \"" + member.key + "\"; " + meant));
   }
-  for (const Field& field : fields_) {
-    if (!field.required || node.find(field.name)) continue;
-    add_fault(faults, node, child_pointer(pointer, field.name),
-              join_text("this key is missing and required: ", field.expected(), ". ", field.doc));
+  Json result = Json::object();
+  result.set_position(node.position());
+  if (is_component) result.set("type", node.at("type"));
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    const Field& field = fields_[i];
+    if (!values[i] && field.required)
+      reading.add(node, child_pointer(pointer, field.name),
+                  join_text("this key is missing and required: ", field.expected(), ". ", field.doc));
+    result.set(field.name, values[i] ? std::move(*values[i]) : default_of(field, target));
   }
-  // Rules read the struct, which exists only if each value is right by itself.
-  if (rules_.empty() || faults.size() != before) return;
-  assign(options.get(), node);
-  for (const auto& rule : rules_) {
-    const std::string broken = rule(options.get());
-    if (!broken.empty()) add_fault(faults, node, pointer, broken);
-  }
+  // Rules read the struct, which is whole only if each value is right by itself.
+  if (reading.faults.size() != before) return result;
+  for (const auto& rule : rules_)
+    if (const std::string broken = rule(target); !broken.empty()) reading.add(node, pointer, broken);
+  return result;
 }
 
-void Schema::assign(void* target, const Json& node) const {
-  for (const Field& field : fields_) {
-    const Json* value = node.find(field.name);
-    if (!value) continue;
-    void* member = field.member(target);
-    if (field.kind == Field::Kind::object) {
-      field.object->assign(member, spelled_out(field, *value));
-    } else {
-      field.store(member, has_word_numbers(field) ? words_to_numbers(field, *value) : *value);
-    }
-  }
+Json Schema::parse(void* target, const Json& node, const std::string& pointer) const {
+  Reading reading;
+  Json result = read(target, node, pointer, reading);
+  reading.require_no_faults();
+  return result;
 }
 
 Json Schema::load(const void* source) const {
@@ -398,17 +366,12 @@ Json Schema::load(const void* source) const {
   return result;
 }
 
-Json Schema::resolve(const Json& node, const void* defaults) const {
-  const std::shared_ptr<void> options = copy_(defaults);
-  Json result = Json::object();
-  result.set_position(node.position());
-  for (const Field& field : fields_) {
-    const Json* value = node.find(field.name);
-    result.set(field.name, value ? resolve_value(field, *value, field.member(options.get()))
-                                 : resolve_default(field, options.get()));
-  }
-  return result;
+const std::string& AnyComponent::type() const {
+  HEARTH_CHECK(UsageError, options_ != nullptr, "config: there is no component");
+  return types_->types()[index_].name;
 }
+
+const Schema* AnyComponent::schema() const { return types_->types()[index_].schema().get(); }
 
 std::vector<std::string> ComponentTypes::names() const {
   std::vector<std::string> result;
@@ -427,63 +390,53 @@ void ComponentTypes::add_type(std::string type, std::string doc, const std::shar
   types_.push_back({std::move(type), std::move(doc), schema});
 }
 
-void ComponentTypes::check(const Json& node, const std::string& pointer, Faults& faults) const {
+Json ComponentTypes::read(AnyComponent& component, const Json& node, const std::string& pointer,
+                          Reading& reading) const {
+  component = {};
   if (!node.is_object()) {
     std::string message = join_text("expected an object with \"type\" (", name_, "), found ", node.describe());
     if (node.is_string() && find(node.as_string())) {
       message += join_text("; write {\"type\": \"", node.as_string(), "\"}");
     }
-    add_fault(faults, node, pointer, message);
-    return;
+    reading.add(node, pointer, message);
+    return node;
   }
   const std::string type_pointer = child_pointer(pointer, "type");
-  const Json* type = node.find("type");
+  const std::string label = "known types of " + name_;
+  const Json* const type = node.find("type");
   if (!type) {
-    add_fault(faults, node, type_pointer,
-              join_text("this key is missing and required; ", suggest("", names(), "known types of " + name_)));
-  } else if (!type->is_string()) {
-    add_fault(faults, *type, type_pointer,
-              join_text("expected a string, found ", type->describe(), "; ",
-                        suggest("", names(), "known types of " + name_)));
-  } else if (const Type* known = find(type->as_string())) {
-    known->schema()->check(node, pointer, faults, nullptr, true);
-  } else {
-    add_fault(faults, *type, type_pointer,
-              join_text("unknown ", name_, " \"", type->as_string(), "\"; ",
-                        config_detail::suggest_type(type->as_string(), *this)));
+    reading.add(node, type_pointer, join_text("this key is missing and required; ", suggest("", names(), label)));
+    return node;
   }
+  if (!type->is_string()) {
+    reading.add(*type, type_pointer,
+                join_text("expected a string, found ", type->describe(), "; ", suggest("", names(), label)));
+    return node;
+  }
+  const Type* const known = find(type->as_string());
+  if (!known) {
+    reading.add(*type, type_pointer,
+                join_text("unknown ", name_, " \"", type->as_string(), "\"; ",
+                          config_detail::suggest_type(type->as_string(), *this)));
+    return node;
+  }
+  const std::shared_ptr<void> options = known->schema()->make_defaults();
+  Json full = known->schema()->read(options.get(), node, pointer, reading, true);
+  component.types_ = this;
+  component.index_ = static_cast<std::size_t>(
+      std::find_if(types_.begin(), types_.end(), [&](const Type& t) { return &t == known; }) - types_.begin());
+  component.options_ = options;
+  component.node_ = full;
+  return full;
 }
 
-Json ComponentTypes::resolve(const Json& node) const {
-  if (node.is_null()) return node;
-  const std::size_t index = checked(node, "");
-  const Json fields = types_[index].schema()->resolve(node);
-  Json result = Json::object();
-  result.set_position(node.position());
-  result.set("type", node.at("type"));
-  for (const JsonMember& member : fields.members()) result.set(member.key, member.value);
-  return result;
+void ComponentTypes::parse_into(AnyComponent& component, const Json& node) const {
+  Reading reading;
+  (void)read(component, node, "", reading);
+  reading.require_no_faults();
 }
 
-std::size_t ComponentTypes::checked(const Json& node, const std::string& pointer) const {
-  Faults faults;
-  check(node, pointer, faults);
-  if (!faults.empty()) config_detail::throw_faults(faults);
-  const std::string& name = node.at("type").as_string();
-  const auto found = std::find_if(types_.begin(), types_.end(), [&](const Type& t) { return t.name == name; });
-  return static_cast<std::size_t>(found - types_.begin());
-}
-
-void check_config(const Schema& schema, const Json& root) {
-  Faults faults;
-  schema.check(root, "", faults);
-  if (!faults.empty()) config_detail::throw_faults(faults);
-}
-
-Json resolve(const Schema& schema, const Json& root) {
-  check_config(schema, root);
-  return schema.resolve(root);
-}
+Json resolve(const Schema& schema, const Json& root) { return schema.parse(schema.make_defaults().get(), root); }
 
 Json origins(const Json& resolved) {
   Json result = Json::object();

@@ -20,7 +20,7 @@
 //     return registry;  // others add types of their own at run time
 //   }
 //
-//   struct RunConfig { std::string name = "run"; Json optimizer; TrainOptions train; };
+//   struct RunConfig { std::string name = "run"; Optimizers::Component optimizer; TrainOptions train; };
 //   void describe(Fields<RunConfig>& f) {  // TrainOptions has a describe() too
 //     f.text("name", &RunConfig::name, "Name of the run.");
 //     f.component("optimizer", &RunConfig::optimizer, optimizers(), "How weights are updated.").required();
@@ -28,9 +28,9 @@
 //   }
 //   Json root = read_json("run.json");
 //   apply_override(root, "optimizer.lr=0.05");
-//   RunConfig config = parse_fields<RunConfig>(root);                  // all faults in one ConfigError, one a line
-//   auto optimizer = optimizers().make(config.optimizer, parameters);  // a checked {"type": "sgd", "lr": ...}
-//   Json full = resolve(*schema_of<RunConfig>(), root);                // every key; origins(full) tells from where
+//   Json full;                                                   // every key; origins(full) tells from where
+//   RunConfig config = parse_fields<RunConfig>(root, "", &full);  // all faults in one ConfigError, one a line
+//   auto optimizer = config.optimizer.make(parameters);
 //   Json schema = json_schema(*schema_of<RunConfig>(), "Hearth run");
 //   std::string page = reference_markdown(*schema_of<RunConfig>(), "Configuration");
 #pragma once
@@ -51,19 +51,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/config/component.h"
 #include "core/error.h"
 #include "core/io/json_text.h"
 
 namespace hearth {
 
-class ComponentTypes;
-class Schema;
+struct Reading;
 template <class T>
 class Fields;
-
-/// The schema that describe(Fields<T>&) gives, made at the first call.
-template <class T>
-const std::shared_ptr<const Schema>& schema_of();
 
 /// A word that may stand in place of a number, and the number that is stored for it.
 struct Word {
@@ -99,6 +95,8 @@ struct HEARTH_API Field {
   std::string shorthand;  ///< of an object: the key that a value stands for which is no object; empty for none
   const ComponentTypes* types = nullptr;
   std::function<void*(void*)> member;  ///< the member's address, from its struct's
+  /// The member's component of that index, of so many; null if there are to be none.
+  AnyComponent* (*component)(void* member, std::size_t count, std::size_t index) = nullptr;
   void (*store)(void* member, const Json& value) = nullptr;
   Json (*load)(const void* member) = nullptr;
 
@@ -106,8 +104,16 @@ struct HEARTH_API Field {
   std::string expected() const;
 };
 
-/// Fault lines found in a document.
-using Faults = std::vector<std::string>;
+/// What is found while a document is read.
+struct HEARTH_API Reading {
+  std::vector<std::string> faults{};
+  const Schema* schema = nullptr;  ///< of the first object that was read: what keys are suggested from
+  const Json* root = nullptr;      ///< that object
+
+  void add(const Json& node, const std::string& pointer, const std::string& message);
+  /// ConfigError with every fault, one a line, if there are any.
+  void require_no_faults() const;
+};
 
 /// The keys of one object: a struct's fields with the struct's type erased. The keys "$schema" and "comment" are
 /// accepted beside them and ignored.
@@ -117,18 +123,18 @@ class HEARTH_API Schema {
   const Field* find(std::string_view name) const;
   std::vector<std::string> names() const;
 
-  /// Appends a line to `faults` for every fault of `node`. `defaults` is a struct holding the defaults (null: those of
-  /// a new one); `is_component` says that a "type" key has been dealt with.
-  void check(const Json& node, const std::string& pointer, Faults& faults, const void* defaults = nullptr,
-             bool is_component = false) const;
-  /// Stores a checked node's values in a struct; members whose key is absent stay as they are.
-  void assign(void* target, const Json& node) const;
+  /// Checks a node and stores its values in a struct, which holds the defaults. The result is the node with every key,
+  /// in the order of the description; defaults have JsonOrigin::defaulted. Faults are added to the reading's;
+  /// `is_component` says that a "type" key has been dealt with.
+  Json read(void* target, const Json& node, const std::string& pointer, Reading& reading,
+            bool is_component = false) const;
+  /// As read() of a whole document or a part of one. ConfigError with every fault, one a line, as
+  /// `FILE:LINE:COL: /pointer: message`; `pointer` is where the node is within its document.
+  Json parse(void* target, const Json& node, const std::string& pointer = "") const;
   /// The struct as an object of all its fields.
   Json load(const void* source) const;
-  /// A checked node with every key present, in the order of the description; defaults have JsonOrigin::defaulted.
-  Json resolve(const Json& node, const void* defaults = nullptr) const;
   /// A new struct with its default values.
-  std::shared_ptr<void> make_defaults() const { return copy_(nullptr); }
+  std::shared_ptr<void> make_defaults() const { return make_(); }
 
  private:
   template <class T>
@@ -136,7 +142,7 @@ class HEARTH_API Schema {
   Field& add(Field field);
 
   std::vector<Field> fields_;
-  std::function<std::shared_ptr<void>(const void* source)> copy_;  // of a new struct if source is null
+  std::shared_ptr<void> (*make_)() = nullptr;
   std::vector<std::function<std::string(const void*)>> rules_;
 };
 
@@ -166,63 +172,53 @@ struct Leaf<std::array<V, n>> : Leaf<V> {
 template <class V>
 using LeafType = typename Leaf<V>::type;
 
-HEARTH_API void store(const Json& value, bool& member);
-HEARTH_API void store(const Json& value, float& member);
-HEARTH_API void store(const Json& value, double& member);
-HEARTH_API void store(const Json& value, std::string& member);
-HEARTH_API void store(const Json& value, Json& member);
-HEARTH_API Json load(bool member);
-HEARTH_API Json load(float member);
-HEARTH_API Json load(double member);
-HEARTH_API Json load(const std::string& member);
-HEARTH_API Json load(const Json& member);
+/// The double nearest to the shortest text, so that 0.1f is shown as 0.1.
+HEARTH_API Json load_float(float value);
 
 template <class V>
-requires(std::integral<V> || std::is_enum_v<V>) void store(const Json& value, V& member) {
-  member = static_cast<V>(value.as_integer());
-}
+concept OptionalValue = requires(const V& v) {
+  v.has_value();
+};
+
 template <class V>
-requires(std::integral<V> || std::is_enum_v<V>) Json load(V member) { return Json(static_cast<std::int64_t>(member)); }
-template <class V>
-void store(const Json& value, std::optional<V>& member);
-template <class V, std::size_t n>
-void store(const Json& value, std::array<V, n>& member);
-template <class V>
-void store(const Json& value, std::vector<V>& member) {
-  member.clear();
-  for (const Json& item : value.items()) store(item, member.emplace_back());
-}
-template <class V, std::size_t n>
-void store(const Json& value, std::array<V, n>& member) {
-  for (std::size_t i = 0; i < n; ++i) store(value.at(i), member[i]);
-}
-template <class V>
-void store(const Json& value, std::optional<V>& member) {
-  member.reset();
-  if (!value.is_null()) store(value, member.emplace());
-}
-template <class V>
-Json load(const std::optional<V>& member);
-template <class V, std::size_t n>
-Json load(const std::array<V, n>& member);
-template <class V>
-Json load(const std::vector<V>& member) {
-  Json result = Json::array();
-  for (const V& item : member) result.push_back(load(item));
-  return result;
-}
-template <class V, std::size_t n>
-Json load(const std::array<V, n>& member) {
-  Json result = Json::array();
-  for (const V& item : member) result.push_back(load(item));
-  return result;
-}
-template <class V>
-Json load(const std::optional<V>& member) {
-  return member ? load(*member) : Json();
+void store(const Json& value, V& member) {
+  if constexpr (OptionalValue<V>) {
+    member.reset();
+    if (!value.is_null()) store(value, member.emplace());
+  } else if constexpr (Leaf<V>::count > 0) {
+    for (std::size_t i = 0; i < member.size(); ++i) store(value.at(i), member[i]);
+  } else if constexpr (Leaf<V>::list) {
+    member.clear();
+    for (const Json& item : value.items()) store(item, member.emplace_back());
+  } else if constexpr (std::same_as<V, bool>) {
+    member = value.as_boolean();
+  } else if constexpr (std::same_as<V, std::string>) {
+    member = value.as_string();
+  } else if constexpr (std::floating_point<V>) {
+    member = static_cast<V>(value.as_number());
+  } else {
+    member = static_cast<V>(value.as_integer());
+  }
 }
 
-[[noreturn]] HEARTH_API void throw_faults(const Faults& faults);
+template <class V>
+Json load(const V& member) {
+  if constexpr (OptionalValue<V>) {
+    return member ? load(*member) : Json();
+  } else if constexpr (Leaf<V>::list) {
+    Json result = Json::array();
+    for (const auto& item : member) result.push_back(load(item));
+    return result;
+  } else if constexpr (std::derived_from<V, AnyComponent>) {
+    return member.node();
+  } else if constexpr (std::same_as<V, float>) {
+    return load_float(member);
+  } else if constexpr (std::same_as<V, bool> || std::same_as<V, std::string> || std::same_as<V, double>) {
+    return Json(member);
+  } else {
+    return Json(static_cast<std::int64_t>(member));
+  }
+}
 
 }  // namespace config_detail
 
@@ -233,9 +229,7 @@ template <class T>
 class Fields {
  public:
   Fields() : schema_(std::make_shared<Schema>()) {
-    schema_->copy_ = [](const void* source) {
-      return source ? std::make_shared<T>(*static_cast<const T*>(source)) : std::make_shared<T>();
-    };
+    schema_->make_ = []() -> std::shared_ptr<void> { return std::make_shared<T>(); };
   }
 
   template <class V, class Owner>
@@ -297,14 +291,23 @@ class Fields {
     schema_->add(std::move(field));
     return *this;
   }
-  /// A component `{"type": name, ...}` of a registry, kept as JSON (a Json or std::vector<Json> member) to be made
-  /// later by Registry::make. null is accepted unless it is required.
+  /// A component `{"type": name, ...}` of a registry: a Component of its signature, or a std::vector of them. null is
+  /// accepted unless it is required.
   template <class V, class Owner>
-  Fields& component(std::string name, V Owner::*member, const ComponentTypes& types, std::string doc) {
-    static_assert(std::same_as<config_detail::LeafType<V>, Json>, "a component field needs a Json member");
+  Fields& component(std::string name, V Owner::*member, const typename config_detail::LeafType<V>::Types& types,
+                    std::string doc) {
     add(Field::Kind::component, std::move(name), member, {}, std::move(doc));
     last().types = &types;
     last().nullable = !last().list;
+    last().component = [](void* target, std::size_t count, std::size_t index) -> AnyComponent* {
+      V& value = *static_cast<V*>(target);
+      if constexpr (config_detail::Leaf<V>::list) {
+        value.resize(count);
+        return count == 0 ? nullptr : &value[index];
+      } else {
+        return &value;
+      }
+    };
     return *this;
   }
 
@@ -358,7 +361,8 @@ class Fields {
     field.words_are_numbers = !std::same_as<typename Traits::type, std::string>;
     field.limits = std::move(limits);
     if (Traits::count > 0) field.limits.min_items = field.limits.max_items = Traits::count;
-    field.store = [](void* target, const Json& value) { config_detail::store(value, *static_cast<V*>(target)); };
+    if constexpr (!std::derived_from<typename Traits::type, AnyComponent>)
+      field.store = [](void* target, const Json& value) { config_detail::store(value, *static_cast<V*>(target)); };
     field.load = [](const void* source) { return config_detail::load(*static_cast<const V*>(source)); };
     schema_->add(std::move(field));
     return *this;
@@ -377,15 +381,12 @@ const std::shared_ptr<const Schema>& schema_of() {
   return schema;
 }
 
-/// The struct that a node describes. ConfigError holding every fault, one a line, as
-/// `FILE:LINE:COL: /pointer: message`; `pointer` is where the node is within its document.
+/// The struct that a node describes, and into `resolved` the node with every key. Errors as of Schema::parse().
 template <class T>
-T parse_fields(const Json& node, const std::string& pointer = "") {
-  Faults faults;
-  schema_of<T>()->check(node, pointer, faults);
-  if (!faults.empty()) config_detail::throw_faults(faults);
+T parse_fields(const Json& node, const std::string& pointer = "", Json* resolved = nullptr) {
   T result{};
-  schema_of<T>()->assign(&result, node);
+  Json full = schema_of<T>()->parse(&result, node, pointer);
+  if (resolved != nullptr) *resolved = std::move(full);
   return result;
 }
 
@@ -422,15 +423,13 @@ class HEARTH_API ComponentTypes {
   /// Null if there is no such type.
   const Type* find(std::string_view type) const;
 
-  /// Appends a line to `faults` for every fault of a node.
-  void check(const Json& node, const std::string& pointer, Faults& faults) const;
-  /// A checked node with every key present.
-  Json resolve(const Json& node) const;
+  /// As Schema::read(), into a component of this registry; null gives none.
+  Json read(AnyComponent& component, const Json& node, const std::string& pointer, Reading& reading) const;
 
  protected:
   void add_type(std::string type, std::string doc, const std::shared_ptr<const Schema>& (*schema)());
-  /// The position in types() of a node's type; ConfigError with every fault if the node is not right.
-  std::size_t checked(const Json& node, const std::string& pointer) const;
+  /// ConfigError with every fault if the node is not right.
+  void parse_into(AnyComponent& component, const Json& node) const;
 
  private:
   std::string name_;
@@ -438,15 +437,13 @@ class HEARTH_API ComponentTypes {
   std::deque<Type> types_;
 };
 
-template <class Signature>
-class Registry;
-
 /// Component types by name, and how each is made from its options and what surrounds it. Types are added before runs
 /// are parsed; adding while another thread reads is not synchronised.
 template <class Result, class... Context>
 class Registry<Result(Context...)> : public ComponentTypes {
  public:
   using ComponentTypes::ComponentTypes;
+  using Component = hearth::Component<Result(Context...)>;
   /// A registry that begins with the types `add_own` adds.
   Registry(std::string name, std::string doc, void (*add_own)(Registry&))
       : ComponentTypes(std::move(name), std::move(doc)) {
@@ -457,24 +454,26 @@ class Registry<Result(Context...)> : public ComponentTypes {
   template <class Options>
   void add(std::string type, std::string doc, std::function<Result(const Options&, Context...)> factory) {
     add_type(std::move(type), std::move(doc), &schema_of<Options>);
-    factories_.push_back([factory = std::move(factory)](const Json& node, Context... context) -> Result {
-      Options options{};
-      schema_of<Options>()->assign(&options, node);
-      return factory(options, std::forward<Context>(context)...);
+    factories_.push_back([factory = std::move(factory)](const void* options, Context... context) -> Result {
+      return factory(*static_cast<const Options*>(options), std::forward<Context>(context)...);
     });
   }
 
-  /// Makes the component a node describes. ConfigError with every fault of the node, as parse_fields.
+  /// The component that a node describes. ConfigError with every fault of the node.
+  Component parse(const Json& node) const {
+    Component component;
+    parse_into(component, node);
+    return component;
+  }
+  /// Makes the component that a node describes.
   Result make(const Json& node, Context... context) const {
-    return factories_[checked(node, "")](node, std::forward<Context>(context)...);
+    return parse(node).make(std::forward<Context>(context)...);
   }
 
  private:
-  std::vector<std::function<Result(const Json&, Context...)>> factories_;
+  friend Component;
+  std::vector<std::function<Result(const void*, Context...)>> factories_;
 };
-
-/// ConfigError with every fault, one a line, if the document does not fit the schema.
-HEARTH_API void check_config(const Schema& schema, const Json& root);
 
 /// The document with every key present, checked first; each value's position().origin says who supplied it.
 HEARTH_API Json resolve(const Schema& schema, const Json& root);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/nearest.h"
 #include "data/order.h"
 #include "data/text/labelled.h"
 
@@ -51,8 +52,8 @@ void describe_loading(Fields<T>& fields, const char* share_doc) {
   fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
 }
 
-TokenizerPointer make_tokenizer(const Json& node, Texts texts) {
-  return tokenizers().make(node.is_null() ? Json::object().set("type", "characters") : node, texts);
+TokenizerPointer make_tokenizer(const Tokenizers::Component& tokenizer, Texts texts) {
+  return tokenizer ? tokenizer.make(texts) : tokenizers().make(Json::object().set("type", "characters"), texts);
 }
 
 std::vector<std::string_view> views_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
@@ -115,7 +116,7 @@ Parts tokenized(const ParallelTextData& options, Parts result) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (files[i]->empty()) continue;
     const Lines lines = read_lines(*files[i]);
-    if (!result.tokenizer && options.source_tokenizer.is_null()) {
+    if (!result.tokenizer && !options.source_tokenizer) {
       std::vector<std::string_view> both = lines.source;
       both.insert(both.end(), lines.target.begin(), lines.target.end());
       result.tokenizer = result.source_tokenizer = make_tokenizer(options.tokenizer, both);
@@ -258,15 +259,10 @@ void remove_file(const fs::path& path) {
   HEARTH_CHECK(FileError, !error, path.string(), ": cannot be removed: ", error.message());
 }
 
-/// The texts behind a node, for packing.
-using TextSources = Registry<Parts()>;
-const TextSources& text_sources() {
-  static TextSources registry("data", "Texts.", [](TextSources& r) {
-    r.add<TextData>("text", "A running text.", [](const TextData& o) { return parts_of(o, false); });
-    r.add<ParallelTextData>("parallel_text", "Lines and their translations.",
-                            [](const ParallelTextData& o) { return parts_of(o, true); });
-  });
-  return registry;
+[[noreturn]] void refuse_type(const Datasets::Component& data, const std::vector<std::string>& known) {
+  throw ConfigError(fault_text(
+      data.node().at("type").position(), "/type",
+      join_text("unknown data \"", data.type(), "\"; ", suggest(data.type(), known, "known types of data"))));
 }
 
 }  // namespace
@@ -291,7 +287,7 @@ void describe(Fields<ParallelTextData>& fields) {
   fields.integer("multiple", &ParallelTextData::multiple, {.min = 1, .max = 1024},
                  "Lengths, and numbers of rows by tokens_per_batch, are multiples of this.");
   fields.integer("longest", &ParallelTextData::longest, {.min = 2, .max = 1 << 16}, "The most ids a line may be.");
-  fields.choice("on_long", &ParallelTextData::on_long, {"fail", "skip"},
+  fields.choice("on_long", &ParallelTextData::on_long, {{"fail", LongTexts::fail}, {"skip", LongTexts::skip}},
                 "Longer lines: stop, or leave them out and count a warning.");
   fields.component("tokenizer", &ParallelTextData::tokenizer, tokenizers(),
                    "Of the translations, and of both sides where there is no other; null for characters.");
@@ -339,7 +335,7 @@ Splits splits_of(const ParallelTextData& options, const Parts& all) {
   const PairOptions pair_options{options.tokens_per_batch, options.buckets, options.multiple, options.longest};
   const auto pairs_of = [&](const Part& part, std::vector<std::int64_t> pairs) -> DatasetPointer {
     return text_pairs(all.source_tokenizer, part.source, all.tokenizer, part.target, std::move(pairs), pair_options,
-                      options.on_long == "skip");
+                      options.on_long == LongTexts::skip);
   };
   Splits splits;
   std::array<DatasetPointer*, 3> places{&splits.train, &splits.valid, &splits.test};
@@ -429,37 +425,27 @@ Splits token_splits_at(T options, const std::string& path, const KnownTexts& kno
   return splits_of(options, parts_of(options, pairs, tokenizers));
 }
 
-using TextsAt = Registry<Splits(const std::string&, const KnownTexts&)>;
-const TextsAt& texts_at_types() {
-  static TextsAt registry("data", "Texts to be evaluated on.", [](TextsAt& r) {
-    r.add<TextData>("text", "A running text.", [](const TextData& o, const std::string& path, const KnownTexts& known) {
-      return token_splits_at(o, path, known, false);
-    });
-    r.add<ParallelTextData>("parallel_text", "Lines and their translations.",
-                            [](const ParallelTextData& o, const std::string& path, const KnownTexts& known) {
-                              return token_splits_at(o, path, known, true);
-                            });
-    r.add<LabelledTextData>("labelled_text", "Lines with a label each.",
-                            [](LabelledTextData o, const std::string& path, const KnownTexts& known) {
-                              lead_to(o, path);
-                              return labelled_splits(o, known);
-                            });
-  });
-  return registry;
-}
-
 }  // namespace
 
 Splits text_data(const TextData& options) { return splits_of(options, parts_of(options, false)); }
 Splits parallel_text_data(const ParallelTextData& options) { return splits_of(options, parts_of(options, true)); }
 Splits labelled_text_data(const LabelledTextData& options) { return labelled_splits(options, {}); }
 
-Splits texts_at(const Json& node, const std::string& path, const KnownTexts& known) {
-  return texts_at_types().make(node, path, known);
+Splits texts_at(const Datasets::Component& data, const std::string& path, const KnownTexts& known) {
+  if (const TextData* const text = data.options<TextData>()) return token_splits_at(*text, path, known, false);
+  if (const auto* const pairs = data.options<ParallelTextData>()) return token_splits_at(*pairs, path, known, true);
+  const auto* const labelled = data.options<LabelledTextData>();
+  if (labelled == nullptr) refuse_type(data, {"text", "parallel_text", "labelled_text"});
+  LabelledTextData options = *labelled;
+  lead_to(options, path);
+  return labelled_splits(options, known);
 }
 
-std::vector<PackedFile> pack_text(const Json& node, const std::string& folder) {
-  const Parts all = text_sources().make(node);
+std::vector<PackedFile> pack_text(const Datasets::Component& data, const std::string& folder) {
+  const TextData* const text = data.options<TextData>();
+  const auto* const pairs = data.options<ParallelTextData>();
+  if (text == nullptr && pairs == nullptr) refuse_type(data, {"text", "parallel_text"});
+  const Parts all = text != nullptr ? parts_of(*text, false) : parts_of(*pairs, true);
   make_directories(folder);
   // What an earlier packing left would be taken for a part of this one. A folder without ids for training is refused,
   // so that one where this went wrong halfway is: they are removed first and written last.

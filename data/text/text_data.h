@@ -28,17 +28,20 @@ struct TextFiles {
 struct TextData : DataOptions, TextFiles {
   std::int64_t length = 256;
   double mask_share = 0;
-  Json tokenizer;
+  Tokenizers::Component tokenizer;
 };
+
+/// What happens to lines of more ids than may be.
+enum class LongTexts : std::uint8_t { fail, skip };
 
 struct ParallelTextData : DataOptions, TextFiles {
   std::int64_t tokens_per_batch = 0;
   std::vector<std::int64_t> buckets;
   std::int64_t multiple = 8;
   std::int64_t longest = 256;
-  std::string on_long = "fail";
-  Json tokenizer;
-  Json source_tokenizer;
+  LongTexts on_long = LongTexts::fail;
+  Tokenizers::Component tokenizer;
+  Tokenizers::Component source_tokenizer;
 };
 
 struct LabelledTextData : DataOptions {
@@ -48,7 +51,7 @@ struct LabelledTextData : DataOptions {
   std::vector<std::string> test;
   std::vector<std::string> classes;
   std::int64_t length = 256;
-  Json tokenizer;
+  Tokenizers::Component tokenizer;
 };
 
 HEARTH_API void describe(Fields<TextData>& fields);
@@ -67,10 +70,10 @@ struct KnownTexts {
   std::vector<std::string> classes{};   ///< of "labelled_text"
 };
 
-/// `valid` and `test` of a node as they are found at `path`: a file is the test split; of a folder the files are taken
-/// that the node names, by their names without their folders, or what `hearth data pack` wrote. Nothing else is read.
-/// ConfigError for a node of another type; FileError if nothing of that is there; else as for training.
-HEARTH_API Splits texts_at(const Json& node, const std::string& path, const KnownTexts& known);
+/// `valid` and `test` of a dataset as they are found at `path`: a file is the test split; of a folder the files are
+/// taken that it names, by their names without their folders, or what `hearth data pack` wrote. Nothing else is read.
+/// ConfigError for a dataset of another type; FileError if nothing of that is there; else as for training.
+HEARTH_API Splits texts_at(const Datasets::Component& data, const std::string& path, const KnownTexts& known);
 
 /// One token file that pack_text() wrote.
 struct PackedFile {
@@ -81,9 +84,9 @@ struct PackedFile {
   std::int64_t bytes_an_id = 0;
 };
 
-/// Tokenises the texts of a "text" or "parallel_text" node into token files, train.tokens, train.source.tokens and so
-/// on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed
-/// halfway. ConfigError for a node of another type; FileError for files that cannot be written or removed.
-HEARTH_API std::vector<PackedFile> pack_text(const Json& node, const std::string& folder);
+/// Tokenises the texts of a "text" or "parallel_text" dataset into token files, train.tokens, train.source.tokens and
+/// so on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed
+/// halfway. ConfigError for a dataset of another type; FileError for files that cannot be written or removed.
+HEARTH_API std::vector<PackedFile> pack_text(const Datasets::Component& data, const std::string& folder);
 
 }  // namespace hearth::data

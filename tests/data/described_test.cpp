@@ -24,7 +24,7 @@ TEST(DescribedData, HasTheTransformsAndClassesOfTheTraining) {
   const DataFacts facts = facts_of(trained);
   EXPECT_EQ(facts.kind, "images");
   EXPECT_EQ(facts.image, (ImageShape{9, 7, 3}));
-  const DataSplits described = described_data(config, facts);
+  const DataSplits described = described_data(datasets().parse(config), facts);
   EXPECT_EQ(described.train->size(), 0);
   EXPECT_EQ(described.train->class_names(), trained.train->class_names());
   EXPECT_EQ(described.input_shape(), trained.input_shape());
@@ -36,8 +36,9 @@ TEST(DescribedData, HasTheTransformsAndClassesOfTheTraining) {
   EXPECT_THROW((void)described.train->get(0), IndexError);
   Json other = config;
   other.set("normalize", node(R"({"mean": [0.5], "std": []})"));
-  EXPECT_EQ(described_data(other, facts).options.normalize.mean, std::vector<double>{0.5}) << "it was asked for";
-  EXPECT_EQ(described_data(other, facts).options.normalize.std, trained.options.normalize.std);
+  EXPECT_EQ(described_data(datasets().parse(other), facts).options.normalize.mean, std::vector<double>{0.5})
+      << "it was asked for";
+  EXPECT_EQ(described_data(datasets().parse(other), facts).options.normalize.std, trained.options.normalize.std);
 }
 
 TEST(DescribedData, OfTextsNeedsTheirTokenizer) {
@@ -50,9 +51,10 @@ TEST(DescribedData, OfTextsNeedsTheirTokenizer) {
   EXPECT_EQ(facts.kind, "labelled_text");
   EXPECT_EQ(facts.length, 5);
   EXPECT_EQ(facts.classes, (std::vector<std::string>{"a", "b"}));
-  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)described_data(config, facts); }), "without a tokenizer");
+  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)described_data(datasets().parse(config), facts); }),
+               "without a tokenizer");
   facts.tokenizer = parse_tokenizer(trained.train->tokens()->tokenizer().to_json(), "saved");
-  const DataSplits described = described_data(config, facts);
+  const DataSplits described = described_data(datasets().parse(config), facts);
   const auto input = [](const DataSplits& data) { return data.train->tokens()->labelled()->input_of("xyyxxyyx"); };
   EXPECT_EQ(input(described).to_doubles(), input(trained).to_doubles());
   EXPECT_EQ(described.train->tokens()->longest(), trained.train->tokens()->longest());
@@ -72,12 +74,13 @@ TEST(DescribedData, EvaluatesOnTheTestFilesOfCifar) {
   facts.image = {32, 32, 3};
   facts.normalize = {{0}, {1}};
   const Json config = node(R"({"type": "cifar10", "path": "absent", "augment": {}})");
-  const DataSplits data = evaluation_data(config, facts, folder.path());
+  const DataSplits data = evaluation_data(datasets().parse(config), facts, folder.path());
   EXPECT_EQ(data.test->size(), 3);
   EXPECT_EQ(data.valid, nullptr);
   EXPECT_EQ(data.eval_loader(data.test, 3).next().labels.to_doubles(), (std::vector<double>{3, 7, 3}));
   facts.classes = {"one", "two"};
-  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)evaluation_data(config, facts, folder.path()); }),
+  EXPECT_PRED2(contains,
+               error_message<DataError>([&] { (void)evaluation_data(datasets().parse(config), facts, folder.path()); }),
                "was \"one\" of 2 classes");
 }
 

@@ -82,7 +82,7 @@ int bench_step(const Arguments& arguments) {
   const data::Batch& batch = bench.batch();
   const bool images = batch.images.defined();
   result.shape = join_text((images ? batch.images : batch.labels).shape());
-  result.dtype = config.precision.dtype == "tf32" ? DType::f32 : dtype_named(config.precision.dtype);
+  result.dtype = config.precision.type();
   result.device = session.device();
   result.batch = bench.rows();
   result.timing = timing_of(all);

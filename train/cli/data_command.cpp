@@ -32,8 +32,8 @@ int pack(const Arguments& arguments) {
   if (arguments.has("--json"))
     std::cout << to_text(all) << "\n";
   else
-    std::cerr << "read them with \"data\": {\"type\": \"" << loaded.config.data.at("type").as_string()
-              << "\", \"packed\": \"" << printable(folder) << "\", ...}\n";
+    std::cerr << "read them with \"data\": {\"type\": \"" << loaded.config.data.type() << "\", \"packed\": \""
+              << printable(folder) << "\", ...}\n";
   return 0;
 }
 

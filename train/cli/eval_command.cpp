@@ -32,8 +32,8 @@ int eval_command(const Arguments& arguments) {
   HEARTH_CHECK(DataError, part != nullptr && part->size() > 0, "eval: ", path.empty() ? "the data of this run" : path,
                " has no ", wanted.empty() ? "test or valid" : wanted, " split; choose another with --split");
   const data::TokenDataset* const text = part->tokens();
-  const bool translates =
-      text != nullptr && text->source_tokenizer() != nullptr && session->config().eval.metric != "none";
+  const bool translates = text != nullptr && text->source_tokenizer() != nullptr &&
+                          session->config().eval.metric != TranslationMetric::none;
   for (const char* option : {"--beam", "--length-penalty", "--limit"})
     HEARTH_CHECK(UsageError, translates || !arguments.has(option), "eval: ", option,
                  " is for runs on pairs of lines, with an eval.metric");

@@ -27,16 +27,15 @@ void print_plan(const Session& session, const std::string& folder) {
   const data::TokenDataset* const text = session.data.train->tokens();
   std::cerr << "run       " << config.name << " -> " << printable(folder) << "\n"
             << "device    " << session.device() << ", " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
-            << "model     " << config.model.at("type").as_string() << ", " << session.model->parameter_count()
-            << " parameters\n"
-            << "data      " << config.data.at("type").as_string() << ", " << session.data.train->size();
+            << "model     " << config.model.type() << ", " << session.model->parameter_count() << " parameters\n"
+            << "data      " << config.data.type() << ", " << session.data.train->size();
   if (text != nullptr)
     std::cerr << " training rows of " << text->longest() << " ids or fewer, vocabulary " << text->tokenizer().size()
               << (text->labelled() != nullptr ? join_text(", ", session.data.classes(), " classes") : "") << "\n";
   else
     std::cerr << " training images, " << session.data.classes() << " classes, input " << input.height << "x"
               << input.width << "x" << input.channels << "\n";
-  std::cerr << "precision " << config.precision.level << " " << config.precision.dtype
+  std::cerr << "precision " << name_of(config.precision.level) << " " << name_of(config.precision.dtype)
             << (config.train.deterministic ? ", exact" : "") << "\n"
             << "plan      " << session.plan.total_steps << " steps of " << config.train.batch_size;
   if (config.train.accumulate > 1) std::cerr << " x " << config.train.accumulate;
@@ -47,7 +46,7 @@ void print_plan(const Session& session, const std::string& folder) {
               << session.resolved().at("train").at("lr_scaling").at("rule").as_string() << " from "
               << *scaling.reference_batch << " to " << config.train.batch_size * config.train.accumulate
               << " samples an update";
-  std::cerr << ", " << config.schedule.at("type").as_string() << "\n"
+  std::cerr << ", " << config.schedule.type() << "\n"
             << "best      "
             << (session.data.valid
                     ? join_text("by ", session.best_by())

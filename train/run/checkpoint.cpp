@@ -328,14 +328,14 @@ std::string whole_set(const std::string& run_or_checkpoint) {
 }
 
 /// The data that a configuration names; errors say whose it is.
-data::DataSplits configured_data(const Json& node) {
+data::DataSplits configured_data(const data::Datasets::Component& data) {
   const auto explained = [](const Error& error) {
     std::error_code unknown;
     return join_text(error.what(), "; this is the data that the run's configuration names, relative paths from ",
                      std::filesystem::current_path(unknown).string(), "; --data names other data");
   };
   try {
-    return data::make_data(node);
+    return data::make_data(data);
   } catch (const DataError& error) {
     throw DataError(explained(error));
   } catch (const FileError& error) {
@@ -360,7 +360,7 @@ std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, cons
   const std::optional<data::DataFacts> facts = known_facts(set);
   if (!facts) return open_for_evaluation(run_or_checkpoint, overrides);
   LoadedConfig loaded = config_of_set(set, overrides);
-  data::DataSplits data = data::described_data(loaded.resolved.at("data"), *facts);
+  data::DataSplits data = data::described_data(loaded.config.data, *facts);
   return trained_session(set, std::move(loaded), std::move(data));
 }
 
@@ -375,7 +375,7 @@ std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoin
   const std::optional<data::DataFacts> facts = known_facts(set);
   HEARTH_CHECK(FileError, facts.has_value(), set,
                ": an earlier version wrote it, without what --data needs; give the data by --set data.path=...");
-  data::DataSplits data = data::evaluation_data(loaded.resolved.at("data"), *facts, data_path);
+  data::DataSplits data = data::evaluation_data(loaded.config.data, *facts, data_path);
   return trained_session(set, std::move(loaded), std::move(data));
 }
 

@@ -34,10 +34,10 @@ class UntouchedRegions final : public RegionSource {
 };
 
 /// What the optimizer keeps of each weight, in weights; what a program adds may keep more.
-std::int64_t moments_of(const Json& optimizer) {
-  const std::string& type = optimizer.at("type").as_string();
+std::int64_t moments_of(const optim::Optimizers::Component& optimizer) {
+  const std::string& type = optimizer.type();
   if (type == "adam" || type == "adamw" || type == "lamb") return 2;
-  const Json* const momentum = optimizer.find("momentum");
+  const Json* const momentum = optimizer.node().find("momentum");
   return momentum != nullptr && momentum->is_number() && momentum->as_number() > 0 ? 1 : 0;
 }
 
@@ -83,7 +83,7 @@ void require_model_fits(const RunConfig& config, const models::InputInfo& input,
   BoundedMemory bounded(*pool, available / copies, copies, available);
   const DeviceMemoryScope scope(Device{}, bounded);
   const BlankTensorScope blank;
-  models::make(config.model, input);
+  config.model.make(input);
 }
 
 }  // namespace hearth::train

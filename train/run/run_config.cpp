@@ -6,23 +6,34 @@
 #include "core/build.h"
 #include "core/io/printable.h"
 #include "core/run_on.h"
-#include "data/registry.h"
-#include "models/registry.h"
-#include "optim/registry.h"
-#include "train/loss.h"
 
 namespace hearth::train {
 
+const char* name_of(PrecisionLevel level) {
+  constexpr const char* names[] = {"O0", "O1", "O2"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+const char* name_of(ComputeType type) {
+  constexpr const char* names[] = {"f32", "tf32", "bf16", "f16"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+DType PrecisionOptions::type() const { return dtype == ComputeType::tf32 ? DType::f32 : dtype_named(name_of(dtype)); }
+
 void describe(Fields<PrecisionOptions>& f) {
   f.choice(
-      "level", &PrecisionOptions::level, {"O0", "O1", "O2"},
+      "level", &PrecisionOptions::level,
+      {{"O0", PrecisionLevel::O0}, {"O1", PrecisionLevel::O1}, {"O2", PrecisionLevel::O2}},
       "O0: everything in `dtype` f32. O1: convolutions and matrix products in the narrow `dtype`, the rest as each "
       "operation needs; weights, their updates, statistics and losses stay f32. O2: the model's weights are narrow "
       "too, except those of norms; updates act on f32 values, which are what is saved. With tf32 level O1 keeps all in "
       "f32.");
-  f.choice("dtype", &PrecisionOptions::dtype, {"f32", "tf32", "bf16", "f16"},
-           "The type activations are held in: f32 with O0, bf16 or f16 with O1 and O2. tf32, with O1: f32, whose "
-           "products cuBLASLt and cuDNN round to 10 bits of mantissa; on a CPU it is f32.");
+  f.choice(
+      "dtype", &PrecisionOptions::dtype,
+      {{"f32", ComputeType::f32}, {"tf32", ComputeType::tf32}, {"bf16", ComputeType::bf16}, {"f16", ComputeType::f16}},
+      "The type activations are held in: f32 with O0, bf16 or f16 with O1 and O2. tf32, with O1: f32, whose "
+      "products cuBLASLt and cuDNN round to 10 bits of mantissa; on a CPU it is f32.");
   f.number("loss_scale", &PrecisionOptions::loss_scale, {.above = 0, .max = 1e30, .words = {{"dynamic", 0}}},
            "Factor on the loss, which keeps small gradients within f16: dynamic starts at 65536, is halved when "
            "gradients overflow, in an update that is then skipped, and doubled after `growth_steps` updates in a row "
@@ -30,16 +41,17 @@ void describe(Fields<PrecisionOptions>& f) {
   f.integer("growth_steps", &PrecisionOptions::growth_steps, {.min = 1, .max = 1 << 30},
             "Updates without overflow after which a dynamic loss scale doubles. null: 2000.");
   f.rule([](const PrecisionOptions& o) -> std::string {
-    if (o.level == "O0" && o.dtype != "f32")
-      return "level O0 computes in f32; use level O1" + std::string(o.dtype == "tf32" ? "" : " or O2") + " for " +
-             o.dtype;
-    if (o.level == "O2" && o.dtype == "tf32")
+    const std::string type = name_of(o.dtype);
+    if (o.level == PrecisionLevel::O0 && o.dtype != ComputeType::f32)
+      return join_text("level O0 computes in f32; use level O1", o.dtype == ComputeType::tf32 ? "" : " or O2", " for ",
+                       type);
+    if (o.level == PrecisionLevel::O2 && o.dtype == ComputeType::tf32)
       return "tf32 is a way to multiply f32, not a type that weights are held in; use level O1, or bf16 or f16";
-    if (o.level != "O0" && o.dtype == "f32") return "level " + o.level + " needs a narrow dtype; use bf16 or f16";
-    if (o.dtype != "f16" && o.loss_scale)
-      return o.dtype +
-             " has the exponents of f32, so a loss scale does nothing for it; leave loss_scale out, or use f16";
-    if (o.growth_steps && (o.dtype != "f16" || o.loss_scale.value_or(0) != 0))
+    if (o.level != PrecisionLevel::O0 && o.dtype == ComputeType::f32)
+      return join_text("level ", name_of(o.level), " needs a narrow dtype; use bf16 or f16");
+    if (o.dtype != ComputeType::f16 && o.loss_scale)
+      return type + " has the exponents of f32, so a loss scale does nothing for it; leave loss_scale out, or use f16";
+    if (o.growth_steps && (o.dtype != ComputeType::f16 || o.loss_scale.value_or(0) != 0))
       return "growth_steps is of a dynamic loss scale; use it with dtype f16 and loss_scale \"dynamic\"";
     return "";
   });
@@ -121,7 +133,10 @@ void describe(Fields<EvalOptions>& f) {
             "Epochs between evaluations of the valid part, or the test part where there is no such part; one comes at "
             "the end too, then also of the test part.");
   f.integer("batch_size", &EvalOptions::batch_size, {.min = 1, .max = 1 << 20}, "null: as in training.");
-  f.choice("metric", &EvalOptions::metric, {"none", "bleu", "error_rate"},
+  f.choice("metric", &EvalOptions::metric,
+           {{"none", TranslationMetric::none},
+            {"bleu", TranslationMetric::bleu},
+            {"error_rate", TranslationMetric::error_rate}},
            "Of translations, what `hearth eval` counts in those that the network writes: BLEU, edits by the words (of "
            "pronunciations, phonemes) of the nearest reference, or nothing.");
 }
@@ -214,7 +229,8 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     // An absent "train" would hide its rule (epochs or steps).
     if (!root.find("train")) root.set("train", Json::object());
   }
-  RunConfig config = parse_fields<RunConfig>(root);
+  Json resolved;
+  RunConfig config = parse_fields<RunConfig>(root, "", &resolved);
   try {
     if (config.device != "auto") (void)device_named(config.device);
   } catch (const ConfigError&) {
@@ -223,7 +239,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   }
   const std::string fault = fault_of_name(config.name);
   HEARTH_CHECK(ConfigError, fault.empty(), path, ": /name: \"", printable(config.name), "\" ", fault);
-  return {std::move(config), resolve(*schema_of<RunConfig>(), root)};
+  return {std::move(config), std::move(resolved)};
 }
 
 Device device_of_run(const std::string& name) {

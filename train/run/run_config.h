@@ -9,15 +9,29 @@
 
 #include "core/config/config.h"
 #include "core/device.h"
-#include "optim/schedule.h"
+#include "core/dtype.h"
+#include "data/registry.h"
+#include "models/registry.h"
+#include "optim/registry.h"
+#include "train/loss.h"
 
 namespace hearth::train {
 
-struct PrecisionOptions {
-  std::string level = "O0";
-  std::string dtype = "f32";
+enum class PrecisionLevel : std::uint8_t { O0, O1, O2 };
+/// What activations are held in, and how f32 is multiplied.
+enum class ComputeType : std::uint8_t { f32, tf32, bf16, f16 };
+/// "O0"; "f32".
+HEARTH_API const char* name_of(PrecisionLevel level);
+HEARTH_API const char* name_of(ComputeType type);
+
+struct HEARTH_API PrecisionOptions {
+  PrecisionLevel level = PrecisionLevel::O0;
+  ComputeType dtype = ComputeType::f32;
   std::optional<double> loss_scale;  ///< 0: dynamic
   std::optional<std::int64_t> growth_steps;
+
+  /// Of the activations.
+  DType type() const;
 };
 
 struct LrScalingOptions {
@@ -53,10 +67,13 @@ struct WeightsOptions {
   std::vector<std::string> unused;
 };
 
+/// What `hearth eval` counts in translations.
+enum class TranslationMetric : std::uint8_t { none, bleu, error_rate };
+
 struct EvalOptions {
   std::int64_t every_epochs = 1;
   std::optional<std::int64_t> batch_size;
-  std::string metric = "bleu";  ///< of translations
+  TranslationMetric metric = TranslationMetric::bleu;
 };
 
 struct CheckpointOptions {
@@ -80,11 +97,11 @@ struct RunConfig {
   std::string name;
   std::uint64_t seed = 0;
   std::string device = "auto";
-  Json model;
-  Json data;
-  Json loss;
-  Json optimizer;
-  Json schedule;
+  models::Models::Component model;
+  data::Datasets::Component data;
+  LossRegistry::Component loss;
+  optim::Optimizers::Component optimizer;
+  optim::Schedules::Component schedule;
   WeightsOptions weights;
   PrecisionOptions precision;
   TrainOptions train;

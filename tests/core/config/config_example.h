@@ -71,20 +71,20 @@ struct CropOptions {
 };
 inline void describe(Fields<CropOptions>& f) { f.integer("size", &CropOptions::size, {.min = 1}, "Side in pixels."); }
 
+/// A registry one of whose types holds another component of the same registry.
+using Transforms = Registry<int()>;
+
 struct MaybeOptions {
   double probability = 0.5;
-  Json inner;
+  Transforms::Component inner;
 };
 void describe(Fields<MaybeOptions>& f);
 
-/// A registry one of whose types holds another component of the same registry.
-using Transforms = Registry<int()>;
 inline Transforms& transforms() {
   static Transforms registry("transform", "Changes of an image.", [](Transforms& r) {
     r.add<hearth::NoOptions>("flip", "Mirrors.", [](const hearth::NoOptions&) { return 1; });
     r.add<CropOptions>("crop", "Cuts out a square.", [](const CropOptions& o) { return static_cast<int>(o.size); });
-    r.add<MaybeOptions>("maybe", "Applies another at random.",
-                        [](const MaybeOptions& o) { return transforms().make(o.inner); });
+    r.add<MaybeOptions>("maybe", "Applies another at random.", [](const MaybeOptions& o) { return o.inner.make(); });
   });
   return registry;
 }
@@ -116,9 +116,9 @@ struct RunConfig {
   std::array<double, 2> betas{0.9, 0.999};
   std::vector<std::int64_t> milestones;
   std::vector<std::string> tags;
-  std::vector<Json> transforms;
-  Json optimizer;
-  Json schedule = Json::object().set("type", "constant");
+  std::vector<Transforms::Component> transforms;
+  Optimizers::Component optimizer;
+  Schedules::Component schedule = schedules().parse(Json::object().set("type", "constant"));
   TrainOptions train{.label_smoothing = 0.25f};
   bool deterministic = false;
 };

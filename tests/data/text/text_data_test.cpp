@@ -32,6 +32,7 @@ std::string put(const TempDir& folder, const std::string& name, const std::strin
 }
 
 Json node(const std::string& text) { return parse_json(text, "run.json"); }
+Datasets::Component dataset(const std::string& text) { return datasets().parse(node(text)); }
 std::string quoted(const std::string& text) { return to_text(Json(text)); }
 
 template <class T>
@@ -257,7 +258,7 @@ TEST(TextDataTest, PackedIsTheSame) {
                                  R"(], "source_tokenizer": {"type": "bpe", "vocabulary": 300}})",
                              R"({"type": "parallel_text", "packed": )" + quoted(out + "2") + "}"}}) {
     const bool is_text = contains(c.online, "bpe\", \"vocabulary\": 400");
-    const auto files = pack_text(node(c.online), out + (is_text ? "1" : "2"));
+    const auto files = pack_text(dataset(c.online), out + (is_text ? "1" : "2"));
     EXPECT_EQ(files.size(), 2u);
     EXPECT_EQ(files[0].bytes_an_id, 2);
     const DataSplits online = make_data(node(c.online)), packed = make_data(node(c.packed));
@@ -327,7 +328,7 @@ TEST(TextDataTest, WhatIsHalfPackedIsRefused) {
     const std::string out = folder / type, begin = join_text(R"({"type": ")", type, R"(", )"),
                       packed = begin + R"("packed": )" + quoted(out) + "}";
     const auto pack = [&](const std::string& test_part) {
-      (void)pack_text(node(begin + R"("train": [)" + quoted(small) + R"(], "test": [)" + quoted(test_part) + "]}"),
+      (void)pack_text(dataset(begin + R"("train": [)" + quoted(small) + R"(], "test": [)" + quoted(test_part) + "]}"),
                       out);
     };
     pack(small);
@@ -439,7 +440,7 @@ TEST(TokensTest, FilesOfTheEarlierVersionAreRead) {
 TEST(TokensTest, AFileThatShrinksUnderALoaderIsAnError) {
   const TempDir folder;
   const std::string text = put(folder, "a.txt", std::string(400'000, 'a')), packed = folder / "packed";
-  (void)pack_text(node(R"({"type": "text", "train": [)" + quoted(text) + "]}"), packed);
+  (void)pack_text(dataset(R"({"type": "text", "train": [)" + quoted(text) + "]}"), packed);
   for (const char* workers : {"0", "2"}) {
     const DataSplits data = make_data(node(R"({"type": "text", "packed": )" + quoted(packed) +
                                            R"(, "length": 100, "prefetch": 2, "workers": )" + workers + "}"));
@@ -451,7 +452,7 @@ TEST(TokensTest, AFileThatShrinksUnderALoaderIsAnError) {
       for (int i = 0; i < 100; ++i) (void)loader.next();
     });
     EXPECT_PRED2(contains, message, packed + "/train.tokens: ");
-    (void)pack_text(node(R"({"type": "text", "train": [)" + quoted(text) + "]}"), packed);
+    (void)pack_text(dataset(R"({"type": "text", "train": [)" + quoted(text) + "]}"), packed);
   }
 }
 
