@@ -13,7 +13,6 @@ function(hearth_module name)
   endif()
   set(HEARTH_MODULES ${HEARTH_MODULES} ${name} CACHE INTERNAL "")
   add_library(hearth_${name} OBJECT ${sources})
-  target_include_directories(hearth_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(hearth_${name} PRIVATE hearth_settings Threads::Threads OpenMP::OpenMP_CXX
     nlohmann_json::nlohmann_json Eigen3::Eigen hearth_cuda
     $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
@@ -39,6 +38,5 @@ function(hearth_library)
   set_target_properties(hearth PROPERTIES LINKER_LANGUAGE CXX)
   add_executable(hearth_cli train/cli/main.cpp)
   set_target_properties(hearth_cli PROPERTIES OUTPUT_NAME hearth)
-  target_include_directories(hearth_cli PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(hearth_cli PRIVATE hearth hearth_settings)
 endfunction()

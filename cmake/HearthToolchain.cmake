@@ -40,6 +40,9 @@ endif()
 
 # Private compile settings of every target of this project; never exported.
 add_library(hearth_settings INTERFACE)
+# Includes are paths from the root; what CMake found is in a header beside.
+target_include_directories(hearth_settings INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_compile_definitions(hearth_settings INTERFACE HEARTH_CONFIGURED)
 target_compile_options(hearth_settings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wno-unknown-pragmas>
   # g++ 12 warns of overlaps inside std::string that cannot happen (GCC bug 105651).

@@ -3,7 +3,8 @@
 // optional.
 #pragma once
 
-#if __has_include("hearth_build.h")
+// A build that CMake configured must find it.
+#if defined(HEARTH_CONFIGURED) || __has_include("hearth_build.h")
 #include "hearth_build.h"
 #else
 #define HEARTH_HAS_DNNL 0

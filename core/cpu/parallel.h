@@ -17,7 +17,7 @@ HEARTH_API int threads();
 HEARTH_API void set_threads(int count);
 
 /// Whether the caller runs in a region that OpenMP spreads over a team.
-bool is_in_parallel();
+HEARTH_API bool is_in_parallel();
 
 /// True while exact mode is on: library kernels whose bits depend on the team's size are run in fixed shares.
 HEARTH_API bool deterministic();
