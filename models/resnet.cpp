@@ -68,7 +68,7 @@ class BasicBlock : public nn::Module {
 
   Tensor forward(const Tensor& x) override {
     const Tensor y = conv1_(x);
-    return conv2_(y, shortcut_(x));
+    return conv2_(y, shortcut_, x);
   }
 
  private:
@@ -94,7 +94,7 @@ class Bottleneck : public nn::Module {
 
   Tensor forward(const Tensor& x) override {
     const Tensor y = conv2_(conv1_(x));
-    return conv3_(y, shortcut_(x));
+    return conv3_(y, shortcut_, x);
   }
 
  private:

@@ -17,11 +17,16 @@ Tensor ConvNorm::operator()(const Tensor& x, const Tensor& residual) {
   return observed([&] { return convolved_and_normalized(x, residual); });
 }
 
-Tensor ConvNorm::convolved_and_normalized(const Tensor& x, const Tensor& residual) {
+Tensor ConvNorm::operator()(const Tensor& x, Module& shortcut, const Tensor& from) {
+  return observed([&] { return convolved_and_normalized(x, from, &shortcut); });
+}
+
+Tensor ConvNorm::convolved_and_normalized(const Tensor& x, const Tensor& residual, Module* shortcut) {
   ChannelMoments moments;
   ChannelMoments* const wanted = norm.is_training() ? &moments : nullptr;
   const Tensor y = convolution.observed([&] { return convolution.convolved(x, wanted); });
-  return norm.observed([&] { return norm.normalized(y, residual, &moments); });
+  const Tensor added = shortcut == nullptr ? residual : (*shortcut)(residual);
+  return norm.observed([&] { return norm.normalized(y, added, &moments); });
 }
 
 }  // namespace hearth::nn

@@ -26,12 +26,15 @@ class HEARTH_API ConvNorm : public Module {
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
   /// The residual [same shape as y] is added before the activation of the norm.
   Tensor operator()(const Tensor& x, const Tensor& residual);
+  /// The residual is what `shortcut` makes of `from`, after the convolution: the other way round it would lie in memory
+  /// while the convolution runs.
+  Tensor operator()(const Tensor& x, Module& shortcut, const Tensor& from);
 
   Conv2d convolution;
   BatchNorm norm;
 
  private:
-  Tensor convolved_and_normalized(const Tensor& x, const Tensor& residual);
+  Tensor convolved_and_normalized(const Tensor& x, const Tensor& residual, Module* shortcut = nullptr);
 };
 
 }  // namespace hearth::nn
