@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt. Plans are made once per problem and alignment and kept. A
-// plan is chosen by timing what the library offers, and the choice is kept on disk (ops/plan_file.h); in exact mode, with
-// HEARTH_PLAN_TIMING=off, and where it cannot be kept it is what the library's heuristic puts first.
+// plan is chosen by timing what the library offers, and the choice is kept on disk (ops/plan_file.h); in exact mode,
+// with HEARTH_PLAN_TIMING=off, and where it cannot be kept it is what the library's heuristic puts first.
 #pragma once
 
 #include <cstddef>
