@@ -30,18 +30,18 @@ ConvProblem taken(ConvProblem problem) {
 }
 
 /// `tensor` in f32: itself, a converted copy, or (for a result) memory to be converted back.
-Tensor widened(const Tensor& tensor, bool result) {
+Tensor in_f32(const Tensor& tensor, bool result) {
   if (!tensor.defined() || tensor.dtype() == DType::f32) return tensor;
   return result ? Tensor::empty(tensor.shape(), DType::f32, tensor.device()) : tensor.to(DType::f32);
 }
 
 /// run(operands with b, or all of them, in f32), with results rounded to their own types afterwards.
 template <class Run>
-void run_widened(Pass pass, bool all, const Conv2dOperands& o, Run&& run) {
+void run_in_f32(Pass pass, bool all, const Conv2dOperands& o, Run&& run) {
   const bool makes_x = pass == Pass::backward_data, makes_w = pass == Pass::backward_weights,
              makes_y = pass == Pass::forward;
-  const Tensor x = all ? widened(o.x, makes_x) : o.x, w = all ? widened(o.w, makes_w) : o.w,
-               y = all ? widened(o.y, makes_y) : o.y, b = widened(o.b, makes_w);
+  const Tensor x = all ? in_f32(o.x, makes_x) : o.x, w = all ? in_f32(o.w, makes_w) : o.w,
+               y = all ? in_f32(o.y, makes_y) : o.y, b = in_f32(o.b, makes_w);
   run(Conv2dOperands{x, w, b, y});
   const auto narrow_back = [](const Tensor& wide, const Tensor& result) {
     if (result.defined() && !wide.same_storage(result)) result.copy_from(wide);
@@ -63,8 +63,8 @@ Conv2dCandidate with_f16() {
             return reason.empty() ? inner.unsupported(taken(problem)) : reason;
           },
           [](const ConvProblem& problem, const Conv2dOperands& o) {
-            run_widened(problem.pass, problem.activations == DType::f16, o,
-                        [&](const Conv2dOperands& wide) { inner.run(taken(problem), wide); });
+            run_in_f32(problem.pass, problem.activations == DType::f16, o,
+                       [&](const Conv2dOperands& wide) { inner.run(taken(problem), wide); });
           },
           nullptr,
           [](const ConvProblem& problem) {
@@ -76,7 +76,7 @@ std::string takes_all(const ConvProblem&) { return ""; }
 
 void run_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
   if (problem.activations == DType::f64) return conv2d_im2col(problem, o);
-  run_widened(problem.pass, true, o, [&](const Conv2dOperands& wide) { conv2d_im2col(problem, wide); });
+  run_in_f32(problem.pass, true, o, [&](const Conv2dOperands& wide) { conv2d_im2col(problem, wide); });
 }
 
 }  // namespace

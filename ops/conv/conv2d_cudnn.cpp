@@ -89,7 +89,7 @@ const Plan& plan_for(const ConvProblem& problem) {
 
 /// What needs no plan to be declined; or empty.
 std::string refused(const ConvProblem& problem) {
-  if (problem.activations == DType::f64) return "f64 is left to the own kernel";
+  if (problem.activations == DType::f64) return "f64 is left to the portable kernel";
   if (problem.bias && (problem.pass != Pass::forward || problem.bias != problem.activations))
     return "cuDNN adds a bias of the images' type to a forward pass, and nothing else";
   if (problem.pass == Pass::backward_weights && problem.weights != problem.activations)
