@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of Debian packages for the scripts beside this one: installed, or fetched and unpacked without installing."""
 
+import argparse
 import hashlib
 import os
 import pathlib
@@ -16,6 +17,20 @@ def say(text):
 def fail(text):
     say(f"error: {text}")
     sys.exit(3)
+
+
+def parser_of(text, name, archives=("ARCHIVE",)):
+    """Of --out and --deb, where a user gives as many archives as there are names here; None each otherwise."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=f"data-sets/{name}", help="folder to write to (default: %(default)s)")
+    parser.add_argument("--deb", nargs=len(archives), metavar=archives, default=[None] * len(archives),
+                        help="archives of the packages, where these are neither installed nor to be fetched")
+    return parser
+
+
+def by_hash(values, key=str):
+    """In the order of a hash, the same one everywhere."""
+    return sorted(values, key=lambda value: hashlib.sha256(key(value).encode()).digest())
 
 
 class Package:
