@@ -28,15 +28,7 @@ install(FILES ${CMAKE_BINARY_DIR}/hearthConfig.cmake ${CMAKE_BINARY_DIR}/hearthC
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
 
 # hearth.pc. Who links a static library names what it was built with; a shared one knows that itself.
-set(pc_libraries "${OpenMP_CXX_FLAGS} -lpthread")
-foreach(optional DNNL:dnnl JPEG:jpeg PNG:png WEBP:webp ZLIB:z SENTENCEPIECE:sentencepiece)
-  string(REPLACE ":" ";" optional ${optional})
-  list(GET optional 0 name)
-  list(GET optional 1 library)
-  if(HEARTH_HAS_${name})
-    string(APPEND pc_libraries " -l${library}")
-  endif()
-endforeach()
+set(pc_libraries "${OpenMP_CXX_FLAGS} -lpthread${HEARTH_LINK_FLAGS}")
 if(HEARTH_HAS_CUDA)
   string(APPEND pc_libraries " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
 endif()

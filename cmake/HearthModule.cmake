@@ -14,10 +14,7 @@ function(hearth_module name)
   set(HEARTH_MODULES ${HEARTH_MODULES} ${name} CACHE INTERNAL "")
   add_library(hearth_${name} OBJECT ${sources})
   target_link_libraries(hearth_${name} PRIVATE hearth_settings Threads::Threads OpenMP::OpenMP_CXX
-    nlohmann_json::nlohmann_json Eigen3::Eigen hearth_cuda
-    $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
-    $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_WEBP}>:WebP::webp> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>
-    $<$<BOOL:${HEARTH_HAS_SENTENCEPIECE}>:SentencePiece::sentencepiece>)
+    nlohmann_json::nlohmann_json Eigen3::Eigen hearth_cuda ${HEARTH_LIBRARIES})
 endfunction()
 
 # The library `hearth::hearth` of all modules, and the program `hearth`.
@@ -32,9 +29,7 @@ function(hearth_library)
   target_compile_features(hearth PUBLIC cxx_std_20)
   target_link_libraries(hearth PRIVATE $<BUILD_INTERFACE:hearth_settings>
     PUBLIC Threads::Threads OpenMP::OpenMP_CXX
-    PRIVATE $<BUILD_INTERFACE:hearth_cuda> $<$<BOOL:${HEARTH_HAS_DNNL}>:DNNL::dnnl> $<$<BOOL:${HEARTH_HAS_JPEG}>:JPEG::JPEG>
-    $<$<BOOL:${HEARTH_HAS_PNG}>:PNG::PNG> $<$<BOOL:${HEARTH_HAS_WEBP}>:WebP::webp> $<$<BOOL:${HEARTH_HAS_ZLIB}>:ZLIB::ZLIB>
-    $<$<BOOL:${HEARTH_HAS_SENTENCEPIECE}>:SentencePiece::sentencepiece>)
+    PRIVATE $<BUILD_INTERFACE:hearth_cuda> ${HEARTH_LIBRARIES})
   set_target_properties(hearth PROPERTIES LINKER_LANGUAGE CXX)
   add_executable(hearth_cli train/cli/main.cpp)
   set_target_properties(hearth_cli PROPERTIES OUTPUT_NAME hearth)
