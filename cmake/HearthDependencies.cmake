@@ -15,6 +15,9 @@ macro(hearth_links package target library)
   string(APPEND HEARTH_LINK_FLAGS " -l${library}")
 endmacro()
 
+find_package(Utf8proc REQUIRED)
+hearth_links(Utf8proc Utf8proc::utf8proc utf8proc)
+
 macro(hearth_optional variable package target library without)
   find_package(${package} QUIET)
   if(TARGET ${target})

@@ -23,8 +23,8 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hearthConfig.cmake.in
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/hearthConfig.cmake ${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake
-  ${CMAKE_CURRENT_LIST_DIR}/FindWebP.cmake ${CMAKE_CURRENT_LIST_DIR}/HearthFind.cmake
-  ${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindUtf8proc.cmake ${CMAKE_CURRENT_LIST_DIR}/FindWebP.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/HearthFind.cmake ${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
 
 # hearth.pc. Who links a static library names what it was built with; a shared one knows that itself.

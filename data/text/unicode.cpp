@@ -1,55 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <array>
 
 #include "core/error.h"
-#include "data/text/unicode_tables.h"
 
 namespace hearth::data::unicode {
 namespace {
 
-Kind search_kind(char32_t code) {
-  const std::uint32_t* const end = kind_runs + kind_runs_size;
-  const std::uint32_t* const after =
-      std::upper_bound(kind_runs, end, code, [](char32_t wanted, std::uint32_t run) { return wanted < run >> 8; });
-  return static_cast<Kind>(after[-1] & 0xffu);
-}
-
-// Nearly every character of most texts.
-constexpr std::size_t kept_kinds = 0x250;
-const std::array<Kind, kept_kinds>& first_kinds() {
-  static const auto kinds = [] {
-    std::array<Kind, kept_kinds> made{};
-    for (std::size_t code = 0; code < kept_kinds; ++code) made[code] = search_kind(static_cast<char32_t>(code));
-    return made;
-  }();
-  return kinds;
-}
-
-/// The last entry of a table that begins at or before `code`; null if there is none.
-template <class Entry>
-const Entry* entry_before(const Entry* table, std::size_t size, char32_t code, std::uint32_t Entry::*first) {
-  const Entry* const after = std::upper_bound(
-      table, table + size, code, [&](char32_t wanted, const Entry& entry) { return wanted < entry.*first; });
-  return after == table ? nullptr : after - 1;
-}
-
-// Unicode, chapter 3.12: syllables are numbered by their parts.
-constexpr char32_t hangul_first = 0xAC00, hangul_last = 0xD7A3;
-void append_hangul_parts(std::string& text, char32_t code) {
-  const char32_t index = code - hangul_first;
-  append(text, 0x1100 + index / (21 * 28));
-  append(text, 0x1161 + index / 28 % 21);
-  if (index % 28 != 0) append(text, 0x11A7 + index % 28);
+Kind kind_by_category(char32_t code) {
+  // The control characters that have the property White_Space.
+  if ((code >= 0x09 && code <= 0x0D) || code == 0x85) return Kind::space;
+  const char* const category = utf8proc_category_string(static_cast<utf8proc_int32_t>(code));
+  switch (category[0]) {
+    case 'L':
+      return Kind::letter;
+    case 'N':
+      return Kind::number;
+    case 'Z':
+      return Kind::space;
+    case 'P':
+      return Kind::punctuation;
+    case 'M':
+      return category[1] == 'n' ? Kind::mark : Kind::other;
+    case 'C':
+      // What is not assigned is no control character: texts of a later Unicode keep it.
+      return category[1] == 'n' ? Kind::other : Kind::control;
+    default:
+      return Kind::other;
+  }
 }
 
 }  // namespace
 
 Kind kind_of(char32_t code) {
-  static const auto& first = first_kinds();
-  return code < kept_kinds ? first[code] : search_kind(code);
+  // Nearly every character of most texts: the library takes four times as long.
+  static const auto first_kinds = [] {
+    std::array<Kind, 0x250> kinds{};
+    for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = kind_by_category(static_cast<char32_t>(i));
+    return kinds;
+  }();
+  return code < first_kinds.size() ? first_kinds[code] : kind_by_category(code);
 }
 
 Character checked_character_at(std::string_view text, std::size_t at, std::string_view source) {
@@ -73,26 +67,19 @@ void append_lower(std::string& text, char32_t code) {
     text += "i\xcc\x87";
     return;
   }
-  const LowerRun* const run = entry_before(lower_runs, lower_runs_size, code, &LowerRun::first);
-  const char32_t distance = run == nullptr ? 0 : code - run->first;
-  if (run != nullptr && distance % run->stride == 0 && distance / run->stride < run->count)
-    code = static_cast<char32_t>(static_cast<std::int64_t>(code) + run->delta);
-  append(text, code);
+  append(text, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
 }
 
 void append_without_accents(std::string& text, char32_t code) {
   if (code < 0xC0) return append(text, code);
-  if (code >= hangul_first && code <= hangul_last) return append_hangul_parts(text, code);
-  const BaseRun* const run = entry_before(base_runs, base_runs_size, code, &BaseRun::first);
-  if (run != nullptr && code - run->first < run->count)
-    return append(text, run->base + (code - run->first) * run->step);
-  const Bases* const several = entry_before(several_bases, several_bases_size, code, &Bases::code);
-  if (several != nullptr && several->code == code) {
-    for (const std::uint32_t base : several->bases)
-      if (base != 0) append(text, base);
-    return;
+  // The longest canonical decompositions have four characters, as that of U+1F82.
+  std::array<utf8proc_int32_t, 4> parts{};
+  const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts.data(),
+                                                         parts.size(), UTF8PROC_DECOMPOSE, nullptr);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) {
+    const auto part = static_cast<char32_t>(parts[static_cast<std::size_t>(i)]);
+    if (kind_of(part) != Kind::mark) append(text, part);
   }
-  if (kind_of(code) != Kind::mark) append(text, code);
 }
 
 bool is_cjk_ideograph(char32_t code) {

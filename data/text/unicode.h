@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tokenizers need of Unicode: classes of characters, lower case, and letters without their accents.
+// Properties of characters come from utf8proc, in the version of Unicode that it has.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +13,15 @@
 
 namespace hearth::data::unicode {
 
-/// Classes that exclude each other; the values are the letters of the table.
-enum class Kind : char {
-  letter = 'l',       ///< general category L
-  number = 'n',       ///< N
-  space = 's',        ///< the property White_Space, whatever the category
-  punctuation = 'p',  ///< P
-  mark = 'm',         ///< Mn: nonspacing marks
-  control = 'c',      ///< Cc, Cf, Cs and Co, but for white space
-  other = 'o',
+/// Classes that exclude each other.
+enum class Kind : unsigned char {
+  letter,       ///< general category L
+  number,       ///< N
+  space,        ///< the property White_Space, whatever the category
+  punctuation,  ///< P
+  mark,         ///< Mn: nonspacing marks
+  control,      ///< Cc, Cf, Cs and Co, but for white space
+  other,
 };
 /// The class of a code point.
 Kind kind_of(char32_t code);

@@ -270,9 +270,29 @@ TEST(UnicodeTest, LowerCaseAndAccents) {
     if (code != 0) unicode::append_without_accents(text, code);
   }
   EXPECT_EQ(text, "eu\u1100\u1161\u11a8nиA");
-  EXPECT_EQ(unicode::kind_of(U'\u00a0'), unicode::Kind::space);
-  EXPECT_EQ(unicode::kind_of(0x10ffff), unicode::Kind::other);
-  EXPECT_EQ(unicode::kind_of(U'٣'), unicode::Kind::number);
+  // Several marks at once, marks that take up space and stay, a letter that decomposes twice.
+  text.clear();
+  for (const char32_t code : std::u32string_view(U"ᾂொǕ\u0344")) unicode::append_without_accents(text, code);
+  EXPECT_EQ(text, "α\u0bc6\u0bbeU");
+}
+
+// Of characters that Unicode 14 has, so that every version of the library knows them.
+TEST(UnicodeTest, Kinds) {
+  using unicode::Kind;
+  const std::vector<std::pair<Kind, std::vector<char32_t>>> kinds{
+      {Kind::letter, {U'a', U'ª', U'ǅ', U'ʰ', U'я', U'中', 0xAC00, 0x10400, 0x1E900}},
+      {Kind::number, {U'0', U'²', U'½', U'٣', U'Ⅷ', 0x1D7D8}},
+      {Kind::space,
+       {U'\t', U'\n', U'\v', U'\f', U'\r', U' ', 0x85, 0xA0, 0x1680, 0x2000, 0x200A, 0x2028, 0x2029, 0x202F, 0x205F,
+        0x3000}},
+      {Kind::punctuation, {U'!', U'_', U'(', U'«', U'»', U'¿', 0x3001, 0x1E95E}},
+      {Kind::mark, {0x300, 0x36F, 0x5BF, 0x94D, 0x20D0, 0xFE0F, 0xE0100}},
+      {Kind::control,
+       {0, 0x1C, 0x1F, 0x7F, 0x84, 0xAD, 0x180E, 0x200B, 0x200D, 0xFEFF, 0xD800, 0xDFFF, 0xE000, 0x10FFFD}},
+      // Spacing and enclosing marks, symbols, what is not assigned and never will be.
+      {Kind::other, {0x903, 0x488, U'$', U'+', U'^', U'`', U'°', U'€', 0x1F600, 0xFFFE, 0xFDD0, 0x10FFFF}}};
+  for (const auto& [kind, codes] : kinds)
+    for (const char32_t code : codes) EXPECT_EQ(unicode::kind_of(code), kind) << std::hex << std::uint32_t{code};
 }
 
 }  // namespace
