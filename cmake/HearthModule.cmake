@@ -9,6 +9,8 @@ function(hearth_module name)
   hearth_cuda_sources(${name} sources)
   if(name STREQUAL "core" AND HEARTH_CUDA_EMULATED)
     file(GLOB emulated CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/emulated_gpu/*.cpp)
+    # The reference libraries of the tests call the emulated runtime in the program that loads them.
+    set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS -fvisibility=default)
     list(APPEND sources ${emulated})
   endif()
   set(HEARTH_MODULES ${HEARTH_MODULES} ${name} CACHE INTERNAL "")

@@ -4,13 +4,8 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-# Hidden is what HEARTH_API does not mark. Tests in a program of their own beside a shared library need all of it, and
-# reference libraries of the emulated GPU call the program that loads them.
-set(visibility hidden)
-if(HEARTH_CUDA STREQUAL "EMULATE")
-  set(visibility default)
-endif()
-set(CMAKE_CXX_VISIBILITY_PRESET ${visibility} CACHE STRING "Symbols without HEARTH_API: hidden or default")
+# Hidden is what HEARTH_API does not mark. Tests in a program of their own beside a shared library need all of it.
+set(CMAKE_CXX_VISIBILITY_PRESET hidden CACHE STRING "Symbols without HEARTH_API: hidden or default")
 set(CMAKE_CUDA_VISIBILITY_PRESET ${CMAKE_CXX_VISIBILITY_PRESET})
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)

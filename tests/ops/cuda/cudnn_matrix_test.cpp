@@ -270,12 +270,12 @@ std::string why_none_compiled() {
   return "";
 }
 
-/// q, k and v in one tensor [batch, tokens, 3, heads, channels], as a projection writes them.
-cuda::dnn::Attention attention_of(std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t width,
+/// q, k and v in one tensor [samples, tokens, 3, heads, channels], as a projection writes them.
+cuda::dnn::Attention attention_of(std::int64_t samples, std::int64_t tokens, std::int64_t heads, std::int64_t width,
                                   DType dtype) {
   const std::int64_t row = heads * width;
   const cuda::dnn::HeadSteps packed{tokens * 3 * row, 3 * row, width};
-  return {.batch = batch,
+  return {.batch = samples,
           .heads = heads,
           .queries = tokens,
           .keys = tokens,

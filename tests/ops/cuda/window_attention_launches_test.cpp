@@ -56,7 +56,7 @@ TEST_F(CudaWindowAttention, TakesNoMoreWindowsThanALaunchHasBlocks) {
   // One window, which is not there twice.
   const Tensor qkv = expand(numbered({1, 1, 1, 3}, DType::f32), {std::int64_t{1} << 31, 1, 1, 3});
   const kernels::WindowAttentionArguments arguments{
-      .qkv = qkv, .table = numbered({1, 1}, DType::f32), .grid = {1, 1, 1, 0}};
+      .qkv = qkv, .table = numbered({1, 1}, DType::f32), .padding = {}, .grid = {1, 1, 1, 0}};
   refuses<ShapeError>("window_attention", [&] {
     kernels::window_attention_portable(cuda::stream_of(gpu), arguments, numbered({1, 1, 1, 1}, DType::f32));
   });
