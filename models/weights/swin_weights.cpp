@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "models/swin.h"
 #include "models/weights/import.h"
@@ -12,40 +13,28 @@
 namespace hearth::models {
 namespace {
 
-/// A tensor behind the beginnings that its part of the network has here and there, with its shape: W is the stage's
-/// width, D, Q and F are two, three and four times as much.
+enum class Has { both, weight, neither };
+
+/// A layer behind the beginnings that its part of the network has here and there, with the shape of its weight: W is
+/// the stage's width, D, Q and F are two, three and four times as much. Its bias has the first extent. `neither`: the
+/// name is a tensor's own.
 struct Part {
   std::string_view ours, theirs, shape;
+  Has has = Has::both;
 };
 
-constexpr Part embedding_parts[] = {
-    {"0.weight", "proj.weight", "WIPP"},
-    {"0.bias", "proj.bias", "W"},
-    {"2.weight", "norm.weight", "W"},
-    {"2.bias", "norm.bias", "W"},
-};
+constexpr Part embedding_parts[] = {{"0", "proj", "WIPP"}, {"2", "norm", "W"}};
 constexpr Part block_parts[] = {
-    {"norm1.weight", "norm1.weight", "W"},
-    {"norm1.bias", "norm1.bias", "W"},
-    {"attn.relative_position_bias_table", "attn.relative_position_bias_table", "TN"},
-    {"attn.qkv.weight", "attn.qkv.weight", "QW"},
-    {"attn.qkv.bias", "attn.qkv.bias", "Q"},
-    {"attn.proj.weight", "attn.proj.weight", "WW"},
-    {"attn.proj.bias", "attn.proj.bias", "W"},
-    {"norm2.weight", "norm2.weight", "W"},
-    {"norm2.bias", "norm2.bias", "W"},
-    {"mlp.0.weight", "mlp.fc1.weight", "HW"},
-    {"mlp.0.bias", "mlp.fc1.bias", "H"},
-    {"mlp.3.weight", "mlp.fc2.weight", "WH"},
-    {"mlp.3.bias", "mlp.fc2.bias", "W"},
+    {"norm1", "norm1", "W"},
+    {"attn.relative_position_bias_table", "attn.relative_position_bias_table", "TN", Has::neither},
+    {"attn.qkv", "attn.qkv", "QW"},
+    {"attn.proj", "attn.proj", "WW"},
+    {"norm2", "norm2", "W"},
+    {"mlp.0", "mlp.fc1", "HW"},
+    {"mlp.3", "mlp.fc2", "WH"},
 };
-constexpr Part merging_parts[] = {
-    {"reduction.weight", "reduction.weight", "DF"},
-    {"norm.weight", "norm.weight", "F"},
-    {"norm.bias", "norm.bias", "F"},
-};
-constexpr Part norm_parts[] = {{"weight", "weight", "W"}, {"bias", "bias", "W"}};
-constexpr Part head_parts[] = {{"weight", "weight", "CW"}, {"bias", "bias", "C"}};
+constexpr Part merging_parts[] = {{"reduction", "reduction", "DF", Has::weight}, {"norm", "norm", "F"}};
+constexpr Part norm_parts[] = {{"norm", "norm", "W"}};
 
 /// Where a part of the network lies here and there.
 struct Place {
@@ -75,7 +64,7 @@ class Renaming {
   std::vector<Weight> run() {
     // The authors' option; timm has no place for it.
     if (format_ == WeightFormat::microsoft_swin && tensors_.has("absolute_pos_embed"))
-      move({"", ""}, {"absolute_pos_embed", "absolute_pos_embed", "ELW"});
+      move("absolute_pos_embed", "absolute_pos_embed", "ELW");
     move_all({"features.0.", "patch_embed."}, embedding_parts);
     for (std::size_t stage = 0; stage == 0 || (stage < most_swin_stages && has_block(stage, 0)); ++stage) {
       if (stage > 0) {
@@ -85,9 +74,9 @@ class Renaming {
       for (std::size_t block = 0; block == 0 || has_block(stage, block); ++block)
         move_all(block_at(stage, block), block_parts);
     }
-    move_all({"norm.", "norm."}, norm_parts);
-    const Place head{"head.", format_ == WeightFormat::timm_swin ? "head.fc." : "head."};
-    if (has_any(tensors_.given(), to_ours_ ? head.theirs : head.ours)) move_all(head, head_parts);
+    move_all({}, norm_parts);
+    const Part head[] = {{"head", format_ == WeightFormat::timm_swin ? "head.fc" : "head", "CW"}};
+    if (has_any(tensors_.given(), join_text(to_ours_ ? head[0].theirs : head[0].ours, "."))) move_all({}, head);
     tensors_.finish();
     return std::move(moved_);
   }
@@ -98,15 +87,21 @@ class Renaming {
     return has_any(tensors_.given(), to_ours_ ? place.theirs : place.ours);
   }
 
-  template <std::size_t n>
-  void move_all(const Place& place, const Part (&parts)[n]) {
-    for (const Part& part : parts) move(place, part);
+  void move_all(const Place& place, std::span<const Part> parts) {
+    for (const Part& part : parts) {
+      const std::string ours = place.ours + std::string(part.ours), theirs = place.theirs + std::string(part.theirs);
+      if (part.has == Has::neither) {
+        move(ours, theirs, part.shape);
+        continue;
+      }
+      move(ours + ".weight", theirs + ".weight", part.shape);
+      if (part.has == Has::both) move(ours + ".bias", theirs + ".bias", part.shape.substr(0, 1));
+    }
   }
 
-  void move(const Place& place, const Part& part) {
-    const std::string ours = place.ours + std::string(part.ours), theirs = place.theirs + std::string(part.theirs);
-    const bool is_filter = part.shape.size() == 4;
-    const Tensor value = tensors_.take(to_ours_ ? theirs : ours, is_filter && !to_ours_ ? "WPPI" : part.shape);
+  void move(const std::string& ours, const std::string& theirs, std::string_view shape) {
+    const bool is_filter = shape.size() == 4;
+    const Tensor value = tensors_.take(to_ours_ ? theirs : ours, is_filter && !to_ours_ ? "WPPI" : shape);
     if (!value.defined()) return;
     moved_.push_back(to_ours_ ? Weight{ours, from_torch_layout(ours, value)}
                               : Weight{theirs, to_torch_layout(theirs, value)});

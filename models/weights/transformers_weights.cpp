@@ -6,10 +6,11 @@
 #include <array>
 #include <charconv>
 #include <cstring>
-#include <initializer_list>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/weights/named_tensors.h"
 #include "ops/shape/view.h"
@@ -28,115 +29,80 @@ enum class Kind {
   joined,      // theirs are the query's, the key's and the value's, ours is "qkv"
 };
 
-/// One tensor of ours, "#" standing for a layer's number. The shape names each extent by a letter, which is the same
-/// number wherever it stands; Q is three times W. Tensors of a group are expected where one of them is there. Their
-/// name is given where it is another; "*" in it stands for query, key or value.
-struct Rule {
+enum class Has { both, weight, bias };
+
+/// A layer of ours, "#" standing for its number, with the shape of its weight; its bias has the first extent. Shapes
+/// name each extent by a letter, which is the same number wherever it stands; Q is three times W. Layers of a group are
+/// expected where one of them is there.
+struct Layer {
   std::string_view name;
   std::string_view shape;
-  Kind kind = Kind::plain;
   std::string_view group = {};
-  std::string_view theirs = {};
+  Kind kind = Kind::plain;
+  Has has = Has::both;
 };
 
-constexpr Rule gpt2_rules[] = {
-    {"wte.weight", "VW"},
-    {"wpe.weight", "PW"},
-    {"h.#.ln_1.weight", "W"},
-    {"h.#.ln_1.bias", "W"},
-    {"h.#.attn.c_attn.weight", "QW", Kind::transposed},
-    {"h.#.attn.c_attn.bias", "Q"},
-    {"h.#.attn.c_proj.weight", "WW", Kind::transposed},
-    {"h.#.attn.c_proj.bias", "W"},
-    {"h.#.ln_2.weight", "W"},
-    {"h.#.ln_2.bias", "W"},
-    {"h.#.mlp.c_fc.weight", "HW", Kind::transposed},
-    {"h.#.mlp.c_fc.bias", "H"},
-    {"h.#.mlp.c_proj.weight", "WH", Kind::transposed},
-    {"h.#.mlp.c_proj.bias", "W"},
-    {"ln_f.weight", "W"},
-    {"ln_f.bias", "W"},
-    {"lm_head.weight", "VW", Kind::plain, "lm_head"},
+constexpr Layer gpt2_layers[] = {
+    {"wte", "VW", "", Kind::plain, Has::weight},
+    {"wpe", "PW", "", Kind::plain, Has::weight},
+    {"h.#.ln_1", "W"},
+    {"h.#.attn.c_attn", "QW", "", Kind::transposed},
+    {"h.#.attn.c_proj", "WW", "", Kind::transposed},
+    {"h.#.ln_2", "W"},
+    {"h.#.mlp.c_fc", "HW", "", Kind::transposed},
+    {"h.#.mlp.c_proj", "WH", "", Kind::transposed},
+    {"ln_f", "W"},
+    {"lm_head", "VW", "lm_head", Kind::plain, Has::weight},
 };
 
-constexpr Rule bert_encoder[] = {
-    {"embeddings.word_embeddings.weight", "VW"},
-    {"embeddings.position_embeddings.weight", "PW"},
-    {"embeddings.token_type_embeddings.weight", "SW"},
-    {"embeddings.LayerNorm.weight", "W"},
-    {"embeddings.LayerNorm.bias", "W"},
-    {"encoder.layer.#.attention.self.qkv.weight", "QW", Kind::joined, "", "encoder.layer.#.attention.self.*.weight"},
-    {"encoder.layer.#.attention.self.qkv.bias", "Q", Kind::joined, "", "encoder.layer.#.attention.self.*.bias"},
-    {"encoder.layer.#.attention.output.dense.weight", "WW"},
-    {"encoder.layer.#.attention.output.dense.bias", "W"},
-    {"encoder.layer.#.attention.output.LayerNorm.weight", "W"},
-    {"encoder.layer.#.attention.output.LayerNorm.bias", "W"},
-    {"encoder.layer.#.intermediate.dense.weight", "HW"},
-    {"encoder.layer.#.intermediate.dense.bias", "H"},
-    {"encoder.layer.#.output.dense.weight", "WH"},
-    {"encoder.layer.#.output.dense.bias", "W"},
-    {"encoder.layer.#.output.LayerNorm.weight", "W"},
-    {"encoder.layer.#.output.LayerNorm.bias", "W"},
-};
-constexpr Rule bert_pooler[] = {
-    {"pooler.dense.weight", "WW", Kind::plain, "pooler"},
-    {"pooler.dense.bias", "W", Kind::plain, "pooler"},
-};
-constexpr Rule bert_heads[] = {
-    {"cls.predictions.bias", "V", Kind::plain, "cls"},
-    {"cls.predictions.transform.dense.weight", "WW", Kind::plain, "cls"},
-    {"cls.predictions.transform.dense.bias", "W", Kind::plain, "cls"},
-    {"cls.predictions.transform.LayerNorm.weight", "W", Kind::plain, "cls"},
-    {"cls.predictions.transform.LayerNorm.bias", "W", Kind::plain, "cls"},
-    {"classifier.weight", "CW", Kind::plain, "classifier"},
-    {"classifier.bias", "C", Kind::plain, "classifier"},
+constexpr Layer bert_layers[] = {
+    {"embeddings.word_embeddings", "VW", "", Kind::plain, Has::weight},
+    {"embeddings.position_embeddings", "PW", "", Kind::plain, Has::weight},
+    {"embeddings.token_type_embeddings", "SW", "", Kind::plain, Has::weight},
+    {"embeddings.LayerNorm", "W"},
+    {"encoder.layer.#.attention.self.qkv", "QW", "", Kind::joined},
+    {"encoder.layer.#.attention.output.dense", "WW"},
+    {"encoder.layer.#.attention.output.LayerNorm", "W"},
+    {"encoder.layer.#.intermediate.dense", "HW"},
+    {"encoder.layer.#.output.dense", "WH"},
+    {"encoder.layer.#.output.LayerNorm", "W"},
+    {"pooler.dense", "WW", "pooler"},
+    {"cls.predictions", "V", "cls", Kind::plain, Has::bias},
+    {"cls.predictions.transform.dense", "WW", "cls"},
+    {"cls.predictions.transform.LayerNorm", "W", "cls"},
+    {"classifier", "CW", "classifier"},
 };
 
-constexpr Rule roberta_lm_head[] = {
-    {"cls.predictions.bias", "V", Kind::plain, "cls", "lm_head.bias"},
-    {"cls.predictions.transform.dense.weight", "WW", Kind::plain, "cls", "lm_head.dense.weight"},
-    {"cls.predictions.transform.dense.bias", "W", Kind::plain, "cls", "lm_head.dense.bias"},
-    {"cls.predictions.transform.LayerNorm.weight", "W", Kind::plain, "cls", "lm_head.layer_norm.weight"},
-    {"cls.predictions.transform.LayerNorm.bias", "W", Kind::plain, "cls", "lm_head.layer_norm.bias"},
+/// A part of our names and what stands there in theirs; "*" is query, key or value. Applied in this order.
+struct Rename {
+  std::string_view ours;
+  std::string_view theirs;
+};
+constexpr Rename bert_names[] = {{"self.qkv", "self.*"}};
+constexpr Rename roberta_names[] = {
+    {"self.qkv", "self.*"},
+    {"cls.predictions.transform.dense", "lm_head.dense"},
+    {"cls.predictions.transform.LayerNorm", "lm_head.layer_norm"},
+    {"cls.predictions", "lm_head"},
 };
 /// The layer that is the pooler here is the classifier's own there.
-constexpr Rule roberta_classifier[] = {
-    {"pooler.dense.weight", "WW", Kind::plain, "classifier", "classifier.dense.weight"},
-    {"pooler.dense.bias", "W", Kind::plain, "classifier", "classifier.dense.bias"},
-    {"classifier.weight", "CW", Kind::plain, "classifier", "classifier.out_proj.weight"},
-    {"classifier.bias", "C", Kind::plain, "classifier", "classifier.out_proj.bias"},
+constexpr Rename roberta_classifier_names[] = {
+    {"self.qkv", "self.*"},
+    {"classifier", "classifier.out_proj"},
+    {"pooler", "classifier"},
 };
-
-constexpr Rule distilbert_encoder[] = {
-    {"embeddings.word_embeddings.weight", "VW"},
-    {"embeddings.position_embeddings.weight", "PW"},
-    {"embeddings.LayerNorm.weight", "W"},
-    {"embeddings.LayerNorm.bias", "W"},
-    {"encoder.layer.#.attention.self.qkv.weight", "QW", Kind::joined, "", "transformer.layer.#.attention.*_lin.weight"},
-    {"encoder.layer.#.attention.self.qkv.bias", "Q", Kind::joined, "", "transformer.layer.#.attention.*_lin.bias"},
-    {"encoder.layer.#.attention.output.dense.weight", "WW", Kind::plain, "",
-     "transformer.layer.#.attention.out_lin.weight"},
-    {"encoder.layer.#.attention.output.dense.bias", "W", Kind::plain, "", "transformer.layer.#.attention.out_lin.bias"},
-    {"encoder.layer.#.attention.output.LayerNorm.weight", "W", Kind::plain, "",
-     "transformer.layer.#.sa_layer_norm.weight"},
-    {"encoder.layer.#.attention.output.LayerNorm.bias", "W", Kind::plain, "", "transformer.layer.#.sa_layer_norm.bias"},
-    {"encoder.layer.#.intermediate.dense.weight", "HW", Kind::plain, "", "transformer.layer.#.ffn.lin1.weight"},
-    {"encoder.layer.#.intermediate.dense.bias", "H", Kind::plain, "", "transformer.layer.#.ffn.lin1.bias"},
-    {"encoder.layer.#.output.dense.weight", "WH", Kind::plain, "", "transformer.layer.#.ffn.lin2.weight"},
-    {"encoder.layer.#.output.dense.bias", "W", Kind::plain, "", "transformer.layer.#.ffn.lin2.bias"},
-    {"encoder.layer.#.output.LayerNorm.weight", "W", Kind::plain, "", "transformer.layer.#.output_layer_norm.weight"},
-    {"encoder.layer.#.output.LayerNorm.bias", "W", Kind::plain, "", "transformer.layer.#.output_layer_norm.bias"},
-};
-constexpr Rule distilbert_heads[] = {
-    {"cls.predictions.bias", "V", Kind::plain, "cls", "vocab_projector.bias"},
-    {"cls.predictions.transform.dense.weight", "WW", Kind::plain, "cls", "vocab_transform.weight"},
-    {"cls.predictions.transform.dense.bias", "W", Kind::plain, "cls", "vocab_transform.bias"},
-    {"cls.predictions.transform.LayerNorm.weight", "W", Kind::plain, "cls", "vocab_layer_norm.weight"},
-    {"cls.predictions.transform.LayerNorm.bias", "W", Kind::plain, "cls", "vocab_layer_norm.bias"},
-    {"pooler.dense.weight", "WW", Kind::plain, "classifier", "pre_classifier.weight"},
-    {"pooler.dense.bias", "W", Kind::plain, "classifier", "pre_classifier.bias"},
-    {"classifier.weight", "CW", Kind::plain, "classifier"},
-    {"classifier.bias", "C", Kind::plain, "classifier"},
+constexpr Rename distilbert_names[] = {
+    {"encoder.layer", "transformer.layer"},
+    {"attention.self.qkv", "attention.*_lin"},
+    {"attention.output.dense", "attention.out_lin"},
+    {"attention.output.LayerNorm", "sa_layer_norm"},
+    {"intermediate.dense", "ffn.lin1"},
+    {"output.dense", "ffn.lin2"},
+    {"output.LayerNorm", "output_layer_norm"},
+    {"cls.predictions.transform.dense", "vocab_transform"},
+    {"cls.predictions.transform.LayerNorm", "vocab_layer_norm"},
+    {"cls.predictions", "vocab_projector"},
+    {"pooler.dense", "pre_classifier"},
 };
 
 /// A name of theirs that may be there beside the tensor of theirs that it equals.
@@ -154,6 +120,15 @@ constexpr Tie distilbert_ties[] = {{"vocab_projector.weight", "embeddings.word_e
 using Parts = std::array<std::string_view, 3>;
 constexpr Parts whole_words{"query", "key", "value"}, letters{"q", "k", "v"};
 
+/// One tensor of ours and what it is called there, "#" standing for a layer's number.
+struct Rule {
+  std::string name;
+  std::string theirs;
+  std::string_view shape;
+  Kind kind;
+  std::string_view group;
+};
+
 struct Family {
   WeightFormat format;
   std::string_view prefix;
@@ -163,49 +138,45 @@ struct Family {
   std::span<const Tie> ties;
 };
 
-std::vector<Rule> together(std::initializer_list<std::span<const Rule>> tables) {
+/// The rules of all layers but those whose names begin as `without`. `pooler_group` is the group of the pooler's
+/// tensors.
+std::vector<Rule> rules_of(std::span<const Layer> layers, std::span<const Rename> renames,
+                           std::string_view without = {}, std::string_view pooler_group = "pooler") {
   std::vector<Rule> rules;
-  for (const auto table : tables) rules.insert(rules.end(), table.begin(), table.end());
+  for (const Layer& layer : layers) {
+    if (!without.empty() && layer.name.starts_with(without)) continue;
+    std::string theirs(layer.name);
+    for (const Rename& rename : renames) theirs = replaced(theirs, rename.ours, rename.theirs);
+    const std::string_view group = layer.group == "pooler" ? pooler_group : layer.group;
+    const std::string ours(layer.name);
+    if (layer.has != Has::bias) rules.push_back({ours + ".weight", theirs + ".weight", layer.shape, layer.kind, group});
+    // Biases have one axis, which nothing transposes.
+    const Kind kind = layer.kind == Kind::transposed ? Kind::plain : layer.kind;
+    if (layer.has != Has::weight)
+      rules.push_back({ours + ".bias", theirs + ".bias", layer.shape.substr(0, 1), kind, group});
+  }
   return rules;
 }
 
 /// `classifies` tells whether there is the head that scores classes, in either's names.
 const Family& family_of(WeightFormat format, bool classifies) {
-  static constexpr std::string_view bert_layers = "encoder.layer.";
-  static const Family gpt2{WeightFormat::hf_gpt2, "transformer.",         "h.",     "h.",
-                           whole_words,           together({gpt2_rules}), gpt2_ties};
-  static const Family bert{WeightFormat::hf_bert,
-                           "bert.",
-                           bert_layers,
-                           bert_layers,
-                           whole_words,
-                           together({bert_encoder, bert_pooler, bert_heads}),
-                           bert_ties};
-  static const Family roberta{WeightFormat::hf_roberta,
-                              "roberta.",
-                              bert_layers,
-                              bert_layers,
-                              whole_words,
-                              together({bert_encoder, bert_pooler, roberta_lm_head}),
-                              roberta_ties};
+  static constexpr std::string_view bert = "encoder.layer.";
+  static const Family families[] = {
+      {WeightFormat::hf_gpt2, "transformer.", "h.", "h.", whole_words, rules_of(gpt2_layers, {}), gpt2_ties},
+      {WeightFormat::hf_bert, "bert.", bert, bert, whole_words, rules_of(bert_layers, bert_names), bert_ties},
+      {WeightFormat::hf_distilbert, "distilbert.", bert, "transformer.layer.", letters,
+       rules_of(bert_layers, distilbert_names, "embeddings.token_type", "classifier"), distilbert_ties},
+      {WeightFormat::hf_roberta, "roberta.", bert, bert, whole_words,
+       rules_of(bert_layers, roberta_names, "classifier"), roberta_ties}};
   static const Family classifier{WeightFormat::hf_roberta,
                                  "roberta.",
-                                 bert_layers,
-                                 bert_layers,
+                                 bert,
+                                 bert,
                                  whole_words,
-                                 together({bert_encoder, roberta_classifier}),
+                                 rules_of(bert_layers, roberta_classifier_names, "cls.", "classifier"),
                                  roberta_ties};
-  static const Family distilbert{WeightFormat::hf_distilbert,
-                                 "distilbert.",
-                                 bert_layers,
-                                 "transformer.layer.",
-                                 letters,
-                                 together({distilbert_encoder, distilbert_heads}),
-                                 distilbert_ties};
-  if (format == WeightFormat::hf_gpt2) return gpt2;
-  if (format == WeightFormat::hf_bert) return bert;
-  if (format == WeightFormat::hf_distilbert) return distilbert;
-  return classifies ? classifier : roberta;
+  if (format == WeightFormat::hf_roberta && classifies) return classifier;
+  return *std::find_if(std::begin(families), std::end(families), [&](const Family& f) { return f.format == format; });
 }
 
 /// Heads are outside of what the prefix names.
@@ -233,7 +204,7 @@ Tensor positions(std::int64_t count) {
 std::string our_name(const Rule& rule, std::int64_t layer) { return replaced(rule.name, "#", std::to_string(layer)); }
 
 std::vector<std::string> their_names(const Family& family, const Rule& rule, std::int64_t layer) {
-  const std::string name = replaced(rule.theirs.empty() ? rule.name : rule.theirs, "#", std::to_string(layer));
+  const std::string name = replaced(rule.theirs, "#", std::to_string(layer));
   if (rule.kind != Kind::joined) return {name};
   std::vector<std::string> names;
   for (const std::string_view part : family.parts) names.push_back(replaced(name, "*", part));
@@ -254,7 +225,7 @@ class Walk : public NamedTensors {
       if (!rule.group.empty() && has(theirs_ ? their_names(family_, rule, 0).front() : our_name(rule, 0)))
         groups.insert(rule.group);
     const std::int64_t layers = layer_count();
-    const auto is_layer = [](const Rule& rule) { return rule.name.find('#') != std::string_view::npos; };
+    const auto is_layer = [](const Rule& rule) { return rule.name.find('#') != std::string::npos; };
     const auto begin = std::find_if(family_.rules.begin(), family_.rules.end(), is_layer);
     const auto end = std::find_if_not(begin, family_.rules.end(), is_layer);
     for (auto rule = family_.rules.begin(); rule != begin; ++rule) f(*rule, 0);
