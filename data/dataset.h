@@ -44,6 +44,9 @@ struct Warnings {
   }
 };
 
+/// What to do about a fault in the data: DataError, or a counted warning.
+enum class OnFault : std::uint8_t { fail, skip };
+
 class TokenDataset;
 
 class HEARTH_API Dataset {

@@ -105,8 +105,8 @@ DatasetPointer own_format(const Datasets::Component& data, const std::string& pa
   };
   const std::string& type = data.type();
   if (type == "cifar10" && holds("test_batch.bin")) return cifar10_test(path);
-  if (type == "cifar100" && holds("test.bin"))
-    return cifar100_test(path, data.node().at("labels").as_string() == "coarse");
+  if (const auto* cifar = data.options<Cifar100Data>(); cifar != nullptr && holds("test.bin"))
+    return cifar100_test(path, cifar->labels);
   if ((type == "idx" || type == "fashion_mnist") && holds("t10k-images-idx3-ubyte")) return idx_test(path, classes);
   return nullptr;
 }
@@ -114,7 +114,7 @@ DatasetPointer own_format(const Datasets::Component& data, const std::string& pa
 /// Classes may be missing among images to be evaluated on.
 DatasetPointer class_folders(const std::string& path, const std::vector<std::string>& classes) {
   ImageFolderOptions options;
-  options.empty_classes = "skip";
+  options.empty_classes = OnFault::skip;
   return image_folder(path, options, classes);
 }
 

@@ -16,13 +16,10 @@
 namespace hearth::data {
 namespace {
 
-struct DigitsData : DataOptions {
-  std::string split = "shuffled";
-  std::int64_t test_size = 360;
-};
+struct DigitsData : DataOptions, DigitsOptions {};
 void describe(Fields<DigitsData>& fields) {
   describe_common(fields);
-  fields.choice("split", &DigitsData::split, {"shuffled", "ordered"},
+  fields.choice("split", &DigitsData::split, {{"shuffled", DigitsSplit::shuffled}, {"ordered", DigitsSplit::ordered}},
                 "`ordered` tests on the last samples, which other people wrote: harder.");
   fields.integer("test_size", &DigitsData::test_size, {.min = 1, .max = 1796}, "Samples of the test part.");
 }
@@ -53,33 +50,19 @@ void describe(Fields<Cifar10Data>& fields) {
       .required();
 }
 
-struct Cifar100Data : DataOptions {
-  std::string path;
-  enum class Labels : std::uint8_t { fine, coarse } labels = Labels::fine;
-};
+}  // namespace
+
 void describe(Fields<Cifar100Data>& fields) {
   describe_common(fields);
   fields.text("path", &Cifar100Data::path, "Folder of train.bin and test.bin.").required();
-  fields.choice("labels", &Cifar100Data::labels,
-                {{"fine", Cifar100Data::Labels::fine}, {"coarse", Cifar100Data::Labels::coarse}},
+  fields.choice("labels", &Cifar100Data::labels, {{"fine", CifarLabels::fine}, {"coarse", CifarLabels::coarse}},
                 "100 classes, or 20 superclasses.");
 }
 
-}  // namespace
-
 TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize) {
-  TransformOptions options;
-  options.image_size = augment.image_size;
-  options.fit = augment.fit;
-  options.eval_crop = augment.eval_crop;
-  options.random_resized_crop = augment.random_resized_crop;
+  TransformOptions options = augment;
   options.crop = {augment.scale[0], augment.scale[1], augment.ratio[0], augment.ratio[1]};
-  options.padded_crop = augment.padded_crop;
-  options.horizontal_flip = augment.flip;
-  options.fill = augment.fill;
-  options.rand_augment = augment.rand_augment;
-  options.color_jitter = augment.color_jitter;
-  options.erasing.probability = augment.erasing;
+  options.erasing.probability = augment.erasing_probability;
   options.mean = normalize.mean;
   options.std = normalize.std;
   return options;
@@ -87,15 +70,12 @@ TransformOptions transform_options(const AugmentOptions& augment, const ChannelS
 
 namespace {
 
-struct ImageFolderData : DataOptions {
+struct ImageFolderData : DataOptions, ImageFolderOptions {
   ImageFolderData() { augment.image_size = 224; }
   std::string path;
   double test_fraction = 0.1;
   std::int64_t cache_mb = 0;
   std::int64_t decode_mb = default_decode_bytes >> 20;
-  int shrink_to = 0;
-  std::string on_error = "fail";
-  std::string empty_classes = "fail";
 };
 void describe(Fields<ImageFolderData>& fields) {
   describe_common(fields);
@@ -105,9 +85,9 @@ void describe(Fields<ImageFolderData>& fields) {
       "test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
       "Share of each class held out for testing where there is no folder for that, nor for validation: each file "
       "by its name.");
-  fields.choice("on_error", &ImageFolderData::on_error, {"fail", "skip"},
+  fields.choice("on_error", &ImageFolderData::on_error, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
                 "Broken files: stop, or let the next readable sample of the same part stand in and count a warning.");
-  fields.choice("empty_classes", &ImageFolderData::empty_classes, {"fail", "skip"},
+  fields.choice("empty_classes", &ImageFolderData::empty_classes, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
                 "Class folders without images: stop, or count a warning.");
   fields.integer("cache_mb", &ImageFolderData::cache_mb, {.min = 0, .max = 1 << 24},
                  "Decoded images kept in memory, in MiB.");
@@ -142,11 +122,8 @@ void describe(Fields<SyntheticData>& fields) {
 }
 
 Splits open_folder(const ImageFolderData& options) {
-  ImageFolderOptions folder;
-  folder.on_error = options.on_error;
-  folder.empty_classes = options.empty_classes;
+  ImageFolderOptions folder = options;
   folder.cache_bytes = options.cache_mb << 20;
-  folder.shrink_to = options.shrink_to;
   folder.decode_bytes = options.decode_mb << 20;
   Splits splits = image_folder_splits(options.path, folder);
   if (!splits.test && !splits.valid && options.test_fraction > 0) {
@@ -175,9 +152,8 @@ void add_own(Datasets& registry) {
                   [](const IdxData& o) { return idx_folder(o.path); });
   add_to<Cifar10Data>(registry, "cifar10", "CIFAR-10, binary version.",
                       [](const Cifar10Data& o) { return cifar10(o.path); });
-  add_to<Cifar100Data>(registry, "cifar100", "CIFAR-100, binary version.", [](const Cifar100Data& o) {
-    return cifar100(o.path, o.labels == Cifar100Data::Labels::coarse);
-  });
+  add_to<Cifar100Data>(registry, "cifar100", "CIFAR-100, binary version.",
+                       [](const Cifar100Data& o) { return cifar100(o.path, o.labels); });
   add_to<ImageFolderData>(registry, "image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.", open_folder);
   add_to<SyntheticData>(registry, "synthetic", "Noisy patterns made from numbers, for benchmarks and tests.",
                         [](const SyntheticData& o) { return synthetic(o); });
@@ -222,14 +198,15 @@ void describe(Fields<AugmentOptions>& fields) {
   fields.number("ratio", &AugmentOptions::ratio, {.above = 0}, "Least and greatest width / height of that box.");
   fields.integer("padded_crop", &AugmentOptions::padded_crop, {.min = 0, .max = 4096},
                  "Shift by up to so many pixels.");
-  fields.boolean("flip", &AugmentOptions::flip, "Mirror every other image, left to right.");
+  fields.boolean("flip", &AugmentOptions::horizontal_flip, "Mirror every other image, left to right.");
   fields.number("fill", &AugmentOptions::fill, {.min = 0, .max = 1},
                 "What lies outside an image, from black at 0 to white at 1, for padded_crop, rand_augment and the fit "
                 "pad. null: black, and the mean for rand_augment.");
   fields.object("rand_augment", &AugmentOptions::rand_augment,
                 "RandAugment: a few changes of shape, colour and sharpness, drawn for each image.");
   fields.object("color_jitter", &AugmentOptions::color_jitter, "Random changes of colour.");
-  fields.number("erasing", &AugmentOptions::erasing, {.min = 0, .max = 1}, "Probability of blanking a random box.");
+  fields.number("erasing", &AugmentOptions::erasing_probability, {.min = 0, .max = 1},
+                "Probability of blanking a random box.");
   fields.number("mixup", &AugmentOptions::mixup, {.min = 0, .max = 1000},
                 "Alpha of mixup: pairs of samples are mixed by a share from Beta(alpha, alpha); 0 turns it off.");
   fields.number("cutmix", &AugmentOptions::cutmix, {.min = 0, .max = 1000},

@@ -12,7 +12,6 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,20 +23,11 @@
 
 namespace hearth::data {
 
-/// "augment": sizing and augmentation, as in TransformOptions.
-struct AugmentOptions {
-  int image_size = 0;
-  Fit fit = Fit::crop;
-  double eval_crop = 0.875;
-  bool random_resized_crop = false;
-  std::array<double, 2> scale{0.08, 1.0};
-  std::array<double, 2> ratio{0.75, 4.0 / 3.0};
-  int padded_crop = 0;
-  bool flip = false;
-  std::optional<double> fill{};
-  RandAugment rand_augment{};
-  ColorJitter color_jitter{};
-  double erasing = 0;
+/// "augment": sizing and augmentation. transform_options() puts together what is spelled otherwise here.
+struct AugmentOptions : TransformOptions {
+  std::array<double, 2> scale{0.08, 1.0};        ///< of crop
+  std::array<double, 2> ratio{0.75, 4.0 / 3.0};  ///< of crop
+  double erasing_probability = 0;
   double mixup = 0;
   double cutmix = 0;
 };

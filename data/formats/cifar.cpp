@@ -67,7 +67,8 @@ DatasetPointer in_memory(const std::string& path, Records records, const std::ve
                                          std::move(records.pixels), std::move(records.labels), names);
 }
 
-DatasetPointer cifar100_part(const std::string& path, const char* file, bool coarse) {
+DatasetPointer cifar100_part(const std::string& path, const char* file, CifarLabels labels) {
+  const bool coarse = labels == CifarLabels::coarse;
   const std::filesystem::path folder(path);
   const std::int32_t classes = coarse ? 20 : 100;
   Records records;
@@ -98,12 +99,14 @@ Splits cifar10(const std::string& path) {
           {{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}}};
 }
 
-DatasetPointer cifar100_test(const std::string& path, bool coarse) { return cifar100_part(path, "test.bin", coarse); }
+DatasetPointer cifar100_test(const std::string& path, CifarLabels labels) {
+  return cifar100_part(path, "test.bin", labels);
+}
 
-Splits cifar100(const std::string& path, bool coarse) {
-  return {cifar100_part(path, "train.bin", coarse),
+Splits cifar100(const std::string& path, CifarLabels labels) {
+  return {cifar100_part(path, "train.bin", labels),
           nullptr,
-          cifar100_test(path, coarse),
+          cifar100_test(path, labels),
           {{0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}}};
 }
 

@@ -3,18 +3,31 @@
 // Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009).
 #pragma once
 
-#include "data/dataset.h"
+#include <cstdint>
+#include <string>
+
+#include "data/registry.h"
 
 namespace hearth::data {
+
+/// CIFAR-100's labels: 100 classes, or 20 superclasses.
+enum class CifarLabels : std::uint8_t { fine, coarse };
+
+/// The data set "cifar100" of run configurations.
+struct Cifar100Data : DataOptions {
+  std::string path;
+  CifarLabels labels = CifarLabels::fine;
+};
+HEARTH_API void describe(Fields<Cifar100Data>& fields);
 
 /// A folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin (batches.meta.txt names the classes if it is
 /// there). 50,000 + 10,000 in the original; files may hold fewer records. DataError with file and reason.
 HEARTH_API Splits cifar10(const std::string& path);
 /// The test part alone; the training files may be absent.
 HEARTH_API DatasetPointer cifar10_test(const std::string& path);
-/// A folder with train.bin and test.bin. `coarse` takes the 20 superclasses instead of the 100 classes.
-HEARTH_API Splits cifar100(const std::string& path, bool coarse = false);
+/// A folder with train.bin and test.bin.
+HEARTH_API Splits cifar100(const std::string& path, CifarLabels labels = CifarLabels::fine);
 /// The test part alone; train.bin may be absent.
-HEARTH_API DatasetPointer cifar100_test(const std::string& path, bool coarse = false);
+HEARTH_API DatasetPointer cifar100_test(const std::string& path, CifarLabels labels = CifarLabels::fine);
 
 }  // namespace hearth::data

@@ -53,12 +53,10 @@ DatasetPointer digits() {
 Splits digits(const DigitsOptions& options) {
   const DatasetPointer whole = digits();
   const ChannelStatistics statistics{{0.3053}, {0.3759}};  // of all samples
-  if (options.split == "shuffled") {
+  if (options.split == DigitsSplit::shuffled) {
     HeldOut parts = hold_out_count(whole, options.test_size, options.seed);
     return {parts.rest, nullptr, parts.held_out, statistics};
   }
-  HEARTH_CHECK(ConfigError, options.split == "ordered", "digits: unknown split '", options.split,
-               "'; 'shuffled' and 'ordered' exist");
   HEARTH_CHECK(DataError, options.test_size > 0 && options.test_size < whole->size(), "digits: a test part of ",
                options.test_size, " samples out of ", whole->size());
   std::vector<std::int64_t> train(static_cast<std::size_t>(whole->size() - options.test_size));

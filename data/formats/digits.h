@@ -7,9 +7,11 @@
 
 namespace hearth::data {
 
+/// What the test part is: samples drawn by a seed, or the last ones, by other writers, which is harder.
+enum class DigitsSplit : std::uint8_t { shuffled, ordered };
+
 struct DigitsOptions {
-  /// "shuffled": drawn by `seed`. "ordered": the last samples, by other writers, which is harder.
-  std::string split = "shuffled";
+  DigitsSplit split = DigitsSplit::shuffled;
   std::int64_t test_size = 360;
   std::uint64_t seed = 0;
 };

@@ -137,7 +137,7 @@ class ImageFolder : public Dataset {
               const std::string& beside)
       : root_(root),
         prefix_((fs::path(root) / "").string().size()),
-        fails_(options.on_error == "fail"),
+        fails_(options.on_error == OnFault::fail),
         names_(classes),
         shrink_to_(options.shrink_to),
         decode_bytes_(options.decode_bytes),
@@ -151,7 +151,7 @@ class ImageFolder : public Dataset {
       const auto files = Walk(fails_, unreadable_, warnings_).files_below(fs::path(root) / folder);
       if (files.empty()) {
         const std::string text = root + "/" + folder + ": has no JPEG, PNG, WebP or BMP file";
-        HEARTH_CHECK(DataError, options.empty_classes == "skip", text,
+        HEARTH_CHECK(DataError, options.empty_classes == OnFault::skip, text,
                      "; remove the folder, or set empty_classes to \"skip\"");
         warnings_.add(text);
       }
@@ -270,16 +270,9 @@ class ImageFolder : public Dataset {
   mutable std::int64_t room_;
 };
 
-void check_policy(const char* key, const std::string& value) {
-  HEARTH_CHECK(ConfigError, value == "fail" || value == "skip", "image_folder: ", key, " is '", value,
-               "'; 'fail' and 'skip' exist");
-}
-
 /// `beside` is where images that belong to no class are looked for.
 DatasetPointer open_folder(const std::string& root, const ImageFolderOptions& options,
                            const std::vector<std::string>& classes, const std::string& beside) {
-  check_policy("on_error", options.on_error);
-  check_policy("empty_classes", options.empty_classes);
   HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to,
                "; give the shorter side in pixels, or 0 to leave images as they are");
   HEARTH_CHECK(ConfigError, options.decode_bytes > 0, "image_folder: decode_bytes is ", options.decode_bytes,

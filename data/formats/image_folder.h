@@ -7,11 +7,11 @@
 namespace hearth::data {
 
 struct ImageFolderOptions {
-  /// What to do about a file that cannot be decoded, or a link to nothing. "fail": DataError. "skip": a counted
-  /// warning; the next readable sample stands in for it, of a part held out the next of that part.
-  std::string on_error = "fail";
-  /// What to do about a class folder without images: "fail" or "skip" (a counted warning; the class keeps its number).
-  std::string empty_classes = "fail";
+  /// Of files that cannot be decoded, and links to nothing. Where one is skipped, the next readable sample stands in
+  /// for it, of a part held out the next of that part.
+  OnFault on_error = OnFault::fail;
+  /// Of class folders without images. A skipped class keeps its number.
+  OnFault empty_classes = OnFault::fail;
   /// Decoded images are kept in memory up to this many bytes, those read first. 0 keeps none.
   std::int64_t cache_bytes = 0;
   /// Images whose shorter side has more pixels are shrunk to it when they are decoded, the longer side following,

@@ -287,7 +287,7 @@ void describe(Fields<ParallelTextData>& fields) {
   fields.integer("multiple", &ParallelTextData::multiple, {.min = 1, .max = 1024},
                  "Lengths, and numbers of rows by tokens_per_batch, are multiples of this.");
   fields.integer("longest", &ParallelTextData::longest, {.min = 2, .max = 1 << 16}, "The most ids a line may be.");
-  fields.choice("on_long", &ParallelTextData::on_long, {{"fail", LongTexts::fail}, {"skip", LongTexts::skip}},
+  fields.choice("on_long", &ParallelTextData::on_long, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
                 "Longer lines: stop, or leave them out and count a warning.");
   fields.component("tokenizer", &ParallelTextData::tokenizer, tokenizers(),
                    "Of the translations, and of both sides where there is no other; null for characters.");
@@ -335,7 +335,7 @@ Splits splits_of(const ParallelTextData& options, const Parts& all) {
   const PairOptions pair_options{options.tokens_per_batch, options.buckets, options.multiple, options.longest};
   const auto pairs_of = [&](const Part& part, std::vector<std::int64_t> pairs) -> DatasetPointer {
     return text_pairs(all.source_tokenizer, part.source, all.tokenizer, part.target, std::move(pairs), pair_options,
-                      options.on_long == LongTexts::skip);
+                      options.on_long == OnFault::skip);
   };
   Splits splits;
   std::array<DatasetPointer*, 3> places{&splits.train, &splits.valid, &splits.test};

@@ -31,15 +31,12 @@ struct TextData : DataOptions, TextFiles {
   Tokenizers::Component tokenizer;
 };
 
-/// What happens to lines of more ids than may be.
-enum class LongTexts : std::uint8_t { fail, skip };
-
 struct ParallelTextData : DataOptions, TextFiles {
   std::int64_t tokens_per_batch = 0;
   std::vector<std::int64_t> buckets;
   std::int64_t multiple = 8;
   std::int64_t longest = 256;
-  LongTexts on_long = LongTexts::fail;
+  OnFault on_long = OnFault::fail;  ///< of lines of more ids than may be
   Tokenizers::Component tokenizer;
   Tokenizers::Component source_tokenizer;
 };

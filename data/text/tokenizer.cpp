@@ -15,31 +15,27 @@ namespace hearth::data {
 namespace {
 
 constexpr const char* path_doc = "A tokenizer's file instead of one made from the training texts.";
-constexpr const char* most_doc = "Largest number of pieces, special tokens included; 0 for no limit.";
-constexpr const char* least_doc = "Rarer ones are unknown.";
 
 struct CharacterFields {
   std::string path;
   std::int64_t most = 0;
   std::int64_t min_count = 1;
 };
-void describe(Fields<CharacterFields>& f) {
+template <class T>
+void describe_counted(Fields<T>& f) {
   f.text("path", &CharacterFields::path, path_doc);
-  f.integer("most", &CharacterFields::most, {.min = 0, .max = 1 << 24}, most_doc);
-  f.integer("min_count", &CharacterFields::min_count, {.min = 1}, least_doc);
+  f.integer("most", &CharacterFields::most, {.min = 0, .max = 1 << 24},
+            "Largest number of pieces, special tokens included; 0 for no limit.");
+  f.integer("min_count", &CharacterFields::min_count, {.min = 1}, "Rarer ones are unknown.");
 }
+void describe(Fields<CharacterFields>& f) { describe_counted(f); }
 
-struct WordFields {
-  std::string path;
-  std::int64_t most = 0;
-  std::int64_t min_count = 1;
+struct WordFields : CharacterFields {
   bool lower_case = false;
   bool punctuation = false;
 };
 void describe(Fields<WordFields>& f) {
-  f.text("path", &WordFields::path, path_doc);
-  f.integer("most", &WordFields::most, {.min = 0, .max = 1 << 24}, most_doc);
-  f.integer("min_count", &WordFields::min_count, {.min = 1}, least_doc);
+  describe_counted(f);
   f.boolean("lower_case", &WordFields::lower_case, "Letters become small.");
   f.boolean("punctuation", &WordFields::punctuation, "Every punctuation character is a word of its own.");
 }

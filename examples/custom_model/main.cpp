@@ -52,7 +52,7 @@ double accuracy(Tiny& model, data::Loader& loader) {
 }
 
 int train_by_hand() {
-  const data::Splits digits = data::digits({.split = "shuffled"});
+  const data::Splits digits = data::digits({.split = data::DigitsSplit::shuffled});
   const data::TransformOptions scaling{.mean = {0.3}, .std = {0.37}};
   const data::ImageShape shape = digits.train->image_shape();
   data::Loader train(digits.train, data::Transforms(shape, scaling, true), {.batch_size = 32, .shuffle = true});

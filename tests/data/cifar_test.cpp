@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "data/described.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
@@ -71,10 +72,24 @@ TEST_F(CifarTest, HundredTakesFineOrCoarseLabels) {
   folder.write("train.bin", joined(record({3, 42}), record({19, 99})));
   folder.write("test.bin", record({0, 7}));
   EXPECT_EQ(cifar100(folder.path()).train->label(0), 42);
-  EXPECT_EQ(cifar100(folder.path(), true).train->label(1), 19);
-  EXPECT_EQ(cifar100(folder.path(), true).train->classes(), 20);
+  EXPECT_EQ(cifar100(folder.path(), CifarLabels::coarse).train->label(1), 19);
+  EXPECT_EQ(cifar100(folder.path(), CifarLabels::coarse).train->classes(), 20);
   folder.write("test.bin", record({20, 7}));
-  EXPECT_TRUE(contains(error_message<DataError>([&] { cifar100(folder.path(), true); }), "record 0 is 20"));
+  EXPECT_TRUE(
+      contains(error_message<DataError>([&] { cifar100(folder.path(), CifarLabels::coarse); }), "record 0 is 20"));
+}
+
+TEST_F(CifarTest, EvaluationTakesTheLabelsOfTheTraining) {
+  folder.write("test.bin", record({19, 7}));
+  for (const auto& [labels, label] : {std::pair{"fine", 7}, {"coarse", 19}}) {
+    const Json node = Json::object().set("type", "cifar100").set("path", "elsewhere").set("labels", labels);
+    DataFacts facts;
+    facts.classes = numbered_classes(labels == std::string("fine") ? 100 : 20);
+    facts.image = {32, 32, 3};
+    facts.normalize = {{0.5}, {0.5}};
+    const DataSplits found = evaluation_data(datasets().parse(node), facts, folder.path());
+    EXPECT_EQ(found.test->label(0), label);
+  }
 }
 
 TEST_F(CifarTest, NamesFileAndReason) {

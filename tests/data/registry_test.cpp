@@ -88,6 +88,13 @@ TEST(DataRegistryTest, FaultsNameThePath) {
   EXPECT_TRUE(
       contains(error_message<ConfigError>([] { make_data(node(R"({"type": "fashion-mnist"})")); }), "fashion_mnist"));
   EXPECT_TRUE(contains(error_message<ConfigError>([] { make_data(node(R"({"type": "cifar10"})")); }), "path"));
+  EXPECT_TRUE(contains(error_message<ConfigError>([] { make_data(node(R"({"type": "digits", "split": "sorted"})")); }),
+                       "ordered"));
+  for (const char* key : {"on_error", "empty_classes"})
+    EXPECT_TRUE(contains(error_message<ConfigError>([&] {
+                           make_data(Json(node(R"({"type": "image_folder", "path": "."})")).set(key, "maybe"));
+                         }),
+                         "unknown value \"maybe\"; allowed are: fail, skip"));
   EXPECT_TRUE(contains(error_message<ConfigError>(
                            [] { make_data(node(R"({"type": "digits", "augment": {"random_resized_crop": true}})")); }),
                        "needs image_size"));
