@@ -50,6 +50,9 @@ struct Batch {
   std::vector<std::int64_t> samples{};  ///< index of each sample in the set
   double lambda = 1;                    ///< weight of a sample's own label where samples are mixed
   std::int64_t size() const { return static_cast<std::int64_t>(samples.size()); }
+  std::int64_t rows() const { return labels.dim(0); }
+  /// Labels that count in the mean: images, or ids to be predicted.
+  std::int64_t count() const { return counted >= 0 ? counted : rows(); }
 };
 
 class HEARTH_API Loader {

@@ -21,19 +21,13 @@ constexpr int steps_before_others = 1;
 // Of a shape to be recorded.
 constexpr int most_failures = 2;
 
-constexpr Tensor data::Batch::*batch_parts[] = {&data::Batch::images, &data::Batch::labels, &data::Batch::erased,
-                                                &data::Batch::share,  &data::Batch::input,  &data::Batch::source,
-                                                &data::Batch::target};
-constexpr Tensor StepInput::*input_parts[] = {&StepInput::images, &StepInput::labels, &StepInput::erased,
-                                              &StepInput::share,  &StepInput::input,  &StepInput::source,
-                                              &StepInput::target};
-constexpr std::size_t part_count = std::size(batch_parts);
+constexpr std::size_t tensor_count = std::size(batch_tensors);
 
 /// All parts of all batches; absent where a batch has none.
 std::vector<Tensor> tensors_of(std::span<const data::Batch> batches) {
   std::vector<Tensor> parts;
   for (const data::Batch& batch : batches)
-    for (const auto part : batch_parts)
+    for (const auto part : batch_tensors)
       parts.push_back((batch.*part).defined() ? (batch.*part).contiguous() : Tensor());
   return parts;
 }
@@ -58,9 +52,10 @@ std::vector<Tensor> places_for(const std::vector<Tensor>& parts, Device device) 
 struct CapturedStep::Recorded {
   Recorded(std::vector<Tensor> where, std::span<const data::Batch> batches)
       : places(std::move(where)), feed(present(places)) {
-    inputs.resize(places.size() / part_count);
+    inputs.resize(places.size() / tensor_count);
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].counted = batches[i].counted;
-    for (std::size_t i = 0; i < places.size(); ++i) inputs[i / part_count].*input_parts[i % part_count] = places[i];
+    for (std::size_t i = 0; i < places.size(); ++i)
+      inputs[i / tensor_count].*batch_tensors[i % tensor_count] = places[i];
   }
 
   /// Where the device counts labels itself, their number is no part of what is recorded.
@@ -78,7 +73,7 @@ struct CapturedStep::Recorded {
 
   std::vector<Tensor> places;
   cuda::Feed feed;
-  std::vector<StepInput> inputs;
+  std::vector<data::Batch> inputs;
   int eager_steps = 0;
   int failures = 0;  ///< to be recorded
   std::unique_ptr<cuda::Graph> graph;
@@ -121,7 +116,7 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) {
 
 StepResult CapturedStep::step(Recorded& recorded, std::span<const Tensor> parts, std::span<const data::Batch> batches) {
   std::int64_t samples = 0;
-  for (const data::Batch& batch : batches) samples += count_of(batch);
+  for (const data::Batch& batch : batches) samples += batch.count();
   recorded.feed.send(parts);
   const StepResult result = begin_device_step(session_, samples);
   const auto work = [&] { run_device_step(session_, recorded.inputs); };

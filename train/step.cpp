@@ -34,11 +34,11 @@ struct Share {
   Tensor labels{};     // f64 [1]: how many count; undefined where the meter counts rows
 };
 
-std::vector<Share> shares_of(const Loss& loss, std::span<const StepInput> inputs, std::int64_t samples) {
+std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inputs, std::int64_t samples) {
   std::vector<Share> shares(inputs.size());
   std::vector<Tensor> labels;
   bool may_ignore = false;
-  for (const StepInput& input : inputs) {
+  for (const data::Batch& input : inputs) {
     labels.push_back(input.labels);
     may_ignore = may_ignore || (loss.ignored_label && !is_floating(input.labels.dtype()));
   }
@@ -70,7 +70,7 @@ void sweep(Session& session, const Tensor& loss, const Share& share) {
 }
 
 // What the network makes of an input: one of images, of texts, or of pairs of texts.
-Tensor outputs_of(Session& session, const StepInput& input) {
+Tensor outputs_of(Session& session, const data::Batch& input) {
   if (input.source.defined()) return (*session.model)(input.source, input.target);
   if (input.input.defined()) return (*session.model)(input.input);
   return (*session.model)(session.network_input(input.images, input.erased, input.share));
@@ -88,12 +88,12 @@ void count_hits(const Loss& rule, const Tensor& outputs, const Tensor& labels, c
 
 // Whether the rows of a step's batches have one shape. They then draw as one batch would; otherwise, as with texts of
 // different lengths, each batch draws numbers of its own.
-bool rows_are_alike(std::span<const StepInput> inputs) {
+bool rows_are_alike(std::span<const data::Batch> inputs) {
   const auto differ = [](const Tensor& a, const Tensor& b) {
     if (!a.defined() || !b.defined()) return a.defined() != b.defined();
     return a.rank() != b.rank() || a.shape().with(0, 0) != b.shape().with(0, 0);
   };
-  return std::none_of(inputs.begin(), inputs.end(), [&](const StepInput& input) {
+  return std::none_of(inputs.begin(), inputs.end(), [&](const data::Batch& input) {
     return differ(input.images, inputs[0].images) || differ(input.labels, inputs[0].labels) ||
            differ(input.input, inputs[0].input) || differ(input.source, inputs[0].source);
   });
@@ -101,17 +101,17 @@ bool rows_are_alike(std::span<const StepInput> inputs) {
 
 // Gradients of the mean over all samples that count. after_backward(loss) runs for each batch.
 template <class F>
-void accumulate_gradients(Session& session, std::span<const StepInput> inputs, F&& after_backward) {
+void accumulate_gradients(Session& session, std::span<const data::Batch> inputs, F&& after_backward) {
   session.set_switches();
   const AutocastScope autocast(session.autocast());
   std::int64_t samples = 0;
-  for (const StepInput& input : inputs) samples += input.count();
+  for (const data::Batch& input : inputs) samples += input.count();
   session.parameters->zero_grads();
   const std::vector<Share> shares = shares_of(session.loss, inputs, samples);
   std::int64_t begun = 0;
   const bool alike = rows_are_alike(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const StepInput& input = inputs[i];
+    const data::Batch& input = inputs[i];
     RandomKey key{session.config().seed, static_cast<std::uint64_t>(session.position.step)};
     if (alike)
       key.part = {begun, input.rows()};
@@ -140,7 +140,7 @@ void apply_update(Session& session) {
   if (session.ema) session.ema->apply_to_buffers();
 }
 
-void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
+void host_step(Session& session, std::span<const data::Batch> inputs, double lr) {
   session.model->train(true);
   accumulate_gradients(session, inputs, [&](const Tensor& loss) {
     if (const double value = loss.item(); !std::isfinite(value)) {
@@ -165,7 +165,7 @@ void host_step(Session& session, std::span<const StepInput> inputs, double lr) {
 
 }  // namespace
 
-Tensor loss_of(Session& session, const StepInput& input, const Tensor& correct) {
+Tensor loss_of(Session& session, const data::Batch& input, const Tensor& correct) {
   if (session.chunked != nullptr) {
     const Tensor x = input.source.defined() ? session.chunked->features_pair(input.source, input.target)
                                             : session.chunked->features(input.input);
@@ -178,10 +178,10 @@ Tensor loss_of(Session& session, const StepInput& input, const Tensor& correct) 
   return loss;
 }
 
-StepInput blank_rows(const Session& session, std::int64_t rows) {
+data::Batch blank_rows(const Session& session, std::int64_t rows) {
   const Device device = session.device();
   const auto ids = [&](std::int64_t length) { return Tensor::zeros({rows, length}, DType::i32, device); };
-  StepInput input;
+  data::Batch input;
   const data::TokenDataset* const tokens = session.data.train->tokens();
   if (tokens == nullptr) {
     const data::ImageShape shape = session.data.input_shape();
@@ -198,10 +198,11 @@ StepInput blank_rows(const Session& session, std::int64_t rows) {
   return input;
 }
 
-StepInput moved_input(const Session& session, const data::Batch& batch) {
-  const auto there = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(session.device()) : tensor; };
-  return {there(batch.images), there(batch.labels), there(batch.erased), there(batch.share),
-          there(batch.input),  there(batch.source), there(batch.target), batch.counted};
+data::Batch moved_input(const Session& session, const data::Batch& batch) {
+  data::Batch moved{.counted = batch.counted};
+  for (const auto tensor : batch_tensors)
+    if ((batch.*tensor).defined()) moved.*tensor = (batch.*tensor).to(session.device());
+  return moved;
 }
 
 StepResult begin_device_step(Session& session, std::int64_t samples) {
@@ -217,7 +218,7 @@ StepResult begin_device_step(Session& session, std::int64_t samples) {
   return {samples, lr};
 }
 
-void run_device_step(Session& session, std::span<const StepInput> inputs) {
+void run_device_step(Session& session, std::span<const data::Batch> inputs) {
   accumulate_gradients(session, inputs, [](const Tensor&) {});
   const OriginScope origin = OriginScope::of_op("optimizer");
   const auto limit = session.config().train.clip_norm;
@@ -233,11 +234,11 @@ void run_device_step(Session& session, std::span<const StepInput> inputs) {
 }
 
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
-  std::vector<StepInput> inputs;
+  std::vector<data::Batch> inputs;
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) {
     inputs.push_back(moved_input(session, batch));
-    samples += count_of(batch);
+    samples += batch.count();
   }
   if (session.device().is_cuda() || session.loss_scale) {
     const StepResult result = begin_device_step(session, samples);
@@ -249,7 +250,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
   return {samples, lr};
 }
 
-void evaluation_step(Session& session, const StepInput& input, const Sums& sums) {
+void evaluation_step(Session& session, const data::Batch& input, const Sums& sums) {
   session.set_switches();
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
@@ -266,7 +267,7 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   const Sums sums(session.device());
   Meter meter;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    const StepInput input = moved_input(session, loader.next());
+    const data::Batch input = moved_input(session, loader.next());
     evaluation_step(session, input, sums);
     meter.samples += input.count();
   }

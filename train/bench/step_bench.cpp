@@ -14,7 +14,7 @@ StepBench::StepBench(LoadedConfig config)
     captured_ = std::make_unique<CapturedStep>(session_);
 }
 
-std::int64_t StepBench::items() const { return count_of(batch()) * static_cast<std::int64_t>(batches_.size()); }
+std::int64_t StepBench::items() const { return batch().count() * static_cast<std::int64_t>(batches_.size()); }
 
 double StepBench::step_ms() {
   const auto start = std::chrono::steady_clock::now();

@@ -66,7 +66,7 @@ Summary summarize_run(const Arguments& arguments) {
   Summary summary;
   Device wanted;
   Session session(config_for_here(arguments, wanted));
-  const StepInput input = blank_rows(session, 1);
+  const data::Batch input = blank_rows(session, 1);
   summary.device = name_of(wanted);
   summary.parameters = session.model->parameter_count();
   {

@@ -57,7 +57,7 @@ class Collector : public OpObserver {
 
 std::vector<OpPrecision> precision_of_ops(Session& session) {
   session.set_switches();
-  StepInput input = blank_rows(session, 2);
+  data::Batch input = blank_rows(session, 2);
   if (input.images.defined()) input.images = input.images.to(Session::image_type(session.device().type));
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());

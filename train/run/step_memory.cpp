@@ -17,6 +17,8 @@ constexpr std::int64_t fed_sets = 3;
 constexpr double margin = 0.02;
 constexpr const char* blank_input = "blank input";
 
+std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.byte_size()); }
+
 /// Batches of blank images, of the shapes and types that the run's loader gives for a device of this kind.
 std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batch_size, DeviceType target) {
   data::Batch sample;
@@ -31,11 +33,10 @@ std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batc
     const Shape shape = of.shape().with(0, batch_size);
     return Tensor::zeros(tokens != nullptr && shape.rank() > 1 ? shape.with(1, tokens->longest()) : shape, of.dtype());
   };
-  for (const auto part :
-       {&data::Batch::images, &data::Batch::labels, &data::Batch::input, &data::Batch::source, &data::Batch::target})
-    if ((sample.*part).defined()) batch.*part = blank(sample.*part);
-  if (sample.erased.defined()) batch.erased = blank(sample.erased);
-  if (sample.share.defined()) batch.share = Tensor::zeros(sample.share.shape(), sample.share.dtype());
+  for (const auto part : batch_tensors)
+    if ((sample.*part).defined())
+      batch.*part =
+          part == &data::Batch::share ? Tensor::zeros(sample.share.shape(), sample.share.dtype()) : blank(sample.*part);
   batch.samples.resize(static_cast<std::size_t>(batch_size));
   // Two batches show what any number of them does: the second finds gradients to add to.
   const std::int64_t count = std::min<std::int64_t>(2, session.config().train.accumulate);
@@ -52,12 +53,12 @@ struct Inputs {
   std::int64_t bytes() const {
     const data::Batch& batch = host.front();
     std::int64_t sum = 0;
-    for (const Tensor* part : {&batch.images, &batch.labels, &batch.erased, &batch.input, &batch.source, &batch.target})
-      if (part->defined()) sum += static_cast<std::int64_t>(part->byte_size());
+    for (const auto part : batch_tensors)
+      if ((batch.*part).defined() && part != &data::Batch::share) sum += bytes_of(batch.*part);
     return sum;
   }
   std::vector<data::Batch> host;
-  std::vector<StepInput> device;
+  std::vector<data::Batch> device;
 };
 
 void run_step(Session& session, const Inputs& inputs) {
@@ -81,8 +82,6 @@ void trace(MemoryTrace& into, F&& work) {
   const MemoryObserverScope scope(into);
   work();
 }
-
-std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.byte_size()); }
 
 bool same_op(const Origin& origin, const char* op) { return origin.op != nullptr && std::string(origin.op) == op; }
 
