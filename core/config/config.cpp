@@ -14,12 +14,15 @@ namespace {
 
 bool is_ignored(std::string_view key) { return key == "$schema" || key == "comment"; }
 
-std::string joined(const std::vector<Word>& words, std::string_view separator) {
+std::vector<std::string> texts_of(const std::vector<Word>& words) {
+  std::vector<std::string> texts;
+  for (const Word& word : words) texts.push_back(word.text);
+  return texts;
+}
+
+std::string joined(const std::vector<Word>& words) {
   std::string text;
-  for (const Word& word : words) {
-    if (!text.empty()) text += separator;
-    text += word.text;
-  }
+  for (const Word& word : words) text += (text.empty() ? "" : ", ") + word.text;
   return text;
 }
 
@@ -64,7 +67,7 @@ std::string noun_of(const Field& field, bool plural) {
     case Field::Kind::text:
       return plural ? "strings" : "a string";
     case Field::Kind::choice:
-      return "one of " + joined(field.limits.words, ", ");
+      return "one of " + joined(field.limits.words);
     case Field::Kind::object:
       return field.shorthand.empty() ? "an object" : field.object->find(field.shorthand)->expected() + " or an object";
     case Field::Kind::component:
@@ -81,39 +84,32 @@ std::string element_text(const Field& field, bool plural) {
   return text;
 }
 
+void refuse(const Field& field, const Json& node, const std::string& pointer, Reading& reading,
+            const std::string& advice = "") {
+  reading.add(node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe(), advice));
+}
+
 void check_integer_or_number(const Field& field, const Json& node, const std::string& pointer, Reading& reading) {
   const bool integral = field.kind == Field::Kind::integer;
   if (find_word(field, node)) return;
   if (node.is_string() && !field.limits.words.empty()) {
-    std::vector<std::string> words;
-    for (const Word& word : field.limits.words) words.push_back(word.text);
-    const std::string meant = nearest(node.as_string(), words);
-    reading.add(node, pointer,
-                join_text("expected ", element_text(field, false), ", found ", node.describe(),
-                          meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
-    return;
+    const std::string meant = nearest(node.as_string(), texts_of(field.limits.words));
+    return refuse(field, node, pointer, reading, meant.empty() ? "" : "; did you mean \"" + meant + "\"?");
   }
   const bool fits = (integral ? node.is_integer() : node.is_number()) && std::isfinite(node.as_number()) &&
                     within(field.limits, node.as_number());
-  if (!fits) {
-    reading.add(node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
-  } else if (node.as_number() < field.least || node.as_number() > field.greatest) {
+  if (!fits) return refuse(field, node, pointer, reading);
+  if (node.as_number() < field.least || node.as_number() > field.greatest)
     reading.add(node, pointer,
                 join_text(node.describe(), " is outside what this key can hold, ", plain_number(field.least), " to ",
                           plain_number(field.greatest)));
-  }
 }
 
 void check_choice(const Field& field, const Json& node, const std::string& pointer, Reading& reading) {
   if (find_word(field, node)) return;
-  std::vector<std::string> words;
-  for (const Word& word : field.limits.words) words.push_back(word.text);
-  if (!node.is_string()) {
-    reading.add(node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
-    return;
-  }
-  reading.add(node, pointer,
-              join_text("unknown value \"", node.as_string(), "\"; ", suggest(node.as_string(), words, "allowed are")));
+  if (!node.is_string()) return refuse(field, node, pointer, reading);
+  const std::string meant = suggest(node.as_string(), texts_of(field.limits.words), "allowed are");
+  reading.add(node, pointer, join_text("unknown value \"", node.as_string(), "\"; ", meant));
 }
 
 /// The object that a value stands for.
@@ -126,16 +122,12 @@ Json spelled_out(const Field& field, const Json& node) {
 
 Json read_element(const Field& field, const Json& node, const std::string& pointer, Reading& reading, void* member,
                   std::size_t count = 1, std::size_t index = 0) {
-  const auto expect = [&](bool right) {
-    if (!right)
-      reading.add(node, pointer, join_text("expected ", element_text(field, false), ", found ", node.describe()));
-  };
   switch (field.kind) {
     case Field::Kind::boolean:
-      expect(node.is_boolean());
+      if (!node.is_boolean()) refuse(field, node, pointer, reading);
       break;
     case Field::Kind::text:
-      expect(node.is_string());
+      if (!node.is_string()) refuse(field, node, pointer, reading);
       break;
     case Field::Kind::integer:
     case Field::Kind::number:
@@ -153,12 +145,9 @@ Json read_element(const Field& field, const Json& node, const std::string& point
 }
 
 Json words_to_numbers(const Field& field, const Json& node) {
-  if (field.list && node.is_array()) {
+  if (node.is_array()) {
     Json result = Json::array();
-    for (const Json& item : node.items()) {
-      const Word* word = find_word(field, item);
-      result.push_back(word ? Json(word->value) : item);
-    }
+    for (const Json& item : node.items()) result.push_back(words_to_numbers(field, item));
     return result;
   }
   const Word* word = find_word(field, node);
