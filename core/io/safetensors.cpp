@@ -38,24 +38,19 @@ std::uint64_t declared_bytes(const Declaration& tensor, const FormatDType& dtype
   std::uint64_t elements = 1;
   for (const std::uint64_t extent : tensor.shape) fits = fits && !__builtin_mul_overflow(elements, extent, &elements);
   fits = fits && !__builtin_mul_overflow(bits, elements, &bits);
-  if (!fits) {
-    fail(path, "ValidationOverflow",
-         join_text("tensor '", tensor.name, "': the size of ", list(tensor.shape), " ", tensor.dtype,
-                   " does not fit 64 bits"));
-  }
-  if (bits % 8 != 0) {
-    fail(path, "MisalignedSlice",
-         join_text("tensor '", tensor.name, "': ", list(tensor.shape), " ", tensor.dtype, " ends inside a byte"));
-  }
+  if (!fits)
+    fail(path, "ValidationOverflow", "tensor '", tensor.name, "': the size of ", list(tensor.shape), " ", tensor.dtype,
+         " does not fit 64 bits");
+  if (bits % 8 != 0)
+    fail(path, "MisalignedSlice", "tensor '", tensor.name, "': ", list(tensor.shape), " ", tensor.dtype,
+         " ends inside a byte");
   return bits / 8;
 }
 
 Shape shape_of(const Declaration& tensor, const std::filesystem::path& path) {
-  if (tensor.shape.size() > static_cast<std::size_t>(Shape::max_rank)) {
-    fail(path, "UnsupportedRank",
-         join_text("tensor '", tensor.name, "' has ", tensor.shape.size(),
-                   " dimensions; this library has tensors of up to ", Shape::max_rank));
-  }
+  if (tensor.shape.size() > static_cast<std::size_t>(Shape::max_rank))
+    fail(path, "UnsupportedRank", "tensor '", tensor.name, "' has ", tensor.shape.size(),
+         " dimensions; this library has tensors of up to ", Shape::max_rank);
   std::vector<std::int64_t> extents;
   for (const std::uint64_t extent : tensor.shape) {
     // What does not fit is negative and refused by Shape, as are products that do not fit.
@@ -64,34 +59,26 @@ Shape shape_of(const Declaration& tensor, const std::filesystem::path& path) {
   try {
     return Shape(std::span<const std::int64_t>(extents));
   } catch (const ShapeError& error) {
-    fail(path, "ValidationOverflow", join_text("tensor '", tensor.name, "': ", error.what()));
+    fail(path, "ValidationOverflow", "tensor '", tensor.name, "': ", error.what());
   }
 }
 
 /// Checks one tensor whose bytes must begin at `expected_begin`.
 TensorRecord record_of(const Declaration& tensor, std::uint64_t expected_begin, const std::filesystem::path& path) {
-  if (tensor.begin != expected_begin || tensor.end < tensor.begin) {
-    fail(path, "InvalidOffset",
-         join_text("tensor '", tensor.name, "' has data_offsets [", tensor.begin, ", ", tensor.end,
-                   "]; it should begin at ", expected_begin, ", where the tensor before it ends"));
-  }
+  if (tensor.begin != expected_begin || tensor.end < tensor.begin)
+    fail(path, "InvalidOffset", "tensor '", tensor.name, "' has data_offsets [", tensor.begin, ", ", tensor.end,
+         "]; it should begin at ", expected_begin, ", where the tensor before it ends");
   const FormatDType* dtype = safetensors::find_format_dtype(tensor.dtype);
-  if (dtype == nullptr) {
-    fail(path, "InvalidHeaderDeserialization",
-         join_text("tensor '", tensor.name, "' has the type '", tensor.dtype, "', which the format does not know"));
-  }
+  if (dtype == nullptr)
+    fail(path, "InvalidHeaderDeserialization", "tensor '", tensor.name, "' has the type '", tensor.dtype,
+         "', which the format does not know");
   const std::uint64_t bytes = declared_bytes(tensor, *dtype, path);
-  if (bytes != tensor.end - tensor.begin) {
-    fail(path, "TensorInvalidInfo",
-         join_text("tensor '", tensor.name, "': ", list(tensor.shape), " ", tensor.dtype, " takes ", bytes,
-                   " bytes but its data_offsets [", tensor.begin, ", ", tensor.end, "] hold ",
-                   tensor.end - tensor.begin));
-  }
-  if (!dtype->supported) {
-    fail(path, "UnsupportedDtype",
-         join_text("tensor '", tensor.name, "' has the type ", tensor.dtype,
-                   "; readable are F32 F64 F16 BF16 I32 I64 U8 BOOL; convert it first"));
-  }
+  if (bytes != tensor.end - tensor.begin)
+    fail(path, "TensorInvalidInfo", "tensor '", tensor.name, "': ", list(tensor.shape), " ", tensor.dtype, " takes ",
+         bytes, " bytes but its data_offsets [", tensor.begin, ", ", tensor.end, "] hold ", tensor.end - tensor.begin);
+  if (!dtype->supported)
+    fail(path, "UnsupportedDtype", "tensor '", tensor.name, "' has the type ", tensor.dtype,
+         "; readable are F32 F64 F16 BF16 I32 I64 U8 BOOL; convert it first");
   return {tensor.name, dtype->dtype, shape_of(tensor, path), tensor.begin, tensor.end};
 }
 
@@ -115,17 +102,17 @@ FileReader open(const std::filesystem::path& path) {
   }
 }
 
-[[noreturn]] void fail_header(const std::filesystem::path& path, const std::string& text) {
-  fail(path, "HeaderDamaged",
-       join_text(text, "; another program that rewrites a file must leave out the metadata '",
-                 safetensors::block_checksums_key, "' and '", safetensors::header_checksum_key, "'"));
+template <class... Parts>
+[[noreturn]] void fail_header(const std::filesystem::path& path, const Parts&... parts) {
+  fail(path, "HeaderDamaged", parts..., "; another program that rewrites a file must leave out the metadata '",
+       safetensors::block_checksums_key, "' and '", safetensors::header_checksum_key, "'");
 }
 
 std::string quoted(const std::string& text, const std::filesystem::path& path) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    fail(path, "JsonError", join_text("the name or text '", text, "' is not UTF-8"));
+    fail(path, "JsonError", "the name or text '", text, "' is not UTF-8");
   }
 }
 
@@ -139,23 +126,19 @@ void sort_as_reference(std::vector<SafetensorsEntry>& entries, const std::filesy
   std::vector<std::string_view> names;
   for (const SafetensorsEntry& entry : entries) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
-  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
-    fail(path, "DuplicateName", join_text("tensor '", *twice, "' is given twice"));
-  }
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    fail(path, "DuplicateName", "tensor '", *twice, "' is given twice");
 }
 
 /// The header's member for a tensor whose bytes begin at `offset`.
 std::string declaration_of(const SafetensorsEntry& entry, std::uint64_t offset, const std::filesystem::path& path) {
   const std::int64_t expected =
       checked_mul(entry.shape.size(), static_cast<std::int64_t>(size_of(entry.dtype)), "safetensors: tensor size");
-  if (entry.bytes.size() != static_cast<std::uint64_t>(expected)) {
-    fail(path, "InvalidTensorView",
-         join_text("tensor '", entry.name, "' ", entry.dtype, " ", entry.shape, " takes ", expected, " bytes but ",
-                   entry.bytes.size(), " are given"));
-  }
-  if (entry.name == safetensors::metadata_key) {
-    fail(path, "InvalidTensorView", join_text("the tensor name '", entry.name, "' is reserved; choose another"));
-  }
+  if (entry.bytes.size() != static_cast<std::uint64_t>(expected))
+    fail(path, "InvalidTensorView", "tensor '", entry.name, "' ", entry.dtype, " ", entry.shape, " takes ", expected,
+         " bytes but ", entry.bytes.size(), " are given");
+  if (entry.name == safetensors::metadata_key)
+    fail(path, "InvalidTensorView", "the tensor name '", entry.name, "' is reserved; choose another");
   // No tree of nlohmann's: its destructor asks for memory and ends the process where there is none.
   TextStream out;
   out << quoted(entry.name, path) << R"(:{"dtype":")" << safetensors::format_dtype_of(entry.dtype).name
@@ -209,15 +192,15 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(open
   const std::uint64_t present = file_.size() - data_offset_;
   if (end != present) {
     const std::string last = records_.empty() ? "" : "; the last tensor is '" + records_.back().name + "'";
-    fail(path, "MetadataIncompleteBuffer",
-         join_text("the header describes ", end, " bytes of data, the file has ", present, last));
+    fail(path, "MetadataIncompleteBuffer", "the header describes ", end, " bytes of data, the file has ", present,
+         last);
   }
   metadata_ = std::move(header.metadata);
   if (auto node = metadata_.extract(safetensors::header_checksum_key)) header_checksum_ = std::move(node.mapped());
   if (auto node = metadata_.extract(safetensors::block_checksums_key)) {
     parse_checksums(node.mapped());
     if (blocks != block_checksums_.size())
-      fail_header(path, join_text(block_checksums_.size(), " checksums for ", blocks, " blocks"));
+      fail_header(path, block_checksums_.size(), " checksums for ", blocks, " blocks");
   }
 }
 
@@ -233,9 +216,8 @@ const TensorRecord& SafetensorsFile::at(std::string_view name) const {
     std::vector<std::string> names;
     for (const TensorRecord& record : records_) names.push_back(record.name);
     const std::string near = nearest(name, names);
-    fail(path(), "TensorNotFound",
-         join_text("there is no tensor '", name, "' among the ", names.size(), " of the file",
-                   near.empty() ? near : "; did you mean '" + near + "'?"));
+    fail(path(), "TensorNotFound", "there is no tensor '", name, "' among the ", names.size(), " of the file",
+         near.empty() ? near : "; did you mean '" + near + "'?");
   }
   return *found;
 }
@@ -244,9 +226,8 @@ void SafetensorsFile::read_block(std::size_t record, std::size_t block, std::spa
   const std::uint64_t offset = data_offset_ + records_[record].begin + block * safetensors::checksum_block;
   safetensors::read(file_, offset, target);
   if (!has_block_checksums_ || crc32c(target) == block_checksums_[first_blocks_[record] + block]) return;
-  fail(path(), "TensorDamaged",
-       join_text("tensor '", records_[record].name, "' does not fit its checksum in the ", target.size(),
-                 " bytes at offset ", offset, " of the file; use another copy"));
+  fail(path(), "TensorDamaged", "tensor '", records_[record].name, "' does not fit its checksum in the ", target.size(),
+       " bytes at offset ", offset, " of the file; use another copy");
 }
 
 void SafetensorsFile::read(const TensorRecord& record, std::span<std::byte> target) const {
@@ -288,7 +269,7 @@ void SafetensorsFile::parse_checksums(const std::string& text) {
     const auto read = std::from_chars(begin, end, block_checksums_.emplace_back(), 16);
     good = read.ec == std::errc() && read.ptr == end && (end == text.data() + text.size() || *end == ',');
   }
-  if (!good) fail_header(path(), join_text("the metadata '", safetensors::block_checksums_key, "' is malformed"));
+  if (!good) fail_header(path(), "the metadata '", safetensors::block_checksums_key, "' is malformed");
   has_block_checksums_ = true;
 }
 
@@ -324,10 +305,9 @@ std::string front_of(const std::vector<SafetensorsEntry>& entries, const Safeten
   if (header.back() == ',') header.pop_back();
   header += "}";
   header.append((8 - header.size() % 8) % 8, ' ');
-  if (header.size() > safetensors::longest_header) {
-    fail(path, "HeaderTooLarge",
-         join_text("a header of ", header.size(), " bytes; the format allows ", safetensors::longest_header));
-  }
+  if (header.size() > safetensors::longest_header)
+    fail(path, "HeaderTooLarge", "a header of ", header.size(), " bytes; the format allows ",
+         safetensors::longest_header);
   std::string front;
   for (std::size_t i = 0; i < safetensors::length_bytes; ++i) front += static_cast<char>(header.size() >> (8 * i));
   return front + header;

@@ -96,7 +96,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     if (passed_depth_ > 0) return --passed_depth_, true;
     if (depth_ == 2 && !in_metadata_) {
       for (std::size_t i = 0; i < fields.size(); ++i) {
-        if (!seen_[i]) deserialization(join_text("tensor '", entry_, "' has no ", fields[i]));
+        if (!seen_[i]) deserialization("tensor '", entry_, "' has no ", fields[i]);
       }
     }
     --depth_;
@@ -120,7 +120,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (numbers_.size() != 2) {
-      deserialization(join_text("tensor '", entry_, "' has ", numbers_.size(), " data_offsets instead of 2"));
+      deserialization("tensor '", entry_, "' has ", numbers_.size(), " data_offsets instead of 2");
     }
     tensor.begin = numbers_[0];
     tensor.end = numbers_[1];
@@ -140,13 +140,13 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     if (in_metadata_) return true;
     const auto known = std::find(fields.begin(), fields.end(), name);
     if (known != fields.end() && std::exchange(seen_[static_cast<std::size_t>(known - fields.begin())], true)) {
-      duplicate(join_text("field '", name, "' of tensor '", entry_, "'"));
+      duplicate("field '", name, "' of tensor '", entry_, "'");
     }
     return true;
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    deserialization(join_text("no JSON at byte ", position, " of the header"));
+    deserialization("no JSON at byte ", position, " of the header");
   }
 
  private:
@@ -156,15 +156,19 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool passes_over() const {
     return depth_ == 2 && !in_metadata_ && std::find(fields.begin(), fields.end(), field_) == fields.end();
   }
-  [[noreturn]] void deserialization(const std::string& text) const {
-    fail(path_, "InvalidHeaderDeserialization", text);
+  template <class... Parts>
+  [[noreturn]] void deserialization(const Parts&... parts) const {
+    fail(path_, "InvalidHeaderDeserialization", parts...);
   }
-  [[noreturn]] void duplicate(const std::string& what) const { fail(path_, "DuplicateName", what + " appears twice"); }
+  template <class... Parts>
+  [[noreturn]] void duplicate(const Parts&... what) const {
+    fail(path_, "DuplicateName", what..., " appears twice");
+  }
   [[noreturn]] void refuse(const char* found) const {
-    if (depth_ == 0) deserialization(join_text("the header is ", found, " instead of an object"));
-    if (in_metadata_) deserialization(join_text("metadata entry '", field_, "' is ", found, " instead of a string"));
-    deserialization(join_text("tensor '", entry_, "': unexpected ", found,
-                              field_.empty() ? std::string() : " in '" + field_ + "'"));
+    if (depth_ == 0) deserialization("the header is ", found, " instead of an object");
+    if (in_metadata_) deserialization("metadata entry '", field_, "' is ", found, " instead of a string");
+    deserialization("tensor '", entry_, "': unexpected ", found,
+                    field_.empty() ? std::string() : " in '" + field_ + "'");
   }
 
   const std::filesystem::path& path_;
@@ -189,10 +193,6 @@ std::uint64_t length_in(const FileReader& file) {
 
 }  // namespace
 
-void fail(const std::filesystem::path& path, const char* kind, const std::string& text) {
-  throw FileError(printable(join_text(path.string(), ": ", kind, ": ", text)));
-}
-
 void read(const FileReader& file, std::uint64_t offset, std::span<std::byte> target) {
   try {
     file.read(offset, target);
@@ -203,30 +203,24 @@ void read(const FileReader& file, std::uint64_t offset, std::span<std::byte> tar
 
 Header read_header(const FileReader& file) {
   const std::filesystem::path& path = file.path();
-  if (file.size() < length_bytes) {
-    fail(path, "HeaderTooSmall", join_text(file.size(), " bytes; a safetensors file has at least ", length_bytes));
-  }
+  if (file.size() < length_bytes)
+    fail(path, "HeaderTooSmall", file.size(), " bytes; a safetensors file has at least ", length_bytes);
   const std::uint64_t length = length_in(file);
-  if (length > longest_header) {
-    fail(path, "HeaderTooLarge", join_text("a header of ", length, " bytes; the format allows ", longest_header));
-  }
-  if (length > file.size() - length_bytes) {
-    fail(path, "InvalidHeaderLength",
-         join_text("a header of ", length, " bytes in a file of ", file.size(), "; the file is cut short or damaged"));
-  }
+  if (length > longest_header)
+    fail(path, "HeaderTooLarge", "a header of ", length, " bytes; the format allows ", longest_header);
+  if (length > file.size() - length_bytes)
+    fail(path, "InvalidHeaderLength", "a header of ", length, " bytes in a file of ", file.size(),
+         "; the file is cut short or damaged");
   std::string text(length, '\0');
   read(file, length_bytes, std::as_writable_bytes(std::span(text)));
-  if (const std::size_t bad = utf8::find_fault(text); bad != std::string_view::npos) {
-    fail(path, "InvalidHeader", join_text("byte ", bad, " of the header is not UTF-8"));
-  }
+  if (const std::size_t bad = utf8::find_fault(text); bad != std::string_view::npos)
+    fail(path, "InvalidHeader", "byte ", bad, " of the header is not UTF-8");
   const std::size_t start = text.find_first_not_of(" \t\r\n");
-  if (start == std::string::npos || text[start] != '{') {
+  if (start == std::string::npos || text[start] != '{')
     fail(path, "InvalidHeaderStart", "the header does not begin with '{'");
-  }
   // The JSON parser takes a zero byte for the end of its input.
-  if (const std::size_t zero = text.find('\0'); zero != std::string::npos) {
-    fail(path, "InvalidHeaderDeserialization", join_text("byte ", zero, " of the header is zero"));
-  }
+  if (const std::size_t zero = text.find('\0'); zero != std::string::npos)
+    fail(path, "InvalidHeaderDeserialization", "byte ", zero, " of the header is zero");
   Header header;
   header.data_offset = length_bytes + length;
   HeaderEvents events(path, header);

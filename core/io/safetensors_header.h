@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/printable.h"
 
 namespace hearth::safetensors {
 
@@ -23,8 +25,11 @@ constexpr const char* metadata_key = "__metadata__";
 constexpr const char* block_checksums_key = "hearth.crc32c";
 constexpr const char* header_checksum_key = "hearth.header_crc32c";
 
-/// Throws FileError "<path>: <kind>: <text>".
-[[noreturn]] void fail(const std::filesystem::path& path, const char* kind, const std::string& text);
+/// Throws FileError "<path>: <kind>: <text>", the text being that of all parts.
+template <class... Parts>
+[[noreturn]] void fail(const std::filesystem::path& path, const char* kind, const Parts&... parts) {
+  throw FileError(printable(join_text(path.string(), ": ", kind, ": ", parts...)));
+}
 
 /// One tensor as the header has it; nothing is checked but the JSON types.
 struct Declaration {

@@ -21,7 +21,7 @@ fs::path file_of(const fs::path& path) {
   if (!fs::is_directory(path, ignored)) return path;
   for (const char* name : {whole_file, index_file})
     if (fs::exists(path / name, ignored)) return path / name;
-  fail(path, "IoError", join_text("the folder has neither ", whole_file, " nor ", index_file));
+  fail(path, "IoError", "the folder has neither ", whole_file, " nor ", index_file);
 }
 
 /// The names of tensors by the file that holds them.
@@ -38,8 +38,8 @@ std::map<std::string, std::set<std::string>> names_by_file(const fs::path& path)
   for (const auto& [name, tensors] : result) {
     // A name that leads out of the folder is none of this set's.
     if (name.empty() || name == ".." || name == "." || name.find_first_of(std::string("/\\\0", 3)) != std::string::npos)
-      fail(path, "InvalidIndex",
-           join_text("tensor '", *tensors.begin(), "' is said to be in '", name, "', which is no file beside it"));
+      fail(path, "InvalidIndex", "tensor '", *tensors.begin(), "' is said to be in '", name,
+           "', which is no file beside it");
   }
   return result;
 }
@@ -60,13 +60,12 @@ void SafetensorsSet::open_index(const fs::path& path) {
     const SafetensorsFile& file = *files_.emplace_back(std::make_unique<SafetensorsFile>(path.parent_path() / name));
     for (const std::string& tensor : tensors)
       if (file.find(tensor) == nullptr)
-        fail(path, "IndexMismatch",
-             join_text("tensor '", tensor, "' is said to be in ", name, ", which has no such one"));
+        fail(path, "IndexMismatch", "tensor '", tensor, "' is said to be in ", name, ", which has no such one");
     // Equally many, all found: the file has no others. So no tensor is in two files.
     if (file.records().size() == tensors.size()) continue;
     for (const TensorRecord& record : file.records())
       if (!tensors.contains(record.name))
-        fail(path, "IndexMismatch", join_text("tensor '", record.name, "' of ", name, " is not in the weight_map"));
+        fail(path, "IndexMismatch", "tensor '", record.name, "' of ", name, " is not in the weight_map");
   }
 }
 
