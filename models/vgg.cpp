@@ -6,7 +6,6 @@
 #include <array>
 #include <string>
 
-#include "autograd/recompute.h"
 #include "ops/ops.h"
 
 namespace hearth::models {
@@ -51,13 +50,14 @@ Tensor pooled_features(const Tensor& x) {
 
 }  // namespace
 
-Vgg::Vgg(const VggOptions& options) : head_(options.head), recompute_(options.recompute) {
+Vgg::Vgg(const VggOptions& options) : head_(options.head) {
   const std::array<int, 5> plan = plan_of(options.depth);
   std::int64_t channels = options.in_channels;
   std::int64_t width = options.width;
   int index = 0;
   for (std::size_t stage = 0; stage < plan.size(); ++stage) {
     if (stage > 0 && stage < 4) width = checked_mul(width, 2, "vgg width");
+    nn::ModuleList& layers = features_.add_unnamed<nn::ModuleList>();
     for (int i = 0; i < plan[stage]; ++i) {
       const nn::Conv2dLayerOptions convolution{.kernel = 3,
                                                .padding = 1,
@@ -65,17 +65,17 @@ Vgg::Vgg(const VggOptions& options) : head_(options.head), recompute_(options.re
                                                .weight_init = nn::init::kaiming_normal_fan_out(),
                                                .bias_init = nn::init::zeros()};
       if (options.batch_norm)
-        features_.add_unnamed<nn::ConvNorm>(channels, width, convolution,
-                                            nn::BatchNormLayerOptions{.activation = Activation::relu},
-                                            nn::ConvNormNames{std::to_string(index), std::to_string(index + 1)});
+        layers.add_unnamed<nn::ConvNorm>(channels, width, convolution,
+                                         nn::BatchNormLayerOptions{.activation = Activation::relu},
+                                         nn::ConvNormNames{std::to_string(index), std::to_string(index + 1)});
       else
-        features_.add_named<nn::Conv2d>(std::to_string(index), channels, width, convolution);
+        layers.add_named<nn::Conv2d>(std::to_string(index), channels, width, convolution);
       channels = width;
       index += options.batch_norm ? 3 : 2;
     }
-    features_.add_named<nn::MaxPool2d>(std::to_string(index++), std::int64_t{2}, std::int64_t{2});
-    stage_ends_.push_back(features_.size());
+    layers.add_named<nn::MaxPool2d>(std::to_string(index++), std::int64_t{2}, std::int64_t{2});
   }
+  features_.recompute(options.recompute);
   const auto linear = [](Activation activation) {
     return nn::LinearOptions{
         .activation = activation, .weight_init = nn::init::normal(0.01), .bias_init = nn::init::zeros()};
@@ -95,25 +95,12 @@ Vgg::Vgg(const VggOptions& options) : head_(options.head), recompute_(options.re
   adopt("classifier", classifier_);
 }
 
-Tensor Vgg::recomputed_features(const Tensor& x) {
-  Tensor y = x;
-  std::size_t first = 0;
-  for (const std::size_t end : stage_ends_) {
-    std::vector<Tensor> parameters;
-    for (std::size_t i = first; i < end; ++i)
-      for (const NamedTensor& named : features_[i].parameters()) parameters.push_back(*named.tensor);
-    y = recompute([this, first, end](const Tensor& input) { return features_.run(input, first, end); }, y, parameters);
-    first = end;
-  }
-  return y;
-}
-
 Tensor Vgg::forward(const Tensor& x) { return outputs_of(embedding(x)); }
 
 Tensor Vgg::embedding(const Tensor& x) {
   HEARTH_CHECK(ShapeError, x.rank() == 4 && x.dim(1) >= 32 && x.dim(2) >= 32, "vgg: x ", describe(x),
                " is not [N, H, W, C] with sides of at least 32 pixels; five poolings halve them");
-  const Tensor y = recompute_ ? recomputed_features(x) : features_(x);
+  const Tensor y = features_(x);
   const Tensor pooled = head_ == VggHead::imagenet ? pooled_features(y) : global_avg_pool(y);
   return classifier_.run(pooled, 0, classifier_.size() - 1);
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "models/embedding_network.h"
 #include "models/nn/nn.h"
@@ -37,12 +36,8 @@ class HEARTH_API Vgg : public nn::Module, public EmbeddingNetwork {
   Tensor outputs_of(const Tensor& embedding) override;
 
  private:
-  Tensor recomputed_features(const Tensor& x);
-
   VggHead head_;
-  bool recompute_;
-  std::vector<std::size_t> stage_ends_;  // in features_
-  nn::ModuleList features_;
+  nn::ModuleList features_;  // a list without a name for each stage
   nn::ModuleList classifier_;
 };
 

@@ -11,7 +11,6 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
-#include "autograd/recompute.h"
 
 namespace hearth::nn {
 
@@ -229,9 +228,13 @@ std::string Module::type_name() const {
 }
 
 Tensor recomputed(Module& module, const Tensor& x) {
+  return recomputed(module, [&module](std::span<const Tensor> inputs) { return module(inputs[0]); }, {x});
+}
+
+Tensor recomputed(Module& module, Recomputable call, std::vector<Tensor> inputs) {
   std::vector<Tensor> parameters;
   for (const NamedTensor& named : module.parameters()) parameters.push_back(*named.tensor);
-  return recompute([&module](const Tensor& input) { return module(input); }, x, parameters);
+  return recompute(std::move(call), std::move(inputs), parameters);
 }
 
 void initialize(Module& module, std::uint64_t seed) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "autograd/parameters.h"
+#include "autograd/recompute.h"
 #include "core/origin.h"
 #include "core/tensor.h"
 #include "models/nn/init.h"
@@ -174,6 +175,8 @@ class HEARTH_API Module {
 /// (but for the gradient of an x that is used elsewhere too), less memory, about a third more time. See recompute() in
 /// autograd/recompute.h.
 HEARTH_API Tensor recomputed(Module& module, const Tensor& x);
+/// The same of call(inputs), which runs the module in another way.
+HEARTH_API Tensor recomputed(Module& module, Recomputable call, std::vector<Tensor> inputs);
 
 /// Gives every parameter its start values. They are a function of (seed, the parameter's dotted name) only: not of
 /// thread count, order of construction, or the other parameters. Buffers are left alone.

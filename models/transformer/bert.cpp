@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/transformer/bert.h"
 
-#include "autograd/recompute.h"
 #include "ops/ops.h"
 
 namespace hearth::models {
@@ -147,13 +146,8 @@ Tensor Bert::encode(const Tensor& ids, const Tensor& lengths) {
   Tensor y = embed(ids);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     auto& layer = static_cast<Layer&>(layers_[i]);
-    if (!options_.recompute) {
-      y = layer(y, lengths);
-      continue;
-    }
-    std::vector<Tensor> parameters;
-    for (const NamedTensor& named : layer.parameters()) parameters.push_back(*named.tensor);
-    y = recompute([&layer, lengths](const Tensor& x) { return layer(x, lengths); }, y, parameters);
+    const auto call = [&layer, lengths](std::span<const Tensor> x) { return layer(x[0], lengths); };
+    y = options_.recompute ? nn::recomputed(layer, call, {y}) : layer(y, lengths);
   }
   return y;
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "autograd/grad_mode.h"
-#include "autograd/recompute.h"
 #include "models/text/attention_cache.h"
 #include "ops/ops.h"
 
@@ -220,14 +219,6 @@ const TransformerOptions& checked(const TransformerOptions& o) {
   return o;
 }
 
-/// call(inputs), which runs the layer; the inputs alone are kept if `again`.
-Tensor run(nn::Module& layer, bool again, const Recomputable& call, const std::vector<Tensor>& inputs) {
-  if (!again) return call(inputs);
-  std::vector<Tensor> parameters;
-  for (const NamedTensor& named : layer.parameters()) parameters.push_back(*named.tensor);
-  return recompute(call, inputs, parameters);
-}
-
 nn::Init table_init(const TransformerOptions& options) {
   return nn::init::normal(1.0 / std::sqrt(static_cast<double>(options.width)));
 }
@@ -286,7 +277,7 @@ Tensor Transformer::encode(const Tensor& source, const Tensor& lengths) {
   for (std::size_t i = 0; i < encoder_.size(); ++i) {
     auto& layer = static_cast<EncoderLayer&>(encoder_[i]);
     const auto call = [&layer, lengths](std::span<const Tensor> x) { return layer(x[0], lengths); };
-    y = run(layer, options_.recompute, call, {y});
+    y = options_.recompute ? nn::recomputed(layer, call, {y}) : layer(y, lengths);
   }
   return encoder_norm_ ? (*encoder_norm_)(y) : y;
 }
@@ -297,7 +288,7 @@ Tensor Transformer::answer(const Tensor& memory, const Tensor& lengths, const Te
   for (std::size_t i = 0; i < decoder_.size(); ++i) {
     auto& layer = static_cast<DecoderLayer&>(decoder_[i]);
     const auto call = [&layer, lengths](std::span<const Tensor> x) { return layer(x[0], x[1], lengths); };
-    y = run(layer, options_.recompute, call, {y, memory});
+    y = options_.recompute ? nn::recomputed(layer, call, {y, memory}) : layer(y, memory, lengths);
   }
   return normed(y);
 }
