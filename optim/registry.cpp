@@ -207,6 +207,12 @@ void add_schedule(Schedules& schedules, const char* name, const char* doc) {
 
 }  // namespace
 
+std::int64_t moments_of(const Optimizers::Component& optimizer) {
+  if (optimizer.options<AdamConfig>() || optimizer.options<AdamWConfig>() || optimizer.options<LambConfig>()) return 2;
+  const auto* const sgd = optimizer.options<SgdConfig>();
+  return (sgd && sgd->momentum > 0) || optimizer.options<LarsConfig>() ? 1 : 0;
+}
+
 Schedules& schedules() {
   static Schedules registry("schedule", "The learning rate over the run.", [](Schedules& r) {
     add_schedule<ConstantSchedule, ConstantOptions>(r, "constant", "The same learning rate throughout.");

@@ -2,6 +2,7 @@
 // Optimizers and schedules by name, for run configurations.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "core/config/config.h"
@@ -15,6 +16,8 @@ namespace hearth::optim {
 using Optimizers = Registry<std::unique_ptr<Optimizer>(FlatParameters&)>;
 /// "sgd", "adam", "adamw", "lars", "lamb", and what the program adds.
 HEARTH_API Optimizers& optimizers();
+/// How many values an optimizer keeps of each weight; 0 for one that the program added, which may keep any number.
+HEARTH_API std::int64_t moments_of(const Optimizers::Component& optimizer);
 
 using Schedules = Registry<std::unique_ptr<Schedule>(const ScheduleInfo&)>;
 /// "constant", "step", "cosine", "polynomial", "inverse_sqrt", and what the program adds.

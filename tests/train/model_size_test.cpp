@@ -59,7 +59,8 @@ TEST(ModelSize, CountsWhatARunHoldsOfEachWeight) {
   };
   for (const auto& [optimizer, copies] :
        {std::pair{R"({"type": "sgd", "lr": 0.1})", 3}, std::pair{R"({"type": "sgd", "lr": 0.1, "momentum": 0.9})", 3},
-        std::pair{R"({"type": "adamw", "lr": 0.1})", 4}}) {
+        std::pair{R"({"type": "lars", "lr": 0.1, "momentum": 0.9})", 3},
+        std::pair{R"({"type": "adamw", "lr": 0.1})", 4}, std::pair{R"({"type": "lamb", "lr": 0.1})", 4}}) {
     EXPECT_FALSE(refused(optimizer, copies, 0)) << optimizer;
     EXPECT_TRUE(refused(optimizer, copies, 4 * copies)) << optimizer;
   }

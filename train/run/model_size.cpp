@@ -33,18 +33,11 @@ class UntouchedRegions final : public RegionSource {
   std::map<std::byte*, std::size_t> sizes_;
 };
 
-/// What the optimizer keeps of each weight, in weights; what a program adds may keep more.
-std::int64_t moments_of(const optim::Optimizers::Component& optimizer) {
-  const std::string& type = optimizer.type();
-  if (type == "adam" || type == "adamw" || type == "lamb") return 2;
-  const Json* const momentum = optimizer.node().find("momentum");
-  return momentum != nullptr && momentum->is_number() && momentum->as_number() > 0 ? 1 : 0;
-}
-
 /// How often a run holds its weights: as values and gradients with the moments and the average, and while it is built
 /// as they were made too.
 std::int64_t copies_of_weights(const RunConfig& config, bool trains) {
-  return std::max<std::int64_t>(3, 2 + (trains ? moments_of(config.optimizer) : 0) + (config.train.ema.decay ? 1 : 0));
+  return std::max<std::int64_t>(
+      3, 2 + (trains ? optim::moments_of(config.optimizer) : 0) + (config.train.ema.decay ? 1 : 0));
 }
 
 class BoundedMemory final : public MemoryResource {
