@@ -15,6 +15,12 @@ constexpr std::int64_t most_extent = std::int64_t{1} << 40;
 
 }  // namespace
 
+const Tensor* find_weight(const WeightSet& set, std::string_view name) {
+  const auto found =
+      std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& weight) { return weight.name == name; });
+  return found == set.weights.end() ? nullptr : &found->value;
+}
+
 ByName by_name(const WeightSet& set, NameReport& report, const std::function<std::string(const Weight&)>& name_of) {
   ByName result;
   for (const Weight& weight : set.weights)

@@ -20,6 +20,9 @@ inline std::string replaced(std::string_view text, std::string_view what, std::s
   return result;
 }
 
+/// The tensor of that name; null if there is none.
+const Tensor* find_weight(const WeightSet& set, std::string_view name);
+
 /// Contiguous tensors in host memory.
 using ByName = std::map<std::string, Tensor, std::less<>>;
 

@@ -117,10 +117,8 @@ class Renaming {
 
 bool is_position_index(const Weight& weight, const WeightSet& set) {
   if (!weight.name.ends_with(swin_index_ending)) return false;
-  const std::string table = replaced(weight.name, swin_index_ending, swin_table_ending);
-  const auto found =
-      std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& w) { return w.name == table; });
-  const Tensor index = found == set.weights.end() ? Tensor() : relative_position_index(found->value);
+  const Tensor* const table = find_weight(set, replaced(weight.name, swin_index_ending, swin_table_ending));
+  const Tensor index = table == nullptr ? Tensor() : relative_position_index(*table);
   // One row for each query, as others than torchvision have it, is the same.
   const Tensor given = weight.value.contiguous();
   return index.defined() && given.dtype() == index.dtype() && given.size() == index.size() &&

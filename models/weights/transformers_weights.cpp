@@ -305,10 +305,6 @@ void leave_out(const Family& family, ByName& given, NameReport& report, Safetens
   }
 }
 
-bool has_name(const WeightSet& set, std::string_view name) {
-  return std::any_of(set.weights.begin(), set.weights.end(), [&](const Weight& w) { return w.name == name; });
-}
-
 /// BERT's classifier of tokens has the names and shapes of that of sequences, but for the pooler.
 void require_pooler(const Family& family, const Walk& walk, NameReport& report) {
   if (family.format == WeightFormat::hf_bert && walk.has("classifier.weight") && !walk.has("pooler.dense.weight"))
@@ -320,7 +316,7 @@ void require_pooler(const Family& family, const Walk& walk, NameReport& report) 
 }  // namespace
 
 WeightSet transformers_to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
-  const Family& family = family_of(from, has_name(theirs, "classifier.out_proj.weight"));
+  const Family& family = family_of(from, find_weight(theirs, "classifier.out_proj.weight") != nullptr);
   WeightSet ours{{}, theirs.metadata};
   std::string prefix;
   ByName given = by_present_name(theirs, family, report, prefix);
@@ -350,9 +346,10 @@ WeightSet transformers_to_hearth(const WeightSet& theirs, WeightFormat from, Nam
 }
 
 WeightSet transformers_from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report) {
-  const Family& family = family_of(to, has_name(ours, "classifier.weight"));
+  const Family& family = family_of(to, find_weight(ours, "classifier.weight") != nullptr);
   WeightSet theirs{{}, ours.metadata};
-  const bool has_head = has_name(ours, "cls.predictions.bias") || has_name(ours, "classifier.weight");
+  const bool has_head =
+      find_weight(ours, "cls.predictions.bias") != nullptr || find_weight(ours, "classifier.weight") != nullptr;
   const auto note = theirs.metadata.extract(prefix_note);
   const std::string prefix(!note.empty()                             ? std::string_view(note.mapped())
                            : to != WeightFormat::hf_gpt2 && has_head ? family.prefix

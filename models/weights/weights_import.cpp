@@ -8,6 +8,7 @@
 
 #include "core/io/file.h"
 #include "models/weights/foreign_config.h"
+#include "models/weights/named_tensors.h"
 #include "models/weights/transformers_weights.h"
 
 namespace hearth::models {
@@ -69,12 +70,6 @@ void add_modules(const std::string& weights, Json& model, std::vector<std::strin
     notes.push_back(settings + ": do_lower_case: sequences are put into lower case before the tokenizer");
 }
 
-const Tensor* tensor_of(const WeightSet& set, std::string_view name) {
-  const auto found =
-      std::find_if(set.weights.begin(), set.weights.end(), [&](const Weight& weight) { return weight.name == name; });
-  return found == set.weights.end() ? nullptr : &found->value;
-}
-
 /// An extent of a tensor that a size of the model decides.
 struct Size {
   const char* key;
@@ -106,7 +101,7 @@ void check_sizes(const Json& model, const WeightSet& set, const std::string& con
                                            "; the configuration belongs to other weights"));
   };
   for (const Size& size : gpt ? std::span<const Size>(gpt_sizes) : std::span<const Size>(bert_sizes)) {
-    const Tensor* const tensor = tensor_of(set, size.tensor);
+    const Tensor* const tensor = find_weight(set, size.tensor);
     if (tensor == nullptr) continue;
     const bool is_context = std::string_view(size.key) == "context" && !gpt;
     const std::int64_t offset = is_context ? model.at("position_offset").as_integer() : 0;
@@ -129,10 +124,10 @@ bool scores_tokens(const Json& document) {
 
 /// What transformers would compute in other ways than the model here, of these weights.
 void check_heads(Json& model, const Json& document, const WeightSet& set, WeightFormat from, NameReport& report) {
-  if (tensor_of(set, "classifier.weight") != nullptr && scores_tokens(document))
+  if (find_weight(set, "classifier.weight") != nullptr && scores_tokens(document))
     report.unexpected.push_back(
         "classifier.weight, which by \"architectures\" scores each token, not the sequence; leave it out");
-  const bool has_head = tensor_of(set, "lm_head.weight") != nullptr;
+  const bool has_head = find_weight(set, "lm_head.weight") != nullptr;
   if (from == WeightFormat::hf_gpt2) {
     if (has_head && model.at("tie_head").as_boolean())
       report.unexpected.push_back(
@@ -140,7 +135,7 @@ void check_heads(Json& model, const Json& document, const WeightSet& set, Weight
           "it; leave it out");
     model.set("tie_head", !has_head);
   }
-  if (from == WeightFormat::hf_roberta && tensor_of(set, "cls.predictions.bias") != nullptr &&
+  if (from == WeightFormat::hf_roberta && find_weight(set, "cls.predictions.bias") != nullptr &&
       model.at("activation").as_string() != "gelu")
     report.unexpected.push_back(
         "lm_head: RoBERTa's head over the vocabulary has a GELU whatever the other layers have; leave it out");
@@ -148,7 +143,7 @@ void check_heads(Json& model, const Json& document, const WeightSet& set, Weight
 
 /// BERT's and RoBERTa's encoders have the same names.
 void check_without_config(const WeightSet& set, WeightFormat from, NameReport& report) {
-  const Tensor* const types = tensor_of(set, "embeddings.token_type_embeddings.weight");
+  const Tensor* const types = find_weight(set, "embeddings.token_type_embeddings.weight");
   if (from == WeightFormat::hf_bert && types != nullptr && types->dim(0) == 1)
     report.misshaped.push_back(
         "embeddings.token_type_embeddings.weight has one row, as RoBERTa's has; use the format hf-roberta, or name "
