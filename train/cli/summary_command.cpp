@@ -200,7 +200,7 @@ int precision_command(const Arguments& arguments) {
                          .set("reads", Json::array_of(row.reads))
                          .set("gives", row.gives));
     std::cout << to_text(Json::object()
-                             .set("precision", session.resolved().at("precision"))
+                             .set("precision", hearth::to_json(session.config().precision))
                              .set("device", name_of(session.device()))
                              .set("wanted_device", name_of(wanted))
                              .set("ops", list),

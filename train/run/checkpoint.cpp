@@ -132,16 +132,14 @@ std::vector<std::string> changes_of_data(Session& session, const std::string& se
   return changes;
 }
 
-bool has_dynamic_scale(const Json& precision) {
-  const Json* const scale = precision.find("loss_scale");
-  const bool fixed = scale != nullptr && scale->is_number();
-  return precision.at("dtype").as_string() == "f16" && !fixed;
+bool has_dynamic_scale(const PrecisionOptions& precision) {
+  return precision.dtype == ComputeType::f16 && precision.loss_scale.value_or(0) == 0;
 }
 
 /// Whether the run goes on with the loss scale of one that had this precision: a dynamic one fits gradients, whatever
 /// the level.
-bool keeps_scale(const Json& now, const Json* saved) {
-  return saved != nullptr && (*saved == now || (has_dynamic_scale(*saved) && has_dynamic_scale(now)));
+bool keeps_scale(const PrecisionOptions& now, const PrecisionOptions& saved) {
+  return saved == now || (has_dynamic_scale(saved) && has_dynamic_scale(now));
 }
 
 const RequiredFiles& required_files() {
@@ -196,16 +194,14 @@ LoadedConfig config_of_set(const std::string& set, std::vector<std::string> over
   return load_config(path, overrides);
 }
 
-/// `step` is that of the manifest.
-void load_set(Session& session, const std::string& set, std::int64_t step) {
+/// `step` is that of the manifest, `saved` the precision of the run that wrote the set.
+void load_set(Session& session, const std::string& set, std::int64_t step, const PrecisionOptions& saved) {
   require_own_tokenizers(session, set);
   require_own_classes(session, set);
   session.model_state.load(set + "/" + model_file);
-  const Json saved = read_json(set + "/" + config_file, small_file);
-  const bool keeps = keeps_scale(session.resolved().at("precision"), saved.find("precision"));
   // Earlier versions kept no evaluation of the test split.
   std::vector<std::string> optional{"position.test_"};
-  if (!keeps) optional.emplace_back("loss_scale.");
+  if (!keeps_scale(session.config().precision, saved)) optional.emplace_back("loss_scale.");
   session.training_state.load(set + "/" + state_file, optional);
   const Position& position = session.position;
   HEARTH_CHECK(FileError, position.step == step && position.best_step >= -1 && position.best_step <= step, set, "/",
@@ -262,7 +258,8 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
     return result;
   }
   const std::string set = folder + "/" + found.newest;
-  auto differences = differences_that_matter(session.resolved(), config_of_set(set).resolved);
+  const LoadedConfig saved = config_of_set(set);
+  auto differences = differences_that_matter(session.resolved(), saved.resolved);
   if (allowed.other_precision)
     std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
   if (!differences.empty()) {
@@ -284,7 +281,7 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
         "never");
     result.warnings.push_back(text);
   }
-  load_set(session, set, found.step);
+  load_set(session, set, found.step, saved.config.precision);
   result.from = set;
   return result;
 }
@@ -293,14 +290,15 @@ namespace {
 
 /// The config of a set, normalising as the run did where neither it nor the overrides say how.
 LoadedConfig config_in(const std::string& set, std::vector<std::string> overrides) {
-  const LoadedConfig loaded = config_of_set(set, overrides);
-  const Json* const normalize = loaded.resolved.at("data").find("normalize");
+  const data::Datasets::Component data = config_of_set(set, overrides).config.data;
+  const data::ChannelStatistics given = data.make(data::Opening::options_only).options.normalize;
   const Json facts = facts_in(set);
-  for (const char* key : {"mean", "std"}) {
-    const Json* const given = normalize != nullptr ? normalize->find(key) : nullptr;
-    if (given != nullptr && given->is_array() && given->size() == 0 && facts.find(key))
+  const auto complete = [&](const char* key, const std::vector<double>& values) {
+    if (values.empty() && facts.find(key))
       overrides.push_back(join_text("data.normalize.", key, "=", to_text(facts.at(key))));
-  }
+  };
+  complete("mean", given.mean);
+  complete("std", given.std);
   return config_of_set(set, overrides);
 }
 
@@ -312,10 +310,6 @@ std::string set_of_run(const std::string& run) {
   HEARTH_CHECK(FileError, !found.newest.empty(), run, ": has no whole checkpoint (yet)");
   return sets + "/" + found.newest;
 }
-
-}  // namespace
-
-namespace {
 
 /// The folder of a checkpoint that is whole.
 std::string whole_set(const std::string& run_or_checkpoint) {

@@ -32,6 +32,7 @@ struct HEARTH_API PrecisionOptions {
 
   /// Of the activations.
   DType type() const;
+  bool operator==(const PrecisionOptions&) const = default;
 };
 
 struct LrScalingOptions {
