@@ -28,7 +28,12 @@ struct DataSizes {
   std::int64_t channels_of(const InputInfo& input) const {
     return chosen(given_channels, input.channels, "in_channels");
   }
-  std::int64_t classes_of(const InputInfo& input) const { return chosen(given_classes, input.classes, "classes"); }
+  std::int64_t classes_of(const InputInfo& input) const {
+    const std::int64_t classes = chosen(given_classes, input.classes, "classes");
+    HEARTH_CHECK(ConfigError, !input.labelled || classes == input.classes, "/model/classes: ", classes,
+                 ", but the data has ", input.classes, " classes; leave it out");
+    return classes;
+  }
 
  protected:
   static std::int64_t chosen(const std::optional<std::int64_t>& given, std::int64_t of_data, const char* key) {
@@ -54,7 +59,7 @@ struct ResNetConfig : ResNetOptions, DataSizes {};
 struct SwinConfig : SwinOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
 
-/// What a network of one text takes from the data.
+/// What a network of texts takes from the data.
 struct TextSizes : DataSizes {
   std::optional<std::int64_t> given_vocabulary = {};
   std::optional<std::int64_t> given_context = {};
@@ -98,29 +103,26 @@ struct GptConfig : GptOptions, TextSizes {
 struct BertConfig : BertOptions, TextSizes {
   BertOptions options_for(const InputInfo& input) const {
     BertOptions options = fitted<BertOptions>(*this, input);
-    if (options.head == BertHead::classification) options.classes = classes_of(input);
+    const bool classifies = options.head == BertHead::classification;
+    HEARTH_CHECK(ConfigError, classifies || !input.labelled, "/model/head: \"",
+                 options.head == BertHead::embedding ? "embedding" : "masked_lm",
+                 "\" has no scores of the data's classes; use \"classification\"");
+    if (classifies) options.classes = classes_of(input);
     options.pad = input.pad;
     return options;
   }
 };
 
-struct TransformerConfig : TransformerOptions, DataSizes {
+struct TransformerConfig : TransformerOptions, TextSizes {
   std::optional<std::int64_t> given_source_vocabulary = {};
-  std::optional<std::int64_t> given_vocabulary = {};
-  std::optional<std::int64_t> given_context = {};
 
   TransformerOptions options_for(const InputInfo& input) const {
-    TransformerOptions options = *this;
+    TransformerOptions options = fitted<TransformerOptions>(*this, input);
     options.source_vocabulary = chosen(given_source_vocabulary, input.source_vocabulary, "source_vocabulary");
-    options.vocabulary = chosen(given_vocabulary, input.vocabulary, "vocabulary");
-    options.context = chosen(given_context, input.length, "context");
     options.source_pad = input.source_pad;
-    HEARTH_CHECK(ConfigError, input.length <= options.context, "/model/context: ", options.context,
-                 " is less than the data's rows of ", input.length, " tokens");
-    HEARTH_CHECK(ConfigError,
-                 input.vocabulary <= options.vocabulary && input.source_vocabulary <= options.source_vocabulary,
-                 "/model: vocabularies of ", options.source_vocabulary, " and ", options.vocabulary,
-                 " tokens are less than the data's ", input.source_vocabulary, " and ", input.vocabulary);
+    HEARTH_CHECK(ConfigError, input.source_vocabulary <= options.source_vocabulary,
+                 "/model/source_vocabulary: ", options.source_vocabulary, " is less than the data's ",
+                 input.source_vocabulary, " tokens");
     return options;
   }
 };
@@ -329,6 +331,11 @@ std::unique_ptr<nn::Module> make_image_network(const Config& config, const Input
   return std::make_unique<Network>(options);
 }
 
+template <class Network, class Config>
+std::unique_ptr<nn::Module> make_text_network(const Config& config, const InputInfo& input) {
+  return std::make_unique<Network>(config.options_for(input));
+}
+
 std::unique_ptr<nn::Module> make_swin(SwinConfig config, const InputInfo& input) {
   if (config.absolute_positions && config.image_size == 0) {
     HEARTH_CHECK(
@@ -351,22 +358,13 @@ std::int64_t InputInfo::features() const {
 
 Models& registry() {
   static Models models("model", "The network.", [](Models& r) {
-    r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.",
-                      [](const BertConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
-                        return std::make_unique<Bert>(config.options_for(input));
-                      });
+    r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.", make_text_network<Bert, BertConfig>);
     r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
     r.add<ResNetConfig>("resnet", "Residual network, version 1.5.",
                         make_image_network<ResNet, ResNetOptions, ResNetConfig>);
-    r.add<GptConfig>("gpt", "Decoder-only Transformer for language, as GPT-2.",
-                     [](const GptConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
-                       return std::make_unique<Gpt>(config.options_for(input));
-                     });
-    r.add<TransformerConfig>(
-        "transformer", "Encoder-decoder Transformer for translation.",
-        [](const TransformerConfig& config, const InputInfo& input) -> std::unique_ptr<nn::Module> {
-          return std::make_unique<Transformer>(config.options_for(input));
-        });
+    r.add<GptConfig>("gpt", "Decoder-only Transformer for language, as GPT-2.", make_text_network<Gpt, GptConfig>);
+    r.add<TransformerConfig>("transformer", "Encoder-decoder Transformer for translation.",
+                             make_text_network<Transformer, TransformerConfig>);
     r.add<SwinConfig>("swin", "Transformer for images with attention within shifted windows.", make_swin);
     r.add<VggConfig>("vgg", "VGG network.", make_image_network<Vgg, VggOptions, VggConfig>);
   });

@@ -29,6 +29,7 @@ struct HEARTH_API InputInfo {
   std::int64_t source_vocabulary = 0;  ///< of what is translated; 0 where there is none
   std::int64_t pad = -1;               ///< the id that fills rows of text up; -1 if there is none
   std::int64_t source_pad = -1;        ///< of what is translated
+  bool labelled = false;               ///< every sample has the number of a class, so that each class needs its output
 
   /// Values of one sample; ShapeError if the product overflows.
   std::int64_t features() const;

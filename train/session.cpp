@@ -24,29 +24,18 @@ constexpr std::int64_t skips_before_giving_up = 10;
 models::InputInfo input_info(const data::DataSplits& data) {
   const data::ImageShape shape = data.input_shape();
   models::InputInfo info{shape.height, shape.width, shape.channels, data.classes()};
+  info.labelled = true;
   if (const data::TokenDataset* tokens = data.train->tokens()) {
     info.length = tokens->longest();
     info.vocabulary = tokens->tokenizer().size();
     info.pad = tokens->tokenizer().special().pad;
+    info.labelled = tokens->labelled() != nullptr;
     if (const data::Tokenizer* source = tokens->source_tokenizer()) {
       info.source_vocabulary = source->size();
       info.source_pad = source->special().pad;
     }
   }
   return info;
-}
-
-/// Labels are numbers of the data's classes, and each class needs its output.
-void check_outputs(const models::Models::Component& model, const data::DataSplits& data) {
-  const data::TokenDataset* const tokens = data.train->tokens();
-  if (tokens != nullptr && tokens->labelled() == nullptr) return;
-  const Json* const classes = model.node().find("classes");
-  HEARTH_CHECK(ConfigError, classes == nullptr || !classes->is_integer() || classes->as_integer() == data.classes(),
-               "/model/classes: ", classes->as_integer(), ", but the data has ", data.classes(),
-               " classes; leave it out");
-  const Json* const head = model.node().find("head");
-  HEARTH_CHECK(ConfigError, model.type() != "bert" || head->as_string() == "classification", "/model/head: \"",
-               head->as_string(), "\" has no scores of the data's classes; use \"classification\"");
 }
 
 /// Where each id is predicted, places without one are labelled data::ignored_label.
@@ -161,7 +150,6 @@ void Session::build() {
   const RunConfig& config = loaded_.config;
   const OriginScope of_parameters = OriginScope::of_op("parameters");
   set_switches();
-  check_outputs(config.model, data);
   if (trains_) plan = make_plan(config.train, data);
   const models::InputInfo input = input_info(data);
   device_ = device_of_run(config.device);

@@ -14,6 +14,7 @@
 #include "models/registry.h"
 #include "models/transformer/bert.h"
 #include "ops/ops.h"
+#include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {
@@ -192,6 +193,12 @@ TEST(Bert, TakesItsSizesFromTheDataOrSaysWhatIsWrong) {
   EXPECT_THROW(make(classifier, text), ConfigError) << "the data has no classes";
   text.classes = 5;
   EXPECT_EQ(make(classifier, text)->parameters().back().tensor->shape(), (Shape{5}));
+  text.labelled = true;
+  EXPECT_EQ(make(classifier, text)->parameters().back().tensor->shape(), (Shape{5}));
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { make(sizes, text); }),
+               "/model/head: \"masked_lm\" has no scores of the data's classes; use \"classification\"");
+  EXPECT_THROW(make(R"({"type": "bert", "head": "classification", "classes": 4})", text), ConfigError);
+  text.labelled = false;
   EXPECT_THROW(make(sizes, {}), ConfigError) << "neither says";
   EXPECT_THROW(make(R"({"type": "bert", "heads": 3, "width": 8})", text), ConfigError);
   EXPECT_THROW(make(R"({"type": "bert", "context": 4})", text), ConfigError) << "rows are longer";

@@ -165,6 +165,15 @@ TEST(Vgg, ShapesOfBothHeads) {
   EXPECT_THROW(models::Vgg({.depth = 12}), ConfigError);
 }
 
+TEST(Models, LabelledDataHasAnOutputForEachClass) {
+  const char* of_four = R"({"type": "mlp", "hidden": [3], "classes": 4})";
+  models::InputInfo input{.height = 2, .width = 2, .channels = 1, .classes = 6};
+  EXPECT_EQ(network(of_four, input)->parameters().back().tensor->shape(), Shape({4}));
+  input.labelled = true;
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { network(of_four, input); }),
+               "/model/classes: 4, but the data has 6 classes; leave it out");
+}
+
 TEST(Swin, ParameterCountsAndNamesAreTorchvisions) {
   EXPECT_EQ(models::Swin({.size = models::SwinSize::tiny}).parameter_count(), 28'288'354);
   EXPECT_EQ(models::Swin({.size = models::SwinSize::small}).parameter_count(), 49'606'258);
