@@ -229,7 +229,9 @@ Json gpt_of(Keys& keys) {
   return model;
 }
 
-Json bert_of(Keys& keys, bool roberta) {
+/// Of BERT, RoBERTa and DistilBERT, which calls some things otherwise.
+Json bert_of(Keys& keys, WeightFormat format) {
+  const bool roberta = format == WeightFormat::hf_roberta, distilled = format == WeightFormat::hf_distilbert;
   keys.demand(bert_demands);
   (void)keys.find("tie_word_embeddings");  // heads that are not tied are not taken, see transformers_weights.cpp
   const std::int64_t offset = roberta ? keys.integer("pad_token_id", 1) + 1 : 0;
@@ -240,46 +242,25 @@ Json bert_of(Keys& keys, bool roberta) {
   model.set("type", "bert")
       .set("vocabulary", keys.integer("vocab_size", roberta ? 50265 : 30522))
       .set("context", rows - offset)
-      .set("segments", keys.integer("type_vocab_size", 2))
-      .set("layers", keys.integer("num_hidden_layers", 12))
-      .set("heads", keys.integer("num_attention_heads", 12))
-      .set("width", keys.integer("hidden_size", 768))
-      .set("hidden", keys.integer("intermediate_size", 3072))
-      .set("activation", keys.activation("hidden_act", "gelu"))
-      .set("norm_eps", keys.eps("layer_norm_eps", 1e-12))
+      .set("segments", distilled ? 0 : keys.integer("type_vocab_size", 2))
+      .set("layers",
+           distilled ? keys.integer("n_layers", 6, "num_hidden_layers") : keys.integer("num_hidden_layers", 12))
+      .set("heads",
+           distilled ? keys.integer("n_heads", 12, "num_attention_heads") : keys.integer("num_attention_heads", 12))
+      .set("width", distilled ? keys.integer("dim", 768, "hidden_size") : keys.integer("hidden_size", 768))
+      .set("hidden", keys.integer(distilled ? "hidden_dim" : "intermediate_size", 3072))
+      .set("activation", keys.activation(distilled ? "activation" : "hidden_act", "gelu"))
+      .set("norm_eps", distilled ? 1e-12 : keys.eps("layer_norm_eps", 1e-12))
       .set("position_offset", offset)
-      .set("pool_activation", "tanh");
+      .set("pool_activation", distilled ? "relu" : "tanh");
   return model;
 }
 
-Json distilbert_of(Keys& keys) {
-  keys.demand(bert_demands);
-  (void)keys.find("tie_word_embeddings");
-  Json model = Json::object();
-  model.set("type", "bert")
-      .set("vocabulary", keys.integer("vocab_size", 30522))
-      .set("context", keys.integer("max_position_embeddings", 512))
-      .set("segments", 0)
-      .set("layers", keys.integer("n_layers", 6, "num_hidden_layers"))
-      .set("heads", keys.integer("n_heads", 12, "num_attention_heads"))
-      .set("width", keys.integer("dim", 768, "hidden_size"))
-      .set("hidden", keys.integer("hidden_dim", 3072))
-      .set("activation", keys.activation("activation", "gelu"))
-      .set("norm_eps", 1e-12)
-      .set("position_offset", 0)
-      .set("pool_activation", "relu");
-  return model;
-}
-
-/// The format in whose names the weights of a "model_type" are; "" for others.
-std::string_view format_of(std::string_view model_type) {
-  static constexpr std::pair<std::string_view, std::string_view> formats[] = {
-      {"gpt2", "hf-gpt2"},         {"bert", "hf-bert"},           {"roberta", "hf-roberta"},
-      {"camembert", "hf-roberta"}, {"xlm-roberta", "hf-roberta"}, {"distilbert", "hf-distilbert"}};
-  for (const auto& [type, format] : formats)
-    if (type == model_type) return format;
-  return {};
-}
+/// A model's "model_type" and the format in whose names its weights are.
+constexpr std::pair<std::string_view, WeightFormat> formats[] = {
+    {"gpt2", WeightFormat::hf_gpt2},           {"bert", WeightFormat::hf_bert},
+    {"roberta", WeightFormat::hf_roberta},     {"camembert", WeightFormat::hf_roberta},
+    {"xlm-roberta", WeightFormat::hf_roberta}, {"distilbert", WeightFormat::hf_distilbert}};
 
 /// A document that is of another model than the format says.
 void check_model_type(Keys& keys, const std::string& name, WeightFormat format, bool required) {
@@ -289,12 +270,13 @@ void check_model_type(Keys& keys, const std::string& name, WeightFormat format, 
   HEARTH_CHECK(FileError, !text.empty(), name,
                ": has no \"model_type\", so that it is not known what the weights are; add it (gpt2, bert, roberta, "
                "distilbert)");
-  const std::string_view own = format_of(text);
-  HEARTH_CHECK(FileError, !own.empty(), name, ": model_type is \"", text,
+  const auto own = std::find_if(std::begin(formats), std::end(formats), [&](const auto& f) { return f.first == text; });
+  HEARTH_CHECK(FileError, own != std::end(formats), name, ": model_type is \"", text,
                "\", a model that is not supported; supported are gpt2, bert, roberta, camembert, xlm-roberta and "
                "distilbert");
-  HEARTH_CHECK(FileError, weight_format_named(std::string(own)) == format, name, ": model_type is \"", text,
-               "\"; such weights are read by the format ", own, " (--from ", own, ", weights.from)");
+  HEARTH_CHECK(FileError, own->second == format, name, ": model_type is \"", text,
+               "\"; such weights are read by the format ", name_of(own->second), " (--from ", name_of(own->second),
+               ", weights.from)");
 }
 
 constexpr std::string_view swin_sizes[] = {"tiny", "small", "base", "large"};
@@ -327,9 +309,7 @@ Json model_of_transformers(const Json& document, const std::string& name, Weight
   check_model_type(keys, name, format, document.size() > 0);
   keys.demand(common_demands);
   keys.ignore(harmless_keys);
-  Json model = format == WeightFormat::hf_gpt2         ? gpt_of(keys)
-               : format == WeightFormat::hf_distilbert ? distilbert_of(keys)
-                                                       : bert_of(keys, format == WeightFormat::hf_roberta);
+  Json model = format == WeightFormat::hf_gpt2 ? gpt_of(keys) : bert_of(keys, format);
   const std::int64_t width = model.at("width").as_integer(), heads = model.at("heads").as_integer();
   if (heads < 1 || width % heads != 0)
     keys.fault(join_text("a width of ", width, " does not divide into ", heads, " heads"));

@@ -95,15 +95,18 @@ void check_rule(const char* rule, const std::vector<std::string>& beginnings, co
 }  // namespace
 
 WeightFormat weight_format_named(const std::string& name) {
-  static const std::map<std::string, WeightFormat> known{
-      {"hearth", WeightFormat::hearth},         {"torch", WeightFormat::torch},
-      {"hf-gpt2", WeightFormat::hf_gpt2},       {"hf-bert", WeightFormat::hf_bert},
-      {"hf-roberta", WeightFormat::hf_roberta}, {"hf-distilbert", WeightFormat::hf_distilbert},
-      {"timm-swin", WeightFormat::timm_swin},   {"microsoft-swin", WeightFormat::microsoft_swin}};
-  if (const auto found = known.find(name); found != known.end()) return found->second;
   std::vector<std::string> names;
-  for (const auto& [each, format] : known) names.push_back(each);
+  for (const auto& [each, format] : weight_formats) {
+    if (each == name) return format;
+    names.emplace_back(each);
+  }
+  std::sort(names.begin(), names.end());
   throw UsageError(join_text("weights: the format \"", name, "\" is not known; ", suggest(name, names, "formats")));
+}
+
+std::string_view name_of(WeightFormat format) {
+  return std::find_if(weight_formats.begin(), weight_formats.end(), [&](const auto& f) { return f.second == format; })
+      ->first;
 }
 
 std::string NameReport::faults(const std::string& prefix) const {

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/parameters.h"
@@ -27,9 +30,15 @@ enum class WeightFormat {
                    ///< buffers "relative_position_index" and "attn_mask" may be there
 };
 
-/// "hearth", "torch", "hf-gpt2", "hf-bert", "hf-roberta", "hf-distilbert", "timm-swin" or "microsoft-swin"; UsageError
-/// for others.
+/// What configurations and commands call them.
+inline const std::initializer_list<std::pair<std::string_view, WeightFormat>> weight_formats = {
+    {"hearth", WeightFormat::hearth},         {"torch", WeightFormat::torch},
+    {"hf-gpt2", WeightFormat::hf_gpt2},       {"hf-bert", WeightFormat::hf_bert},
+    {"hf-roberta", WeightFormat::hf_roberta}, {"hf-distilbert", WeightFormat::hf_distilbert},
+    {"timm-swin", WeightFormat::timm_swin},   {"microsoft-swin", WeightFormat::microsoft_swin}};
+/// The format of that name; UsageError for others.
 HEARTH_API WeightFormat weight_format_named(const std::string& name);
+HEARTH_API std::string_view name_of(WeightFormat format);
 
 /// The entry of the metadata with the network that weights belong to (models/weights/weights_import.h).
 inline constexpr const char* model_note = "hearth.model";

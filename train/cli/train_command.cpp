@@ -43,9 +43,8 @@ void print_plan(const Session& session, const std::string& folder) {
             << "rate      " << session.base_lr();
   if (const LrScalingOptions& scaling = config.train.lr_scaling; scaling.rule != optim::LrScaling::none)
     std::cerr << " = " << session.optimizer->base_lr() << " x " << lr_factor(config.train) << ", "
-              << session.resolved().at("train").at("lr_scaling").at("rule").as_string() << " from "
-              << *scaling.reference_batch << " to " << config.train.batch_size * config.train.accumulate
-              << " samples an update";
+              << (scaling.rule == optim::LrScaling::linear ? "linear" : "sqrt") << " from " << *scaling.reference_batch
+              << " to " << config.train.batch_size * config.train.accumulate << " samples an update";
   std::cerr << ", " << config.schedule.type() << "\n"
             << "best      "
             << (session.data.valid
@@ -73,7 +72,7 @@ void print_warnings(const data::DataSplits& data) {
 void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
   if (const WeightsOptions& options = session.config().weights; !options.path.empty())
-    std::cerr << "weights   " << printable(options.path) << " (" << options.from << ")\n";
+    std::cerr << "weights   " << printable(options.path) << " (" << name_of(options.from) << ")\n";
   for (const std::string& name : loaded.left_out) std::cerr << "          not loaded: " << printable(name) << "\n";
   for (const std::string& note : loaded.notes) std::cerr << "          warning: " << printable(note) << "\n";
 }

@@ -75,8 +75,7 @@ void describe(Fields<WeightsOptions>& f) {
   f.text("path", &WeightsOptions::path,
          "A .safetensors file, the index of several, or their folder, that a new run's weights come from; empty: all "
          "are drawn.");
-  f.choice("from", &WeightsOptions::from,
-           {"hearth", "torch", "hf-gpt2", "hf-bert", "hf-roberta", "hf-distilbert", "timm-swin", "microsoft-swin"},
+  f.choice("from", &WeightsOptions::from, models::weight_formats,
            "Names and layout of that file: of this library, the same with PyTorch's filters, as transformers saves "
            "GPT-2, BERT, RoBERTa and DistilBERT, or as timm or its authors name Swin.");
   f.text("config", &WeightsOptions::config,
@@ -161,7 +160,7 @@ void describe(Fields<LogOptions>& f) {
 }
 
 void describe(Fields<DistOptions>& f) {
-  f.choice("backend", &DistOptions::backend, {"none"},
+  f.choice("backend", &DistOptions::backend, {{"none", DistBackend::none}},
            "Data parallelism between processes; this version runs in one process.");
 }
 

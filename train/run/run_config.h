@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "data/registry.h"
 #include "models/registry.h"
+#include "models/weights/weights.h"
 #include "optim/registry.h"
 #include "train/loss.h"
 
@@ -61,9 +62,9 @@ struct TrainOptions {
 
 /// Where a run's weights come from that are not drawn.
 struct WeightsOptions {
-  std::string path;             ///< empty: from nowhere
-  std::string from = "hearth";  ///< the format: models::weight_format_named()
-  std::string config;           ///< of the network they belong to; empty: the one beside them
+  std::string path;  ///< empty: from nowhere
+  models::WeightFormat from = models::WeightFormat::hearth;
+  std::string config;  ///< of the network they belong to; empty: the one beside them
   std::vector<std::string> fresh;
   std::vector<std::string> unused;
 };
@@ -90,8 +91,10 @@ struct LogOptions {
   bool report = true;
 };
 
+enum class DistBackend : std::uint8_t { none };
+
 struct DistOptions {
-  std::string backend = "none";
+  DistBackend backend = DistBackend::none;
 };
 
 struct RunConfig {

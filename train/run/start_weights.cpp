@@ -47,10 +47,10 @@ std::string other_tokenizer(const data::Tokenizer& own, const std::string& weigh
 LoadedWeights Session::load_start_weights() {
   const WeightsOptions& options = loaded_.config.weights;
   if (options.path.empty()) return {};
-  models::ImportedWeights imported = models::import_weights(
-      options.path, {.from = models::weight_format_named(options.from), .config = options.config});
+  models::ImportedWeights imported =
+      models::import_weights(options.path, {.from = options.from, .config = options.config});
   HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
-  if (!imported.model.is_null()) models::require_same_model(loaded_.resolved.at("model"), imported.model, options.path);
+  if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   std::vector<NamedTensor> tensors = parameters->masters();
   for (const NamedTensor& buffer : model->buffers()) tensors.push_back(buffer);
   const models::NameReport loaded = models::load_weights(tensors, imported.weights, {options.fresh, options.unused});
