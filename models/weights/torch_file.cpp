@@ -283,16 +283,20 @@ class Tensors {
     const Value& storage = machine_.at(tensor.items[0]);
     const std::vector<std::int64_t> sizes = numbers(tensor.items[2]), strides = numbers(tensor.items[3]);
     const auto size = static_cast<std::int64_t>(size_of(storage.dtype));
-    const std::vector<std::byte>& bytes = storage_bytes(storage.text);
-    const std::int64_t elements = static_cast<std::int64_t>(bytes.size()) / size;
-    const bool fits = storage.integer == elements && bytes.size() % static_cast<std::size_t>(size) == 0;
+    const Tensor& bytes = storage_bytes(storage.text);
+    const std::int64_t elements = bytes.size() / size;
+    const bool fits = storage.integer == elements && bytes.size() % size == 0;
     const std::int64_t count = fits ? count_within(elements, offset_of(tensor), sizes, strides) : -1;
     if (count < 0)
       machine_.fail(join_text("says of \"", shown(name), "\" what its storage of ", elements, " values does not hold"));
     taken_ += static_cast<std::size_t>(count * size);
     if (taken_ > 4 * zip_.size()) machine_.fail("shares storages so often that the tensors are beyond the file's size");
-    const Tensor result = Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), storage.dtype);
-    copy(bytes, offset_of(tensor), sizes, strides, static_cast<std::size_t>(size), result.bytes());
+    const Shape shape{std::span<const std::int64_t>(sizes)};
+    Strides steps{};
+    std::copy(strides.begin(), strides.end(), steps.begin());
+    const Tensor result =
+        count == 0 ? Tensor::empty(shape, storage.dtype)
+                   : Tensor::view(bytes.storage(), shape, steps, offset_of(tensor), storage.dtype, Device{}).clone();
     if (--uses_[storage.text] == 0) storages_.erase(storage.text);
     return result;
   }
@@ -327,35 +331,19 @@ class Tensors {
     return last < elements ? count : -1;
   }
   /// Compared with its checksum once.
-  const std::vector<std::byte>& storage_bytes(const std::string& entry) {
+  const Tensor& storage_bytes(const std::string& entry) {
     const auto [found, is_new] = storages_.try_emplace(entry);
-    if (is_new) found->second = zip_.read(folder_ + "data/" + entry, {UINT64_MAX, "tensors"});
+    if (!is_new) return found->second;
+    const std::vector<std::byte> bytes = zip_.read(folder_ + "data/" + entry, {UINT64_MAX, "tensors"});
+    found->second = Tensor::empty({static_cast<std::int64_t>(bytes.size())}, DType::u8);
+    std::copy(bytes.begin(), bytes.end(), found->second.bytes());
     return found->second;
-  }
-  static void copy(std::span<const std::byte> from, std::int64_t offset, const std::vector<std::int64_t>& sizes,
-                   const std::vector<std::int64_t>& strides, std::size_t size, std::byte* to) {
-    if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return;
-    std::vector<std::int64_t> index(sizes.size());
-    for (;;) {
-      std::memcpy(to, from.data() + static_cast<std::size_t>(offset) * size, size);
-      to += size;
-      std::size_t axis = sizes.size();
-      while (axis > 0) {
-        --axis;
-        offset += strides[axis];
-        if (++index[axis] < sizes[axis]) break;
-        offset -= strides[axis] * sizes[axis];
-        index[axis] = 0;
-        if (axis == 0) return;
-      }
-      if (sizes.empty()) return;
-    }
   }
 
   const StoredZip& zip_;
   const Machine& machine_;
   std::string folder_;
-  std::map<std::string, std::vector<std::byte>> storages_;
+  std::map<std::string, Tensor> storages_;  // as bytes
   std::map<std::string, std::int64_t> uses_;
   std::size_t taken_ = 0;
 };
