@@ -17,9 +17,6 @@ endif()
 
 set(HEARTH_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 function(hearth_embed module file symbol)
-  if(NOT TARGET hearth_${module})
-    return()
-  endif()
   set(input ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   set(output ${CMAKE_BINARY_DIR}/generated/embedded/${symbol}.cpp)
   add_custom_command(OUTPUT ${output} DEPENDS ${input} ${HEARTH_EMBED_SCRIPT} VERBATIM
