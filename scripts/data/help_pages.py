@@ -14,7 +14,7 @@ class Paragraphs(html.parser.HTMLParser):
     def __init__(self):
         super().__init__(convert_charrefs=True)
         self.found = {}
-        self.open = []  # [tag, id or None, parts]
+        self.open = []  # (tag, id or None, parts)
 
     def handle_starttag(self, tag, attributes):
         if tag in VOID:
@@ -26,9 +26,9 @@ class Paragraphs(html.parser.HTMLParser):
         while self.open:
             opened, name, parts = self.open.pop()
             text = "".join(parts)
-            if name and opened in {"p", "h1", "h2", "h3", "h4", "h5", "h6", "td", "li", "span", "div"}:
+            if name and name not in self.found and opened in {"p", "h1", "h2", "h3", "h4", "h5", "h6", "span"}:
                 clean = " ".join(text.split())
-                if clean and name not in self.found and opened not in {"div", "td", "li"}:
+                if clean:
                     self.found[name] = clean
             if self.open:
                 self.open[-1][2].append(text)
