@@ -3,8 +3,6 @@
 # where oneDNN was built with a GPU runtime, as Debian's is, that file ends the configuration unless the development
 # files of OpenCL are there, which Hearth does not use.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
-find_library(DNNL_LIBRARY dnnl)
-mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
 
 set(dnnl_threads "")
 if(DNNL_INCLUDE_DIR)
@@ -16,12 +14,6 @@ if(DNNL_INCLUDE_DIR)
   string(REPLACE ";" "." dnnl_VERSION "${dnnl_version}")
 endif()
 
-include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(dnnl REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_DIR dnnl_threads
-  VERSION_VAR dnnl_VERSION
+include(${CMAKE_CURRENT_LIST_DIR}/HearthFind.cmake)
+hearth_find(dnnl DNNL::dnnl oneapi/dnnl/dnnl.hpp dnnl dnnl_threads VERSION_VAR dnnl_VERSION
   REASON_FAILURE_MESSAGE "oneDNN serves only where it runs its threads with OpenMP, as Hearth does.")
-if(dnnl_FOUND AND NOT TARGET DNNL::dnnl)
-  add_library(DNNL::dnnl UNKNOWN IMPORTED)
-  set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
-endif()
