@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/cuda/kernel.h"
+#include "core/tensor.h"
 
 namespace hearth::cuda {
 
@@ -124,6 +125,13 @@ __device__ __forceinline__ void store_unit(T* p, const acc_t<T> (&value)[width])
     }
   }
 }
+
+template <class T>
+T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+inline const void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; }
 
 /// Whether every array may be read in 16-byte pieces, rows being `cols` elements of T long. Absent ones are null.
 template <class T>

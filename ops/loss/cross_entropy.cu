@@ -223,7 +223,6 @@ Rows<T> rows_of(cuda::Stream& stream, const Tensor& logits, const CrossEntropyOp
           options.ignore_index, cuda::fault_slot(stream)};
 }
 
-const void* address_of(const Tensor& tensor) { return tensor.bytes(); }
 // Class labels are read one by one, so their alignment does not matter.
 const void* targets_of(const Tensor& labels) { return is_floating(labels.dtype()) ? labels.bytes() : nullptr; }
 

@@ -5,7 +5,6 @@
 #include "ops/norm/add_layer_norm.h"
 
 #include <array>
-#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -46,8 +45,8 @@ struct Added {
     pass->f_type = f.dtype();
     pass->wants_df = wants_grad(f);
     run_on(x.device(), [&](auto& stream) {
-      kernels::add_layer_norm(stream, x.contiguous(), f.contiguous(), dropout, gamma.contiguous(), beta.contiguous(),
-                              eps, sum, pass->y, pass->mean, pass->rstd);
+      kernels::add_layer_norm(stream, x.contiguous(), f.contiguous(), dropout, sum,
+                              {gamma.contiguous(), beta.contiguous(), eps, pass->y, pass->mean, pass->rstd});
     });
     return sum;
   }
@@ -106,8 +105,8 @@ struct Normed {
     Tensor df;
     if (pass->wants_df && !same) df = Tensor::empty(sum.shape(), pass->f_type, sum.device());
     run_on(sum.device(), [&](auto& stream) {
-      kernels::add_layer_norm_grad(stream, sum, dy, gamma, kept.mean, kept.rstd, dropout, others, d_sum, df,
-                                   gradients[1], gradients[2]);
+      kernels::add_layer_norm_grad(stream, sum, {dy, gamma, kept.mean, kept.rstd, gradients[1], gradients[2]}, dropout,
+                                   others, d_sum, df);
     });
     if (pass->wants_df) pass->df = same ? d_sum : df;
     if (wants[0] && !others.defined()) gradients[0] = d_sum;
@@ -125,17 +124,14 @@ struct Normed {
 void check_arguments(const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta,
                      const AddLayerNormOptions& options) {
   const char* const op = Added::info.name;
-  require_floating(op, "x", x);
+  check_norm_rows(op, x, options.eps);
   require_floating(op, "f", f);
-  HEARTH_CHECK(ShapeError, x.rank() >= 1, op, ": x is a scalar; it needs an axis to normalise over");
   HEARTH_CHECK(ShapeError, x.shape() == f.shape(), op, ": x ", x.shape(), " and f ", f.shape(),
                " differ; they must have one shape");
   HEARTH_CHECK(DTypeError, f.dtype() == x.dtype() || (x.dtype() == DType::f32 && size_of(f.dtype()) == 2), op,
                ": f is ", f.dtype(), " and x ", x.dtype(), "; f has x's type, or is f16 or bf16 beside f32");
   check_norm_parameter(op, "gamma", gamma, x);
   check_norm_parameter(op, "beta", beta, x);
-  HEARTH_CHECK(UsageError, std::isfinite(options.eps) && options.eps >= 0.0, op, ": eps is ", options.eps,
-               "; it must be finite and at least 0");
   for (const double p : {options.dropout, options.drop_path})
     HEARTH_CHECK(UsageError, p >= 0 && p < 1, op, ": the probability is ", p, "; it must be at least 0 and below 1");
   HEARTH_CHECK(ShapeError, options.drop_path == 0 || x.rank() >= 2, op, ": x ", x.shape(),

@@ -160,13 +160,6 @@ struct SumGradientRows {
   }
 };
 
-const void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; }
-
-template <class T>
-T* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
-}
-
 // body.operator()<T, F, width>() for the types of x and of what is added to it.
 template <class Body>
 void visit_types(const Tensor& x, DType f, std::initializer_list<const void*> arrays, Body&& body) {
@@ -192,11 +185,10 @@ SampleDraws<P> sample_draws(cuda::Stream& stream, const ResidualDropout& dropout
 }  // namespace
 
 void add_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& f, const ResidualDropout& dropout,
-                    const Tensor& gamma, const Tensor& beta, double eps, const Tensor& sum, const Tensor& y,
-                    const Tensor& mean, const Tensor& rstd) {
+                    const Tensor& sum, const Normalized& o) {
   if (x.size() == 0) return;
-  const auto arrays = {address_of(x),    address_of(f),   address_of(gamma),
-                       address_of(beta), address_of(sum), address_of(y)};
+  const auto arrays = {address_of(x),      address_of(f),   address_of(o.gamma),
+                       address_of(o.beta), address_of(sum), address_of(o.y)};
   visit_types(x, f.dtype(), arrays, [&]<class T, class F, int width>() {
     const SummedRows<T, F> rows{x.data<T>(),
                                 f.data<F>(),
@@ -204,19 +196,14 @@ void add_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& f, cons
                                 dropout_draws(stream, dropout.key, dropout.p, x.size()),
                                 scale_of<acc_t<T>>(dropout.p),
                                 sample_draws<acc_t<T>>(stream, dropout, x)};
-    normalize_rows<width>(stream, "add_layer_norm", rows, {gamma, beta, eps, y, mean, rstd});
+    normalize_rows<width>(stream, "add_layer_norm", rows, o);
   });
 }
 
-void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const Tensor& dy, const Tensor& gamma,
-                         const Tensor& mean, const Tensor& rstd, const ResidualDropout& dropout, const Tensor& others,
-                         const Tensor& d_sum, const Tensor& df, const Tensor& d_gamma, const Tensor& d_beta) {
-  if (sum.size() == 0) {
-    if (d_gamma.defined()) d_gamma.fill_(0);
-    if (d_beta.defined()) d_beta.fill_(0);
-    return;
-  }
-  const auto arrays = {address_of(sum),    address_of(dy),    address_of(gamma),
+void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const NormGradient& g, const ResidualDropout& dropout,
+                         const Tensor& others, const Tensor& d_sum, const Tensor& df) {
+  if (settles_empty(g)) return;
+  const auto arrays = {address_of(sum),    address_of(g.dy),  address_of(g.gamma),
                        address_of(others), address_of(d_sum), address_of(df)};
   visit_types(sum, df.defined() ? df.dtype() : sum.dtype(), arrays, [&]<class T, class F, int width>() {
     const SumGradientRows<T, F> rows{sum.data<T>(),
@@ -226,7 +213,7 @@ void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const Tensor& 
                                      dropout_draws(stream, dropout.key, dropout.p, sum.size()),
                                      scale_of<acc_t<T>>(dropout.p),
                                      sample_draws<acc_t<T>>(stream, dropout, sum)};
-    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, {dy, gamma, mean, rstd, d_gamma, d_beta});
+    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, g);
   });
 }
 

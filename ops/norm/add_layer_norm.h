@@ -2,10 +2,8 @@
 // What stands between the parts of a Transformer: residual, dropout and layer normalisation in one pass.
 #pragma once
 
-#include "core/cpu/stream.h"
-#include "core/cuda/stream.h"
 #include "core/random.h"
-#include "core/tensor.h"
+#include "ops/norm/layer_norm.h"
 
 namespace hearth {
 
@@ -40,22 +38,18 @@ struct ResidualDropout {
   double path = 0;
 };
 
-/// All contiguous. `mean` and `rstd` as in layer_norm.
-void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout, const Tensor& gamma,
-                    const Tensor& beta, double eps, const Tensor& sum, const Tensor& y, const Tensor& mean,
-                    const Tensor& rstd);
-void add_layer_norm(cuda::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout,
-                    const Tensor& gamma, const Tensor& beta, double eps, const Tensor& sum, const Tensor& y,
-                    const Tensor& mean, const Tensor& rstd);
+/// All contiguous.
+void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout, const Tensor& sum,
+                    const Normalized& o);
+void add_layer_norm(cuda::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout, const Tensor& sum,
+                    const Normalized& o);
 
 /// d_sum = `others` (absent: 0) + the gradient of layer_norm for dy, df = dropout(drop_path(d_sum)) in f's type, or
-/// absent; and the gradients of gamma and beta, each of which may be absent. d_sum may be `others` or dy.
-void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                         const Tensor& rstd, const ResidualDropout& dropout, const Tensor& others, const Tensor& d_sum,
-                         const Tensor& df, const Tensor& d_gamma, const Tensor& d_beta);
-void add_layer_norm_grad(cuda::Stream&, const Tensor& sum, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                         const Tensor& rstd, const ResidualDropout& dropout, const Tensor& others, const Tensor& d_sum,
-                         const Tensor& df, const Tensor& d_gamma, const Tensor& d_beta);
+/// absent. d_sum may be `others` or dy.
+void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const NormGradient& g, const ResidualDropout& dropout,
+                         const Tensor& others, const Tensor& d_sum, const Tensor& df);
+void add_layer_norm_grad(cuda::Stream&, const Tensor& sum, const NormGradient& g, const ResidualDropout& dropout,
+                         const Tensor& others, const Tensor& d_sum, const Tensor& df);
 
 }  // namespace kernels
 }  // namespace hearth

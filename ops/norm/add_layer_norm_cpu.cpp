@@ -133,9 +133,8 @@ std::vector<P> sample_factors(const ResidualDropout& dropout, std::int64_t sampl
 
 }  // namespace
 
-void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout, const Tensor& gamma,
-                    const Tensor& beta, double eps, const Tensor& sum, const Tensor& y, const Tensor& mean,
-                    const Tensor& rstd) {
+void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const ResidualDropout& dropout, const Tensor& sum,
+                    const Normalized& o) {
   if (x.size() == 0) return;
   const std::int64_t cols = x.dim(-1);
   visit_types(x.dtype(), f.dtype(), [&]<class T, class F>() {
@@ -143,17 +142,17 @@ void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const Residu
     const auto factors = factors_of<P>(dropout, x.size());
     const std::vector<P> samples = sample_factors<P>(dropout, x.dim(0));
     const PathFactors<P> path{dropout.path > 0 ? samples.data() : nullptr, x.size() / cols / x.dim(0)};
-    cpu::parallel_for(
-        x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols), [&](std::int64_t begin, std::int64_t end) {
-          HEARTH_ISA_CALL(add_layer_norm_rows, x.data<T>(), f.data<F>(), factors, path, gamma.data<P>(), beta.data<P>(),
-                          eps, sum.data<T>(), y.data<T>(), mean.data<P>(), rstd.data<P>(), begin, end - begin, cols);
-        });
+    cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        HEARTH_ISA_CALL(add_layer_norm_rows, x.data<T>(), f.data<F>(), factors, path, o.gamma.data<P>(),
+                                        o.beta.data<P>(), o.eps, sum.data<T>(), o.y.data<T>(), o.mean.data<P>(),
+                                        o.rstd.data<P>(), begin, end - begin, cols);
+                      });
   });
 }
 
-void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                         const Tensor& rstd, const ResidualDropout& dropout, const Tensor& others, const Tensor& d_sum,
-                         const Tensor& df, const Tensor& d_gamma, const Tensor& d_beta) {
+void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const NormGradient& g, const ResidualDropout& dropout,
+                         const Tensor& others, const Tensor& d_sum, const Tensor& df) {
   const std::int64_t cols = sum.dim(-1), rows = cols == 0 ? 0 : sum.size() / cols;
   visit_types(sum.dtype(), df.defined() ? df.dtype() : sum.dtype(), [&]<class T, class F>() {
     using P = acc_t<T>;
@@ -163,10 +162,10 @@ void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const Tensor& dy, cons
                               rows / std::max<std::int64_t>(sum.dim(0), 1)};
     const T* const more = others.defined() ? others.data<T>() : nullptr;
     F* const dropped = df.defined() ? df.data<F>() : nullptr;
-    layer_norm_grad_pieces(rows, cols, d_gamma, d_beta, [&](std::int64_t begin, std::int64_t count, double* sums) {
+    norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
       cpu::Scratch scratch;
-      HEARTH_ISA_CALL(add_layer_norm_grad_rows, sum.data<T>(), dy.data<T>(), gamma.data<P>(), mean.data<P>(),
-                      rstd.data<P>(), more, d_sum.data<T>(), dropped, factors, path, scratch.take<P>(2 * cols), sums,
+      HEARTH_ISA_CALL(add_layer_norm_grad_rows, sum.data<T>(), g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(),
+                      g.rstd.data<P>(), more, d_sum.data<T>(), dropped, factors, path, scratch.take<P>(2 * cols), sums,
                       begin, count, cols);
     });
   });

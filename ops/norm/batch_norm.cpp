@@ -2,11 +2,11 @@
 #include "ops/norm/batch_norm.h"
 
 #include <array>
-#include <cmath>
 #include <type_traits>
 
 #include "autograd/record.h"
 #include "core/run_on.h"
+#include "ops/argument.h"
 #include "ops/conv/conv_norm.h"
 #include "ops/norm/folded_rows.h"
 #include "ops/norm/parameter.h"
@@ -119,9 +119,7 @@ struct BatchNorm {
 
 void check_arguments(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
                      const Tensor& running_mean, const Tensor& running_var, const Tensor& residual) {
-  HEARTH_CHECK(UsageError, x.defined(), "batch_norm: x is absent");
-  HEARTH_CHECK(DTypeError, is_floating(x.dtype()), "batch_norm: x is ", describe(x),
-               "; it must be f32, f64, f16 or bf16");
+  require_floating("batch_norm", "x", x);
   HEARTH_CHECK(ShapeError, x.rank() >= 2, "batch_norm: x ", x.shape(),
                " needs at least two axes, the last one being the channels");
   check_norm_parameter("batch_norm", "gamma", gamma, x);
@@ -136,8 +134,7 @@ void check_arguments(const Tensor& x, const Tensor& gamma, const Tensor& beta, c
     HEARTH_CHECK(UsageError, running_mean.is_contiguous() && running_var.is_contiguous(),
                  "batch_norm: the running statistics must be contiguous, because they are written in place");
   }
-  HEARTH_CHECK(UsageError, std::isfinite(options.eps) && options.eps >= 0.0, "batch_norm: eps is ", options.eps,
-               "; it must be finite and at least 0");
+  check_norm_eps("batch_norm", options.eps);
   HEARTH_CHECK(UsageError, options.momentum >= 0.0 && options.momentum <= 1.0, "batch_norm: momentum is ",
                options.momentum, "; it must lie in [0, 1]");
   HEARTH_CHECK(UsageError, options.activation == Activation::none || options.activation == Activation::relu,

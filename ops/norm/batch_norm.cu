@@ -7,7 +7,6 @@
 #include "ops/norm/batch_norm.cuh"
 #include "ops/norm/channel_moments.h"
 #include "ops/norm/folded_rows.h"
-#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {
@@ -370,7 +369,6 @@ void visit_lanes(DType dtype, const FoldedRows& folded, std::initializer_list<co
   });
 }
 
-const void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; }
 constexpr int finish_block = 128;
 constexpr std::int64_t many_partials = 1024;  // of a channel: a block's work
 

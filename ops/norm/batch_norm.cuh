@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "core/cuda/kernel.h"
 #include "ops/norm/batch_norm.h"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 
@@ -19,11 +19,6 @@ struct Coefficients {
   double* rstd;
 };
 
-template <class T>
-T* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
-}
-
 template <class P>
 Coefficients<P> coefficients_of(const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
                                 const Tensor& running_mean, const Tensor& running_var, const Tensor& coefficients,
@@ -32,8 +27,8 @@ Coefficients<P> coefficients_of(const Tensor& gamma, const Tensor& beta, const B
           beta.data<P>(),
           options.eps,
           options.momentum,
-          data_or_null<P>(running_mean),
-          data_or_null<P>(running_var),
+          cuda::data_or_null<P>(running_mean),
+          cuda::data_or_null<P>(running_var),
           coefficients.data<P>(),
           rstd.data<double>()};
 }

@@ -2,17 +2,19 @@
 #include "ops/norm/layer_norm.h"
 
 #include <array>
-#include <cmath>
 
 #include "autograd/record.h"
 #include "core/run_on.h"
+#include "ops/norm/merge_layer_norm.h"
 #include "ops/norm/parameter.h"
 
 namespace hearth {
 namespace {
 
+/// Of the rows of x, or of the rows that merge_layer_norm() makes of four neighbours each.
+template <bool merges>
 struct LayerNorm {
-  static constexpr OpInfo info{.name = "layer_norm", .autocast = Autocast::as_is};
+  static constexpr OpInfo info{.name = merges ? "merge_layer_norm" : "layer_norm", .autocast = Autocast::as_is};
   double eps;
 
   struct Kept {
@@ -20,13 +22,23 @@ struct LayerNorm {
     Tensor mean, rstd;
   };
 
-  Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma_view, const Tensor& beta) const {
-    const Tensor x = x_view.contiguous(), gamma = gamma_view.contiguous();
-    const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
-    const Tensor y = Tensor::empty_like(x);
+  static Shape shape_of_result(const Tensor& x, const Tensor& gamma) {
+    if (!merges) return x.shape();
+    return {x.dim(0), (x.dim(1) + 1) / 2, (x.dim(2) + 1) / 2, gamma.dim(0)};
+  }
+
+  Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma_view, const Tensor& beta_view) const {
+    const Tensor x = x_view.contiguous(), gamma = gamma_view.contiguous(), beta = beta_view.contiguous();
+    const Tensor y = Tensor::empty(shape_of_result(x, gamma), x.dtype(), x.device());
+    const std::int64_t cols = y.dim(-1), rows = cols == 0 ? 0 : y.size() / cols;
     const Tensor mean = Tensor::empty({rows}, gamma.dtype(), x.device()), rstd = Tensor::empty_like(mean);
-    run_on(x.device(),
-           [&](auto& stream) { kernels::layer_norm(stream, x, gamma, beta.contiguous(), eps, y, mean, rstd); });
+    run_on(x.device(), [&](auto& stream) {
+      const kernels::Normalized o{gamma, beta, eps, y, mean, rstd};
+      if constexpr (merges)
+        kernels::merge_layer_norm(stream, x, o);
+      else
+        kernels::layer_norm(stream, x, o);
+    });
     if (is_recording()) {
       kept.x = x;
       kept.gamma = gamma;
@@ -40,30 +52,42 @@ struct LayerNorm {
     const Tensor& x = kept.x.get();
     const Tensor& gamma = kept.gamma.get();
     dy = dy.contiguous();
-    const Tensor dx = dy.sole_owner() ? dy : wants[0] ? wants.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
+    const bool in_place = !merges && dy.sole_owner();
+    const Tensor dx = in_place ? dy : wants[0] ? wants.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
     std::array<Tensor, 3> gradients;
     if (wants[0]) gradients[0] = dx;
     for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
       if (wants[input]) gradients[input] = wants.make(input, gamma.shape(), gamma.dtype());
     run_on(x.device(), [&](auto& stream) {
-      kernels::layer_norm_grad(stream, x, dy, gamma, kept.mean, kept.rstd, dx, gradients[1], gradients[2]);
+      const kernels::NormGradient g{dy, gamma, kept.mean, kept.rstd, gradients[1], gradients[2]};
+      if constexpr (merges)
+        kernels::merge_layer_norm_grad(stream, x, g, dx);
+      else
+        kernels::layer_norm_grad(stream, x, g, dx);
     });
     return gradients;
   }
 };
 
+template <bool merges>
+Tensor checked(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+  const char* const op = LayerNorm<merges>::info.name;
+  check_norm_rows(op, x, eps);
+  HEARTH_CHECK(ShapeError, !merges || x.rank() == 4, op, ": x ", x.shape(), " is not [N, H, W, C]");
+  const std::int64_t columns = merges ? checked_mul(4, x.dim(3), op) : x.dim(-1);
+  check_norm_parameter(op, "gamma", gamma, x, columns);
+  check_norm_parameter(op, "beta", beta, x, columns);
+  return record(LayerNorm<merges>{eps}, x, gamma, beta);
+}
+
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  const char* const op = LayerNorm::info.name;
-  HEARTH_CHECK(UsageError, x.defined(), op, ": x is absent");
-  HEARTH_CHECK(DTypeError, is_floating(x.dtype()), op, ": x is ", describe(x), "; it must be f32, f64, f16 or bf16");
-  HEARTH_CHECK(ShapeError, x.rank() >= 1, op, ": x is a scalar; it needs an axis to normalise over");
-  check_norm_parameter(op, "gamma", gamma, x);
-  check_norm_parameter(op, "beta", beta, x);
-  HEARTH_CHECK(UsageError, std::isfinite(eps) && eps >= 0.0, op, ": eps is ", eps,
-               "; it must be finite and at least 0");
-  return record(LayerNorm{eps}, x, gamma, beta);
+  return checked<false>(x, gamma, beta, eps);
+}
+
+Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+  return checked<true>(x, gamma, beta, eps);
 }
 
 }  // namespace hearth

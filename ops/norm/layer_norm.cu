@@ -39,30 +39,21 @@ struct StoredRows {
   }
 };
 
-const void* address_of(const Tensor& tensor) { return tensor.bytes(); }
-
 }  // namespace
 
-void layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
-                const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void layer_norm(cuda::Stream& stream, const Tensor& x, const Normalized& o) {
   if (x.size() == 0) return;
-  const auto arrays = {address_of(x), address_of(gamma), address_of(beta), address_of(y)};
+  const auto arrays = {address_of(x), address_of(o.gamma), address_of(o.beta), address_of(o.y)};
   visit_rows("layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
-    normalize_rows<width>(stream, "layer_norm", StoredRows<T>{x.data<T>(), nullptr}, {gamma, beta, eps, y, mean, rstd});
+    normalize_rows<width>(stream, "layer_norm", StoredRows<T>{x.data<T>(), nullptr}, o);
   });
 }
 
-void layer_norm_grad(cuda::Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta) {
-  if (x.size() == 0) {
-    if (d_gamma.defined()) d_gamma.fill_(0);
-    if (d_beta.defined()) d_beta.fill_(0);
-    return;
-  }
-  const auto arrays = {address_of(x), address_of(dy), address_of(gamma), address_of(dx)};
+void layer_norm_grad(cuda::Stream& stream, const Tensor& x, const NormGradient& g, const Tensor& dx) {
+  if (settles_empty(g)) return;
+  const auto arrays = {address_of(x), address_of(g.dy), address_of(g.gamma), address_of(dx)};
   visit_rows("layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
-    normalize_rows_grad<width>(stream, "layer_norm_grad", StoredRows<T>{x.data<T>(), dx.data<T>()},
-                               {dy, gamma, mean, rstd, d_gamma, d_beta});
+    normalize_rows_grad<width>(stream, "layer_norm_grad", StoredRows<T>{x.data<T>(), dx.data<T>()}, g);
   });
 }
 

@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/tensor.h"
+#include "ops/norm/layer_norm.h"
 #include "ops/row_split.cuh"
 
 namespace hearth::kernels::layer_norm_rows {
@@ -277,16 +277,6 @@ __global__ void layer_norm_add_shares(const P* partial, std::int64_t shares, std
   if (to != nullptr) to[column % cols] = static_cast<P>(sum);
 }
 
-// What a pass reads and writes besides its rows.
-struct Normalized {
-  const Tensor &gamma, &beta;
-  double eps;
-  const Tensor &y, &mean, &rstd;
-};
-struct NormGradient {
-  const Tensor &dy, &gamma, &mean, &rstd, &d_gamma, &d_beta;
-};
-
 template <int width, int units, class Rows, class Group, class T = typename Rows::Element>
 void run_held(cuda::Stream& stream, const char* name, const Rows& in, const Normalized& o, Group group, unsigned blocks,
               unsigned block) {
@@ -351,6 +341,14 @@ void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& x, co
   add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
   launch(stream, name, {blocks_for(rows, 1), long_row_block(cols)}, layer_norm_grad_long<Rows>, x, g.dy.data<T>(),
          g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), rows, cols);
+}
+
+/// Whether there are no rows; the gradients of gamma and beta become zeros then.
+inline bool settles_empty(const NormGradient& g) {
+  if (g.dy.size() > 0) return false;
+  for (const Tensor* const gradient : {&g.d_gamma, &g.d_beta})
+    if (gradient->defined()) gradient->fill_(0);
+  return true;
 }
 
 /// The gradient of the rows `x`, which take it, and of gamma and beta.

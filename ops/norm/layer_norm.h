@@ -18,17 +18,23 @@ HEARTH_API Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor&
 
 namespace kernels {
 
-/// `mean` and `rstd`, [rows] in the type of gamma, receive the statistics.
-void layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
-                const Tensor& mean, const Tensor& rstd);
-void layer_norm(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
-                const Tensor& mean, const Tensor& rstd);
+/// What layer normalisation of rows reads and writes beside them. `mean` and `rstd`, [rows] in the type of gamma,
+/// receive the statistics.
+struct Normalized {
+  const Tensor &gamma, &beta;
+  double eps;
+  const Tensor &y, &mean, &rstd;
+};
+/// The same for the gradient. That of gamma and that of beta, [C] in the type of gamma, may each be absent.
+struct NormGradient {
+  const Tensor &dy, &gamma, &mean, &rstd, &d_gamma, &d_beta;
+};
 
-/// dx, which may be dy, and the gradients of gamma and beta, [C] in the type of gamma; either may be absent.
-void layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
-void layer_norm_grad(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
+void layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o);
+void layer_norm(cuda::Stream&, const Tensor& x, const Normalized& o);
+/// dx may be dy.
+void layer_norm_grad(cpu::Stream&, const Tensor& x, const NormGradient& g, const Tensor& dx);
+void layer_norm_grad(cuda::Stream&, const Tensor& x, const NormGradient& g, const Tensor& dx);
 
 }  // namespace kernels
 }  // namespace hearth

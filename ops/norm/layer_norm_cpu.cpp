@@ -45,36 +45,30 @@ void layer_norm_grad_stored(const T* x, const T* dy, const P* gamma, const P* me
 #else
 namespace hearth::kernels {
 
-void layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
-                const Tensor& mean, const Tensor& rstd) {
+void layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o) {
   if (x.size() == 0) return;
   const std::int64_t cols = x.dim(-1);
   visit_dtype("layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    const T* const in = x.data<T>();
-    T* const out = y.data<T>();
-    const P *scale = gamma.data<P>(), *shift = beta.data<P>();
-    P *means = mean.data<P>(), *rstds = rstd.data<P>();
     cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
                       [&](std::int64_t begin, std::int64_t end) {
-                        HEARTH_ISA_CALL(layer_norm_rows, in + begin * cols, scale, shift, eps, out + begin * cols,
-                                        means + begin, rstds + begin, end - begin, cols);
+                        HEARTH_ISA_CALL(layer_norm_rows, x.data<T>() + begin * cols, o.gamma.data<P>(),
+                                        o.beta.data<P>(), o.eps, o.y.data<T>() + begin * cols, o.mean.data<P>() + begin,
+                                        o.rstd.data<P>() + begin, end - begin, cols);
                       });
   });
 }
 
-void layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta) {
+void layer_norm_grad(cpu::Stream&, const Tensor& x, const NormGradient& g, const Tensor& dx) {
   const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
   visit_dtype("layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    const T *values = x.data<T>(), *gradient = dy.data<T>();
-    T* const out = dx.data<T>();
-    const P *scale = gamma.data<P>(), *means = mean.data<P>(), *rstds = rstd.data<P>();
-    layer_norm_grad_pieces(rows, cols, d_gamma, d_beta, [&](std::int64_t begin, std::int64_t count, double* sums) {
+    norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
+      const std::int64_t at = begin * cols;
       cpu::Scratch scratch;
-      HEARTH_ISA_CALL(layer_norm_grad_stored, values + begin * cols, gradient + begin * cols, scale, means + begin,
-                      rstds + begin, out + begin * cols, scratch.take<P>(2 * cols), sums, count, cols);
+      HEARTH_ISA_CALL(layer_norm_grad_stored, x.data<T>() + at, g.dy.data<T>() + at, g.gamma.data<P>(),
+                      g.mean.data<P>() + begin, g.rstd.data<P>() + begin, dx.data<T>() + at, scratch.take<P>(2 * cols),
+                      sums, count, cols);
     });
   });
 }

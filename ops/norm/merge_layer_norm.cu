@@ -57,29 +57,20 @@ struct GatheredRows {
 
 }  // namespace
 
-void merge_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
-                      const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void merge_layer_norm(cuda::Stream& stream, const Tensor& x, const Normalized& o) {
   if (x.size() == 0) return;
-  const std::initializer_list<const void*> arrays = {x.bytes(), gamma.bytes(), beta.bytes(), y.bytes()};
+  const auto arrays = {address_of(x), address_of(o.gamma), address_of(o.beta), address_of(o.y)};
   visit_rows("merge_layer_norm", x.dtype(), x.dim(3), arrays, [&]<class T, int width>() {
-    normalize_rows<width>(stream, "merge_layer_norm", GatheredRows<T>{x.data<T>(), nullptr, MergedRows(x)},
-                          {gamma, beta, eps, y, mean, rstd});
+    normalize_rows<width>(stream, "merge_layer_norm", GatheredRows<T>{x.data<T>(), nullptr, MergedRows(x)}, o);
   });
 }
 
-void merge_layer_norm_grad(cuda::Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& gamma,
-                           const Tensor& mean, const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma,
-                           const Tensor& d_beta) {
-  if (x.size() == 0) {
-    if (d_gamma.defined()) d_gamma.fill_(0);
-    if (d_beta.defined()) d_beta.fill_(0);
-    return;
-  }
-  const std::initializer_list<const void*> arrays = {x.bytes(), dy.bytes(), gamma.bytes(), dx.bytes()};
+void merge_layer_norm_grad(cuda::Stream& stream, const Tensor& x, const NormGradient& g, const Tensor& dx) {
+  if (settles_empty(g)) return;
+  const auto arrays = {address_of(x), address_of(g.dy), address_of(g.gamma), address_of(dx)};
   visit_rows("merge_layer_norm", x.dtype(), x.dim(3), arrays, [&]<class T, int width>() {
     normalize_rows_grad<width>(stream, "merge_layer_norm_grad",
-                               GatheredRows<T>{x.data<T>(), dx.data<T>(), MergedRows(x)},
-                               {dy, gamma, mean, rstd, d_gamma, d_beta});
+                               GatheredRows<T>{x.data<T>(), dx.data<T>(), MergedRows(x)}, g);
   });
 }
 

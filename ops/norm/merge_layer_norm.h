@@ -2,9 +2,7 @@
 // Layer normalisation of 2x2 neighbouring tokens as one, which are gathered where they lie.
 #pragma once
 
-#include "core/cpu/stream.h"
-#include "core/cuda/stream.h"
-#include "core/tensor.h"
+#include "ops/norm/layer_norm.h"
 
 namespace hearth {
 
@@ -19,17 +17,11 @@ HEARTH_API Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const T
 
 namespace kernels {
 
-/// All contiguous. `mean` and `rstd`, [rows of y] in the type of gamma, receive the statistics.
-void merge_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
-                      const Tensor& y, const Tensor& mean, const Tensor& rstd);
-void merge_layer_norm(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
-                      const Tensor& y, const Tensor& mean, const Tensor& rstd);
-
-/// dx [N, H, W, C], and the gradients of gamma and beta, either of which may be absent.
-void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                           const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
-void merge_layer_norm_grad(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                           const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
+/// All contiguous; x and dx [N, H, W, C].
+void merge_layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o);
+void merge_layer_norm(cuda::Stream&, const Tensor& x, const Normalized& o);
+void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const NormGradient& g, const Tensor& dx);
+void merge_layer_norm_grad(cuda::Stream&, const Tensor& x, const NormGradient& g, const Tensor& dx);
 
 }  // namespace kernels
 }  // namespace hearth

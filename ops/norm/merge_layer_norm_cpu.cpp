@@ -70,32 +70,30 @@ void merge_layer_norm_grad_rows(const T* x, const T* dy, const MergedRows& merge
 #else
 namespace hearth::kernels {
 
-void merge_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
-                      const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void merge_layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o) {
   if (x.size() == 0) return;
   const MergedRows merged(x);
-  const std::int64_t cols = y.dim(-1), grain = std::max<std::int64_t>(1, (1 << 14) / cols);
+  const std::int64_t cols = o.y.dim(-1), grain = std::max<std::int64_t>(1, (1 << 14) / cols);
   visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    cpu::parallel_for(y.size() / cols, grain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(o.y.size() / cols, grain, [&](std::int64_t begin, std::int64_t end) {
       cpu::Scratch scratch;
-      HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, scratch.take<T>(cols), gamma.data<P>(),
-                      beta.data<P>(), eps, y.data<T>(), mean.data<P>(), rstd.data<P>(), begin, end - begin);
+      HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, scratch.take<T>(cols), o.gamma.data<P>(),
+                      o.beta.data<P>(), o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), begin, end - begin);
     });
   });
 }
 
-void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& mean,
-                           const Tensor& rstd, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta) {
+void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const NormGradient& g, const Tensor& dx) {
   const MergedRows merged(x);
-  const std::int64_t cols = dy.dim(-1), rows = cols == 0 ? 0 : dy.size() / cols;
+  const std::int64_t cols = g.dy.dim(-1), rows = cols == 0 ? 0 : g.dy.size() / cols;
   visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    layer_norm_grad_pieces(rows, cols, d_gamma, d_beta, [&](std::int64_t begin, std::int64_t count, double* sums) {
+    norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
       cpu::Scratch scratch;
       T* const held = scratch.take<T>(cols);
-      HEARTH_ISA_CALL(merge_layer_norm_grad_rows, x.data<T>(), dy.data<T>(), merged, held, gamma.data<P>(),
-                      mean.data<P>(), rstd.data<P>(), dx.data<T>(), scratch.take<P>(2 * cols), sums, begin, count);
+      HEARTH_ISA_CALL(merge_layer_norm_grad_rows, x.data<T>(), g.dy.data<T>(), merged, held, g.gamma.data<P>(),
+                      g.mean.data<P>(), g.rstd.data<P>(), dx.data<T>(), scratch.take<P>(2 * cols), sums, begin, count);
     });
   });
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/norm/parameter.h"
 
+#include <cmath>
+
+#include "ops/argument.h"
+
 namespace hearth {
 
 void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x,
@@ -14,6 +18,17 @@ void check_norm_parameter(const char* op, const char* name, const Tensor& parame
   // Statistics are no inputs of the op, so nothing else looks at them.
   HEARTH_CHECK(DeviceError, parameter.device() == x.device(), op, ": ", name, " is on ", parameter.device(),
                " but x on ", x.device(), "; move one with to(device)");
+}
+
+void check_norm_rows(const char* op, const Tensor& x, double eps) {
+  require_floating(op, "x", x);
+  HEARTH_CHECK(ShapeError, x.rank() >= 1, op, ": x is a scalar; it needs an axis to normalise over");
+  check_norm_eps(op, eps);
+}
+
+void check_norm_eps(const char* op, double eps) {
+  HEARTH_CHECK(UsageError, std::isfinite(eps) && eps >= 0.0, op, ": eps is ", eps,
+               "; it must be finite and at least 0");
 }
 
 }  // namespace hearth

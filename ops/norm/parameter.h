@@ -18,4 +18,10 @@ inline void check_norm_parameter(const char* op, const char* name, const Tensor&
   check_norm_parameter(op, name, parameter, x, x.dim(-1));
 }
 
+/// UsageError, DTypeError or ShapeError unless x is floating and has an axis to normalise over, and eps is finite and
+/// at least 0.
+void check_norm_rows(const char* op, const Tensor& x, double eps);
+/// UsageError unless eps is finite and at least 0.
+void check_norm_eps(const char* op, double eps);
+
 }  // namespace hearth

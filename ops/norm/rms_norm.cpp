@@ -2,11 +2,9 @@
 #include "ops/norm/rms_norm.h"
 
 #include <array>
-#include <cmath>
 
 #include "autograd/record.h"
 #include "core/run_on.h"
-#include "ops/argument.h"
 #include "ops/norm/parameter.h"
 
 namespace hearth {
@@ -53,11 +51,8 @@ struct RmsNorm {
 
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
   const char* const op = RmsNorm::info.name;
-  require_floating(op, "x", x);
-  HEARTH_CHECK(ShapeError, x.rank() >= 1, op, ": x is a scalar; it needs an axis to normalise over");
+  check_norm_rows(op, x, eps);
   check_norm_parameter(op, "gamma", gamma, x);
-  HEARTH_CHECK(UsageError, std::isfinite(eps) && eps >= 0.0, op, ": eps is ", eps,
-               "; it must be finite and at least 0");
   return record(RmsNorm{eps}, x, gamma);
 }
 

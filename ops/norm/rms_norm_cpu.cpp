@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "core/cpu/element.h"
-#include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
+#include "ops/norm/layer_norm_cpu.h"
 #include "ops/norm/rms_norm.h"
 
 namespace hearth {}
@@ -84,31 +83,16 @@ void rms_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, double eps, co
 void rms_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& gamma, const Tensor& rstd,
                    const Tensor& dx, const Tensor& d_gamma) {
   const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
-  if (cols == 0) return;
-  // At most 64 pieces, each with its own sums, of about 16 thousand elements or more.
-  const std::int64_t grain = std::max({(rows + 63) / 64, (1 << 14) / cols, std::int64_t{1}});
-  const std::int64_t pieces = (rows + grain - 1) / grain;
-  cpu::Scratch scratch;
-  double* const partial = scratch.take<double>(pieces * cols);
   visit_dtype("rms_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     const T *values = x.data<T>(), *gradient = dy.data<T>();
     T* const out = dx.data<T>();
     const P *scale = gamma.data<P>(), *rstds = rstd.data<P>();
-    cpu::parallel_chunks(pieces, [&](std::int64_t i) {
-      cpu::Scratch local;
-      P* const narrow = local.take<P>(cols);
-      const std::int64_t begin = i * grain, count = std::min(grain, rows - begin);
+    norm_grad_pieces(rows, cols, {d_gamma}, [&](std::int64_t begin, std::int64_t count, double* sums) {
+      cpu::Scratch scratch;
       HEARTH_ISA_CALL(rms_norm_grad_rows, values + begin * cols, gradient + begin * cols, scale, rstds + begin,
-                      out + begin * cols, narrow, partial + i * cols, count, cols);
+                      out + begin * cols, scratch.take<P>(cols), sums, count, cols);
     });
-    if (!d_gamma.defined()) return;
-    P* const to = d_gamma.data<P>();
-    for (std::int64_t c = 0; c < cols; ++c) {
-      double total = 0;
-      for (std::int64_t i = 0; i < pieces; ++i) total += partial[i * cols + c];
-      to[c] = static_cast<P>(total);
-    }
   });
 }
 
