@@ -12,24 +12,15 @@ namespace hearth {
 namespace {
 
 using kernels::Binary;
-using kernels::Side;
 
-constexpr const char* name_of(Binary function) {
-  switch (function) {
-    case Binary::add:
-      return "add";
-    case Binary::sub:
-      return "sub";
-    case Binary::mul:
-      return "mul";
-    case Binary::div:
-      return "div";
-    case Binary::maximum:
-      return "maximum";
-    case Binary::minimum:
-      return "minimum";
-  }
-  return "binary";
+/// Which operand a gradient is for.
+enum class Side { a, b };
+
+/// dy * df/d(side) as one function, where that is no plain product.
+constexpr Binary gradient_of(Binary function, Side side) {
+  if (function == Binary::div) return Binary::div_b;
+  if (function == Binary::maximum) return side == Side::a ? Binary::maximum_a : Binary::maximum_b;
+  return side == Side::a ? Binary::minimum_a : Binary::minimum_b;
 }
 
 constexpr bool slope_needs_operands(Binary function) { return function != Binary::add && function != Binary::sub; }
@@ -72,7 +63,7 @@ Tensor local_gradient(Binary function, Side side, const Tensor& a, const Tensor&
     else if (function == Binary::div && side == Side::a)
       kernels::binary(stream, Binary::div, dense, b, dx);
     else
-      kernels::binary_grad(stream, function, side, a, b, dense, dx);
+      kernels::binary(stream, gradient_of(function, side), a, b, dx, dense);
   });
   return dx;
 }

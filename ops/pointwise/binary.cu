@@ -53,11 +53,7 @@ __device__ __forceinline__ void read(const Operand<T>& operand, std::int64_t at,
   for (int k = 0; k < count; ++k) values[k] = to_arithmetic(pack.at[k]);
 }
 
-template <Step step>
-inline constexpr bool reads_dy = step == Step::div_b || step == Step::maximum_a || step == Step::maximum_b ||
-                                 step == Step::minimum_a || step == Step::minimum_b;
-
-template <Step step, class T>
+template <Binary step, class T>
 __global__ void step_elements(HEARTH_GRID_CONSTANT(Walk) walk, Operand<T> a, Operand<T> b, const T* dy, T* y,
                               std::int64_t rows, bool packed) {
   constexpr int count = pack_size<T>;
@@ -78,11 +74,11 @@ __global__ void step_elements(HEARTH_GRID_CONSTANT(Walk) walk, Operand<T> a, Ope
     read<count>(a, row_a + i * stride_a, stride_a, packed, of_a);
     read<count>(b, row_b + i * stride_b, stride_b, packed, of_b);
     T* const to = y + row * length + i;
-    if constexpr (reads_dy<step>) read<count>(Operand<T>{dy, {}}, row * length + i, 1, packed, of_dy);
+    if constexpr (is_gradient(step)) read<count>(Operand<T>{dy, {}}, row * length + i, 1, packed, of_dy);
     Pack<T, count> pack;
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) {
-      const acc_t<T> slope = reads_dy<step> ? of_dy[k] : acc_t<T>(0);
+      const acc_t<T> slope = is_gradient(step) ? of_dy[k] : acc_t<T>(0);
       pack.at[k] = from_arithmetic<T>(evaluate<step>(of_a[k], of_b[k], slope));
     }
     if (packed)
@@ -108,61 +104,29 @@ Operand<T> operand_of(const Tensor& tensor) {
           tensor.dtype() == dtype_of<T>() ? static_cast<acc_t<T>>(*tensor.data<T>()) : *tensor.data<acc_t<T>>()};
 }
 
-template <Step step>
-void run_step(cuda::Stream& stream, const char* name, const Tensor& a, const Tensor& b, const Tensor& dy,
-              const Tensor& y) {
-  if (y.size() == 0) return;
-  const Walk walk = walk_over(y.shape(), a, b);
-  visit_dtype("binary", y.dtype(), AllArithmetic{}, [&]<class T>() {
-    if constexpr (is_defined<step, acc_t<T>>) {
-      const Operand<T> left = operand_of<T>(a), right = operand_of<T>(b);
-      const T* const from_dy = dy.data<T>();
-      T* const to = y.data<T>();
-      const int last = walk.rank - 1;
-      const std::int64_t length = walk.extents[last];
-      const bool packed = length % pack_size<T> == 0 && is_aligned(from_dy) && is_aligned(to) &&
-                          packs_along(left, walk.strides_a, last) && packs_along(right, walk.strides_b, last);
-      const std::int64_t rows = y.size() / length;
-      launch(stream, name, shape_over_rows(rows, packed ? length / pack_size<T> : length), step_elements<step, T>, walk,
-             left, right, from_dy, to, rows, packed);
-    }
-  });
-}
-
 }  // namespace
 
-void binary(cuda::Stream& stream, Binary function, const Tensor& a, const Tensor& b, const Tensor& y) {
-  switch (function) {
-    case Binary::add:
-      return run_step<Step::add>(stream, "add", a, b, y, y);
-    case Binary::sub:
-      return run_step<Step::sub>(stream, "sub", a, b, y, y);
-    case Binary::mul:
-      return run_step<Step::mul>(stream, "mul", a, b, y, y);
-    case Binary::div:
-      return run_step<Step::div>(stream, "div", a, b, y, y);
-    case Binary::maximum:
-      return run_step<Step::maximum>(stream, "maximum", a, b, y, y);
-    case Binary::minimum:
-      return run_step<Step::minimum>(stream, "minimum", a, b, y, y);
-  }
-}
-
-void binary_grad(cuda::Stream& stream, Binary function, Side side, const Tensor& a, const Tensor& b, const Tensor& dy,
-                 const Tensor& dx) {
-  const bool first = side == Side::a;
-  switch (function) {
-    case Binary::div:
-      return run_step<Step::div_b>(stream, "div_grad", a, b, dy, dx);
-    case Binary::maximum:
-      return first ? run_step<Step::maximum_a>(stream, "maximum_grad", a, b, dy, dx)
-                   : run_step<Step::maximum_b>(stream, "maximum_grad", a, b, dy, dx);
-    case Binary::minimum:
-      return first ? run_step<Step::minimum_a>(stream, "minimum_grad", a, b, dy, dx)
-                   : run_step<Step::minimum_b>(stream, "minimum_grad", a, b, dy, dx);
-    default:
-      throw InternalError("binary_grad: this gradient is a plain product; use binary");
-  }
+void binary(cuda::Stream& stream, Binary function, const Tensor& a, const Tensor& b, const Tensor& y,
+            const Tensor& dy) {
+  if (y.size() == 0) return;
+  const Walk walk = walk_over(y.shape(), a, b);
+  const auto run = [&]<Binary step, class T>() {
+    const Operand<T> left = operand_of<T>(a), right = operand_of<T>(b);
+    const T* const from_dy = dy.defined() ? dy.data<T>() : nullptr;
+    T* const to = y.data<T>();
+    const int last = walk.rank - 1;
+    const std::int64_t length = walk.extents[last];
+    const bool packed = length % pack_size<T> == 0 && is_aligned(from_dy) && is_aligned(to) &&
+                        packs_along(left, walk.strides_a, last) && packs_along(right, walk.strides_b, last);
+    const std::int64_t rows = y.size() / length;
+    launch(stream, name_of(function), shape_over_rows(rows, packed ? length / pack_size<T> : length),
+           step_elements<step, T>, walk, left, right, from_dy, to, rows, packed);
+  };
+  visit_binary(function, [&]<Binary step>() {
+    visit_dtype("binary", y.dtype(), AllArithmetic{}, [&]<class T>() {
+      if constexpr (is_defined<step, acc_t<T>>) run.template operator()<step, T>();
+    });
+  });
 }
 
 }  // namespace hearth::kernels

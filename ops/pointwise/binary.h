@@ -34,21 +34,21 @@ HEARTH_API Tensor div(double a, const Tensor& b);
 
 namespace kernels {
 
-enum class Binary { add, sub, mul, div, maximum, minimum };
-/// Which operand a gradient is for.
-enum class Side { a, b };
+/// The six functions; then dy * df/da and dy * df/db where that is no plain product.
+enum class Binary { add, sub, mul, div, maximum, minimum, div_b, maximum_a, maximum_b, minimum_a, minimum_b };
+constexpr bool is_gradient(Binary function) { return function >= Binary::div_b; }
+/// Of the op, or of its gradient.
+constexpr const char* name_of(Binary function) {
+  constexpr const char* names[] = {"add",      "sub",          "mul",          "div",          "maximum",     "minimum",
+                                   "div_grad", "maximum_grad", "maximum_grad", "minimum_grad", "minimum_grad"};
+  return names[static_cast<int>(function)];
+}
 
-/// y = f(a, b). y contiguous; a and b of any strides, of shapes that broadcast to y's; y may be an operand that is
-/// contiguous and of its shape. Both have y's type, or one is a number: a scalar [] of acc_t of that type, on the CPU
-/// whatever the device.
-void binary(cpu::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y);
-void binary(cuda::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y);
-/// dx = dy * df/d(side) where that is no plain product: div for side b, maximum and minimum for both sides.
-/// dy and dx contiguous, of the broadcast shape; dx may be dy.
-void binary_grad(cpu::Stream&, Binary function, Side side, const Tensor& a, const Tensor& b, const Tensor& dy,
-                 const Tensor& dx);
-void binary_grad(cuda::Stream&, Binary function, Side side, const Tensor& a, const Tensor& b, const Tensor& dy,
-                 const Tensor& dx);
+/// y = f(a, b), or f(a, b, dy) of a gradient. y contiguous; a and b of any strides, of shapes that broadcast to y's; y
+/// may be an operand that is contiguous and of its shape. Both have y's type, or one is a number: a scalar [] of acc_t
+/// of that type, on the CPU whatever the device. dy contiguous, like y; y may be dy.
+void binary(cpu::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy = {});
+void binary(cuda::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy = {});
 
 }  // namespace kernels
 }  // namespace hearth

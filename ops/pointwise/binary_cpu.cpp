@@ -18,21 +18,21 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-template <Step step, class T>
+template <Binary step, class T>
 void vector_vector(const T* a, const T* b, const T* dy, T* y, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i)
     write_element(y + i, evaluate<step>(read_element(a + i), read_element(b + i), read_element(dy + i)));
 }
 
-template <Step step, class T>
+template <Binary step, class T>
 void vector_scalar(const T* a, acc_t<T> b, const T* dy, T* y, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i)
     write_element(y + i, evaluate<step>(read_element(a + i), b, read_element(dy + i)));
 }
 
-template <Step step, class T>
+template <Binary step, class T>
 void scalar_vector(acc_t<T> a, const T* b, const T* dy, T* y, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i)
@@ -58,7 +58,7 @@ struct Run {
   std::int64_t longest() const { return is_number || stride == 1 ? INT64_MAX : 256; }
 };
 
-template <Step step, class T>
+template <Binary step, class T>
 void run(const Run<T>& a, const Run<T>& b, const T* dy, T* y, std::int64_t n) {
   T strip_a[256];
   T strip_b[256];
@@ -82,7 +82,7 @@ void run(const Run<T>& a, const Run<T>& b, const T* dy, T* y, std::int64_t n) {
 }
 
 /// Elements [begin, end) of the output in row-major order.
-template <Step step, class T, class Walk>
+template <Binary step, class T, class Walk>
 void walk_range(const Walk& walk, const Run<T>& a, const Run<T>& b, const T* dy, T* y, std::int64_t begin,
                 std::int64_t end) {
   const int last = walk.rank - 1;
@@ -117,7 +117,7 @@ void walk_range(const Walk& walk, const Run<T>& a, const Run<T>& b, const T* dy,
   }
 }
 
-template <Step step, class T, class Walk>
+template <Binary step, class T, class Walk>
 void step_range(const Walk& walk, const T* a, acc_t<T> number_a, const T* b, acc_t<T> number_b, const T* dy, T* y,
                 std::int64_t begin, std::int64_t end) {
   if constexpr (is_defined<step, acc_t<T>>)
@@ -137,8 +137,9 @@ bool is_number(const Tensor& tensor, const Tensor& y) {
   return tensor.rank() == 0 && (tensor.dtype() != y.dtype() || y.rank() > 0);
 }
 
-template <Step step>
-void run_step(const Tensor& a, const Tensor& b, const Tensor& dy, const Tensor& y) {
+}  // namespace
+
+void binary(cpu::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy) {
   if (y.size() == 0) return;
   const Walk walk = walk_over(y.shape(), a, b);
   visit_dtype("binary", y.dtype(), AllArithmetic{}, [&]<class T>() {
@@ -149,47 +150,15 @@ void run_step(const Tensor& a, const Tensor& b, const Tensor& dy, const Tensor& 
     const T* const first_b = is_number(b, y) ? nullptr : b.data<T>();
     const acc_t<T> number_a = first_a ? acc_t<T>{} : number_of(a);
     const acc_t<T> number_b = first_b ? acc_t<T>{} : number_of(b);
-    // Steps that need no dy never look at it; the pointer is advanced with the others.
-    const T* const from_dy = dy.data<T>();
     T* const to = y.data<T>();
-    cpu::parallel_for(y.size(), grain, [&](std::int64_t begin, std::int64_t end) {
-      HEARTH_ISA_CALL(step_range<step>, walk, first_a, number_a, first_b, number_b, from_dy, to, begin, end);
+    // Functions that need no dy never look at it; the pointer is advanced with the others.
+    const T* const from_dy = dy.defined() ? dy.data<T>() : to;
+    visit_binary(function, [&]<Binary step>() {
+      cpu::parallel_for(y.size(), grain, [&](std::int64_t begin, std::int64_t end) {
+        HEARTH_ISA_CALL(step_range<step>, walk, first_a, number_a, first_b, number_b, from_dy, to, begin, end);
+      });
     });
   });
-}
-
-}  // namespace
-
-void binary(cpu::Stream&, Binary function, const Tensor& a, const Tensor& b, const Tensor& y) {
-  switch (function) {
-    case Binary::add:
-      return run_step<Step::add>(a, b, y, y);
-    case Binary::sub:
-      return run_step<Step::sub>(a, b, y, y);
-    case Binary::mul:
-      return run_step<Step::mul>(a, b, y, y);
-    case Binary::div:
-      return run_step<Step::div>(a, b, y, y);
-    case Binary::maximum:
-      return run_step<Step::maximum>(a, b, y, y);
-    case Binary::minimum:
-      return run_step<Step::minimum>(a, b, y, y);
-  }
-}
-
-void binary_grad(cpu::Stream&, Binary function, Side side, const Tensor& a, const Tensor& b, const Tensor& dy,
-                 const Tensor& dx) {
-  const bool first = side == Side::a;
-  switch (function) {
-    case Binary::div:
-      return run_step<Step::div_b>(a, b, dy, dx);
-    case Binary::maximum:
-      return first ? run_step<Step::maximum_a>(a, b, dy, dx) : run_step<Step::maximum_b>(a, b, dy, dx);
-    case Binary::minimum:
-      return first ? run_step<Step::minimum_a>(a, b, dy, dx) : run_step<Step::minimum_b>(a, b, dy, dx);
-    default:
-      throw InternalError("binary_grad: this gradient is a plain product; use binary");
-  }
 }
 
 }  // namespace hearth::kernels

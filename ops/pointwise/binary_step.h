@@ -4,13 +4,22 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "core/cpu/element.h"
+#include "ops/pointwise/binary.h"
 
 namespace hearth::kernels {
 
-/// The six functions, then d/da and d/db of some times dy.
-enum class Step { add, sub, mul, div, maximum, minimum, div_b, maximum_a, maximum_b, minimum_a, minimum_b };
+/// f.operator()<function>(), for a function known at run time.
+template <class F, int... i>
+void visit_binary(Binary function, const F& f, std::integer_sequence<int, i...>) {
+  ((function == Binary{i} ? f.template operator()<Binary{i}>() : void()), ...);
+}
+template <class F>
+void visit_binary(Binary function, const F& f) {
+  visit_binary(function, f, std::make_integer_sequence<int, static_cast<int>(Binary::minimum_b) + 1>());
+}
 
 namespace detail {
 /// The type that whole numbers wrap around in, which signed arithmetic may not.
@@ -29,25 +38,24 @@ struct Wrapping<std::int64_t> {
 }  // namespace detail
 
 /// Division and the gradients have no integer form.
-template <Step step, class A>
-inline constexpr bool is_defined = std::is_floating_point_v<A> || step == Step::add || step == Step::sub ||
-                                   step == Step::mul || step == Step::maximum || step == Step::minimum;
+template <Binary step, class A>
+inline constexpr bool is_defined = std::is_floating_point_v<A> || (step != Binary::div && !is_gradient(step));
 
-template <Step step, class A>
+template <Binary step, class A>
 HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
   using W = typename detail::Wrapping<A>::type;
-  if constexpr (step == Step::add) return static_cast<A>(static_cast<W>(a) + static_cast<W>(b));
-  if constexpr (step == Step::sub) return static_cast<A>(static_cast<W>(a) - static_cast<W>(b));
-  if constexpr (step == Step::mul) return static_cast<A>(static_cast<W>(a) * static_cast<W>(b));
-  if constexpr (step == Step::div) return a / b;
+  if constexpr (step == Binary::add) return static_cast<A>(static_cast<W>(a) + static_cast<W>(b));
+  if constexpr (step == Binary::sub) return static_cast<A>(static_cast<W>(a) - static_cast<W>(b));
+  if constexpr (step == Binary::mul) return static_cast<A>(static_cast<W>(a) * static_cast<W>(b));
+  if constexpr (step == Binary::div) return a / b;
   // Not-a-number is the only value that differs from itself.
-  if constexpr (step == Step::maximum) return ((a > b) | (a != a)) ? a : b;
-  if constexpr (step == Step::minimum) return ((a < b) | (a != a)) ? a : b;
-  if constexpr (step == Step::div_b) return -dy * (a / b) / b;
-  if constexpr (step == Step::maximum_a) return b > a ? A(0) : dy;
-  if constexpr (step == Step::maximum_b) return b > a ? dy : A(0);
-  if constexpr (step == Step::minimum_a) return b < a ? A(0) : dy;
-  if constexpr (step == Step::minimum_b) return b < a ? dy : A(0);
+  if constexpr (step == Binary::maximum) return ((a > b) | (a != a)) ? a : b;
+  if constexpr (step == Binary::minimum) return ((a < b) | (a != a)) ? a : b;
+  if constexpr (step == Binary::div_b) return -dy * (a / b) / b;
+  if constexpr (step == Binary::maximum_a) return b > a ? A(0) : dy;
+  if constexpr (step == Binary::maximum_b) return b > a ? dy : A(0);
+  if constexpr (step == Binary::minimum_a) return b < a ? A(0) : dy;
+  if constexpr (step == Binary::minimum_b) return b < a ? dy : A(0);
 }
 
 template <class T>
