@@ -9,8 +9,9 @@
 namespace hearth {
 namespace {
 
+template <bool logarithm>
 struct Softmax {
-  static constexpr OpInfo info{.name = "softmax", .autocast = Autocast::widen};
+  static constexpr OpInfo info{.name = logarithm ? "log_softmax" : "softmax", .autocast = Autocast::widen};
   struct Kept {
     KeptTensor y;
   };
@@ -18,7 +19,7 @@ struct Softmax {
   Tensor forward(Kept& kept, const Tensor& view) const {
     const Tensor x = view.contiguous();
     const Tensor y = Tensor::empty_like(x);
-    run_on(x.device(), [&](auto& stream) { kernels::softmax(stream, x, y); });
+    run_on(x.device(), [&](auto& stream) { kernels::softmax(stream, logarithm, x, y); });
     if (is_recording()) kept.y = y;
     return y;
   }
@@ -26,29 +27,7 @@ struct Softmax {
   std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
     dy = dy.contiguous();
     const Tensor dx = dy.sole_owner() ? dy : wants.make(0, dy.shape(), dy.dtype());
-    run_on(dy.device(), [&](auto& stream) { kernels::softmax_grad(stream, kept.y.get(), dy, dx); });
-    return {dx};
-  }
-};
-
-struct LogSoftmax {
-  static constexpr OpInfo info{.name = "log_softmax", .autocast = Autocast::widen};
-  struct Kept {
-    KeptTensor y;
-  };
-
-  Tensor forward(Kept& kept, const Tensor& view) const {
-    const Tensor x = view.contiguous();
-    const Tensor y = Tensor::empty_like(x);
-    run_on(x.device(), [&](auto& stream) { kernels::log_softmax(stream, x, y); });
-    if (is_recording()) kept.y = y;
-    return y;
-  }
-
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    dy = dy.contiguous();
-    const Tensor dx = dy.sole_owner() ? dy : wants.make(0, dy.shape(), dy.dtype());
-    run_on(dy.device(), [&](auto& stream) { kernels::log_softmax_grad(stream, kept.y.get(), dy, dx); });
+    run_on(dy.device(), [&](auto& stream) { kernels::softmax_grad(stream, logarithm, kept.y.get(), dy, dx); });
     return {dx};
   }
 };
@@ -63,12 +42,12 @@ void check_argument(const char* op, const Tensor& x) {
 
 Tensor softmax(const Tensor& x) {
   check_argument("softmax", x);
-  return record(Softmax{}, x);
+  return record(Softmax<false>{}, x);
 }
 
 Tensor log_softmax(const Tensor& x) {
   check_argument("log_softmax", x);
-  return record(LogSoftmax{}, x);
+  return record(Softmax<true>{}, x);
 }
 
 }  // namespace hearth

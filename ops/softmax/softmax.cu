@@ -140,8 +140,11 @@ __global__ void __launch_bounds__(most_row_block)
   });
 }
 
-void forward(cuda::Stream& stream, const char* op, const Tensor& x, const Tensor& y, bool logarithm) {
+}  // namespace
+
+void softmax(cuda::Stream& stream, bool logarithm, const Tensor& x, const Tensor& y) {
   if (x.size() == 0) return;
+  const char* const op = logarithm ? "log_softmax" : "softmax";
   const std::int64_t cols = x.dim(-1), rows = x.size() / cols;
   visit_rows(op, x.dtype(), cols, {x.bytes(), y.bytes()}, [&]<class T, int width>() {
     if (cols <= warp_cols<T, width>) {
@@ -155,9 +158,9 @@ void forward(cuda::Stream& stream, const char* op, const Tensor& x, const Tensor
   });
 }
 
-void backward(cuda::Stream& stream, const char* op, const Tensor& y, const Tensor& dy, const Tensor& dx,
-              bool logarithm) {
+void softmax_grad(cuda::Stream& stream, bool logarithm, const Tensor& y, const Tensor& dy, const Tensor& dx) {
   if (y.size() == 0) return;
+  const char* const op = logarithm ? "log_softmax_grad" : "softmax_grad";
   const std::int64_t cols = y.dim(-1), rows = y.size() / cols;
   visit_rows(op, y.dtype(), cols, {y.bytes(), dy.bytes(), dx.bytes()}, [&]<class T, int width>() {
     if (cols <= warp_cols<T, width>) {
@@ -169,20 +172,6 @@ void backward(cuda::Stream& stream, const char* op, const Tensor& y, const Tenso
              dy.data<T>(), dx.data<T>(), rows, cols, logarithm);
     }
   });
-}
-
-}  // namespace
-
-void softmax(cuda::Stream& stream, const Tensor& x, const Tensor& y) { forward(stream, "softmax", x, y, false); }
-
-void softmax_grad(cuda::Stream& stream, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  backward(stream, "softmax_grad", y, dy, dx, false);
-}
-
-void log_softmax(cuda::Stream& stream, const Tensor& x, const Tensor& y) { forward(stream, "log_softmax", x, y, true); }
-
-void log_softmax_grad(cuda::Stream& stream, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  backward(stream, "log_softmax_grad", y, dy, dx, true);
 }
 
 }  // namespace hearth::kernels

@@ -21,16 +21,12 @@ HEARTH_API Tensor log_softmax(const Tensor& x);
 
 namespace kernels {
 
-void softmax(cpu::Stream&, const Tensor& x, const Tensor& y);
-void softmax(cuda::Stream&, const Tensor& x, const Tensor& y);
-/// dx = y (dy - sum(y dy)). dx may be dy.
-void softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
-void softmax_grad(cuda::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
-void log_softmax(cpu::Stream&, const Tensor& x, const Tensor& y);
-void log_softmax(cuda::Stream&, const Tensor& x, const Tensor& y);
-/// dx = dy - exp(y) sum(dy). dx may be dy.
-void log_softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
-void log_softmax_grad(cuda::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx);
+/// Of the softmax, or of its logarithm.
+void softmax(cpu::Stream&, bool logarithm, const Tensor& x, const Tensor& y);
+void softmax(cuda::Stream&, bool logarithm, const Tensor& x, const Tensor& y);
+/// dx = y (dy - sum(y dy)), or of the logarithm dy - exp(y) sum(dy). dx may be dy.
+void softmax_grad(cpu::Stream&, bool logarithm, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void softmax_grad(cuda::Stream&, bool logarithm, const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -100,11 +100,12 @@ void over_rows(const Tensor& x, const F& f) {
 
 }  // namespace
 
-void softmax(cpu::Stream&, const Tensor& x, const Tensor& y) {
+void softmax(cpu::Stream&, bool logarithm, const Tensor& x, const Tensor& y) {
   visit_dtype("softmax", x.dtype(), Floats{}, [&]<class T>() {
     const T* const in = x.data<T>();
     T* const out = y.data<T>();
     over_rows(x, [&](std::int64_t at, std::int64_t rows, std::int64_t cols) {
+      if (logarithm) return HEARTH_ISA_CALL(log_softmax_rows, in + at, out + at, rows, cols);
       cpu::Scratch scratch;
       acc_t<T>* const row = scratch.take<acc_t<T> >(cols);
       HEARTH_ISA_CALL(softmax_rows, in + at, out + at, row, rows, cols);
@@ -112,32 +113,15 @@ void softmax(cpu::Stream&, const Tensor& x, const Tensor& y) {
   });
 }
 
-void softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx) {
+void softmax_grad(cpu::Stream&, bool logarithm, const Tensor& y, const Tensor& dy, const Tensor& dx) {
   visit_dtype("softmax", y.dtype(), Floats{}, [&]<class T>() {
     const T *result = y.data<T>(), *in = dy.data<T>();
     T* const out = dx.data<T>();
     over_rows(y, [&](std::int64_t at, std::int64_t rows, std::int64_t cols) {
-      HEARTH_ISA_CALL(softmax_grad_rows, result + at, in + at, out + at, rows, cols);
-    });
-  });
-}
-
-void log_softmax(cpu::Stream&, const Tensor& x, const Tensor& y) {
-  visit_dtype("log_softmax", x.dtype(), Floats{}, [&]<class T>() {
-    const T* const in = x.data<T>();
-    T* const out = y.data<T>();
-    over_rows(x, [&](std::int64_t at, std::int64_t rows, std::int64_t cols) {
-      HEARTH_ISA_CALL(log_softmax_rows, in + at, out + at, rows, cols);
-    });
-  });
-}
-
-void log_softmax_grad(cpu::Stream&, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  visit_dtype("log_softmax", y.dtype(), Floats{}, [&]<class T>() {
-    const T *result = y.data<T>(), *in = dy.data<T>();
-    T* const out = dx.data<T>();
-    over_rows(y, [&](std::int64_t at, std::int64_t rows, std::int64_t cols) {
-      HEARTH_ISA_CALL(log_softmax_grad_rows, result + at, in + at, out + at, rows, cols);
+      if (logarithm)
+        HEARTH_ISA_CALL(log_softmax_grad_rows, result + at, in + at, out + at, rows, cols);
+      else
+        HEARTH_ISA_CALL(softmax_grad_rows, result + at, in + at, out + at, rows, cols);
     });
   });
 }
