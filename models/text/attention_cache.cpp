@@ -40,7 +40,7 @@ void AttentionCache::select(const Tensor& from, std::int64_t texts, std::int64_t
   std::swap(kept_, spare);
   const Tensor y = part(0, length, from.size());
   y.storage()->bump_version();
-  run_on(y.device(), [&](auto& stream) { kernels::take_rows(stream, x, length, texts, x.dim(2), from, y); });
+  run_on(y.device(), [&](auto& stream) { kernels::take_rows(stream, x, {length, texts, x.dim(2)}, from, y); });
 }
 
 CachedDecoder::CachedDecoder(const char* name, nn::Module& network, const DecoderOptions& options, std::int64_t context,

@@ -17,51 +17,57 @@ Tensor checked_indices(const char* op, const Tensor& x, const Tensor& ids, std::
   return wide;
 }
 
-/// x seen as [outer, rows, inner] around one axis.
-struct Around {
-  std::int64_t outer = 1;
-  std::int64_t rows = 1;
-  std::int64_t inner = 1;
+kernels::AroundAxis around_axis(const Shape& shape, int axis) {
+  kernels::AroundAxis around{.rows = shape[axis]};
+  for (int i = 0; i < axis; ++i) around.outer *= shape[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) around.inner *= shape[i];
+  return around;
+}
 
-  Around() = default;
-  Around(const Shape& shape, int axis) : rows(shape[axis]) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+/// What is taken by each index.
+enum class Taken { rows, elements };
+
+template <Taken what>
+struct Taking {
+  struct Kept {
+    KeptTensor ids;
+    Shape shape;
+    kernels::AroundAxis around;
+  };
+
+  /// y, of this shape, by checked indices along an axis.
+  Tensor take(Kept& kept, const Tensor& x, int axis, const Tensor& ids, const Shape& shape) const {
+    const kernels::AroundAxis around = around_axis(x.shape(), axis);
+    const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+    run_on(x.device(), [&](auto& stream) {
+      if constexpr (what == Taken::rows)
+        kernels::take_rows(stream, x.contiguous(), around, ids, y);
+      else
+        kernels::take_along(stream, x.contiguous(), around, ids, y);
+    });
+    if (is_recording()) {
+      kept.ids = ids;
+      kept.shape = x.shape();
+      kept.around = around;
+    }
+    return y;
+  }
+
+  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    if (!wants[0]) return {};
+    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
+    run_on(dy.device(), [&](auto& stream) {
+      if constexpr (what == Taken::rows)
+        kernels::sum_rows_by_id(stream, dy.contiguous(), kept.around, kept.ids.get(), dx);
+      else
+        kernels::sum_along(stream, dy.contiguous(), kept.around, kept.ids.get(), dx);
+    });
+    return {dx, Tensor()};
   }
 };
 
-struct KeptIndices {
-  KeptTensor ids;
-  Shape shape;
-  Around around;
-};
-
-Tensor take(KeptIndices& kept, const Tensor& x, const Around& around, const Tensor& ids, const Shape& shape) {
-  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  run_on(x.device(), [&](auto& stream) {
-    kernels::take_rows(stream, x.contiguous(), around.outer, around.rows, around.inner, ids, y);
-  });
-  if (is_recording()) {
-    kept.ids = ids;
-    kept.shape = x.shape();
-    kept.around = around;
-  }
-  return y;
-}
-
-Tensor sum_back(const KeptIndices& kept, const Tensor& dy, const GradWants& wants) {
-  if (!wants[0]) return {};
-  const Tensor dx = wants.make(0, kept.shape, dy.dtype());
-  const Around& a = kept.around;
-  run_on(dy.device(), [&](auto& stream) {
-    kernels::sum_rows_by_id(stream, dy.contiguous(), a.outer, a.rows, a.inner, kept.ids.get(), dx);
-  });
-  return dx;
-}
-
-struct Embedding {
+struct Embedding : Taking<Taken::rows> {
   static constexpr OpInfo info{.name = "embedding"};
-  using Kept = KeptIndices;
 
   Tensor forward(Kept& kept, const Tensor& w, const Tensor& ids) const {
     require_floating(info.name, "w", w);
@@ -72,17 +78,13 @@ struct Embedding {
                  "; the result would exceed rank ", Shape::max_rank);
     std::vector<std::int64_t> extents(ids.shape().begin(), ids.shape().end());
     extents.push_back(w.dim(1));
-    return take(kept, w, Around(w.shape(), 0), checked_indices(info.name, w, ids, w.dim(0)),
+    return take(kept, w, 0, checked_indices(info.name, w, ids, w.dim(0)),
                 Shape(std::span<const std::int64_t>(extents)));
-  }
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    return {sum_back(kept, dy, wants), Tensor()};
   }
 };
 
-struct IndexSelect {
+struct IndexSelect : Taking<Taken::rows> {
   static constexpr OpInfo info{.name = "index_select"};
-  using Kept = KeptIndices;
   int axis;
 
   Tensor forward(Kept& kept, const Tensor& x, const Tensor& ids) const {
@@ -91,17 +93,13 @@ struct IndexSelect {
     const int place = require_axis(info.name, axis, x.shape());
     HEARTH_CHECK(ShapeError, ids.rank() == 1, info.name, ": ids have shape ", ids.shape(),
                  "; they must be a list [n] (embedding and gather take other shapes)");
-    return take(kept, x, Around(x.shape(), place), checked_indices(info.name, x, ids, x.shape()[place]),
+    return take(kept, x, place, checked_indices(info.name, x, ids, x.shape()[place]),
                 x.shape().with(place, ids.dim(0)));
-  }
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    return {sum_back(kept, dy, wants), Tensor()};
   }
 };
 
-struct Gather {
+struct Gather : Taking<Taken::elements> {
   static constexpr OpInfo info{.name = "gather"};
-  using Kept = KeptIndices;
   int axis;
 
   Tensor forward(Kept& kept, const Tensor& x, const Tensor& ids) const {
@@ -111,35 +109,14 @@ struct Gather {
     HEARTH_CHECK(ShapeError, ids.rank() == x.rank() && ids.shape().with(place, 0) == x.shape().with(place, 0),
                  info.name, ": ids have shape ", ids.shape(), ", x has ", x.shape(), "; they may differ on axis ",
                  place, " only");
-    const Tensor places = checked_indices(info.name, x, ids, x.shape()[place]);
-    const Around around(x.shape(), place);
-    const Tensor y = Tensor::empty(ids.shape(), x.dtype(), x.device());
-    run_on(x.device(), [&](auto& stream) {
-      kernels::take_along(stream, x.contiguous(), around.outer, around.rows, around.inner, places, y);
-    });
-    if (is_recording()) {
-      kept.ids = places;
-      kept.shape = x.shape();
-      kept.around = around;
-    }
-    return y;
-  }
-
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    if (!wants[0]) return {};
-    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
-    const Around& a = kept.around;
-    run_on(dy.device(), [&](auto& stream) {
-      kernels::sum_along(stream, dy.contiguous(), a.outer, a.rows, a.inner, kept.ids.get(), dx);
-    });
-    return {dx, Tensor()};
+    return take(kept, x, place, checked_indices(info.name, x, ids, x.shape()[place]), ids.shape());
   }
 };
 
 }  // namespace
 
 Tensor embedding(const Tensor& w, const Tensor& ids) { return record(Embedding{}, w, ids); }
-Tensor index_select(const Tensor& x, int axis, const Tensor& ids) { return record(IndexSelect{axis}, x, ids); }
-Tensor gather(const Tensor& x, int axis, const Tensor& ids) { return record(Gather{axis}, x, ids); }
+Tensor index_select(const Tensor& x, int axis, const Tensor& ids) { return record(IndexSelect{{}, axis}, x, ids); }
+Tensor gather(const Tensor& x, int axis, const Tensor& ids) { return record(Gather{{}, axis}, x, ids); }
 
 }  // namespace hearth

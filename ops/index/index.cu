@@ -103,21 +103,6 @@ void visit_word(std::int64_t bytes, const Tensor& x, const Tensor& y, F&& f) {
   f.template operator()<std::uint8_t>();
 }
 
-/// Visits the unsigned type of as many bytes: copying needs no arithmetic.
-template <class F>
-void visit_width(DType dtype, F&& f) {
-  switch (size_of(dtype)) {
-    case 1:
-      return f.template operator()<std::uint8_t>();
-    case 2:
-      return f.template operator()<std::uint16_t>();
-    case 4:
-      return f.template operator()<std::uint32_t>();
-    default:
-      return f.template operator()<std::uint64_t>();
-  }
-}
-
 /// dx [.., rows, inner] of one sort; dx is [outer, rows, inner] and the places count along dy's middle axis.
 void sum_sorted(cuda::Stream& stream, const Tensor& dy, std::int64_t rows, std::int64_t inner, const Order& order,
                 const Tensor& dx) {
@@ -136,43 +121,39 @@ void check_indices(cuda::Stream&, const char* op, const Tensor& ids, std::int64_
                " for an axis without elements; every index is outside");
 }
 
-void take_rows(cuda::Stream& stream, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& y) {
+void take_rows(cuda::Stream& stream, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y) {
   if (y.size() == 0) return;
-  const std::int64_t bytes = inner * static_cast<std::int64_t>(size_of(x.dtype()));
+  const std::int64_t bytes = in.inner * static_cast<std::int64_t>(size_of(x.dtype()));
   visit_word(bytes, x, y, [&]<class Word>() {
     const std::int64_t words = bytes / static_cast<std::int64_t>(sizeof(Word));
-    cuda::launch(stream, "take_rows", shape_for(outer * ids.size() * words), copy_rows<Word>,
-                 reinterpret_cast<const Word*>(x.bytes()), outer, rows, words, ids.data<std::int64_t>(), ids.size(),
-                 cuda::fault_slot(stream), reinterpret_cast<Word*>(y.bytes()));
+    cuda::launch(stream, "take_rows", shape_for(in.outer * ids.size() * words), copy_rows<Word>,
+                 reinterpret_cast<const Word*>(x.bytes()), in.outer, in.rows, words, ids.data<std::int64_t>(),
+                 ids.size(), cuda::fault_slot(stream), reinterpret_cast<Word*>(y.bytes()));
   });
 }
 
-void sum_rows_by_id(cuda::Stream& stream, const Tensor& dy, std::int64_t, std::int64_t rows, std::int64_t inner,
-                    const Tensor& ids, const Tensor& dx) {
+void sum_rows_by_id(cuda::Stream& stream, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx) {
   if (dx.size() == 0) return;
   const Tensor keys = Tensor::empty({ids.size()}, DType::i64, ids.device());
-  cuda::launch(stream, "index keys", shape_for(ids.size()), keys_of_rows, ids.data<std::int64_t>(), ids.size(), rows,
+  cuda::launch(stream, "index keys", shape_for(ids.size()), keys_of_rows, ids.data<std::int64_t>(), ids.size(), in.rows,
                keys.data<std::int64_t>());
-  sum_sorted(stream, dy, rows, inner, sort_places(stream, keys, rows + 1), dx);
+  sum_sorted(stream, dy, in.rows, in.inner, sort_places(stream, keys, in.rows + 1), dx);
 }
 
-void take_along(cuda::Stream& stream, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-                const Tensor& ids, const Tensor& y) {
+void take_along(cuda::Stream& stream, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y) {
   if (y.size() == 0) return;
   visit_width(x.dtype(), [&]<class Word>() {
     cuda::launch(stream, "take_along", shape_for(y.size()), copy_along<Word>, reinterpret_cast<const Word*>(x.bytes()),
-                 rows, inner, ids.size() / (outer * inner), y.size(), ids.data<std::int64_t>(),
+                 in.rows, in.inner, ids.size() / (in.outer * in.inner), y.size(), ids.data<std::int64_t>(),
                  cuda::fault_slot(stream), reinterpret_cast<Word*>(y.bytes()));
   });
 }
 
-void sum_along(cuda::Stream& stream, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& dx) {
+void sum_along(cuda::Stream& stream, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx) {
   if (dx.size() == 0) return;
   const Tensor keys = Tensor::empty({ids.size()}, DType::i64, ids.device());
   cuda::launch(stream, "index keys", shape_for(ids.size()), keys_of_elements, ids.data<std::int64_t>(), ids.size(),
-               rows, inner, ids.size() / (outer * inner), dx.size(), keys.data<std::int64_t>());
+               in.rows, in.inner, ids.size() / (in.outer * in.inner), dx.size(), keys.data<std::int64_t>());
   // Every element is a row of its own.
   sum_sorted(stream, dy, dx.size(), 1, sort_places(stream, keys, dx.size() + 1), dx);
 }

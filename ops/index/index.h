@@ -30,27 +30,39 @@ namespace kernels {
 void check_indices(cpu::Stream&, const char* op, const Tensor& ids, std::int64_t size);
 void check_indices(cuda::Stream&, const char* op, const Tensor& ids, std::int64_t size);
 
-/// y [outer, count, inner] = rows `ids` (i64 [count]) of x [outer, rows, inner]. Contiguous, any element type.
-void take_rows(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& y);
-void take_rows(cuda::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& y);
-/// dx [outer, rows, inner]: the sums of the rows of dy [outer, count, inner] by id; zeros for ids that never occur.
-void sum_rows_by_id(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-                    const Tensor& ids, const Tensor& dx);
-void sum_rows_by_id(cuda::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-                    const Tensor& ids, const Tensor& dx);
+/// A tensor [outer, rows, inner] around one axis.
+struct AroundAxis {
+  std::int64_t outer = 1, rows = 1, inner = 1;
+};
 
-/// y[o, j, i] = x[o, ids[o, j, i], i] with x [outer, rows, inner] and ids (i64), y [outer, count, inner].
-void take_along(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-                const Tensor& ids, const Tensor& y);
-void take_along(cuda::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-                const Tensor& ids, const Tensor& y);
+/// y [outer, count, inner] = rows `ids` (i64 [count]) of x. Contiguous, any element type.
+void take_rows(cpu::Stream&, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y);
+void take_rows(cuda::Stream&, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y);
+/// dx: the sums of the rows of dy [outer, count, inner] by id; zeros for ids that never occur.
+void sum_rows_by_id(cpu::Stream&, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx);
+void sum_rows_by_id(cuda::Stream&, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx);
+
+/// y[o, j, i] = x[o, ids[o, j, i], i] with ids (i64), y [outer, count, inner].
+void take_along(cpu::Stream&, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y);
+void take_along(cuda::Stream&, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y);
 /// dx[o, r, i]: the sum of dy[o, j, i] over the j with ids[o, j, i] = r.
-void sum_along(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& dx);
-void sum_along(cuda::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& dx);
+void sum_along(cpu::Stream&, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx);
+void sum_along(cuda::Stream&, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx);
+
+/// Visits the unsigned type of as many bytes: copying needs no arithmetic.
+template <class F>
+void visit_width(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 1:
+      return f.template operator()<std::uint8_t>();
+    case 2:
+      return f.template operator()<std::uint16_t>();
+    case 4:
+      return f.template operator()<std::uint32_t>();
+    default:
+      return f.template operator()<std::uint64_t>();
+  }
+}
 
 }  // namespace kernels
 }  // namespace hearth

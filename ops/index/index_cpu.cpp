@@ -62,21 +62,6 @@ struct PlacesById {
   }
 };
 
-/// Visits the unsigned type of as many bytes: copying needs no arithmetic.
-template <class F>
-void visit_width(DType dtype, F&& f) {
-  switch (size_of(dtype)) {
-    case 1:
-      return f.template operator()<std::uint8_t>();
-    case 2:
-      return f.template operator()<std::uint16_t>();
-    case 4:
-      return f.template operator()<std::uint32_t>();
-    default:
-      return f.template operator()<std::uint64_t>();
-  }
-}
-
 }  // namespace
 
 void check_indices(cpu::Stream&, const char* op, const Tensor& ids, std::int64_t size) {
@@ -89,9 +74,9 @@ void check_indices(cpu::Stream&, const char* op, const Tensor& ids, std::int64_t
   }
 }
 
-void take_rows(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& y) {
+void take_rows(cpu::Stream&, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y) {
   if (y.size() == 0) return;
+  const std::int64_t outer = in.outer, rows = in.rows, inner = in.inner;
   const std::int64_t* const id = ids.data<std::int64_t>();
   const std::int64_t count = ids.size();
   const auto bytes = inner * static_cast<std::int64_t>(size_of(x.dtype()));
@@ -103,9 +88,9 @@ void take_rows(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t r
   });
 }
 
-void sum_rows_by_id(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-                    const Tensor& ids, const Tensor& dx) {
+void sum_rows_by_id(cpu::Stream&, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx) {
   if (dx.size() == 0) return;
+  const std::int64_t outer = in.outer, rows = in.rows, inner = in.inner;
   const std::int64_t count = ids.size();
   const PlacesById places(ids.data<std::int64_t>(), count, rows);
   visit_dtype("index gradient", dy.dtype(), Floats{}, [&]<class T>() {
@@ -127,9 +112,9 @@ void sum_rows_by_id(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int
   });
 }
 
-void take_along(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-                const Tensor& ids, const Tensor& y) {
+void take_along(cpu::Stream&, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y) {
   if (y.size() == 0) return;
+  const std::int64_t outer = in.outer, rows = in.rows, inner = in.inner;
   const std::int64_t count = ids.size() / (outer * inner);
   const std::int64_t* const id = ids.data<std::int64_t>();
   visit_width(x.dtype(), [&]<class T>() {
@@ -144,9 +129,9 @@ void take_along(cpu::Stream&, const Tensor& x, std::int64_t outer, std::int64_t 
   });
 }
 
-void sum_along(cpu::Stream&, const Tensor& dy, std::int64_t outer, std::int64_t rows, std::int64_t inner,
-               const Tensor& ids, const Tensor& dx) {
+void sum_along(cpu::Stream&, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx) {
   if (dx.size() == 0) return;
+  const std::int64_t outer = in.outer, rows = in.rows, inner = in.inner;
   const std::int64_t count = ids.size() / (outer * inner);
   // Column strips narrow enough for their sums to stay in cache.
   const std::int64_t tile = std::clamp<std::int64_t>((1 << 16) / rows, 1, inner);
