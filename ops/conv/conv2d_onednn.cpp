@@ -9,6 +9,7 @@
 #if HEARTH_HAS_DNNL
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "core/cpu/scratch.h"
@@ -24,12 +25,8 @@ using Desc = dnnl::memory::desc;
 /// A problem that is not cut into shares, and the size of the team for it.
 using TeamProblem = std::pair<ConvProblem, int>;
 
-struct ConvPlan {
-  std::string reason;  // why there is no plan; empty if there is one
-  std::string implementation;
-  dnnl::primitive primitive;
+struct ConvPlan : LibraryPlan {
   Desc src, weights, bias, dst;  // of the primitive; for the backward passes of the gradients
-  Desc scratchpad;
   Reorder filters;  // between the op's layout and the primitive's: out of it for backward_weights, else into it
 };
 
@@ -98,103 +95,47 @@ Descriptors describe(const ConvProblem& problem) {
   return d;
 }
 
+// The library's description of a pass. `what` is all up to the sizes: kind, algorithm and tensors; the gradients' take
+// the forward pass's as a hint.
+template <class Primitive, class... What, class... Hint>
+typename Primitive::primitive_desc describe_pass(const Descriptors& d, const dnnl::primitive_attr& attributes,
+                                                 const std::tuple<const What&...>& what, const Hint&... hint) {
+  using Description = typename Primitive::primitive_desc;
+  const auto describe = [&](const What&... part) {
 #if DNNL_VERSION_MAJOR >= 3
-dnnl::convolution_forward::primitive_desc forward_descriptor(const Descriptors& d, const dnnl::primitive_attr& a) {
-  return {engine(),
-          dnnl::prop_kind::forward_training,
-          dnnl::algorithm::convolution_direct,
-          d.x,
-          d.w_hint,
-          d.b,
-          d.y,
-          d.strides,
-          d.dilation,
-          d.near_padding,
-          d.far_padding,
-          a};
-}
-dnnl::convolution_backward_data::primitive_desc data_descriptor(const Descriptors& d, const dnnl::primitive_attr& a,
-                                                                const dnnl::convolution_forward::primitive_desc& hint) {
-  return {engine(),
-          dnnl::algorithm::convolution_direct,
-          d.x,
-          d.w_any,
-          d.y,
-          d.strides,
-          d.dilation,
-          d.near_padding,
-          d.far_padding,
-          hint,
-          a};
-}
-dnnl::convolution_backward_weights::primitive_desc weights_descriptor(
-    const Descriptors& d, const dnnl::primitive_attr& a, const dnnl::convolution_forward::primitive_desc& hint) {
-  return {engine(),
-          dnnl::algorithm::convolution_direct,
-          d.x,
-          d.w_any,
-          d.b,
-          d.y,
-          d.strides,
-          d.dilation,
-          d.near_padding,
-          d.far_padding,
-          hint,
-          a};
-}
+    return Description(engine(), part..., d.strides, d.dilation, d.near_padding, d.far_padding, hint..., attributes);
 #else
-dnnl::convolution_forward::primitive_desc forward_descriptor(const Descriptors& d, const dnnl::primitive_attr& a) {
-  using P = dnnl::convolution_forward;
-  constexpr auto kind = dnnl::prop_kind::forward_training;
-  constexpr auto direct = dnnl::algorithm::convolution_direct;
-  if (d.b.get_size() != 0)
-    return {P::desc(kind, direct, d.x, d.w_hint, d.b, d.y, d.strides, d.dilation, d.near_padding, d.far_padding), a,
-            engine()};
-  return {P::desc(kind, direct, d.x, d.w_hint, d.y, d.strides, d.dilation, d.near_padding, d.far_padding), a, engine()};
-}
-dnnl::convolution_backward_data::primitive_desc data_descriptor(const Descriptors& d, const dnnl::primitive_attr& a,
-                                                                const dnnl::convolution_forward::primitive_desc& hint) {
-  return {dnnl::convolution_backward_data::desc(dnnl::algorithm::convolution_direct, d.x, d.w_any, d.y, d.strides,
-                                                d.dilation, d.near_padding, d.far_padding),
-          a, engine(), hint};
-}
-dnnl::convolution_backward_weights::primitive_desc weights_descriptor(
-    const Descriptors& d, const dnnl::primitive_attr& a, const dnnl::convolution_forward::primitive_desc& hint) {
-  using P = dnnl::convolution_backward_weights;
-  constexpr auto direct = dnnl::algorithm::convolution_direct;
-  if (d.b.get_size() != 0)
-    return {P::desc(direct, d.x, d.w_any, d.b, d.y, d.strides, d.dilation, d.near_padding, d.far_padding), a, engine(),
-            hint};
-  return {P::desc(direct, d.x, d.w_any, d.y, d.strides, d.dilation, d.near_padding, d.far_padding), a, engine(), hint};
-}
+    const typename Primitive::desc operation(part..., d.strides, d.dilation, d.near_padding, d.far_padding);
+    return Description(operation, attributes, engine(), hint...);
 #endif
-
-template <class PrimitiveDesc>
-void keep(ConvPlan& plan, const PrimitiveDesc& descriptor) {
-  plan.implementation = descriptor.impl_info_str();
-  plan.scratchpad = descriptor.scratchpad_desc();
-  if (is_reference(plan.implementation))
-    plan.reason = "oneDNN has only its slow reference code (" + plan.implementation + ") for this problem";
+  };
+  return std::apply(describe, what);
 }
 
 void make_primitive(ConvPlan& plan, Pass pass, const Descriptors& d) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const auto forward = forward_descriptor(d, attributes);
+  using Forward = dnnl::convolution_forward;
+  using BackwardData = dnnl::convolution_backward_data;
+  using BackwardWeights = dnnl::convolution_backward_weights;
+  constexpr auto training = dnnl::prop_kind::forward_training;
+  constexpr auto direct = dnnl::algorithm::convolution_direct;
+  const bool has_bias = d.b.get_size() != 0;
+  dnnl::primitive_attr a;
+  a.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto forward = has_bias ? describe_pass<Forward>(d, a, std::tie(training, direct, d.x, d.w_hint, d.b, d.y))
+                                : describe_pass<Forward>(d, a, std::tie(training, direct, d.x, d.w_hint, d.y));
   if (pass == Pass::forward) {
-    keep(plan, forward);
     plan.weights = forward.weights_desc();
-    if (plan.reason.empty()) plan.primitive = dnnl::convolution_forward(forward);
+    plan.take<Forward>(forward);
   } else if (pass == Pass::backward_data) {
-    const auto backward = data_descriptor(d, attributes, forward);
-    keep(plan, backward);
+    const auto backward = describe_pass<BackwardData>(d, a, std::tie(direct, d.x, d.w_any, d.y), forward);
     plan.weights = backward.weights_desc();
-    if (plan.reason.empty()) plan.primitive = dnnl::convolution_backward_data(backward);
+    plan.take<BackwardData>(backward);
   } else {
-    const auto backward = weights_descriptor(d, attributes, forward);
-    keep(plan, backward);
+    const auto backward = has_bias
+                              ? describe_pass<BackwardWeights>(d, a, std::tie(direct, d.x, d.w_any, d.b, d.y), forward)
+                              : describe_pass<BackwardWeights>(d, a, std::tie(direct, d.x, d.w_any, d.y), forward);
     plan.weights = backward.diff_weights_desc();
-    if (plan.reason.empty()) plan.primitive = dnnl::convolution_backward_weights(backward);
+    plan.take<BackwardWeights>(backward);
   }
 }
 

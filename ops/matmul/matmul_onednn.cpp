@@ -27,12 +27,9 @@ struct MatmulKey {
   auto operator<=>(const MatmulKey&) const = default;
 };
 
-struct MatmulPlan {
-  std::string reason;
-  std::string implementation;
+struct MatmulPlan : LibraryPlan {
   bool sgemm = false;
-  dnnl::primitive primitive;
-  Desc a, b, bias, c, scratchpad;
+  Desc a, b, bias, c;
 };
 
 constexpr const char* sgemm_name = "sgemm";
@@ -83,12 +80,7 @@ void make_primitive(MatmulPlan& plan, const MatmulKey& key) {
       p.has_bias ? dnnl::matmul::desc(plan.a, plan.b, plan.bias, plan.c) : dnnl::matmul::desc(plan.a, plan.b, plan.c);
   const dnnl::matmul::primitive_desc descriptor(operation, attributes, engine());
 #endif
-  plan.implementation = descriptor.impl_info_str();
-  plan.scratchpad = descriptor.scratchpad_desc();
-  if (is_reference(plan.implementation))
-    plan.reason = "oneDNN has only its slow reference code (" + plan.implementation + ") for this problem";
-  else
-    plan.primitive = dnnl::matmul(descriptor);
+  plan.take<dnnl::matmul>(descriptor);
 }
 
 std::shared_ptr<const MatmulPlan> make_plan(const MatmulKey& key) {

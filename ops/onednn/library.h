@@ -97,6 +97,25 @@ struct Argument {
 void execute(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, const Argument* arguments,
              int count);
 
+/// What the plans of all kinds hold.
+struct LibraryPlan {
+  std::string reason;  ///< why there is no plan; empty if there is one
+  std::string implementation;
+  dnnl::primitive primitive;
+  dnnl::memory::desc scratchpad;
+
+  /// The primitive that the library describes, unless that is its slow reference code.
+  template <class Primitive>
+  void take(const typename Primitive::primitive_desc& description) {
+    implementation = description.impl_info_str();
+    scratchpad = description.scratchpad_desc();
+    if (is_reference(implementation))
+      reason = "oneDNN has only its slow reference code (" + implementation + ") for this problem";
+    else
+      primitive = Primitive(description);
+  }
+};
+
 /// All plans of one kind, as plans() and clear() see them. Lives as long as the process.
 class PlanList {
  public:
