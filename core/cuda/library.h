@@ -42,11 +42,16 @@ class Library {
   bool has(const char* symbol) const;
   /// `version` is the library's own number, as in 91900 for 9.19.0; of no meaning where it is absent.
   LibraryInfo about(std::size_t version) const;
-  /// Sets `function` to the symbol's address. Without it the library counts as absent.
-  template <class F>
-  void find(const char* symbol, F*& function) {
-    function = reinterpret_cast<F*>(address_of(symbol));
-  }
+  /// A function's address, for a pointer to one of its type.
+  struct Function {
+    void* address;
+    template <class F>
+    operator F*() const {
+      return reinterpret_cast<F*>(address);
+    }
+  };
+  /// The function of this name. Without it the library counts as absent.
+  Function find(const char* symbol) { return {address_of(symbol)}; }
 
  private:
   void* address_of(const char* symbol);

@@ -17,22 +17,20 @@ namespace hearth::cuda::blas {
 /// What is used of the library.
 struct Functions {
   Library file{"cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}};
-  decltype(cublasLtCreate)* create = nullptr;
-  decltype(cublasLtGetVersion)* version = nullptr;
-  decltype(cublasLtGetStatusString)* text = nullptr;
-  decltype(cublasLtMatmulDescCreate)* desc_create = nullptr;
-  decltype(cublasLtMatmulDescDestroy)* desc_destroy = nullptr;
-  decltype(cublasLtMatmulDescSetAttribute)* desc_set = nullptr;
-  decltype(cublasLtMatrixLayoutCreate)* layout_create = nullptr;
-  decltype(cublasLtMatrixLayoutDestroy)* layout_destroy = nullptr;
-  decltype(cublasLtMatrixLayoutSetAttribute)* layout_set = nullptr;
-  decltype(cublasLtMatmulPreferenceCreate)* preference_create = nullptr;
-  decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy = nullptr;
-  decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set = nullptr;
-  decltype(cublasLtMatmulAlgoGetHeuristic)* heuristic = nullptr;
-  decltype(cublasLtMatmul)* matmul = nullptr;
-
-  Functions();
+  decltype(cublasLtCreate)* create = file.find("cublasLtCreate");
+  decltype(cublasLtGetVersion)* version = file.find("cublasLtGetVersion");
+  decltype(cublasLtGetStatusString)* text = file.find("cublasLtGetStatusString");
+  decltype(cublasLtMatmulDescCreate)* desc_create = file.find("cublasLtMatmulDescCreate");
+  decltype(cublasLtMatmulDescDestroy)* desc_destroy = file.find("cublasLtMatmulDescDestroy");
+  decltype(cublasLtMatmulDescSetAttribute)* desc_set = file.find("cublasLtMatmulDescSetAttribute");
+  decltype(cublasLtMatrixLayoutCreate)* layout_create = file.find("cublasLtMatrixLayoutCreate");
+  decltype(cublasLtMatrixLayoutDestroy)* layout_destroy = file.find("cublasLtMatrixLayoutDestroy");
+  decltype(cublasLtMatrixLayoutSetAttribute)* layout_set = file.find("cublasLtMatrixLayoutSetAttribute");
+  decltype(cublasLtMatmulPreferenceCreate)* preference_create = file.find("cublasLtMatmulPreferenceCreate");
+  decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy = file.find("cublasLtMatmulPreferenceDestroy");
+  decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set = file.find("cublasLtMatmulPreferenceSetAttribute");
+  decltype(cublasLtMatmulAlgoGetHeuristic)* heuristic = file.find("cublasLtMatmulAlgoGetHeuristic");
+  decltype(cublasLtMatmul)* matmul = file.find("cublasLtMatmul");
 };
 
 /// Opened at the first call, never closed.

@@ -11,23 +11,6 @@
 
 namespace hearth::cuda::blas {
 
-Functions::Functions() {
-  file.find("cublasLtCreate", create);
-  file.find("cublasLtGetVersion", version);
-  file.find("cublasLtGetStatusString", text);
-  file.find("cublasLtMatmulDescCreate", desc_create);
-  file.find("cublasLtMatmulDescDestroy", desc_destroy);
-  file.find("cublasLtMatmulDescSetAttribute", desc_set);
-  file.find("cublasLtMatrixLayoutCreate", layout_create);
-  file.find("cublasLtMatrixLayoutDestroy", layout_destroy);
-  file.find("cublasLtMatrixLayoutSetAttribute", layout_set);
-  file.find("cublasLtMatmulPreferenceCreate", preference_create);
-  file.find("cublasLtMatmulPreferenceDestroy", preference_destroy);
-  file.find("cublasLtMatmulPreferenceSetAttribute", preference_set);
-  file.find("cublasLtMatmulAlgoGetHeuristic", heuristic);
-  file.find("cublasLtMatmul", matmul);
-}
-
 // Leaked, as the library's own state outlives static objects.
 Functions& lt() {
   static Functions& loaded = *new Functions;

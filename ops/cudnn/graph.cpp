@@ -73,19 +73,6 @@ bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, 
 
 }  // namespace
 
-Functions::Functions() {
-  file.find("cudnnCreate", create);
-  file.find("cudnnSetStream", set_stream);
-  file.find("cudnnGetVersion", version);
-  file.find("cudnnGetErrorString", text);
-  file.find("cudnnBackendCreateDescriptor", make);
-  file.find("cudnnBackendDestroyDescriptor", destroy);
-  file.find("cudnnBackendSetAttribute", set);
-  file.find("cudnnBackendGetAttribute", get);
-  file.find("cudnnBackendFinalize", finalize);
-  file.find("cudnnBackendExecute", execute);
-}
-
 // Leaked, as the library's own state outlives static objects.
 Functions& api() {
   static Functions& loaded = *new Functions;

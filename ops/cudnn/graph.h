@@ -28,18 +28,16 @@ namespace hearth::cuda::dnn {
 /// The library's functions, found when first asked for.
 struct Functions {
   Library file{"cuDNN", {"libcudnn.so.9"}};
-  decltype(cudnnCreate)* create = nullptr;
-  decltype(cudnnSetStream)* set_stream = nullptr;
-  decltype(cudnnGetVersion)* version = nullptr;
-  decltype(cudnnGetErrorString)* text = nullptr;
-  decltype(cudnnBackendCreateDescriptor)* make = nullptr;
-  decltype(cudnnBackendDestroyDescriptor)* destroy = nullptr;
-  decltype(cudnnBackendSetAttribute)* set = nullptr;
-  decltype(cudnnBackendGetAttribute)* get = nullptr;
-  decltype(cudnnBackendFinalize)* finalize = nullptr;
-  decltype(cudnnBackendExecute)* execute = nullptr;
-
-  Functions();
+  decltype(cudnnCreate)* create = file.find("cudnnCreate");
+  decltype(cudnnSetStream)* set_stream = file.find("cudnnSetStream");
+  decltype(cudnnGetVersion)* version = file.find("cudnnGetVersion");
+  decltype(cudnnGetErrorString)* text = file.find("cudnnGetErrorString");
+  decltype(cudnnBackendCreateDescriptor)* make = file.find("cudnnBackendCreateDescriptor");
+  decltype(cudnnBackendDestroyDescriptor)* destroy = file.find("cudnnBackendDestroyDescriptor");
+  decltype(cudnnBackendSetAttribute)* set = file.find("cudnnBackendSetAttribute");
+  decltype(cudnnBackendGetAttribute)* get = file.find("cudnnBackendGetAttribute");
+  decltype(cudnnBackendFinalize)* finalize = file.find("cudnnBackendFinalize");
+  decltype(cudnnBackendExecute)* execute = file.find("cudnnBackendExecute");
 };
 Functions& api();
 
