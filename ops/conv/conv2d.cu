@@ -80,24 +80,15 @@ __global__ void __launch_bounds__(tile::threads)
 template <Pass pass, class TA, class TB, class TC>
 void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Tensor& left, const Tensor& right,
               const Tensor& bias, const Tensor& result, Conv2dEpilogue* epilogue = nullptr) {
-  using A = acc_t<TC>;
   const cuda::LaunchShape shape{cuda::blocks_for(t.count, 1), tile::threads};
-  const bool bias_as_result = bias.defined() && bias.dtype() == result.dtype();
-  const Tensor row = bias.defined() && !bias_as_result ? bias.to(dtype_of<A>()) : bias;
-  const tile::Store<TC> store{result.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_result, false,
-                              takes_relu(epilogue)};
-  const TA* const a = left.data<TA>();
-  const TB* const b = right.data<TB>();
-  if (t.split.count == 1)
-    return cuda::launch(stream, "conv2d", shape, conv2d_tiles_kernel<pass, TA, TB, TC>, g, t, a, b, std::int64_t{0},
-                        store, takes_moments(epilogue, t, result));
-  const std::int64_t elements = result.size();
-  const Tensor parts = Tensor::empty({t.split.count, elements}, dtype_of<A>(), result.device());
-  cuda::launch(stream, "conv2d parts", shape, conv2d_tiles_kernel<pass, TA, TB, A>, g, t, a, b, elements,
-               tile::Store<A>{parts.data<A>(), nullptr, false, false}, Moments{});
-  cuda::launch(stream, "conv2d sum", {cuda::blocks_for(elements, 256, 1 << 16), 256}, tile::sum_parts<TC>,
-               static_cast<const A*>(parts.data<A>()), t.split.count, elements,
-               pass == Pass::forward ? static_cast<std::int64_t>(g.k) : elements, store);
+  const Tensor row = tile::bias_row(bias, result);
+  tile::launch_split(
+      stream, {"conv2d", "conv2d parts", "conv2d sum"}, t.split, result, pass == Pass::forward ? g.k : result.size(),
+      tile::store_of<TC>(result, row, false, takes_relu(epilogue)),
+      [&]<class T>(const char* name, const tile::Store<T>& store, std::int64_t part_elements) {
+        cuda::launch(stream, name, shape, conv2d_tiles_kernel<pass, TA, TB, T>, g, t, left.data<TA>(), right.data<TB>(),
+                     part_elements, store, part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
+      });
 }
 
 template <class T, class W>

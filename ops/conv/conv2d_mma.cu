@@ -91,22 +91,14 @@ void run_pass(cuda::Stream& stream, const ConvShape& shape, const Tensor& left, 
   const Geometry g = geometry_of(shape);
   const Tiles t = tiles_of(shape, pass, mma_tile::side, mma_tile::depth);
   const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), mma_tile::threads, mma_tile::shared_bytes};
-  const bool bias_as_result = bias.defined() && bias.dtype() == result.dtype();
-  const Tensor row = bias.defined() && !bias_as_result ? bias.to(DType::f32) : bias;
-  const tile::Store<TC> store{result.data<TC>(), row.defined() ? row.bytes() : nullptr, !bias_as_result, false,
-                              takes_relu(epilogue)};
-  const T* const a = left.data<T>();
-  const T* const b = right.data<T>();
-  if (t.split.count == 1)
-    return cuda::launch(stream, "conv2d mma", launch, conv2d_mma_kernel<pass, T, TC>, g, t, a, b, std::int64_t{0},
-                        store, takes_moments(epilogue, t, result));
-  const std::int64_t elements = result.size();
-  const Tensor parts = Tensor::empty({t.split.count, elements}, DType::f32, result.device());
-  cuda::launch(stream, "conv2d mma parts", launch, conv2d_mma_kernel<pass, T, float>, g, t, a, b, elements,
-               tile::Store<float>{parts.data<float>(), nullptr, false, false}, Moments{});
-  cuda::launch(stream, "conv2d sum", {cuda::blocks_for(elements, 256, 1 << 16), 256}, tile::sum_parts<TC>,
-               static_cast<const float*>(parts.data<float>()), t.split.count, elements,
-               pass == Pass::forward ? shape.k : elements, store);
+  const Tensor row = tile::bias_row(bias, result);
+  tile::launch_split(
+      stream, {"conv2d mma", "conv2d mma parts", "conv2d sum"}, t.split, result,
+      pass == Pass::forward ? shape.k : result.size(), tile::store_of<TC>(result, row, false, takes_relu(epilogue)),
+      [&]<class C>(const char* name, const tile::Store<C>& store, std::int64_t part_elements) {
+        cuda::launch(stream, name, launch, conv2d_mma_kernel<pass, T, C>, g, t, left.data<T>(), right.data<T>(),
+                     part_elements, store, part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
+      });
 }
 
 template <class T>

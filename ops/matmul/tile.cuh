@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/cuda/kernel.h"
+#include "core/tensor.h"
 
 namespace hearth::kernels::tile {
 
@@ -176,6 +177,38 @@ __global__ void sum_parts(const acc_t<T>* parts, std::int64_t count, std::int64_
     for (std::int64_t part = 0; part < count; ++part) sum += parts[part * elements + i];
     store(i, i % columns, sum);
   }
+}
+
+/// The bias as a Store takes it: of the result's type, or of its sum's. Undefined where there is none.
+inline Tensor bias_row(const Tensor& bias, const Tensor& result) {
+  if (!bias.defined() || bias.dtype() == result.dtype()) return bias;
+  return bias.to(result.dtype() == DType::f64 ? DType::f64 : DType::f32);
+}
+/// `row` must outlive the launch's queueing.
+template <class T>
+Store<T> store_of(const Tensor& result, const Tensor& row, bool accumulate, bool relu = false) {
+  const bool has_bias = row.defined();
+  return {result.data<T>(), has_bias ? row.bytes() : nullptr, has_bias && row.dtype() != result.dtype(), accumulate,
+          relu};
+}
+
+struct LaunchNames {
+  const char *whole, *parts, *sum;
+};
+
+/// Sums that go to `store`, of a result with this many columns: run(name, store, 0) where the depth is not shared. Else
+/// run(name, store of the parts, elements of a part), and the parts are added.
+template <class Into, class Run>
+void launch_split(cuda::Stream& stream, const LaunchNames& names, const Split& split, const Tensor& result,
+                  std::int64_t columns, const Into& store, Run&& run) {
+  using A = acc_t<typename Into::Element>;
+  if (split.count == 1) return run(names.whole, store, std::int64_t{0});
+  const std::int64_t elements = result.size();
+  const Tensor parts = Tensor::empty({split.count, elements}, dtype_of<A>(), result.device());
+  run(names.parts, Store<A>{parts.data<A>(), nullptr, false, false}, elements);
+  cuda::launch(stream, names.sum, {cuda::blocks_for(elements, 256, 1 << 16), 256},
+               sum_parts<typename Into::Element, Into>, static_cast<const A*>(parts.data<A>()), split.count, elements,
+               columns, store);
 }
 
 }  // namespace hearth::kernels::tile
