@@ -2,8 +2,6 @@
 // Adam and AdamW.
 #include "optim/adam.h"
 
-#include <cmath>
-
 #include "core/run_on.h"
 
 namespace hearth::optim {
@@ -28,24 +26,13 @@ void Adam::register_state(State& state) {
 }
 
 void Adam::prepare(double lr, double grad_scale) {
-  const double t = static_cast<double>(steps() + 1);
-  coefficients_.set({.lr = lr,
-                     .grad_scale = grad_scale,
-                     .beta1 = options_.beta1,
-                     .beta2 = options_.beta2,
-                     .eps = options_.eps,
-                     .correction1 = 1.0 - std::pow(options_.beta1, t),
-                     .correction2 = 1.0 - std::pow(options_.beta2, t),
-                     .decoupled = options_.decay == AdamDecay::decoupled});
+  coefficients_.set(adam_coefficients(options_, lr, grad_scale, steps() + 1, options_.decay == AdamDecay::decoupled));
 }
 
 UpdateCells Adam::cells() { return bias_corrected_cells(coefficients_, options_.beta1, options_.beta2); }
 
-void Adam::update(const Copies& copies) {
-  const Tensor& values = parameters().values();
-  run_on(values.device(), [&](auto& stream) {
-    kernels::adam_update(stream, values, parameters().grads(), first_, second_, copies, plan(), coefficients_);
-  });
+void Adam::update(const UpdateBuffers& on) {
+  run_on(on.values.device(), [&](auto& stream) { kernels::adam_update(stream, on, first_, second_, coefficients_); });
 }
 
 }  // namespace hearth::optim

@@ -38,13 +38,12 @@ __global__ void adam_shares(PlanTables plan, const AdamCoefficients* coefficient
 
 }  // namespace
 
-void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
+void adam_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
                  const Staged<AdamCoefficients>& coefficients) {
-  visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
-    with_copies<T>(stream, copies, [&]<class C>(const C& places) {
-      launch(stream, "adam_update", shape_of(plan), adam_shares<T, C>, tables_of(plan), coefficients.at(stream),
-             values.data<T>(), grads.data<T>(), first.data<T>(), second.data<T>(), places);
+  visit_dtype("adam", on.values.dtype(), WideFloats{}, [&]<class T>() {
+    with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
+      launch(stream, "adam_update", shape_of(on.plan), adam_shares<T, C>, tables_of(on.plan), coefficients.at(stream),
+             on.values.data<T>(), on.grads.data<T>(), first.data<T>(), second.data<T>(), places);
     });
   });
 }

@@ -2,6 +2,7 @@
 // Adam, and AdamW with decoupled weight decay.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,20 @@ struct AdamCoefficients {
   bool decoupled;
   bool skip = false;  ///< this update changes nothing
 };
+
+/// Those of update t = 1, 2, ... of anything with options like Adam's.
+template <class Options>
+AdamCoefficients adam_coefficients(const Options& options, double lr, double grad_scale, std::int64_t t,
+                                   bool decoupled) {
+  return {.lr = lr,
+          .grad_scale = grad_scale,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .eps = options.eps,
+          .correction1 = 1.0 - std::pow(options.beta1, static_cast<double>(t)),
+          .correction2 = 1.0 - std::pow(options.beta2, static_cast<double>(t)),
+          .decoupled = decoupled};
+}
 
 enum class AdamDecay {
   coupled,    ///< adam: the decay is part of the gradient
@@ -58,7 +73,7 @@ class HEARTH_API Adam : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const Copies& copies) override;
+  void update(const UpdateBuffers& on) override;
   UpdateCells cells() override;
 
   AdamOptions options_;
@@ -72,14 +87,12 @@ class HEARTH_API Adam : public Optimizer {
 namespace hearth::kernels {
 
 using optim::AdamCoefficients;
-using optim::Copies;
+using optim::UpdateBuffers;
 
 /// Reads and writes each element once.
-void adam_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
+void adam_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
                  const Staged<AdamCoefficients>& coefficients);
-void adam_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
+void adam_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
                  const Staged<AdamCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

@@ -26,21 +26,21 @@ void adam(T* w, const T* g, T* m, T* v, std::int64_t n, const AdamRange<T>& rang
 #else
 namespace hearth::kernels {
 
-void adam_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<AdamCoefficients>& staged) {
+void adam_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
+                 const Staged<AdamCoefficients>& staged) {
   const AdamCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
-  visit_dtype("adam", values.dtype(), WideFloats{}, [&]<class T>() {
-    T* w = values.data<T>();
-    const T* g = grads.data<T>();
+  visit_dtype("adam", on.values.dtype(), WideFloats{}, [&]<class T>() {
+    T* w = on.values.data<T>();
+    const T* g = on.grads.data<T>();
     T* m = first.data<T>();
     T* v = second.data<T>();
-    plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
-      const optim::ParameterRange& range = plan.ranges()[piece.range];
+    on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
+      const optim::ParameterRange& range = on.plan.ranges()[piece.range];
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       const auto constants = adam_range<T>(coefficients, range.lr_scale, range.weight_decay);
       HEARTH_ISA_CALL(adam<T>, w + begin, g + begin, m + begin, v + begin, n, constants);
-      copy_piece(values, copies, piece.begin, piece.end);
+      copy_piece(on.values, on.copies, piece.begin, piece.end);
     });
   });
 }

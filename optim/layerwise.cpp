@@ -49,12 +49,9 @@ UpdateCells Lars::cells() {
   return {.grad_scale = coefficients_.cell(&C::grad_scale), .skip = coefficients_.cell(&C::skip)};
 }
 
-void Lars::update(const Copies& copies) {
-  const Tensor& values = parameters().values();
-  const Tensor& grads = parameters().grads();
-  run_on(values.device(), [&](auto& stream) {
-    kernels::lars_update(stream, values, grads, momentum_, copies, plan(), coefficients_,
-                         {options_.trust, options_.eps, options_.clip_trust});
+void Lars::update(const UpdateBuffers& on) {
+  run_on(on.values.device(), [&](auto& stream) {
+    kernels::lars_update(stream, on, momentum_, coefficients_, {options_.trust, options_.eps, options_.clip_trust});
   });
 }
 
@@ -86,18 +83,12 @@ void Lamb::register_state(State& state) {
 
 void Lamb::prepare(double lr, double grad_scale) {
   squares_ = {};
-  const double t = static_cast<double>(steps() + 1);
-  coefficients_.set({.lr = lr,
-                     .grad_scale = grad_scale,
-                     .beta1 = options_.beta1,
-                     .beta2 = options_.beta2,
-                     .eps = options_.eps,
-                     .correction1 = 1.0 - std::pow(options_.beta1, t),
-                     .correction2 = 1.0 - std::pow(options_.beta2, t),
-                     .max_grad_norm = options_.max_grad_norm.value_or(0),
-                     .norm_min = options_.norm_min,
-                     .norm_max = options_.norm_max.value_or(no_bound),
-                     .longest = options_.trust_clip ? 1.0 : no_bound});
+  LambCoefficients next{adam_coefficients(options_, lr, grad_scale, steps() + 1, false), {}, {}, {}, {}};
+  next.max_grad_norm = options_.max_grad_norm.value_or(0);
+  next.norm_min = options_.norm_min;
+  next.norm_max = options_.norm_max.value_or(no_bound);
+  next.longest = options_.trust_clip ? 1.0 : no_bound;
+  coefficients_.set(next);
 }
 
 UpdateCells Lamb::cells() {
@@ -106,16 +97,14 @@ UpdateCells Lamb::cells() {
   return cells;
 }
 
-void Lamb::update(const Copies& copies) {
-  const Tensor& values = parameters().values();
-  const Tensor& grads = parameters().grads();
-  run_on(values.device(), [&](auto& stream) {
+void Lamb::update(const UpdateBuffers& on) {
+  run_on(on.values.device(), [&](auto& stream) {
     Tensor squares = std::exchange(squares_, {});
     if (options_.max_grad_norm && !squares.defined()) {
-      squares = Tensor::empty({}, DType::f64, grads.device());
-      kernels::sum_of_squares(stream, grads, 1.0, squares);
+      squares = Tensor::empty({}, DType::f64, on.grads.device());
+      kernels::sum_of_squares(stream, on.grads, 1.0, squares);
     }
-    kernels::lamb_update(stream, values, grads, first_, second_, copies, plan(), coefficients_, squares);
+    kernels::lamb_update(stream, on, first_, second_, coefficients_, squares);
   });
 }
 

@@ -124,30 +124,28 @@ Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(
 
 }  // namespace
 
-void lars_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                 const LarsConstants& constants) {
-  const Tensor partials = make_partials(plan, values.device());
-  visit_dtype("lars", values.dtype(), WideFloats{}, [&]<class T>() {
-    launch(stream, "lars_norms", shape_of(plan), square_shares<T>, tables_of(plan), coefficients.at(stream),
-           values.data<T>(), grads.data<T>(), squares_of(partials));
-    launch_sgd<T>(stream, values, grads, moment, copies, plan, coefficients,
-                  LarsTrust{constants, squares_of(partials)});
+void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
+  const Tensor partials = make_partials(on.plan, on.values.device());
+  visit_dtype("lars", on.values.dtype(), WideFloats{}, [&]<class T>() {
+    launch(stream, "lars_norms", shape_of(on.plan), square_shares<T>, tables_of(on.plan), coefficients.at(stream),
+           on.values.data<T>(), on.grads.data<T>(), squares_of(partials));
+    launch_sgd<T>(stream, on, moment, coefficients, LarsTrust{constants, squares_of(partials)});
   });
 }
 
-void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
+void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares) {
-  const Tensor partials = make_partials(plan, values.device());
-  visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
-    T* const w = values.data<T>();
+  const Tensor partials = make_partials(on.plan, on.values.device());
+  visit_dtype("lamb", on.values.dtype(), WideFloats{}, [&]<class T>() {
+    T* const w = on.values.data<T>();
     T* const m = first.data<T>();
     T* const v = second.data<T>();
-    launch(stream, "lamb_moments", shape_of(plan), lamb_moment_shares<T>, tables_of(plan), coefficients.at(stream),
-           squares.defined() ? squares.data<double>() : nullptr, w, grads.data<T>(), m, v, squares_of(partials));
-    with_copies<T>(stream, copies, [&]<class C>(const C& places) {
-      launch(stream, "lamb_update", shape_of(plan), lamb_shares<T, C>, tables_of(plan), coefficients.at(stream),
+    launch(stream, "lamb_moments", shape_of(on.plan), lamb_moment_shares<T>, tables_of(on.plan),
+           coefficients.at(stream), squares.defined() ? squares.data<double>() : nullptr, w, on.grads.data<T>(), m, v,
+           squares_of(partials));
+    with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
+      launch(stream, "lamb_update", shape_of(on.plan), lamb_shares<T, C>, tables_of(on.plan), coefficients.at(stream),
              squares_of(partials), w, m, v, places);
     });
   });

@@ -5,26 +5,17 @@
 
 #include <optional>
 
-#include "core/cpu/stream.h"
-#include "core/cuda/stream.h"
-#include "optim/optimizer.h"
+#include "optim/adam.h"
 #include "optim/sgd.h"
 
 namespace hearth::optim {
 
-struct LambCoefficients {
-  double lr;
-  double grad_scale;
-  double beta1;
-  double beta2;
-  double eps;
-  double correction1;    ///< 1 - beta1^t
-  double correction2;    ///< 1 - beta2^t
+/// The decay is part of the direction in any case.
+struct LambCoefficients : AdamCoefficients {
   double max_grad_norm;  ///< 0: gradients are not normalised
   double norm_min;
   double norm_max;
-  double longest;     ///< the largest ratio of norms that counts
-  bool skip = false;  ///< this update changes nothing
+  double longest;  ///< the largest ratio of norms that counts
 };
 
 struct LarsOptions {
@@ -60,7 +51,7 @@ class HEARTH_API Lars : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const Copies& copies) override;
+  void update(const UpdateBuffers& on) override;
   UpdateCells cells() override;
 
   LarsOptions options_;
@@ -103,7 +94,7 @@ class HEARTH_API Lamb : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const Copies& copies) override;
+  void update(const UpdateBuffers& on) override;
   UpdateCells cells() override;
 
   LambOptions options_;
@@ -117,8 +108,8 @@ class HEARTH_API Lamb : public Optimizer {
 
 namespace hearth::kernels {
 
-using optim::Copies;
 using optim::LambCoefficients;
+using optim::UpdateBuffers;
 
 struct LarsConstants {
   double trust;
@@ -127,20 +118,16 @@ struct LarsConstants {
 };
 
 /// One pass for the norms of values and gradients, one for the weights.
-void lars_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                 const LarsConstants& constants);
-void lars_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                 const LarsConstants& constants);
+void lars_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
+void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
 
 /// One pass for the moments and the norms, one for the weights. `squares`, f64 [1] there, is the sum over all
 /// gradients; undefined where they are not normalised.
-void lamb_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
+void lamb_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
-void lamb_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& first,
-                 const Tensor& second, const Copies& copies, const optim::UpdatePlan& plan,
+void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
 
 }  // namespace hearth::kernels

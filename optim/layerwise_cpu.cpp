@@ -50,59 +50,57 @@ std::vector<double> norms_of_ranges(const optim::UpdatePlan& plan, const std::ve
 
 }  // namespace
 
-void lars_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                 const LarsConstants& constants) {
-  std::vector<double> of_values(plan.piece_count()), of_grads(plan.piece_count());
-  visit_dtype("lars", values.dtype(), WideFloats{}, [&]<class T>() {
-    const T* w = values.data<T>();
-    const T* g = grads.data<T>();
-    plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
+void lars_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
+  std::vector<double> of_values(on.plan.piece_count()), of_grads(on.plan.piece_count());
+  visit_dtype("lars", on.values.dtype(), WideFloats{}, [&]<class T>() {
+    const T* w = on.values.data<T>();
+    const T* g = on.grads.data<T>();
+    on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
       const std::int64_t n = piece.end - piece.begin;
       of_values[piece.index] = sum_of_squares(w + piece.begin, n, 1.0);
       of_grads[piece.index] = sum_of_squares(g + piece.begin, n, coefficients.value().grad_scale);
     });
   });
-  const std::vector<double> value_norms = norms_of_ranges(plan, of_values);
-  const std::vector<double> grad_norms = norms_of_ranges(plan, of_grads);
+  const std::vector<double> value_norms = norms_of_ranges(on.plan, of_values);
+  const std::vector<double> grad_norms = norms_of_ranges(on.plan, of_grads);
   std::vector<double> trust;
   for (std::size_t i = 0; i < value_norms.size(); ++i) {
-    const optim::ParameterRange& range = plan.ranges()[i];
+    const optim::ParameterRange& range = on.plan.ranges()[i];
     trust.push_back(lars_trust_of(constants, coefficients.value().lr * range.lr_scale, range.weight_decay, range.adapts,
                                   value_norms[i], grad_norms[i]));
   }
-  sgd_update(stream, values, grads, moment, copies, plan, coefficients, trust);
+  sgd_update(stream, on, moment, coefficients, trust);
 }
 
-void lamb_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& first, const Tensor& second,
-                 const Copies& copies, const optim::UpdatePlan& plan, const Staged<LambCoefficients>& staged,
-                 const Tensor& squares) {
+void lamb_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
+                 const Staged<LambCoefficients>& staged, const Tensor& squares) {
   const LambCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
   const double grad_scale = lamb_grad_scale(coefficients, squares.defined() ? squares.data<double>() : nullptr);
-  visit_dtype("lamb", values.dtype(), WideFloats{}, [&]<class T>() {
-    T* w = values.data<T>();
-    const T* g = grads.data<T>();
+  visit_dtype("lamb", on.values.dtype(), WideFloats{}, [&]<class T>() {
+    T* w = on.values.data<T>();
+    const T* g = on.grads.data<T>();
     T* m = first.data<T>();
     T* v = second.data<T>();
-    std::vector<double> of_values(plan.piece_count()), of_steps(plan.piece_count());
-    plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
+    std::vector<double> of_values(on.plan.piece_count()), of_steps(on.plan.piece_count());
+    on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       std::vector<T> direction(static_cast<std::size_t>(n));
       HEARTH_ISA_CALL(lamb_moments_run<T>, w + begin, g + begin, m + begin, v + begin, direction.data(), n,
-                      lamb_range<T>(coefficients, plan.ranges()[piece.range].weight_decay, grad_scale));
+                      lamb_range<T>(coefficients, on.plan.ranges()[piece.range].weight_decay, grad_scale));
       of_values[piece.index] = sum_of_squares(w + begin, n, 1.0);
       of_steps[piece.index] = sum_of_squares(direction.data(), n, 1.0);
     });
-    const std::vector<double> value_norms = norms_of_ranges(plan, of_values);
-    const std::vector<double> step_norms = norms_of_ranges(plan, of_steps);
-    plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
-      const optim::ParameterRange& range = plan.ranges()[piece.range];
+    const std::vector<double> value_norms = norms_of_ranges(on.plan, of_values);
+    const std::vector<double> step_norms = norms_of_ranges(on.plan, of_steps);
+    on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
+      const optim::ParameterRange& range = on.plan.ranges()[piece.range];
       const double step =
           lamb_length(coefficients, range.lr_scale, range.adapts, value_norms[piece.range], step_norms[piece.range]);
       HEARTH_ISA_CALL(lamb_apply<T>, w + piece.begin, m + piece.begin, v + piece.begin, piece.end - piece.begin,
                       static_cast<T>(step), lamb_range<T>(coefficients, range.weight_decay, grad_scale));
-      copy_piece(values, copies, piece.begin, piece.end);
+      copy_piece(on.values, on.copies, piece.begin, piece.end);
     });
   });
 }

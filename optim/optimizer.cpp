@@ -49,7 +49,7 @@ void Optimizer::apply(Ema* average) {
     copies.average = average->average();
     copies.share = &average->share_for(begun_);
   }
-  update(copies);
+  update({parameters_->values(), parameters_->grads(), copies, plan_});
   for (const Tensor& written : {parameters_->values(), copies.narrow, copies.average})
     if (written.defined()) written.storage()->bump_version();
   parameters_->end_update(this);

@@ -32,6 +32,13 @@ struct UpdateCells {
   Tensor* squares = nullptr;
 };
 
+/// What an update reads and writes: the flat values, their gradients, the copies of the new values, and the plan.
+struct UpdateBuffers {
+  const Tensor &values, &grads;
+  const Copies& copies;
+  const UpdatePlan& plan;
+};
+
 class Ema;
 
 class HEARTH_API Optimizer {
@@ -74,10 +81,8 @@ class HEARTH_API Optimizer {
   /// Stages the coefficients of the update numbered steps() + 1.
   virtual void prepare(double lr, double grad_scale) = 0;
   /// Writes the values and, of the new values, the copies.
-  virtual void update(const Copies& copies) = 0;
+  virtual void update(const UpdateBuffers& on) = 0;
 
-  FlatParameters& parameters() { return *parameters_; }
-  const UpdatePlan& plan() const { return plan_; }
   /// ConfigError, naming `op`, unless eps is above 0 and stays so, and finite, in the type of the values.
   void check_eps(const char* op, double eps) const;
   /// Zeros of the shape and type of the flat values, where they are.

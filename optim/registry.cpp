@@ -118,6 +118,20 @@ void describe_final_factor(Fields<Options>& f) {
   f.number("final_factor", &Options::final_factor, {.min = 0}, "Factor at the end of the run.");
 }
 
+template <class Made, class Config>
+void add_optimizer(Optimizers& optimizers, const char* name, const char* doc) {
+  optimizers.add<Config>(name, doc, [](const Config& config, FlatParameters& parameters) {
+    return std::make_unique<Made>(parameters, config.options());
+  });
+}
+
+template <class Made, class Options>
+void add_schedule(Schedules& schedules, const char* name, const char* doc) {
+  schedules.add<Options>(name, doc, [](const Options& options, const ScheduleInfo& info) {
+    return std::make_unique<Made>(options, info);
+  });
+}
+
 }  // namespace
 
 void describe(Fields<ParameterGroup>& f) {
@@ -172,40 +186,16 @@ ParameterGroups& parameter_groups() {
 
 Optimizers& optimizers() {
   static Optimizers registry("optimizer", "How the weights are updated.", [](Optimizers& r) {
-    r.add<SgdConfig>("sgd", "Stochastic gradient descent with momentum.",
-                     [](const SgdConfig& config, FlatParameters& parameters) {
-                       return std::make_unique<Sgd>(parameters, config.options());
-                     });
-    r.add<AdamConfig>("adam", "Adam; weight decay is part of the gradient.",
-                      [](const AdamConfig& config, FlatParameters& parameters) {
-                        return std::make_unique<Adam>(parameters, config.options());
-                      });
-    r.add<AdamWConfig>("adamw", "Adam with decoupled weight decay.",
-                       [](const AdamWConfig& config, FlatParameters& parameters) {
-                         return std::make_unique<Adam>(parameters, config.options());
-                       });
-    r.add<LarsConfig>("lars", "SGD with steps in proportion to each layer's norm, for very large batches.",
-                      [](const LarsConfig& config, FlatParameters& parameters) {
-                        return std::make_unique<Lars>(parameters, config.options());
-                      });
-    r.add<LambConfig>("lamb", "Adam with steps in proportion to each layer's norm, for very large batches.",
-                      [](const LambConfig& config, FlatParameters& parameters) {
-                        return std::make_unique<Lamb>(parameters, config.options());
-                      });
+    add_optimizer<Sgd, SgdConfig>(r, "sgd", "Stochastic gradient descent with momentum.");
+    add_optimizer<Adam, AdamConfig>(r, "adam", "Adam; weight decay is part of the gradient.");
+    add_optimizer<Adam, AdamWConfig>(r, "adamw", "Adam with decoupled weight decay.");
+    add_optimizer<Lars, LarsConfig>(r, "lars",
+                                    "SGD with steps in proportion to each layer's norm, for very large batches.");
+    add_optimizer<Lamb, LambConfig>(r, "lamb",
+                                    "Adam with steps in proportion to each layer's norm, for very large batches.");
   });
   return registry;
 }
-
-namespace {
-
-template <class Made, class Options>
-void add_schedule(Schedules& schedules, const char* name, const char* doc) {
-  schedules.add<Options>(name, doc, [](const Options& options, const ScheduleInfo& info) {
-    return std::make_unique<Made>(options, info);
-  });
-}
-
-}  // namespace
 
 std::int64_t moments_of(const Optimizers::Component& optimizer) {
   if (optimizer.options<AdamConfig>() || optimizer.options<AdamWConfig>() || optimizer.options<LambConfig>()) return 2;

@@ -42,11 +42,8 @@ UpdateCells Sgd::cells() {
           .arriving_later = 1.0 - options_.dampening};
 }
 
-void Sgd::update(const Copies& copies) {
-  const Tensor& values = parameters().values();
-  run_on(values.device(), [&](auto& stream) {
-    kernels::sgd_update(stream, values, parameters().grads(), momentum_, copies, plan(), coefficients_);
-  });
+void Sgd::update(const UpdateBuffers& on) {
+  run_on(on.values.device(), [&](auto& stream) { kernels::sgd_update(stream, on, momentum_, coefficients_); });
 }
 
 }  // namespace hearth::optim

@@ -11,10 +11,10 @@ struct NoTrust {
 
 }  // namespace
 
-void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients) {
-  visit_dtype("sgd", values.dtype(), WideFloats{},
-              [&]<class T>() { launch_sgd<T>(stream, values, grads, moment, copies, plan, coefficients, NoTrust{}); });
+void sgd_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                const Staged<SgdCoefficients>& coefficients) {
+  visit_dtype("sgd", on.values.dtype(), WideFloats{},
+              [&]<class T>() { launch_sgd<T>(stream, on, moment, coefficients, NoTrust{}); });
 }
 
 }  // namespace hearth::kernels

@@ -42,13 +42,12 @@ __global__ void sgd_shares(PlanTables plan, const SgdCoefficients* coefficients,
 }
 
 template <class T, class Trust>
-void launch_sgd(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                const Trust& trust) {
+void launch_sgd(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                const Staged<SgdCoefficients>& coefficients, const Trust& trust) {
   T* const m = moment.defined() ? moment.data<T>() : nullptr;
-  with_copies<T>(stream, copies, [&]<class C>(const C& places) {
-    cuda::launch(stream, "sgd_update", shape_of(plan), sgd_shares<T, C, Trust>, tables_of(plan),
-                 coefficients.at(stream), trust, values.data<T>(), grads.data<T>(), m, places);
+  with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
+    cuda::launch(stream, "sgd_update", shape_of(on.plan), sgd_shares<T, C, Trust>, tables_of(on.plan),
+                 coefficients.at(stream), trust, on.values.data<T>(), on.grads.data<T>(), m, places);
   });
 }
 

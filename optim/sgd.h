@@ -42,7 +42,7 @@ class HEARTH_API Sgd : public Optimizer {
 
  private:
   void prepare(double lr, double grad_scale) override;
-  void update(const Copies& copies) override;
+  void update(const UpdateBuffers& on) override;
   UpdateCells cells() override;
 
   SgdOptions options_;
@@ -54,15 +54,14 @@ class HEARTH_API Sgd : public Optimizer {
 
 namespace hearth::kernels {
 
-using optim::Copies;
 using optim::SgdCoefficients;
+using optim::UpdateBuffers;
 
 /// `moment` is undefined without momentum. Reads and writes each element once. `trust`, empty for none, is a factor on
 /// gradient and decay of each range of the plan; on a device it is LARS's alone (lars_update).
-void sgd_update(cpu::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients,
-                std::span<const double> trust = {});
-void sgd_update(cuda::Stream& stream, const Tensor& values, const Tensor& grads, const Tensor& moment,
-                const Copies& copies, const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& coefficients);
+void sgd_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                const Staged<SgdCoefficients>& coefficients, std::span<const double> trust = {});
+void sgd_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
+                const Staged<SgdCoefficients>& coefficients);
 
 }  // namespace hearth::kernels

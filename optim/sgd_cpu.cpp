@@ -32,16 +32,16 @@ void sgd_momentum(T* w, const T* g, T* m, std::int64_t n, const SgdRange<T>& ran
 #else
 namespace hearth::kernels {
 
-void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const Tensor& moment, const Copies& copies,
-                const optim::UpdatePlan& plan, const Staged<SgdCoefficients>& staged, std::span<const double> trust) {
+void sgd_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& moment, const Staged<SgdCoefficients>& staged,
+                std::span<const double> trust) {
   const SgdCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
-  visit_dtype("sgd", values.dtype(), WideFloats{}, [&]<class T>() {
-    T* w = values.data<T>();
-    const T* g = grads.data<T>();
+  visit_dtype("sgd", on.values.dtype(), WideFloats{}, [&]<class T>() {
+    T* w = on.values.data<T>();
+    const T* g = on.grads.data<T>();
     T* m = moment.defined() ? moment.data<T>() : nullptr;
-    plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
-      const optim::ParameterRange& range = plan.ranges()[piece.range];
+    on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
+      const optim::ParameterRange& range = on.plan.ranges()[piece.range];
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       const double factor = trust.empty() ? 1.0 : trust[piece.range];
       const auto constants = sgd_range<T>(coefficients, range.lr_scale, range.weight_decay, factor);
@@ -49,7 +49,7 @@ void sgd_update(cpu::Stream&, const Tensor& values, const Tensor& grads, const T
         HEARTH_ISA_CALL(sgd_momentum<T>, w + begin, g + begin, m + begin, n, constants);
       else
         HEARTH_ISA_CALL(sgd_plain<T>, w + begin, g + begin, n, constants);
-      copy_piece(values, copies, piece.begin, piece.end);
+      copy_piece(on.values, on.copies, piece.begin, piece.end);
     });
   });
 }
