@@ -132,8 +132,7 @@ void check_arguments(const Tensor& x, const Tensor& f, const Tensor& gamma, cons
                ": f is ", f.dtype(), " and x ", x.dtype(), "; f has x's type, or is f16 or bf16 beside f32");
   check_norm_parameter(op, "gamma", gamma, x);
   check_norm_parameter(op, "beta", beta, x);
-  for (const double p : {options.dropout, options.drop_path})
-    HEARTH_CHECK(UsageError, p >= 0 && p < 1, op, ": the probability is ", p, "; it must be at least 0 and below 1");
+  for (const double p : {options.dropout, options.drop_path}) require_probability(op, "the probability", p);
   HEARTH_CHECK(ShapeError, options.drop_path == 0 || x.rank() >= 2, op, ": x ", x.shape(),
                " has no samples to drop; it must be [N, ..., C]");
 }

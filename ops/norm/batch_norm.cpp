@@ -33,14 +33,12 @@ struct BatchNorm {
 
   /// On a device the moments that a convolution left spare the pass over x.
   template <class Stream>
-  void find_coefficients(Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                         const Tensor& coefficients, const Tensor& rstd) const {
+  void find_coefficients(Stream& stream, const Tensor& x, const kernels::ChannelNorm& o) const {
     if constexpr (std::is_same_v<Stream, cuda::Stream>) {
       if (options.training && moments != nullptr && moments->parts.defined() && x.size() > 0)
-        return kernels::batch_norm_coefficients(stream, *moments, x.size() / x.dim(-1), gamma, beta, options,
-                                                running_mean, running_var, coefficients, rstd);
+        return kernels::batch_norm_coefficients(stream, *moments, x.size() / x.dim(-1), o);
     }
-    kernels::batch_norm_coefficients(stream, x, gamma, beta, options, running_mean, running_var, coefficients, rstd);
+    kernels::batch_norm_coefficients(stream, x, o);
   }
 
   Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma, const Tensor& beta,
@@ -59,7 +57,8 @@ struct BatchNorm {
       mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, x.device());
     }
     run_on(x.device(), [&](auto& stream) {
-      find_coefficients(stream, x, gamma.contiguous(), beta.contiguous(), coefficients, rstd);
+      find_coefficients(
+          stream, x, {gamma.contiguous(), beta.contiguous(), options, running_mean, running_var, coefficients, rstd});
       kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
     });
     if (options.training && running_mean.defined()) {
@@ -79,6 +78,7 @@ struct BatchNorm {
   std::array<Tensor, 4> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
     const Tensor& x = kept.x.get();
     dy = dy.contiguous();
+    const kernels::BatchNormSaved saved{x, kept.coefficients, kept.gate, kept.mask};
     const std::int64_t channels = x.dim(-1);
     const DType wide = norm_parameter_dtype(x.dtype());
     std::array<Tensor, 4> gradients;
@@ -88,8 +88,7 @@ struct BatchNorm {
     if (wants[0] && options.training) corrections = Tensor::empty({2, channels}, wide, x.device());
     if (wants[1] || wants[2] || corrections.defined()) {
       run_on(x.device(), [&](auto& stream) {
-        kernels::batch_norm_grad_sums(stream, x, dy, kept.coefficients, kept.rstd, kept.gate, kept.mask, gradients[1],
-                                      gradients[2], corrections);
+        kernels::batch_norm_grad_sums(stream, saved, dy, kept.rstd, gradients[1], gradients[2], corrections);
       });
     }
     if (!wants[0] && !wants[3]) return gradients;
@@ -109,9 +108,7 @@ struct BatchNorm {
                       : x.sole_owner() ? x
                       : wants[0]       ? wants.make(0, x.shape(), x.dtype())
                                        : Tensor::empty_like(x);
-    run_on(x.device(), [&](auto& stream) {
-      kernels::batch_norm_grad(stream, x, dy, kept.coefficients, corrections, kept.gate, kept.mask, dx, d_residual);
-    });
+    run_on(x.device(), [&](auto& stream) { kernels::batch_norm_grad(stream, saved, dy, corrections, dx, d_residual); });
     if (wants[0]) gradients[0] = dx;
     return gradients;
   }

@@ -387,14 +387,12 @@ void finish(cuda::Stream& stream, const Tensor& partial, std::int64_t channels, 
 
 }  // namespace
 
-void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                             const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                             const Tensor& coefficients, const Tensor& rstd) {
+void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const ChannelNorm& o) {
   const FoldedRows folded(x);
   if (folded.channels == 0) return;
-  visit_dtype("batch_norm", gamma.dtype(), WideFloats{}, [&]<class P>() {
-    const auto to = coefficients_of<P>(gamma, beta, options, running_mean, running_var, coefficients, rstd);
-    if (!options.training) {
+  visit_dtype("batch_norm", o.gamma.dtype(), WideFloats{}, [&]<class P>() {
+    const auto to = coefficients_of<P>(o);
+    if (!o.options.training) {
       launch(stream, "batch_norm_evaluate", {blocks_for(folded.channels, finish_block), finish_block},
              batch_norm_evaluate<P>, folded.channels, to);
       return;
@@ -410,18 +408,15 @@ void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const Tensor
 }
 
 void batch_norm_coefficients(cuda::Stream& stream, const ChannelMoments& moments, std::int64_t values,
-                             const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                             const Tensor& running_mean, const Tensor& running_var, const Tensor& coefficients,
-                             const Tensor& rstd) {
-  const std::int64_t channels = gamma.dim(0);
+                             const ChannelNorm& o) {
+  const std::int64_t channels = o.gamma.dim(0);
   if (channels == 0) return;
   ColumnTiles cut{};
   cut.rows = values;
   cut.segment_rows = moments.run_rows;
   cut.segments = moments.parts.dim(2);
-  visit_dtype("batch_norm", gamma.dtype(), WideFloats{}, [&]<class P>() {
-    finish<P>(stream, moments.parts, channels, channels, cut, values,
-              coefficients_of<P>(gamma, beta, options, running_mean, running_var, coefficients, rstd));
+  visit_dtype("batch_norm", o.gamma.dtype(), WideFloats{}, [&]<class P>() {
+    finish<P>(stream, moments.parts, channels, channels, cut, values, coefficients_of<P>(o));
   });
 }
 
@@ -437,9 +432,9 @@ void batch_norm(cuda::Stream& stream, const Tensor& x, const Tensor& coefficient
   });
 }
 
-void batch_norm_grad_sums(cuda::Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                          const Tensor& rstd, ReluGate gate, const Tensor& mask, const Tensor& d_gamma,
-                          const Tensor& d_beta, const Tensor& corrections) {
+void batch_norm_grad_sums(cuda::Stream& stream, const BatchNormSaved& saved, const Tensor& dy, const Tensor& rstd,
+                          const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections) {
+  const Tensor &x = saved.x, &coefficients = saved.coefficients;
   const FoldedRows folded(x);
   if (folded.channels == 0) return;
   const ColumnTiles cut = cut_for_sums(folded);
@@ -447,7 +442,8 @@ void batch_norm_grad_sums(cuda::Stream& stream, const Tensor& x, const Tensor& d
   visit_lanes(x.dtype(), folded, {x.bytes(), dy.bytes()}, [&]<class T, bool packed>() {
     launch(stream, "batch_norm_grad_moments", {blocks_for(cut.blocks(), 1), tile_block},
            batch_norm_grad_moments<T, packed>, x.data<T>(), dy.data<T>(), coefficients.data<acc_t<T>>(),
-           folded.channels, folded.lanes, Gate{gate, data_or_null<std::uint8_t>(mask)}, cut, partial.data<double>());
+           folded.channels, folded.lanes, Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, cut,
+           partial.data<double>());
   });
   visit_dtype("batch_norm", coefficients.dtype(), WideFloats{}, [&]<class P>() {
     launch(stream, "batch_norm_grad_finish", {blocks_for(folded.channels * warp_size, finish_block), finish_block},
@@ -458,9 +454,9 @@ void batch_norm_grad_sums(cuda::Stream& stream, const Tensor& x, const Tensor& d
   });
 }
 
-void batch_norm_grad(cuda::Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                     const Tensor& corrections, ReluGate gate, const Tensor& mask, const Tensor& dx,
-                     const Tensor& d_residual) {
+void batch_norm_grad(cuda::Stream& stream, const BatchNormSaved& saved, const Tensor& dy, const Tensor& corrections,
+                     const Tensor& dx, const Tensor& d_residual) {
+  const Tensor &x = saved.x, &coefficients = saved.coefficients;
   if (x.size() == 0) return;
   const FoldedRows folded(x);
   const ColumnTiles cut = cut_for_pass(folded);
@@ -469,7 +465,8 @@ void batch_norm_grad(cuda::Stream& stream, const Tensor& x, const Tensor& dy, co
     using P = acc_t<T>;
     launch(stream, "batch_norm_grad", {blocks_for(cut.blocks(), 1), tile_block}, batch_norm_grad_apply<T, packed>,
            x.data<T>(), dy.data<T>(), coefficients.data<P>(), data_or_null<P>(corrections), folded.channels,
-           folded.lanes, Gate{gate, data_or_null<std::uint8_t>(mask)}, dx.data<T>(), data_or_null<T>(d_residual), cut);
+           folded.lanes, Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, dx.data<T>(),
+           data_or_null<T>(d_residual), cut);
   });
 }
 

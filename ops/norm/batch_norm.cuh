@@ -20,17 +20,15 @@ struct Coefficients {
 };
 
 template <class P>
-Coefficients<P> coefficients_of(const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
-                                const Tensor& running_mean, const Tensor& running_var, const Tensor& coefficients,
-                                const Tensor& rstd) {
-  return {gamma.data<P>(),
-          beta.data<P>(),
-          options.eps,
-          options.momentum,
-          cuda::data_or_null<P>(running_mean),
-          cuda::data_or_null<P>(running_var),
-          coefficients.data<P>(),
-          rstd.data<double>()};
+Coefficients<P> coefficients_of(const ChannelNorm& o) {
+  return {o.gamma.data<P>(),
+          o.beta.data<P>(),
+          o.options.eps,
+          o.options.momentum,
+          cuda::data_or_null<P>(o.running_mean),
+          cuda::data_or_null<P>(o.running_var),
+          o.coefficients.data<P>(),
+          o.rstd.data<double>()};
 }
 
 template <class P>

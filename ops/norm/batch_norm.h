@@ -50,15 +50,17 @@ HEARTH_HD double rounding_of(double mean) {
   return rest == rest ? rest : 0.0;
 }
 
-/// `coefficients` [4, C] in the type of gamma: mean (rounded), scale = gamma rstd, shift = beta - rest scale, and rest,
-/// what rounding took from the mean. `rstd`, f64 [C].
+/// What normalises the channels, beside their statistics, and what comes of it: `coefficients` [4, C] in the type of
+/// gamma: mean (rounded), scale = gamma rstd, shift = beta - rest scale, and rest, what rounding took from the mean.
+/// `rstd`, f64 [C].
+struct ChannelNorm {
+  const Tensor &gamma, &beta;
+  const BatchNormOptions& options;
+  const Tensor &running_mean, &running_var, &coefficients, &rstd;
+};
 /// Training: from the statistics of x, which also move the running ones (may be absent). Else from the running ones.
-void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                             const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                             const Tensor& coefficients, const Tensor& rstd);
-void batch_norm_coefficients(cuda::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                             const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                             const Tensor& coefficients, const Tensor& rstd);
+void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const ChannelNorm& o);
+void batch_norm_coefficients(cuda::Stream&, const Tensor& x, const ChannelNorm& o);
 
 /// y = relu?((x - mean) scale + shift + residual). `residual` may be absent. `mask` (may be absent), u8, receives the
 /// bits of y > 0 in the layout of FoldedRows.
@@ -67,24 +69,27 @@ void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const
 void batch_norm(cuda::Stream&, const Tensor& x, const Tensor& coefficients, const Tensor& residual, bool relu,
                 const Tensor& y, const Tensor& mask);
 
+/// What the gradient finds of the forward pass.
+struct BatchNormSaved {
+  const Tensor &x, &coefficients;
+  ReluGate gate;
+  const Tensor& mask;
+};
+
 /// From the sums of g and of g (x - mean) per channel, where g is dy behind the ReLU: the gradients of gamma and beta,
 /// [C], and `corrections` [2, C] for batch_norm_grad; each may be absent. In all three the mean is that before
 /// rounding.
-void batch_norm_grad_sums(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                          const Tensor& rstd, ReluGate gate, const Tensor& mask, const Tensor& d_gamma,
-                          const Tensor& d_beta, const Tensor& corrections);
-void batch_norm_grad_sums(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                          const Tensor& rstd, ReluGate gate, const Tensor& mask, const Tensor& d_gamma,
-                          const Tensor& d_beta, const Tensor& corrections);
+void batch_norm_grad_sums(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& rstd,
+                          const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections);
+void batch_norm_grad_sums(cuda::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& rstd,
+                          const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections);
 
 /// dx = scale (g - a - b (x - mean)), the mean as rounded; `corrections` is [2, C]: a, b; absent means 0. `d_residual`
 /// (may be absent) receives g. dx or d_residual may be dy itself, and dx may be x.
-void batch_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                     const Tensor& corrections, ReluGate gate, const Tensor& mask, const Tensor& dx,
-                     const Tensor& d_residual);
-void batch_norm_grad(cuda::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                     const Tensor& corrections, ReluGate gate, const Tensor& mask, const Tensor& dx,
-                     const Tensor& d_residual);
+void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& corrections,
+                     const Tensor& dx, const Tensor& d_residual);
+void batch_norm_grad(cuda::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& corrections,
+                     const Tensor& dx, const Tensor& d_residual);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -137,31 +137,29 @@ void blend_into(P* running, double momentum, std::int64_t c, double batch) {
 
 }  // namespace
 
-void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                             const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                             const Tensor& coefficients, const Tensor& rstd) {
+void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const ChannelNorm& o) {
   const std::int64_t channels = x.dim(-1);
   if (channels == 0) return;
   cpu::Scratch scratch;
   double *mean = scratch.take<double>(channels), *variance = scratch.take<double>(channels);
-  if (options.training) channel_statistics(x, mean, variance);
+  if (o.options.training) channel_statistics(x, mean, variance);
   const double values = static_cast<double>(x.size() / channels);
-  visit_dtype("batch_norm", gamma.dtype(), WideFloats{}, [&]<class P>() {
-    P* const table = coefficients.data<P>();
+  visit_dtype("batch_norm", o.gamma.dtype(), WideFloats{}, [&]<class P>() {
+    P* const table = o.coefficients.data<P>();
     for (std::int64_t c = 0; c < channels; ++c) {
-      if (!options.training) {
-        mean[c] = static_cast<double>(running_mean.data<P>()[c]);
-        variance[c] = static_cast<double>(running_var.data<P>()[c]);
-      } else if (running_mean.defined()) {
-        blend_into(running_mean.data<P>(), options.momentum, c, mean[c]);
-        blend_into(running_var.data<P>(), options.momentum, c, variance[c] * (values / (values - 1.0)));
+      if (!o.options.training) {
+        mean[c] = static_cast<double>(o.running_mean.data<P>()[c]);
+        variance[c] = static_cast<double>(o.running_var.data<P>()[c]);
+      } else if (o.running_mean.defined()) {
+        blend_into(o.running_mean.data<P>(), o.options.momentum, c, mean[c]);
+        blend_into(o.running_var.data<P>(), o.options.momentum, c, variance[c] * (values / (values - 1.0)));
       }
-      const double inverse = 1.0 / std::sqrt(variance[c] + options.eps);
-      rstd.data<double>()[c] = inverse;
-      const double scale = static_cast<double>(gamma.data<P>()[c]) * inverse, rest = rounding_of<P>(mean[c]);
+      const double inverse = 1.0 / std::sqrt(variance[c] + o.options.eps);
+      o.rstd.data<double>()[c] = inverse;
+      const double scale = static_cast<double>(o.gamma.data<P>()[c]) * inverse, rest = rounding_of<P>(mean[c]);
       table[c] = static_cast<P>(mean[c]);
       table[channels + c] = static_cast<P>(scale);
-      table[2 * channels + c] = static_cast<P>(static_cast<double>(beta.data<P>()[c]) - rest * scale);
+      table[2 * channels + c] = static_cast<P>(static_cast<double>(o.beta.data<P>()[c]) - rest * scale);
       table[3 * channels + c] = static_cast<P>(rest);
     }
   });
@@ -201,13 +199,13 @@ void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const
   });
 }
 
-void batch_norm_grad_sums(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                          const Tensor& rstd, ReluGate gate, const Tensor& mask, const Tensor& d_gamma,
-                          const Tensor& d_beta, const Tensor& corrections) {
+void batch_norm_grad_sums(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& rstd,
+                          const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections) {
+  const Tensor &x = saved.x, &coefficients = saved.coefficients;
   const std::int64_t channels = x.dim(-1);
   cpu::Scratch scratch;
   double *sums = scratch.take<double>(channels), *products = scratch.take<double>(channels);
-  channel_gradient_sums(x, dy, coefficients, gate, mask, sums, products);
+  channel_gradient_sums(saved, dy, sums, products);
   const double* const inverse = rstd.data<double>();
   visit_dtype("batch_norm", coefficients.dtype(), WideFloats{}, [&]<class P>() {
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -224,15 +222,15 @@ void batch_norm_grad_sums(cpu::Stream&, const Tensor& x, const Tensor& dy, const
   });
 }
 
-void batch_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor& coefficients,
-                     const Tensor& corrections, ReluGate gate, const Tensor& mask, const Tensor& dx,
-                     const Tensor& d_residual) {
+void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& corrections,
+                     const Tensor& dx, const Tensor& d_residual) {
+  const Tensor &x = saved.x, &mask = saved.mask;
   const BatchNormPieces layout(x);
   const std::int64_t lanes = layout.lanes, mask_bytes = layout.mask_bytes();
   visit_dtype("batch_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     cpu::Scratch scratch;
-    const P* const table = layout.folded<P>(scratch, coefficients);
+    const P* const table = layout.folded<P>(scratch, saved.coefficients);
     const P* correction = nullptr;
     if (corrections.defined()) {
       correction = layout.folded<P>(scratch, corrections);
@@ -250,7 +248,7 @@ void batch_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tens
       cpu::Scratch local;
       auto* const flags = local.take<std::uint8_t>(rows_of_flags(lanes) * mask_bytes * 8);
       const std::uint8_t* const row_bits = bits == nullptr ? nullptr : bits + begin * mask_bytes;
-      with_gate(gate, [&]<ReluGate g>() {
+      with_gate(saved.gate, [&]<ReluGate g>() {
         const auto run = [&]<class Variant>(Variant) {
           HEARTH_ISA_CALL(grad_rows<Variant>, values + at, gradient + at, table, correction, row_bits, flags, out + at,
                           Variant::residual ? extra + at : nullptr, rows, lanes);

@@ -61,7 +61,6 @@ void with_gate(ReluGate gate, const F& f) {
 void channel_statistics(const Tensor& x, double* mean, double* variance);
 
 /// The sums per channel of g and of g (x - mean), C values each, where g is dy behind the ReLU.
-void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& coefficients, ReluGate gate,
-                           const Tensor& mask, double* sum, double* product);
+void channel_gradient_sums(const BatchNormSaved& saved, const Tensor& dy, double* sum, double* product);
 
 }  // namespace hearth::kernels

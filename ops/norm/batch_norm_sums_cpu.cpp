@@ -397,8 +397,8 @@ void channel_statistics(const Tensor& x, double* mean, double* variance) {
   for (std::int64_t c = 0; c < channels; ++c) variance[c] = std::max(0.0, partial[lanes + c] / n);
 }
 
-void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& coefficients, ReluGate gate,
-                           const Tensor& mask, double* sum, double* product) {
+void channel_gradient_sums(const BatchNormSaved& saved, const Tensor& dy, double* sum, double* product) {
+  const Tensor& x = saved.x;
   const BatchNormPieces layout(x);
   const std::int64_t lanes = layout.lanes, channels = layout.channels, mask_bytes = layout.mask_bytes();
   const std::int64_t chunks = layout.chunks();
@@ -406,16 +406,16 @@ void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& coef
   double* const partial = scratch.take<double>(chunks * 2 * lanes);
   visit_dtype("batch_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    const P* const unordered = layout.folded<P>(scratch, coefficients);
+    const P* const unordered = layout.folded<P>(scratch, saved.coefficients);
     P* const table = scratch.take<P>(3 * lanes);
     HEARTH_ISA_CALL(arrange<T>, unordered, 3, lanes, table);
     const T *values = x.data<T>(), *gradient = dy.data<T>();
-    const std::uint8_t* const bits = mask.defined() ? mask.data<std::uint8_t>() : nullptr;
+    const std::uint8_t* const bits = saved.mask.defined() ? saved.mask.data<std::uint8_t>() : nullptr;
     cpu::parallel_chunks(chunks, [&](std::int64_t i) {
       cpu::Scratch local;
       P* const narrow = local.take<P>(2 * lanes);
       const std::int64_t begin = i * layout.chunk_rows, rows = std::min(layout.chunk_rows, layout.rows - begin);
-      with_gate(gate, [&]<ReluGate g>() {
+      with_gate(saved.gate, [&]<ReluGate g>() {
         const std::uint8_t* const row_bits = g == ReluGate::from_mask ? bits + begin * mask_bytes : nullptr;
         HEARTH_ISA_CALL(chunk_gradients<g>, values + begin * lanes, gradient + begin * lanes, table, row_bits, rows,
                         lanes, layout.block_rows, narrow, partial + i * 2 * lanes);

@@ -19,9 +19,7 @@ struct ChannelMoments {
 namespace kernels {
 
 /// batch_norm_coefficients for training, without x: `values` a channel, whose moments are given.
-void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const Tensor& gamma,
-                             const Tensor& beta, const BatchNormOptions& options, const Tensor& running_mean,
-                             const Tensor& running_var, const Tensor& coefficients, const Tensor& rstd);
+void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const ChannelNorm& o);
 
 }  // namespace kernels
 
