@@ -11,20 +11,14 @@ namespace hearth::functors {
 
 enum class Keeps { x, y, nothing };
 
-struct FromInput {
-  static constexpr Keeps keeps = Keeps::x;
-  static constexpr bool widens = false;
-};
-struct FromResult {
-  static constexpr Keeps keeps = Keeps::y;
-  static constexpr bool widens = false;
-};
-struct FromNothing {
-  static constexpr Keeps keeps = Keeps::nothing;
-  static constexpr bool widens = false;
+/// What a functor's slope is made from, and whether autocast widens its argument.
+template <Keeps kept, bool wide = false>
+struct From {
+  static constexpr Keeps keeps = kept;
+  static constexpr bool widens = wide;
 };
 
-struct relu : FromResult {
+struct relu : From<Keeps::y> {
   // In this form not-a-number stays what it is.
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
@@ -36,7 +30,7 @@ struct relu : FromResult {
   }
 };
 
-struct gelu : FromInput {
+struct gelu : From<Keeps::x> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T cumulative(T x) {
     return T(0.5) * (T(1) + cpu::math::erf(x * T(0.70710678118654752440)));
@@ -55,7 +49,7 @@ struct gelu : FromInput {
 };
 
 // x (1 + tanh u) / 2 is x sigmoid(2u), which does not cancel for negative x.
-struct gelu_tanh : FromInput {
+struct gelu_tanh : From<Keeps::x> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T gate(T x) {
     return cpu::math::sigmoid(T(1.59576912160573071176) * x * (T(1) + T(0.044715) * x * x));
@@ -75,7 +69,7 @@ struct gelu_tanh : FromInput {
   }
 };
 
-struct silu : FromInput {
+struct silu : From<Keeps::x> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return x * cpu::math::sigmoid(x);
@@ -89,7 +83,7 @@ struct silu : FromInput {
   }
 };
 
-struct tanh : FromResult {
+struct tanh : From<Keeps::y> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return cpu::math::tanh(x);
@@ -100,7 +94,7 @@ struct tanh : FromResult {
   }
 };
 
-struct sigmoid : FromResult {
+struct sigmoid : From<Keeps::y> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return cpu::math::sigmoid(x);
@@ -111,8 +105,7 @@ struct sigmoid : FromResult {
   }
 };
 
-struct exp : FromResult {
-  static constexpr bool widens = true;
+struct exp : From<Keeps::y, true> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return cpu::math::exp(x);
@@ -123,8 +116,7 @@ struct exp : FromResult {
   }
 };
 
-struct log : FromInput {
-  static constexpr bool widens = true;
+struct log : From<Keeps::x, true> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return cpu::math::log(x);
@@ -135,7 +127,7 @@ struct log : FromInput {
   }
 };
 
-struct sqrt : FromResult {
+struct sqrt : From<Keeps::y> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return std::sqrt(x);
@@ -146,8 +138,7 @@ struct sqrt : FromResult {
   }
 };
 
-struct square : FromInput {
-  static constexpr bool widens = true;
+struct square : From<Keeps::x, true> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return x * x;
@@ -158,7 +149,7 @@ struct square : FromInput {
   }
 };
 
-struct abs : FromInput {
+struct abs : From<Keeps::x> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return std::abs(x);
@@ -169,7 +160,7 @@ struct abs : FromInput {
   }
 };
 
-struct neg : FromNothing {
+struct neg : From<Keeps::nothing> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return -x;

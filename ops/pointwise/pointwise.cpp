@@ -12,36 +12,31 @@ namespace {
 using functors::Keeps;
 
 /// What a row of the table says about its function.
-struct Traits {
+struct Row {
   const char* name;
   Keeps keeps;
+  bool widens;
 };
-
-template <kernels::Pointwise function>
-struct Row;
-#define HEARTH_POINTWISE_ROW(function_name, domain)                                                            \
-  template <>                                                                                                  \
-  struct Row<kernels::Pointwise::function_name> {                                                              \
-    static constexpr const char* name = #function_name;                                                        \
-    static constexpr Keeps keeps = functors::function_name::keeps;                                             \
-    static constexpr Autocast autocast = functors::function_name::widens ? Autocast::widen : Autocast::follow; \
-  };
-HEARTH_POINTWISE(HEARTH_POINTWISE_ROW)
+constexpr Row rows[] = {
+#define HEARTH_POINTWISE_ROW(name, domain) {#name, functors::name::keeps, functors::name::widens},
+    HEARTH_POINTWISE(HEARTH_POINTWISE_ROW)
 #undef HEARTH_POINTWISE_ROW
+};
+constexpr const Row& row_of(kernels::Pointwise function) { return rows[static_cast<std::size_t>(function)]; }
 
-Tensor forward_of(kernels::Pointwise function, const Traits& traits, KeptTensor& kept, const Tensor& x) {
-  require_floating(traits.name, "x", x);
+Tensor forward_of(kernels::Pointwise function, KeptTensor& kept, const Tensor& x) {
+  const Row& row = row_of(function);
+  require_floating(row.name, "x", x);
   const Tensor dense = x.contiguous();
   Tensor y = Tensor::empty_like(dense);
   run_on(x.device(), [&](auto& stream) { kernels::pointwise(stream, function, dense, y); });
-  if (is_recording() && traits.keeps != Keeps::nothing) kept = traits.keeps == Keeps::x ? dense : y;
+  if (is_recording() && row.keeps != Keeps::nothing) kept = row.keeps == Keeps::x ? dense : y;
   return y;
 }
 
-Tensor backward_of(kernels::Pointwise function, const Traits& traits, const KeptTensor& kept, Tensor dy,
-                   const GradWants& wants) {
+Tensor backward_of(kernels::Pointwise function, const KeptTensor& kept, Tensor dy, const GradWants& wants) {
   if (!wants[0]) return {};
-  const Tensor kept_tensor = traits.keeps == Keeps::nothing ? Tensor() : kept.get();
+  const Tensor kept_tensor = row_of(function).keeps == Keeps::nothing ? Tensor() : kept.get();
   const bool in_place = dy.is_contiguous() && dy.sole_owner();
   const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
   const Tensor dx = in_place ? dense : wants.make(0, dense.shape(), dense.dtype());
@@ -51,16 +46,15 @@ Tensor backward_of(kernels::Pointwise function, const Traits& traits, const Kept
 
 template <kernels::Pointwise function>
 struct PointwiseOp {
-  using Description = Row<function>;
-  static constexpr OpInfo info{.name = Description::name, .autocast = Description::autocast};
-  static constexpr Traits traits{Description::name, Description::keeps};
+  static constexpr OpInfo info{.name = row_of(function).name,
+                               .autocast = row_of(function).widens ? Autocast::widen : Autocast::follow};
   struct Kept {
     KeptTensor tensor;
   };
 
-  Tensor forward(Kept& kept, const Tensor& x) const { return forward_of(function, traits, kept.tensor, x); }
+  Tensor forward(Kept& kept, const Tensor& x) const { return forward_of(function, kept.tensor, x); }
   std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    return {backward_of(function, traits, kept.tensor, std::move(dy), wants)};
+    return {backward_of(function, kept.tensor, std::move(dy), wants)};
   }
 };
 

@@ -2,26 +2,9 @@
 // One pass over memory: a thread takes 16 bytes of x and writes 16 of y (the gradient reads two arrays). Arithmetic in
 // f32 (f64 for f64), rounded once.
 #include "core/cuda/elementwise.h"
-#include "ops/pointwise/functors.h"
-#include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/value_slope.h"
 
 namespace hearth::kernels {
-namespace {
-
-/// f(functor, name of the function, name of its gradient).
-template <class Visit>
-void visit_function(Pointwise function, Visit&& visit) {
-  switch (function) {
-#define HEARTH_VISIT_POINTWISE(name, domain) \
-  case Pointwise::name:                      \
-    return visit(functors::name{}, #name, #name "_grad");
-    HEARTH_POINTWISE(HEARTH_VISIT_POINTWISE)
-#undef HEARTH_VISIT_POINTWISE
-  }
-}
-
-}  // namespace
 
 void pointwise(cuda::Stream& stream, Pointwise function, const Tensor& x, const Tensor& y) {
   visit_dtype("pointwise", x.dtype(), Floats{}, [&]<class T>() {

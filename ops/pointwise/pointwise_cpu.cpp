@@ -2,8 +2,7 @@
 // One pass over memory: x is read and y written once; arithmetic in f32 (f64 for f64).
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
-#include "ops/pointwise/functors.h"
-#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/value_slope.h"
 
 namespace hearth {}
 
@@ -33,24 +32,13 @@ namespace {
 // Large enough to pay for a task, small enough to share among many threads.
 constexpr std::int64_t grain = 1 << 14;
 
-template <class Visit>
-void visit_function(Pointwise function, Visit&& visit) {
-  switch (function) {
-#define HEARTH_VISIT_POINTWISE(name, domain) \
-  case Pointwise::name:                      \
-    return visit.template operator()<functors::name>();
-    HEARTH_POINTWISE(HEARTH_VISIT_POINTWISE)
-#undef HEARTH_VISIT_POINTWISE
-  }
-}
-
 }  // namespace
 
 void pointwise(cpu::Stream&, Pointwise function, const Tensor& x, const Tensor& y) {
   visit_dtype("pointwise", x.dtype(), Floats{}, [&]<class T>() {
     const T* const from = x.data<T>();
     T* const to = y.data<T>();
-    visit_function(function, [&]<class F>() {
+    visit_function(function, [&]<class F>(F, const char*, const char*) {
       cpu::parallel_for(x.size(), grain, [&](std::int64_t begin, std::int64_t end) {
         HEARTH_ISA_CALL(value_run<F>, from + begin, to + begin, end - begin);
       });
@@ -64,7 +52,7 @@ void pointwise_grad(cpu::Stream&, Pointwise function, const Tensor& kept, const 
     // A function that needs neither x nor y ignores what it is given here.
     const T* const state = kept.defined() ? kept.data<T>() : in;
     T* const out = dx.data<T>();
-    visit_function(function, [&]<class F>() {
+    visit_function(function, [&]<class F>(F, const char*, const char*) {
       cpu::parallel_for(dy.size(), grain, [&](std::int64_t begin, std::int64_t end) {
         HEARTH_ISA_CALL(slope_run<F>, state + begin, in + begin, out + begin, end - begin);
       });
