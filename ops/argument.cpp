@@ -28,6 +28,10 @@ void require_same_kind(const char* op, const char* name_a, const Tensor& a, cons
                " is on ", name_of(b.device()), "; move one with to(device)");
 }
 
+void require_probability(const char* op, const char* name, double p) {
+  HEARTH_CHECK(UsageError, p >= 0 && p < 1, op, ": ", name, " is ", p, "; it must be at least 0 and below 1");
+}
+
 int require_axis(const char* op, int axis, const Shape& shape) {
   const std::int64_t rank = shape.rank();
   // In 64 bits: an axis near the smallest int must not wrap around.

@@ -16,6 +16,8 @@ void require_floating(const char* op, const char* argument, const Tensor& tensor
 void require_index_type(const char* op, const char* argument, const Tensor& tensor);
 /// Both given, of one type (DTypeError) and on one device (DeviceError).
 void require_same_kind(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b);
+/// UsageError unless p is in [0, 1). `name` as in "the probability".
+void require_probability(const char* op, const char* name, double p);
 /// `axis` in [0, rank), negative ones counted from the end; ShapeError naming the op otherwise.
 int require_axis(const char* op, int axis, const Shape& shape);
 

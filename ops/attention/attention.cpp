@@ -109,10 +109,7 @@ struct Attention {
     const Tensor dy = with_dense_rows(dy_in);
     const Tensor dy_heads = packing == Packing::none ? dy : heads_of(dy, 0, given.heads(), given.width());
     Tensor dbias;
-    if (given.bias.defined() && wants[3]) {
-      const bool as_is = wants.type_for(3, kept.bias_dtype) == given.bias.dtype();
-      dbias = as_is ? wants.make(3, given.bias.shape(), given.bias.dtype()) : Tensor::empty_like(given.bias);
-    }
+    if (given.bias.defined() && wants[3]) dbias = sums_for(3, given.bias, kept.bias_dtype, wants);
     if (y.size() == 0 || given.keys() == 0) {
       for (const Tensor& gradient : {gradients[0], gradients[1], gradients[2], dbias})
         if (gradient.defined()) gradient.fill_(0);
@@ -175,8 +172,7 @@ Tensor run(const char* op, Packing packing, const Extents& e, const std::array<T
                " without causal, where it has no meaning; set causal");
   const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(e.width)));
   HEARTH_CHECK(UsageError, std::isfinite(scale), op, ": the scale is ", scale, "; it must be finite");
-  HEARTH_CHECK(UsageError, options.dropout >= 0 && options.dropout < 1, op, ": the dropout is ", options.dropout,
-               "; it must be at least 0 and below 1");
+  require_probability(op, "the dropout", options.dropout);
   // The weights are never in memory, but each has a number.
   checked_mul(checked_mul(checked_mul(e.n, e.heads, op), e.tq, op), e.tk, op);
   checked_add(options.query_offset, e.tq, op);

@@ -28,4 +28,10 @@ inline Tensor wide_bias(const Tensor& bias) {
 
 inline Tensor in_type(const Tensor& x, DType dtype) { return x.defined() && x.dtype() != dtype ? x.to(dtype) : x; }
 
+/// Memory for a gradient like x, in x's type; the leaf's own where that has it.
+inline Tensor sums_for(std::size_t input, const Tensor& x, DType dtype, const GradWants& wants) {
+  const bool as_is = wants.type_for(input, dtype) == x.dtype();
+  return as_is ? wants.make(input, x.shape(), x.dtype()) : Tensor::empty_like(x);
+}
+
 }  // namespace hearth::attention_operands

@@ -70,12 +70,6 @@ struct WindowAttention {
     return gradients;
   }
 
-  /// Memory for a gradient like x, in x's type; the leaf's own where that has it.
-  static Tensor sums_for(std::size_t input, const Tensor& x, DType dtype, const GradWants& wants) {
-    const bool as_is = wants.type_for(input, dtype) == x.dtype();
-    return as_is ? wants.make(input, x.shape(), x.dtype()) : Tensor::empty_like(x);
-  }
-
   static void add_flops(const kernels::WindowAttentionArguments& a, int products) {
     profiler::add_flops(2.0 * products * static_cast<double>(a.batch() * a.grid.windows()) *
                         static_cast<double>(a.weights()) * static_cast<double>(a.head_width()));
@@ -95,8 +89,7 @@ void check_options(const Tensor& qkv, const WindowAttentionOptions& options) {
                options.window, " x ", options.window, " tokens; the side must be from 1 to ", most_window);
   HEARTH_CHECK(UsageError, options.shift >= 0 && options.shift < options.window, op_name, ": a shift of ",
                options.shift, " for windows of ", options.window, "; it must be at least 0 and below the window");
-  HEARTH_CHECK(UsageError, options.dropout >= 0 && options.dropout < 1, op_name, ": the dropout is ", options.dropout,
-               "; it must be at least 0 and below 1");
+  require_probability(op_name, "the dropout", options.dropout);
   HEARTH_CHECK(ShapeError, qkv.rank() == 4, op_name, ": qkv is ", qkv.shape(), "; it must be [N, H, W, 3C]");
   const std::int64_t channels = qkv.dim(3);
   HEARTH_CHECK(ShapeError, channels % 3 == 0 && channels / 3 % options.heads == 0, op_name, ": the ", channels,

@@ -4,6 +4,7 @@
 // in shared memory.
 #include "core/cuda/elementwise.h"
 #include "ops/image/padded_images.h"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {
@@ -87,11 +88,6 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
   }
 }
 
-template <class T>
-const T* data_of(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
-}
-
 }  // namespace
 
 void normalize_images(cuda::Stream& stream, const PixelsShape& s, const Tensor& pixels, const Tensor& values,
@@ -105,8 +101,8 @@ void normalize_images(cuda::Stream& stream, const PixelsShape& s, const Tensor& 
   p.shared = s.c <= most_shared_channels;
   p.pixels = pixels.data<std::uint8_t>();
   p.values = values.data<float>();
-  p.erased = data_of<std::int32_t>(erased);
-  p.share = data_of<float>(share);
+  p.erased = data_or_null<std::int32_t>(erased);
+  p.share = data_or_null<float>(share);
   const std::size_t shared = p.shared ? static_cast<std::size_t>(s.c) * pixel_values * sizeof(float) : 0;
   visit_dtype("normalize_images", y.dtype(), Floats{}, [&]<class T>() {
     const std::int64_t elements = s.h * s.w * s.room;

@@ -10,12 +10,6 @@
 namespace hearth {
 namespace {
 
-template <class Stream>
-kernels::ProductCandidates& candidates(Stream& stream) {
-  static kernels::ProductCandidates list = kernels::product_candidates(stream, "linear");
-  return list;
-}
-
 void check_shapes(const Tensor& x, const Tensor& w, const Tensor& b) {
   HEARTH_CHECK(ShapeError, x.rank() >= 1, "linear: x is a scalar; it needs a last axis of inputs");
   HEARTH_CHECK(ShapeError, w.rank() == 2, "linear: w ", w.shape(), " must be [outputs, inputs]");
@@ -46,7 +40,7 @@ struct Linear {
     const bool keeps_pre = is_recording() && activation != Activation::none && activation != Activation::relu;
     const Tensor pre = keeps_pre ? Tensor::empty_like(y) : Tensor();
     run_on(x.device(), [&](auto& stream) {
-      kernels::product(stream, candidates(stream),
+      kernels::product(stream, kernels::linear_candidates(stream),
                        {.m = rows, .n = outputs, .k = inputs, .transpose_b = true, .activation = activation},
                        {.a = x, .b = w, .bias = b.defined() ? b.contiguous() : b, .c = y, .pre = pre});
     });
@@ -78,7 +72,7 @@ struct Linear {
         const bool adds = !dy.device().is_cpu() && size_of(type) >= 4;
         const Tensor sum = adds ? wants.sum_so_far(1, {outputs, inputs}, type) : Tensor();
         dw = sum.defined() ? sum : wants.make(1, {outputs, inputs}, type);
-        kernels::product(stream, candidates(stream),
+        kernels::product(stream, kernels::linear_candidates(stream),
                          {.m = outputs, .n = inputs, .k = rows, .transpose_a = true, .accumulate = sum.defined()},
                          {.a = dy, .b = x, .c = dw, .a_sums = sums_in_product ? db : Tensor()});
       }
@@ -86,7 +80,7 @@ struct Linear {
         const Tensor& w = kept.w.get();
         const std::int64_t inputs = w.dim(1);
         dx = wants.make(0, dy.shape().with(-1, inputs), dy.dtype());
-        kernels::product(stream, candidates(stream), {.m = rows, .n = inputs, .k = outputs},
+        kernels::product(stream, kernels::linear_candidates(stream), {.m = rows, .n = inputs, .k = outputs},
                          {.a = dy, .b = w, .c = dx});
       }
     });

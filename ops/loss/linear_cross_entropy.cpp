@@ -16,12 +16,6 @@
 namespace hearth {
 namespace {
 
-template <class Stream>
-kernels::ProductCandidates& candidates(Stream& stream) {
-  static kernels::ProductCandidates list = kernels::product_candidates(stream, "linear");
-  return list;
-}
-
 DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 // Probabilities of a large vocabulary are below what f16 has; this much larger they are not, and none overflows.
@@ -103,7 +97,8 @@ struct LinearCrossEntropy {
       const std::int64_t count = std::min(most, rows - begin);
       const Tensor x = rows_of(all.x, begin, count), labels = rows_of(all.labels, begin, count);
       const Tensor logits = rows_of(logits_of_chunk, 0, count);
-      kernels::product(stream, candidates(stream), {.m = count, .n = classes, .k = inputs, .transpose_b = true},
+      kernels::product(stream, kernels::linear_candidates(stream),
+                       {.m = count, .n = classes, .k = inputs, .transpose_b = true},
                        {.a = x, .b = all.w, .bias = all.b, .c = logits});
       kernels::cross_entropy(stream, logits, labels, of_rows(), top, log_sum, rows_of(losses, begin, count));
       if (correct.defined() && !is_recomputing())
@@ -112,10 +107,10 @@ struct LinearCrossEntropy {
       // The logits' memory becomes that of their gradient.
       kernels::cross_entropy_grad(stream, logits, labels, of_rows(), top, log_sum, scale, {}, logits);
       if (kept.dx.defined())
-        kernels::product(stream, candidates(stream), {.m = count, .n = inputs, .k = classes},
+        kernels::product(stream, kernels::linear_candidates(stream), {.m = count, .n = inputs, .k = classes},
                          {.a = logits, .b = all.w, .c = rows_of(kept.dx, begin, count)});
       if (kept.dw.defined())
-        kernels::product(stream, candidates(stream),
+        kernels::product(stream, kernels::linear_candidates(stream),
                          {.m = classes, .n = inputs, .k = count, .transpose_a = true, .accumulate = begin > 0},
                          {.a = logits, .b = x, .c = kept.dw});
       if (kept.db.defined()) add_sum_of_rows(stream, logits, kept.db, begin == 0);

@@ -28,6 +28,13 @@ using ProductCandidates = Candidates<MatmulProblem, ProductRun>;
 ProductCandidates product_candidates(cpu::Stream&, const char* op);
 ProductCandidates product_candidates(cuda::Stream&, const char* op);
 
+/// Those of linear(), and of what computes as it does.
+template <class Stream>
+ProductCandidates& linear_candidates(Stream& stream) {
+  static ProductCandidates list = product_candidates(stream, "linear");
+  return list;
+}
+
 /// The product below for sizes that are not 0, by `candidates`' choice. Reports 2 batch m n k operations.
 void run_product(cpu::Stream&, ProductCandidates& candidates, const MatmulProblem& problem,
                  const ProductOperands& operands);

@@ -60,10 +60,6 @@ struct AddDropPath {
   }
 };
 
-void check_probability(const char* op, double p) {
-  HEARTH_CHECK(UsageError, p >= 0 && p < 1, op, ": the probability is ", p, "; it must be at least 0 and below 1");
-}
-
 void check_samples(const char* op, const Tensor& x) {
   require_floating(op, "x", x);
   HEARTH_CHECK(ShapeError, x.rank() > 0, op, ": x ", x.shape(), " has no samples; it must be [N, ...]");
@@ -73,7 +69,7 @@ void check_samples(const char* op, const Tensor& x) {
 
 Tensor drop_path(const Tensor& x, double p, bool training) {
   check_samples("drop_path", x);
-  check_probability("drop_path", p);
+  require_probability("drop_path", "the probability", p);
   if (!training || p == 0) return x;
   return record(DropPath{p, next_random_key()}, x);
 }
@@ -82,7 +78,7 @@ Tensor add_drop_path(const Tensor& residual, const Tensor& x, double p, bool tra
   const char* const op = "add_drop_path";
   check_samples(op, x);
   require_defined(op, "residual", residual);
-  check_probability(op, p);
+  require_probability(op, "the probability", p);
   HEARTH_CHECK(ShapeError, residual.shape() == x.shape(), op, ": residual ", residual.shape(), " and x ", x.shape(),
                " must be of one shape");
   if (!training || p == 0) return add(residual, x);

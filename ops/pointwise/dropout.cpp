@@ -33,7 +33,7 @@ struct Dropout {
 
 Tensor dropout(const Tensor& x, double p, bool training, const DropoutOptions& options) {
   require_floating("dropout", "x", x);
-  HEARTH_CHECK(UsageError, p >= 0 && p < 1, "dropout: the probability is ", p, "; it must be at least 0 and below 1");
+  require_probability("dropout", "the probability", p);
   if (!training || p == 0) return x;
   RandomKey key = next_random_key();
   const bool divides = x.rank() > 0 && (key.part.count == 0 || x.dim(0) % key.part.count == 0);

@@ -40,19 +40,12 @@ PoolShape shape_of(const char* op, const Tensor& x, const Pair& kernel, const st
   require_floating(op, "x", x);
   HEARTH_CHECK(ShapeError, x.rank() == 4, op, ": x ", x.shape(), " must be [N, H, W, C]");
   const Pair step = stride.value_or(kernel);
-  PoolShape s;
-  s.n = x.dim(0);
-  s.h = x.dim(1);
-  s.w = x.dim(2);
-  s.c = x.dim(3);
+  PoolShape s{.n = x.dim(0), .h = x.dim(1), .w = x.dim(2), .c = x.dim(3)};
   s.p = output_extent(op, {"height", s.h, kernel.h, step.h, padding.h}, x.shape());
   s.q = output_extent(op, {"width", s.w, kernel.w, step.w, padding.w}, x.shape());
-  s.kernel_h = kernel.h;
-  s.kernel_w = kernel.w;
-  s.stride_h = step.h;
-  s.stride_w = step.w;
-  s.pad_h = padding.h;
-  s.pad_w = padding.w;
+  s.kernel_h = kernel.h, s.kernel_w = kernel.w;
+  s.stride_h = step.h, s.stride_w = step.w;
+  s.pad_h = padding.h, s.pad_w = padding.w;
   return s;
 }
 
