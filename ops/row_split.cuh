@@ -174,4 +174,16 @@ inline unsigned lane_group_blocks(std::int64_t rows, int lanes, int block = row_
 /// Threads of the block that shares a row too long for a warp.
 inline unsigned long_row_block(std::int64_t cols) { return cols >= 8192 ? most_row_block : 256; }
 
+/// f(group, launch shape) with the threads that share a row of `cols` elements in units of `width`: lanes of at most
+/// `lane_most` units each up to `lane_cols` elements, else a block.
+template <class F>
+void with_row_group(std::int64_t rows, std::int64_t cols, std::int64_t lane_cols, int width, int lane_most, F&& f) {
+  if (cols <= lane_cols) {
+    const LaneGroup group{lanes_for(cols, width, lane_most)};
+    f(group, LaunchShape{lane_group_blocks(rows, group.lanes), row_block});
+  } else {
+    f(BlockGroup{}, LaunchShape{blocks_for(rows, 1), long_row_block(cols)});
+  }
+}
+
 }  // namespace hearth::cuda

@@ -48,12 +48,9 @@ ConvShape shape_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv
   HEARTH_CHECK(ShapeError, !b.defined() || (b.rank() == 1 && b.dim(0) == s.k), "conv2d: b ",
                b.defined() ? b.shape() : Shape{}, " must be [", s.k, "], one value for each filter of w ", w.shape());
   s.groups = groups;
-  s.stride_h = options.stride.h;
-  s.stride_w = options.stride.w;
-  s.pad_h = options.padding.h;
-  s.pad_w = options.padding.w;
-  s.dilation_h = options.dilation.h;
-  s.dilation_w = options.dilation.w;
+  s.stride_h = options.stride.h, s.stride_w = options.stride.w;
+  s.pad_h = options.padding.h, s.pad_w = options.padding.w;
+  s.dilation_h = options.dilation.h, s.dilation_w = options.dilation.w;
   s.p = output_extent("height", 1, x, w, s.stride_h, s.pad_h, s.dilation_h);
   s.q = output_extent("width", 2, x, w, s.stride_w, s.pad_w, s.dilation_w);
   const char* elements = "conv2d: elements of the result";

@@ -226,17 +226,6 @@ Rows<T> rows_of(cuda::Stream& stream, const Tensor& logits, const CrossEntropyOp
 // Class labels are read one by one, so their alignment does not matter.
 const void* targets_of(const Tensor& labels) { return is_floating(labels.dtype()) ? labels.bytes() : nullptr; }
 
-// f(group, launch shape) with the threads that share a row of `cols` elements in units of `width`.
-template <class F>
-void with_group(std::int64_t rows, std::int64_t cols, int width, F&& f) {
-  if (cols <= short_row) {
-    const LaneGroup group{lanes_for(cols, width, 4)};
-    f(group, LaunchShape{lane_group_blocks(rows, group.lanes), row_block});
-  } else {
-    f(BlockGroup{}, LaunchShape{blocks_for(rows, 1), long_row_block(cols)});
-  }
-}
-
 }  // namespace
 
 void cross_entropy(cuda::Stream& stream, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
@@ -247,7 +236,7 @@ void cross_entropy(cuda::Stream& stream, const Tensor& logits, const Tensor& lab
   visit_rows("cross_entropy", logits.dtype(), cols, arrays, [&]<class T, int width>() {
     using P = acc_t<T>;
     const Rows<T> in = rows_of<T>(stream, logits, options);
-    with_group(in.rows, cols, width, [&]<class Group>(Group group, const LaunchShape& shape) {
+    with_row_group(in.rows, cols, short_row, width, 4, [&]<class Group>(Group group, const LaunchShape& shape) {
       if (is_floating(labels.dtype()))
         launch(stream, "cross_entropy", shape, target_losses<T, width, Group>, in, labels.data<P>(), most.data<P>(),
                log_sum.data<P>(), losses.data<P>(), group);
@@ -277,7 +266,7 @@ void cross_entropy_grad(cuda::Stream& stream, const Tensor& logits, const Tensor
     using P = acc_t<T>;
     const Rows<T> in = rows_of<T>(stream, logits, options);
     const double* const part = share.defined() ? share.data<double>() : nullptr;
-    with_group(in.rows, cols, width, [&]<class Group>(Group group, const LaunchShape& shape) {
+    with_row_group(in.rows, cols, short_row, width, 4, [&]<class Group>(Group group, const LaunchShape& shape) {
       if (is_floating(labels.dtype()))
         launch(stream, "cross_entropy_grad", shape, target_gradients<T, width, Group>, in, labels.data<P>(),
                most.data<P>(), log_sum.data<P>(), scale.data<P>(), step, part, dx.data<T>(), group);
@@ -293,7 +282,7 @@ void count_correct(cuda::Stream& stream, const Tensor& logits, const Tensor& lab
   if (logits.size() == 0) return;
   visit_dtype("count_correct", logits.dtype(), Floats{}, [&]<class T>() {
     const Rows<T> in = rows_of<T>(stream, logits, {.ignore_index = ignore_index});
-    with_group(in.rows, in.cols, 1, [&]<class Group>(Group group, LaunchShape shape) {
+    with_row_group(in.rows, in.cols, short_row, 1, 4, [&]<class Group>(Group group, LaunchShape shape) {
       shape.grid.x = blocks_for(shape.grid.x, 1, count_blocks);
       launch(stream, "count_correct", shape, count_hits<T, Group>, in, labels.data<std::int64_t>(), k,
              reinterpret_cast<unsigned long long*>(count.data<std::int64_t>()), group);

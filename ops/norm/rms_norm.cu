@@ -102,17 +102,6 @@ __global__ void rms_norm_add_shares(const P* partial, std::int64_t shares, std::
   d_gamma[c] = static_cast<P>(sum);
 }
 
-/// f(group, blocks, threads of a block) for rows of this length.
-template <class T, int width, class F>
-void with_group(std::int64_t rows, std::int64_t cols, F&& f) {
-  if (cols <= warp_cols<T, width>) {
-    const int lanes = lanes_for(cols, width, lane_units<T, width>);
-    f(LaneGroup{lanes}, lane_group_blocks(rows, lanes), static_cast<unsigned>(row_block));
-  } else {
-    f(BlockGroup{}, blocks_for(rows, 1), long_row_block(cols));
-  }
-}
-
 template <class T>
 void make_gamma_gradient(Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& rstd, const Tensor& d_gamma) {
   using P = acc_t<T>;
@@ -135,10 +124,11 @@ void rms_norm(Stream& stream, const Tensor& x, const Tensor& gamma, double eps, 
   const std::int64_t cols = x.dim(-1), rows = x.size() / cols;
   visit_rows("rms_norm", x.dtype(), cols, {x.bytes(), gamma.bytes(), y.bytes()}, [&]<class T, int width>() {
     using P = acc_t<T>;
-    with_group<T, width>(rows, cols, [&]<class Group>(Group group, unsigned blocks, unsigned block) {
-      launch(stream, "rms_norm", {blocks, block}, rms_norm_rows<T, width, Group>, x.data<T>(), gamma.data<P>(), eps,
-             y.data<T>(), rstd.data<P>(), rows, cols, group);
-    });
+    with_row_group(rows, cols, warp_cols<T, width>, width, lane_units<T, width>,
+                   [&]<class Group>(Group group, const LaunchShape& shape) {
+                     launch(stream, "rms_norm", shape, rms_norm_rows<T, width, Group>, x.data<T>(), gamma.data<P>(),
+                            eps, y.data<T>(), rstd.data<P>(), rows, cols, group);
+                   });
   });
 }
 
@@ -154,10 +144,11 @@ void rms_norm_grad(Stream& stream, const Tensor& x, const Tensor& dy, const Tens
                using P = acc_t<T>;
                // Before dx, which may be dy, is written.
                if (d_gamma.defined()) make_gamma_gradient<T>(stream, x, dy, rstd, d_gamma);
-               with_group<T, width>(rows, cols, [&]<class Group>(Group group, unsigned blocks, unsigned block) {
-                 launch(stream, "rms_norm_grad", {blocks, block}, rms_norm_grad_rows<T, width, Group>, x.data<T>(),
-                        dy.data<T>(), gamma.data<P>(), rstd.data<P>(), dx.data<T>(), rows, cols, group);
-               });
+               with_row_group(rows, cols, warp_cols<T, width>, width, lane_units<T, width>,
+                              [&]<class Group>(Group group, const LaunchShape& shape) {
+                                launch(stream, "rms_norm_grad", shape, rms_norm_grad_rows<T, width, Group>, x.data<T>(),
+                                       dy.data<T>(), gamma.data<P>(), rstd.data<P>(), dx.data<T>(), rows, cols, group);
+                              });
              });
 }
 
