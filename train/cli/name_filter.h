@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions to choose names by. Matching takes time in proportion to pattern and name, whatever the pattern:
-// std::regex tries one way after the other, of which a short pattern can have more than anyone waits for.
+// Regular expressions to choose names by: POSIX extended ones, by the C library, whose matcher follows all ways at
+// once. std::regex tries one way after the other, of which a short pattern can have more than anyone waits for.
 #pragma once
 
-#include <bitset>
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
-#include <vector>
+#include <regex.h>
+
+#include <memory>
+#include <string>
 
 namespace hearth::train {
 
@@ -15,27 +14,17 @@ class NameFilter {
  public:
   static constexpr std::size_t longest_pattern = 256;
 
-  /// Takes a pattern of characters, `.`, `[a-z]`, `[^a-z]`, `(...)`, `|`, `*`, `+`, `?`, `^` and `$`, with a backslash
-  /// before a sign that is meant itself. UsageError, naming the character's number, for anything else.
-  explicit NameFilter(std::string_view pattern);
+  /// UsageError, saying why, for a pattern that is no extended regular expression, is longer or goes back to what was
+  /// matched before (\1), which takes no bounded time.
+  explicit NameFilter(const std::string& pattern);
   /// Whether the pattern is found anywhere in the name.
-  bool matches(std::string_view name) const;
+  bool matches(const std::string& name) const;
 
  private:
-  friend class PatternParser;
-  /// One step of a search: passes a character of a set, goes on at one or two other steps, which are told relative to
-  /// this one, or looks whether it is at the name's begin or end.
-  struct Step {
-    enum class Kind : std::uint8_t { set, jump, split, begin, end } kind;
-    std::bitset<256> set{};
-    std::ptrdiff_t to = 1;
-    std::ptrdiff_t or_to = 1;
+  struct Free {
+    void operator()(regex_t* compiled) const;
   };
-  using Steps = std::vector<Step>;
-
-  void reach(std::size_t step, std::size_t at, std::size_t size, std::vector<bool>& reached) const;
-
-  Steps steps_;
+  std::unique_ptr<regex_t, Free> compiled_;
 };
 
 }  // namespace hearth::train
