@@ -87,9 +87,18 @@ std::string JsonPosition::text() const {
   return line == 0 ? *source : join_text(*source, ":", line, ":", column);
 }
 
-Json::Json(const Json&) = default;
+// The alternative is copied by itself: where memory runs out within the copy constructor of std::variant, g++ 12
+// destroys an alternative that is not there.
+Json::Json(const Json& other) : written_(other.written_), position_(other.position_) {
+  std::visit(
+      [this](const auto& from) {
+        auto copy = from;
+        value_ = std::move(copy);
+      },
+      other.value_);
+}
 Json::Json(Json&&) noexcept = default;
-Json& Json::operator=(const Json&) = default;
+Json& Json::operator=(const Json& other) { return *this = Json(other); }
 Json& Json::operator=(Json&&) noexcept = default;
 Json::~Json() = default;
 
