@@ -26,7 +26,7 @@ using test::ProgramResult;
 class CopiedCheckpoint : public testing::Test {
  protected:
   void SetUp() override {
-    fs::create_directories(folder_ / "work");
+    fs::create_directories(folder_ / "origin");
     fs::create_directories(folder_ / "elsewhere");
   }
   ProgramResult hearth(std::vector<std::string> words, const std::string& directory = "elsewhere") const {
@@ -36,20 +36,20 @@ class CopiedCheckpoint : public testing::Test {
   void write(const std::string& name, const std::string& text) const {
     (void)folder_.write(name, {text.begin(), text.end()});
   }
-  /// Trains in work/ with the data named by relative paths.
+  /// Trains in origin/ with the data named by relative paths.
   void train(const std::string& model, const std::string& data, const std::string& more = "") const {
-    write("work/run.json", R"({"seed": 3, "device": "cpu", "model": )" + model + R"(, "data": )" + data + more +
-                               R"(, "optimizer": {"type": "adamw", "lr": 0.01},
+    write("origin/run.json", R"({"seed": 3, "device": "cpu", "model": )" + model + R"(, "data": )" + data + more +
+                                 R"(, "optimizer": {"type": "adamw", "lr": 0.01},
                                   "train": {"batch_size": 8, "epochs": 4},
                                   "log": {"report": false, "tensorboard": false}})");
-    const ProgramResult result = hearth({"train", "run.json", "--out", "run"}, "work");
+    const ProgramResult result = hearth({"train", "run.json", "--out", "run"}, "origin");
     ASSERT_EQ(result.exit_code, 0) << result.err;
   }
   /// Leaves nothing of the training but elsewhere/net, the checkpoint that its run is evaluated by.
   void keep_the_checkpoint_only() const {
-    const fs::path best = folder_ / "work/run/checkpoints/best", latest = folder_ / "work/run/checkpoints/latest";
+    const fs::path best = folder_ / "origin/run/checkpoints/best", latest = folder_ / "origin/run/checkpoints/latest";
     fs::copy(fs::canonical(file_exists(best) ? best : latest), folder_ / "elsewhere/net");
-    fs::remove_all(folder_ / "work");
+    fs::remove_all(folder_ / "origin");
   }
   static std::vector<Json> lines_of(const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -91,7 +91,7 @@ void write_pictures(const fs::path& folder, int count) {
 
 TEST_F(CopiedCheckpoint, ClassifiesImagesAndFolders) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
-  write_pictures(folder_ / "work/pictures", 10);
+  write_pictures(folder_ / "origin/pictures", 10);
   write_pictures(folder_ / "elsewhere/others", 3);
   train(R"({"type": "resnet", "blocks": [1], "stem": "small", "width": 8})",
         R"({"type": "image_folder", "path": "pictures", "workers": 0, "valid_fraction": 0.2, "shrink_to": 10,
@@ -99,7 +99,7 @@ TEST_F(CopiedCheckpoint, ClassifiesImagesAndFolders) {
   const auto predicted = [&](const std::string& run) {
     return hearth({"predict", run, "others", "--logits", "--embedding", "--top", "1"});
   };
-  const ProgramResult before = predicted("../work/run");
+  const ProgramResult before = predicted("../origin/run");
   keep_the_checkpoint_only();
   const ProgramResult after = predicted("net");
   EXPECT_EQ(after.out, before.out);
@@ -148,12 +148,12 @@ TEST_F(CopiedCheckpoint, EvaluatesOnFilesOfItsOwnForm) {
     write(part + "-images-idx3-ubyte", std::string("\0\0\x08\x03", 4) + number(count) + number(2) + number(2) + pixels);
     write(part + "-labels-idx1-ubyte", std::string("\0\0\x08\x01", 4) + number(count) + labels);
   };
-  write_idx("work/images/train", 40);
-  write_idx("work/images/t10k", 12);
+  write_idx("origin/images/train", 40);
+  write_idx("origin/images/t10k", 12);
   write_idx("elsewhere/other/t10k", 10);
   train(R"({"type": "mlp", "hidden": [8]})", R"({"type": "idx", "workers": 0, "path": "images"})");
-  const Json before = evaluated({"run", "--data", "../elsewhere/other"}, "work");
-  EXPECT_EQ(evaluated({"run"}, "work").at("samples").as_integer(), 12);
+  const Json before = evaluated({"run", "--data", "../elsewhere/other"}, "origin");
+  EXPECT_EQ(evaluated({"run"}, "origin").at("samples").as_integer(), 12);
   keep_the_checkpoint_only();
   const Json after = evaluated({"net", "--data", "other"});
   EXPECT_EQ(after, before);
@@ -166,7 +166,7 @@ TEST_F(CopiedCheckpoint, EvaluatesOnFilesOfItsOwnForm) {
 
 TEST_F(CopiedCheckpoint, ImagesOfClassesThatItDoesNotKnowAreRefused) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
-  write_pictures(folder_ / "work/pictures", 10);
+  write_pictures(folder_ / "origin/pictures", 10);
   train(R"({"type": "mlp", "hidden": [8]})",
         R"({"type": "image_folder", "path": "pictures", "workers": 0, "augment": {"image_size": 4}})");
   keep_the_checkpoint_only();
@@ -188,12 +188,12 @@ std::string labelled_lines(int count) {
 }
 
 TEST_F(CopiedCheckpoint, ClassifiesTexts) {
-  write("work/texts.tsv", labelled_lines(40));
+  write("origin/texts.tsv", labelled_lines(40));
   write("elsewhere/moved/texts.tsv", labelled_lines(6));
   train(R"({"type": "bert", "head": "classification", "layers": 1, "heads": 2, "width": 8, "dropout": 0})",
         R"({"type": "labelled_text", "train": ["texts.tsv"], "test": ["texts.tsv"], "length": 8, "workers": 0})");
-  const ProgramResult before = hearth({"predict", "run", "--text", "aaab", "--text", "bb", "--logits"}, "work");
-  const Json on_moved = evaluated({"run", "--data", "../elsewhere/moved"}, "work");
+  const ProgramResult before = hearth({"predict", "run", "--text", "aaab", "--text", "bb", "--logits"}, "origin");
+  const Json on_moved = evaluated({"run", "--data", "../elsewhere/moved"}, "origin");
   keep_the_checkpoint_only();
   EXPECT_EQ(hearth({"predict", "net", "--text", "aaab", "--text", "bb", "--logits"}).out, before.out);
   write("elsewhere/lines.txt", "aaab\nbb\n");
@@ -212,8 +212,8 @@ TEST_F(CopiedCheckpoint, WritesTextsOnAndTranslates) {
   std::string text, pairs;
   for (int i = 0; i < 100; ++i) text += "abcde";
   for (int i = 0; i < 24; ++i) pairs += i % 2 == 0 ? "ab\tA B\n" : "ba\tB A\n";
-  write("work/train.txt", text);
-  write("work/test.txt", text.substr(0, 50));
+  write("origin/train.txt", text);
+  write("origin/test.txt", text.substr(0, 50));
   write("elsewhere/moved/test.txt", text.substr(0, 40));
   train(R"({"type": "gpt", "layers": 1, "heads": 2, "width": 16, "dropout": 0})",
         R"({"type": "text", "train": ["train.txt"], "test": ["test.txt"], "length": 16, "workers": 0})");
@@ -223,10 +223,10 @@ TEST_F(CopiedCheckpoint, WritesTextsOnAndTranslates) {
     words.insert(words.end(), prompt.begin(), prompt.end());
     return hearth(words, directory).out;
   };
-  const std::string before = written("run", "work");
-  ASSERT_EQ(hearth({"data", "pack", "run.json", "../elsewhere/packed"}, "work").exit_code, 0);
+  const std::string before = written("run", "origin");
+  ASSERT_EQ(hearth({"data", "pack", "run.json", "../elsewhere/packed"}, "origin").exit_code, 0);
   fs::remove(folder_ / "elsewhere/packed/train.tokens");
-  const Json configured = evaluated({"run"}, "work");
+  const Json configured = evaluated({"run"}, "origin");
   keep_the_checkpoint_only();
   EXPECT_NE(before, "");
   EXPECT_EQ(written("net", "elsewhere"), before);
@@ -236,16 +236,16 @@ TEST_F(CopiedCheckpoint, WritesTextsOnAndTranslates) {
   EXPECT_TRUE(moved.find("bits_per_character"));
   EXPECT_EQ(evaluated({"net", "--data", "moved/test.txt"}), moved);
 
-  fs::create_directories(folder_ / "work");
+  fs::create_directories(folder_ / "origin");
   fs::remove_all(folder_ / "elsewhere/net");
-  write("work/pairs.tsv", pairs);
+  write("origin/pairs.tsv", pairs);
   write("elsewhere/pairs.tsv", pairs);
   write("elsewhere/lines.txt", "ab\nba\n");
   train(
       R"({"type": "transformer", "layers": 1, "decoder_layers": 1, "heads": 2, "width": 16, "dropout": 0})",
       R"({"type": "parallel_text", "train": ["pairs.tsv"], "workers": 0, "longest": 16, "tokenizer": {"type": "words"},
             "source_tokenizer": {"type": "characters"}})");
-  const std::string translated = hearth({"predict", "run", "../elsewhere/lines.txt"}, "work").out;
+  const std::string translated = hearth({"predict", "run", "../elsewhere/lines.txt"}, "origin").out;
   keep_the_checkpoint_only();
   EXPECT_NE(translated, "");
   EXPECT_EQ(hearth({"predict", "net", "lines.txt"}).out, translated);
@@ -253,10 +253,10 @@ TEST_F(CopiedCheckpoint, WritesTextsOnAndTranslates) {
 }
 
 TEST_F(CopiedCheckpoint, OneOfAnEarlierVersionOpensTheDataThatItsConfigurationNames) {
-  write("work/texts.tsv", labelled_lines(16));
+  write("origin/texts.tsv", labelled_lines(16));
   train(R"({"type": "bert", "head": "classification", "layers": 1, "heads": 1, "width": 8})",
         R"({"type": "labelled_text", "train": ["texts.tsv"], "length": 8, "workers": 0})");
-  const fs::path set = folder_ / "work/run/checkpoints/latest";
+  const fs::path set = folder_ / "origin/run/checkpoints/latest";
   {
     CheckpointWriter old(folder_ / "old/checkpoints", 8);
     for (const char* name : {"config.json", "model.safetensors", "state.safetensors", "tokenizer.json"})
@@ -265,7 +265,7 @@ TEST_F(CopiedCheckpoint, OneOfAnEarlierVersionOpensTheDataThatItsConfigurationNa
     (void)old.commit();
   }
   const std::string net = folder_ / "old/checkpoints/step-00000008";
-  EXPECT_EQ(hearth({"predict", net, "--text", "aab"}, "work").exit_code, 0);
+  EXPECT_EQ(hearth({"predict", net, "--text", "aab"}, "origin").exit_code, 0);
   expect_refused(hearth({"predict", net, "--text", "aab"}), 3, {"texts.tsv", "the run's configuration names"});
   expect_refused(hearth({"eval", net, "--data", "x"}), 3, {"an earlier version wrote it"});
 }
