@@ -52,8 +52,15 @@ if(HEARTH_WERROR)
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 if(HEARTH_SANITIZE)
-  target_compile_options(hearth_settings INTERFACE -fsanitize=${HEARTH_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all -g1)
+  # Modules that are left out compile as in a Release build, and so come from the compiler cache.
+  set(level -O1)
+  if(HEARTH_SANITIZE_MODULES)
+    set(level -O0)
+  endif()
+  set(options -fsanitize=${HEARTH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1 ${level} -UNDEBUG
+    -Wno-error)
+  target_compile_options(hearth_settings INTERFACE
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:HEARTH_NOT_SANITIZED>>>:${options}>")
   target_link_options(hearth_settings INTERFACE -fsanitize=${HEARTH_SANITIZE})
 endif()
 if(HEARTH_LINKS_WITH_MOLD)

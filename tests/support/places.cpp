@@ -17,4 +17,12 @@ std::string source_dir() { return variable_or("HEARTH_SOURCE_DIR", HEARTH_SOURCE
 std::string failing_requests() { return HEARTH_FAILING_REQUESTS; }
 std::string hearth_program() { return variable_or("HEARTH_PROGRAM", HEARTH_PROGRAM); }
 
+bool is_sanitized() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return true;
+#else
+  return false;
+#endif
+}
+
 }  // namespace hearth::test

@@ -14,5 +14,7 @@ std::string hearth_program();
 /// The library that lets requests for memory fail (support/failing_requests.cpp); empty where it cannot be loaded, as
 /// beside a sanitizer.
 std::string failing_requests();
+/// Whether a sanitizer looks at the library. The test's own source may be compiled without it.
+bool is_sanitized();
 
 }  // namespace hearth::test

@@ -29,11 +29,8 @@ struct Attack {
   std::vector<Trap> traps;
 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int64_t most_memory = std::int64_t{1} << 30;  // of which a sanitizer keeps a quarter
-#else
-constexpr std::int64_t most_memory = std::int64_t{400} << 20;
-#endif
+// A sanitizer keeps a quarter of it.
+const std::int64_t most_memory = test::is_sanitized() ? std::int64_t{1} << 30 : std::int64_t{400} << 20;
 
 class HostileFiles : public testing::Test {
  protected:
