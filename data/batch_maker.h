@@ -2,12 +2,15 @@
 // What a loader's workers do: each kind of data set makes its batches in a way of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "data/loader.h"
 
@@ -40,10 +43,6 @@ class BatchMaker {
                                     const std::function<bool()>& cancelled) const = 0;
 };
 
-/// Images, `transforms` applied; `dataset` outlives the maker.
-std::unique_ptr<BatchMaker> image_batches(const Dataset& dataset, const Transforms& transforms,
-                                          const LoaderOptions& options);
-
 /// What is worked out once an epoch and shared. Batches in flight touch two epochs at most, or few more.
 template <class Value>
 class ByEpoch {
@@ -66,6 +65,26 @@ class ByEpoch {
   mutable std::mutex mutex_;
   mutable std::pair<std::int64_t, Pointer> kept_[2] = {{-1, nullptr}, {-1, nullptr}};
   mutable int oldest_ = 0;
+};
+
+/// Batches of equally many samples, in order or shuffled anew in each epoch.
+class OrderedBatches : public BatchMaker {
+ public:
+  std::int64_t per_epoch() const override { return per_epoch_; }
+  std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, size_); }
+
+ protected:
+  /// `what` names the samples, for messages. ConfigError for a batch size below 1; DataError where there is no batch.
+  OrderedBatches(std::int64_t size, const LoaderOptions& options, const std::string& source, const char* what);
+  /// The samples of a batch.
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const;
+  const LoaderOptions& options() const { return options_; }
+
+ private:
+  const LoaderOptions& options_;
+  std::int64_t size_;
+  std::int64_t per_epoch_;
+  ByEpoch<std::vector<std::int64_t>> orders_;
 };
 
 }  // namespace hearth::data

@@ -18,18 +18,23 @@ std::ostream& operator<<(std::ostream& out, const ImageShape& shape) {
   return out << shape.height << " x " << shape.width << " x " << shape.channels;
 }
 
+const std::vector<std::string>& Dataset::class_names() const {
+  static const std::vector<std::string> none;
+  return none;
+}
+
 void Dataset::check_index(std::int64_t index) const {
   HEARTH_CHECK(IndexError, index >= 0 && index < size(), source(), ": sample ", index, " of ", size());
 }
 
-std::int64_t Dataset::read_from(std::int64_t index, Image& image) const {
+std::int64_t ImageDataset::read_from(std::int64_t index, Image& image) const {
   check_index(index);
   for (std::int64_t tries = 0; tries < size(); ++tries)
     if (const auto label = try_read((index + tries) % size(), image)) return *label;
   throw DataError(join_text(source(), ": none of the ", size(), " samples can be decoded"));
 }
 
-void Dataset::shrink(Image& image) const {
+void ImageDataset::shrink(Image& image) const {
   if (shrinks_to() == 0 || std::min(image.height, image.width) <= shrinks_to()) return;
   // No memory of a thread's own: it would stay as large as the largest file.
   Image shrunk;
@@ -37,7 +42,7 @@ void Dataset::shrink(Image& image) const {
   image = std::move(shrunk);
 }
 
-Sample Dataset::get(std::int64_t index) const {
+Sample ImageDataset::get(std::int64_t index) const {
   Sample sample;
   sample.label = read(index, sample.image);
   return sample;
@@ -79,7 +84,7 @@ std::int64_t MemoryDataset::read(std::int64_t index, Image& image) const {
   return labels_[static_cast<std::size_t>(index)];
 }
 
-Subset::Subset(DatasetPointer whole, std::vector<std::int64_t> indices)
+Subset::Subset(ImageDatasetPointer whole, std::vector<std::int64_t> indices)
     : whole_(std::move(whole)), indices_(std::move(indices)) {
   for (const std::int64_t index : indices_) {
     HEARTH_CHECK(IndexError, index >= 0 && index < whole_->size(), whole_->source(), ": subset names sample ", index,
@@ -130,7 +135,7 @@ double draw_of(std::string_view split, std::uint64_t seed, const std::string& na
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-Sides sides_by_name(const Dataset& whole, double fraction, std::uint64_t seed, std::string_view split) {
+Sides sides_by_name(const ImageDataset& whole, double fraction, std::uint64_t seed, std::string_view split) {
   std::vector<double> draws;
   for (std::int64_t i = 0; i < whole.size(); ++i) draws.push_back(draw_of(split, seed, whole.sample_name(i)));
   const auto [least, greatest] = std::minmax_element(draws.begin(), draws.end());
@@ -142,7 +147,7 @@ Sides sides_by_name(const Dataset& whole, double fraction, std::uint64_t seed, s
   return sides;
 }
 
-Sides sides_by_class(const Dataset& whole, double fraction, std::uint64_t seed) {
+Sides sides_by_class(const ImageDataset& whole, double fraction, std::uint64_t seed) {
   std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(whole.classes()));
   for (std::int64_t i = 0; i < whole.size(); ++i) by_class[static_cast<std::size_t>(whole.label(i))].push_back(i);
   Sides sides;
@@ -161,7 +166,7 @@ Sides sides_by_class(const Dataset& whole, double fraction, std::uint64_t seed) 
 
 }  // namespace
 
-HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed, std::string_view split) {
+HeldOut hold_out(const ImageDatasetPointer& whole, double fraction, std::uint64_t seed, std::string_view split) {
   HEARTH_CHECK(ConfigError, fraction > 0 && fraction < 1, whole->source(), ": a held-out fraction of ", fraction,
                " is not between 0 and 1");
   for (std::int64_t i = 0; i < whole->size(); ++i) {
@@ -177,7 +182,7 @@ HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t see
           std::make_shared<Subset>(whole, std::move(sides.held))};
 }
 
-HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed) {
+HeldOut hold_out_count(const ImageDatasetPointer& whole, std::int64_t count, std::uint64_t seed) {
   HEARTH_CHECK(DataError, count > 0 && count < whole->size(), whole->source(), ": holding out ", count, " of ",
                whole->size(), " samples leaves one part empty");
   const auto order = shuffled_order(whole->size(), seed, 0);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labelled images by index. A data set is read by several threads at once.
+// Datasets: samples by index, read by several threads at once, and the batches that a loader makes of them. Images with
+// labels (here), sequences of tokens (data/text/token_set.h) and samples of any tensors (data/sample_dataset.h) are
+// siblings.
 #pragma once
 
 #include <cstdint>
@@ -47,15 +49,47 @@ struct Warnings {
 /// What to do about a fault in the data: DataError, or a counted warning.
 enum class OnFault : std::uint8_t { fail, skip };
 
+class BatchMaker;
+class ImageDataset;
 class TokenDataset;
+class Transforms;
+struct LoaderOptions;
 
+/// What every dataset has.
 class HEARTH_API Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
+  /// Where the samples come from, for messages and reports: a path or a name.
+  virtual const std::string& source() const = 0;
+  /// Makes batches as the options say; this dataset, the transforms (of images) and the options outlive the maker.
+  virtual std::unique_ptr<BatchMaker> batches(const Transforms& transforms, const LoaderOptions& options) const = 0;
+  /// Names by label; their number is the number of classes. None where samples have no classes.
+  virtual const std::vector<std::string>& class_names() const;
+  /// Adds to `digest` what tells the sample from another one without decoding it: a file's name and size, or pixels in
+  /// memory. Nothing where the configuration alone makes the samples.
+  virtual void identify(std::int64_t, Sha256&) const {}
+  /// What was left out as the options say, and is no fault.
+  virtual Warnings warnings() const { return {}; }
+  /// Samples passed over so far because they cannot be read.
+  virtual Warnings unreadable() const { return {}; }
+  /// This dataset if its samples are images, or sequences of tokens; otherwise null.
+  virtual const ImageDataset* images() const { return nullptr; }
+  virtual const TokenDataset* tokens() const { return nullptr; }
+
+  std::int64_t classes() const { return static_cast<std::int64_t>(class_names().size()); }
+
+ protected:
+  void check_index(std::int64_t index) const;
+};
+
+using DatasetPointer = std::shared_ptr<const Dataset>;
+
+/// Images with a label each.
+class HEARTH_API ImageDataset : public Dataset {
+ public:
   virtual ImageShape image_shape() const = 0;
-  /// Names by label; their number is the number of classes.
-  virtual const std::vector<std::string>& class_names() const = 0;
+  const std::vector<std::string>& class_names() const override = 0;
   /// The label of a sample, without decoding it. IndexError outside [0, size()).
   virtual std::int64_t label(std::int64_t index) const = 0;
   /// Puts the sample into `image`, whose memory is reused, and returns its label. A pure function of `index`, safe to
@@ -72,29 +106,19 @@ class HEARTH_API Dataset {
   /// The sample's name, which it keeps when other samples come or go; empty where samples have none. Names decide what
   /// hold_out() sets aside.
   virtual std::string sample_name(std::int64_t) const { return {}; }
-  /// Adds to `digest` what tells the sample from another one without decoding it: a file's name and size, or pixels in
-  /// memory. Nothing where the configuration alone makes the samples.
-  virtual void identify(std::int64_t, Sha256&) const {}
-  /// This set if it is one of texts, whose samples are no images; otherwise null.
-  virtual const TokenDataset* tokens() const { return nullptr; }
-  /// What was left out as the options say, and is no fault.
-  virtual Warnings warnings() const { return {}; }
-  /// Samples passed over so far because they cannot be read.
-  virtual Warnings unreadable() const { return {}; }
-  /// Where the set comes from, for messages and reports: a path or a name.
-  virtual const std::string& source() const = 0;
-
-  std::int64_t classes() const { return static_cast<std::int64_t>(class_names().size()); }
   Sample get(std::int64_t index) const;
 
+  /// Batches of "images" and "labels", transformed and perhaps mixed.
+  std::unique_ptr<BatchMaker> batches(const Transforms& transforms, const LoaderOptions& options) const final;
+  const ImageDataset* images() const final { return this; }
+
  protected:
-  void check_index(std::int64_t index) const;
   /// read() of a set that passes over samples: the first from `index` on, around the end, that try_read() gives.
   /// IndexError; DataError if there is none.
   std::int64_t read_from(std::int64_t index, Image& image) const;
 };
 
-using DatasetPointer = std::shared_ptr<const Dataset>;
+using ImageDatasetPointer = std::shared_ptr<const ImageDataset>;
 
 /// Mean and standard deviation of each channel, pixels in 0..1.
 struct ChannelStatistics {
@@ -102,16 +126,25 @@ struct ChannelStatistics {
   std::vector<double> std{};
 };
 
-/// A data set's parts; `valid` and `test` may be absent.
+/// The splits of a dataset; `valid` and `test` may be absent.
 struct Splits {
   DatasetPointer train;
   DatasetPointer valid;
   DatasetPointer test;
-  ChannelStatistics statistics{};  ///< what the set is usually normalised by; empty if nothing is usual
+  ChannelStatistics statistics{};  ///< what images are usually normalised by; empty if nothing is usual
+};
+
+/// The same of images.
+struct ImageSplits {
+  ImageDatasetPointer train;
+  ImageDatasetPointer valid;
+  ImageDatasetPointer test;
+  ChannelStatistics statistics{};
+  operator Splits() const { return {train, valid, test, statistics}; }
 };
 
 /// Images of one size, decoded, in memory.
-class HEARTH_API MemoryDataset : public Dataset {
+class HEARTH_API MemoryDataset : public ImageDataset {
  public:
   /// `pixels` holds labels.size() images of `shape`, one after the other. DataError, with `source`, if the counts
   /// differ, a label lies outside the class names, or images are larger than there are any.
@@ -134,9 +167,9 @@ class HEARTH_API MemoryDataset : public Dataset {
 };
 
 /// Chosen samples of another set, in the given order.
-class HEARTH_API Subset : public Dataset {
+class HEARTH_API Subset : public ImageDataset {
  public:
-  Subset(DatasetPointer whole, std::vector<std::int64_t> indices);
+  Subset(ImageDatasetPointer whole, std::vector<std::int64_t> indices);
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   ImageShape image_shape() const override { return whole_->image_shape(); }
   const std::vector<std::string>& class_names() const override { return whole_->class_names(); }
@@ -151,13 +184,13 @@ class HEARTH_API Subset : public Dataset {
   const std::string& source() const override { return whole_->source(); }
 
  private:
-  DatasetPointer whole_;
+  ImageDatasetPointer whole_;
   std::vector<std::int64_t> indices_;
 };
 
 struct HeldOut {
-  DatasetPointer rest;
-  DatasetPointer held_out;
+  ImageDatasetPointer rest;
+  ImageDatasetPointer held_out;
 };
 
 /// Sets `fraction` of every class aside, chosen by `seed` and kept in the set's order. The same seed always chooses the
@@ -169,10 +202,10 @@ struct HeldOut {
 ///
 /// `split` keeps apart what is set aside twice from one set. ConfigError unless 0 < fraction < 1; DataError if one part
 /// would be empty or a label lies outside the classes.
-HEARTH_API HeldOut hold_out(const DatasetPointer& whole, double fraction, std::uint64_t seed,
+HEARTH_API HeldOut hold_out(const ImageDatasetPointer& whole, double fraction, std::uint64_t seed,
                             std::string_view split = "test");
 /// Sets `count` samples aside, chosen by `seed` regardless of class, both parts in shuffled order.
-HEARTH_API HeldOut hold_out_count(const DatasetPointer& whole, std::int64_t count, std::uint64_t seed);
+HEARTH_API HeldOut hold_out_count(const ImageDatasetPointer& whole, std::int64_t count, std::uint64_t seed);
 
 /// "0", "1", ... for sets whose classes have no names.
 HEARTH_API std::vector<std::string> numbered_classes(std::int64_t count);

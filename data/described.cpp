@@ -23,7 +23,7 @@ const std::string& not_opened() {
   return text;
 }
 
-class DescribedImages : public Dataset {
+class DescribedImages : public ImageDataset {
  public:
   explicit DescribedImages(const DataFacts& facts)
       : shape_(facts.image), shrinks_to_(facts.shrink_to), classes_(facts.classes) {}
@@ -41,31 +41,43 @@ class DescribedImages : public Dataset {
   std::vector<std::string> classes_;
 };
 
-class DescribedTexts : public TokenDataset {
+/// `Base` is TokenDataset or PairDataset.
+template <class Base>
+class DescribedTexts : public Base {
  public:
-  explicit DescribedTexts(const DataFacts& facts)
-      : TokenDataset(facts.tokenizer, not_opened()),
-        source_tokenizer_(facts.source_tokenizer),
-        longest_(facts.length) {}
+  explicit DescribedTexts(const DataFacts& facts) : Base(facts.tokenizer, not_opened()), longest_(facts.length) {}
   std::int64_t size() const override { return 0; }
-  const Tokenizer* source_tokenizer() const override { return source_tokenizer_.get(); }
   std::int64_t longest() const override { return longest_; }
   std::int64_t predicted_tokens() const override { return 0; }
   std::int64_t characters() const override { return 0; }
   void verify() const override {}
-  std::unique_ptr<BatchMaker> batches(const LoaderOptions&) const override {
+  std::unique_ptr<BatchMaker> batches(const Transforms&, const LoaderOptions&) const override {
     throw DataError(not_opened() + ": has no batch");
   }
 
  private:
-  TokenizerPointer source_tokenizer_;
   std::int64_t longest_;
+};
+
+class DescribedPairs : public DescribedTexts<PairDataset> {
+ public:
+  explicit DescribedPairs(const DataFacts& facts) : DescribedTexts(facts), source_tokenizer_(facts.source_tokenizer) {
+    HEARTH_CHECK(DataError, source_tokenizer_ != nullptr, "data of kind ", facts.kind, " without a source tokenizer");
+  }
+  const Tokenizer& source_tokenizer() const override { return *source_tokenizer_; }
+  std::vector<std::int32_t> target_ids(std::int64_t sample) const override { return check_index(sample), Ids(); }
+  std::vector<std::int32_t> source_ids(std::int64_t sample) const override { return check_index(sample), Ids(); }
+
+ private:
+  using Ids = std::vector<std::int32_t>;
+  TokenizerPointer source_tokenizer_;
 };
 
 DatasetPointer described_set(const DataFacts& facts) {
   if (facts.kind == "images") return std::make_shared<DescribedImages>(facts);
   HEARTH_CHECK(DataError, facts.tokenizer != nullptr, "data of kind ", facts.kind, " without a tokenizer");
-  if (facts.kind != "labelled_text") return std::make_shared<DescribedTexts>(facts);
+  if (facts.kind == "parallel_text") return std::make_shared<DescribedPairs>(facts);
+  if (facts.kind != "labelled_text") return std::make_shared<DescribedTexts<TokenDataset>>(facts);
   const Tokens::Meaning meaning{facts.tokenizer->size(), 0, facts.tokenizer->digest()};
   return std::make_shared<LabelledTexts>(
       facts.tokenizer,
@@ -74,9 +86,10 @@ DatasetPointer described_set(const DataFacts& facts) {
 }
 
 /// Images of another set in the size and channels of those that a network was trained on.
-class Conformed : public Dataset {
+class Conformed : public ImageDataset {
  public:
-  Conformed(DatasetPointer images, DatasetPointer like) : images_(std::move(images)), like_(std::move(like)) {}
+  Conformed(ImageDatasetPointer images, ImageDatasetPointer like)
+      : images_(std::move(images)), like_(std::move(like)) {}
   std::int64_t size() const override { return images_->size(); }
   ImageShape image_shape() const override { return like_->image_shape(); }
   const std::vector<std::string>& class_names() const override { return like_->class_names(); }
@@ -91,13 +104,13 @@ class Conformed : public Dataset {
   const std::string& source() const override { return images_->source(); }
 
  private:
-  DatasetPointer images_;
-  DatasetPointer like_;
+  ImageDatasetPointer images_;
+  ImageDatasetPointer like_;
 };
 
 /// The test files of the training's own format in a folder; null where the format has none, or they are not there.
-DatasetPointer own_format(const Datasets::Component& data, const std::string& path,
-                          const std::vector<std::string>& classes) {
+ImageDatasetPointer own_format(const Datasets::Component& data, const std::string& path,
+                               const std::vector<std::string>& classes) {
   const auto holds = [&](const char* name) {
     std::error_code absent;
     return fs::exists(fs::path(path) / name, absent) ||
@@ -112,17 +125,18 @@ DatasetPointer own_format(const Datasets::Component& data, const std::string& pa
 }
 
 /// Classes may be missing among images to be evaluated on.
-DatasetPointer class_folders(const std::string& path, const std::vector<std::string>& classes) {
+ImageDatasetPointer class_folders(const std::string& path, const std::vector<std::string>& classes) {
   ImageFolderOptions options;
   options.empty_classes = OnFault::skip;
   return image_folder(path, options, classes);
 }
 
-Splits images_at(const Datasets::Component& data, const std::string& path, const std::vector<std::string>& classes) {
-  Splits found;
+ImageSplits images_at(const Datasets::Component& data, const std::string& path,
+                      const std::vector<std::string>& classes) {
+  ImageSplits found;
   found.test = own_format(data, path, classes);
   if (found.test) return found;
-  const auto folder = [&](const std::string& name) -> DatasetPointer {
+  const auto folder = [&](const std::string& name) -> ImageDatasetPointer {
     const std::string below = (fs::path(path) / name).string();
     std::error_code absent;
     return fs::is_directory(below, absent) ? class_folders(below, classes) : nullptr;
@@ -154,14 +168,19 @@ std::string classes_differ(const std::vector<std::string>& before, const std::ve
 DataFacts facts_of(const DataSplits& data) {
   DataFacts facts;
   const TokenDataset* const texts = data.train->tokens();
-  if (texts == nullptr) {
-    facts.classes = data.train->class_names();
-    facts.image = data.train->image_shape();
-    facts.shrink_to = data.train->shrinks_to();
+  if (const ImageDataset* const images = data.train->images()) {
+    facts.classes = images->class_names();
+    facts.image = images->image_shape();
+    facts.shrink_to = images->shrinks_to();
     facts.normalize = data.options.normalize;
     return facts;
   }
-  facts.kind = texts->source_tokenizer() != nullptr ? "parallel_text" : "text";
+  if (texts == nullptr) {
+    facts.kind = "samples";
+    facts.classes = data.train->class_names();
+    return facts;
+  }
+  facts.kind = texts->pairs() != nullptr ? "parallel_text" : "text";
   facts.length = texts->longest();
   if (const LabelledTexts* const labelled = texts->labelled()) {
     facts.kind = "labelled_text";
@@ -175,8 +194,7 @@ DataSplits described_data(const Datasets::Component& data, const DataFacts& fact
   DataOptions options = data.make(Opening::options_only).options;
   const DatasetPointer set = described_set(facts);
   if (facts.kind != "images") {
-    const Transforms none({1, 1, 1}, {}, false);
-    return {set, nullptr, nullptr, none, none, options};
+    return {set, nullptr, nullptr, no_transforms(), no_transforms(), options};
   }
   if (options.normalize.mean.empty()) options.normalize.mean = facts.normalize.mean;
   if (options.normalize.std.empty()) options.normalize.std = facts.normalize.std;
@@ -190,6 +208,8 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
   std::error_code absent;
   HEARTH_CHECK(FileError, fs::exists(path, absent), path,
                ": is not there; give a folder or file of data to evaluate on");
+  HEARTH_CHECK(UsageError, facts.kind != "samples", path,
+               ": data of the program's own is opened as the configuration says; change it by --set data.FIELD=...");
   DataSplits data = described_data(configured, facts);
   if (facts.kind != "images") {
     const Splits texts = texts_at(configured, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
@@ -197,12 +217,13 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
     data.test = texts.test;
     return data;
   }
-  const Splits images = images_at(configured, path, facts.classes);
+  const ImageSplits images = images_at(configured, path, facts.classes);
+  const auto like = std::static_pointer_cast<const ImageDataset>(data.train);
   for (const auto& [from, to] : {std::pair{&images.valid, &data.valid}, {&images.test, &data.test}}) {
     if (*from == nullptr) continue;
     const std::string fault = classes_differ(facts.classes, (*from)->class_names());
     HEARTH_CHECK(DataError, fault.empty(), path, ": ", fault);
-    *to = std::make_shared<Conformed>(*from, data.train);
+    *to = std::make_shared<Conformed>(*from, like);
   }
   return data;
 }

@@ -14,7 +14,7 @@
 namespace hearth::data {
 
 struct DataFacts {
-  std::string kind = "images";         ///< or "labelled_text", "text", "parallel_text"
+  std::string kind = "images";         ///< or "labelled_text", "text", "parallel_text", "samples"
   std::vector<std::string> classes{};  ///< names by label; none where ids are predicted
   // Of images:
   ImageShape image{};             ///< that all have in common, 0 where they differ

@@ -23,12 +23,15 @@ Json fingerprint_of(const TokenDataset& set) {
 
 Json fingerprint_of(const Dataset& set) {
   if (const TokenDataset* const texts = set.tokens()) return fingerprint_of(*texts);
-  std::vector<std::int64_t> histogram(static_cast<std::size_t>(set.classes()));
+  const ImageDataset* const images = set.images();
+  std::vector<std::int64_t> histogram(static_cast<std::size_t>(images != nullptr ? images->classes() : 0));
   Sha256 digest;
   for (std::int64_t i = 0; i < set.size(); ++i) {
-    const std::int64_t label = set.label(i);
-    if (label >= 0 && label < set.classes()) ++histogram[static_cast<std::size_t>(label)];
-    digest.update(join_text(label, '\n'));
+    if (images != nullptr) {
+      const std::int64_t label = images->label(i);
+      if (label >= 0 && label < set.classes()) ++histogram[static_cast<std::size_t>(label)];
+      digest.update(join_text(label, '\n'));
+    }
     set.identify(i, digest);
   }
   return Json::object()

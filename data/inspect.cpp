@@ -32,7 +32,7 @@ void digest_sample(Sha256& digest, std::int64_t label, const Image& image) {
   digest.update(std::as_bytes(std::span(image.pixels)));
 }
 
-void count_labels(const Dataset& dataset, Inspection& inspection) {
+void count_labels(const ImageDataset& dataset, Inspection& inspection) {
   inspection.histogram.assign(inspection.class_names.size(), 0);
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
     const std::int64_t label = dataset.label(i);
@@ -48,7 +48,7 @@ void count_labels(const Dataset& dataset, Inspection& inspection) {
   }
 }
 
-void read_pixels(const Dataset& dataset, std::int64_t count, Inspection& inspection) {
+void read_pixels(const ImageDataset& dataset, std::int64_t count, Inspection& inspection) {
   PixelHistogram pixels;
   Sha256 digest;
   Image image;
@@ -80,7 +80,7 @@ std::string text_of(Range range) {
 
 }  // namespace
 
-Inspection inspect(const Dataset& dataset, std::int64_t most) {
+Inspection inspect(const ImageDataset& dataset, std::int64_t most) {
   Inspection inspection;
   inspection.source = dataset.source();
   inspection.samples = dataset.size();
@@ -93,7 +93,7 @@ Inspection inspect(const Dataset& dataset, std::int64_t most) {
   return inspection;
 }
 
-Inspection verify(const Dataset& dataset) { return inspect(dataset, -1); }
+Inspection verify(const ImageDataset& dataset) { return inspect(dataset, -1); }
 
 Json to_json(const Inspection& inspection) {
   Json classes = Json::object();

@@ -33,9 +33,9 @@ struct Inspection {
 };
 
 /// Counts labels, and decodes up to `most` samples spread evenly over the set (negative: all of them).
-Inspection inspect(const Dataset& dataset, std::int64_t most = 256);
+Inspection inspect(const ImageDataset& dataset, std::int64_t most = 256);
 /// Decodes everything; the set is sound if it has no problems.
-Inspection verify(const Dataset& dataset);
+Inspection verify(const ImageDataset& dataset);
 
 /// As a JSON object, with the class histogram by name.
 Json to_json(const Inspection& inspection);

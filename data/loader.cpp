@@ -44,8 +44,7 @@ class Loader::Pipeline {
   Pipeline(DatasetPointer set, Transforms steps, const LoaderOptions& chosen)
       : dataset(std::move(set)), transforms(std::move(steps)), options(chosen) {
     check();
-    maker_ = dataset->tokens() != nullptr ? dataset->tokens()->batches(options)
-                                          : image_batches(*dataset, transforms, options);
+    maker_ = dataset->batches(transforms, options);
     per_epoch = maker_->per_epoch();
     if (options.workers == 0) return;
     ring_.resize(static_cast<std::size_t>(options.prefetch));
@@ -188,6 +187,12 @@ Loader::Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions opti
   HEARTH_CHECK(UsageError, dataset != nullptr, "loader: no data set");
   pipeline_ = std::make_unique<Pipeline>(std::move(dataset), std::move(transforms), options);
 }
+
+Loader::Loader(DatasetPointer dataset, LoaderOptions options) : Loader(std::move(dataset), no_transforms(), options) {
+  HEARTH_CHECK(UsageError, this->dataset().images() == nullptr,
+               "loader: images need data::Transforms, which bring them to one size");
+}
+
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;
 Loader& Loader::operator=(Loader&&) noexcept = default;

@@ -5,9 +5,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "core/tensor.h"
+#include "data/batch.h"
 #include "data/dataset.h"
 #include "data/transforms/transforms.h"
 
@@ -25,40 +24,12 @@ struct LoaderOptions {
   DType dtype = DType::f32;  ///< of the images: f32, bf16, f16, or u8 for pixels that are normalised elsewhere
 };
 
-/// Labels of places that do not count: padding, and what is not to be guessed.
-constexpr std::int64_t ignored_label = -100;
-
-/// Images have `images`; texts have `input`, or `source` and `target`.
-struct Batch {
-  Tensor images{};  ///< [N, H, W, C]
-  /// i64 [N]; f32 [N, classes] where samples are mixed; of texts i64 [N, T], ignored_label where a place does not
-  /// count.
-  Tensor labels{};
-  Tensor input{};   ///< ids of texts, i32 [N, T]
-  Tensor source{};  ///< ids of what is to be translated, i32 [N, S], padded
-  Tensor target{};  ///< ids of the translation so far, i32 [N, T], padded: `labels` one place later
-  /// What is still to be done to images of u8 after their normalisation, as normalize_images() of ops takes it: the box
-  /// of each that becomes 0, i32 [N, 4], and how pairs are mixed, f32 [5]: share and box. Absent where there is nothing
-  /// to do.
-  Tensor erased{};
-  Tensor share{};
-  std::int64_t counted = -1;  ///< labels that count in the mean of the losses; -1: all
-  std::int64_t tokens = 0;    ///< ids of texts that are no padding, source and target together
-  std::int64_t places = 0;    ///< ids of texts with padding
-  std::int64_t epoch = 0;
-  std::int64_t index = 0;               ///< within the epoch
-  std::vector<std::int64_t> samples{};  ///< index of each sample in the set
-  double lambda = 1;                    ///< weight of a sample's own label where samples are mixed
-  std::int64_t size() const { return static_cast<std::int64_t>(samples.size()); }
-  std::int64_t rows() const { return labels.dim(0); }
-  /// Labels that count in the mean: images, or ids to be predicted.
-  std::int64_t count() const { return counted >= 0 ? counted : rows(); }
-};
-
 class HEARTH_API Loader {
  public:
   /// ConfigError for options out of range, DataError if an epoch would have no batch.
   Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options);
+  /// For datasets that are not of images.
+  Loader(DatasetPointer dataset, LoaderOptions options);
   /// Stops the workers, in the middle of a batch if need be, and waits for them.
   ~Loader();
   Loader(Loader&&) noexcept;

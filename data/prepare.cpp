@@ -30,7 +30,7 @@ Image to_rgb(const Image& image) {
 
 }  // namespace
 
-void conform(Image& image, const Dataset& dataset, const std::string& name) {
+void conform(Image& image, const ImageDataset& dataset, const std::string& name) {
   const ImageShape wanted = dataset.image_shape();
   HEARTH_CHECK(DataError, image.height > 0 && image.width > 0, name, ": an image without pixels");
   if (image.channels == 3 && wanted.channels == 1)
@@ -46,14 +46,14 @@ void conform(Image& image, const Dataset& dataset, const std::string& name) {
   image = std::move(resized);
 }
 
-void prepare_input(Image image, const Dataset& dataset, const Transforms& eval_transforms, const std::string& name,
+void prepare_input(Image image, const ImageDataset& dataset, const Transforms& eval_transforms, const std::string& name,
                    float* target) {
   conform(image, dataset, name);
   Image scratch;
   eval_transforms.apply(image, scratch, Random(0, 0), DType::f32, reinterpret_cast<std::byte*>(target));
 }
 
-Tensor load_input(const std::string& path, const Dataset& dataset, const Transforms& eval_transforms) {
+Tensor load_input(const std::string& path, const ImageDataset& dataset, const Transforms& eval_transforms) {
   const ImageShape shape = eval_transforms.output_shape();
   const Tensor input = Tensor::empty({1, shape.height, shape.width, shape.channels});
   prepare_input(decode_image(path), dataset, eval_transforms, path, input.data<float>());

@@ -121,11 +121,11 @@ void describe(Fields<SyntheticData>& fields) {
   fields.integer("seed", &SyntheticOptions::seed, {.min = 0}, "Seed of the pixels.");
 }
 
-Splits open_folder(const ImageFolderData& options) {
+ImageSplits open_folder(const ImageFolderData& options) {
   ImageFolderOptions folder = options;
   folder.cache_bytes = options.cache_mb << 20;
   folder.decode_bytes = options.decode_mb << 20;
-  Splits splits = image_folder_splits(options.path, folder);
+  ImageSplits splits = image_folder_splits(options.path, folder);
   if (!splits.test && !splits.valid && options.test_fraction > 0) {
     HeldOut parts = hold_out(splits.train, options.test_fraction, options.split_seed, "test");
     splits.train = parts.rest;
@@ -134,32 +134,34 @@ Splits open_folder(const ImageFolderData& options) {
   return splits;
 }
 
-template <class Options>
-void add_to(Datasets& registry, const std::string& name, const std::string& doc, Splits (*open)(const Options&)) {
+template <class Options, class Found>
+void add_to(Datasets& registry, const std::string& name, const std::string& doc, Found (*open)(const Options&)) {
   registry.add<Options>(name, doc, [open](const Options& options, Opening opening) -> OpenedData {
     return {opening == Opening::all ? open(options) : Splits{}, options};
   });
 }
 
 void add_own(Datasets& registry) {
-  add_to<DigitsData>(registry, "digits", "UCI digits: 1,797 grey images of 8x8, part of the library.",
-                     [](const DigitsData& o) {
-                       return digits({o.split, o.test_size, o.split_seed});
-                     });
-  add_to<FashionMnistData>(registry, "fashion_mnist", "Fashion-MNIST: 70,000 grey images of 28x28 in 10 classes.",
-                           [](const FashionMnistData& o) { return fashion_mnist(o.path); });
-  add_to<IdxData>(registry, "idx", "Any set in the files of MNIST.",
-                  [](const IdxData& o) { return idx_folder(o.path); });
-  add_to<Cifar10Data>(registry, "cifar10", "CIFAR-10, binary version.",
-                      [](const Cifar10Data& o) { return cifar10(o.path); });
-  add_to<Cifar100Data>(registry, "cifar100", "CIFAR-100, binary version.",
-                       [](const Cifar100Data& o) { return cifar100(o.path, o.labels); });
-  add_to<ImageFolderData>(registry, "image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.", open_folder);
-  add_to<SyntheticData>(registry, "synthetic", "Noisy patterns made from numbers, for benchmarks and tests.",
-                        [](const SyntheticData& o) { return synthetic(o); });
-  add_to<TextData>(registry, "text", "A running text in rows of equal length, for language models.", text_data);
-  add_to<LabelledTextData>(registry, "labelled_text", "Lines with a label each, for classifiers.", labelled_text_data);
-  add_to<ParallelTextData>(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
+  add_to<DigitsData, ImageSplits>(registry, "digits", "UCI digits: 1,797 grey images of 8x8, part of the library.",
+                                  [](const DigitsData& o) {
+                                    return digits({o.split, o.test_size, o.split_seed});
+                                  });
+  add_to<FashionMnistData, ImageSplits>(registry, "fashion_mnist",
+                                        "Fashion-MNIST: 70,000 grey images of 28x28 in 10 classes.",
+                                        [](const FashionMnistData& o) { return fashion_mnist(o.path); });
+  add_to<IdxData, ImageSplits>(registry, "idx", "Any set in the files of MNIST.",
+                               [](const IdxData& o) { return idx_folder(o.path); });
+  add_to<Cifar10Data, ImageSplits>(registry, "cifar10", "CIFAR-10, binary version.",
+                                   [](const Cifar10Data& o) { return cifar10(o.path); });
+  add_to<Cifar100Data, ImageSplits>(registry, "cifar100", "CIFAR-100, binary version.",
+                                    [](const Cifar100Data& o) { return cifar100(o.path, o.labels); });
+  add_to(registry, "image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.", open_folder);
+  add_to<SyntheticData, ImageSplits>(registry, "synthetic",
+                                     "Noisy patterns made from numbers, for benchmarks and tests.",
+                                     [](const SyntheticData& o) { return synthetic(o); });
+  add_to(registry, "text", "A running text in rows of equal length, for language models.", text_data);
+  add_to(registry, "labelled_text", "Lines with a label each, for classifiers.", labelled_text_data);
+  add_to(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
 }
 
 }  // namespace
@@ -234,10 +236,23 @@ Datasets& datasets() {
   return registry;
 }
 
+std::vector<const Tokenizer*> DataSplits::tokenizers() const {
+  const TokenDataset* const sequences = train->tokens();
+  if (sequences == nullptr) return {};
+  std::vector<const Tokenizer*> found{&sequences->tokenizer()};
+  if (const PairDataset* const pairs = sequences->pairs(); pairs != nullptr && &pairs->source_tokenizer() != found[0])
+    found.push_back(&pairs->source_tokenizer());
+  return found;
+}
+
+std::int64_t DataSplits::rows_by_tokens() const {
+  return train->tokens() != nullptr ? train->tokens()->rows_by_tokens() : 0;
+}
+
 std::int64_t DataSplits::train_batches(std::int64_t batch_size) const {
   if (train->tokens() == nullptr) return train->size() / batch_size;
   const LoaderOptions how{.batch_size = batch_size, .shuffle = true, .drop_last = true};
-  return train->tokens()->batches(how)->per_epoch();
+  return train->batches(train_transforms, how)->per_epoch();
 }
 
 Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype) const {
@@ -281,20 +296,22 @@ DataSplits make_data(const Datasets::Component& data) {
   Splits& splits = opened.splits;
   HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
   require_names_for_json(*splits.train);
-  if (splits.train->tokens() != nullptr) {
-    // Nothing is to be done to ids.
-    const Transforms none({1, 1, 1}, {}, false);
-    return {splits.train, splits.valid, splits.test, none, none, opened.options};
+  const ImageDataset* const images = splits.train->images();
+  if (images == nullptr) {
+    HEARTH_CHECK(ConfigError, splits.train->tokens() != nullptr || opened.options.valid_fraction == 0,
+                 "/data/valid_fraction: only labelled images are split here; let the dataset give a valid split");
+    return {splits.train, splits.valid, splits.test, no_transforms(), no_transforms(), opened.options};
   }
   if (!splits.valid && opened.options.valid_fraction > 0) {
-    HeldOut parts = hold_out(splits.train, opened.options.valid_fraction, opened.options.split_seed, "valid");
+    HeldOut parts = hold_out(std::static_pointer_cast<const ImageDataset>(splits.train), opened.options.valid_fraction,
+                             opened.options.split_seed, "valid");
     splits.train = parts.rest;
     splits.valid = parts.held_out;
   }
   ChannelStatistics normalize = opened.options.normalize;
   if (normalize.mean.empty() || normalize.std.empty()) {
     ChannelStatistics usual = splits.statistics;
-    if (usual.mean.empty()) usual = channel_statistics(*splits.train, 10'000);
+    if (usual.mean.empty()) usual = channel_statistics(*splits.train->images(), 10'000);
     // A channel that never changes is left at its scale.
     for (double& deviation : usual.std) deviation = deviation > 0 ? deviation : 1.0;
     if (normalize.mean.empty()) normalize.mean = usual.mean;
@@ -302,7 +319,7 @@ DataSplits make_data(const Datasets::Component& data) {
   }
   opened.options.normalize = normalize;
   const TransformOptions options = transform_options(opened.options.augment, normalize);
-  const ImageShape shape = splits.train->image_shape();
+  const ImageShape shape = images->image_shape();
   return {splits.train,  splits.valid, splits.test, Transforms(shape, options, true), Transforms(shape, options, false),
           opened.options};
 }

@@ -23,6 +23,8 @@
 
 namespace hearth::data {
 
+class Tokenizer;
+
 /// "augment": sizing and augmentation. transform_options() puts together what is spelled otherwise here.
 struct AugmentOptions : TransformOptions {
   std::array<double, 2> scale{0.08, 1.0};        ///< of crop
@@ -75,6 +77,12 @@ struct HEARTH_API DataSplits {
   std::int64_t classes() const { return train->classes(); }
   /// Of the network's input.
   ImageShape input_shape() const { return train_transforms.output_shape(); }
+  /// Of the sequences that are predicted or classified, then of those that are translated where it is another one; none
+  /// where the data are no sequences.
+  std::vector<const Tokenizer*> tokenizers() const;
+  /// Rows of a batch of the longest where batches are filled up to a number of ids; 0 where a batch has as many samples
+  /// as is asked for.
+  std::int64_t rows_by_tokens() const;
   /// Batches of an epoch of training, as train_loader() gives them; 0 if there is none.
   std::int64_t train_batches(std::int64_t batch_size) const;
   /// Shuffled batches of the training part, all of `batch_size`; mixed if the configuration says so.

@@ -4,7 +4,6 @@
 #include "core/build.h"
 #if HEARTH_HAS_CUDA
 #include <algorithm>
-#include <iterator>
 
 #include "core/cuda/feed.h"
 #include "core/cuda/graph.h"
@@ -21,59 +20,40 @@ constexpr int steps_before_others = 1;
 // Of a shape to be recorded.
 constexpr int most_failures = 2;
 
-constexpr std::size_t tensor_count = std::size(batch_tensors);
-
-/// All parts of all batches; absent where a batch has none.
+/// All tensors of all batches.
 std::vector<Tensor> tensors_of(std::span<const data::Batch> batches) {
-  std::vector<Tensor> parts;
+  std::vector<Tensor> tensors;
   for (const data::Batch& batch : batches)
-    for (const auto part : batch_tensors)
-      parts.push_back((batch.*part).defined() ? (batch.*part).contiguous() : Tensor());
-  return parts;
+    for (const data::Batch::Named& one : batch.tensors()) tensors.push_back(one.tensor.contiguous());
+  return tensors;
 }
 
-std::vector<Tensor> present(const std::vector<Tensor>& parts) {
-  std::vector<Tensor> found;
-  for (const Tensor& part : parts)
-    if (part.defined()) found.push_back(part);
-  return found;
-}
-
-std::vector<Tensor> places_for(const std::vector<Tensor>& parts, Device device) {
-  std::vector<Tensor> places;
-  for (const Tensor& part : parts)
-    places.push_back(part.defined() ? Tensor::empty(part.shape(), part.dtype(), device) : Tensor());
-  return places;
+/// Batches of the same shapes on the device, uninitialised.
+std::vector<data::Batch> inputs_for(std::span<const data::Batch> batches, Device device) {
+  std::vector<data::Batch> inputs;
+  for (const data::Batch& batch : batches)
+    inputs.push_back(batch.map(
+        [&](const data::Batch::Named& one) { return Tensor::empty(one.tensor.shape(), one.tensor.dtype(), device); }));
+  return inputs;
 }
 
 }  // namespace
 
 /// Steps of one shape, and what their recorded work refers to.
 struct CapturedStep::Recorded {
-  Recorded(std::vector<Tensor> where, std::span<const data::Batch> batches)
-      : places(std::move(where)), feed(present(places)) {
-    inputs.resize(places.size() / tensor_count);
-    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].counted = batches[i].counted;
-    for (std::size_t i = 0; i < places.size(); ++i)
-      inputs[i / tensor_count].*batch_tensors[i % tensor_count] = places[i];
-  }
+  Recorded(std::span<const data::Batch> batches, Device device)
+      : inputs(inputs_for(batches, device)), feed(tensors_of(inputs)) {}
 
   /// Where the device counts labels itself, their number is no part of what is recorded.
-  bool fits(const std::vector<Tensor>& parts, std::span<const data::Batch> batches, bool device_counts) const {
-    bool same = parts.size() == places.size();
-    for (std::size_t i = 0; same && !device_counts && i < inputs.size(); ++i)
-      same = inputs[i].counted == batches[i].counted;
-    for (std::size_t i = 0; same && i < parts.size(); ++i) {
-      same = parts[i].defined() == places[i].defined();
-      if (same && parts[i].defined())
-        same = parts[i].shape() == places[i].shape() && parts[i].dtype() == places[i].dtype();
-    }
-    return same;
+  bool fits(std::span<const data::Batch> batches, bool device_counts) const {
+    return std::equal(inputs.begin(), inputs.end(), batches.begin(), batches.end(),
+                      [&](const data::Batch& mine, const data::Batch& other) {
+                        return (device_counts || mine.counted == other.counted) && same_shapes(mine, other);
+                      });
   }
 
-  std::vector<Tensor> places;
-  cuda::Feed feed;
   std::vector<data::Batch> inputs;
+  cuda::Feed feed;
   int eager_steps = 0;
   int failures = 0;  ///< to be recorded
   std::unique_ptr<cuda::Graph> graph;
@@ -94,12 +74,11 @@ CapturedStep::CapturedStep(Session& session) : session_(session) {
 }
 
 StepResult CapturedStep::run(std::span<const data::Batch> batches) {
-  const std::vector<Tensor> parts = tensors_of(batches);
   if (recordings_ == nullptr) recordings_ = std::make_unique<Recordings>(session_.device());
   std::vector<std::unique_ptr<Recorded>>& all = recordings_->all;
   const bool device_counts = session_.loss.ignored_label.has_value();
   auto found = std::find_if(all.begin(), all.end(),
-                            [&](const auto& recorded) { return recorded->fits(parts, batches, device_counts); });
+                            [&](const auto& recorded) { return recorded->fits(batches, device_counts); });
   if (!declined_.empty()) return training_step(session_, batches);
   if (found == all.end() && all.size() == most_graphs) {
     // Within the arena, which has the memory.
@@ -108,18 +87,18 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) {
     return result;
   }
   if (found == all.end()) {
-    all.push_back(std::make_unique<Recorded>(places_for(parts, session_.device()), batches));
+    all.push_back(std::make_unique<Recorded>(batches, session_.device()));
     found = all.end() - 1;
   }
-  return step(**found, present(parts), batches);
+  return step(**found, batches);
 }
 
-StepResult CapturedStep::step(Recorded& recorded, std::span<const Tensor> parts, std::span<const data::Batch> batches) {
+StepResult CapturedStep::step(Recorded& recorded, std::span<const data::Batch> batches) {
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) samples += batch.count();
-  recorded.feed.send(parts);
-  const StepResult result = begin_device_step(session_, samples);
-  const auto work = [&] { run_device_step(session_, recorded.inputs); };
+  recorded.feed.send(tensors_of(batches));
+  const StepResult result = begin_step(session_, samples);
+  const auto work = [&] { run_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
   const bool is_first = &recorded == recordings_->all.front().get();
   if (recorded.graph == nullptr && recorded.failures < most_failures &&

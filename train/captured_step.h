@@ -39,7 +39,7 @@ class CapturedStep {
  private:
   struct Recorded;
   struct Recordings;
-  StepResult step(Recorded& recorded, std::span<const Tensor> parts, std::span<const data::Batch> batches);
+  StepResult step(Recorded& recorded, std::span<const data::Batch> batches);
 
   Session& session_;
   std::unique_ptr<Recordings> recordings_;

@@ -15,6 +15,7 @@
 #include "models/embedding_network.h"
 #include "ops/ops.h"
 #include "train/run/checkpoint.h"
+#include "train/task/text_tasks.h"
 
 namespace hearth {
 namespace {
@@ -51,10 +52,10 @@ void append(Tensor& all, std::int64_t first, std::int64_t total, const Tensor& p
 }  // namespace
 
 struct Predictor::Body {
-  explicit Body(std::unique_ptr<train::Session> opened)
-      : session(std::move(opened)),
-        texts(session->data.train->tokens() != nullptr ? session->data.train->tokens()->labelled() : nullptr) {
-    HEARTH_CHECK(UsageError, texts != nullptr || session->data.train->tokens() == nullptr,
+  explicit Body(std::unique_ptr<train::Session> opened) : session(std::move(opened)) {
+    if (const auto* const task = dynamic_cast<const train::TextClassificationTask*>(session->task.get()))
+      texts = &task->texts();
+    HEARTH_CHECK(UsageError, texts != nullptr || session->data.train->images() != nullptr,
                  "predictor: the run was trained on texts without labels and predicts no classes; use "
                  "train::continue_texts() or train::translate()");
     session->use_averaged_weights();
@@ -102,7 +103,7 @@ struct Predictor::Body {
       const std::int64_t stride = count > 0 ? input.size() / count : 0;
       cpu::parallel_chunks(count, [&](std::int64_t i) {
         auto [name, image] = source(first + i);
-        data::prepare_input(std::move(image), *session->data.train, session->data.eval_transforms, name,
+        data::prepare_input(std::move(image), *session->data.train->images(), session->data.eval_transforms, name,
                             input.data<float>() + i * stride);
       });
       return input;
@@ -115,7 +116,7 @@ struct Predictor::Body {
   std::int64_t classes() const { return session->data.train->classes(); }
 
   std::unique_ptr<train::Session> session;
-  const data::LabelledTexts* texts;  ///< null where inputs are images
+  const data::LabelledTexts* texts = nullptr;  ///< null where inputs are images
 };
 
 Predictor::Predictor(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides)
@@ -213,7 +214,7 @@ Prediction Predictor::predict_texts(const std::vector<std::string>& texts, bool 
 
 Tensor Predictor::prepared(const std::string& path) const {
   body_->require_images();
-  return data::load_input(path, *body_->session->data.train, body_->session->data.eval_transforms);
+  return data::load_input(path, *body_->session->data.train->images(), body_->session->data.eval_transforms);
 }
 
 std::vector<Predictor::Class> Predictor::top(const Prediction& prediction, std::int64_t row, std::int64_t count) const {

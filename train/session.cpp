@@ -21,36 +21,8 @@ namespace {
 // Updates skipped in a row, with nothing left to lower, after which a run ends.
 constexpr std::int64_t skips_before_giving_up = 10;
 
-models::InputInfo input_info(const data::DataSplits& data) {
-  const data::ImageShape shape = data.input_shape();
-  models::InputInfo info{shape.height, shape.width, shape.channels, data.classes()};
-  info.labelled = true;
-  if (const data::TokenDataset* tokens = data.train->tokens()) {
-    info.length = tokens->longest();
-    info.vocabulary = tokens->tokenizer().size();
-    info.pad = tokens->tokenizer().special().pad;
-    info.labelled = tokens->labelled() != nullptr;
-    if (const data::Tokenizer* source = tokens->source_tokenizer()) {
-      info.source_vocabulary = source->size();
-      info.source_pad = source->special().pad;
-    }
-  }
-  return info;
-}
-
-/// Where each id is predicted, places without one are labelled data::ignored_label.
-void check_ignored_label(const Loss& loss, const data::DataSplits& data) {
-  const data::TokenDataset* const tokens = data.train->tokens();
-  if (tokens == nullptr || tokens->labelled() != nullptr || !loss.ignored_label) return;
-  HEARTH_CHECK(ConfigError, *loss.ignored_label == data::ignored_label, "/loss/ignore_index: ", *loss.ignored_label,
-               ", but in batches of texts the places that do not count are labelled ", data::ignored_label,
-               "; leave it out");
-}
-
 Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
-  const data::TokenDataset* const tokens = data.train->tokens();
-  HEARTH_CHECK(ConfigError,
-               options.lr_scaling.rule == optim::LrScaling::none || !tokens || tokens->rows_by_tokens() == 0,
+  HEARTH_CHECK(ConfigError, options.lr_scaling.rule == optim::LrScaling::none || data.rows_by_tokens() == 0,
                "/train/lr_scaling: batches are filled by /data/tokens_per_batch, so that an update has no fixed number "
                "of samples; leave the rule out and give the rate");
   Plan plan;
@@ -151,7 +123,8 @@ void Session::build() {
   const OriginScope of_parameters = OriginScope::of_op("parameters");
   set_switches();
   if (trains_) plan = make_plan(config.train, data);
-  const models::InputInfo input = input_info(data);
+  task = config.task.make(data);
+  const models::InputInfo input = task->input_info();
   device_ = device_of_run(config.device);
   require_model_fits(config, input, trains_, memory_budget(device_).bytes());
   model = config.model.make(input);
@@ -164,7 +137,7 @@ void Session::build() {
   sums = Sums(device_);
   parameters = std::make_unique<FlatParameters>(model->parameters(), narrow_copy(config.precision, device_));
   loss = config.loss.make();
-  check_ignored_label(loss, data);
+  task->check(loss);
   chunked = chunked_network(*model, loss, config.train.chunked_head);
   if (trains_) prepare_training();
   const OriginScope of_average = OriginScope::of_op("average");
@@ -201,7 +174,7 @@ void Session::register_state() {
   training_state.add("position.interval.correct", &position.interval.correct);
   training_state.add("position.interval.samples", &position.interval.samples);
   training_state.add("position.interval.tokens", &position.interval_tokens);
-  training_state.add("position.interval.places", &position.interval_places);
+  training_state.add("position.interval.places", &position.interval_positions);
   training_state.add("position.best_step", &position.best_step);
   training_state.add("position.best_accuracy", &position.best_accuracy);
   training_state.add("position.best_loss", &position.best_loss);
@@ -250,7 +223,7 @@ void Session::after_load() {
 
 void Session::clear_interval() {
   position.interval.clear();
-  position.interval_tokens = position.interval_places = 0;
+  position.interval_tokens = position.interval_positions = 0;
   write_interval();
 }
 
@@ -288,11 +261,13 @@ bool Session::begins_with_convolution() const {
   return !all.empty() && all.front().tensor->rank() == 4 && all.front().tensor->dim(3) == data.input_shape().channels;
 }
 
-Tensor Session::network_input(const Tensor& images, const Tensor& erased, const Tensor& share) const {
+Tensor Session::images_of(const data::Batch& batch) const {
+  const Tensor& images = batch["images"];
   if (images.dtype() != DType::u8) return images;
   const DType dtype = autocast().value_or(DType::f32);
   const std::int64_t room = pads_pixels_ ? detail::pixel_room(dtype, images.dim(3), device_) : 0;
-  return detail::normalize_images(images, pixel_values_, {.dtype = dtype, .erased = erased, .share = share}, room);
+  return detail::normalize_images(images, pixel_values_,
+                                  {.dtype = dtype, .erased = batch.find("erased"), .share = batch.find("mix")}, room);
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {
@@ -310,16 +285,10 @@ std::pair<std::string, data::DatasetPointer> Session::validation_part() const {
 
 const char* Session::best_by() const {
   if (!data.valid) return "last checkpoint";
-  // What a text's next piece is has many right answers: the loss tells more.
-  const bool predicts_tokens = data.valid->tokens() != nullptr && data.valid->tokens()->labelled() == nullptr;
-  return predicts_tokens ? "valid loss" : "valid accuracy";
+  return task->best_by_loss() ? "valid loss" : "valid accuracy";
 }
 
-const char* Session::throughput_unit() const {
-  const data::TokenDataset* const text = data.train->tokens();
-  if (text == nullptr) return "images/s";
-  return text->labelled() != nullptr ? "texts/s" : "tokens/s";
-}
+std::string Session::throughput_unit() const { return join_text(task->unit(), "/s"); }
 
 void Session::use_averaged_weights() {
   if (ema && !ema->in_use()) ema->swap();

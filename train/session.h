@@ -16,7 +16,6 @@
 #include "optim/ema.h"
 #include "optim/loss_scale.h"
 #include "optim/registry.h"
-#include "train/loss.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {
@@ -35,6 +34,7 @@ struct Meter {
   double loss_sum = 0;
   std::int64_t correct = 0;
   std::int64_t samples = 0;
+  std::shared_ptr<const Metrics> metrics{};  ///< what the task measured in an evaluation; else null
   void clear() { *this = {}; }
   double loss() const { return samples ? loss_sum / static_cast<double>(samples) : 0; }
   double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
@@ -55,10 +55,10 @@ struct HEARTH_API Sums {
 /// Where a run stands. All but metrics_bytes, which depends on timings, is registered state.
 struct Position {
   std::int64_t step = 0;
-  Meter interval;                    ///< since the last line of training metrics, as of the last read_interval()
-  std::int64_t interval_tokens = 0;  ///< of texts in that time, without padding
-  std::int64_t interval_places = 0;  ///< with it
-  std::int64_t best_step = -1;       ///< of the best evaluation; without a valid split that of the last checkpoint
+  Meter interval;                       ///< since the last line of training metrics, as of the last read_interval()
+  std::int64_t interval_tokens = 0;     ///< of texts in that time, without padding
+  std::int64_t interval_positions = 0;  ///< with it
+  std::int64_t best_step = -1;          ///< of the best evaluation; without a valid split that of the last checkpoint
   double best_accuracy = -1;
   double best_loss = 0;
   double last_accuracy = -1;  ///< of the valid split, or of the test split where there is none; below 0: none so far
@@ -109,9 +109,8 @@ class HEARTH_API Session {
   data::Loader make_train_loader() const;
   /// The type in which images reach a device of this kind: a GPU normalises them itself and gets their pixels.
   static DType image_type(DeviceType device) { return device == DeviceType::cuda ? DType::u8 : DType::f32; }
-  /// A batch's pixels as the network takes them, normalised where they lie; images that are no longer pixels as they
-  /// are. `erased` and `share` as in data::Batch.
-  Tensor network_input(const Tensor& images, const Tensor& erased, const Tensor& share) const;
+  /// A batch's images as the model takes them: pixels are normalised where they lie, others are as they are.
+  Tensor images_of(const data::Batch& batch) const;
   /// The named part of the data; for "" the test part, or the valid part if there is none. Null if there is no such
   /// part. UsageError for a name other than train, valid and test.
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
@@ -121,9 +120,8 @@ class HEARTH_API Session {
   /// Of what the best checkpoint is the best: "valid accuracy", "valid loss", or "last checkpoint", which is what
   /// `best` means without a valid split. A choice by the test split would flatter the run.
   const char* best_by() const;
-  /// What its throughput counts: "images/s"; of texts "tokens/s", those that are predicted, or "texts/s" where each
-  /// has one label.
-  const char* throughput_unit() const;
+  /// What its throughput counts, as Task::unit() says: "images/s".
+  std::string throughput_unit() const;
   /// From here on the model computes with the averaged weights, if the run has them.
   void use_averaged_weights();
   /// Brings position.interval, grad_norm on a CUDA device, and loss_scale_now up to date. DivergedError, naming the
@@ -138,6 +136,7 @@ class HEARTH_API Session {
   void write_interval() { sums.write(position.interval); }
 
   data::DataSplits data;
+  std::unique_ptr<Task> task;  ///< what a batch means
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<FlatParameters> parameters;
   std::unique_ptr<optim::Optimizer> optimizer;   ///< null where nothing is trained

@@ -21,8 +21,6 @@
 namespace hearth::train {
 namespace {
 
-// Where no label is ignored, none has this.
-constexpr std::int64_t no_class = -100;
 // Random operations of one forward pass, at most, so that there is room for a million batches in a step.
 constexpr std::uint32_t most_random_ops = 1 << 12;
 
@@ -39,8 +37,9 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inpu
   std::vector<Tensor> labels;
   bool may_ignore = false;
   for (const data::Batch& input : inputs) {
-    labels.push_back(input.labels);
-    may_ignore = may_ignore || (loss.ignored_label && !is_floating(input.labels.dtype()));
+    labels.push_back(input.find("labels"));
+    const bool classes = labels.back().defined() && !is_floating(labels.back().dtype());
+    may_ignore = may_ignore || (loss.ignored_label && classes);
   }
   // One batch whose rows the meter counts needs no counting of labels.
   if (!may_ignore || (inputs.size() == 1 && inputs[0].counted < 0)) {
@@ -60,7 +59,7 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inpu
   return shares;
 }
 
-void sweep(Session& session, const Tensor& loss, const Share& share) {
+void backward_of(Session& session, const Tensor& loss, const Share& share) {
   if (session.loss_scale)
     backward(loss, session.loss_scale->seed(loss, share.of_samples, share.of_labels));
   else if (share.of_labels.defined())
@@ -69,39 +68,18 @@ void sweep(Session& session, const Tensor& loss, const Share& share) {
     backward(loss, share.of_samples);
 }
 
-// What the network makes of an input: one of images, of texts, or of pairs of texts.
-Tensor outputs_of(Session& session, const data::Batch& input) {
-  if (input.source.defined()) return (*session.model)(input.source, input.target);
-  if (input.input.defined()) return (*session.model)(input.input);
-  return (*session.model)(session.network_input(input.images, input.erased, input.share));
+// Whether the host reads losses and norms as they come, and ends the run where one is not finite. Where it does not,
+// nothing waits: the device decides, and read_interval() reports.
+bool host_decides(const Session& session) { return session.device().is_cpu() && !session.loss_scale; }
+
+void require_finite(const Session& session, const Tensor& loss) {
+  const double value = loss.item();
+  if (!std::isfinite(value))
+    throw_diverged(session, join_text("the loss is ", value, " at step ", session.position.step + 1));
 }
 
-// Soft labels (mixup) count as right where the heaviest class is predicted.
-void count_hits(const Loss& rule, const Tensor& outputs, const Tensor& labels, const Tensor& correct) {
-  const NoGrad no_grad;
-  const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
-  run_on(outputs.device(), [&](auto& stream) {
-    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, rule.ignored_label.value_or(no_class),
-                           correct);
-  });
-}
-
-// Whether the rows of a step's batches have one shape. They then draw as one batch would; otherwise, as with texts of
-// different lengths, each batch draws numbers of its own.
-bool rows_are_alike(std::span<const data::Batch> inputs) {
-  const auto differ = [](const Tensor& a, const Tensor& b) {
-    if (!a.defined() || !b.defined()) return a.defined() != b.defined();
-    return a.rank() != b.rank() || a.shape().with(0, 0) != b.shape().with(0, 0);
-  };
-  return std::none_of(inputs.begin(), inputs.end(), [&](const data::Batch& input) {
-    return differ(input.images, inputs[0].images) || differ(input.labels, inputs[0].labels) ||
-           differ(input.input, inputs[0].input) || differ(input.source, inputs[0].source);
-  });
-}
-
-// Gradients of the mean over all samples that count. after_backward(loss) runs for each batch.
-template <class F>
-void accumulate_gradients(Session& session, std::span<const data::Batch> inputs, F&& after_backward) {
+// Gradients of the mean over all samples that count.
+void accumulate_gradients(Session& session, std::span<const data::Batch> inputs) {
   session.set_switches();
   const AutocastScope autocast(session.autocast());
   std::int64_t samples = 0;
@@ -109,7 +87,10 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs,
   session.parameters->zero_grads();
   const std::vector<Share> shares = shares_of(session.loss, inputs, samples);
   std::int64_t begun = 0;
-  const bool alike = rows_are_alike(inputs);
+  // Rows of one shape draw as those of one batch would; otherwise, as with sequences of different lengths, each batch
+  // draws numbers of its own.
+  const bool alike = std::all_of(inputs.begin(), inputs.end(),
+                                 [&](const data::Batch& input) { return same_but_for_rows(input, inputs[0]); });
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const data::Batch& input = inputs[i];
     RandomKey key{session.config().seed, static_cast<std::uint64_t>(session.position.step)};
@@ -120,9 +101,9 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs,
     const RandomScope random(key);
     begun += input.rows();
     const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
-    const Tensor loss = loss_of(session, input, sums.correct);
-    sweep(session, loss, shares[i]);
-    after_backward(loss);
+    const Tensor loss = session.task->loss(session, input, {.correct = sums.correct});
+    backward_of(session, loss, shares[i]);
+    if (host_decides(session)) require_finite(session, loss);
     // As many losses as the device counted labels, or so that the sum is that of the mean over all rows.
     const Share& share = shares[i];
     if (share.labels.defined())
@@ -131,81 +112,53 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs,
       add_loss(sums.loss, loss, static_cast<double>(share.of_labels.defined() ? samples : input.count()),
                share.of_labels);
   }
-  session.parameters->finish_grads();
 }
 
-// The weights and, in the same pass, their average; then that of the buffers.
-void apply_update(Session& session) {
-  session.optimizer->apply(session.ema.get());
-  if (session.ema) session.ema->apply_to_buffers();
-}
-
-void host_step(Session& session, std::span<const data::Batch> inputs, double lr) {
-  session.model->train(true);
-  accumulate_gradients(session, inputs, [&](const Tensor& loss) {
-    if (const double value = loss.item(); !std::isfinite(value)) {
-      session.parameters->finish_grads();
-      throw_diverged(session, join_text("the loss is ", value, " at step ", session.position.step + 1));
-    }
-  });
-  // A finite loss may have gradients that are not. Clipping reads them all the same.
+// Where the gradients are not clipped, their norm is read all the same: a finite loss may have some that are not
+// finite.
+void clip_on_host(Session& session, std::optional<double> limit) {
   const double norm = optim::grad_norm(*session.parameters);
   if (!std::isfinite(norm))
     throw_diverged(session, join_text("a gradient is not finite at step ", session.position.step + 1));
-  double scale = 1;
-  if (const auto limit = session.config().train.clip_norm) {
-    session.grad_norm = norm;
-    scale = optim::clip_scale(norm, *limit);
+  if (!limit) return;
+  session.grad_norm = norm;
+  double* const grad_scale = session.optimizer->cells().grad_scale;
+  HEARTH_CHECK(UsageError, grad_scale != nullptr,
+               "train.clip_norm: this optimizer cannot scale gradients; it has to give grad_scale in cells()");
+  *grad_scale *= optim::clip_scale(norm, *limit);
+}
+
+// What becomes of the gradients: whether they are finite, the scale that clips them, whether the update is skipped.
+void decide(Session& session) {
+  const std::optional<double> limit = session.config().train.clip_norm;
+  if (host_decides(session)) {
+    clip_on_host(session, limit);
+  } else if (session.loss_scale) {
+    session.loss_scale->judge(
+        *session.optimizer, session.ema.get(), limit.value_or(0), session.device_grad_norm,
+        {session.step_sums.loss, session.sums.loss, session.step_sums.correct, session.sums.correct});
+    session.loss_scale->settle_buffers(*session.optimizer);
+  } else if (limit) {
+    optim::clip_on_device(*session.parameters, *session.optimizer, *limit, session.device_grad_norm);
   }
-  const OriginScope origin = OriginScope::of_op("optimizer");
-  session.optimizer->begin_step(lr, scale);
-  if (session.ema) session.ema->begin_update();
-  apply_update(session);
 }
 
 }  // namespace
 
-Tensor loss_of(Session& session, const data::Batch& input, const Tensor& correct) {
-  if (session.chunked != nullptr) {
-    const Tensor x = input.source.defined() ? session.chunked->features_pair(input.source, input.target)
-                                            : session.chunked->features(input.input);
-    const auto [weight, bias] = session.chunked->head();
-    return session.loss.of_head(x, weight, bias, input.labels, correct);
-  }
-  const Tensor outputs = outputs_of(session, input);
-  const Tensor loss = session.loss(outputs, input.labels);
-  if (correct.defined()) count_hits(session.loss, outputs, input.labels, correct);
-  return loss;
+data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target) {
+  const std::int64_t few = std::min<std::int64_t>(2, session.data.train->size());
+  const data::Batch sample = session.data.train_loader(few, session.config().seed, Session::image_type(target)).next();
+  data::Batch batch = sample.map([&](const data::Batch::Named& one) {
+    const bool shared = one.axis == data::Batch::Axis::shared;
+    const Shape shape = shared ? one.tensor.shape() : session.task->longest(one.tensor.shape().with(0, rows));
+    return Tensor::zeros(shape, one.tensor.dtype());
+  });
+  batch.counted = -1;
+  batch.samples.assign(static_cast<std::size_t>(rows), 0);
+  return batch;
 }
 
-data::Batch blank_rows(const Session& session, std::int64_t rows) {
-  const Device device = session.device();
-  const auto ids = [&](std::int64_t length) { return Tensor::zeros({rows, length}, DType::i32, device); };
-  data::Batch input;
-  const data::TokenDataset* const tokens = session.data.train->tokens();
-  if (tokens == nullptr) {
-    const data::ImageShape shape = session.data.input_shape();
-    input.images = Tensor::zeros({rows, shape.height, shape.width, shape.channels}, DType::f32, device);
-    input.labels = Tensor::zeros({rows}, DType::i64, device);
-    return input;
-  }
-  if (tokens->source_tokenizer() != nullptr)
-    input.source = ids(tokens->longest()), input.target = ids(tokens->longest());
-  else
-    input.input = ids(tokens->longest());
-  input.labels = tokens->labelled() != nullptr ? Tensor::zeros({rows}, DType::i64, device)
-                                               : Tensor::zeros({rows, tokens->longest()}, DType::i64, device);
-  return input;
-}
-
-data::Batch moved_input(const Session& session, const data::Batch& batch) {
-  data::Batch moved{.counted = batch.counted};
-  for (const auto tensor : batch_tensors)
-    if ((batch.*tensor).defined()) moved.*tensor = (batch.*tensor).to(session.device());
-  return moved;
-}
-
-StepResult begin_device_step(Session& session, std::int64_t samples) {
+StepResult begin_step(Session& session, std::int64_t samples) {
   const double lr = session.lr(session.position.step);
   session.model->train(true);
   session.optimizer->begin_step(lr);
@@ -218,43 +171,32 @@ StepResult begin_device_step(Session& session, std::int64_t samples) {
   return {samples, lr};
 }
 
-void run_device_step(Session& session, std::span<const data::Batch> inputs) {
-  accumulate_gradients(session, inputs, [](const Tensor&) {});
+void run_step(Session& session, std::span<const data::Batch> inputs) {
+  accumulate_gradients(session, inputs);
   const OriginScope origin = OriginScope::of_op("optimizer");
-  const auto limit = session.config().train.clip_norm;
-  if (session.loss_scale) {
-    session.loss_scale->judge(
-        *session.optimizer, session.ema.get(), limit.value_or(0), session.device_grad_norm,
-        {session.step_sums.loss, session.sums.loss, session.step_sums.correct, session.sums.correct});
-    session.loss_scale->settle_buffers(*session.optimizer);
-  } else if (limit) {
-    optim::clip_on_device(*session.parameters, *session.optimizer, *limit, session.device_grad_norm);
-  }
-  apply_update(session);
+  decide(session);
+  session.optimizer->apply(session.ema.get());
+  if (session.ema) session.ema->apply_to_buffers();
 }
 
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
   std::vector<data::Batch> inputs;
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) {
-    inputs.push_back(moved_input(session, batch));
+    inputs.push_back(batch.to(session.device()));
     samples += batch.count();
   }
-  if (session.device().is_cuda() || session.loss_scale) {
-    const StepResult result = begin_device_step(session, samples);
-    run_device_step(session, inputs);
-    return result;
-  }
-  const double lr = session.lr(session.position.step);
-  host_step(session, inputs, lr);
-  return {samples, lr};
+  const StepResult result = begin_step(session, samples);
+  run_step(session, inputs);
+  return result;
 }
 
-void evaluation_step(Session& session, const data::Batch& input, const Sums& sums) {
+void evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics) {
   session.set_switches();
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
-  add_loss(sums.loss, loss_of(session, input, sums.correct), static_cast<double>(input.count()));
+  const Tensor loss = session.task->loss(session, input, {.correct = sums.correct, .metrics = metrics});
+  add_loss(sums.loss, loss, static_cast<double>(input.count()));
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {
@@ -265,10 +207,11 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   data::Loader loader = session.data.eval_loader(part, batch_size, Session::image_type(session.device().type));
   // Summed where the run computes; read once at the end.
   const Sums sums(session.device());
-  Meter meter;
+  const std::shared_ptr<Metrics> metrics = session.task->metrics();
+  Meter meter{.metrics = metrics};
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    const data::Batch input = moved_input(session, loader.next());
-    evaluation_step(session, input, sums);
+    const data::Batch input = loader.next().to(session.device());
+    evaluation_step(session, input, sums, metrics.get());
     meter.samples += input.count();
   }
   sums.read(meter);

@@ -11,6 +11,7 @@
 #include "data/text/error_rate.h"
 #include "data/text/text_data.h"
 #include "data/text/unicode.h"
+#include "train/task/text_tasks.h"
 
 namespace hearth::train {
 namespace {
@@ -63,11 +64,11 @@ std::string text_behind(const data::Tokenizer& tokenizer, Ids before, const Ids&
 // Searched for together; each with its beam.
 constexpr std::size_t sources_at_once = 32;
 
-const data::TokenDataset& set_of_pairs(const Session& session) {
-  const data::TokenDataset* const set = session.data.train->tokens();
-  HEARTH_CHECK(UsageError, set != nullptr && set->source_tokenizer() != nullptr,
+const data::PairDataset& set_of_pairs(const Session& session) {
+  const auto* const task = dynamic_cast<const TranslationTask*>(session.task.get());
+  HEARTH_CHECK(UsageError, task != nullptr,
                "translate: the run was not trained on pairs of lines (data \"parallel_text\")");
-  return *set;
+  return task->pairs();
 }
 
 /// As many rows as ids, filled up to the longest.
@@ -99,7 +100,7 @@ struct Tasks {
 };
 
 /// Of the first `limit` pairs; where `merged`, equal sources are one with the references of all pairs.
-Tasks tasks_of(const data::TokenDataset& part, std::int64_t limit, bool merged) {
+Tasks tasks_of(const data::PairDataset& part, std::int64_t limit, bool merged) {
   Tasks tasks;
   std::map<Ids, std::size_t> places;
   for (std::int64_t sample = 0; sample < part.size(); ++sample) {
@@ -140,14 +141,15 @@ models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int6
 
 std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
                                          models::GenerateOptions options) {
-  const data::TokenDataset* const set = session.data.train->tokens();
-  HEARTH_CHECK(UsageError, set != nullptr && set->source_tokenizer() == nullptr,
+  const auto* const task = dynamic_cast<const LanguageModelTask*>(session.task.get());
+  HEARTH_CHECK(UsageError, task != nullptr && task->sequences().pairs() == nullptr,
                "generate: the run was not trained on a running text (data \"text\"), which prompts go on from");
   const auto* const text = session.config().data.options<data::TextData>();
   HEARTH_CHECK(UsageError, text == nullptr || text->mask_share == 0,
                "generate: the run was trained to guess masked tokens (data.mask_share ", text->mask_share,
                "), not those that follow; train one without masks");
-  const data::Tokenizer& tokenizer = set->tokenizer();
+  const data::TokenDataset& set = task->sequences();
+  const data::Tokenizer& tokenizer = set.tokenizer();
   options.limits = writing_limits(tokenizer, options.limits.most);
   std::vector<Ids> begun;
   for (const std::string& prompt : prompts) {
@@ -159,7 +161,7 @@ std::vector<Continuation> continue_texts(Session& session, const std::vector<std
   }
   const WritingScope scope(session);
   const auto decoder =
-      models::make_decoder(*session.model, {.texts = static_cast<std::int64_t>(begun.size()), .room = set->longest()});
+      models::make_decoder(*session.model, {.texts = static_cast<std::int64_t>(begun.size()), .room = set.longest()});
   const std::vector<models::Written> written = models::generate(*decoder, begun, options);
   std::vector<Continuation> result;
   for (std::size_t i = 0; i < written.size(); ++i)
@@ -170,8 +172,8 @@ std::vector<Continuation> continue_texts(Session& session, const std::vector<std
 
 std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, const std::vector<std::string>& lines,
                                                       const std::string& source) {
-  const data::TokenDataset& set = set_of_pairs(session);
-  const data::Tokenizer& tokenizer = *set.source_tokenizer();
+  const data::PairDataset& set = set_of_pairs(session);
+  const data::Tokenizer& tokenizer = set.source_tokenizer();
   std::vector<Ids> result;
   for (const std::string& line : lines) {
     const std::string place = join_text(source, ":", result.size() + 1);
@@ -186,7 +188,7 @@ std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, co
 
 std::vector<Translation> translate(Session& session, const std::vector<std::vector<std::int32_t>>& sources,
                                    models::BeamOptions options) {
-  const data::TokenDataset& set = set_of_pairs(session);
+  const data::PairDataset& set = set_of_pairs(session);
   const data::Tokenizer& tokenizer = set.tokenizer();
   options.limits = writing_limits(tokenizer, options.limits.most);
   std::vector<Translation> result(sources.size(), {"", 0, true});
@@ -203,7 +205,7 @@ std::vector<Translation> translate(Session& session, const std::vector<std::vect
     const auto decoder = models::make_decoder(
         *session.model, {.texts = checked_mul(static_cast<std::int64_t>(count), options.beam, "translate: texts"),
                          .room = set.longest(),
-                         .source = padded(rows, set.source_tokenizer()->special().pad)});
+                         .source = padded(rows, set.source_tokenizer().special().pad)});
     const auto found = models::beam_search(*decoder, std::vector<Ids>(count, Ids{tokenizer.special().begin}), options);
     for (std::size_t i = 0; i < count; ++i)
       result[order[first + i]] = {repaired(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};
@@ -211,7 +213,7 @@ std::vector<Translation> translate(Session& session, const std::vector<std::vect
   return result;
 }
 
-void set_translation_metric(Json& record, Session& session, const data::TokenDataset& part,
+void set_translation_metric(Json& record, Session& session, const data::PairDataset& part,
                             const models::BeamOptions& options, std::int64_t limit) {
   const bool by_edits = session.config().eval.metric == TranslationMetric::error_rate;
   const Tasks tasks = tasks_of(part, limit, by_edits);

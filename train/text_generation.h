@@ -51,7 +51,7 @@ HEARTH_API std::vector<Translation> translate(Session& session, const std::vecto
 /// or `error_rate` (edits by words) and `wrong_share` (translations with an edit). For the latter pairs with one source
 /// are translated once and counted against the nearest of their references. References are what the tokenizer makes of
 /// them.
-HEARTH_API void set_translation_metric(Json& record, Session& session, const data::TokenDataset& part,
+HEARTH_API void set_translation_metric(Json& record, Session& session, const data::PairDataset& part,
                                        const models::BeamOptions& options, std::int64_t limit);
 
 }  // namespace hearth::train

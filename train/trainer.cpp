@@ -9,8 +9,6 @@
 
 #include "core/cpu/parallel.h"
 #include "core/text_stream.h"
-#include "data/text/error_rate.h"
-#include "data/text/token_set.h"
 #include "train/captured_step.h"
 #include "train/report/report.h"
 #include "train/run/checkpoint.h"
@@ -18,7 +16,6 @@
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
 #include "train/step.h"
-#include "train/text_metrics.h"
 
 namespace hearth::train {
 namespace {
@@ -36,11 +33,6 @@ std::string epoch_text(std::int64_t step, double steps_per_epoch) {
   else
     text << std::fixed << std::setprecision(2) << static_cast<double>(step) / steps_per_epoch;
   return text.str();
-}
-
-/// Whether ids are predicted, not classes.
-bool predicts_tokens(const data::Dataset& part) {
-  return part.tokens() != nullptr && part.tokens()->labelled() == nullptr;
 }
 
 }  // namespace
@@ -186,7 +178,7 @@ void Trainer::advance(data::Loader& loader) {
   interval_samples_ += step.samples;
   for (const data::Batch& batch : batches) {
     position.interval_tokens += batch.tokens;
-    position.interval_places += batch.places;
+    position.interval_positions += batch.positions;
   }
   if (progress_.wants_step() || position.step == total_steps) {
     session_.read_interval();
@@ -223,11 +215,10 @@ void Trainer::log_interval(const StepResult& last) {
       .set("split", "train");
   // Nothing was counted where every update was skipped.
   if (meter.samples > 0) record.set("loss", meter.loss()).set("accuracy", meter.accuracy());
-  if (meter.samples > 0 && predicts_tokens(*session_.data.train) && session_.loss.is_likelihood)
-    record.set("perplexity", data::perplexity(meter.loss()));
-  if (const Position& now_at = session_.position; now_at.interval_places > 0)
+  if (meter.samples > 0) session_.task->add_metrics(record, session_.loss, meter, nullptr);
+  if (const Position& now_at = session_.position; now_at.interval_positions > 0)
     record.set("padding",
-               1 - static_cast<double>(now_at.interval_tokens) / static_cast<double>(now_at.interval_places));
+               1 - static_cast<double>(now_at.interval_tokens) / static_cast<double>(now_at.interval_positions));
   record.set("lr", last.lr);
   if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
   if (session_.loss_scale)
@@ -253,8 +244,8 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
       .set("accuracy", meter.accuracy())
       .set("throughput", rate)
       .set("unit", session_.throughput_unit());
-  const data::TokenDataset* const text_part = part->tokens();
-  if (text_part != nullptr) set_text_metrics(record, session_.loss, meter, *text_part);
+  session_.task->add_metrics(record, session_.loss, meter, part.get());
+  if (meter.metrics) meter.metrics->report(record);
   folder_.add(record);
   TextStream text;
   text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed
@@ -266,7 +257,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
 
 bool Trainer::judge(const Meter& meter) {
   Position& position = session_.position;
-  const bool by_loss = session_.best_by() == std::string_view("valid loss");
+  const bool by_loss = session_.task->best_by_loss();
   const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
   const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
   const bool better = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);

@@ -62,12 +62,12 @@ std::vector<std::string> names_in(const std::string& path, std::size_t count) {
   return names;
 }
 
-DatasetPointer in_memory(const std::string& path, Records records, const std::vector<std::string>& names) {
+ImageDatasetPointer in_memory(const std::string& path, Records records, const std::vector<std::string>& names) {
   return std::make_shared<MemoryDataset>(path, ImageShape{static_cast<int>(side), static_cast<int>(side), 3},
                                          std::move(records.pixels), std::move(records.labels), names);
 }
 
-DatasetPointer cifar100_part(const std::string& path, const char* file, CifarLabels labels) {
+ImageDatasetPointer cifar100_part(const std::string& path, const char* file, CifarLabels labels) {
   const bool coarse = labels == CifarLabels::coarse;
   const std::filesystem::path folder(path);
   const std::int32_t classes = coarse ? 20 : 100;
@@ -80,14 +80,14 @@ DatasetPointer cifar100_part(const std::string& path, const char* file, CifarLab
 
 }  // namespace
 
-DatasetPointer cifar10_test(const std::string& path) {
+ImageDatasetPointer cifar10_test(const std::string& path) {
   const std::filesystem::path folder(path);
   Records test;
   append_records((folder / "test_batch.bin").string(), 1, 0, 10, test);
   return in_memory(path, std::move(test), names_in((folder / "batches.meta.txt").string(), 10));
 }
 
-Splits cifar10(const std::string& path) {
+ImageSplits cifar10(const std::string& path) {
   const std::filesystem::path folder(path);
   Records train;
   for (int i = 1; i <= 5; ++i) {
@@ -99,11 +99,11 @@ Splits cifar10(const std::string& path) {
           {{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}}};
 }
 
-DatasetPointer cifar100_test(const std::string& path, CifarLabels labels) {
+ImageDatasetPointer cifar100_test(const std::string& path, CifarLabels labels) {
   return cifar100_part(path, "test.bin", labels);
 }
 
-Splits cifar100(const std::string& path, CifarLabels labels) {
+ImageSplits cifar100(const std::string& path, CifarLabels labels) {
   return {cifar100_part(path, "train.bin", labels),
           nullptr,
           cifar100_test(path, labels),

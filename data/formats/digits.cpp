@@ -16,7 +16,7 @@ extern const unsigned long hearth_embedded_digits_csv_gz_size;
 namespace hearth::data {
 namespace {
 
-DatasetPointer parse_digits() {
+ImageDatasetPointer parse_digits() {
   constexpr const char* name = "digits (embedded)";
   constexpr std::int64_t fields = 65;
   const auto text = inflate_gzip({hearth_embedded_digits_csv_gz, hearth_embedded_digits_csv_gz_size}, name, small_file);
@@ -45,13 +45,13 @@ DatasetPointer parse_digits() {
 
 }  // namespace
 
-DatasetPointer digits() {
-  static const DatasetPointer whole = parse_digits();
+ImageDatasetPointer digits() {
+  static const ImageDatasetPointer whole = parse_digits();
   return whole;
 }
 
-Splits digits(const DigitsOptions& options) {
-  const DatasetPointer whole = digits();
+ImageSplits digits(const DigitsOptions& options) {
+  const ImageDatasetPointer whole = digits();
   const ChannelStatistics statistics{{0.3053}, {0.3759}};  // of all samples
   if (options.split == DigitsSplit::shuffled) {
     HeldOut parts = hold_out_count(whole, options.test_size, options.seed);

@@ -17,8 +17,8 @@ struct DigitsOptions {
 };
 
 /// All 1,797 samples in the file's order, values 0..16 scaled to 0..255.
-HEARTH_API DatasetPointer digits();
+HEARTH_API ImageDatasetPointer digits();
 /// train and test.
-HEARTH_API Splits digits(const DigitsOptions& options);
+HEARTH_API ImageSplits digits(const DigitsOptions& options);
 
 }  // namespace hearth::data

@@ -86,8 +86,8 @@ bool has_all_files(const std::string& folder) {
 
 }  // namespace
 
-DatasetPointer idx(const std::string& images_path, const std::string& labels_path,
-                   std::vector<std::string> class_names) {
+ImageDatasetPointer idx(const std::string& images_path, const std::string& labels_path,
+                        std::vector<std::string> class_names) {
   IdxArray images = read_idx(images_path, 3, 4);
   const IdxArray labels = read_idx(labels_path, 1, 1);
   HEARTH_CHECK(DataError, images.extents[0] == labels.extents[0], images_path, ": ", images.extents[0], " images, but ",
@@ -110,31 +110,31 @@ DatasetPointer idx(const std::string& images_path, const std::string& labels_pat
                                          std::move(class_names));
 }
 
-DatasetPointer idx_test(const std::string& path, std::vector<std::string> class_names) {
+ImageDatasetPointer idx_test(const std::string& path, std::vector<std::string> class_names) {
   return idx(wanted_file(path, 2), wanted_file(path, 3), std::move(class_names));
 }
 
-Splits idx_folder(const std::string& path, std::vector<std::string> class_names) {
+ImageSplits idx_folder(const std::string& path, std::vector<std::string> class_names) {
   for (std::size_t i = 0; i < 4; ++i) (void)wanted_file(path, i);
-  DatasetPointer train = idx(wanted_file(path, 0), wanted_file(path, 1), class_names);
+  ImageDatasetPointer train = idx(wanted_file(path, 0), wanted_file(path, 1), class_names);
   // Labels the test part happens not to use must still count as classes.
   if (class_names.empty()) class_names = train->class_names();
-  DatasetPointer test = idx_test(path, std::move(class_names));
+  ImageDatasetPointer test = idx_test(path, std::move(class_names));
   HEARTH_CHECK(DataError, test->image_shape() == train->image_shape(), test->source(), ": images of ",
                test->image_shape(), ", but those of ", train->source(), " are ", train->image_shape(),
                "; both parts need images of one size");
   return {std::move(train), nullptr, std::move(test)};
 }
 
-Splits fashion_mnist(const std::string& path) {
+ImageSplits fashion_mnist(const std::string& path) {
   const std::string folder = path.empty() ? fashion_mnist_folder : path;
   HEARTH_CHECK(DataError, has_all_files(folder), folder,
                ": Fashion-MNIST is not there: on Debian and Ubuntu install it with `apt install "
                "dataset-fashion-mnist`, or put ",
                names_listed,
                " from https://github.com/zalandoresearch/fashion-mnist into a folder and set data.path to it");
-  Splits splits = idx_folder(folder, {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
-                                      "Sneaker", "Bag", "Ankle boot"});
+  ImageSplits splits = idx_folder(folder, {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
+                                           "Sneaker", "Bag", "Ankle boot"});
   splits.statistics = {{0.2860}, {0.3530}};
   return splits;
 }

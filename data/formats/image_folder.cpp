@@ -131,7 +131,7 @@ std::vector<std::string> class_folders(const std::string& root) {
   return names;
 }
 
-class ImageFolder : public Dataset {
+class ImageFolder : public ImageDataset {
  public:
   ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes,
               const std::string& beside)
@@ -271,8 +271,8 @@ class ImageFolder : public Dataset {
 };
 
 /// `beside` is where images that belong to no class are looked for.
-DatasetPointer open_folder(const std::string& root, const ImageFolderOptions& options,
-                           const std::vector<std::string>& classes, const std::string& beside) {
+ImageDatasetPointer open_folder(const std::string& root, const ImageFolderOptions& options,
+                                const std::vector<std::string>& classes, const std::string& beside) {
   HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to,
                "; give the shorter side in pixels, or 0 to leave images as they are");
   HEARTH_CHECK(ConfigError, options.decode_bytes > 0, "image_folder: decode_bytes is ", options.decode_bytes,
@@ -282,8 +282,8 @@ DatasetPointer open_folder(const std::string& root, const ImageFolderOptions& op
 
 }  // namespace
 
-DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
-                            const std::vector<std::string>& classes) {
+ImageDatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
+                                 const std::vector<std::string>& classes) {
   return open_folder(root, options, classes, root);
 }
 
@@ -292,7 +292,7 @@ std::vector<std::string> image_files(const std::string& folder) {
   return Walk(true, none, none).files_below(folder);
 }
 
-Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {
+ImageSplits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {
   const auto folder = [&](const char* name) -> std::string {
     std::error_code ignored;
     const fs::path path = fs::path(root) / name;
@@ -301,7 +301,7 @@ Splits image_folder_splits(const std::string& root, const ImageFolderOptions& op
   std::error_code ignored;
   HEARTH_CHECK(DataError, fs::is_directory(root, ignored), root, ": no such folder");
   const std::string train = folder("train");
-  Splits splits;
+  ImageSplits splits;
   splits.statistics = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};  // ImageNet's
   if (train.empty()) {
     splits.train = image_folder(root, options);

@@ -25,8 +25,8 @@ struct ImageFolderOptions {
 /// files are found by .jpg, .jpeg, .png, .webp or .bmp, in any case. Images of other kinds (.gif, .tiff ...), and those
 /// that lie beside the class folders, are left out with a warning each; other files are ignored. Links are followed,
 /// but no folder is entered twice within a class, so loops end. With `classes` given, folders must be among them.
-HEARTH_API DatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
-                                       const std::vector<std::string>& classes = {});
+HEARTH_API ImageDatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
+                                            const std::vector<std::string>& classes = {});
 
 /// The paths of all images below a folder, sorted: files whose names image_folder() takes, links followed. FileError if
 /// it cannot be listed; DataError for a link to nothing.
@@ -34,6 +34,6 @@ HEARTH_API std::vector<std::string> image_files(const std::string& folder);
 
 /// Parts by folder: root/train with, where present, root/val (or valid, validation) and root/test; or, without
 /// root/train, root itself as one set.
-HEARTH_API Splits image_folder_splits(const std::string& root, const ImageFolderOptions& options);
+HEARTH_API ImageSplits image_folder_splits(const std::string& root, const ImageFolderOptions& options);
 
 }  // namespace hearth::data

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int grid = 4;
 
-class Synthetic : public Dataset {
+class Synthetic : public ImageDataset {
  public:
   Synthetic(const SyntheticOptions& options, std::int64_t size, std::uint64_t split)
       : options_(options), size_(size), split_(split), names_(numbered_classes(options.classes)) {
@@ -61,7 +61,7 @@ class Synthetic : public Dataset {
 
 }  // namespace
 
-Splits synthetic(const SyntheticOptions& options) {
+ImageSplits synthetic(const SyntheticOptions& options) {
   HEARTH_CHECK(ConfigError, options.train_size >= 1 && options.test_size >= 1, "synthetic: ", options.train_size,
                " and ", options.test_size, " samples; each split needs one");
   HEARTH_CHECK(ConfigError, options.classes >= 1 && options.classes <= 100'000, "synthetic: ", options.classes,

@@ -20,6 +20,6 @@ struct SyntheticOptions {
 };
 
 /// train and test. Sample i is of class i mod classes; its pixels are a pure function of (seed, split, i).
-HEARTH_API Splits synthetic(const SyntheticOptions& options);
+HEARTH_API ImageSplits synthetic(const SyntheticOptions& options);
 
 }  // namespace hearth::data

@@ -64,13 +64,13 @@ class LabelledBatches : public BatchMaker {
     std::int64_t length = 1;
     for (const std::int64_t sample : batch.samples) length = std::max(length, set_.length_of(sample));
     length = rounded_up(length, set_.options().multiple);
-    batch.input = Tensor::full({batch.size(), length}, set_.tokenizer().special().pad, DType::i32);
-    batch.labels = Tensor::empty({batch.size()}, DType::i64);
-    batch.places = batch.size() * length;
+    batch.set("input", Tensor::full({batch.size(), length}, set_.tokenizer().special().pad, DType::i32));
+    batch.set("labels", Tensor::empty({batch.size()}, DType::i64));
+    batch.positions = batch.size() * length;
     for (std::int64_t row = 0; row < batch.size(); ++row) {
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
-      set_.copy(sample, batch.input.data<std::int32_t>() + row * length);
-      batch.labels.data<std::int64_t>()[row] = set_.label_of(sample);
+      set_.copy(sample, batch["input"].data<std::int32_t>() + row * length);
+      batch["labels"].data<std::int64_t>()[row] = set_.label_of(sample);
       batch.tokens += set_.length_of(sample);
     }
   }
@@ -154,7 +154,7 @@ Tensor LabelledTexts::input_of(std::string_view text) const {
   return Tensor::of<std::int32_t>({1, static_cast<std::int64_t>(ids.size())}, ids);
 }
 
-std::unique_ptr<BatchMaker> LabelledTexts::batches(const LoaderOptions& options) const {
+std::unique_ptr<BatchMaker> LabelledTexts::batches(const Transforms&, const LoaderOptions& options) const {
   return std::make_unique<LabelledBatches>(*this, options);
 }
 

@@ -39,7 +39,7 @@ class HEARTH_API LabelledTexts : public TokenDataset {
   std::int64_t predicted_tokens() const override { return 0; }
   std::int64_t characters() const override { return 0; }
   void verify() const override { tokens_->verify(); }
-  std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const override;
+  std::unique_ptr<BatchMaker> batches(const Transforms&, const LoaderOptions& options) const override;
 
   std::int64_t label_of(std::int64_t sample) const;
   /// Ids of a sample's row, and the row written.

@@ -13,11 +13,11 @@
 namespace hearth::data {
 namespace {
 
-class TextPairs : public TokenDataset {
+class TextPairs : public PairDataset {
  public:
   TextPairs(TokenizerPointer source_tokenizer, TokensPointer source_ids, TokenizerPointer target_tokenizer,
             TokensPointer target_ids, std::vector<std::int64_t> pairs, PairOptions options, bool skip_long)
-      : TokenDataset(target_tokenizer, target_ids->source()),
+      : PairDataset(target_tokenizer, target_ids->source()),
         source_tokenizer_(std::move(source_tokenizer)),
         source_ids_(std::move(source_ids)),
         target_ids_(std::move(target_ids)),
@@ -43,7 +43,7 @@ class TextPairs : public TokenDataset {
   }
 
   std::int64_t size() const override { return static_cast<std::int64_t>(pairs_.size()); }
-  const Tokenizer* source_tokenizer() const override { return source_tokenizer_.get(); }
+  const Tokenizer& source_tokenizer() const override { return *source_tokenizer_; }
   std::int64_t longest() const override { return rounded_up(options_.longest, options_.multiple); }
   std::int64_t rows_by_tokens() const override {
     return options_.tokens_per_batch > 0 ? std::max<std::int64_t>(1, options_.tokens_per_batch / longest()) : 0;
@@ -70,7 +70,7 @@ class TextPairs : public TokenDataset {
     target_ids_->verify();
   }
   Warnings warnings() const override { return warnings_; }
-  std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const override;
+  std::unique_ptr<BatchMaker> batches(const Transforms&, const LoaderOptions& options) const override;
 
   const PairOptions& options() const { return options_; }
   std::int64_t source_length(std::int64_t sample) const { return source_ids_->length(pair(sample)); }
@@ -246,19 +246,19 @@ class PairBatches : public BatchMaker {
     source_length = rounded_up(source_length, multiple);
     target_length = rounded_up(target_length, multiple);
     const SpecialIds& special = set_.tokenizer().special();
-    batch.source = Tensor::full({rows, source_length}, set_.source_tokenizer()->special().pad, DType::i32);
-    batch.target = Tensor::full({rows, target_length}, special.pad, DType::i32);
-    batch.labels = Tensor::full({rows, target_length}, static_cast<double>(ignored_label), DType::i64);
-    batch.places = rows * (source_length + target_length);
+    batch.set("source", Tensor::full({rows, source_length}, set_.source_tokenizer().special().pad, DType::i32));
+    batch.set("target", Tensor::full({rows, target_length}, special.pad, DType::i32));
+    batch.set("labels", Tensor::full({rows, target_length}, static_cast<double>(ignored_label), DType::i64));
+    batch.positions = rows * (source_length + target_length);
     batch.counted = 0;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(target_length));
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
-      set_.copy_source(sample, batch.source.data<std::int32_t>() + row * source_length);
+      set_.copy_source(sample, batch["source"].data<std::int32_t>() + row * source_length);
       set_.copy_target(sample, ids.data());
       const std::int64_t count = set_.target_length(sample);
-      std::int32_t* const target = batch.target.data<std::int32_t>() + row * target_length;
-      std::int64_t* const labels = batch.labels.data<std::int64_t>() + row * target_length;
+      std::int32_t* const target = batch["target"].data<std::int32_t>() + row * target_length;
+      std::int64_t* const labels = batch["labels"].data<std::int64_t>() + row * target_length;
       target[0] = special.begin;
       std::copy_n(ids.data(), count - 1, target + 1);
       std::copy_n(ids.data(), count, labels);
@@ -275,7 +275,7 @@ class PairBatches : public BatchMaker {
   ByEpoch<EpochPlan> plans_;
 };
 
-std::unique_ptr<BatchMaker> TextPairs::batches(const LoaderOptions& options) const {
+std::unique_ptr<BatchMaker> TextPairs::batches(const Transforms&, const LoaderOptions& options) const {
   return std::make_unique<PairBatches>(*this, options);
 }
 

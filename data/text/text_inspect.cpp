@@ -16,11 +16,11 @@ TextInspection inspect_text(const TokenDataset& set, std::int64_t batch_size) {
   found.samples = set.size();
   found.vocabulary = set.tokenizer().size();
   found.classes = set.labelled() != nullptr ? set.classes() : 0;
-  found.source_vocabulary = set.source_tokenizer() != nullptr ? set.source_tokenizer()->size() : 0;
+  found.source_vocabulary = set.pairs() != nullptr ? set.pairs()->source_tokenizer().size() : 0;
   found.predicted_tokens = set.predicted_tokens();
   found.characters = set.characters();
   const LoaderOptions options{.batch_size = batch_size};
-  found.batches = set.batches(options)->per_epoch();
+  found.batches = set.batches(no_transforms(), options)->per_epoch();
   found.padding = set.padding(options);
   found.warnings = set.warnings();
   return found;
@@ -33,7 +33,7 @@ Json to_json(const TextInspection& inspection) {
   if (inspection.classes > 0) result.set("classes", inspection.classes);
   result.set("predicted_tokens", inspection.predicted_tokens).set("characters", inspection.characters);
   result.set("batches", inspection.batches).set("tokens", inspection.padding.tokens);
-  result.set("places", inspection.padding.places).set("padding", inspection.padding.share());
+  result.set("positions", inspection.padding.positions).set("padding", inspection.padding.share());
   result.set("warnings", inspection.warnings.count);
   result.set("first_warnings", Json::array_of(inspection.warnings.first));
   return result;
@@ -51,7 +51,7 @@ std::string to_text(const TextInspection& inspection) {
   if (inspection.predicted_tokens > 0)
     out << std::fixed << std::setprecision(2) << "; characters an id "
         << static_cast<double>(inspection.characters) / static_cast<double>(inspection.predicted_tokens);
-  out << "\n  " << inspection.batches << " batches of " << inspection.padding.places << " places in all, padding "
+  out << "\n  " << inspection.batches << " batches of " << inspection.padding.positions << " positions in all, padding "
       << std::fixed << std::setprecision(2) << 100 * inspection.padding.share() << " %\n";
   out << "  warnings: " << inspection.warnings.count << '\n';
   for (const std::string& warning : inspection.warnings.first) out << "    " << printable(warning) << '\n';

@@ -13,29 +13,15 @@ TokenDataset::TokenDataset(TokenizerPointer tokenizer, std::string source)
     pieces_.push_back(tokenizer_->piece(static_cast<std::int32_t>(id)));
 }
 
-std::int64_t TokenDataset::label(std::int64_t) const {
-  throw UsageError(source_ + ": a set of texts; its samples have no label");
-}
-
-std::int64_t TokenDataset::read(std::int64_t, Image&) const {
-  throw UsageError(source_ + ": a set of texts; its samples are no images");
-}
-
-std::vector<std::int32_t> TokenDataset::target_ids(std::int64_t) const {
-  throw UsageError(source_ + ": a running text; it has no pairs");
-}
-
-std::vector<std::int32_t> TokenDataset::source_ids(std::int64_t sample) const { return target_ids(sample); }
-
 Padding TokenDataset::padding(LoaderOptions options) const {
   options.shuffle = options.drop_last = false;
-  const std::unique_ptr<BatchMaker> maker = batches(options);
+  const std::unique_ptr<BatchMaker> maker = batches(no_transforms(), options);
   Workspace space;
   Padding sums;
   for (std::int64_t i = 0; i < maker->per_epoch(); ++i) {
     const auto batch = maker->make(0, i, space, [] { return false; });
     sums.tokens += batch->tokens;
-    sums.places += batch->places;
+    sums.positions += batch->positions;
   }
   return sums;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of texts: windows of a running text, and pairs of lines. To the loader they are data sets whose batches are
-// ids; labels and pixels of single samples they do not have.
+// Datasets of sequences: windows of a token stream, pairs of lines, lines with a label.
 #pragma once
 
 #include <memory>
@@ -16,12 +15,13 @@ namespace hearth::data {
 
 class BatchMaker;
 class LabelledTexts;
+class PairDataset;
 
 /// How much of a set's batches is padding, in an epoch in order.
 struct Padding {
   std::int64_t tokens = 0;
-  std::int64_t places = 0;
-  double share() const { return places > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(places) : 0; }
+  std::int64_t positions = 0;
+  double share() const { return positions > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(positions) : 0; }
 };
 
 class HEARTH_API TokenDataset : public Dataset {
@@ -29,12 +29,8 @@ class HEARTH_API TokenDataset : public Dataset {
   /// `tokenizer` made the ids that are to be predicted.
   TokenDataset(TokenizerPointer tokenizer, std::string source);
 
-  /// Makes batches as the options say; this set and the options outlive the maker.
-  virtual std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const = 0;
   /// The tokenizer of `input`, or of `target`.
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// The tokenizer of `source`; null where there is none.
-  virtual const Tokenizer* source_tokenizer() const { return nullptr; }
   /// The most ids a row may have.
   virtual std::int64_t longest() const = 0;
   /// Rows of a batch of the longest where batches are filled up to a number of ids; 0 where the loader's options say
@@ -43,14 +39,12 @@ class HEARTH_API TokenDataset : public Dataset {
   /// Ids to be predicted in an epoch in order, and the characters that they are; 0 where these are not known.
   virtual std::int64_t predicted_tokens() const = 0;
   virtual std::int64_t characters() const = 0;
-  /// The ids of a translation, and of what it translates, each with its end. IndexError; UsageError for sets that are
-  /// no pairs.
-  virtual std::vector<std::int32_t> target_ids(std::int64_t sample) const;
-  virtual std::vector<std::int32_t> source_ids(std::int64_t sample) const;
   /// DataError if what the ids are read from is damaged.
   virtual void verify() const = 0;
   /// This set if its rows have one label each; otherwise null: each id is to be predicted.
   virtual const LabelledTexts* labelled() const { return nullptr; }
+  /// This set if its samples are pairs of sequences; otherwise null.
+  virtual const PairDataset* pairs() const { return nullptr; }
 
   /// Of the batches that a loader with these options makes.
   Padding padding(LoaderOptions options) const;
@@ -59,15 +53,23 @@ class HEARTH_API TokenDataset : public Dataset {
   /// The pieces that are to be predicted, or the classes of texts.
   const std::vector<std::string>& class_names() const override { return pieces_; }
   const std::string& source() const final { return source_; }
-  ImageShape image_shape() const final { return {}; }
-  /// UsageError: samples of texts have no label, nor pixels.
-  std::int64_t label(std::int64_t index) const final;
-  std::int64_t read(std::int64_t index, Image& image) const final;
 
  private:
   TokenizerPointer tokenizer_;
   std::vector<std::string> pieces_;
   std::string source_;
+};
+
+/// Sequences and what each is translated to.
+class HEARTH_API PairDataset : public TokenDataset {
+ public:
+  using TokenDataset::TokenDataset;
+  /// The tokenizer of `source`.
+  virtual const Tokenizer& source_tokenizer() const = 0;
+  /// The ids of a translation, and of what it translates, each with its end. IndexError.
+  virtual std::vector<std::int32_t> target_ids(std::int64_t sample) const = 0;
+  virtual std::vector<std::int32_t> source_ids(std::int64_t sample) const = 0;
+  const PairDataset* pairs() const final { return this; }
 };
 
 /// What is to be guessed in a window.
@@ -86,7 +88,7 @@ HEARTH_API std::shared_ptr<const TokenDataset> text_windows(TokenizerPointer tok
                                                             WindowOptions options);
 
 struct PairOptions {
-  /// Rows of a batch have about equal lengths: a batch is filled up to so many places, source and target each. 0:
+  /// Rows of a batch have about equal lengths: a batch is filled up to so many positions, source and target each. 0:
   /// batches have as many rows as the loader's options say.
   std::int64_t tokens_per_batch = 0;
   /// Lengths up to which rows are put together, in order. Empty: the multiples of `multiple`.

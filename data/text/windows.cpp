@@ -39,7 +39,7 @@ class TextWindows : public TokenDataset {
     return first_ == 0 && last_ == tokens_->size() ? tokens_->meaning().characters : 0;
   }
   void verify() const override { tokens_->verify(); }
-  std::unique_ptr<BatchMaker> batches(const LoaderOptions& options) const override;
+  std::unique_ptr<BatchMaker> batches(const Transforms&, const LoaderOptions& options) const override;
 
   bool is_masked() const { return options_.mask_share > 0; }
   const WindowOptions& options() const { return options_; }
@@ -58,54 +58,47 @@ class TextWindows : public TokenDataset {
   WindowOptions options_;
 };
 
-class WindowBatches : public BatchMaker {
- public:
-  WindowBatches(const TextWindows& set, const LoaderOptions& options) : set_(set), options_(options) {
-    HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
-    const std::int64_t length = set.options().length;
-    windows_ = set.size();
-    if (options.shuffle) {
-      // One window fewer than fits leaves room to begin anywhere within the first, and to end with the text.
-      const std::int64_t whole = set.guesses() / length;
-      HEARTH_CHECK(DataError, whole >= 1, set.source(), ": ", set.guesses(), " ids give no window of ", length,
-                   "; use a smaller length");
-      windows_ = std::max<std::int64_t>(1, whole - 1);
-      starts_ = set.guesses() - windows_ * length + 1;
-    }
-    HEARTH_CHECK(DataError, windows_ < (std::int64_t{1} << 32), set.source(), ": ", windows_,
-                 " windows; at most 2^32 - 1 can be addressed");
-    per_epoch_ = windows_ / options.batch_size + (!options.drop_last && windows_ % options.batch_size != 0 ? 1 : 0);
-    HEARTH_CHECK(DataError, per_epoch_ >= 1, set.source(), ": ", windows_, " windows of ", length,
-                 " ids give no batch of ", options.batch_size, "; use a smaller batch or length");
-  }
+/// Windows of an epoch. In training one fewer than fits: that leaves room to begin anywhere within the first, and to
+/// end with the text.
+std::int64_t windows_of(const TextWindows& set, const LoaderOptions& options) {
+  if (!options.shuffle) return set.size();
+  const std::int64_t length = set.options().length, whole = set.guesses() / length;
+  HEARTH_CHECK(DataError, whole >= 1, set.source(), ": ", set.guesses(), " ids give no window of ", length,
+               "; use a smaller length");
+  return std::max<std::int64_t>(1, whole - 1);
+}
 
-  std::int64_t per_epoch() const override { return per_epoch_; }
-  std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, windows_); }
+class WindowBatches : public OrderedBatches {
+ public:
+  WindowBatches(const TextWindows& set, const LoaderOptions& options)
+      : OrderedBatches(windows_of(set, options), options, set.source(),
+                       join_text("windows of ", set.options().length, " ids").c_str()),
+        set_(set) {
+    if (options.shuffle) starts_ = set.guesses() - windows_of(set, options) * set.options().length + 1;
+  }
 
   std::optional<Batch> make(std::int64_t epoch_number, std::int64_t index, Workspace&,
                             const std::function<bool()>& cancelled) const override {
     const auto epoch = static_cast<std::uint64_t>(epoch_number);
-    const std::int64_t length = set_.options().length, first = index * options_.batch_size;
-    const std::int64_t rows = std::min(options_.batch_size, windows_ - first);
-    ByEpoch<std::vector<std::int64_t>>::Pointer order;
+    const std::int64_t length = set_.options().length;
+    Batch batch;
+    batch.samples = samples_of(epoch_number, index);
+    const std::int64_t rows = batch.size();
     std::int64_t start = 0;
-    if (options_.shuffle) {
-      order = orders_.of(epoch_number, [&] { return shuffled_order(windows_, options_.seed, epoch); });
-      Random random = random_of(options_.seed, Purpose::windows, epoch);
+    if (options().shuffle) {
+      Random random = random_of(options().seed, Purpose::windows, epoch);
       start = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(starts_)));
     }
-    Batch batch;
-    batch.input = Tensor::empty({rows, length}, DType::i32);
-    batch.labels = Tensor::empty({rows, length}, DType::i64);
-    batch.places = rows * length;
+    batch.set("input", Tensor::empty({rows, length}, DType::i32));
+    batch.set("labels", Tensor::empty({rows, length}, DType::i64));
+    batch.positions = rows * length;
     batch.counted = 0;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1);
     for (std::int64_t row = 0; row < rows; ++row) {
       if (cancelled()) return std::nullopt;
-      const std::int64_t window = order ? (*order)[static_cast<std::size_t>(first + row)] : first + row;
-      batch.samples.push_back(window);
-      std::int32_t* const input = batch.input.data<std::int32_t>() + row * length;
-      std::int64_t* const labels = batch.labels.data<std::int64_t>() + row * length;
+      const std::int64_t window = batch.samples[static_cast<std::size_t>(row)];
+      std::int32_t* const input = batch["input"].data<std::int32_t>() + row * length;
+      std::int64_t* const labels = batch["labels"].data<std::int64_t>() + row * length;
       const std::int64_t there = set_.copy(start + window * length, length + 1, ids.data());
       if (set_.is_masked()) {
         batch.tokens += std::min(there, length);
@@ -134,7 +127,7 @@ class WindowBatches : public BatchMaker {
   std::int64_t mask(const std::int32_t* ids, std::int64_t count, std::uint64_t epoch, std::int64_t window,
                     std::int32_t* input, std::int64_t* labels) const {
     Random random =
-        random_of(options_.seed, Purpose::masks, options_.shuffle ? epoch : 0, static_cast<std::uint32_t>(window));
+        random_of(options().seed, Purpose::masks, options().shuffle ? epoch : 0, static_cast<std::uint32_t>(window));
     const WindowOptions& chosen = set_.options();
     std::int64_t guessed = 0;
     for (std::int64_t i = 0; i < chosen.length; ++i) {
@@ -153,14 +146,10 @@ class WindowBatches : public BatchMaker {
   }
 
   const TextWindows& set_;
-  const LoaderOptions& options_;
-  std::int64_t windows_ = 0;
   std::int64_t starts_ = 1;  // where the first window may begin
-  std::int64_t per_epoch_ = 0;
-  ByEpoch<std::vector<std::int64_t>> orders_;
 };
 
-std::unique_ptr<BatchMaker> TextWindows::batches(const LoaderOptions& options) const {
+std::unique_ptr<BatchMaker> TextWindows::batches(const Transforms&, const LoaderOptions& options) const {
   return std::make_unique<WindowBatches>(*this, options);
 }
 

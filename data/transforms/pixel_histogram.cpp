@@ -35,7 +35,7 @@ ChannelStatistics PixelHistogram::statistics() const {
   return result;
 }
 
-ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most) {
+ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most) {
   PixelHistogram histogram;
   Image image;
   const std::int64_t samples = std::min(most, dataset.size());

@@ -299,4 +299,9 @@ Box Transforms::apply_pixels(Image& image, Image& scratch, Random random, std::u
   return draw_erased(random);
 }
 
+const Transforms& no_transforms() {
+  static const Transforms none({1, 1, 1}, {}, false);
+  return none;
+}
+
 }  // namespace hearth::data

@@ -152,6 +152,9 @@ class HEARTH_API Transforms {
   std::vector<std::uint8_t> fill_;  // what rand_augment moves in, a value a channel
 };
 
+/// For datasets whose samples are no images.
+HEARTH_API const Transforms& no_transforms();
+
 /// Counts of every pixel value of each channel: sums that are exact, whatever the order.
 class HEARTH_API PixelHistogram {
  public:
@@ -164,7 +167,7 @@ class HEARTH_API PixelHistogram {
 };
 
 /// Measured over the first `most` samples.
-HEARTH_API ChannelStatistics channel_statistics(const Dataset& dataset, std::int64_t most);
+HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most);
 
 /// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
 struct PairMix {

@@ -45,14 +45,14 @@ double accuracy(Tiny& model, data::Loader& loader) {
   std::int64_t correct = 0;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const data::Batch batch = loader.next();
-    correct += static_cast<std::int64_t>(count_correct(model(batch.images), batch.labels).item());
+    correct += static_cast<std::int64_t>(count_correct(model(batch["images"]), batch["labels"]).item());
   }
   model.train();
   return static_cast<double>(correct) / static_cast<double>(loader.samples_per_epoch());
 }
 
 int train_by_hand() {
-  const data::Splits digits = data::digits({.split = data::DigitsSplit::shuffled});
+  const data::ImageSplits digits = data::digits({.split = data::DigitsSplit::shuffled});
   const data::TransformOptions scaling{.mean = {0.3}, .std = {0.37}};
   const data::ImageShape shape = digits.train->image_shape();
   data::Loader train(digits.train, data::Transforms(shape, scaling, true), {.batch_size = 32, .shuffle = true});
@@ -68,10 +68,9 @@ int train_by_hand() {
 
   for (std::int64_t step = 0; step < epochs * steps_per_epoch; ++step) {
     const data::Batch batch = train.next();
-    const Tensor loss = cross_entropy(model(batch.images), batch.labels);
+    const Tensor loss = cross_entropy(model(batch["images"]), batch["labels"]);
     parameters.zero_grads();
     backward(loss);
-    parameters.finish_grads();
     optimizer.step(optimizer.base_lr() * schedule.factor(step));
     if ((step + 1) % steps_per_epoch == 0)
       std::cout << "epoch " << (step + 1) / steps_per_epoch << "  loss " << loss.item() << "  accuracy "

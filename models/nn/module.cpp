@@ -50,8 +50,13 @@ ObserverScope::~ObserverScope() { observer_of_thread = previous_; }
 
 Module::~Module() = default;
 
-Tensor Module::forward_pair(const Tensor&, const Tensor&) {
-  throw UsageError(join_text(type_name(), ": takes one input, not a text and its translation"));
+Tensor Module::forward(const Tensor&) {
+  throw UsageError(join_text(type_name(), ": does not take one input; a model that does overrides forward(x)"));
+}
+
+Tensor Module::forward_inputs(const Inputs& inputs) {
+  throw UsageError(join_text(type_name(), ": does not take ", inputs.size(),
+                             " inputs; a model that does overrides forward_inputs(inputs)"));
 }
 
 CallObserver* Module::current_observer() { return observer_of_thread; }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,6 +25,9 @@
 namespace hearth::nn {
 
 class Module;
+
+/// What a model of several inputs takes, in order.
+using Inputs = std::vector<Tensor>;
 
 /// Sees the module calls of this thread while it is installed by an ObserverScope.
 class HEARTH_API CallObserver {
@@ -53,18 +57,23 @@ class HEARTH_API Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  virtual Tensor forward(const Tensor& x) = 0;
-  /// For networks of two inputs: a text i32 [N, S], and what was written in answer so far, i32 [N, T]. UsageError
-  /// unless the network overrides it.
-  virtual Tensor forward_pair(const Tensor& source, const Tensor& target);
+  /// The outputs for one input. UsageError unless the model overrides it.
+  virtual Tensor forward(const Tensor& x);
+  /// The outputs for two inputs or more: a sequence and its translation so far, an image and a point in time.
+  /// UsageError unless the model overrides it.
+  virtual Tensor forward_inputs(const Inputs& inputs);
   /// forward(x), seen by observers. This is how modules call their parts: UsageError for one that was not adopted once
   /// the others are part of FlatParameters, unless NoGrad is on.
   Tensor operator()(const Tensor& x) {
     return observed([&] { return forward(x); });
   }
-  /// forward_pair(source, target), seen by observers.
-  Tensor operator()(const Tensor& source, const Tensor& target) {
-    return observed([&] { return forward_pair(source, target); });
+  /// forward() of a single input, or forward_inputs(), seen by observers.
+  Tensor operator()(const Inputs& inputs) {
+    return observed([&] { return inputs.size() == 1 ? forward(inputs[0]) : forward_inputs(inputs); });
+  }
+  template <std::same_as<Tensor>... More>
+  requires(sizeof...(More) > 0) Tensor operator()(const Tensor& first, const More&... more) {
+    return (*this)(Inputs{first, more...});
   }
 
   /// All parameters below this module, in order of definition (a module's own before its children's), with dotted

@@ -59,24 +59,15 @@ class EvaluationScope {
   bool was_training_;
 };
 
-template <class F>
-std::vector<ModuleReport> reported(Module& module, F&& call) {
+}  // namespace
+
+std::vector<ModuleReport> summarize(Module& module, const Inputs& inputs) {
   Reporter reporter;
   const NoGrad no_grad;
   const EvaluationScope evaluation(module);
   const ObserverScope scope(reporter);
-  call();
+  module(inputs);
   return reporter.take();
-}
-
-}  // namespace
-
-std::vector<ModuleReport> summarize(Module& module, const Tensor& x) {
-  return reported(module, [&] { module(x); });
-}
-
-std::vector<ModuleReport> summarize(Module& module, const Tensor& source, const Tensor& target) {
-  return reported(module, [&] { module(source, target); });
 }
 
 }  // namespace hearth::nn

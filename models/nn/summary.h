@@ -19,10 +19,8 @@ struct ModuleReport {
   double milliseconds = 0;      ///< forward, this one call
 };
 
-/// One forward pass of x in evaluation mode and without gradients: a row for each module call in the order the calls
-/// began.
-HEARTH_API std::vector<ModuleReport> summarize(Module& module, const Tensor& x);
-/// The same of a network of two inputs.
-HEARTH_API std::vector<ModuleReport> summarize(Module& module, const Tensor& source, const Tensor& target);
+/// One forward pass of the inputs in evaluation mode and without gradients: a row for each module call in the order the
+/// calls began.
+HEARTH_API std::vector<ModuleReport> summarize(Module& module, const Inputs& inputs);
 
 }  // namespace hearth::nn

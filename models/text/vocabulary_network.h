@@ -3,11 +3,10 @@
 // the features (linear_cross_entropy), so that the outputs, the largest tensor of such a network, never exist:
 //
 //   const auto [w, b] = network.head();
-//   const Tensor loss = linear_cross_entropy(network.features(ids), w, b, labels);
+//   const Tensor loss = linear_cross_entropy(network.features({ids}), w, b, labels);
 #pragma once
 
-#include "core/error.h"
-#include "core/tensor.h"
+#include "models/nn/module.h"
 
 namespace hearth::models {
 
@@ -19,13 +18,9 @@ class HEARTH_API VocabularyNetwork {
     Tensor bias = {};  ///< [vocabulary], or undefined
   };
   virtual Head head() const = 0;
-  /// [..., C], for what the network's forward() takes; seen by observers as a call of the network. UsageError where it
-  /// takes two inputs.
-  virtual Tensor features(const Tensor&) { throw UsageError("features: the network takes two inputs"); }
-  /// For what its forward_pair() takes. UsageError where it takes one input.
-  virtual Tensor features_pair(const Tensor&, const Tensor&) {
-    throw UsageError("features_pair: the network takes one input");
-  }
+  /// [..., C], for the inputs that the network takes; seen by observers as a call of the network. UsageError for
+  /// another number of inputs.
+  virtual Tensor features(const nn::Inputs& inputs) = 0;
 
  protected:
   ~VocabularyNetwork() = default;

@@ -168,9 +168,10 @@ VocabularyNetwork::Head Bert::head() const {
   return predictions_ != nullptr ? Head{words_.weight, predictions_->bias} : Head{};
 }
 
-Tensor Bert::features(const Tensor& ids) {
+Tensor Bert::features(const nn::Inputs& inputs) {
+  HEARTH_CHECK(UsageError, inputs.size() == 1, "bert: features: ", inputs.size(), " inputs; it takes ids");
   HEARTH_CHECK(UsageError, predictions_ != nullptr, "bert: features: this network has no head over its vocabulary");
-  return observed([&] { return (*predictions_)(encode(ids, lengths(ids))); });
+  return observed([&] { return (*predictions_)(encode(inputs[0], lengths(inputs[0]))); });
 }
 
 Tensor Bert::forward(const Tensor& ids) {

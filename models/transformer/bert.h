@@ -79,7 +79,7 @@ class HEARTH_API Bert : public nn::Module, public VocabularyNetwork, public Embe
   /// That of masked_lm.
   Head head() const override;
   /// Of masked_lm (UsageError).
-  Tensor features(const Tensor& ids) override;
+  Tensor features(const nn::Inputs& inputs) override;
 
  private:
   class Predictions;

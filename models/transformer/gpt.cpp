@@ -170,8 +170,9 @@ Tensor Gpt::forward(const Tensor& ids) { return logits(trunk(ids)); }
 
 VocabularyNetwork::Head Gpt::head() const { return {head_ ? head_->weight : tokens_.weight}; }
 
-Tensor Gpt::features(const Tensor& ids) {
-  return observed([&] { return trunk(ids); });
+Tensor Gpt::features(const nn::Inputs& inputs) {
+  HEARTH_CHECK(UsageError, inputs.size() == 1, "gpt: features: ", inputs.size(), " inputs; it takes ids");
+  return observed([&] { return trunk(inputs[0]); });
 }
 
 class Gpt::Decoder : public CachedDecoder {

@@ -47,7 +47,7 @@ class HEARTH_API Gpt : public nn::Module, public TextNetwork, public VocabularyN
   /// Of texts without a source. Keeps the keys and values of each layer.
   std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
   Head head() const override;
-  Tensor features(const Tensor& ids) override;
+  Tensor features(const nn::Inputs& inputs) override;
 
  private:
   class Decoder;

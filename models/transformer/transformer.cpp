@@ -248,13 +248,15 @@ Transformer::Transformer(const TransformerOptions& options)
   adopt("decoder_norm", *decoder_norm_);
 }
 
-Tensor Transformer::forward(const Tensor&) {
-  throw UsageError("transformer: takes two inputs, a source and the target so far");
+Tensor Transformer::forward_inputs(const nn::Inputs& inputs) {
+  check_inputs(inputs);
+  const Tensor lengths = source_lengths(inputs[0]);
+  return decode(encode(inputs[0], lengths), lengths, inputs[1]);
 }
 
-Tensor Transformer::forward_pair(const Tensor& source, const Tensor& target) {
-  const Tensor lengths = source_lengths(source);
-  return decode(encode(source, lengths), lengths, target);
+void Transformer::check_inputs(const nn::Inputs& inputs) const {
+  HEARTH_CHECK(UsageError, inputs.size() == 2, "transformer: ", inputs.size(),
+               " inputs; it takes two, a source and the target so far");
 }
 
 Tensor Transformer::source_lengths(const Tensor& source) const {
@@ -297,10 +299,11 @@ Tensor Transformer::decode(const Tensor& memory, const Tensor& lengths, const Te
   return logits(answer(memory, lengths, target));
 }
 
-Tensor Transformer::features_pair(const Tensor& source, const Tensor& target) {
+Tensor Transformer::features(const nn::Inputs& inputs) {
+  check_inputs(inputs);
   return observed([&] {
-    const Tensor lengths = source_lengths(source);
-    return answer(encode(source, lengths), lengths, target);
+    const Tensor lengths = source_lengths(inputs[0]);
+    return answer(encode(inputs[0], lengths), lengths, inputs[1]);
   });
 }
 

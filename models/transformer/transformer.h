@@ -42,11 +42,9 @@ class HEARTH_API Transformer : public nn::Module, public TextNetwork, public Voc
   /// ShapeError for sizes below 1, heads that do not divide the width, and shared tables of different sizes.
   explicit Transformer(const TransformerOptions& options);
 
-  /// UsageError: there are two inputs.
-  Tensor forward(const Tensor& x) override;
-  /// Ids of the source [N, S] and of the target so far [N, T] (i32 or i64) to logits [N, T, vocabulary] for the target
-  /// token after each. ShapeError, DTypeError.
-  Tensor forward_pair(const Tensor& source, const Tensor& target) override;
+  /// Of ids of the source [N, S] and of the target so far [N, T] (i32 or i64) logits [N, T, vocabulary] for the target
+  /// token after each. UsageError unless there are two inputs; ShapeError, DTypeError.
+  Tensor forward_inputs(const nn::Inputs& inputs) override;
 
   /// The source as the decoder sees it: [N, S, width]. `lengths` are source_lengths(source).
   Tensor encode(const Tensor& source, const Tensor& lengths);
@@ -57,10 +55,11 @@ class HEARTH_API Transformer : public nn::Module, public TextNetwork, public Voc
   /// Of answers to sources, each of which is encoded once. Keeps the keys and values of each layer.
   std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
   Head head() const override { return {tokens_.weight}; }
-  Tensor features_pair(const Tensor& source, const Tensor& target) override;
+  Tensor features(const nn::Inputs& inputs) override;
 
  private:
   class Decoder;
+  void check_inputs(const nn::Inputs& inputs) const;
   void check_ids(const Tensor& ids, const char* what) const;
   /// Of ids that stand behind `first` others.
   Tensor embed(nn::Embedding& table, const Tensor& ids, std::int64_t first);

@@ -44,7 +44,7 @@ struct CifarTest : testing::Test {
 
 TEST_F(CifarTest, TenReadsRecordsInOrder) {
   write_ten();
-  const Splits splits = cifar10(folder.path());
+  const ImageSplits splits = cifar10(folder.path());
   ASSERT_EQ(splits.train->size(), 5);
   ASSERT_EQ(splits.test->size(), 2);
   EXPECT_EQ(splits.train->classes(), 10);
@@ -88,7 +88,7 @@ TEST_F(CifarTest, EvaluationTakesTheLabelsOfTheTraining) {
     facts.image = {32, 32, 3};
     facts.normalize = {{0.5}, {0.5}};
     const DataSplits found = evaluation_data(datasets().parse(node), facts, folder.path());
-    EXPECT_EQ(found.test->label(0), label);
+    EXPECT_EQ(found.test->images()->label(0), label);
   }
 }
 

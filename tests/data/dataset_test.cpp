@@ -17,7 +17,7 @@ using test::contains;
 using test::error_message;
 
 /// Samples of two classes with names and nothing else.
-class Named : public Dataset {
+class Named : public ImageDataset {
  public:
   explicit Named(std::vector<std::string> names) : names_(std::move(names)) {}
   std::int64_t size() const override { return static_cast<std::int64_t>(names_.size()); }
@@ -40,7 +40,7 @@ std::vector<std::string> numbered(int count) {
   return names;
 }
 
-std::set<std::string> names_of(const DatasetPointer& set) {
+std::set<std::string> names_of(const ImageDatasetPointer& set) {
   std::set<std::string> names;
   for (std::int64_t i = 0; i < set->size(); ++i) names.insert(set->sample_name(i));
   return names;

@@ -33,7 +33,7 @@ TEST(DescribedData, HasTheTransformsAndClassesOfTheTraining) {
   const auto values = described.eval_transforms.normalizer().values(),
              before = trained.eval_transforms.normalizer().values();
   EXPECT_TRUE(std::equal(values.begin(), values.end(), before.begin(), before.end()));
-  EXPECT_THROW((void)described.train->get(0), IndexError);
+  EXPECT_THROW((void)described.train->images()->get(0), IndexError);
   Json other = config;
   other.set("normalize", node(R"({"mean": [0.5], "std": []})"));
   EXPECT_EQ(described_data(datasets().parse(other), facts).options.normalize.mean, std::vector<double>{0.5})
@@ -77,7 +77,7 @@ TEST(DescribedData, EvaluatesOnTheTestFilesOfCifar) {
   const DataSplits data = evaluation_data(datasets().parse(config), facts, folder.path());
   EXPECT_EQ(data.test->size(), 3);
   EXPECT_EQ(data.valid, nullptr);
-  EXPECT_EQ(data.eval_loader(data.test, 3).next().labels.to_doubles(), (std::vector<double>{3, 7, 3}));
+  EXPECT_EQ(data.eval_loader(data.test, 3).next()["labels"].to_doubles(), (std::vector<double>{3, 7, 3}));
   facts.classes = {"one", "two"};
   EXPECT_PRED2(contains,
                error_message<DataError>([&] { (void)evaluation_data(datasets().parse(config), facts, folder.path()); }),

@@ -16,7 +16,7 @@ using test::contains;
 using test::error_message;
 
 TEST(DigitsTest, HasEverySampleOfTheSource) {
-  const DatasetPointer set = digits();
+  const ImageDatasetPointer set = digits();
   ASSERT_EQ(set->size(), 1797);
   EXPECT_EQ(set->image_shape(), (ImageShape{8, 8, 1}));
   std::vector<std::int64_t> histogram(10);
@@ -36,7 +36,7 @@ TEST(DigitsTest, ScalesSixteenToFullWhite) {
 }
 
 TEST(DigitsTest, OrderedSplitTakesTheLastSamples) {
-  const Splits parts = digits({.split = DigitsSplit::ordered, .test_size = 360});
+  const ImageSplits parts = digits({.split = DigitsSplit::ordered, .test_size = 360});
   ASSERT_EQ(parts.train->size(), 1437);
   ASSERT_EQ(parts.test->size(), 360);
   EXPECT_EQ(parts.test->get(0).image, digits()->get(1437).image);
@@ -44,9 +44,9 @@ TEST(DigitsTest, OrderedSplitTakesTheLastSamples) {
 }
 
 TEST(DigitsTest, ShuffledSplitIsAPartitionDrawnByTheSeed) {
-  const Splits a = digits({.seed = 7});
-  const Splits b = digits({.seed = 7});
-  const Splits other = digits({.seed = 8});
+  const ImageSplits a = digits({.seed = 7});
+  const ImageSplits b = digits({.seed = 7});
+  const ImageSplits other = digits({.seed = 8});
   ASSERT_EQ(a.train->size() + a.test->size(), 1797);
   int same = 0, changed = 0;
   for (std::int64_t i = 0; i < a.test->size(); ++i) {
@@ -86,7 +86,7 @@ TEST(HoldOutTest, TakesTheFractionOfEveryClass) {
 }
 
 /// Two classes, and a third label.
-class Mislabelled : public Dataset {
+class Mislabelled : public ImageDataset {
  public:
   explicit Mislabelled(std::int64_t third) : third_(third) {}
   std::int64_t size() const override { return 10; }

@@ -42,7 +42,7 @@ struct IdxTest : testing::Test {
 };
 
 TEST_F(IdxTest, ReadsImagesAndLabels) {
-  const DatasetPointer set = idx(images, labels);
+  const ImageDatasetPointer set = idx(images, labels);
   ASSERT_EQ(set->size(), 2);
   EXPECT_EQ(set->classes(), 2);
   EXPECT_EQ(set->image_shape(), (ImageShape{2, 3, 1}));
@@ -84,7 +84,7 @@ TEST_F(IdxTest, FolderReadsTrainAndTest) {
   folder.write("train-labels-idx1-ubyte", idx_file({2}, {0, 4}));
   folder.write("t10k-images-idx3-ubyte", idx_file({1, 1, 1}, {7}));
   folder.write("t10k-labels-idx1-ubyte", idx_file({1}, {3}));
-  const Splits parts = idx_folder(folder.path());
+  const ImageSplits parts = idx_folder(folder.path());
   EXPECT_EQ(parts.train->size(), 2);
   EXPECT_EQ(parts.test->classes(), 5) << "the test part does not use every class";
   EXPECT_EQ(parts.test->get(0).image.pixels, Bytes{7});
@@ -121,7 +121,7 @@ TEST(FashionMnistTest, AbsenceNamesThePackageAndTheFiles) {
 
 TEST(FashionMnistTest, HasTheOfficialCounts) {
   if (!std::filesystem::exists(fashion_mnist_folder)) GTEST_SKIP() << "dataset-fashion-mnist is not installed";
-  const Splits parts = fashion_mnist();
+  const ImageSplits parts = fashion_mnist();
   for (const auto& [part, each] : {std::pair{parts.train, 6000}, std::pair{parts.test, 1000}}) {
     ASSERT_EQ(part->size(), 10 * each);
     std::vector<int> histogram(10);

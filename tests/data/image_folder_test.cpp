@@ -37,7 +37,7 @@ struct ImageFolderTest : testing::Test {
     std::fill(image.pixels.begin(), image.pixels.end(), level);
     write_png(folder / name, image);
   }
-  std::vector<int> levels(const Dataset& set) const {
+  std::vector<int> levels(const ImageDataset& set) const {
     std::vector<int> result;
     for (std::int64_t i = 0; i < set.size(); ++i) result.push_back(set.get(i).image.pixels[0]);
     return result;
@@ -52,7 +52,7 @@ TEST_F(ImageFolderTest, SortsClassesAndFilesAndIgnoresTheRest) {
   folder.write("a/notes.txt", {'h', 'i'});
   folder.write("README.md", {'h', 'i'});
   put(".hidden/1.png", 1);
-  const DatasetPointer set = image_folder(folder.path(), {});
+  const ImageDatasetPointer set = image_folder(folder.path(), {});
   EXPECT_EQ(set->class_names(), (std::vector<std::string>{"a", "b"}));
   ASSERT_EQ(set->size(), 4);
   EXPECT_EQ(set->label(0), 0);
@@ -74,7 +74,7 @@ TEST_F(ImageFolderTest, LinksAreFollowedAndLoopsEnd) {
   fs::create_directory_symlink(folder / "elsewhere", folder / "a/other");
   fs::create_directory_symlink(folder / "elsewhere", folder / "a/other_again");
   fs::create_symlink(folder / "elsewhere/2.png", folder / "a/3.png");
-  const DatasetPointer set = image_folder(folder.path(), {}, {"a", "elsewhere"});
+  const ImageDatasetPointer set = image_folder(folder.path(), {}, {"a", "elsewhere"});
   std::int64_t in_a = 0;
   for (std::int64_t i = 0; i < set->size(); ++i) in_a += set->label(i) == 0 ? 1 : 0;
   // 1.png, 3.png, and 2.png once, by whichever way it is met first; a second way to the same folder adds nothing.
@@ -84,7 +84,7 @@ TEST_F(ImageFolderTest, LinksAreFollowedAndLoopsEnd) {
 TEST_F(ImageFolderTest, BrokenFilesStopTheRun) {
   put("a/1.png", 1);
   folder.write("a/2.png", {0x89, 'P', 'N', 'G', 13, 10, 26, 10});
-  const DatasetPointer set = image_folder(folder.path(), {});
+  const ImageDatasetPointer set = image_folder(folder.path(), {});
   EXPECT_EQ(set->get(0).label, 0);
   EXPECT_TRUE(contains(error_message<DataError>([&] { set->get(1); }), folder / "a/2.png"));
   fs::create_symlink(folder / "nowhere.png", folder / "a/3.png");
@@ -98,7 +98,7 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
   folder.write("b/1.png", {});
   put("b/2.png", 22);
   fs::create_symlink(folder / "nowhere.png", folder / "b/3.png");
-  const DatasetPointer set = image_folder(folder.path(), {.on_error = OnFault::skip});
+  const ImageDatasetPointer set = image_folder(folder.path(), {.on_error = OnFault::skip});
   ASSERT_EQ(set->size(), 4);
   EXPECT_EQ(set->unreadable().count, 1) << "the link";
   for (int round = 0; round < 2; ++round) {
@@ -110,7 +110,7 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
   EXPECT_TRUE(contains(set->unreadable().first[1], "a/2.png: neither JPEG, PNG, WebP nor BMP"));
   folder.write("a/1.png", {});
   folder.write("b/2.png", {});
-  const DatasetPointer none = image_folder(folder.path(), {.on_error = OnFault::skip});
+  const ImageDatasetPointer none = image_folder(folder.path(), {.on_error = OnFault::skip});
   EXPECT_TRUE(contains(error_message<DataError>([&] { none->get(0); }), "none of the 4 samples"));
 }
 
@@ -120,7 +120,7 @@ TEST_F(ImageFolderTest, StandInsComeFromTheSamePart) {
   const HeldOut tested = hold_out(image_folder(folder.path(), {.on_error = OnFault::skip}), 0.5, 1);
   const HeldOut trained = hold_out(tested.rest, 0.5, 2);
   std::multiset<int> own, seen;
-  for (const DatasetPointer& part : {trained.rest, trained.held_out, tested.held_out}) {
+  for (const ImageDatasetPointer& part : {trained.rest, trained.held_out, tested.held_out}) {
     const std::vector<int> all = levels(*part);
     const std::set<int> different(all.begin(), all.end());
     seen.insert(different.begin(), different.end());
@@ -139,7 +139,7 @@ TEST_F(ImageFolderTest, ImagesThatAreLeftOutAreNamed) {
   put("b/1.png", 3);
   for (const char* name : {"a/x.gif", "a/deep/y.TIFF", "b/z.heic", "loose.png", "loose.tif", "notes.txt", "b/notes.md"})
     folder.write(name, {'x'});
-  const DatasetPointer set = image_folder(folder.path(), {});
+  const ImageDatasetPointer set = image_folder(folder.path(), {});
   EXPECT_EQ(set->size(), 4);
   EXPECT_EQ(set->get(1).image.width, 37) << "the BMP";
   const Warnings warnings = set->warnings();
@@ -160,7 +160,7 @@ TEST_F(ImageFolderTest, ImagesThatWereTurnedAreCounted) {
   for (const int orientation : {1, 3, 6, 8})
     fs::copy_file(join_text(test::source_dir(), "/tests/golden/images/orientation_", orientation, ".jpg"),
                   folder / join_text("a/", orientation, ".jpg"));
-  const DatasetPointer set = image_folder(folder.path(), {});
+  const ImageDatasetPointer set = image_folder(folder.path(), {});
   EXPECT_EQ(set->warnings().count, 0);
   for (int round = 0; round < 2; ++round) (void)levels(*set);
   const Warnings warnings = set->warnings();
@@ -175,7 +175,7 @@ TEST_F(ImageFolderTest, EmptyClasses) {
   put("c/1.png", 1);
   const std::string message = error_message<DataError>([&] { image_folder(folder.path(), {}); });
   EXPECT_TRUE(contains(message, folder / "b") && contains(message, "empty_classes")) << message;
-  const DatasetPointer set = image_folder(folder.path(), {.empty_classes = OnFault::skip});
+  const ImageDatasetPointer set = image_folder(folder.path(), {.empty_classes = OnFault::skip});
   EXPECT_EQ(set->classes(), 3);
   EXPECT_EQ(set->label(1), 2) << "class numbers do not shift";
   EXPECT_EQ(set->warnings().count, 1);
@@ -186,7 +186,7 @@ TEST_F(ImageFolderTest, PartsByFolder) {
   put("train/a/1.png", 1);
   put("train/b/1.png", 2);
   put("val/b/1.png", 3);
-  Splits splits = image_folder_splits(folder.path(), {});
+  ImageSplits splits = image_folder_splits(folder.path(), {});
   EXPECT_EQ(splits.train->size(), 2);
   EXPECT_EQ(splits.test, nullptr) << "what chooses the best checkpoint is no test";
   ASSERT_NE(splits.valid, nullptr);
@@ -204,8 +204,8 @@ TEST_F(ImageFolderTest, PartsByFolder) {
 
 TEST_F(ImageFolderTest, TheCacheChangesNothing) {
   for (int i = 0; i < 12; ++i) put("a/" + std::to_string(10 + i) + ".png", static_cast<std::uint8_t>(i * 9), 4 + i);
-  const DatasetPointer plain = image_folder(folder.path(), {});
-  const DatasetPointer cached = image_folder(folder.path(), {.cache_bytes = 1000});
+  const ImageDatasetPointer plain = image_folder(folder.path(), {});
+  const ImageDatasetPointer cached = image_folder(folder.path(), {.cache_bytes = 1000});
   for (int round = 0; round < 3; ++round) {
     for (std::int64_t i = 0; i < 12; ++i) EXPECT_EQ(plain->get(i).image, cached->get(i).image);
   }
@@ -224,8 +224,8 @@ TEST_F(ImageFolderTest, LargeImagesAreShrunkBeforeTheyAreKept) {
     for (std::size_t p = 0; p < image.pixels.size(); ++p) image.pixels[p] = static_cast<std::uint8_t>(p * 37 % 251);
     write_png(folder / ("a/" + std::to_string(i) + ".png"), image);
   }
-  const DatasetPointer whole = image_folder(folder.path(), {});
-  const DatasetPointer small = image_folder(folder.path(), {.cache_bytes = 10'000, .shrink_to = 8});
+  const ImageDatasetPointer whole = image_folder(folder.path(), {});
+  const ImageDatasetPointer small = image_folder(folder.path(), {.cache_bytes = 10'000, .shrink_to = 8});
   const std::pair<int, int> expected[] = {{16, 8}, {8, 28}, {8, 30}, {5, 5}};
   for (std::int64_t i = 0; i < 4; ++i) {
     const Image full = whole->get(i).image;
@@ -248,15 +248,15 @@ TEST_F(ImageFolderTest, LoadsTheSameWithAnyWorkers) {
   folder.write("a/broken.png", {1, 2, 3});
   std::vector<double> expected;
   for (const int workers : {0, 1, 4}) {
-    const DatasetPointer set = image_folder(folder.path(), {.on_error = OnFault::skip, .cache_bytes = 2000});
+    const ImageDatasetPointer set = image_folder(folder.path(), {.on_error = OnFault::skip, .cache_bytes = 2000});
     TransformOptions options{.image_size = 8, .random_resized_crop = true, .horizontal_flip = true};
     Loader loader(set, Transforms(set->image_shape(), options, true),
                   {.batch_size = 7, .workers = workers, .shuffle = true});
     std::vector<double> values;
     for (int i = 0; i < 6; ++i) {
       const Batch batch = loader.next();
-      for (const double value : batch.images.to_doubles()) values.push_back(value);
-      for (const double value : batch.labels.to_doubles()) values.push_back(value);
+      for (const double value : batch["images"].to_doubles()) values.push_back(value);
+      for (const double value : batch["labels"].to_doubles()) values.push_back(value);
     }
     if (expected.empty()) expected = values;
     EXPECT_EQ(values, expected) << workers;

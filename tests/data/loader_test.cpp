@@ -22,7 +22,7 @@ using test::contains;
 using test::error_message;
 
 /// Random images; counts reads, can fail at a sample, and can take its time for the first ones.
-class Probe : public Dataset {
+class Probe : public ImageDataset {
  public:
   explicit Probe(std::int64_t size, ImageShape shape = {6, 5, 3}) : size_(size), shape_(shape) {}
   std::int64_t size() const override { return size_; }
@@ -61,7 +61,7 @@ TransformOptions everything() {
   return options;
 }
 
-Transforms steps(const Dataset& set, bool training = true) {
+Transforms steps(const ImageDataset& set, bool training = true) {
   return Transforms(set.image_shape(), everything(), training);
 }
 
@@ -74,16 +74,16 @@ std::uint64_t fold(std::uint64_t hash, const void* bytes, std::size_t size) {
 
 std::uint64_t hash_of(const Batch& batch) {
   std::uint64_t hash = 0xcbf29ce484222325u;
-  hash = fold(hash, batch.images.bytes(), batch.images.byte_size());
-  hash = fold(hash, batch.labels.bytes(), batch.labels.byte_size());
-  if (batch.erased.defined()) hash = fold(hash, batch.erased.bytes(), batch.erased.byte_size());
-  if (batch.share.defined()) hash = fold(hash, batch.share.bytes(), batch.share.byte_size());
+  hash = fold(hash, batch["images"].bytes(), batch["images"].byte_size());
+  hash = fold(hash, batch["labels"].bytes(), batch["labels"].byte_size());
+  if (batch.has("erased")) hash = fold(hash, batch["erased"].bytes(), batch["erased"].byte_size());
+  if (batch.has("mix")) hash = fold(hash, batch["mix"].bytes(), batch["mix"].byte_size());
   hash = fold(hash, batch.samples.data(), batch.samples.size() * sizeof(std::int64_t));
   hash = fold(hash, &batch.epoch, sizeof batch.epoch);
   return fold(hash, &batch.index, sizeof batch.index);
 }
 
-std::vector<std::uint64_t> hashes(const DatasetPointer& set, LoaderOptions options, int batches) {
+std::vector<std::uint64_t> hashes(const ImageDatasetPointer& set, LoaderOptions options, int batches) {
   Loader loader(set, steps(*set), options);
   std::vector<std::uint64_t> result;
   for (int i = 0; i < batches; ++i) result.push_back(hash_of(loader.next()));
@@ -128,11 +128,11 @@ TEST(LoaderTest, AnEpochVisitsEverySampleOnce) {
         const Batch batch = loader.next();
         EXPECT_EQ(batch.epoch, &epoch - epochs);
         EXPECT_EQ(batch.index, i);
-        EXPECT_EQ(batch.images.shape(), (Shape{i < 5 ? 8 : 5, 6, 5, 3}));
-        EXPECT_EQ(batch.labels.dtype(), DType::i64);
+        EXPECT_EQ(batch["images"].shape(), (Shape{i < 5 ? 8 : 5, 6, 5, 3}));
+        EXPECT_EQ(batch["labels"].dtype(), DType::i64);
         for (std::int64_t k = 0; k < batch.size(); ++k) {
           const std::int64_t sample = batch.samples[static_cast<std::size_t>(k)];
-          EXPECT_EQ(batch.labels.data<std::int64_t>()[k], sample % 4);
+          EXPECT_EQ(batch["labels"].data<std::int64_t>()[k], sample % 4);
           epoch.push_back(sample);
         }
       }
@@ -162,7 +162,7 @@ TEST(LoaderTest, PixelsAreTheNormalisedImage) {
   for (std::int64_t i = 0; i < 5; ++i) {
     const Sample sample = set->get(i);
     for (std::size_t p = 0; p < sample.image.pixels.size(); ++p) {
-      ASSERT_NEAR(batch.images.data<float>()[static_cast<std::size_t>(i) * 90 + p],
+      ASSERT_NEAR(batch["images"].data<float>()[static_cast<std::size_t>(i) * 90 + p],
                   (static_cast<float>(sample.image.pixels[p]) / 255.0f - 0.5f) / 0.25f, 1e-6f);
     }
   }
@@ -270,12 +270,12 @@ TEST(LoaderTest, MixupGivesSoftLabels) {
   const auto set = std::make_shared<Probe>(16);
   Loader loader(set, steps(*set), {.batch_size = 8, .shuffle = true, .mixup_alpha = 1});
   const Batch batch = loader.next();
-  ASSERT_EQ(batch.labels.shape(), (Shape{8, 4}));
-  ASSERT_EQ(batch.labels.dtype(), DType::f32);
+  ASSERT_EQ(batch["labels"].shape(), (Shape{8, 4}));
+  ASSERT_EQ(batch["labels"].dtype(), DType::f32);
   EXPECT_TRUE(batch.lambda > 0 && batch.lambda < 1);
   for (int i = 0; i < 8; ++i) {
     float total = 0;
-    for (int c = 0; c < 4; ++c) total += batch.labels.data<float>()[4 * i + c];
+    for (int c = 0; c < 4; ++c) total += batch["labels"].data<float>()[4 * i + c];
     EXPECT_FLOAT_EQ(total, 1);
   }
   EXPECT_NE(loader.next().lambda, batch.lambda);
@@ -286,7 +286,7 @@ TEST(LoaderTest, CutMixWeighsLabelsByTheBox) {
   Loader loader(set, steps(*set), {.batch_size = 8, .seed = 2, .cutmix_alpha = 1, .dtype = DType::u8});
   for (int i = 0; i < 6; ++i) {
     const Batch batch = loader.next();
-    const std::vector<double> mix = batch.share.to_doubles(), soft = batch.labels.to_doubles();
+    const std::vector<double> mix = batch["mix"].to_doubles(), soft = batch["labels"].to_doubles();
     EXPECT_EQ(mix[0], 0);
     EXPECT_DOUBLE_EQ(batch.lambda, 1 - mix[3] * mix[4] / 30);
     // Samples 0 and 7 of a batch have the labels 0 and 3.
@@ -301,19 +301,19 @@ TEST(LoaderTest, PixelsComeWithWhatIsStillToBeDone) {
   LoaderOptions of_pixels = options;
   of_pixels.dtype = DType::u8;
   const Batch floats = Loader(set, steps(*set), options).next(), pixels = Loader(set, steps(*set), of_pixels).next();
-  EXPECT_EQ(pixels.images.dtype(), DType::u8);
-  EXPECT_EQ(pixels.images.shape(), floats.images.shape());
-  EXPECT_EQ(pixels.labels.to_doubles(), floats.labels.to_doubles());
+  EXPECT_EQ(pixels["images"].dtype(), DType::u8);
+  EXPECT_EQ(pixels["images"].shape(), floats["images"].shape());
+  EXPECT_EQ(pixels["labels"].to_doubles(), floats["labels"].to_doubles());
   EXPECT_EQ(pixels.lambda, floats.lambda);
-  EXPECT_EQ(pixels.share.to_doubles(), (std::vector<double>{static_cast<float>(floats.lambda), 0, 0, 6, 5}));
-  EXPECT_EQ(pixels.erased.shape(), (Shape{8, 4}));
-  EXPECT_EQ(pixels.erased.dtype(), DType::i32);
-  EXPECT_FALSE(floats.erased.defined() || floats.share.defined());
+  EXPECT_EQ(pixels["mix"].to_doubles(), (std::vector<double>{static_cast<float>(floats.lambda), 0, 0, 6, 5}));
+  EXPECT_EQ(pixels["erased"].shape(), (Shape{8, 4}));
+  EXPECT_EQ(pixels["erased"].dtype(), DType::i32);
+  EXPECT_FALSE(floats.has("erased") || floats.has("mix"));
   // Nothing is left to be done in evaluation.
   const Batch plain = Loader(set, steps(*set, false), {.batch_size = 8, .dtype = DType::u8}).next();
-  EXPECT_FALSE(plain.erased.defined() || plain.share.defined());
+  EXPECT_FALSE(plain.has("erased") || plain.has("mix"));
   const Image first = set->get(0).image;
-  EXPECT_TRUE(std::equal(first.pixels.begin(), first.pixels.end(), plain.images.data<std::uint8_t>()));
+  EXPECT_TRUE(std::equal(first.pixels.begin(), first.pixels.end(), plain["images"].data<std::uint8_t>()));
 }
 
 TEST(LoaderTest, RefusesOptionsOutOfRange) {

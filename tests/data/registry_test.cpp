@@ -43,7 +43,7 @@ TEST(DataRegistryTest, DigitsWithoutAnythingElse) {
   EXPECT_EQ(loader.batches_per_epoch(), 22);
   double sum = 0, squares = 0, count = 0;
   for (int i = 0; i < 22; ++i) {
-    for (const double value : loader.next().images.to_doubles()) sum += value, squares += value * value, ++count;
+    for (const double value : loader.next()["images"].to_doubles()) sum += value, squares += value * value, ++count;
   }
   EXPECT_NEAR(sum / count, 0, 0.02);
   EXPECT_NEAR(squares / count, 1, 0.03);
@@ -71,10 +71,10 @@ TEST(DataRegistryTest, FieldsReachTheLoader) {
   EXPECT_EQ(loader.options().workers, 0);
   EXPECT_EQ(loader.options().prefetch, 7);
   const Batch batch = loader.next();
-  EXPECT_EQ(batch.labels.shape(), (Shape{10, 10}));
-  EXPECT_EQ(batch.images.dtype(), DType::bf16);
+  EXPECT_EQ(batch["labels"].shape(), (Shape{10, 10}));
+  EXPECT_EQ(batch["images"].dtype(), DType::bf16);
   const Batch plain = data.eval_loader(data.valid, 10).next();
-  EXPECT_EQ(plain.labels.shape(), (Shape{10}));
+  EXPECT_EQ(plain["labels"].shape(), (Shape{10}));
 }
 
 TEST(DataRegistryTest, FaultsNameThePath) {
@@ -102,7 +102,7 @@ TEST(DataRegistryTest, FaultsNameThePath) {
 
 TEST(DataRegistryTest, MeasuresWhereNothingIsUsual) {
   const DataSplits data = make_data(node(R"({"type": "synthetic", "train_size": 50, "height": 12, "width": 9})"));
-  const ChannelStatistics measured = channel_statistics(*data.train, 50);
+  const ChannelStatistics measured = channel_statistics(*data.train->images(), 50);
   EXPECT_EQ(data.train_transforms.options().mean, measured.mean);
   EXPECT_EQ(data.options.normalize.std, measured.std);
   EXPECT_EQ(measured.mean.size(), 3u);
@@ -128,7 +128,7 @@ TEST(DataRegistryTest, FoldersAreSplitByNamesAndTheSeed) {
   config.set("augment", node(R"({"image_size": 4, "fit": "pad", "fill": 1})"));
   config.set("shrink_to", 4);
   const DataSplits small = make_data(config);
-  EXPECT_EQ(small.train->get(0).image.width, 4) << "5 x 6, shrunk";
+  EXPECT_EQ(small.train->images()->get(0).image.width, 4) << "5 x 6, shrunk";
   EXPECT_EQ(small.eval_transforms.options().fit, Fit::pad);
   EXPECT_EQ(small.train_transforms.options().fill, 1.0);
   config.set("shrink_to", 3);
@@ -205,7 +205,7 @@ TEST(DataRegistryTest, AFileThatComesMovesNoOther) {
     const DataSplits data = make_data(config);
     std::map<int, std::string> found;
     for (const auto& [name, set] : {std::pair{"train", data.train}, {"valid", data.valid}, {"test", data.test}})
-      for (std::int64_t i = 0; i < set->size(); ++i) found[set->get(i).image.pixels[0]] = name;
+      for (std::int64_t i = 0; i < set->size(); ++i) found[set->images()->get(i).image.pixels[0]] = name;
     return found;
   };
   for (int i = 0; i < 60; ++i) put((i % 2 ? "a/" : "b/") + std::to_string(i) + ".png");
@@ -234,8 +234,8 @@ TEST(DataRegistryTest, OneFileIsPreparedAsItsSetIs) {
                          "augment": {"image_size": 10, "fit": "pad"}})");
   config.set("path", folder.path().string());
   const DataSplits data = make_data(config);
-  const Tensor one = load_input(folder / "test/a/1.png", *data.train, data.eval_transforms);
-  EXPECT_EQ(one.to_doubles(), data.eval_loader(data.test, 1).next().images.to_doubles());
+  const Tensor one = load_input(folder / "test/a/1.png", *data.train->images(), data.eval_transforms);
+  EXPECT_EQ(one.to_doubles(), data.eval_loader(data.test, 1).next()["images"].to_doubles());
 }
 
 TEST(DataRegistryTest, ProgramsAddTheirOwn) {
@@ -250,15 +250,15 @@ TEST(DataRegistryTest, ProgramsAddTheirOwn) {
       "Squares of one grey level.");
   const DataSplits data = make_data(node(R"({"type": "tints", "level": 51, "valid_fraction": 0.5})"));
   EXPECT_EQ(data.valid->size(), 4);
-  EXPECT_EQ(data.train->get(0).image.pixels[0], 51);
+  EXPECT_EQ(data.train->images()->get(0).image.pixels[0], 51);
   const Batch batch = data.train_loader(4, 0).next();
-  EXPECT_EQ(batch.images.to_doubles(), std::vector<double>(16, 0.0))
+  EXPECT_EQ(batch["images"].to_doubles(), std::vector<double>(16, 0.0))
       << "a constant is its own mean; its deviation is 1";
 }
 
 TEST(SyntheticTest, IsLearnableAndAPureFunctionOfTheIndex) {
   const SyntheticOptions options{.train_size = 40, .test_size = 20, .height = 9, .width = 11, .classes = 4};
-  const Splits a = synthetic(options), b = synthetic(options);
+  const ImageSplits a = synthetic(options), b = synthetic(options);
   EXPECT_EQ(a.train->image_shape(), (ImageShape{9, 11, 3}));
   // Nearest class mean of the training part must tell the test part's classes apart.
   std::vector<std::vector<double>> means(4, std::vector<double>(9 * 11 * 3));
@@ -290,7 +290,7 @@ TEST(SyntheticTest, IsLearnableAndAPureFunctionOfTheIndex) {
 }
 
 /// Digits with one sample that cannot be read and one label outside the classes.
-class Faulty : public Dataset {
+class Faulty : public ImageDataset {
  public:
   std::int64_t size() const override { return 30; }
   ImageShape image_shape() const override { return {8, 8, 1}; }

@@ -307,14 +307,14 @@ TEST(ModuleObserver, SeesThePartsOfAnUnnamedModuleOnly) {
     joined(Tensor::zeros({1}));
   }
   EXPECT_EQ(recorder.seen, (std::vector<std::string>{"+", "+left", "-left", "+right", "-right", "-"}));
-  const auto rows = nn::summarize(joined, Tensor::zeros({4, 5}));
+  const auto rows = nn::summarize(joined, {Tensor::zeros({4, 5})});
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[1].depth, 1);
 }
 
 TEST(ModuleSummary, RowsNameModules) {
   Branch branch;
-  const auto rows = nn::summarize(branch, Tensor::zeros({4, 5}));
+  const auto rows = nn::summarize(branch, {Tensor::zeros({4, 5})});
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].type, "Branch");
   EXPECT_EQ(rows[0].parameters, 13);

@@ -81,7 +81,7 @@ TEST(ResNet, NamesAreTorchvisions) {
 TEST(ResNet, ShapesOfBothStems) {
   models::ResNet imagenet({.blocks = {1, 1}, .width = 8, .classes = 7});
   nn::initialize(imagenet, 1);
-  const auto rows = nn::summarize(imagenet, random_images({2, 32, 32, 3}, 1));
+  const auto rows = nn::summarize(imagenet, {random_images({2, 32, 32, 3}, 1)});
   EXPECT_EQ(rows.front().output, Shape({2, 7}));
   EXPECT_GT(rows.front().flops, 0.0);
   const auto output_of = [&](const std::string& path) {

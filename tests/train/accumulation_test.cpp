@@ -65,11 +65,11 @@ std::vector<double> gradients(const std::vector<std::int64_t>& sizes, bool with_
     std::vector<float> pixels(static_cast<std::size_t>(size * 64));
     for (float& pixel : pixels) pixel = static_cast<float>(random.normal());
     data::Batch batch;
-    batch.images = Tensor::of<float>({size, 8, 8, 1}, pixels);
+    batch.set("images", Tensor::of<float>({size, 8, 8, 1}, pixels));
     std::vector<std::int64_t> labels;
     for (std::int64_t i = first; i < first + size; ++i)
       labels.push_back(ignore_some && (i % 3 == 0 || i < 90) ? ignored_class : i * i % 10);
-    batch.labels = Tensor::of<std::int64_t>({size}, labels);
+    batch.set("labels", Tensor::of<std::int64_t>({size}, labels));
     batch.samples.resize(static_cast<std::size_t>(size));
     batches.push_back(std::move(batch));
     first += size;
@@ -135,15 +135,15 @@ std::vector<data::Batch> batches_with_ignored_labels(bool as_one) {
   std::vector<data::Batch> batches;
   for (int number = 0; number < 3; ++number) {
     data::Batch batch = test::noise_batch(number);
-    auto* const labels = batch.labels.data<std::int64_t>();
+    auto* const labels = batch["labels"].data<std::int64_t>();
     for (std::int64_t i = 0; i < size; ++i)
       if (labels[i] == ignored || i >= 4 * number) labels[i] = i >= 4 * number ? ignored : 4;
     batches.push_back(std::move(batch));
   }
   if (!as_one) return batches;
   data::Batch all;
-  all.images = concat(std::vector{batches[0].images, batches[1].images, batches[2].images}, 0);
-  all.labels = concat(std::vector{batches[0].labels, batches[1].labels, batches[2].labels}, 0);
+  all.set("images", concat(std::vector{batches[0]["images"], batches[1]["images"], batches[2]["images"]}, 0));
+  all.set("labels", concat(std::vector{batches[0]["labels"], batches[1]["labels"], batches[2]["labels"]}, 0));
   all.samples.resize(3 * size);
   return {all};
 }
@@ -215,7 +215,7 @@ TEST(Accumulation, PartsOfOtherShapesDrawTheirOwnNumbers) {
   const auto alike = masks_of({large, small}), alone = masks_of({large}), again = masks_of({large, small});
   EXPECT_EQ(alike, again);
   EXPECT_EQ(alike[0], alone[0]);
-  large.images = Tensor::zeros({8, 16, 8, 1});
+  large.set("images", Tensor::zeros({8, 16, 8, 1}));
   const auto masks = masks_of({large, small});
   // By places in the whole batch the second part's numbers would be the second half of the first's.
   EXPECT_NE(masks[1], std::vector<double>(masks[0].begin() + 512, masks[0].end()));

@@ -75,8 +75,8 @@ inline data::Batch noise_batch(int number, bool with_infinity = false) {
   std::vector<std::int64_t> labels(8);
   for (std::int64_t& label : labels) label = static_cast<std::int64_t>(random.below(10));
   data::Batch batch;
-  batch.images = Tensor::of<float>({8, 8, 8, 1}, pixels);
-  batch.labels = Tensor::of<std::int64_t>({8}, labels);
+  batch.set("images", Tensor::of<float>({8, 8, 8, 1}, pixels));
+  batch.set("labels", Tensor::of<std::int64_t>({8}, labels));
   batch.samples.resize(8);
   return batch;
 }

@@ -124,7 +124,7 @@ TEST(Precision, EachSessionOfAProcessComputesAsItsOwnConfigurationSays) {
   expect(true, "after its step");
   take_steps(*loose, 0, 1, -1, -1, eager(*loose));
   expect(false, "after the other's step");
-  evaluation_step(*exact, moved_input(*exact, test::noise_batch(1)), Sums(exact->device()));
+  evaluation_step(*exact, test::noise_batch(1).to(exact->device()), Sums(exact->device()));
   expect(true, "after its evaluation");
   cpu::set_deterministic(false);
 }

@@ -78,14 +78,14 @@ TEST_F(PredictorTest, AgreesWithAnEvaluation) {
   const auto evaluated = train::open_for_evaluation(run);
   const auto labels = evaluated->data.test->size();
   std::vector<data::Image> images;
-  for (std::int64_t i = 0; i < labels; ++i) images.push_back(evaluated->data.test->get(i).image);
+  for (std::int64_t i = 0; i < labels; ++i) images.push_back(evaluated->data.test->images()->get(i).image);
   const Predictor predictor(run);
   const Prediction result = predictor.predict_images(images);
   ASSERT_EQ(result.logits.shape(), (Shape{labels, 10}));
   std::int64_t right = 0;
   double loss = 0;
   for (std::int64_t i = 0; i < labels; ++i) {
-    const std::int64_t label = evaluated->data.test->label(i);
+    const std::int64_t label = evaluated->data.test->images()->label(i);
     right += predictor.top(result, i, 1)[0].label == label ? 1 : 0;
     loss -= std::log(static_cast<double>(result.probabilities.data<float>()[i * 10 + label]));
   }

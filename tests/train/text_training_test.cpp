@@ -32,7 +32,8 @@ struct Follower : nn::Module {
     adopt("source_table", source_table);
   }
   Tensor forward(const Tensor& ids) override { return out(table(ids)); }
-  Tensor forward_pair(const Tensor& source, const Tensor& target) override {
+  Tensor forward_inputs(const nn::Inputs& inputs) override {
+    const Tensor &source = inputs.at(0), &target = inputs.at(1);
     return out(add(source_table(slice(source, 1, 0, target.dim(1))), table(target)));
   }
   nn::Embedding table;

@@ -79,9 +79,7 @@ int bench_step(const Arguments& arguments) {
   BenchCase result;
   const RunConfig& config = session.config();
   result.name = "step/" + config.name;
-  const data::Batch& batch = bench.batch();
-  const bool images = batch.images.defined();
-  result.shape = join_text((images ? batch.images : batch.labels).shape());
+  result.shape = join_text(bench.batch().tensors().front().tensor.shape());
   result.dtype = config.precision.type();
   result.device = session.device();
   result.batch = bench.rows();

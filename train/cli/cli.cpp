@@ -81,6 +81,7 @@ const std::vector<CommandSpec>& commands() {
         {"--greedy", "", "running texts: always the likeliest token"},
         {"--beam", "N", "pairs of lines: open texts of each search for a translation (default: 4; 1: greedy)"},
         {"--length-penalty", "A", "pairs of lines: above 0 favours longer translations (default: 0.6)"},
+        {"--out", "DIR", "tasks of a program's own: where files that are predicted go (default: .)"},
         {"--json", "", "print texts as JSON lines too"}},
        predict_command},
       {"schema",

@@ -44,7 +44,10 @@ std::pair<Json, std::string> report(const data::Dataset& part, bool whole, std::
     const data::TextInspection found = data::inspect_text(*tokens, batch_size);
     return {data::to_json(found), data::to_text(found)};
   }
-  const data::Inspection found = whole ? data::verify(part) : data::inspect(part);
+  const data::ImageDataset* const images = part.images();
+  HEARTH_CHECK(UsageError, images != nullptr, "data: ", part.source(),
+               " holds neither images nor sequences of tokens, which is what this command looks at");
+  const data::Inspection found = whole ? data::verify(*images) : data::inspect(*images);
   problems += found.problems.count;
   return {data::to_json(found), data::to_text(found)};
 }

@@ -8,8 +8,8 @@
 #include "train/cli/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/step.h"
+#include "train/task/text_tasks.h"
 #include "train/text_generation.h"
-#include "train/text_metrics.h"
 
 namespace hearth::train {
 namespace {
@@ -31,8 +31,7 @@ int eval_command(const Arguments& arguments) {
   const auto [split, part] = session->evaluation_part(wanted);
   HEARTH_CHECK(DataError, part != nullptr && part->size() > 0, "eval: ", path.empty() ? "the data of this run" : path,
                " has no ", wanted.empty() ? "test or valid" : wanted, " split; choose another with --split");
-  const data::TokenDataset* const text = part->tokens();
-  const bool translates = text != nullptr && text->source_tokenizer() != nullptr &&
+  const bool translates = dynamic_cast<const TranslationTask*>(session->task.get()) != nullptr &&
                           session->config().eval.metric != TranslationMetric::none;
   for (const char* option : {"--beam", "--length-penalty", "--limit"})
     HEARTH_CHECK(UsageError, translates || !arguments.has(option), "eval: ", option,
@@ -47,19 +46,17 @@ int eval_command(const Arguments& arguments) {
       .set("samples", meter.samples)
       .set("loss", meter.loss())
       .set("accuracy", meter.accuracy());
-  if (text != nullptr) set_text_metrics(record, session->loss, meter, *text);
-  if (translates) set_translation_metric(record, *session, *text, beam, limit);
+  session->task->add_metrics(record, session->loss, meter, part.get());
+  if (meter.metrics) meter.metrics->report(record);
+  if (translates) set_translation_metric(record, *session, *part->tokens()->pairs(), beam, limit);
   if (arguments.has("--json")) {
     std::cout << to_text(record) << "\n";
     return 0;
   }
-  std::cerr << split << ": " << meter.samples
-            << (text == nullptr               ? " images"
-                : text->labelled() != nullptr ? " texts"
-                                              : " tokens")
-            << ", step " << session->position.step << ", loss " << std::setprecision(9) << meter.loss() << ", accuracy "
-            << std::fixed << std::setprecision(2) << 100 * meter.accuracy() << " %";
-  for (const char* key : {"perplexity", "bits_per_character"})
+  std::cerr << split << ": " << meter.samples << ' ' << session->task->unit() << ", step " << session->position.step
+            << ", loss " << std::setprecision(9) << meter.loss() << ", accuracy " << std::fixed << std::setprecision(2)
+            << 100 * meter.accuracy() << " %";
+  for (const char* key : {"perplexity", "bits_per_character", "mean_iou"})
     if (const Json* value = record.find(key))
       std::cerr << ", " << key << ' ' << std::setprecision(4) << value->as_number();
   if (const Json* value = record.find("bleu")) std::cerr << ", BLEU " << std::setprecision(2) << value->as_number();

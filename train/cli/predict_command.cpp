@@ -14,6 +14,7 @@
 #include "train/cli/commands.h"
 #include "train/predictor.h"
 #include "train/run/checkpoint.h"
+#include "train/task/text_tasks.h"
 #include "train/text_generation.h"
 
 namespace hearth::train {
@@ -37,9 +38,11 @@ const Kind running_text{"a running text",
 const Kind pairs{
     "pairs of lines", "hearth predict RUN FILE (or - for the input)", {"--beam", "--length-penalty", "--max-tokens"}};
 
+const Kind own_task{"data of the program's own", "hearth predict RUN FILE...", {"--out"}};
+
 /// UsageError for an option that belongs to other kinds of runs only.
 void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
-  for (const Kind& other : {images, labelled_texts, running_text, pairs})
+  for (const Kind& other : {images, labelled_texts, running_text, pairs, own_task})
     for (const char* option : other.options)
       HEARTH_CHECK(
           UsageError,
@@ -203,6 +206,22 @@ int continue_prompts(const Arguments& arguments, Session& session) {
   return 0;
 }
 
+/// Files, by a task of the program's own.
+int predict_by_task(const Arguments& arguments, Session& session) {
+  const std::vector<std::string> inputs = given_inputs(arguments);
+  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no file is named; use ", own_task.usage);
+  const std::string folder = arguments.value("--out").value_or(".");
+  std::filesystem::create_directories(folder);
+  session.set_switches();
+  session.use_averaged_weights();
+  session.model->eval();
+  const NoGrad no_grad;
+  const AutocastScope autocast(session.autocast());
+  for (const std::string& input : inputs)
+    std::cout << to_text(session.task->predict(session, input, folder)) << std::endl;
+  return 0;
+}
+
 int translate_files(const Arguments& arguments, Session& session) {
   const std::vector<std::string> inputs = given_inputs(arguments);
   HEARTH_CHECK(UsageError, !inputs.empty(), "predict: the run was trained on pairs of lines and translates files; use ",
@@ -232,13 +251,17 @@ int translate_files(const Arguments& arguments, Session& session) {
 
 int predict_command(const Arguments& arguments) {
   auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
-  const data::TokenDataset* const text = session->data.train->tokens();
-  if (text == nullptr || text->labelled() != nullptr) {
-    refuse_options_of_others(arguments, text != nullptr ? labelled_texts : images);
+  const auto* const predicts_tokens = dynamic_cast<const LanguageModelTask*>(session->task.get());
+  if (session->data.train->images() == nullptr && session->data.train->tokens() == nullptr) {
+    refuse_options_of_others(arguments, own_task);
+    return predict_by_task(arguments, *session);
+  }
+  if (predicts_tokens == nullptr) {
     const Predictor predictor(std::move(session));
+    refuse_options_of_others(arguments, predictor.takes_texts() ? labelled_texts : images);
     return predictor.takes_texts() ? classify_texts(arguments, predictor) : classify_images(arguments, predictor);
   }
-  if (text->source_tokenizer() == nullptr) {
+  if (predicts_tokens->sequences().pairs() == nullptr) {
     refuse_options_of_others(arguments, running_text);
     return continue_prompts(arguments, *session);
   }

@@ -66,17 +66,14 @@ Summary summarize_run(const Arguments& arguments) {
   Summary summary;
   Device wanted;
   Session session(config_for_here(arguments, wanted));
-  const data::Batch input = blank_rows(session, 1);
+  const data::Batch input = blank_batch(session, 1, session.device().type).to(session.device());
   summary.device = name_of(wanted);
   summary.parameters = session.model->parameter_count();
   {
     const AutocastScope autocast(session.autocast());
-    summary.layers = input.source.defined()
-                         ? nn::summarize(*session.model, input.source, input.target)
-                         : nn::summarize(*session.model, input.input.defined() ? input.input : input.images);
+    summary.layers = nn::summarize(*session.model, session.task->inputs(session, input));
   }
-  const data::TokenDataset* const tokens = session.data.train->tokens();
-  const bool by_tokens = tokens != nullptr && tokens->rows_by_tokens() > 0;
+  const bool by_tokens = session.data.rows_by_tokens() > 0;
   const std::int64_t batch = largest_rows(session);
   const StepMemory memory(session, batches_to_measure(session), wanted.type);
   summary.need = memory.at(batch);

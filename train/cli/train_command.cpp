@@ -23,18 +23,11 @@ namespace {
 
 void print_plan(const Session& session, const std::string& folder) {
   const RunConfig& config = session.config();
-  const data::ImageShape input = session.data.input_shape();
-  const data::TokenDataset* const text = session.data.train->tokens();
   std::cerr << "run       " << config.name << " -> " << printable(folder) << "\n"
             << "device    " << session.device() << ", " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
             << "model     " << config.model.type() << ", " << session.model->parameter_count() << " parameters\n"
-            << "data      " << config.data.type() << ", " << session.data.train->size();
-  if (text != nullptr)
-    std::cerr << " training rows of " << text->longest() << " ids or fewer, vocabulary " << text->tokenizer().size()
-              << (text->labelled() != nullptr ? join_text(", ", session.data.classes(), " classes") : "") << "\n";
-  else
-    std::cerr << " training images, " << session.data.classes() << " classes, input " << input.height << "x"
-              << input.width << "x" << input.channels << "\n";
+            << "data      " << config.data.type() << ", " << session.data.train->size() << " training "
+            << session.task->describe() << "\n";
   std::cerr << "precision " << name_of(config.precision.level) << " " << name_of(config.precision.dtype)
             << (config.train.deterministic ? ", exact" : "") << "\n"
             << "plan      " << session.plan.total_steps << " steps of " << config.train.batch_size;

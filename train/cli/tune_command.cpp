@@ -18,7 +18,7 @@ struct Trial {
   std::int64_t batch = 0;
   double ms = 0;
   double per_s = 0;
-  const char* unit = "";
+  std::string unit = "";
   double peak_mb = 0;
 };
 
@@ -31,8 +31,7 @@ LoadedConfig config_with_batch(const Arguments& arguments, std::int64_t batch) {
 /// The largest batch of the budget of which an epoch has one; 0 if not even 1 fits.
 std::int64_t largest_foretold(const Arguments& arguments) {
   Session session(config_with_batch(arguments, 0));
-  const data::TokenDataset* const tokens = session.data.train->tokens();
-  HEARTH_CHECK(ConfigError, !tokens || tokens->rows_by_tokens() == 0,
+  HEARTH_CHECK(ConfigError, session.data.rows_by_tokens() == 0,
                "tune batch: batches are filled by /data/tokens_per_batch; train.batch_size changes nothing");
   const StepMemory memory(session, batches_to_measure(session), session.device().type);
   return memory.largest_batch(memory_budget(session.device()), session.data.train_batches(1)).value_or(0);

@@ -57,14 +57,13 @@ class Collector : public OpObserver {
 
 std::vector<OpPrecision> precision_of_ops(Session& session) {
   session.set_switches();
-  data::Batch input = blank_rows(session, 2);
-  if (input.images.defined()) input.images = input.images.to(Session::image_type(session.device().type));
+  const data::Batch input = blank_batch(session, 2, session.device().type).to(session.device());
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   Collector collector;
   const OpObserverScope observed(collector);
   session.model->train(true);
-  (void)loss_of(session, input);
+  (void)session.task->loss(session, input, {});
   return collector.rows;
 }
 

@@ -25,7 +25,7 @@ class HEARTH_API Progress {
     double accuracy = 0;
     double lr = 0;
     double images_per_second = 0;  ///< or tokens
-    const char* unit = "images/s";
+    std::string unit = "images/s";
     double wait_share = 0;  ///< part of the time spent waiting for data, 0 to 1
   };
   /// Whether step() would show something now, so that nothing need be collected for it otherwise.

@@ -32,11 +32,11 @@ struct NamedTokenizer {
 /// Those of the run's texts; none where it has images.
 std::vector<NamedTokenizer> tokenizers_of(const Session& session) {
   std::vector<NamedTokenizer> found;
-  const data::TokenDataset* const tokens = session.data.train->tokens();
-  if (tokens == nullptr) return found;
-  found.push_back({tokenizer_file, &tokens->tokenizer()});
-  const data::Tokenizer* const source = tokens->source_tokenizer();
-  if (source != nullptr && source != found.front().tokenizer) found.push_back({source_tokenizer_file, source});
+  const char* file = tokenizer_file;
+  for (const data::Tokenizer* const tokenizer : session.data.tokenizers()) {
+    found.push_back({file, tokenizer});
+    file = source_tokenizer_file;
+  }
   return found;
 }
 
@@ -100,7 +100,7 @@ std::optional<data::DataFacts> known_facts(const std::string& set) {
   } catch (const ConfigError& error) {
     throw FileError(join_text(set, "/", data_file, ": ", error.what()));
   }
-  if (facts.kind == "images") return facts;
+  if (facts.kind == "images" || facts.kind == "samples") return facts;
   facts.tokenizer = facts.source_tokenizer = data::read_tokenizer(set + "/" + tokenizer_file);
   const std::string source = set + "/" + source_tokenizer_file;
   if (file_exists(source)) facts.source_tokenizer = data::read_tokenizer(source);
@@ -352,7 +352,8 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
 std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
   const std::string set = whole_set(run_or_checkpoint);
   const std::optional<data::DataFacts> facts = known_facts(set);
-  if (!facts) return open_for_evaluation(run_or_checkpoint, overrides);
+  // What samples of a program's own are like only their dataset tells.
+  if (!facts || facts->kind == "samples") return open_for_evaluation(run_or_checkpoint, overrides);
   LoadedConfig loaded = config_of_set(set, overrides);
   data::DataSplits data = data::described_data(loaded.config.data, *facts);
   return trained_session(set, std::move(loaded), std::move(data));

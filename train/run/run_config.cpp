@@ -171,6 +171,8 @@ void describe(Fields<RunConfig>& f) {
          "auto, cpu, cuda or cuda:N. auto takes the first GPU if there is one, else cpu.");
   f.component("model", &RunConfig::model, models::registry(), "The network.").required();
   f.component("data", &RunConfig::data, data::datasets(), "The data set and how samples are changed.").required();
+  f.component("task", &RunConfig::task, tasks(),
+              "What a batch means: inputs of the model, loss and metrics; auto, as the data tells, if not given.");
   f.component("loss", &RunConfig::loss, losses(), "What is minimised; cross_entropy if not given.");
   f.component("optimizer", &RunConfig::optimizer, optim::optimizers(), "How weights are updated.").required();
   f.component("schedule", &RunConfig::schedule, optim::schedules(),
@@ -223,6 +225,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   if (root.is_object()) {
     if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());
     const auto lacks = [&](const char* key) { return !root.find(key) || root.find(key)->is_null(); };
+    if (lacks("task")) root.set("task", Json::object().set("type", "auto"));
     if (lacks("loss")) root.set("loss", Json::object().set("type", "cross_entropy"));
     if (lacks("schedule")) root.set("schedule", Json::object().set("type", "constant"));
     // An absent "train" would hide its rule (epochs or steps).

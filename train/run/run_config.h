@@ -14,7 +14,7 @@
 #include "models/registry.h"
 #include "models/weights/weights.h"
 #include "optim/registry.h"
-#include "train/loss.h"
+#include "train/task/task.h"
 
 namespace hearth::train {
 
@@ -103,6 +103,7 @@ struct RunConfig {
   std::string device = "auto";
   models::Models::Component model;
   data::Datasets::Component data;
+  TaskRegistry::Component task;
   LossRegistry::Component loss;
   optim::Optimizers::Component optimizer;
   optim::Schedules::Component schedule;

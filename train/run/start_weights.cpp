@@ -59,8 +59,8 @@ LoadedWeights Session::load_start_weights() {
   if (ema) ema->restart();
   LoadedWeights result{std::move(imported.report.left_out), std::move(imported.notes)};
   result.left_out.insert(result.left_out.end(), loaded.left_out.begin(), loaded.left_out.end());
-  if (const data::TokenDataset* const tokens = data.train->tokens(); tokens != nullptr)
-    if (std::string note = other_tokenizer(tokens->tokenizer(), options.path); !note.empty())
+  if (const auto tokenizers = data.tokenizers(); !tokenizers.empty())
+    if (std::string note = other_tokenizer(*tokenizers[0], options.path); !note.empty())
       result.notes.push_back(std::move(note));
   return result;
 }

@@ -19,55 +19,32 @@ constexpr const char* blank_input = "blank input";
 
 std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.byte_size()); }
 
-/// Batches of blank images, of the shapes and types that the run's loader gives for a device of this kind.
+/// Two batches show what any number of them does: the second finds gradients to add to.
 std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batch_size, DeviceType target) {
-  data::Batch sample;
-  {
-    const std::int64_t few = std::min<std::int64_t>(2, session.data.train->size());
-    sample = session.data.train_loader(few, session.config().seed, Session::image_type(target)).next();
-  }
-  data::Batch batch;
-  // Of texts rows are as long as the longest.
-  const data::TokenDataset* const tokens = session.data.train->tokens();
-  const auto blank = [&](const Tensor& of) {
-    const Shape shape = of.shape().with(0, batch_size);
-    return Tensor::zeros(tokens != nullptr && shape.rank() > 1 ? shape.with(1, tokens->longest()) : shape, of.dtype());
-  };
-  for (const auto part : batch_tensors)
-    if ((sample.*part).defined())
-      batch.*part =
-          part == &data::Batch::share ? Tensor::zeros(sample.share.shape(), sample.share.dtype()) : blank(sample.*part);
-  batch.samples.resize(static_cast<std::size_t>(batch_size));
-  // Two batches show what any number of them does: the second finds gradients to add to.
   const std::int64_t count = std::min<std::int64_t>(2, session.config().train.accumulate);
-  return std::vector<data::Batch>(static_cast<std::size_t>(count), batch);
+  return std::vector<data::Batch>(static_cast<std::size_t>(count), blank_batch(session, batch_size, target));
 }
 
 struct Inputs {
   Inputs(const Session& session, std::int64_t batch_size, DeviceType target) {
     const OriginScope origin = OriginScope::of_op(blank_input);
     host = blank_batches(session, batch_size, target);
-    for (const data::Batch& batch : host) device.push_back(moved_input(session, batch));
+    for (const data::Batch& batch : host) device.push_back(batch.to(session.device()));
   }
   /// Bytes that a batch brings to the device.
   std::int64_t bytes() const {
-    const data::Batch& batch = host.front();
     std::int64_t sum = 0;
-    for (const auto part : batch_tensors)
-      if ((batch.*part).defined() && part != &data::Batch::share) sum += bytes_of(batch.*part);
+    for (const data::Batch::Named& one : host.front().tensors())
+      if (one.axis == data::Batch::Axis::rows) sum += bytes_of(one.tensor);
     return sum;
   }
   std::vector<data::Batch> host;
   std::vector<data::Batch> device;
 };
 
-void run_step(Session& session, const Inputs& inputs) {
-  if (!session.device().is_cuda()) {
-    (void)training_step(session, inputs.host);
-    return;
-  }
-  (void)begin_device_step(session, inputs.host.front().size());
-  run_device_step(session, inputs.device);
+void run_blank_step(Session& session, const Inputs& inputs) {
+  (void)begin_step(session, inputs.host.front().size());
+  run_step(session, inputs.device);
 }
 
 void run_evaluation(Session& session, const Inputs& inputs) {
@@ -114,14 +91,7 @@ std::int64_t MemoryBudget::bytes() const {
 MemoryBudget memory_budget(Device device) { return {memory_of(device).statistics().limit, obtainable_memory(device)}; }
 
 MeasuredBatches batches_to_measure(const Session& session) {
-  constexpr std::int64_t enough_pixels = 8192, enough_ids = 2048, most = 16;
-  if (const data::TokenDataset* const tokens = session.data.train->tokens(); tokens != nullptr) {
-    const std::int64_t small = std::clamp<std::int64_t>(enough_ids / tokens->longest(), 2, most);
-    return {small, 2 * small};
-  }
-  const data::ImageShape shape = session.data.input_shape();
-  const std::int64_t pixels = std::max<std::int64_t>(1, shape.height * shape.width);
-  const std::int64_t small = std::clamp<std::int64_t>(enough_pixels / pixels, 2, most);
+  const std::int64_t small = session.task->rows_to_measure();
   return {small, 2 * small};
 }
 
@@ -143,18 +113,18 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
     const Inputs inputs(session, measured.small, target);
     sample_bytes_ = inputs.bytes() / measured.small;
     // What is made at first use is not part of every step.
-    run_step(session, inputs);
+    run_blank_step(session, inputs);
     run_evaluation(session, inputs);
     measure_fixed(session);
-    trace(small_step, [&] { run_step(session, inputs); });
+    trace(small_step, [&] { run_blank_step(session, inputs); });
     trace(small_evaluation, [&] { run_evaluation(session, inputs); });
   }
   const Inputs inputs(session, measured.large, target);
   // Choices among implementations are made once a problem, and may try some out.
-  run_step(session, inputs);
+  run_blank_step(session, inputs);
   run_evaluation(session, inputs);
   MemoryTrace large_step(device_), large_evaluation(device_);
-  trace(large_step, [&] { run_step(session, inputs); });
+  trace(large_step, [&] { run_blank_step(session, inputs); });
   trace(large_evaluation, [&] { run_evaluation(session, inputs); });
   step_.emplace(small_step, measured.small, large_step, measured.large);
   evaluation_.emplace(small_evaluation, measured.small, large_evaluation, measured.large);
@@ -249,8 +219,7 @@ std::string StepMemory::method() const {
 }
 
 std::int64_t largest_rows(const Session& session) {
-  const data::TokenDataset* const tokens = session.data.train->tokens();
-  const std::int64_t rows = tokens != nullptr ? tokens->rows_by_tokens() : 0;
+  const std::int64_t rows = session.data.rows_by_tokens();
   return rows > 0 ? rows : session.config().train.batch_size;
 }
 
@@ -271,8 +240,7 @@ void require_run_fits(Session& session, const MemoryBudget& budget) {
 }
 
 std::string advice_on_batch(Session& session) {
-  const data::TokenDataset* const tokens = session.data.train->tokens();
-  if (tokens != nullptr && tokens->rows_by_tokens() > 0) return "use a smaller data.tokens_per_batch";
+  if (session.data.rows_by_tokens() > 0) return "use a smaller data.tokens_per_batch";
   const std::int64_t batch = session.config().train.batch_size;
   const Device device = session.device();
   std::string text;

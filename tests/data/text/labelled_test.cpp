@@ -50,13 +50,13 @@ TEST_F(Labelled, ARowIsBeginTextAndEnd) {
   const Batch first = loader.next(), second = loader.next();
   // <pad> 0, <s> 2, </s> 3, and c, a and b from 5 on, the most frequent first; lengths are multiples of 8, long texts
   // are cut to 6 ids.
-  EXPECT_EQ(values<std::int32_t>(first.input),
+  EXPECT_EQ(values<std::int32_t>(first["input"]),
             (std::vector<std::int32_t>{2, 6, 7, 5, 3, 0, 0, 0, 2, 5, 3, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(values<std::int64_t>(first.labels), (std::vector<std::int64_t>{1, 0}));
+  EXPECT_EQ(values<std::int64_t>(first["labels"]), (std::vector<std::int64_t>{1, 0}));
   EXPECT_EQ(first.tokens, 8);
-  EXPECT_EQ(first.places, 16);
+  EXPECT_EQ(first.positions, 16);
   EXPECT_EQ(first.counted, -1);
-  EXPECT_EQ(values<std::int32_t>(second.input), (std::vector<std::int32_t>{2, 6, 7, 5, 6, 3, 0, 0}));
+  EXPECT_EQ(values<std::int32_t>(second["input"]), (std::vector<std::int32_t>{2, 6, 7, 5, 6, 3, 0, 0}));
   EXPECT_EQ(values<std::int32_t>(set.input_of("abcabcabc")), (std::vector<std::int32_t>{2, 6, 7, 5, 6, 3}));
   EXPECT_EQ(values<std::int32_t>(set.input_of("")), (std::vector<std::int32_t>{2, 3}));
 }
@@ -80,9 +80,9 @@ TEST_F(Labelled, AnEpochHasEachTextOnceAndLittlePadding) {
       batches.push_back(batch.samples);
       seen.insert(batch.samples.begin(), batch.samples.end());
       tokens += static_cast<double>(batch.tokens);
-      places += static_cast<double>(batch.places);
+      places += static_cast<double>(batch.positions);
       for (std::size_t row = 0; row < 10; ++row)
-        EXPECT_EQ(batch.labels.data<std::int64_t>()[row], batch.samples[row] % 3 == 0 ? 0 : 1);
+        EXPECT_EQ(batch["labels"].data<std::int64_t>()[row], batch.samples[row] % 3 == 0 ? 0 : 1);
     }
     EXPECT_EQ(seen.size(), 300U);
     EXPECT_EQ(std::set<std::int64_t>(seen.begin(), seen.end()).size(), 300U);
@@ -105,7 +105,7 @@ TEST_F(Labelled, AShareIsSetAside) {
   std::int64_t xs = 0;
   for (std::int64_t i = 0; i < 270; ++i) xs += train.label_of(i) == 0;
   Loader valid = data.eval_loader(data.valid, 30);
-  const Tensor labels = valid.next().labels;
+  const Tensor labels = valid.next()["labels"];
   for (const std::int64_t label : values<std::int64_t>(labels)) xs += label == 0;
   EXPECT_EQ(xs, 100);
 }

@@ -47,7 +47,7 @@ struct Site {
 struct Plain : nn::Module {
   explicit Plain(nn::Module& wrapped) : network(wrapped) { adopt("network", wrapped); }
   Tensor forward(const Tensor& ids) override { return network(ids); }
-  Tensor forward_pair(const Tensor& source, const Tensor& target) override { return network(source, target); }
+  Tensor forward_inputs(const nn::Inputs& inputs) override { return network(inputs); }
   nn::Module& network;
 };
 

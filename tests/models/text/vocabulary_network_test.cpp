@@ -30,7 +30,7 @@ TEST(VocabularyNetwork, OutputsAreTheHeadOfTheFeatures) {
   for (const bool tie : {true, false}) {
     Gpt gpt({.vocabulary = 9, .context = 4, .layers = 2, .heads = 2, .width = 8, .tie_head = tie});
     prepare(gpt);
-    expect_outputs(gpt.head(), gpt.features(ids), gpt(ids));
+    expect_outputs(gpt.head(), gpt.features({ids}), gpt(ids));
   }
   for (const NormPlace place : {NormPlace::before, NormPlace::after}) {
     Transformer transformer({.source_vocabulary = 9,
@@ -43,19 +43,22 @@ TEST(VocabularyNetwork, OutputsAreTheHeadOfTheFeatures) {
                              .hidden = 8,
                              .norm = place});
     prepare(transformer);
-    expect_outputs(transformer.head(), transformer.features_pair(ids, ids), transformer(ids, ids));
-    EXPECT_THROW((void)transformer.features(ids), UsageError);
+    expect_outputs(transformer.head(), transformer.features({ids, ids}), transformer(ids, ids));
+    EXPECT_THROW((void)transformer.features({ids}), UsageError);
+    EXPECT_THROW((void)transformer(ids), UsageError);
+    EXPECT_THROW((void)transformer({ids, ids, ids}), UsageError);
   }
   Bert bert({.vocabulary = 9, .context = 4, .layers = 1, .heads = 2, .width = 8});
   prepare(bert);
-  expect_outputs(bert.head(), bert.features(ids), bert(ids));
-  EXPECT_THROW((void)bert.features_pair(ids, ids), UsageError);
+  expect_outputs(bert.head(), bert.features({ids}), bert(ids));
+  EXPECT_THROW((void)bert.features({ids, ids}), UsageError);
+  EXPECT_THROW((void)bert(ids, ids), UsageError);
 }
 
 TEST(VocabularyNetwork, OtherHeadsAreNone) {
   Bert bert({.vocabulary = 9, .context = 4, .layers = 1, .heads = 2, .width = 8, .head = BertHead::classification});
   EXPECT_FALSE(bert.head().weight.defined());
-  EXPECT_THROW((void)bert.features(ids), UsageError);
+  EXPECT_THROW((void)bert.features({ids}), UsageError);
 }
 
 // Features are calls of the network, as its outputs are: observers see one, not two.
@@ -70,7 +73,7 @@ TEST(VocabularyNetwork, FeaturesAreOneCallOfTheNetwork) {
   Counter of_features, of_outputs;
   {
     const nn::ObserverScope scope(of_features);
-    (void)gpt.features(ids);
+    (void)gpt.features({ids});
   }
   {
     const nn::ObserverScope scope(of_outputs);

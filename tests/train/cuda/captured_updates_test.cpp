@@ -89,7 +89,7 @@ TEST_F(CudaCapturedUpdates, ABatchWithoutALabelThatCountsChangesNothing) {
       if (session->device().is_cuda()) replay.emplace(*session);
       const std::string before = session->model_state.hash();
       data::Batch batch = test::noise_batch(0);
-      batch.labels.fill_(3);
+      batch["labels"].fill_(3);
       for (int step = 0; step < 4; ++step) {
         session->position.interval.samples +=
             (replay ? replay->run(std::span(&batch, 1)) : training_step(*session, std::span(&batch, 1))).samples;

@@ -16,7 +16,7 @@
 namespace hearth::train {
 namespace {
 
-data::DatasetPointer noise(std::int64_t count, data::ImageShape shape) {
+data::ImageDatasetPointer noise(std::int64_t count, data::ImageShape shape) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * shape.height * shape.width * shape.channels));
   Random random(5, 0);
   for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random.below(256));
@@ -42,7 +42,7 @@ void expect_the_loaders_bits(Device device) {
         steps.mean = {0.45};
         steps.std = {0.27};
         steps.erasing.probability = erasing;
-        const data::DatasetPointer set = noise(13, shape);
+        const data::ImageDatasetPointer set = noise(13, shape);
         const data::Transforms transforms(shape, steps, true);
         const auto loader = [&](DType dtype) {
           return data::Loader(set, transforms,
@@ -59,10 +59,11 @@ void expect_the_loaders_bits(Device device) {
           const data::Batch batch = pixels.next();
           const auto there = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
           const auto images = [&](DType dtype) {
-            return normalize_images(there(batch.images), values,
-                                    {.dtype = dtype, .erased = there(batch.erased), .share = there(batch.share)});
+            return normalize_images(
+                there(batch["images"]), values,
+                {.dtype = dtype, .erased = there(batch.find("erased")), .share = there(batch.find("mix"))});
           };
-          const Tensor expected = floats.next().images, halved = halves.next().images;
+          const Tensor expected = floats.next()["images"], halved = halves.next()["images"];
           EXPECT_TRUE(same_bits(images(DType::f32), expected))
               << "batch " << i << ", erasing " << erasing << ", mixup " << mix.first << ", cutmix " << mix.second
               << ", " << shape.channels << " channels";
@@ -104,9 +105,9 @@ cuda::Counters spent_on(Session& session, const data::Batch& batch) {
 TEST_F(CudaPixelInput, CostsOneLaunchForAQuarterOfTheBytes) {
   const auto run = session();
   const data::Batch pixels = run->make_train_loader().next();
-  ASSERT_EQ(pixels.images.dtype(), DType::u8);
+  ASSERT_EQ(pixels["images"].dtype(), DType::u8);
   const data::Batch floats = run->data.train_loader(8, run->config().seed).next();
-  ASSERT_EQ(floats.images.dtype(), DType::f32);
+  ASSERT_EQ(floats["images"].dtype(), DType::f32);
   for (int i = 0; i < 2; ++i)
     for (const data::Batch* batch : {&pixels, &floats}) (void)spent_on(*run, *batch);
   const cuda::Counters with_pixels = spent_on(*run, pixels), with_floats = spent_on(*run, floats);
@@ -116,8 +117,8 @@ TEST_F(CudaPixelInput, CostsOneLaunchForAQuarterOfTheBytes) {
   EXPECT_EQ(with_pixels.layout_changes, 0);
   EXPECT_EQ(with_pixels.waits, 0);
   EXPECT_EQ(with_floats.bytes_copied - with_pixels.bytes_copied,
-            static_cast<std::int64_t>(floats.images.byte_size() - pixels.images.byte_size()));
-  EXPECT_EQ(floats.images.byte_size(), 4 * pixels.images.byte_size());
+            static_cast<std::int64_t>(floats["images"].byte_size() - pixels["images"].byte_size()));
+  EXPECT_EQ(floats["images"].byte_size(), 4 * pixels["images"].byte_size());
 }
 
 // One launch where floats take two: to the type that the network computes in, and to pixels of 8 channels.
@@ -148,7 +149,7 @@ TEST_F(CudaPixelInput, EvaluatesTheSameEitherWay) {
   const Meter meter = evaluate(*a, a->data.test);
   Sums sums(b->device());
   b->model->train(false);
-  evaluation_step(*b, moved_input(*b, b->data.eval_loader(b->data.test, 8).next()), sums);
+  evaluation_step(*b, b->data.eval_loader(b->data.test, 8).next().to(b->device()), sums);
   EXPECT_EQ(meter.loss_sum, sums.loss.item());
 }
 

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch: a short, ordered list of named tensors, and how many samples and labels it counts. What moves, captures or
+// measures batches knows no names; what a batch means is the business of those who make it and of the task.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace hearth::data {
+
+/// Labels of positions that do not count: padding, and what is not to be guessed.
+constexpr std::int64_t ignored_label = -100;
+
+/// Names of the library's own batches:
+///
+/// - images: "images" [N, H, W, C] and "labels", i64 [N] or, where samples are mixed, f32 [N, classes]. What is still
+/// to
+///   be done to images of u8 after their normalisation, as normalize_images() takes it, where there is something to do:
+///   "erased", the box of each image that becomes 0, i32 [N, 4], and "mix", how pairs are mixed, f32 [5]: share and
+///   box.
+/// - sequences: "input", ids i32 [N, T], and "labels", i64 [N, T], ignored_label where a position does not count, or
+///   i64 [N] where each sequence has one label.
+/// - translations: "source", ids i32 [N, S], padded; "target", the ids of the translation so far, i32 [N, T], padded;
+///   "labels", i64 [N, T]: `target` one position later.
+class HEARTH_API Batch {
+ public:
+  /// What the first axis of a tensor counts: the rows of the batch, or something else that all rows share.
+  enum class Axis : std::uint8_t { rows, shared };
+  struct Named {
+    std::string name;
+    Tensor tensor;
+    Axis axis = Axis::rows;
+  };
+
+  /// The tensor of this name. UsageError, with the names that there are, if there is none.
+  const Tensor& operator[](std::string_view name) const;
+  /// The same, or an undefined tensor.
+  Tensor find(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name).defined(); }
+  /// Replaces the tensor of this name, or appends it.
+  void set(std::string_view name, Tensor tensor, Axis axis = Axis::rows);
+  const std::vector<Named>& tensors() const { return tensors_; }
+  /// A batch with what f makes of each Named, and the same counts.
+  template <class F>
+  Batch map(F&& f) const {
+    Batch mapped = *this;
+    for (Named& named : mapped.tensors_) named.tensor = f(named);
+    return mapped;
+  }
+  /// A batch of the same tensors on a device.
+  Batch to(Device device) const;
+
+  std::int64_t counted = -1;   ///< labels that count in the mean of the losses; -1: as many as rows
+  std::int64_t tokens = 0;     ///< ids of sequences that are no padding, source and target together
+  std::int64_t positions = 0;  ///< ids of sequences with padding
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;               ///< within the epoch
+  std::vector<std::int64_t> samples{};  ///< index of each sample in the dataset
+  double lambda = 1;                    ///< weight of a sample's own label where samples are mixed
+
+  std::int64_t size() const { return static_cast<std::int64_t>(samples.size()); }
+  /// The first axis of the tensors that count rows; 0 where there are none.
+  std::int64_t rows() const;
+  /// Labels that count in the mean: images, or ids to be predicted.
+  std::int64_t count() const { return counted >= 0 ? counted : rows(); }
+
+ private:
+  std::vector<Named> tensors_;
+};
+
+/// Whether two batches hold tensors of the same names and dtypes and, but for the number of rows, the same shapes.
+HEARTH_API bool same_but_for_rows(const Batch& a, const Batch& b);
+/// Whether two batches hold tensors of the same names, dtypes and shapes.
+HEARTH_API bool same_shapes(const Batch& a, const Batch& b);
+
+}  // namespace hearth::data

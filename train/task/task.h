@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A task: what a batch means to a run. It says which tensors the model takes and how the loss follows from its outputs,
+// what throughput counts, by what evaluations are compared, and what is reported of them. The trainer, the step,
+// capture and the memory estimate know no other kind of problem than the task.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/config/config.h"
+#include "core/io/json_text.h"
+#include "data/registry.h"
+#include "models/nn/module.h"
+#include "models/registry.h"
+#include "train/loss.h"
+#include "train/task/metrics.h"
+
+namespace hearth::train {
+
+class Session;
+struct Meter;
+
+/// What a loss tells on the way.
+struct Measured {
+  Tensor correct{};            ///< i64 [1], to which the number of correct predictions is added; or undefined
+  Metrics* metrics = nullptr;  ///< takes the batch in; null in training
+};
+
+class HEARTH_API Task {
+ public:
+  virtual ~Task() = default;
+
+  /// What a model is told of the data when it is made.
+  virtual models::InputInfo input_info() const { return {}; }
+  /// The tensors that the model takes, in order, of a batch that lies where the model does.
+  virtual nn::Inputs inputs(const Session& session, const data::Batch& batch) const = 0;
+  /// The loss of a batch that lies where the model does, a scalar: the mean over what counts. Here: the run's loss of
+  /// the model's outputs and the batch's "labels"; soft labels (mixup) are correct where the heaviest class is
+  /// predicted.
+  virtual Tensor loss(Session& session, const data::Batch& batch, const Measured& measured) const;
+
+  /// What the run's throughput counts: "images", "tokens".
+  virtual const char* unit() const { return "samples"; }
+  /// Evaluations are compared by their loss, else by their accuracy.
+  virtual bool best_by_loss() const { return false; }
+  /// ConfigError if the loss does not fit what the batches hold.
+  virtual void check(const Loss&) const {}
+  /// What an evaluation measures beside loss and accuracy; null for nothing.
+  virtual std::unique_ptr<Metrics> metrics() const { return nullptr; }
+  /// Adds to a record what follows from the loss and accuracy of `meter`. `part`: the dataset of an evaluation of all
+  /// its samples; null for a stretch of training.
+  virtual void add_metrics(Json&, const Loss&, const Meter&, const data::Dataset*) const {}
+  /// Prediction for a file, as a line of `hearth predict`; may write files into `folder`. The session's model is in
+  /// evaluation mode. UsageError unless the task overrides it.
+  virtual Json predict(Session& session, const std::string& path, const std::string& folder) const;
+  /// What the training samples are, for the plan of a run: "images, 10 classes, input 8x8x1".
+  virtual std::string describe() const { return unit(); }
+
+  /// Shape of a tensor of a batch where its rows are as long as they can be; `shape` is that of one such tensor.
+  virtual Shape longest(const Shape& shape) const { return shape; }
+  /// Rows of a small batch for which ops take the memory that they take for any larger one.
+  virtual std::int64_t rows_to_measure() const { return 4; }
+};
+
+using TaskRegistry = Registry<std::unique_ptr<Task>(const data::DataSplits&)>;
+/// Known here: auto, classification, text_classification, language_model, translation. Making one is a ConfigError
+/// where the data is not of its kind. The data outlives the task.
+HEARTH_API TaskRegistry& tasks();
+
+}  // namespace hearth::train

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/task/text_tasks.h"
+
+#include <algorithm>
+
+#include "data/text/error_rate.h"
+#include "train/session.h"
+
+namespace hearth::train {
+
+SequenceTask::SequenceTask(const char* name, const data::DataSplits& data) : data_(data) {
+  HEARTH_CHECK(ConfigError, data.train->tokens() != nullptr, "/task/type: ", name,
+               " is of sequences of tokens, which the data are not; leave it out, or name another task");
+}
+
+models::InputInfo SequenceTask::input_info() const {
+  return {.channels = data_.input_shape().channels,
+          .classes = data_.classes(),
+          .length = sequences().longest(),
+          .vocabulary = sequences().tokenizer().size(),
+          .pad = sequences().tokenizer().special().pad};
+}
+
+nn::Inputs SequenceTask::inputs(const Session&, const data::Batch& batch) const { return {batch["input"]}; }
+
+std::string SequenceTask::describe() const {
+  return join_text("rows of ", sequences().longest(), " ids or fewer, vocabulary ", sequences().tokenizer().size());
+}
+
+Shape SequenceTask::longest(const Shape& shape) const {
+  return shape.rank() > 1 ? shape.with(1, sequences().longest()) : shape;
+}
+
+std::int64_t SequenceTask::rows_to_measure() const {
+  constexpr std::int64_t enough_ids = 2048, most = 16;
+  return std::clamp<std::int64_t>(enough_ids / sequences().longest(), 2, most);
+}
+
+TextClassificationTask::TextClassificationTask(const data::DataSplits& data)
+    : SequenceTask("text_classification", data) {
+  HEARTH_CHECK(ConfigError, sequences().labelled() != nullptr,
+               "/task/type: text_classification needs a label for each sequence, as of data \"labelled_text\"");
+}
+
+models::InputInfo TextClassificationTask::input_info() const {
+  models::InputInfo info = SequenceTask::input_info();
+  info.labelled = true;
+  return info;
+}
+
+std::string TextClassificationTask::describe() const {
+  return join_text(SequenceTask::describe(), ", ", data_.classes(), " classes");
+}
+
+LanguageModelTask::LanguageModelTask(const data::DataSplits& data) : LanguageModelTask("language_model", data) {
+  HEARTH_CHECK(ConfigError, sequences().labelled() == nullptr && sequences().pairs() == nullptr,
+               "/task/type: language_model is of a token stream, as of data \"text\"");
+}
+
+void LanguageModelTask::check(const Loss& loss) const {
+  HEARTH_CHECK(ConfigError, !loss.ignored_label || *loss.ignored_label == data::ignored_label,
+               "/loss/ignore_index: ", *loss.ignored_label,
+               ", but in batches of texts the positions that do not count are labelled ", data::ignored_label,
+               "; leave it out");
+}
+
+void LanguageModelTask::add_metrics(Json& record, const Loss& loss, const Meter& meter,
+                                    const data::Dataset* part) const {
+  if (!loss.is_likelihood) return;
+  record.set("perplexity", data::perplexity(meter.loss()));
+  if (part == nullptr) return;
+  const data::TokenDataset& evaluated = *part->tokens();
+  if (meter.samples == evaluated.predicted_tokens() && evaluated.characters() > 0)
+    record.set("bits_per_character", data::bits_per_character(meter.loss(), meter.samples, evaluated.characters()));
+}
+
+TranslationTask::TranslationTask(const data::DataSplits& data) : LanguageModelTask("translation", data) {
+  HEARTH_CHECK(ConfigError, sequences().pairs() != nullptr,
+               "/task/type: translation is of pairs of sequences, as of data \"parallel_text\"");
+}
+
+models::InputInfo TranslationTask::input_info() const {
+  models::InputInfo info = SequenceTask::input_info();
+  const data::Tokenizer& source = pairs().source_tokenizer();
+  info.source_vocabulary = source.size();
+  info.source_pad = source.special().pad;
+  return info;
+}
+
+nn::Inputs TranslationTask::inputs(const Session&, const data::Batch& batch) const {
+  return {batch["source"], batch["target"]};
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks whose data are sequences of tokens.
+#pragma once
+
+#include "data/text/labelled.h"
+#include "data/text/token_set.h"
+#include "train/task/task.h"
+
+namespace hearth::train {
+
+class SequenceTask : public Task {
+ public:
+  models::InputInfo input_info() const override;
+  nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
+  std::string describe() const override;
+  Shape longest(const Shape& shape) const override;
+  std::int64_t rows_to_measure() const override;
+  const data::TokenDataset& sequences() const { return *data_.train->tokens(); }
+
+ protected:
+  /// ConfigError, naming the task, unless the data are sequences.
+  SequenceTask(const char* name, const data::DataSplits& data);
+  const data::DataSplits& data_;
+};
+
+/// A class for each sequence.
+class TextClassificationTask : public SequenceTask {
+ public:
+  explicit TextClassificationTask(const data::DataSplits& data);
+  const data::LabelledTexts& texts() const { return *sequences().labelled(); }
+  models::InputInfo input_info() const override;
+  const char* unit() const override { return "texts"; }
+  std::string describe() const override;
+};
+
+/// The next token at each position, or those that are masked.
+class LanguageModelTask : public SequenceTask {
+ public:
+  explicit LanguageModelTask(const data::DataSplits& data);
+  const char* unit() const override { return "tokens"; }
+  /// What a token is followed by has many right answers: the loss tells more.
+  bool best_by_loss() const override { return true; }
+  /// Positions that do not count are labelled data::ignored_label.
+  void check(const Loss& loss) const override;
+  /// `perplexity` and, where every token of the part was predicted, `bits_per_character`.
+  void add_metrics(Json& record, const Loss& loss, const Meter& meter, const data::Dataset* part) const override;
+
+ protected:
+  LanguageModelTask(const char* name, const data::DataSplits& data) : SequenceTask(name, data) {}
+};
+
+/// The tokens of a sequence that answers another one.
+class TranslationTask : public LanguageModelTask {
+ public:
+  explicit TranslationTask(const data::DataSplits& data);
+  const data::PairDataset& pairs() const { return *sequences().pairs(); }
+  models::InputInfo input_info() const override;
+  nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
+};
+
+}  // namespace hearth::train
