@@ -42,6 +42,23 @@ TEST(Task, RefusesOtherData) {
                "\"classification\"");
 }
 
+/// Four shades as classes of pixels; the first row does not count.
+struct Shades : data::SampleDataset {
+  std::int64_t size() const override { return 24; }
+  data::TensorSample read(std::int64_t i, Random&) const override {
+    std::vector<float> pixels;
+    std::vector<std::int64_t> labels;
+    for (std::int64_t p = 0; p < 16; ++p) {
+      const std::int64_t shade = (i * 7 + p * p) % 4;
+      pixels.push_back(static_cast<float>(shade) - 1.5F);
+      labels.push_back(p < 4 ? data::ignored_label : shade);
+    }
+    return {{"images", Tensor::of({4, 4, 1}, pixels)}, {"labels", Tensor::of({4, 4}, labels)}};
+  }
+  const std::vector<std::string>& class_names() const override { return names; }
+  std::vector<std::string> names{"black", "dark", "light", "white"};
+};
+
 /// y = x0 - 2 x1, as tensors that no task of the library knows.
 struct Lines : data::SampleDataset {
   std::int64_t size() const override { return 64; }
@@ -65,13 +82,28 @@ class Regression : public Task {
   bool best_by_loss() const override { return true; }
 };
 
+struct Pixels : nn::Module {
+  Pixels(std::int64_t channels, std::int64_t classes) : in(channels, 16), out(16, classes) {
+    adopt("in", in);
+    adopt("out", out);
+  }
+  Tensor forward(const Tensor& x) override { return out(relu(in(x))); }
+  nn::Linear in, out;
+};
+
 void add_own_once() {
   static const bool added = [] {
     data::add<LinesOptions>("task_test_lines", [](const LinesOptions&) -> data::Splits {
       return {std::make_shared<Lines>(), nullptr, std::make_shared<Lines>()};
     });
+    data::add<LinesOptions>("task_test_shades", [](const LinesOptions&) -> data::Splits {
+      return {std::make_shared<Shades>(), nullptr, std::make_shared<Shades>()};
+    });
     models::add("task_test_linear", [](const models::InputInfo& input) -> std::unique_ptr<nn::Module> {
       return std::make_unique<nn::Linear>(input.channels, input.classes);
+    });
+    models::add("task_test_pixels", [](const models::InputInfo& input) -> std::unique_ptr<nn::Module> {
+      return std::make_unique<Pixels>(input.channels, input.classes);
     });
     tasks().add<NoOptions>("task_test_regression", "Of this test.", [](const NoOptions&, const data::DataSplits&) {
       return std::unique_ptr<Task>(std::make_unique<Regression>());
@@ -96,6 +128,38 @@ TEST(Task, OfAProgramTrainsAndEvaluates) {
   const data::Batch blank = blank_batch(*session, 5, DeviceType::cpu);
   EXPECT_EQ(blank["x"].shape(), (Shape{5, 2}));
   EXPECT_EQ(blank["y"].to_doubles(), std::vector<double>(5, 0.0));
+}
+
+TEST(Task, SegmentationMeasuresEachClass) {
+  add_own_once();
+  const auto session = session_of("task_test_pixels", "task_test_shades", "segmentation");
+  EXPECT_EQ(session->task->input_info().height, 4);
+  EXPECT_EQ(session->task->describe(), "images, 4 classes of pixels, input 4x4x1");
+  data::Loader loader = session->make_train_loader();
+  for (; session->position.step < 400; ++session->position.step) {
+    const std::vector<data::Batch> batches{loader.next(), loader.next()};
+    EXPECT_EQ(batches[0].count(), 8 * 12) << "pixels that count";
+    (void)training_step(*session, batches);
+  }
+  const Meter meter = evaluate(*session, session->data.test);
+  EXPECT_EQ(meter.samples, 24 * 12);
+  Json record = Json::object();
+  meter.metrics->report(record);
+  EXPECT_DOUBLE_EQ(record.at("mean_iou").as_number(), 1);
+  EXPECT_DOUBLE_EQ(record.at("iou").at("dark").as_number(), 1);
+  EXPECT_DOUBLE_EQ(meter.accuracy(), 1);
+  EXPECT_THROW((void)session->task->predict(*session, "a.png", "."), UsageError);
+}
+
+TEST(Task, SegmentationRefusesOtherSamples) {
+  add_own_once();
+  EXPECT_PRED2(test::contains,
+               test::error_message<ConfigError>([] { (void)session_of("mlp", "digits", "segmentation"); }),
+               "segmentation is of a data::SampleDataset");
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([] {
+                 (void)session_of("task_test_linear", "task_test_lines", "segmentation");
+               }),
+               "segmentation is of a data::SampleDataset with class_names()");
 }
 
 TEST(Task, MustBeNamedWhereTheDataTellsNone) {
