@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 
 #include "core/error.h"
@@ -22,7 +23,7 @@ struct Numbers : SampleDataset {
     return {{"x", Tensor::full({2, 3}, static_cast<double>(i))}, {"y", Tensor::of<std::int64_t>({1}, {2 * i})}};
   }
   std::int64_t count;
-  mutable double last_draw = 0;
+  mutable std::atomic<double> last_draw = 0;  // workers read side by side
 };
 
 TEST(SampleDataset, IsStackedInOrder) {
@@ -58,10 +59,10 @@ TEST(SampleDataset, DrawsAnewInEachEpoch) {
   (void)loader.next();
   const double first = set->last_draw;
   (void)loader.next();
-  EXPECT_NE(set->last_draw, first);
+  EXPECT_NE(set->last_draw.load(), first);
   loader.seek(0, 0);
   (void)loader.next();
-  EXPECT_EQ(set->last_draw, first) << "a function of seed, epoch and sample";
+  EXPECT_EQ(set->last_draw.load(), first) << "a function of seed, epoch and sample";
 }
 
 TEST(SampleDataset, SaysWhatDoesNotStack) {
