@@ -3,7 +3,9 @@
 #include "optim/optimizer.h"
 
 #include <cmath>
+#include <utility>
 
+#include "optim/clip.h"
 #include "optim/ema.h"
 
 namespace hearth::optim {
@@ -23,8 +25,26 @@ Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOpti
 }
 
 void Optimizer::step(double lr, double grad_scale) {
-  begin_step(lr, grad_scale);
+  begin_step(lr, grad_scale * std::exchange(clip_, 1.0));
   apply();
+}
+
+void Optimizer::check_parameters() const {
+  HEARTH_CHECK(UsageError, !parameters_alive_.expired(),
+               "optimizer: its FlatParameters are gone; they must live as long as it does");
+}
+
+void Optimizer::zero_grad() {
+  check_parameters();
+  clip_ = 1.0;
+  parameters_->zero_grads();
+}
+
+double Optimizer::clip_grad_norm(double max_norm) {
+  check_parameters();
+  const double norm = grad_norm(*parameters_);
+  clip_ = clip_scale(norm, max_norm);
+  return norm;
 }
 
 void Optimizer::begin_step(double lr, double grad_scale) {
@@ -39,8 +59,7 @@ void Optimizer::begin_step(double lr, double grad_scale) {
 void Optimizer::apply(Ema* average) {
   HEARTH_CHECK(UsageError, begun_ > 0,
                "optimizer: apply() before begin_step(), which gives the update its learning rate");
-  HEARTH_CHECK(UsageError, !parameters_alive_.expired(),
-               "optimizer: its FlatParameters are gone; they must live as long as it does");
+  check_parameters();
   parameters_->begin_update(this);
   Copies copies{.narrow = parameters_->narrow()};
   if (average != nullptr) {

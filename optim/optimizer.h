@@ -13,6 +13,7 @@
 #include "core/staged.h"
 #include "optim/copies.h"
 #include "optim/groups.h"
+#include "optim/schedule.h"
 
 namespace hearth::optim {
 
@@ -47,10 +48,25 @@ class HEARTH_API Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates the values from the gradients times `grad_scale` (clipping, loss scale). Parameters without a contribution
-  /// count as having gradient zero. UsageError unless lr is finite and at least 0 and grad_scale is finite, and where
-  /// the update would be lost or none of its gradients is new: FlatParameters::begin_update().
+  /// Updates the values from the gradients with the learning rate lr(). Parameters without a contribution count as
+  /// having gradient zero. UsageError where the update would be lost or none of its gradients is new:
+  /// FlatParameters::begin_update().
+  void step() { step(lr()); }
+  /// The same with this learning rate, from the gradients times `grad_scale` (the inverse of a loss scale). UsageError
+  /// unless lr is finite and at least 0 and grad_scale is finite, and as above.
   void step(double lr, double grad_scale = 1.0);
+  /// Marks all gradients as empty, those of parameters that had no part in the loss too.
+  void zero_grad();
+  /// From now on the learning rate follows `schedule`, which must outlive the optimizer: step s = 0, 1, ... has
+  /// base_lr() * schedule.factor(s). There is nothing to call after a step.
+  void attach(const Schedule& schedule) { schedule_ = &schedule; }
+  void attach(const Schedule&&) = delete;
+  /// The learning rate of the next step().
+  double lr() const { return schedule_ == nullptr ? base_lr_ : base_lr_ * schedule_->factor(steps_); }
+  /// Scales the gradients that the next step() sees so that their global norm is at most `max_norm`; the norm before.
+  /// Called between backward() and step(). DivergedError for a norm that is not finite, ConfigError unless max_norm >
+  /// 0. With a loss scale, clip by clip_scale() of the unscaled norm instead.
+  double clip_grad_norm(double max_norm);
 
   // The same in two halves, for a step that is captured once and replayed: the first is the host's, each step; the
   // second is the device's, and what a replay repeats.
@@ -89,10 +105,14 @@ class HEARTH_API Optimizer {
   Tensor make_moment() const;
 
  private:
+  void check_parameters() const;
+
   FlatParameters* parameters_;
   std::weak_ptr<const void> parameters_alive_;
   UpdatePlan plan_;
   double base_lr_;
+  const Schedule* schedule_ = nullptr;
+  double clip_ = 1.0;  // what clip_grad_norm() found, for the next step()
   std::int64_t steps_ = 0;
   std::int64_t begun_ = 0;  // updates begun by this object, skipped ones too
 };

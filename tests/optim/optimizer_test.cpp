@@ -10,6 +10,7 @@
 
 #include "core/cpu/parallel.h"
 #include "core/random.h"
+#include "optim/clip.h"
 #include "optim/registry.h"
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/devices.h"
@@ -45,6 +46,60 @@ TEST(Adam, DecaysAlikeFromJsonAndFromCpp) {
   EXPECT_EQ(from_cpp({.weight_decay = 0.0}), from_json(R"({"type": "adamw", "weight_decay": 0})"));
   EXPECT_EQ(from_cpp({.decay = coupled}), from_json(R"({"type": "adam"})"));
   EXPECT_EQ(from_cpp({.weight_decay = 0.0, .decay = coupled}), from_json(R"({"type": "adam"})"));
+}
+
+TEST(Optimizer, TheLoopByHandCarriesNoRate) {
+  const auto trained = [](bool by_hand) {
+    ToyParameters toy;
+    optim::Sgd sgd(toy.flat(), {.lr = 0.5, .momentum = 0.9});
+    const optim::CosineSchedule schedule({}, {.total_steps = 5});
+    if (!by_hand) sgd.attach(schedule);
+    for (int step = 0; step < 5; ++step) {
+      toy.set_gradients(step);
+      if (by_hand) {
+        const double scale = optim::clip_scale(optim::grad_norm(toy.flat()), 0.75);
+        sgd.step(sgd.base_lr() * schedule.factor(step), scale);
+        toy.flat().zero_grads();
+      } else {
+        EXPECT_EQ(sgd.lr(), 0.5 * schedule.factor(step));
+        EXPECT_GT(sgd.clip_grad_norm(0.75), 0.75);
+        sgd.step();
+        sgd.zero_grad();
+      }
+    }
+    return toy.values();
+  };
+  EXPECT_EQ(trained(false), trained(true));
+}
+
+TEST(Optimizer, ClippingCountsForOneStep) {
+  ToyParameters toy;
+  optim::Sgd sgd(toy.flat(), {.lr = 1, .momentum = 0, .weight_decay = 0});
+  const double before = toy.values()[0];
+  toy.fill_gradients(2);
+  const double norm = sgd.clip_grad_norm(1);
+  EXPECT_NEAR(norm, 2 * std::sqrt(21.0), 1e-12);
+  sgd.step();
+  EXPECT_NEAR(toy.values()[0], before - 2 / norm, 1e-6);
+  toy.fill_gradients(2);
+  (void)sgd.clip_grad_norm(1);
+  sgd.zero_grad();
+  toy.fill_gradients(2);
+  const double clipped = toy.values()[0];
+  sgd.step();
+  EXPECT_EQ(toy.values()[0], clipped - 2) << "zero_grad() forgets it";
+  toy.fill_gradients(2);
+  EXPECT_THROW((void)sgd.clip_grad_norm(0), ConfigError);
+  toy.fill_gradients(std::numeric_limits<double>::infinity());
+  EXPECT_THROW((void)sgd.clip_grad_norm(1), DivergedError);
+}
+
+TEST(Optimizer, OutlivesItsParametersOnlyToSaySo) {
+  auto toy = std::make_unique<ToyParameters>();
+  optim::Sgd sgd(toy->flat(), {.lr = 1});
+  toy.reset();
+  EXPECT_THROW(sgd.zero_grad(), UsageError);
+  EXPECT_THROW((void)sgd.clip_grad_norm(1), UsageError);
 }
 
 TEST(OptimGroups, GlobsCoverTheWholeName) {
