@@ -10,15 +10,20 @@
 
 namespace hearth {
 
-Device device_named(std::string_view name) {
-  if (name == "cpu") return {};
-  if (name == "cuda") return {DeviceType::cuda, 0};
+Device::Device(std::string_view name) : Device() {
+  if (name == "cpu") return;
+  if (name == "cuda") {
+    type = DeviceType::cuda;
+    return;
+  }
   constexpr std::string_view prefix = "cuda:";
   if (name.starts_with(prefix)) {
     const std::string_view digits = name.substr(prefix.size());
-    int index = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error == std::errc{} && end == digits.data() + digits.size() && index >= 0) return {DeviceType::cuda, index};
+    if (error == std::errc{} && end == digits.data() + digits.size() && index >= 0) {
+      type = DeviceType::cuda;
+      return;
+    }
   }
   throw ConfigError(join_text("device \"", name, "\" is not known; use cpu, cuda or cuda:N"));
 }

@@ -13,17 +13,23 @@ namespace hearth {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
-struct Device {
-  DeviceType type = DeviceType::cpu;
-  int index = 0;
+struct HEARTH_API Device {
+  constexpr Device(DeviceType type_ = DeviceType::cpu, int index_ = 0)  // NOLINT: a type is its first device
+      : type(type_), index(index_) {}
+  /// "cpu", "cuda" or "cuda:N", so that a name does where a device is taken: x.to("cuda"). ConfigError with the
+  /// accepted forms for others.
+  Device(std::string_view name);                                       // NOLINT
+  Device(const char* name) : Device(std::string_view(name)) {}         // NOLINT
+  Device(const std::string& name) : Device(std::string_view(name)) {}  // NOLINT
+
+  DeviceType type;
+  int index;
 
   bool is_cpu() const { return type == DeviceType::cpu; }
   bool is_cuda() const { return type == DeviceType::cuda; }
   bool operator==(const Device&) const = default;
 };
 
-/// Parses "cpu", "cuda" or "cuda:N". Throws ConfigError with the accepted forms.
-HEARTH_API Device device_named(std::string_view name);
 /// "cpu" or "cuda:N".
 HEARTH_API std::string name_of(Device device);
 HEARTH_API std::ostream& operator<<(std::ostream& out, Device device);

@@ -12,6 +12,8 @@ RandomKey next_random_key() {
   return key;
 }
 
+void manual_seed(std::uint64_t seed) { current = {.seed = seed}; }
+
 RandomKey random_position() { return current; }
 
 RandomScope::RandomScope(std::uint64_t seed, std::uint64_t step, RandomPart part)

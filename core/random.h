@@ -94,6 +94,9 @@ struct RandomKey {
 /// The key of the next random op on this thread; op numbers count up from 0 within a RandomScope.
 HEARTH_API RandomKey next_random_key();
 
+/// Starts the keys of this thread anew from (seed, step 0), for programs that have no RandomScope.
+HEARTH_API void manual_seed(std::uint64_t seed);
+
 /// The key that the next random op will get; it stays for that op.
 HEARTH_API RandomKey random_position();
 

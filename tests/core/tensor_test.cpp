@@ -113,7 +113,7 @@ TEST(Tensor, RefusesMisuse) {
   EXPECT_THROW(a.as_shape({5}), ShapeError);
   EXPECT_THROW(Tensor::empty({std::int64_t{1} << 50}), OutOfMemory);
   EXPECT_THROW(dtype_named("float"), DTypeError);
-  EXPECT_THROW(device_named("gpu"), ConfigError);
+  EXPECT_THROW(Device("gpu"), ConfigError);
 }
 
 TEST(Convert, SaturatesAndTruncates) {

@@ -185,7 +185,7 @@ TEST(ParityLive, EveryCaseOfTheFolder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
     SCOPED_TRACE(entry.path().string());
-    const Findings found = expect_parity(entry.path().string(), device_named(device ? device : "cpu"));
+    const Findings found = expect_parity(entry.path().string(), Device(device ? device : "cpu"));
     std::cout << entry.path().stem().string() << ", relative distances from PyTorch in f64:\n  loss in f64, worst step "
               << found.worst_f64 << "\n  loss in f32, last step " << found.last_f32 << "  (PyTorch in f32 "
               << found.torch_last_f32 << ")\n  gradients in f32, first step " << found.grads_f32 << "  (PyTorch in f32 "

@@ -120,7 +120,7 @@ int bench_ops(const Arguments& arguments) {
                "\" is too much");
   arguments.refuse_others("bench ops", {"--filter", "--device", "--scale", "--check", "--json"});
   const NameFilter filter(arguments.value("--filter").value_or(""));
-  const Device device = device_named(arguments.value("--device").value_or("cpu"));
+  const Device device = Device(arguments.value("--device").value_or("cpu"));
   const std::int64_t scale = arguments.positive("--scale", device.is_cpu() ? 1 : 16);
   bool all_ok = true, any = false;
   for (const OpBench& bench : op_benches(device, scale)) {

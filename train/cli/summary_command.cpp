@@ -56,7 +56,7 @@ LoadedConfig config_for_here(const Arguments& arguments, Device& wanted) {
     wanted = device_of_run("auto");
     return loaded;
   }
-  wanted = device_named(loaded.config.device);
+  wanted = Device(loaded.config.device);
   if (wanted.is_cpu() || device_count(DeviceType::cuda) > 0) return loaded;
   overrides.emplace_back("device=\"cpu\"");
   return load_config(arguments.positional()[0], overrides);

@@ -234,7 +234,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   Json resolved;
   RunConfig config = parse_fields<RunConfig>(root, "", &resolved);
   try {
-    if (config.device != "auto") (void)device_named(config.device);
+    if (config.device != "auto") (void)Device(config.device);
   } catch (const ConfigError&) {
     throw ConfigError(
         join_text(path, ": /device: \"", config.device, "\" is not known; use auto, cpu, cuda or cuda:N"));
@@ -247,7 +247,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 Device device_of_run(const std::string& name) {
   const int gpus = device_count(DeviceType::cuda);
   if (name == "auto") return gpus > 0 && !HEARTH_CUDA_EMULATED ? Device{DeviceType::cuda, 0} : Device{};
-  const Device device = device_named(name);
+  const Device device = Device(name);
   // Throws, with the reason and the remedy, for a device that is not there.
   run_on(device, [](auto&) {});
   return device;

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/creation.h"
+
+#include <cmath>
+#include <ostream>
+#include <sstream>
+#include <string>
+
+#include "core/random.h"
+
+namespace hearth {
+namespace {
+
+Tensor of_doubles(const Shape& shape, const std::vector<double>& values, DType dtype, Device device) {
+  return Tensor::of<double>(shape, values).to(dtype).to(device);
+}
+
+// Element i is draw(i-th value of the next key's stream).
+template <class Draw>
+Tensor random_tensor(const Shape& shape, DType dtype, Device device, const Draw& draw) {
+  const RandomKey key = next_random_key();
+  Random random(key.seed, key.step, key.op);
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (double& value : values) value = draw(random);
+  return of_doubles(shape, values, dtype, device);
+}
+
+void check_floating(const char* op, DType dtype) {
+  HEARTH_CHECK(DTypeError, is_floating(dtype), op, ": values in ", dtype,
+               "; the type is f32, f64, f16 or bf16, and randint() draws integers");
+}
+
+struct Printer {
+  std::ostream& out;
+  const Tensor& tensor;
+  const std::vector<double> values = tensor.to_doubles();
+  const bool abridged = tensor.size() > 1000;
+
+  void number(double value) const {
+    if (tensor.dtype() == DType::boolean)
+      out << (value != 0 ? "true" : "false");
+    else if (is_floating(tensor.dtype()))
+      out << value;
+    else
+      out << static_cast<std::int64_t>(value);
+  }
+  void axis(int axis, std::int64_t begin, std::int64_t size) const {
+    if (axis == tensor.rank()) return number(values[static_cast<std::size_t>(begin)]);
+    const std::int64_t extent = tensor.dim(axis), step = extent > 0 ? size / extent : 0;
+    const bool inner = axis + 1 == tensor.rank();
+    out << '[';
+    for (std::int64_t i = 0; i < extent; ++i) {
+      if (i > 0) out << (inner ? ", " : ",\n" + std::string(static_cast<std::size_t>(axis) + 1, ' '));
+      if (abridged && extent > 6 && i == 3) {
+        out << "...";
+        i = extent - 4;
+        continue;
+      }
+      this->axis(axis + 1, begin + i * step, step);
+    }
+    out << ']';
+  }
+};
+
+}  // namespace
+
+NestedValues::NestedValues(std::initializer_list<NestedValues> rows) {
+  const Shape inner = rows.size() > 0 ? rows.begin()->shape_ : Shape{};
+  for (const NestedValues& row : rows) {
+    HEARTH_CHECK(ShapeError, row.shape_ == inner, "tensor: a row of shape ", row.shape_, " beside one of ", inner,
+                 "; all rows have one shape");
+    values_.insert(values_.end(), row.values_.begin(), row.values_.end());
+  }
+  std::vector<std::int64_t> extents{static_cast<std::int64_t>(rows.size())};
+  extents.insert(extents.end(), inner.begin(), inner.end());
+  shape_ = Shape(std::span<const std::int64_t>(extents));
+}
+
+Tensor tensor(std::initializer_list<NestedValues> values, DType dtype, Device device) {
+  const NestedValues all(values);
+  return of_doubles(all.shape(), all.values(), dtype, device);
+}
+
+Tensor ones(const Shape& shape, DType dtype, Device device) { return Tensor::full(shape, 1, dtype, device); }
+
+Tensor arange(double begin, double end, double step, DType dtype, Device device) {
+  HEARTH_CHECK(UsageError,
+               std::isfinite(begin) && std::isfinite(end) && std::isfinite(step) && step != 0 &&
+                   (end - begin) / step >= 0 && (end - begin) / step < 0x1p53,
+               "arange: from ", begin, " to ", end, " in steps of ", step,
+               "; the step leads from the one to the other");
+  const auto count = static_cast<std::int64_t>(std::ceil((end - begin) / step));
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = begin + static_cast<double>(i) * step;
+  return of_doubles({count}, values, dtype, device);
+}
+
+Tensor linspace(double begin, double end, std::int64_t count, DType dtype, Device device) {
+  HEARTH_CHECK(UsageError, count >= 1 && std::isfinite(begin) && std::isfinite(end), "linspace: ", count,
+               " values from ", begin, " to ", end, "; there is one at least, and the ends are finite");
+  std::vector<double> values(static_cast<std::size_t>(count), begin);
+  const double step = count > 1 ? (end - begin) / static_cast<double>(count - 1) : 0;
+  for (std::int64_t i = 1; i < count; ++i)
+    values[static_cast<std::size_t>(i)] = i + 1 == count ? end : begin + static_cast<double>(i) * step;
+  return of_doubles({count}, values, dtype, device);
+}
+
+Tensor eye(std::int64_t n, DType dtype, Device device) {
+  const Shape shape{n, n};
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i * n + i)] = 1;
+  return of_doubles(shape, values, dtype, device);
+}
+
+Tensor randn(const Shape& shape, DType dtype, Device device) {
+  check_floating("randn", dtype);
+  return random_tensor(shape, dtype, device, [](Random& random) { return random.normal(); });
+}
+
+Tensor rand(const Shape& shape, DType dtype, Device device) {
+  check_floating("rand", dtype);
+  // Rounding to a shorter type must not reach 1.
+  const int bits = dtype == DType::f64 ? 53 : dtype == DType::f32 ? 24 : dtype == DType::f16 ? 11 : 8;
+  return random_tensor(shape, dtype, device, [bits](Random& random) {
+    return std::ldexp(std::floor(std::ldexp(random.uniform(), bits)), -bits);
+  });
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype, Device device) {
+  HEARTH_CHECK(UsageError, low < high, "randint: integers from ", low, " to below ", high,
+               "; the upper bound is above the lower one");
+  const auto bound = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  const RandomKey key = next_random_key();
+  Random random(key.seed, key.step, key.op);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(shape.size()));
+  for (std::int64_t& value : values)
+    value = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + random.below(bound));
+  return Tensor::of<std::int64_t>(shape, values).to(dtype).to(device);
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  if (!tensor.defined()) return out << "absent";
+  std::ostringstream text;  // with a format of its own
+  Printer{text, tensor}.axis(0, 0, tensor.size());
+  text << ' ' << describe(tensor);
+  if (!tensor.device().is_cpu()) text << ' ' << tensor.device();
+  return out << text.str();
+}
+
+}  // namespace hearth
