@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,9 @@ namespace hearth {
 
 /// Completed by autograd: what the tape keeps beside a tensor.
 struct GradState;
+/// Completed by ops: what members of a tensor take.
+class Extents;
+class Index;
 
 /// What reports say of a storage.
 struct StorageRecord {
@@ -140,6 +144,13 @@ class HEARTH_API Tensor {
   void fill_(double value) const;
   /// The only element, as double; waits for the device. UsageError unless size() == 1.
   double item() const;
+  /// The same as T (float, double, int32_t, int64_t, uint8_t or bool), converted as to() does.
+  template <class T>
+  T item() const {
+    const Tensor host = to(Device{}).to(dtype_of<T>());
+    (void)host.item();
+    return *host.template data<const T>();
+  }
   /// All elements, converted to double, row-major; waits for the device.
   std::vector<double> to_doubles() const;
 
@@ -151,6 +162,49 @@ class HEARTH_API Tensor {
   const std::shared_ptr<GradState>& grad_state() const { return body().grad; }
   /// The same view with this slot.
   Tensor with_grad_state(std::shared_ptr<GradState> state) const;
+
+  // What follows is differentiable and defined with the ops: each member is the function of that name in ops.h (or
+  // autograd), with this tensor as its first argument. A program that calls them links the ops.
+
+  void backward() const;
+  /// grad_of().
+  Tensor grad() const;
+
+  /// Part of the tensor by position, a view: x[0], x[-1], x[{0, all}], x[{all, Slice(0, 3), 2}] (ops/shape/indexing.h).
+  Tensor operator[](std::int64_t position) const;
+  Tensor operator[](std::initializer_list<Index> indices) const;
+  Tensor slice(int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1) const;
+  Tensor reshape(const Extents& extents) const;
+  Tensor flatten(int first_axis) const;
+  /// transpose(x, axes) of ops.
+  Tensor permute(const std::vector<int>& axes) const;
+  /// Two axes exchanged, negative ones counted from the end.
+  Tensor transpose(int axis_a, int axis_b) const;
+  Tensor expand(const Shape& shape) const;
+
+  Tensor sum(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  Tensor mean(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  Tensor max(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  Tensor min(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  Tensor argmax(int axis, bool keep_dims = false) const;
+
+  Tensor add(const Tensor& other) const;
+  Tensor add(double other) const;
+  Tensor sub(const Tensor& other) const;
+  Tensor sub(double other) const;
+  Tensor mul(const Tensor& other) const;
+  Tensor mul(double other) const;
+  Tensor div(const Tensor& other) const;
+  Tensor div(double other) const;
+  Tensor matmul(const Tensor& other) const;
+
+  Tensor abs() const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor sqrt() const;
+  Tensor relu() const;
+  Tensor sigmoid() const;
+  Tensor tanh() const;
 
  private:
   struct Body {

@@ -32,6 +32,7 @@
 #include "ops/pool/pool.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/concat.h"
+#include "ops/shape/indexing.h"
 #include "ops/shape/view.h"
 #include "ops/softmax/softmax.h"
 // IWYU pragma: end_exports

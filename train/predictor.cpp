@@ -218,12 +218,12 @@ Tensor Predictor::prepared(const std::string& path) const {
 }
 
 std::vector<Predictor::Class> Predictor::top(const Prediction& prediction, std::int64_t row, std::int64_t count) const {
-  const Tensor& all = prediction.probabilities;
+  const Tensor& rows = prediction.probabilities;
   const std::int64_t known = body_->classes();
-  HEARTH_CHECK(IndexError, all.defined() && row >= 0 && row < all.dim(0) && all.dim(1) == known, "top: row ", row,
-               " of ", describe(all));
+  HEARTH_CHECK(IndexError, rows.defined() && row >= 0 && row < rows.dim(0) && rows.dim(1) == known, "top: row ", row,
+               " of ", describe(rows));
   HEARTH_CHECK(UsageError, count >= 1, "top: ", count, " classes; give 1 or more");
-  const float* const probabilities = all.data<float>() + row * known;
+  const float* const probabilities = rows.data<float>() + row * known;
   std::vector<std::int64_t> labels(static_cast<std::size_t>(known));
   std::iota(labels.begin(), labels.end(), std::int64_t{0});
   std::stable_sort(labels.begin(), labels.end(),
