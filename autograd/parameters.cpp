@@ -18,6 +18,21 @@ std::int64_t end_of(const FlatParameters::Entry& entry, DType dtype) {
   return checked_add(entry.begin, lines * line, "flat parameters: size");
 }
 
+// Those that are not frozen.
+std::vector<NamedTensor> trained(const std::vector<NamedTensor>& all) {
+  const std::vector<std::size_t> tied = tied_to(all);
+  std::vector<NamedTensor> result;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const NamedTensor& first = all[tied[i]];
+    HEARTH_CHECK(UsageError, all[i].frozen == first.frozen, "flat parameters: \"", all[i].name, "\" and \"", first.name,
+                 "\" are one tensor, of which one is frozen; freeze both or none");
+    HEARTH_CHECK(UsageError, !all[i].uninitialized, "flat parameters: \"", all[i].name, "\" ", all[i].tensor->shape(),
+                 " was never initialized; call nn::initialize(model, seed), or load its weights first");
+    if (!all[i].frozen) result.push_back(all[i]);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters) {
@@ -40,8 +55,10 @@ std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters) {
   return result;
 }
 
-FlatParameters::FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow) {
-  HEARTH_CHECK(UsageError, !parameters.empty(), "flat parameters: the model has no parameters to train");
+FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::optional<NarrowCopy> narrow) {
+  const std::vector<NamedTensor> parameters = trained(listed);
+  HEARTH_CHECK(UsageError, !parameters.empty(), "flat parameters: the model has no parameters to train",
+               listed.empty() ? "" : "; all are frozen");
   const DType dtype = parameters.front().tensor->dtype();
   const Device device = parameters.front().tensor->device();
   HEARTH_CHECK(DTypeError,

@@ -17,7 +17,9 @@ namespace hearth {
 struct NamedTensor {
   std::string name;
   Tensor* tensor;
-  bool wide = false;  ///< stays f32 in mixed precision, as those of norms do
+  bool wide = false;           ///< stays f32 in mixed precision, as those of norms do
+  bool frozen = false;         ///< is not trained: FlatParameters leave it where it is
+  bool uninitialized = false;  ///< of a module, and nobody has given it values
 };
 
 /// For each handle the number of the first one in the list that leads to the same elements (tied weights); its own
@@ -40,7 +42,8 @@ struct NarrowCopy {
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
 /// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype
 /// and one device. Gradients have the type of values(), also where a handle is narrow. Handles that lead to the same
-/// elements (tied weights) are one parameter, under the first one's name, and stay tied.
+/// elements (tied weights) are one parameter, under the first one's name, and stay tied. Frozen parameters are left
+/// out.
 ///
 /// A handle keeps its tensor from then on: values are written with copy_from(), never by assigning another tensor.
 class HEARTH_API FlatParameters {
@@ -55,8 +58,9 @@ class HEARTH_API FlatParameters {
   };
 
   /// DTypeError for parameters of different types, and for a narrow copy unless they are f32 and it is f16 or bf16;
-  /// UsageError for a handle that is listed twice and for a parameter that is part of other FlatParameters; ShapeError
-  /// for tied handles of different shapes.
+  /// UsageError for a handle that is listed twice, for a parameter that is part of other FlatParameters or was never
+  /// initialized, and where one of tied handles is frozen and another is not; ShapeError for tied handles of different
+  /// shapes.
   explicit FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow = {});
 
   const std::vector<Entry>& entries() const { return entries_; }

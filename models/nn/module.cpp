@@ -30,14 +30,8 @@ void check_not_flat(Module& module, F&& is_replaced) {
   }
 }
 
-/// Tied weights stay tied.
-template <class F>
-void replace_parameters(Module& module, F&& replacement) {
-  const std::vector<NamedTensor> all = module.parameters();
-  const std::vector<std::size_t> tied = tied_to(all);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    *all[i].tensor = tied[i] < i ? *all[tied[i]].tensor : replacement(*all[i].tensor);
-}
+/// `copy` of a parameter, and trained if that is.
+Tensor trained_as(const Tensor& own, const Tensor& copy) { return wants_grad(own) ? as_leaf(copy) : copy; }
 
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
@@ -81,6 +75,16 @@ const Module& Module::top() const {
   const Module* module = this;
   while (module->parent_ != nullptr) module = module->parent_;
   return *module;
+}
+
+void Module::OwnTensor::note_blank() {
+  blank = tensor->storage();
+  blank_version = tensor->storage()->version();
+}
+
+bool Module::OwnTensor::is_blank() const {
+  const std::shared_ptr<Storage> storage = blank.lock();
+  return storage != nullptr && tensor->storage() == storage && storage->version() == blank_version;
 }
 
 const Module::OwnTensor* Module::flat_parameter() const {
@@ -145,6 +149,7 @@ void Module::parameter(const std::string& name, Tensor& tensor, Init init) {
   HEARTH_CHECK(UsageError, init != nullptr, "module ", type_name(), ": parameter \"", name, "\" has no initialisation");
   tensor = as_leaf(tensor);
   parameters_.push_back({name, &tensor, std::move(init)});
+  parameters_.back().note_blank();
 }
 
 void Module::buffer(const std::string& name, Tensor& tensor) {
@@ -156,7 +161,8 @@ void Module::buffer(const std::string& name, Tensor& tensor) {
 
 void Module::collect(const std::string& prefix, std::vector<OwnTensor> Module::*list,
                      std::vector<NamedTensor>& out) const {
-  for (const OwnTensor& own : this->*list) out.push_back({joined(prefix, own.name), own.tensor, keeps_wide()});
+  for (const OwnTensor& own : this->*list)
+    out.push_back({joined(prefix, own.name), own.tensor, keeps_wide(), own.frozen, own.is_blank()});
   for (const Module* child : children_) child->collect(joined(prefix, child->name_), list, out);
 }
 
@@ -184,11 +190,27 @@ void Module::train(bool on) {
   for (Module* child : children_) child->train(on);
 }
 
+void Module::replace_parameters(const std::function<Tensor(const Tensor&)>& replacement) {
+  const std::vector<NamedTensor> all = parameters();
+  const std::vector<std::size_t> tied = tied_to(all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    *all[i].tensor = tied[i] < i ? *all[tied[i]].tensor : replacement(*all[i].tensor);
+  std::size_t i = 0;
+  for_each_parameter([&](OwnTensor& own) {
+    if (all[i++].uninitialized) own.note_blank();
+  });
+}
+
+void Module::for_each_parameter(const std::function<void(OwnTensor&)>& f) {
+  for (OwnTensor& own : parameters_) f(own);
+  for (Module* child : children_) child->for_each_parameter(f);
+}
+
 void Module::to(DType dtype) {
   HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "module ", type_name(),
                ": parameters cannot be ", dtype, "; they are f32 or f64 (narrow types belong to the precision level)");
   check_not_flat(*this, [&](const Tensor& parameter) { return parameter.dtype() != dtype; });
-  replace_parameters(*this, [&](const Tensor& own) { return own.dtype() == dtype ? own : as_leaf(own.to(dtype)); });
+  replace_parameters([&](const Tensor& own) { return own.dtype() == dtype ? own : trained_as(own, own.to(dtype)); });
   for_each_module([&](Module& module) {
     for (const OwnTensor& own : module.buffers_)
       if (is_floating(own.tensor->dtype()) && own.tensor->dtype() != dtype) *own.tensor = own.tensor->to(dtype);
@@ -197,11 +219,19 @@ void Module::to(DType dtype) {
 
 void Module::to(Device device) {
   check_not_flat(*this, [&](const Tensor& parameter) { return parameter.device() != device; });
-  replace_parameters(*this, [&](const Tensor& own) { return own.device() == device ? own : as_leaf(own.to(device)); });
+  replace_parameters([&](const Tensor& own) { return own.device() == device ? own : trained_as(own, own.to(device)); });
   for_each_module([&](Module& module) {
     for (const OwnTensor& own : module.buffers_) *own.tensor = own.tensor->to(device);
   });
 }
+
+void Module::freeze(bool on) {
+  check_not_flat(*this, [](const Tensor&) { return true; });
+  replace_parameters([&](const Tensor& own) { return on ? own.detach() : as_leaf(own.detach()); });
+  for_each_parameter([&](OwnTensor& own) { own.frozen = on; });
+}
+
+void Module::on_forward(std::function<void(const Module&, const Tensor&)> f) { forward_hooks_.push_back(std::move(f)); }
 
 void Module::for_each_module(const std::function<void(Module&)>& f) {
   f(*this);
@@ -244,8 +274,9 @@ Tensor recomputed(Module& module, Recomputable call, std::vector<Tensor> inputs)
 
 void initialize(Module& module, std::uint64_t seed) {
   const std::function<void(Module&, const std::string&)> visit = [&](Module& part, const std::string& prefix) {
-    for (const Module::OwnTensor& own : part.parameters_) {
+    for (Module::OwnTensor& own : part.parameters_) {
       own.init(*own.tensor, InitStream(seed, joined(prefix, own.name)));
+      own.blank.reset();
     }
     for (Module* child : part.children_) visit(*child, joined(prefix, child->name_));
   };

@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,13 @@ class HEARTH_API Module {
   void eval() { train(false); }
   bool is_training() const { return training_; }
 
+  /// Takes the parameters of this module and all below out of training, or back in: frozen ones get no gradient and no
+  /// update, and FlatParameters leave them out. They stay among parameters(), so that they are saved. UsageError for
+  /// parameters that are part of FlatParameters: freeze before those are made.
+  void freeze(bool on = true);
+  /// Runs f(module, y) after each call of this module, with its result.
+  void on_forward(std::function<void(const Module&, const Tensor& y)> f);
+
   /// Converts all parameters and buffers; f32 and f64 only (DTypeError). UsageError if a parameter to be converted is
   /// part of FlatParameters, which would go on with the old values. Tied weights stay tied.
   void to(DType dtype);
@@ -129,11 +137,11 @@ class HEARTH_API Module {
   Tensor observed(F&& f) {
     const OriginScope origin = OriginScope::of_layer(lasting_path());
     const CallScope call(*this);
-    CallObserver* observer = current_observer();
-    if (!observer || is_unnamed()) return f();
-    observer->before(*this);
+    CallObserver* observer = is_unnamed() ? nullptr : current_observer();
+    if (observer != nullptr) observer->before(*this);
     Tensor y = f();
-    observer->after(*this, y);
+    if (observer != nullptr) observer->after(*this, y);
+    for (const auto& hook : forward_hooks_) hook(*this, y);
     return y;
   }
 
@@ -143,6 +151,14 @@ class HEARTH_API Module {
     std::string name;
     Tensor* tensor;
     Init init;
+    bool frozen = false;
+    /// What it had when it was defined, until initialize() has run, and the version of that: nobody has given it values
+    /// while both are the same.
+    std::weak_ptr<Storage> blank{};
+    std::uint64_t blank_version = 0;
+
+    void note_blank();
+    bool is_blank() const;
   };
   /// The module at work on this thread. UsageError for one that would be trained if it were a part of the module that
   /// calls it.
@@ -166,6 +182,9 @@ class HEARTH_API Module {
   /// The first parameter of this module and all below that is part of FlatParameters; null if there is none.
   const OwnTensor* flat_parameter() const;
   void check_before_flat(const char* what, const std::string& name) const;
+  /// Gives each parameter of the tree another tensor. Tied weights stay tied, and what has no values has none.
+  void replace_parameters(const std::function<Tensor(const Tensor&)>& replacement);
+  void for_each_parameter(const std::function<void(OwnTensor&)>& f);
   /// path(), kept until the process ends; "(network)" at the top.
   const char* lasting_path() const;
   void check_new_name(const std::string& name) const;
@@ -176,6 +195,7 @@ class HEARTH_API Module {
   std::vector<Module*> children_;
   std::vector<OwnTensor> parameters_;
   std::vector<OwnTensor> buffers_;
+  std::vector<std::function<void(const Module&, const Tensor&)>> forward_hooks_;
   bool training_ = true;
   mutable std::atomic<const char*> lasting_path_{nullptr};
 };

@@ -79,6 +79,7 @@ TEST(Misuse, AModuleThatIsCalledButNotAdopted) {
     EXPECT_NO_THROW((void)net(x));
   }
   // Trained by somebody all the same.
+  nn::initialize(net.out, 1);
   Training inner(net), outer(net.out);
   backward(loss_of(net));
   inner.sgd.step(0.1);
@@ -88,7 +89,10 @@ TEST(Misuse, AModuleThatIsCalledButNotAdopted) {
 struct Outer : nn::Module {
   Net& inner;
   nn::Linear head{2, 2};
-  explicit Outer(Net& net) : inner(net) { adopt("head", head); }
+  explicit Outer(Net& net) : inner(net) {
+    adopt("head", head);
+    nn::initialize(*this, 1);
+  }
   Tensor forward(const Tensor& input) override {
     const NoGrad frozen;
     return head(inner(input));
@@ -115,6 +119,35 @@ TEST(Misuse, ModulesAndParametersThatComeTooLate) {
   expect_parts(test::error_message<UsageError>([&] { net.adopt_late(); }),
                {"adopts \"extra\"", "\"weight\"", "whole model"});
   expect_parts(test::error_message<UsageError>([&] { net.define_late(); }), {"the parameter \"gain\""});
+}
+
+struct Blank : nn::Module {
+  nn::Linear in{3, 4}, out{4, 2};
+  Blank() {
+    adopt("in", in);
+    adopt("out", out);
+  }
+  Tensor forward(const Tensor& input) override { return out(relu(in(input))); }
+};
+
+TEST(Misuse, AModelThatNobodyInitialized) {
+  Blank net;
+  const auto refuses = [&](const std::string& name) {
+    expect_parts(test::error_message<UsageError>([&] { FlatParameters{net.parameters()}; }),
+                 {name, "nn::initialize(model, seed)"});
+  };
+  refuses("\"in.weight\" [4, 3]");
+  net.to(DType::f64);
+  refuses("\"in.weight\" [4, 3]");
+  net.to(DType::f32);
+  nn::initialize(net.in, 1);
+  refuses("\"out.weight\" [2, 4]");
+  net.out.weight.copy_from(Tensor::full({2, 4}, 0.5));
+  net.out.bias = as_leaf(Tensor::zeros({2}));
+  EXPECT_NO_THROW(FlatParameters{net.parameters()}) << "values of the user's are as good";
+  Blank whole;
+  nn::initialize(whole, 1);
+  Training{whole}.step(whole);
 }
 
 TEST(Misuse, AHandleThatWasGivenAnotherTensor) {

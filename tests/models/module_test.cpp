@@ -137,6 +137,7 @@ TEST(ModuleTree, ParametersAreLeavesAndTheHandlesAreTheMembers) {
   EXPECT_EQ(tree.parameters()[1].tensor, &tree.branch.left.weight);
   EXPECT_TRUE(wants_grad(tree.branch.left.weight));
   EXPECT_FALSE(wants_grad(tree.branch.left.mean));
+  nn::initialize(tree, 1);
   FlatParameters flat(tree.parameters());
   EXPECT_TRUE(tree.branch.left.weight.same_storage(flat.values()));
 }
@@ -174,6 +175,7 @@ TEST(ModuleTree, TiedWeightsStayTied) {
     tree.to(Device{DeviceType::cuda, 0});
     EXPECT_TRUE(tree.branch.right.weight.same_storage(tree.branch.left.weight));
   }
+  nn::initialize(tree, 1);
   const FlatParameters flat(tree.parameters());
   EXPECT_EQ(flat.entries().size(), tree.parameters().size() - 1);
 }

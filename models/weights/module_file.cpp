@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/weights/module_file.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/io/safetensors.h"
+#include "models/nn/module.h"
+#include "models/weights/weights.h"
+
+namespace hearth::nn {
+namespace {
+
+std::vector<NamedTensor> tensors_of(Module& module) {
+  std::vector<NamedTensor> tensors = module.parameters();
+  for (NamedTensor& buffer : module.buffers()) tensors.push_back(std::move(buffer));
+  return tensors;
+}
+
+}  // namespace
+
+void save(Module& module, const std::string& path) {
+  std::vector<Tensor> on_host;
+  std::vector<SafetensorsEntry> entries;
+  for (const NamedTensor& named : tensors_of(module)) {
+    const Tensor host = named.tensor->to(Device{}).contiguous();
+    on_host.push_back(host);
+    entries.push_back({named.name, host.dtype(), host.shape(), {host.bytes(), host.byte_size()}});
+  }
+  write_safetensors(path, std::move(entries));
+}
+
+void load(Module& module, const std::string& path) {
+  const models::NameReport report = models::load_weights(tensors_of(module), models::read_weights(path));
+  HEARTH_CHECK(FileError, report.fits(), report.faults(path + ": "));
+}
+
+}  // namespace hearth::nn
