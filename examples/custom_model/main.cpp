@@ -65,13 +65,14 @@ int train_by_hand() {
   const std::int64_t steps_per_epoch = train.batches_per_epoch();
   const std::int64_t epochs = 8;
   const optim::CosineSchedule schedule({}, {.total_steps = epochs * steps_per_epoch});
+  optimizer.attach(schedule);
 
   for (std::int64_t step = 0; step < epochs * steps_per_epoch; ++step) {
     const data::Batch batch = train.next();
     const Tensor loss = cross_entropy(model(batch["images"]), batch["labels"]);
-    parameters.zero_grads();
     backward(loss);
-    optimizer.step(optimizer.base_lr() * schedule.factor(step));
+    optimizer.step();
+    optimizer.zero_grad();
     if ((step + 1) % steps_per_epoch == 0)
       std::cout << "epoch " << (step + 1) / steps_per_epoch << "  loss " << loss.item() << "  accuracy "
                 << 100 * accuracy(model, test) << " %" << std::endl;
