@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "data/text/token_set.h"
 #include "ops/ops.h"
 #include "optim/clip.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -199,23 +201,35 @@ void evaluation_step(Session& session, const data::Batch& input, const Sums& sum
   add_loss(sums.loss, loss, static_cast<double>(input.count()));
 }
 
-Meter evaluate(Session& session, const data::DatasetPointer& part) {
+void visit_batches(Session& session, const data::DatasetPointer& part, std::int64_t most,
+                   const std::function<void(const data::Batch&)>& use) {
   std::optional<optim::EmaScope> averaged;
   if (session.ema && !session.ema->in_use()) averaged.emplace(*session.ema);
   session.model->train(false);
+  session.set_switches();
+  const NoGrad no_grad;
+  const AutocastScope autocast(session.autocast());
   const std::int64_t batch_size = session.config().eval.batch_size.value_or(session.config().train.batch_size);
   data::Loader loader = session.data.eval_loader(part, batch_size, Session::image_type(session.device().type));
+  std::int64_t seen = 0;
+  for (std::int64_t i = 0; i < loader.batches_per_epoch() && seen < most; ++i) {
+    const data::Batch batch = loader.next().to(session.device());
+    seen += batch.size();
+    use(batch);
+  }
+  session.model->train(true);
+}
+
+Meter evaluate(Session& session, const data::DatasetPointer& part) {
   // Summed where the run computes; read once at the end.
   const Sums sums(session.device());
   const std::shared_ptr<Metrics> metrics = session.task->metrics();
   Meter meter{.metrics = metrics};
-  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    const data::Batch input = loader.next().to(session.device());
-    evaluation_step(session, input, sums, metrics.get());
-    meter.samples += input.count();
-  }
+  visit_batches(session, part, std::numeric_limits<std::int64_t>::max(), [&](const data::Batch& batch) {
+    evaluation_step(session, batch, sums, metrics.get());
+    meter.samples += batch.count();
+  });
   sums.read(meter);
-  session.model->train(true);
   return meter;
 }
 

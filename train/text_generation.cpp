@@ -29,20 +29,6 @@ struct WritingScope {
   AutocastScope autocast;
 };
 
-/// Bytes that are not UTF-8, as half a character at the end of a text of bytes, become U+FFFD.
-std::string repaired(std::string_view text) {
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const utf8::Character character = utf8::character_at(text, at);
-    if (character.bytes > 0)
-      result.append(text, at, character.bytes);
-    else
-      utf8::append(result, 0xFFFD);
-    at += std::max<std::size_t>(1, character.bytes);
-  }
-  return result;
-}
-
 /// The ids of a text; DataError that begins with its place.
 Ids encoded(const data::Tokenizer& tokenizer, const std::string& text, const std::string& place) {
   data::unicode::require_utf8(text, place);
@@ -58,11 +44,23 @@ std::string text_behind(const data::Tokenizer& tokenizer, Ids before, const Ids&
   const std::string prompt = tokenizer.decode(before);
   before.insert(before.end(), added.begin(), added.end());
   const std::string whole = tokenizer.decode(before);
-  return repaired(whole.starts_with(prompt) ? whole.substr(prompt.size()) : tokenizer.decode(added));
+  return repaired_text(whole.starts_with(prompt) ? whole.substr(prompt.size()) : tokenizer.decode(added));
 }
 
 // Searched for together; each with its beam.
 constexpr std::size_t sources_at_once = 32;
+
+/// UsageError for a run on something else, or on masked texts.
+const data::TokenDataset& token_stream_of(const Session& session) {
+  const auto* const task = dynamic_cast<const LanguageModelTask*>(session.task.get());
+  HEARTH_CHECK(UsageError, task != nullptr && task->sequences().pairs() == nullptr,
+               "generate: the run was not trained on a running text (data \"text\"), which prompts go on from");
+  const auto* const text = session.config().data.options<data::TextData>();
+  HEARTH_CHECK(UsageError, text == nullptr || text->mask_share == 0,
+               "generate: the run was trained to guess masked tokens (data.mask_share ", text->mask_share,
+               "), not those that follow; train one without masks");
+  return task->sequences();
+}
 
 const data::PairDataset& set_of_pairs(const Session& session) {
   const auto* const task = dynamic_cast<const TranslationTask*>(session.task.get());
@@ -131,6 +129,19 @@ void set_error_rate(Json& record, const std::vector<std::string>& outputs,
 
 }  // namespace
 
+std::string repaired_text(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const utf8::Character character = utf8::character_at(text, at);
+    if (character.bytes > 0)
+      result.append(text, at, character.bytes);
+    else
+      utf8::append(result, 0xFFFD);
+    at += std::max<std::size_t>(1, character.bytes);
+  }
+  return result;
+}
+
 models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int64_t most) {
   const data::SpecialIds& special = tokenizer.special();
   models::WritingLimits limits{.most = most, .end = special.end, .vocabulary = tokenizer.size()};
@@ -141,31 +152,30 @@ models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int6
 
 std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
                                          models::GenerateOptions options) {
-  const auto* const task = dynamic_cast<const LanguageModelTask*>(session.task.get());
-  HEARTH_CHECK(UsageError, task != nullptr && task->sequences().pairs() == nullptr,
-               "generate: the run was not trained on a running text (data \"text\"), which prompts go on from");
-  const auto* const text = session.config().data.options<data::TextData>();
-  HEARTH_CHECK(UsageError, text == nullptr || text->mask_share == 0,
-               "generate: the run was trained to guess masked tokens (data.mask_share ", text->mask_share,
-               "), not those that follow; train one without masks");
-  const data::TokenDataset& set = task->sequences();
-  const data::Tokenizer& tokenizer = set.tokenizer();
-  options.limits = writing_limits(tokenizer, options.limits.most);
+  const data::Tokenizer& tokenizer = token_stream_of(session).tokenizer();
   std::vector<Ids> begun;
   for (const std::string& prompt : prompts) {
     begun.push_back(encoded(tokenizer, prompt, join_text("prompt ", begun.size() + 1)));
     // Texts of the training follow the end of another.
-    if (begun.back().empty() && options.limits.end >= 0) begun.back().push_back(options.limits.end);
+    if (const std::int32_t end = tokenizer.special().end; begun.back().empty() && end >= 0) begun.back().push_back(end);
     HEARTH_CHECK(UsageError, !begun.back().empty(), "generate: prompt ", begun.size(), ", \"", prompt,
                  "\", gives no ids, and the tokenizer has none that begins a text; give a longer one");
   }
+  return continue_ids(session, begun, std::move(options));
+}
+
+std::vector<Continuation> continue_ids(Session& session, const std::vector<std::vector<std::int32_t>>& prompts,
+                                       models::GenerateOptions options) {
+  const data::TokenDataset& set = token_stream_of(session);
+  const data::Tokenizer& tokenizer = set.tokenizer();
+  options.limits = writing_limits(tokenizer, options.limits.most);
   const WritingScope scope(session);
   const auto decoder =
-      models::make_decoder(*session.model, {.texts = static_cast<std::int64_t>(begun.size()), .room = set.longest()});
-  const std::vector<models::Written> written = models::generate(*decoder, begun, options);
+      models::make_decoder(*session.model, {.texts = static_cast<std::int64_t>(prompts.size()), .room = set.longest()});
+  const std::vector<models::Written> written = models::generate(*decoder, prompts, options);
   std::vector<Continuation> result;
   for (std::size_t i = 0; i < written.size(); ++i)
-    result.push_back({text_behind(tokenizer, begun[i], written[i].ids),
+    result.push_back({text_behind(tokenizer, prompts[i], written[i].ids),
                       static_cast<std::int64_t>(written[i].ids.size()), written[i].ended});
   return result;
 }
@@ -208,7 +218,7 @@ std::vector<Translation> translate(Session& session, const std::vector<std::vect
                          .source = padded(rows, set.source_tokenizer().special().pad)});
     const auto found = models::beam_search(*decoder, std::vector<Ids>(count, Ids{tokenizer.special().begin}), options);
     for (std::size_t i = 0; i < count; ++i)
-      result[order[first + i]] = {repaired(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};
+      result[order[first + i]] = {repaired_text(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};
   }
   return result;
 }

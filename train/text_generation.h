@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/text/token_set.h"
@@ -27,6 +28,14 @@ struct Continuation {
 /// naming the prompt's number, for one that is not UTF-8 or has what the vocabulary lacks.
 HEARTH_API std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
                                                     models::GenerateOptions options);
+
+/// The same from ids, of which each prompt has one or more.
+HEARTH_API std::vector<Continuation> continue_ids(Session& session,
+                                                  const std::vector<std::vector<std::int32_t>>& prompts,
+                                                  models::GenerateOptions options);
+
+/// Text whose bytes are UTF-8: others, as half a character at the end of a text of bytes, become U+FFFD.
+HEARTH_API std::string repaired_text(std::string_view text);
 
 /// The ids of lines as a run on pairs takes them. DataError naming `source` and the line for one that is longer than
 /// the network takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks;

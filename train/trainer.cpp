@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
+#include <optional>
 
 #include "core/cpu/parallel.h"
 #include "core/text_stream.h"
@@ -16,6 +17,7 @@
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
 #include "train/step.h"
+#include "train/task/report_sections.h"
 
 namespace hearth::train {
 namespace {
@@ -111,7 +113,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     require_finite_end();
     result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
     result.metrics = final_metrics();
-    info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics);
+    info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics, profile_.to_json(session_));
   } catch (...) {
     try {
       info.write("failed", final_metrics());
@@ -122,7 +124,17 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     throw;
   }
   if (config.log.report) write_report(folder_.path());
+  if (config.log.report && result.stop_signal == 0) report_model();
   return result;
+}
+
+void Trainer::report_model() {
+  try {
+    write_report(folder_.path(), folder_.file("report.html"), model_sections(session_));
+  } catch (const Error& error) {
+    // The training is done; `hearth report` can try again.
+    progress_.line(join_text("warning: the report does not show the model: ", error.what()));
+  }
 }
 
 void Trainer::open_folder() {
@@ -154,7 +166,10 @@ void Trainer::take_steps() {
 }
 
 StepResult Trainer::run_step(std::span<const data::Batch> batches) {
-  if (captured_ == nullptr) return training_step(session_, batches);
+  if (captured_ == nullptr) {
+    const RunProfile::StepScope scope(profile_, session_);
+    return training_step(session_, batches);
+  }
   const StepResult step = captured_->run(batches);
   if (!captured_->declined().empty()) {
     progress_.line("graph: steps are not replayed: " + captured_->declined());
@@ -171,7 +186,10 @@ void Trainer::advance(data::Loader& loader) {
   std::vector<data::Batch> batches;
   for (std::int64_t i = 0; i < config.train.accumulate; ++i) batches.push_back(loader.next());
   interval_wait_seconds_ += seconds_since(started);
+  profile_.add(RunProfile::Phase::data, started);
+  const auto prepared = Clock::now();
   const StepResult step = run_step(batches);
+  profile_.add(RunProfile::Phase::steps, prepared);
   ++position.step;
   position.interval.samples += step.samples;
   interval_seconds_ += seconds_since(started);
@@ -231,7 +249,23 @@ void Trainer::log_interval(const StepResult& last) {
   interval_samples_ = 0;
 }
 
-Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data::DatasetPointer& part) {
+Json Trainer::samples(const data::DatasetPointer& part) {
+  Json list = Json::array();
+  std::optional<optim::EmaScope> averaged;
+  if (session_.ema && !session_.ema->in_use()) averaged.emplace(*session_.ema);
+  session_.model->eval();
+  try {
+    for (const Figure& figure : session_.task->samples(session_, part)) list.push_back(to_json(figure));
+  } catch (const Error& error) {
+    // What is shown of a model is no reason to stop its training.
+    progress_.line(join_text("warning: no samples for the report: ", error.what()));
+  }
+  session_.model->train(true);
+  return list.size() > 0 ? list : Json();
+}
+
+Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data::DatasetPointer& part,
+                                           bool with_samples) {
   const Position& position = session_.position;
   const auto started = Clock::now();
   const Meter meter = evaluate(session_, part);
@@ -246,6 +280,9 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
       .set("unit", session_.throughput_unit());
   session_.task->add_metrics(record, session_.loss, meter, part.get());
   if (meter.metrics) meter.metrics->report(record);
+  if (Json figures = with_samples ? samples(part) : Json(); !figures.is_null())
+    record.set("figures", std::move(figures));
+  profile_.add(RunProfile::Phase::evaluations, started);
   folder_.add(record);
   TextStream text;
   text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed
@@ -272,7 +309,7 @@ void Trainer::evaluate_and_log() {
   Position& position = session_.position;
   const auto [split, part] = session_.validation_part();
   if (!part) return;
-  const auto [meter, text] = evaluate_part(split, part);
+  const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
   const bool best = session_.data.valid && judge(meter);
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
@@ -304,12 +341,14 @@ void Trainer::require_finite_end() const {
 void Trainer::save_checkpoint() {
   Position& position = session_.position;
   if (position.step == saved_step_) return;
+  const auto started = Clock::now();
   // A checkpoint counts on these bytes, so they have to be there as surely as it is.
   folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
   if (!session_.data.valid) position.best_step = position.step;
   save_session(session_, folder_.checkpoints());
   saved_step_ = position.step;
+  profile_.add(RunProfile::Phase::checkpoints, started);
 }
 
 Json Trainer::final_metrics() const {

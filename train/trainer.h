@@ -8,6 +8,7 @@
 
 #include "train/report/progress.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_profile.h"
 #include "train/session.h"
 
 namespace hearth::train {
@@ -51,7 +52,11 @@ class HEARTH_API Trainer {
     std::string text;  ///< of it, in a line
   };
   /// Adds its record to the metrics.
-  Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part);
+  Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part, bool with_samples = false);
+  /// What the model generates, for the report; null where that is nothing.
+  Json samples(const data::DatasetPointer& part);
+  /// The last report, with what the finished model predicts.
+  void report_model();
   void evaluate_and_log();
   /// Takes an evaluation of the valid split in; whether it is the best so far.
   bool judge(const Meter& meter);
@@ -73,6 +78,7 @@ class HEARTH_API Trainer {
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;
   std::int64_t interval_samples_ = 0;
+  RunProfile profile_;
 };
 
 }  // namespace hearth::train

@@ -62,5 +62,7 @@ HEARTH_API Image decode_image(const std::string& path, std::int64_t memory_limit
 
 /// Writes a grey (1 channel), RGB (3) or RGBA (4) image. FileError if it cannot be written.
 HEARTH_API void write_png(const std::string& path, const Image& image);
+/// The bytes of such a file. Empty in a build without libpng.
+HEARTH_API std::vector<std::uint8_t> encode_png(const Image& image);
 
 }  // namespace hearth::data

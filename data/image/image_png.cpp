@@ -126,6 +126,19 @@ void require_plausible(const EncodedImage& file, std::int64_t width, std::int64_
     refuse_claim(file, width, height);
 }
 
+/// What libpng is told of an image; ShapeError, beginning with `name`, for one that cannot be a PNG.
+png_image described(const std::string& name, const Image& image) {
+  HEARTH_CHECK(ShapeError, image.channels == 1 || image.channels == 3 || image.channels == 4, name, ": an image of ",
+               image.channels, " channels cannot be a PNG; 1, 3 and 4 can");
+  HEARTH_CHECK(ShapeError, image.height > 0 && image.width > 0, name, ": an empty image cannot be a PNG");
+  png_image description{};
+  description.version = PNG_IMAGE_VERSION;
+  description.width = static_cast<png_uint_32>(image.width);
+  description.height = static_cast<png_uint_32>(image.height);
+  description.format = image.channels == 1 ? PNG_FORMAT_GRAY : image.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  return description;
+}
+
 }  // namespace
 
 void decode_png(const EncodedImage& file, Image& image) {
@@ -150,16 +163,19 @@ void decode_png(const EncodedImage& file, Image& image) {
 }
 
 void write_png(const std::string& path, const Image& image) {
-  HEARTH_CHECK(ShapeError, image.channels == 1 || image.channels == 3 || image.channels == 4, path, ": an image of ",
-               image.channels, " channels cannot be a PNG; 1, 3 and 4 can");
-  HEARTH_CHECK(ShapeError, image.height > 0 && image.width > 0, path, ": an empty image cannot be a PNG");
-  png_image description{};
-  description.version = PNG_IMAGE_VERSION;
-  description.width = static_cast<png_uint_32>(image.width);
-  description.height = static_cast<png_uint_32>(image.height);
-  description.format = image.channels == 1 ? PNG_FORMAT_GRAY : image.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  png_image description = described(path, image);
   const int written = png_image_write_to_file(&description, path.c_str(), 0, image.pixels.data(), 0, nullptr);
   HEARTH_CHECK(FileError, written != 0, path, ": cannot be written: ", description.message);
+}
+
+std::vector<std::uint8_t> encode_png(const Image& image) {
+  png_image description = described("encode_png", image);
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(description);
+  std::vector<std::uint8_t> bytes(size);
+  const int written = png_image_write_to_memory(&description, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr);
+  HEARTH_CHECK(DataError, written != 0, "encode_png: ", description.message);
+  bytes.resize(size);
+  return bytes;
 }
 
 }  // namespace hearth::data
@@ -171,5 +187,6 @@ void decode_png(const EncodedImage& file, Image&) {
 void write_png(const std::string& path, const Image&) {
   throw FileError(path + ": this build of Hearth writes no PNG: install libpng (libpng-dev) and build again");
 }
+std::vector<std::uint8_t> encode_png(const Image&) { return {}; }
 }  // namespace hearth::data
 #endif

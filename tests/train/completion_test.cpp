@@ -74,6 +74,7 @@ TEST_F(Completion, bash_offers_what_fits) {
   EXPECT_EQ(offered("train --resume ''"), "auto never runs/\n");
   EXPECT_EQ(offered("train r"), "run.json runs/\n") << "configurations and folders, no other file";
   EXPECT_EQ(offered("eval runs/"), "runs/first/\n");
+  EXPECT_EQ(offered("report runs/"), "runs/first/\n");
   EXPECT_EQ(offered("predict runs/first n"), "notes.txt\n");
   EXPECT_EQ(offered("bench s"), "step\n");
 }

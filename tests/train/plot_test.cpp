@@ -53,8 +53,6 @@ TEST(TickText, is_short) {
   EXPECT_EQ(tick_text(-1e-17), "0") << "what rounding leaves of 0";
 }
 
-TEST(HtmlEscaped, leaves_no_markup) { EXPECT_EQ(html_escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;"); }
-
 TEST(Thinned, keeps_the_extremes_and_the_order) {
   std::vector<std::pair<double, double>> points;
   for (int i = 0; i < 10000; ++i) points.emplace_back(i, std::sin(i * 0.01));

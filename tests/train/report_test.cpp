@@ -82,7 +82,8 @@ TEST(Report, of_a_text_tells_what_texts_are_judged_by) {
   add(20, "valid", 1.75, 0.44);
   add(20, "test", 1.8, 0.42);
   const Json info = parse_json(R"({"metrics": {"step": 20, "loss": 1.75, "accuracy": 0.44, "best_step": 10,
-                                   "best_loss": 1.5, "best_accuracy": 0.4}})",
+                                   "best_loss": 1.5, "best_accuracy": 0.4,
+                                   "best_by": "valid loss"}})",
                                "info");
   const std::string page = report_html(info, Json::object(), records);
   EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
@@ -183,6 +184,125 @@ TEST(Report, is_written_from_a_folder) {
   // A run that goes on does not tell its best step there.
   write_report(folder.path().string(), 10);
   EXPECT_PRED2(contains, read_text(folder / "report.html"), "<tr class=\"best\"><td>10</td>");
+}
+
+TEST(Report, shows_every_number_that_a_task_measures) {
+  std::vector<Json> records = sample_records();
+  for (Json& line : records)
+    if (line.at("split").as_string() == "valid") line.set("mean_iou", 0.625).set("fid", 12.25);
+  const std::string page = report_html(sample_info(), Json::object(), records);
+  for (const char* part : {"<b>62.50 %</b><span>final mean IoU", "<b>12.25</b><span>final fid", "<th>mean IoU</th>",
+                           "<th>fid</th>", ">mean IoU</text>", ">fid</text>"})
+    EXPECT_PRED2(contains, page, part);
+}
+
+TEST(Report, shows_samples_of_some_evaluations_and_of_the_last) {
+  std::vector<Json> records;
+  for (int epoch = 1; epoch <= 30; ++epoch) {
+    Json line = record(epoch, "valid", 1, 0.5);
+    const Json figure = Json::object().set("caption", "<b>").set("text", "words of " + std::to_string(epoch));
+    records.push_back(line.set("figures", Json::array().push_back(figure)));
+  }
+  const std::string page = report_html(sample_info(), Json::object(), records);
+  EXPECT_PRED2(contains, page, "<h2>Samples over time</h2>");
+  EXPECT_EQ(count(page, "<pre>words of "), 8u);
+  EXPECT_PRED2(contains, page, "<pre>words of 1</pre>");
+  EXPECT_PRED2(contains, page, "<pre>words of 30</pre>");
+  EXPECT_EQ(page.find("<b></figcaption>"), std::string::npos);
+}
+
+TEST(Report, shows_where_time_and_memory_went) {
+  Json info = sample_info();
+  info.set("profile", parse_json(R"({"seconds": {"training steps": 8, "evaluations": 2},
+    "step_milliseconds": {"the whole step": 4, "linear<i>": 1}, "bytes": {"parameters": 2500000}})",
+                                 "profile"));
+  const std::string page = report_html(info, Json::object(), sample_records());
+  for (const char* part : {"<td>training steps</td><td>8 s</td><td><div style=\"width:100.0%\">",
+                           "<td>evaluations</td><td>2 s</td><td><div style=\"width:25.0%\">",
+                           "<td>linear&lt;i&gt;</td><td>1 ms</td>", "<td>parameters</td><td>2.5 MB</td>"})
+    EXPECT_PRED2(contains, page, part);
+  EXPECT_EQ(page.find("profile"), std::string::npos) << "it is no fact of the table";
+  info.set("profile", "none");
+  EXPECT_EQ(report_html(info, Json::object(), {}).find("Memory"), std::string::npos);
+}
+
+void write_run(const test::TempDir& folder, const std::string& name, const Json& config,
+               const std::vector<Json>& records) {
+  make_directories(folder / name);
+  write_file_synced(folder / (name + "/config.json"), to_text(config));
+  std::string lines;
+  for (const Json& line : records) lines += to_text(line) + "\n";
+  write_file_synced(folder / (name + "/metrics.jsonl"), lines);
+  write_file_synced(folder / (name + "/run.json"), to_text(sample_info()));
+}
+
+Json config_of(double lr, const std::string& loss) {
+  return Json::object()
+      .set("name", "run of " + loss)
+      .set("optimizer", Json::object().set("type", "sgd").set("lr", lr))
+      .set("loss", Json::object().set("type", loss));
+}
+
+TEST(Comparison, shows_curves_final_metrics_and_differences) {
+  const test::TempDir folder;
+  write_run(folder, "first", config_of(0.1, "<ce>"), sample_records());
+  std::vector<Json> other = sample_records();
+  for (Json& line : other) line.set("accuracy", 0.4375);
+  other.push_back(record(50, "test", 0.5, 0.3125));
+  write_run(folder, "second&", config_of(0.2, "<ce>"), other);
+  const std::string page = comparison_html({folder / "first", folder / "second&/"});
+  for (const char* part :
+       {"<title>2 runs</title>", "<span class=\"swatch k0\"></span>first ",
+        "<span class=\"swatch k1\"></span>second&amp; ",
+        "<td>first</td><td>finished</td><td>3m 20s</td><td>50</td><td>40</td><td>valid</td><td>0.42</td><td>75.00 "
+        "%</td>",
+        "<td>second&amp;</td><td>finished</td><td>3m 20s</td><td>50</td><td>40</td><td>test</td><td>0.5</td>"
+        "<td>31.25 %</td>",
+        "<th>key</th><th>first</th><th>second&amp;</th>", "<td>optimizer.lr</td><td>0.1</td><td>0.2</td>",
+        ">loss, training</text>", ">accuracy, evaluations</text>", ">learning rate</text>"})
+    EXPECT_PRED2(contains, page, part);
+  EXPECT_EQ(page.find("loss.type"), std::string::npos) << "that is the same in both";
+  EXPECT_EQ(count(page, "<svg"), 6u) << "loss and accuracy of two splits, rate and throughput";
+  EXPECT_EQ(count(page, "<polyline"), 12u);
+  EXPECT_EQ(page.find("do not compare"), std::string::npos);
+  for (const char* part : {"<script", "http:", "https:", "src=", "@import", "url("})
+    EXPECT_EQ(page.find(part), std::string::npos) << part;
+}
+
+TEST(Comparison, of_different_tasks_shows_what_each_has) {
+  const test::TempDir folder;
+  write_run(folder, "a/run", config_of(0.1, "x"), sample_records());
+  std::vector<Json> tokens = sample_records();
+  for (Json& line : tokens) line.set("unit", "tokens/s").set("perplexity", 7.5);
+  write_run(folder, "b/run", config_of(0.1, "<y>"), tokens);
+  write_run(folder, "c/run", config_of(0.1, "x"), {});
+  const std::string page = comparison_html({folder / "a/run", folder / "b/run", folder / "c/run"});
+  EXPECT_PRED2(contains, page, "losses do not compare");
+  EXPECT_PRED2(contains, page, "<td>loss.type</td><td>x</td><td>&lt;y&gt;</td><td>x</td>");
+  EXPECT_PRED2(contains, page, "a/run</td>") << "one name would stand for all";
+  EXPECT_PRED2(contains, page, ">throughput</text>");
+  EXPECT_PRED2(contains, page, "<td>valid</td><td>0.42</td><td>7.5</td><td>75.00 %</td>");
+  EXPECT_PRED2(contains, page, "<td>valid</td><td>0.42</td><td></td><td>75.00 %</td>");
+}
+
+TEST(Comparison, refuses_what_is_no_run) {
+  const test::TempDir folder;
+  write_run(folder, "a", Json::object(), {});
+  write_file_synced(folder / "config.json", "{}");
+  EXPECT_PRED2(contains, test::error_message<FileError>([&] {
+                 (void)comparison_html({folder / "a", folder / ""});
+               }),
+               "holds no run: there is no metrics.jsonl");
+  EXPECT_PRED2(contains, test::error_message<FileError>([&] {
+                 (void)comparison_html({folder / "a", folder / "z"});
+               }),
+               "holds no run: there is no config.json");
+  EXPECT_THROW((void)comparison_html({}), UsageError);
+  EXPECT_THROW((void)comparison_html({folder / "a"}), UsageError);
+  EXPECT_PRED2(contains, test::error_message<UsageError>([&] {
+                 (void)comparison_html(std::vector<std::string>(17, folder / "a"));
+               }),
+               "17 runs to compare; give 2 to 16");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ const std::vector<CommandSpec>& commands();
 int train_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
+int report_command(const Arguments& arguments);
 int schema_command(const Arguments& arguments);
 int config_command(const Arguments& arguments);
 int summary_command(const Arguments& arguments);

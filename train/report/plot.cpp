@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/text_stream.h"
+#include "train/task/report_sections.h"
 
 namespace hearth::train {
 namespace {
@@ -17,7 +18,6 @@ constexpr double width = 560, height = 280;
 constexpr double left = 58, right = 14, top = 32, bottom = 40;
 constexpr std::size_t most_points = 400;
 constexpr std::size_t most_markers = 40;
-constexpr std::size_t colours = 3;
 
 struct Axis {
   double low = std::numeric_limits<double>::infinity();
@@ -90,7 +90,7 @@ std::vector<Points> shown_points(const Chart& chart) {
 }
 
 std::size_t colour_of(const Chart& chart, std::size_t curve) {
-  return chart.curves[curve].colour.value_or(curve) % colours;
+  return chart.curves[curve].colour.value_or(curve) % curve_colours;
 }
 
 class Canvas {
@@ -185,27 +185,6 @@ std::string tick_text(double value) {
   return out.str();
 }
 
-std::string html_escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  return out;
-}
-
 std::string to_svg(const Chart& chart) {
   const std::vector<Points> curves = shown_points(chart);
   Axis x, y;
@@ -230,7 +209,7 @@ std::string to_svg(const Chart& chart) {
   const Canvas canvas(out, chart, x, y);
   canvas.axes();
   for (std::size_t i = curves.size(); i-- > 0;) canvas.curve(curves[i], colour_of(chart, i));
-  write_legend(out, chart);
+  if (chart.legend) write_legend(out, chart);
   out << "</svg>";
   return out.str();
 }

@@ -9,10 +9,13 @@
 
 namespace hearth::train {
 
+/// Classes c0, c1, ... of the style sheet; further curves begin again.
+constexpr std::size_t curve_colours = 8;
+
 struct Curve {
   std::string name;
   std::vector<std::pair<double, double>> points;  ///< x ascending; points that are not finite are left out
-  std::optional<std::size_t> colour{};            ///< 0, 1 or 2; by its place in the chart where it has none
+  std::optional<std::size_t> colour{};            ///< by its position in the chart where it has none
 };
 
 /// How the y axis is divided.
@@ -27,10 +30,11 @@ struct Chart {
   std::string x_label;
   bool percent = false;  ///< values are shares, shown times 100
   Scale scale = Scale::linear;
-  std::vector<Curve> curves;
+  std::vector<Curve> curves{};
+  bool legend = true;  ///< names of the curves above the chart
 };
 
-/// An <svg> element whose colours come from the page's style sheet: classes c0, c1, c2 for the curves. Long curves are
+/// An <svg> element whose colours come from the page's style sheet: classes c0, c1, ... for the curves. Long curves are
 /// thinned to what can be seen. Empty if no curve has a point.
 std::string to_svg(const Chart& chart);
 
@@ -40,8 +44,5 @@ std::vector<double> axis_ticks(double low, double high, int count);
 std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points, std::size_t most);
 /// A number on an axis: "0.05", "1500", "12.5k", "3M".
 std::string tick_text(double value);
-
-/// Text with &, <, > and quotes escaped for HTML.
-std::string html_escaped(const std::string& text);
 
 }  // namespace hearth::train

@@ -103,7 +103,7 @@ std::string utc_now() {
 RunInfo::RunInfo(std::string path, RunFacts facts)
     : path_(std::move(path)), facts_(std::move(facts)), started_(utc_now()), clock_start_(Clock::now()) {}
 
-void RunInfo::write(const std::string& status, const Json& metrics) const {
+void RunInfo::write(const std::string& status, const Json& metrics, const Json& profile) const {
   Json versions = Json::object();
   versions.set("hearth", build::version)
       .set("compiler", build::compiler)
@@ -124,6 +124,7 @@ void RunInfo::write(const std::string& status, const Json& metrics) const {
       .set("versions", versions)
       .set("machine", machine)
       .set("metrics", metrics);
+  if (profile.is_object()) info.set("profile", profile);
   write_file_synced(path_, to_text(info, 2) + "\n");
 }
 

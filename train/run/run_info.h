@@ -20,9 +20,9 @@ struct RunFacts {
 class RunInfo {
  public:
   RunInfo(std::string path, RunFacts facts);
-  /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones. "seconds"
-  /// counts from the construction of this object.
-  void write(const std::string& status, const Json& metrics) const;
+  /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones; `profile` is
+  /// where time and memory went. "seconds" counts from the construction of this object.
+  void write(const std::string& status, const Json& metrics, const Json& profile = {}) const;
 
  private:
   using Clock = std::chrono::steady_clock;

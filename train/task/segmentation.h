@@ -18,6 +18,9 @@ class HEARTH_API SegmentationTask : public Task {
   const char* unit() const override { return "pixels"; }
   std::unique_ptr<Metrics> metrics() const override;
   std::string describe() const override;
+  /// The intersection over union of each class, and samples with their masks beside the truth.
+  void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+              ReportSections& sections) const override;
 
  private:
   const data::DataSplits& data_;

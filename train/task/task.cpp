@@ -7,6 +7,8 @@
 #include "core/run_on.h"
 #include "ops/ops.h"
 #include "train/session.h"
+#include "train/task/class_report.h"
+#include "train/task/report_sections.h"
 #include "train/task/segmentation.h"
 #include "train/task/text_tasks.h"
 
@@ -45,6 +47,14 @@ class ClassificationTask : public Task {
     const data::ImageShape shape = data_.input_shape();
     const std::int64_t pixels = std::max<std::int64_t>(1, shape.height * shape.width);
     return std::clamp<std::int64_t>(enough_pixels / pixels, 2, most);
+  }
+  void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+              ReportSections& sections) const override {
+    report_classes(session, part, most, sections, [images = part->images()](std::int64_t sample) {
+      const std::string name = images->sample_name(sample);
+      return Figure{.caption = name.empty() ? join_text("sample ", sample) : name,
+                    .images = {images->get(sample).image}};
+    });
   }
 
  private:
@@ -97,6 +107,10 @@ Json Task::predict(Session&, const std::string& path, const std::string&) const 
   throw UsageError(
       join_text("predict: ", path, ": the run's task does not predict files; it has to override Task::predict"));
 }
+
+void Task::report(Session&, const data::DatasetPointer&, std::int64_t, ReportSections&) const {}
+
+std::vector<Figure> Task::samples(Session&, const data::DatasetPointer&) const { return {}; }
 
 TaskRegistry& tasks() {
   static TaskRegistry registry("task", "What a batch means: inputs, loss and metrics.", [](TaskRegistry& r) {

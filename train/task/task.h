@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/config/config.h"
 #include "core/io/json_text.h"
@@ -17,7 +18,9 @@
 
 namespace hearth::train {
 
+class ReportSections;
 class Session;
+struct Figure;
 struct Meter;
 
 /// What a loss tells on the way.
@@ -53,6 +56,12 @@ class HEARTH_API Task {
   /// Prediction for a file, as a line of `hearth predict`; may write files into `folder`. The session's model is in
   /// evaluation mode. UsageError unless the task overrides it.
   virtual Json predict(Session& session, const std::string& path, const std::string& folder) const;
+  /// Adds to the run's report what the model makes of a split, the first `most` samples of it: mistakes, masks, ...
+  /// (train/task/report_sections.h). The averaged weights are in use if there are any. Here: nothing.
+  virtual void report(Session&, const data::DatasetPointer& part, std::int64_t most, ReportSections&) const;
+  /// What the model generates, shown in the report for each evaluation of the split while the run goes on. A few small
+  /// figures: they are kept in metrics.jsonl. A function of the weights alone. Here: nothing.
+  virtual std::vector<Figure> samples(Session&, const data::DatasetPointer& part) const;
   /// What the training samples are, for the plan of a run: "images, 10 classes, input 8x8x1".
   virtual std::string describe() const { return unit(); }
 

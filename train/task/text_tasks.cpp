@@ -4,7 +4,10 @@
 #include <algorithm>
 
 #include "data/text/error_rate.h"
+#include "data/text/text_data.h"
 #include "train/session.h"
+#include "train/task/class_report.h"
+#include "train/text_generation.h"
 
 namespace hearth::train {
 
@@ -52,6 +55,16 @@ std::string TextClassificationTask::describe() const {
   return join_text(SequenceTask::describe(), ", ", data_.classes(), " classes");
 }
 
+void TextClassificationTask::report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+                                    ReportSections& sections) const {
+  const data::LabelledTexts& texts = *part->tokens()->labelled();
+  report_classes(session, part, most, sections, [&](std::int64_t sample) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(texts.length_of(sample)));
+    texts.copy(sample, ids.data());
+    return Figure{.text = repaired_text(texts.tokenizer().decode(ids))};
+  });
+}
+
 LanguageModelTask::LanguageModelTask(const data::DataSplits& data) : LanguageModelTask("language_model", data) {
   HEARTH_CHECK(ConfigError, sequences().labelled() == nullptr && sequences().pairs() == nullptr,
                "/task/type: language_model is of a token stream, as of data \"text\"");
@@ -74,6 +87,29 @@ void LanguageModelTask::add_metrics(Json& record, const Loss& loss, const Meter&
     record.set("bits_per_character", data::bits_per_character(meter.loss(), meter.samples, evaluated.characters()));
 }
 
+std::vector<Figure> LanguageModelTask::samples(Session& session, const data::DatasetPointer& part) const {
+  constexpr std::int64_t most_prompt = 24, most_new = 120;
+  const auto* const text = session.config().data.options<data::TextData>();
+  if (text != nullptr && text->mask_share > 0) return {};
+  // The beginnings of the split's first two rows.
+  data::Loader loader(part, {.batch_size = std::min<std::int64_t>(2, part->size()), .workers = 0});
+  const Tensor rows = loader.next()["input"].contiguous();
+  const std::int64_t length = std::min(most_prompt, (rows.dim(1) + 1) / 2);
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (std::int64_t row = 0; row < rows.dim(0); ++row) {
+    const std::int32_t* const ids = rows.data<const std::int32_t>() + row * rows.dim(1);
+    prompts.emplace_back(ids, ids + length);
+  }
+  const std::vector<Continuation> generated =
+      continue_ids(session, prompts, {.limits = {.most = most_new}, .temperature = 0.8});
+  std::vector<Figure> figures;
+  for (std::size_t i = 0; i < generated.size(); ++i)
+    figures.push_back(
+        {.caption = join_text("after the prompt \"", repaired_text(sequences().tokenizer().decode(prompts[i])), "\""),
+         .text = generated[i].text});
+  return figures;
+}
+
 TranslationTask::TranslationTask(const data::DataSplits& data) : LanguageModelTask("translation", data) {
   HEARTH_CHECK(ConfigError, sequences().pairs() != nullptr,
                "/task/type: translation is of pairs of sequences, as of data \"parallel_text\"");
@@ -89,6 +125,21 @@ models::InputInfo TranslationTask::input_info() const {
 
 nn::Inputs TranslationTask::inputs(const Session&, const data::Batch& batch) const {
   return {batch["source"], batch["target"]};
+}
+
+std::vector<Figure> TranslationTask::samples(Session& session, const data::DatasetPointer& part) const {
+  constexpr std::int64_t most = 3;
+  const data::PairDataset& set = *part->tokens()->pairs();
+  std::vector<std::vector<std::int32_t>> sources;
+  for (std::int64_t pair = 0; pair < std::min(most, set.size()); ++pair) sources.push_back(set.source_ids(pair));
+  const std::vector<Translation> found = translate(session, sources, {.limits = {.most = set.longest()}, .beam = 1});
+  std::vector<Figure> figures;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    figures.push_back({.caption = repaired_text(
+                           join_text("\"", set.source_tokenizer().decode(sources[i]), "\", should be \"",
+                                     set.tokenizer().decode(set.target_ids(static_cast<std::int64_t>(i))), "\"")),
+                       .text = found[i].text});
+  return figures;
 }
 
 }  // namespace hearth::train

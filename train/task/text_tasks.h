@@ -31,6 +31,8 @@ class TextClassificationTask : public SequenceTask {
   models::InputInfo input_info() const override;
   const char* unit() const override { return "texts"; }
   std::string describe() const override;
+  void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+              ReportSections& sections) const override;
 };
 
 /// The next token at each position, or those that are masked.
@@ -44,6 +46,8 @@ class LanguageModelTask : public SequenceTask {
   void check(const Loss& loss) const override;
   /// `perplexity` and, where every token of the part was predicted, `bits_per_character`.
   void add_metrics(Json& record, const Loss& loss, const Meter& meter, const data::Dataset* part) const override;
+  /// How the model continues two texts of the split; nothing where tokens are masked.
+  std::vector<Figure> samples(Session& session, const data::DatasetPointer& part) const override;
 
  protected:
   LanguageModelTask(const char* name, const data::DataSplits& data) : SequenceTask(name, data) {}
@@ -56,6 +60,8 @@ class TranslationTask : public LanguageModelTask {
   const data::PairDataset& pairs() const { return *sequences().pairs(); }
   models::InputInfo input_info() const override;
   nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
+  /// Translations of the first pairs of the split, by greedy decoding, beside what they should be.
+  std::vector<Figure> samples(Session& session, const data::DatasetPointer& part) const override;
 };
 
 }  // namespace hearth::train

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page that compares several runs.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "core/text_stream.h"
+#include "train/report/page.h"
+#include "train/report/progress.h"
+#include "train/report/report.h"
+#include "train/task/report_sections.h"
+
+namespace hearth::train {
+namespace {
+
+constexpr std::size_t most_runs = 16;
+constexpr std::size_t most_differences = 200;
+
+struct Run {
+  std::string name;
+  RunRecords records;
+};
+
+/// The folders' own names, or their paths where these are not all different.
+std::vector<std::string> names_of(const std::vector<std::string>& folders) {
+  std::vector<std::string> names;
+  for (const std::string& folder : folders) {
+    const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
+    names.push_back((path.has_filename() ? path : path.parent_path()).filename().string());
+  }
+  if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
+  return folders;
+}
+
+/// Values of a configuration by their path, "optimizer.lr".
+void flatten(const Json& node, const std::string& path, std::map<std::string, std::string>& values) {
+  if (!node.is_object() || node.size() == 0) {
+    values[path] = text_of(node);
+    return;
+  }
+  for (const JsonMember& member : node.members())
+    flatten(member.value, path.empty() ? member.key : path + "." + member.key, values);
+}
+
+void write_legend(std::ostream& out, const std::vector<Run>& runs) {
+  out << "<p class=\"sub\">";
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    out << "<span class=\"swatch k" << i % curve_colours << "\"></span>" << html_escaped(runs[i].name) << " ";
+  out << "</p>";
+}
+
+/// A chart of each metric in training, and of each in the splits that the runs are judged by.
+std::vector<Chart> charts_of(const std::vector<Run>& runs, const std::vector<Metric>& metrics) {
+  std::vector<Chart> charts;
+  for (const Metric& metric : metrics)
+    for (const bool training : {true, false}) {
+      if (metric.of_training && !training) continue;
+      Chart chart = chart_of(metric);
+      chart.title += metric.of_training ? "" : training ? ", training" : ", evaluations";
+      chart.legend = false;
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const std::vector<Json>& records = runs[i].records.metrics;
+        chart.curves.push_back(
+            {runs[i].name, points_of(records, training ? "train" : judged_split(records), metric.key), i});
+      }
+      choose_scale(chart, metric);
+      charts.push_back(std::move(chart));
+    }
+  return charts;
+}
+
+void add_final_metrics(ReportSections& sections, const std::vector<Run>& runs, const std::vector<Metric>& metrics) {
+  std::vector<std::string> headings{"run", "status", "time", "steps", "best step", "split"};
+  for (const Metric& metric : metrics)
+    if (!metric.of_training) headings.push_back(metric.title);
+  std::vector<std::vector<std::string>> rows;
+  for (const Run& run : runs) {
+    const Json& info = run.records.info;
+    const Json* const summary = info.find("metrics");
+    const auto of_summary = [&](const char* key) { return summary != nullptr ? text_at(*summary, key) : ""; };
+    const auto seconds = number_at(info, "seconds");
+    // The split that judges, and below it the one that is evaluated at the end.
+    const std::string judged = judged_split(run.records.metrics);
+    std::vector<std::string> splits{judged};
+    if (judged != "test" && last_of(run.records.metrics, "test") != nullptr) splits.emplace_back("test");
+    for (const std::string& split : splits) {
+      const Json* const last = last_of(run.records.metrics, split);
+      std::vector<std::string> row{run.name,           text_at(info, "status"), seconds ? duration_text(*seconds) : "",
+                                   of_summary("step"), of_summary("best_step"), last != nullptr ? split : ""};
+      for (const Metric& metric : metrics) {
+        if (metric.of_training) continue;
+        const auto value = last != nullptr ? number_at(*last, metric.key) : std::nullopt;
+        row.push_back(value ? metric.text(*value) : "");
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  sections.heading("Last evaluations");
+  sections.table(headings, rows);
+}
+
+void add_differences(ReportSections& sections, const std::vector<Run>& runs) {
+  std::vector<std::map<std::string, std::string>> configs(runs.size());
+  std::set<std::string> paths;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    flatten(runs[i].records.config, "", configs[i]);
+    for (const auto& value : configs[i]) paths.insert(value.first);
+  }
+  std::vector<std::string> headings{"key"};
+  for (const Run& run : runs) headings.push_back(run.name);
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& path : paths) {
+    std::vector<std::string> row{path};
+    std::set<std::string> different;
+    for (const auto& config : configs) {
+      const auto found = config.find(path);
+      row.push_back(found != config.end() ? found->second : "");
+      different.insert(row.back());
+    }
+    if (different.size() > 1 && path != "name" && path != "comment") rows.push_back(std::move(row));
+  }
+  sections.heading("Differences of the configurations");
+  if (rows.empty()) return sections.paragraph("There is none.");
+  const std::size_t all = rows.size();
+  if (all > most_differences) rows.resize(most_differences);
+  sections.table(headings, rows);
+  if (all > most_differences) sections.paragraph(join_text("the first ", most_differences, " of ", all));
+}
+
+}  // namespace
+
+std::string comparison_html(const std::vector<std::string>& folders) {
+  HEARTH_CHECK(UsageError, folders.size() >= 2 && folders.size() <= most_runs, "report: ", folders.size(),
+               " runs to compare; give 2 to ", most_runs);
+  const std::vector<std::string> names = names_of(folders);
+  std::vector<Run> runs;
+  std::vector<Json> records;
+  std::set<std::string> units;
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    runs.push_back({names[i], read_run(folders[i])});
+    const std::vector<Json>& metrics = runs.back().records.metrics;
+    records.insert(records.end(), metrics.begin(), metrics.end());
+    for (const Json& record : metrics) units.insert(text_at(record, "unit"));
+  }
+  units.erase("");
+  std::vector<Metric> metrics = metrics_in(records);
+  if (units.size() > 1)
+    for (Metric& metric : metrics)
+      if (metric.key == "throughput") metric.title = "throughput";
+  TextStream out;
+  begin_page(out, join_text(runs.size(), " runs"));
+  write_legend(out, runs);
+  ReportSections sections;
+  if (units.size() > 1)
+    sections.paragraph("These runs do not count the same: their tasks differ, so losses do not compare.");
+  add_final_metrics(sections, runs, metrics);
+  add_differences(sections, runs);
+  out << sections.html();
+  write_charts(out, charts_of(runs, metrics));
+  end_page(out);
+  return out.str();
+}
+
+}  // namespace hearth::train

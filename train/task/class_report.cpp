@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/task/class_report.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/ops.h"
+#include "train/session.h"
+#include "train/visit_batches.h"
+
+namespace hearth::train {
+namespace {
+
+constexpr std::int64_t few_classes = 30;
+constexpr std::size_t worst_classes = 20;
+constexpr std::size_t most_mistakes = 16;
+
+struct Mistake {
+  std::int64_t sample = 0, label = 0, predicted = 0;
+  double probability = 0, of_label = 0;
+};
+
+bool is_worse(const Mistake& a, const Mistake& b) {
+  return a.probability != b.probability ? a.probability > b.probability : a.sample < b.sample;
+}
+
+/// Takes in the mistakes of a batch and keeps the most confident ones.
+void collect(const data::Batch& batch, const Tensor& outputs, const Tensor& labels, std::vector<Mistake>& worst) {
+  const Tensor here = softmax(outputs.to(DType::f32)).to(Device{}).contiguous();
+  const std::int64_t classes = here.dim(1);
+  for (std::int64_t i = 0; i < here.dim(0); ++i) {
+    const float* const row = here.data<const float>() + i * classes;
+    const std::int64_t predicted = std::max_element(row, row + classes) - row;
+    const std::int64_t label = labels.data<const std::int64_t>()[i];
+    if (predicted == label || label < 0 || label >= classes) continue;
+    worst.push_back({batch.samples.at(static_cast<std::size_t>(i)), label, predicted, row[predicted], row[label]});
+  }
+  std::sort(worst.begin(), worst.end(), is_worse);
+  if (worst.size() > most_mistakes) worst.resize(most_mistakes);
+}
+
+}  // namespace
+
+void report_each_class(const ConfusionMatrix& matrix, const std::vector<std::string>& names, ReportSections& sections) {
+  const auto samples = [&](std::int64_t label) {
+    std::int64_t sum = 0;
+    for (std::int64_t other = 0; other < matrix.classes(); ++other) sum += matrix.count(label, other);
+    return sum;
+  };
+  std::vector<std::int64_t> order(static_cast<std::size_t>(matrix.classes()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  if (matrix.classes() > few_classes) {
+    std::erase_if(order, [&](std::int64_t label) { return samples(label) == 0; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int64_t a, std::int64_t b) { return matrix.f1(a) < matrix.f1(b); });
+    if (order.size() > worst_classes) {
+      order.resize(worst_classes);
+      sections.paragraph(join_text("The ", worst_classes, " classes with the lowest F1 of ", matrix.classes()));
+    }
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const std::int64_t label : order) {
+    const auto index = static_cast<std::size_t>(label);
+    rows.push_back({index < names.size() ? names[index] : join_text(label), join_text(samples(label)),
+                    percent_text(matrix.precision(label)), percent_text(matrix.recall(label)),
+                    percent_text(matrix.f1(label)), percent_text(matrix.iou(label))});
+  }
+  sections.table({"class", "count", "precision", "recall", "F1", "IoU"}, rows);
+}
+
+void report_classes(Session& session, const data::DatasetPointer& part, std::int64_t most, ReportSections& sections,
+                    const std::function<Figure(std::int64_t sample)>& figure_of) {
+  const std::vector<std::string>& names = part->class_names();
+  ConfusionMatrix matrix(part->classes());
+  std::vector<Mistake> worst;
+  visit_batches(session, part, most, [&](const data::Batch& batch) {
+    const Tensor outputs = (*session.model)(session.task->inputs(session, batch));
+    HEARTH_CHECK(ShapeError, outputs.rank() == 2 && outputs.dim(1) == part->classes(), "report: the model gives ",
+                 describe(outputs), ", but the data has ", part->classes(), " classes");
+    const Tensor labels = batch["labels"].to(Device{}).contiguous();
+    matrix.add(argmax(outputs, -1).to(Device{}), labels, session.loss.ignored_label);
+    collect(batch, outputs, labels, worst);
+  });
+  sections.heading("Confusion matrix");
+  sections.confusion(matrix, names);
+  sections.heading("Classes");
+  report_each_class(matrix, names, sections);
+  if (worst.empty()) return;
+  std::vector<Figure> figures;
+  for (const Mistake& mistake : worst) {
+    Figure figure = figure_of(mistake.sample);
+    figure.caption =
+        join_text("predicted ", names[static_cast<std::size_t>(mistake.predicted)], " (",
+                  percent_text(mistake.probability), "), label ", names[static_cast<std::size_t>(mistake.label)], " (",
+                  percent_text(mistake.of_label), ")", figure.caption.empty() ? "" : "; ", figure.caption);
+    figures.push_back(std::move(figure));
+  }
+  sections.heading("Worst mistakes");
+  sections.paragraph(
+      "Wrong predictions that the model is most certain of: the class predicted, the label, and the "
+      "probability of each");
+  sections.figures(figures);
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a report shows of a model that gives a class to each sample.
+#pragma once
+
+#include <functional>
+
+#include "data/batch.h"
+#include "data/dataset.h"
+#include "train/task/report_sections.h"
+
+namespace hearth::train {
+
+class ConfusionMatrix;
+class Session;
+
+/// Adds the confusion matrix, precision, recall and F1 of each class, and the most confident mistakes: `figure_of`
+/// shows a sample, to whose caption label and prediction are added. Of the first `most` samples of the split, whose
+/// class names are those of the data. The model's outputs are [N, classes].
+void report_classes(Session& session, const data::DatasetPointer& part, std::int64_t most, ReportSections& sections,
+                    const std::function<Figure(std::int64_t sample)>& figure_of);
+
+/// A table of `metrics` of each class: all of 30 or fewer, otherwise the 20 with the lowest F1 of those that occur.
+void report_each_class(const ConfusionMatrix& matrix, const std::vector<std::string>& names, ReportSections& sections);
+
+}  // namespace hearth::train
