@@ -19,16 +19,20 @@ enum class Side { a, b };
 /// dy * df/d(side) as one function, where that is no plain product.
 constexpr Binary gradient_of(Binary function, Side side) {
   if (function == Binary::div) return Binary::div_b;
+  if (function == Binary::pow) return side == Side::a ? Binary::pow_a : Binary::pow_b;
   if (function == Binary::maximum) return side == Side::a ? Binary::maximum_a : Binary::maximum_b;
   return side == Side::a ? Binary::minimum_a : Binary::minimum_b;
 }
 
+/// Defined for floating types only.
+constexpr bool is_real(Binary function) { return function == Binary::div || function == Binary::pow; }
+
 constexpr bool slope_needs_operands(Binary function) { return function != Binary::add && function != Binary::sub; }
 
-void require_arithmetic(const char* op, const Tensor& x, bool divides) {
+void require_arithmetic(const char* op, const Tensor& x, bool real) {
   const bool whole = x.dtype() == DType::i32 || x.dtype() == DType::i64;
-  HEARTH_CHECK(DTypeError, is_floating(x.dtype()) || (whole && !divides), op, ": the operands are ", x.dtype(),
-               divides ? "; division takes f32, f64, f16 or bf16" : "; convert them to a floating type, i32 or i64");
+  HEARTH_CHECK(DTypeError, is_floating(x.dtype()) || (whole && !real), op, ": the operands are ", x.dtype(),
+               real ? "; it takes f32, f64, f16 or bf16" : "; convert them to a floating type, i32 or i64");
 }
 
 /// The number as a tensor of the type that arithmetic runs in, on the CPU: kernels take it along by value.
@@ -68,9 +72,13 @@ Tensor local_gradient(Binary function, Side side, const Tensor& a, const Tensor&
   return dx;
 }
 
+constexpr OpInfo info_of(Binary function) {
+  return {.name = name_of(function), .autocast = function == Binary::pow ? Autocast::widen : Autocast::follow};
+}
+
 template <Binary function>
 struct BinaryOp {
-  static constexpr OpInfo info{.name = name_of(function)};
+  static constexpr OpInfo info = info_of(function);
   struct Kept {
     KeptTensor a, b;
     Shape shape_a, shape_b;
@@ -78,7 +86,7 @@ struct BinaryOp {
 
   Tensor forward(Kept& kept, const Tensor& a, const Tensor& b) const {
     require_same_kind(info.name, "a", a, "b", b);
-    require_arithmetic(info.name, a, function == Binary::div);
+    require_arithmetic(info.name, a, is_real(function));
     const Tensor y = Tensor::empty(broadcast_shapes(info.name, a.shape(), b.shape()), a.dtype(), a.device());
     run_on(y.device(), [&](auto& stream) { kernels::binary(stream, function, a, b, y); });
     if (is_recording()) {
@@ -108,7 +116,7 @@ struct BinaryOp {
 /// f(x, number) if x_side is a, else f(number, x).
 template <Binary function>
 struct NumberOp {
-  static constexpr OpInfo info{.name = name_of(function)};
+  static constexpr OpInfo info = info_of(function);
   struct Kept {
     KeptTensor x;
   };
@@ -117,7 +125,7 @@ struct NumberOp {
 
   Tensor forward(Kept& kept, const Tensor& x) const {
     require_defined(info.name, x_side == Side::a ? "a" : "b", x);
-    require_arithmetic(info.name, x, function == Binary::div);
+    require_arithmetic(info.name, x, is_real(function));
     const Tensor y = Tensor::empty_like(x);
     const Tensor constant = number_for(info.name, x, number);
     const bool first = x_side == Side::a;
@@ -149,6 +157,7 @@ Tensor add(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::ad
 Tensor sub(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::sub>{}, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::mul>{}, a, b); }
 Tensor div(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::div>{}, a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::pow>{}, a, b); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::maximum>{}, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return record(BinaryOp<Binary::minimum>{}, a, b); }
 
@@ -156,9 +165,11 @@ Tensor add(const Tensor& a, double b) { return with_number<Binary::add>(a, b); }
 Tensor sub(const Tensor& a, double b) { return with_number<Binary::sub>(a, b); }
 Tensor mul(const Tensor& a, double b) { return with_number<Binary::mul>(a, b); }
 Tensor div(const Tensor& a, double b) { return with_number<Binary::div>(a, b); }
+Tensor pow(const Tensor& a, double b) { return with_number<Binary::pow>(a, b); }
 Tensor maximum(const Tensor& a, double b) { return with_number<Binary::maximum>(a, b); }
 Tensor minimum(const Tensor& a, double b) { return with_number<Binary::minimum>(a, b); }
 Tensor sub(double a, const Tensor& b) { return with_number<Binary::sub>(b, a, Side::b); }
 Tensor div(double a, const Tensor& b) { return with_number<Binary::div>(b, a, Side::b); }
+Tensor pow(double a, const Tensor& b) { return with_number<Binary::pow>(b, a, Side::b); }
 
 }  // namespace hearth

@@ -17,6 +17,9 @@ HEARTH_API Tensor sub(const Tensor& a, const Tensor& b);
 HEARTH_API Tensor mul(const Tensor& a, const Tensor& b);
 /// y = a / b. Floating types only.
 HEARTH_API Tensor div(const Tensor& a, const Tensor& b);
+/// y = a to the power of b. Floating types only; f32 under autocast. As <cmath>: NaN for a negative a and a b that is
+/// no whole number. The gradient of b is 0 where a is 0 and b at least 0, that of a is 0 where b is 0.
+HEARTH_API Tensor pow(const Tensor& a, const Tensor& b);
 /// The larger or smaller of both. Not-a-number wins; of equals the gradient goes to a.
 HEARTH_API Tensor maximum(const Tensor& a, const Tensor& b);
 HEARTH_API Tensor minimum(const Tensor& a, const Tensor& b);
@@ -27,6 +30,8 @@ HEARTH_API Tensor add(const Tensor& a, double b);
 HEARTH_API Tensor sub(const Tensor& a, double b);
 HEARTH_API Tensor mul(const Tensor& a, double b);
 HEARTH_API Tensor div(const Tensor& a, double b);
+HEARTH_API Tensor pow(const Tensor& a, double b);
+HEARTH_API Tensor pow(double a, const Tensor& b);
 HEARTH_API Tensor maximum(const Tensor& a, double b);
 HEARTH_API Tensor minimum(const Tensor& a, double b);
 HEARTH_API Tensor sub(double a, const Tensor& b);
@@ -34,13 +39,29 @@ HEARTH_API Tensor div(double a, const Tensor& b);
 
 namespace kernels {
 
-/// The six functions; then dy * df/da and dy * df/db where that is no plain product.
-enum class Binary { add, sub, mul, div, maximum, minimum, div_b, maximum_a, maximum_b, minimum_a, minimum_b };
+/// The functions; then dy * df/da and dy * df/db where that is no plain product.
+enum class Binary {
+  add,
+  sub,
+  mul,
+  div,
+  maximum,
+  minimum,
+  pow,
+  div_b,
+  maximum_a,
+  maximum_b,
+  minimum_a,
+  minimum_b,
+  pow_a,
+  pow_b
+};
 constexpr bool is_gradient(Binary function) { return function >= Binary::div_b; }
 /// Of the op, or of its gradient.
 constexpr const char* name_of(Binary function) {
-  constexpr const char* names[] = {"add",      "sub",          "mul",          "div",          "maximum",     "minimum",
-                                   "div_grad", "maximum_grad", "maximum_grad", "minimum_grad", "minimum_grad"};
+  constexpr const char* names[] = {"add",          "sub",          "mul",      "div",          "maximum",
+                                   "minimum",      "pow",          "div_grad", "maximum_grad", "maximum_grad",
+                                   "minimum_grad", "minimum_grad", "pow_grad", "pow_grad"};
   return names[static_cast<int>(function)];
 }
 

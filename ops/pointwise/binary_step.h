@@ -2,6 +2,7 @@
 // The arithmetic of the broadcasting ops and of those of their gradients that are no plain product.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -18,7 +19,7 @@ void visit_binary(Binary function, const F& f, std::integer_sequence<int, i...>)
 }
 template <class F>
 void visit_binary(Binary function, const F& f) {
-  visit_binary(function, f, std::make_integer_sequence<int, static_cast<int>(Binary::minimum_b) + 1>());
+  visit_binary(function, f, std::make_integer_sequence<int, static_cast<int>(Binary::pow_b) + 1>());
 }
 
 namespace detail {
@@ -37,9 +38,10 @@ struct Wrapping<std::int64_t> {
 };
 }  // namespace detail
 
-/// Division and the gradients have no integer form.
+/// Division, powers and the gradients have no integer form.
 template <Binary step, class A>
-inline constexpr bool is_defined = std::is_floating_point_v<A> || (step != Binary::div && !is_gradient(step));
+inline constexpr bool is_defined = std::is_floating_point_v<A> ||
+                                   (step != Binary::div && step != Binary::pow && !is_gradient(step));
 
 template <Binary step, class A>
 HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
@@ -51,6 +53,9 @@ HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
   // Not-a-number is the only value that differs from itself.
   if constexpr (step == Binary::maximum) return ((a > b) | (a != a)) ? a : b;
   if constexpr (step == Binary::minimum) return ((a < b) | (a != a)) ? a : b;
+  if constexpr (step == Binary::pow) return std::pow(a, b);
+  if constexpr (step == Binary::pow_a) return b == A(0) ? A(0) : dy * b * std::pow(a, b - A(1));
+  if constexpr (step == Binary::pow_b) return a == A(0) && b >= A(0) ? A(0) : dy * std::pow(a, b) * std::log(a);
   if constexpr (step == Binary::div_b) return -dy * (a / b) / b;
   if constexpr (step == Binary::maximum_a) return b > a ? A(0) : dy;
   if constexpr (step == Binary::maximum_b) return b > a ? dy : A(0);

@@ -160,6 +160,50 @@ struct abs : From<Keeps::x> {
   }
 };
 
+struct rsqrt : From<Keeps::y, true> {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return T(1) / std::sqrt(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T y) {
+    return T(-0.5) * y * y * y;
+  }
+};
+
+struct sin : From<Keeps::x> {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return std::sin(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    return std::cos(x);
+  }
+};
+
+struct cos : From<Keeps::x> {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return std::cos(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    return -std::sin(x);
+  }
+};
+
+struct erf : From<Keeps::x> {
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T value(T x) {
+    return cpu::math::erf(x);
+  }
+  template <class T>
+  HEARTH_ALWAYS_INLINE static T slope(T x) {
+    return T(1.12837916709551257390) * cpu::math::exp(-x * x);
+  }
+};
+
 struct neg : From<Keeps::nothing> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {

@@ -9,7 +9,7 @@
 
 namespace hearth {
 
-/// relu, gelu, gelu_tanh, silu, tanh, sigmoid, exp, log, sqrt, square, abs, neg: y[i] = f(x[i]).
+/// relu, gelu, gelu_tanh, silu, tanh, sigmoid, exp, log, sqrt, rsqrt, square, abs, neg, sin, cos, erf: y[i] = f(x[i]).
 /// x of any shape and floating type; y has both. 16-bit types are computed in f32 and rounded once.
 /// DTypeError for integers, UsageError for an absent x.
 #define HEARTH_DECLARE_POINTWISE(name, domain) HEARTH_API Tensor name(const Tensor& x);

@@ -17,5 +17,9 @@
   row(sqrt,      positive)                                                  \
   row(square,    normal)         /* widened to f32 under autocast */        \
   row(abs,       away_from_zero) /* slope 0 at 0 */                         \
-  row(neg,       normal)
+  row(neg,       normal)                                                    \
+  row(rsqrt,     positive)       /* 1 / sqrt(x); widened to f32 under autocast */ \
+  row(sin,       normal)                                                    \
+  row(cos,       normal)                                                    \
+  row(erf,       normal)         /* 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x */
 // clang-format on

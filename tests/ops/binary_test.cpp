@@ -100,6 +100,22 @@ OP_TEST(Div) {
       div, [](double a, double b) { return a / b; }, true);
 }
 
+// Powers of positive numbers; of slopes the terms b a^(b-1) and a^b log a are larger than the value.
+OP_TEST(Pow) {
+  for (const Pair& pair : pairs) {
+    check(
+        [&](Draw& draw) {
+          const Tensor a = draw.positive(pair.a);
+          return pow(a, draw.normal(pair.b));
+        },
+        [&](Draw& draw) {
+          const Tensor a = draw.positive(pair.a);
+          return naive(a, draw.normal(pair.b), [](double x, double y) { return std::exp2(y * std::log2(x)); });
+        },
+        {.tolerance_scale = cancels(pair) ? 50.0 : 2.0});
+  }
+}
+
 // Values 1/64 apart in one draw, and 1/128 off in the other, so that no tie comes near a step of the oracle.
 void check_extreme(Operation operation, bool largest) {
   for (const Pair& pair : pairs) {
@@ -129,6 +145,9 @@ OP_TEST(ArithmeticWithNumbers) {
     check([&](Draw& draw) { return mul(draw.normal(shape), -1.7); });
     check([&](Draw& draw) { return div(draw.normal(shape), 0.7); });
     check([&](Draw& draw) { return div(0.7, draw.positive(shape)); });
+    check([&](Draw& draw) { return pow(draw.away_from_zero(shape), 3.0); });
+    check([&](Draw& draw) { return pow(draw.positive(shape), -0.5); });
+    check([&](Draw& draw) { return pow(1.5, draw.normal(shape)); });
     check([&](Draw& draw) { return maximum(draw.away_from_zero(shape), 0.05); });
     check([&](Draw& draw) { return minimum(draw.away_from_zero(shape), -0.05); });
   }
@@ -167,6 +186,28 @@ TEST(Binary, IntegersWrapAndCompare) {
   const Tensor b = Tensor::of<std::int64_t>({1}, {large});
   EXPECT_EQ(sub(b, Tensor::of<std::int64_t>({1}, {1})).data<std::int64_t>()[0], large - 1);
   EXPECT_FALSE(wants_grad(add(b, b)));
+}
+
+TEST(Binary, PowersAtZero) {
+  const Tensor a = as_leaf(Tensor::of<float>({3}, {0, 0, -2})), b = as_leaf(Tensor::of<float>({3}, {0, 2, 3}));
+  const Tensor y = pow(a, b);
+  EXPECT_EQ(y.to_doubles(), (std::vector<double>{1, 0, -8}));
+  backward(y, Tensor::full({3}, 1.0));
+  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{0, 0, 12}));
+  EXPECT_EQ(grad_of(b).to_doubles()[0], 0.0);
+  EXPECT_EQ(grad_of(b).to_doubles()[1], 0.0);
+  const AutocastScope scope(DType::f16);
+  EXPECT_EQ(pow(Tensor::full({1}, 300.0, DType::f16), 2.0).item(), 9e4);
+}
+
+TEST(BinaryRefusal, Pow) {
+  const Tensor x = Tensor::zeros({2, 3});
+  refuses<UsageError>("pow", [&] { return pow(x, Tensor()); });
+  refuses<UsageError>("pow", [&] { return pow(Tensor(), 2.0); });
+  refuses<ShapeError>("pow", [&] { return pow(x, Tensor::zeros({2})); });
+  refuses<DTypeError>("pow", [&] { return pow(x, Tensor::zeros({2, 3}, DType::f64)); });
+  refuses<DTypeError>("pow", [&] { return pow(Tensor::zeros({2}, DType::i32), 2.0); });
+  refuses<DTypeError>("pow", [&] { return pow(2.0, Tensor::zeros({2}, DType::i64)); });
 }
 
 TEST(Binary, NotANumberWinsTheExtremes) {

@@ -27,6 +27,10 @@ double naive_sqrt(double x) { return std::pow(x, 0.5); }
 double naive_square(double x) { return std::pow(x, 2); }
 double naive_abs(double x) { return x < 0 ? -x : x; }
 double naive_neg(double x) { return 0 - x; }
+double naive_rsqrt(double x) { return std::pow(x, -0.5); }
+double naive_sin(double x) { return std::cos(x - M_PI / 2); }
+double naive_cos(double x) { return 1 - 2 * std::pow(std::sin(x / 2), 2); }
+double naive_erf(double x) { return 1 - std::erfc(x); }
 
 // Slopes from a result that was rounded to 16 bits, such as 1 - y^2, cancel where the function saturates.
 template <class Functor>

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/pointwise/compare.h"
+
+#include <array>
+#include <cmath>
+
+#include "autograd/record.h"
+#include "core/run_on.h"
+#include "ops/argument.h"
+#include "ops/reduce/broadcast_sum.h"
+
+namespace hearth {
+namespace {
+
+using kernels::Comparison;
+using kernels::Operand;
+
+/// UsageError unless the number is a value of the tensor's integer type; floating types take any.
+void require_value(const char* op, const Tensor& x, double number) {
+  if (is_floating(x.dtype())) return;
+  const double low = x.dtype() == DType::i32 ? -0x1p31 : x.dtype() == DType::i64 ? -0x1p63 : 0.0;
+  const double end = x.dtype() == DType::i32   ? 0x1p31
+                     : x.dtype() == DType::i64 ? 0x1p63
+                     : x.dtype() == DType::u8  ? 256.0
+                                               : 2.0;
+  HEARTH_CHECK(UsageError, number >= low && number < end && std::trunc(number) == number, op, ": the number ", number,
+               " is not a value of ", x.dtype(), "; convert the tensor to a floating type first");
+}
+
+Tensor compared(const char* op, Comparison comparison, const Tensor& a, const Tensor& b) {
+  require_same_kind(op, "a", a, "b", b);
+  const profiler::Scope scope(op);
+  const OriginScope origin = OriginScope::of_op(op);
+  const Tensor y = Tensor::empty(broadcast_shapes(op, a.shape(), b.shape()), DType::boolean, a.device());
+  run_on(y.device(), [&](auto& stream) { kernels::compare(stream, comparison, {a}, {b}, y); });
+  return y;
+}
+
+Tensor compared(const char* op, Comparison comparison, const Tensor& a, double b) {
+  require_defined(op, "a", a);
+  require_value(op, a, b);
+  const profiler::Scope scope(op);
+  const OriginScope origin = OriginScope::of_op(op);
+  const Tensor y = Tensor::empty(a.shape(), DType::boolean, a.device());
+  run_on(y.device(), [&](auto& stream) { kernels::compare(stream, comparison, {a}, {{}, b}, y); });
+  return y;
+}
+
+void require_mask(const char* op, const char* name, const Tensor& mask) {
+  require_defined(op, name, mask);
+  HEARTH_CHECK(DTypeError, mask.dtype() == DType::boolean, op, ": ", name, " is ", describe(mask),
+               "; it must be bool, for example not_equal(", name, ", 0)");
+}
+
+/// An absent a or b stands for its number.
+struct Where {
+  static constexpr OpInfo info{.name = "where"};
+  struct Kept {
+    KeptTensor condition;
+    Shape shape_a, shape_b;
+  };
+  double number_a = 0, number_b = 0;
+
+  Tensor forward(Kept& kept, const Tensor& condition, const Tensor& a, const Tensor& b) const {
+    const Tensor& like = a.defined() ? a : b;
+    Shape shape = broadcast_shapes(info.name, condition.shape(), like.shape());
+    if (a.defined() && b.defined()) {
+      require_same_kind(info.name, "a", a, "b", b);
+      shape = broadcast_shapes(info.name, shape, b.shape());
+    }
+    const Tensor y = Tensor::empty(shape, like.dtype(), like.device());
+    run_on(y.device(), [&](auto& stream) { kernels::select(stream, condition, {a, number_a}, {b, number_b}, y); });
+    if (is_recording()) {
+      kept.condition = condition;
+      if (a.defined()) kept.shape_a = a.shape();
+      if (b.defined()) kept.shape_b = b.shape();
+    }
+    return y;
+  }
+
+  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+    std::array<Tensor, 3> gradients;
+    for (const std::size_t input : {std::size_t{1}, std::size_t{2}}) {
+      if (!wants[input]) continue;
+      const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+      const Operand arriving{dy}, zero{};
+      run_on(dy.device(), [&](auto& stream) {
+        kernels::select(stream, kept.condition.get(), input == 1 ? arriving : zero, input == 1 ? zero : arriving, dx);
+      });
+      gradients[input] = broadcast_sum(dx, input == 1 ? kept.shape_a : kept.shape_b);
+    }
+    return gradients;
+  }
+};
+
+}  // namespace
+
+#define HEARTH_DEFINE_COMPARISON(name, ...)                                                         \
+  Tensor name(const Tensor& a, const Tensor& b) { return compared(#name, Comparison::name, a, b); } \
+  Tensor name(const Tensor& a, double b) { return compared(#name, Comparison::name, a, b); }
+HEARTH_COMPARISONS(HEARTH_DEFINE_COMPARISON)
+#undef HEARTH_DEFINE_COMPARISON
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  require_mask("where", "condition", condition);
+  require_defined("where", "a", a);
+  require_defined("where", "b", b);
+  return record(Where{}, condition, a, b);
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  require_mask("where", "condition", condition);
+  require_defined("where", "a", a);
+  require_value("where", a, b);
+  return record(Where{0, b}, condition, a, Tensor());
+}
+
+Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  require_mask("where", "condition", condition);
+  require_defined("where", "b", b);
+  require_value("where", b, a);
+  return record(Where{a, 0}, condition, Tensor(), b);
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  require_defined("masked_fill", "x", x);
+  require_mask("masked_fill", "mask", mask);
+  require_value("masked_fill", x, value);
+  const int lead = x.rank() - mask.rank();
+  bool fits = lead >= 0;
+  for (int axis = 0; fits && axis < mask.rank(); ++axis)
+    fits = mask.shape()[axis] == 1 || mask.shape()[axis] == x.shape()[axis + lead];
+  HEARTH_CHECK(ShapeError, fits, "masked_fill: mask ", mask.shape(), " does not broadcast to x ", x.shape(),
+               "; aligned at the last axis, each of its extents must be x's or 1");
+  return where(mask, value, x);
+}
+
+namespace kernels {
+
+StridedWalk strided_walk(const Shape& shape, const std::array<Tensor, 3>& operands) {
+  StridedWalk walk;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t extent = shape[axis];
+    if (extent == 1) continue;
+    std::array<std::int64_t, 3> strides{};
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      if (!operands[k].defined()) continue;
+      const int own = axis - (shape.rank() - operands[k].rank());
+      if (own >= 0 && operands[k].shape()[own] != 1) strides[k] = operands[k].strides()[static_cast<std::size_t>(own)];
+    }
+    bool merges = walk.rank > 0;
+    for (std::size_t k = 0; merges && k < strides.size(); ++k)
+      merges = walk.strides[k][walk.rank - 1] == strides[k] * extent;
+    if (!merges) walk.extents[walk.rank++] = 1;
+    walk.extents[walk.rank - 1] *= extent;
+    for (std::size_t k = 0; k < strides.size(); ++k) walk.strides[k][walk.rank - 1] = strides[k];
+  }
+  if (walk.rank == 0) walk.extents[walk.rank++] = 1;
+  return walk;
+}
+
+}  // namespace kernels
+}  // namespace hearth
