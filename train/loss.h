@@ -12,12 +12,20 @@
 
 namespace hearth::train {
 
-/// The loss of a batch: outputs [N, C] and labels [N] (i64) or label distributions [N, C] (f32); a scalar, the mean
-/// over the samples that count.
+/// What labels a loss is for.
+enum class LabelKind : std::uint8_t {
+  any,
+  classes,  ///< numbers of classes, or distributions over them
+};
+
+/// The loss of a batch: outputs [N, C] and labels [N] (i64), label distributions or targets [N, C] (f32); a scalar, the
+/// mean over the samples that count.
 struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)> {
   using function::function;
   /// Samples with this label do not count; without a value all do. Batches of one step are weighed accordingly.
   std::optional<std::int64_t> ignored_label;
+  LabelKind labels = LabelKind::any;
+  std::int64_t class_weights = 0;  ///< how many classes have weights; 0: it is of any number of classes
   /// The loss is the mean of -log of the probability that the outputs give to the labels, so that e^loss is a
   /// perplexity.
   bool is_likelihood = false;
@@ -28,7 +36,8 @@ struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)>
 };
 
 using LossRegistry = Registry<Loss()>;
-/// Known here: cross_entropy {label_smoothing, ignore_index}, mse (against one-hot labels).
+/// Known here: cross_entropy {label_smoothing, ignore_index, class_weights}, focal {gamma, ...}, and of targets with an
+/// axis for outputs, or one-hot labels: mse, l1, huber {delta}, bce_with_logits {positive_weight}.
 HEARTH_API LossRegistry& losses();
 
 }  // namespace hearth::train

@@ -215,7 +215,7 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   Progress::Step now;
   now.step = session_.position.step;
   now.loss = meter.loss();
-  now.accuracy = meter.accuracy();
+  now.accuracy = session_.task->has_accuracy() ? meter.accuracy() : -1;
   now.lr = last.lr;
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
   now.unit = session_.throughput_unit();
@@ -232,7 +232,8 @@ void Trainer::log_interval(const StepResult& last) {
       .set("epoch", static_cast<double>(session_.position.step) / session_.plan.steps_per_epoch)
       .set("split", "train");
   // Nothing was counted where every update was skipped.
-  if (meter.samples > 0) record.set("loss", meter.loss()).set("accuracy", meter.accuracy());
+  if (meter.samples > 0) record.set("loss", meter.loss());
+  if (meter.samples > 0 && session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
   if (meter.samples > 0) session_.task->add_metrics(record, session_.loss, meter, nullptr);
   if (const Position& now_at = session_.position; now_at.interval_positions > 0)
     record.set("padding",
@@ -274,10 +275,9 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   record.set("step", position.step)
       .set("epoch", static_cast<double>(position.step) / session_.plan.steps_per_epoch)
       .set("split", split)
-      .set("loss", meter.loss())
-      .set("accuracy", meter.accuracy())
-      .set("throughput", rate)
-      .set("unit", session_.throughput_unit());
+      .set("loss", meter.loss());
+  if (session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
+  record.set("throughput", rate).set("unit", session_.throughput_unit());
   session_.task->add_metrics(record, session_.loss, meter, part.get());
   if (meter.metrics) meter.metrics->report(record);
   if (Json figures = with_samples ? samples(part) : Json(); !figures.is_null())
@@ -285,8 +285,9 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   profile_.add(RunProfile::Phase::evaluations, started);
   folder_.add(record);
   TextStream text;
-  text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << "  accuracy " << std::fixed
-       << std::setprecision(2) << 100 * meter.accuracy() << " %";
+  text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << std::fixed;
+  if (session_.task->has_accuracy()) text << "  accuracy " << std::setprecision(2) << 100 * meter.accuracy() << " %";
+  for (const auto& [key, value] : headline_metrics(record)) text << "  " << key << ' ' << std::setprecision(4) << value;
   if (const Json* bits = record.find("bits_per_character"))
     text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
   return {meter, text.str()};
@@ -359,13 +360,17 @@ Json Trainer::final_metrics() const {
       .set("state_sha256", session_.training_state.hash());
   if (position.best_step < 0) return metrics;
   metrics.set("best_step", position.best_step).set("best_by", session_.best_by());
-  if (session_.data.valid) metrics.set("best_loss", position.best_loss).set("best_accuracy", position.best_accuracy);
-  if (position.last_accuracy >= 0)
-    metrics.set("split", session_.validation_part().first)
-        .set("loss", position.last_loss)
-        .set("accuracy", position.last_accuracy);
-  if (position.test_accuracy >= 0)
-    metrics.set("test_loss", position.test_loss).set("test_accuracy", position.test_accuracy);
+  const auto set = [&](const std::string& of, double loss, double accuracy) {
+    metrics.set(of + "loss", loss);
+    if (session_.task->has_accuracy()) metrics.set(of + "accuracy", accuracy);
+  };
+  if (session_.data.valid) set("best_", position.best_loss, position.best_accuracy);
+  // Evaluations of a task without an accuracy give 0 for it.
+  if (position.last_accuracy >= 0) {
+    metrics.set("split", session_.validation_part().first);
+    set("", position.last_loss, position.last_accuracy);
+  }
+  if (position.test_accuracy >= 0) set("test_", position.test_loss, position.test_accuracy);
   return metrics;
 }
 

@@ -44,8 +44,8 @@ int eval_command(const Arguments& arguments) {
   record.set("split", split)
       .set("step", session->position.step)
       .set("samples", meter.samples)
-      .set("loss", meter.loss())
-      .set("accuracy", meter.accuracy());
+      .set("loss", meter.loss());
+  if (session->task->has_accuracy()) record.set("accuracy", meter.accuracy());
   session->task->add_metrics(record, session->loss, meter, part.get());
   if (meter.metrics) meter.metrics->report(record);
   if (translates) set_translation_metric(record, *session, *part->tokens()->pairs(), beam, limit);
@@ -54,11 +54,14 @@ int eval_command(const Arguments& arguments) {
     return 0;
   }
   std::cerr << split << ": " << meter.samples << ' ' << session->task->unit() << ", step " << session->position.step
-            << ", loss " << std::setprecision(9) << meter.loss() << ", accuracy " << std::fixed << std::setprecision(2)
-            << 100 * meter.accuracy() << " %";
-  for (const char* key : {"perplexity", "bits_per_character", "mean_iou"})
+            << ", loss " << std::setprecision(9) << meter.loss() << std::fixed;
+  if (session->task->has_accuracy())
+    std::cerr << ", accuracy " << std::setprecision(2) << 100 * meter.accuracy() << " %";
+  for (const char* key : {"perplexity", "bits_per_character"})
     if (const Json* value = record.find(key))
       std::cerr << ", " << key << ' ' << std::setprecision(4) << value->as_number();
+  for (const auto& [key, value] : headline_metrics(record))
+    std::cerr << ", " << key << ' ' << std::setprecision(4) << value;
   if (const Json* value = record.find("bleu")) std::cerr << ", BLEU " << std::setprecision(2) << value->as_number();
   if (const Json* value = record.find("error_rate"))
     std::cerr << ", error rate " << std::setprecision(2) << 100 * value->as_number() << " %, wrong "

@@ -76,8 +76,8 @@ std::string final_line(const Json& metrics) {
   const auto percent = [&](const char* key) {
     return join_text(std::fixed, std::setprecision(2), 100 * metrics.at(key).as_number(), " %");
   };
-  std::string text = join_text("final ", metrics.at("split").as_string(), " loss ", to_text(metrics.at("loss")),
-                               "  accuracy ", percent("accuracy"));
+  std::string text = join_text("final ", metrics.at("split").as_string(), " loss ", to_text(metrics.at("loss")));
+  if (metrics.find("accuracy")) text += "  accuracy " + percent("accuracy");
   if (metrics.find("best_accuracy"))
     text += join_text("  best ", percent("best_accuracy"), " at step ", metrics.at("best_step").as_integer());
   if (metrics.find("test_accuracy")) text += "  test accuracy " + percent("test_accuracy");

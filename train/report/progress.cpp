@@ -50,12 +50,12 @@ std::string Progress::describe(const Step& now) const {
   const double epoch_left = per_step * static_cast<double>(std::min(end, total_steps_) - now.step);
   TextStream out;
   out << "epoch " << epoch << "/" << epoch_of(total_steps_) << "  step " << now.step << "/" << total_steps_
-      << std::fixed << std::setprecision(4) << "  loss " << now.loss << std::setprecision(2) << "  accuracy "
-      << 100 * now.accuracy << " %" << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit
-      << std::defaultfloat << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0)
-      << "  data wait " << 100 * now.wait_share << " %  left "
-      << duration_text(per_step * static_cast<double>(total_steps_ - now.step)) << " (epoch "
-      << duration_text(epoch_left) << ")";
+      << std::fixed << std::setprecision(4) << "  loss " << now.loss;
+  if (now.accuracy >= 0) out << std::setprecision(2) << "  accuracy " << 100 * now.accuracy << " %";
+  out << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit << std::defaultfloat
+      << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0) << "  data wait "
+      << 100 * now.wait_share << " %  left " << duration_text(per_step * static_cast<double>(total_steps_ - now.step))
+      << " (epoch " << duration_text(epoch_left) << ")";
   return out.str();
 }
 

@@ -22,7 +22,7 @@ class HEARTH_API Progress {
   struct Step {
     std::int64_t step = 0;  ///< steps done
     double loss = 0;
-    double accuracy = 0;
+    double accuracy = 0;  ///< below 0: none
     double lr = 0;
     double images_per_second = 0;  ///< or tokens
     std::string unit = "images/s";

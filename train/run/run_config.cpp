@@ -206,6 +206,13 @@ std::string with_section(const std::string& assignment) {
   return assignment;
 }
 
+/// The task that a document names; "" where it names none.
+std::string task_type(const Json& root) {
+  const Json* const task = root.find("task");
+  const Json* const type = task != nullptr && task->is_object() ? task->find("type") : nullptr;
+  return type != nullptr && type->is_string() ? type->as_string() : "";
+}
+
 /// Why a run cannot have this name, or "".
 std::string fault_of_name(const std::string& name) {
   constexpr std::size_t longest = 200;
@@ -226,7 +233,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());
     const auto lacks = [&](const char* key) { return !root.find(key) || root.find(key)->is_null(); };
     if (lacks("task")) root.set("task", Json::object().set("type", "auto"));
-    if (lacks("loss")) root.set("loss", Json::object().set("type", "cross_entropy"));
+    if (lacks("loss")) root.set("loss", Json::object().set("type", default_loss(task_type(root))));
     if (lacks("schedule")) root.set("schedule", Json::object().set("type", "constant"));
     // An absent "train" would hide its rule (epochs or steps).
     if (!root.find("train")) root.set("train", Json::object());

@@ -12,6 +12,15 @@ double ratio(std::int64_t part, std::int64_t whole) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> headline_metrics(const Json& record) {
+  std::vector<std::pair<std::string, double>> found;
+  for (const char* key : {"mean_iou", "top_k_accuracy", "precision", "recall", "f1", "micro_f1", "exact_match", "map",
+                          "recall_at_1", "mse", "mae", "r2"})
+    if (const Json* value = record.find(key); value != nullptr && value->is_number())
+      found.emplace_back(key, value->as_number());
+  return found;
+}
+
 ConfusionMatrix::ConfusionMatrix(std::int64_t classes) : classes_(classes) {
   HEARTH_CHECK(ConfigError, classes >= 1 && classes <= 65536, "confusion matrix: ", classes,
                " classes; 1 to 65536 are possible");
@@ -94,6 +103,8 @@ double ConfusionMatrix::mean(double (ConfusionMatrix::*metric)(std::int64_t) con
   return seen > 0 ? sum / static_cast<double>(seen) : 0.0;
 }
 
+double ConfusionMatrix::mean_precision() const { return mean(&ConfusionMatrix::precision); }
+double ConfusionMatrix::mean_recall() const { return mean(&ConfusionMatrix::recall); }
 double ConfusionMatrix::mean_f1() const { return mean(&ConfusionMatrix::f1); }
 double ConfusionMatrix::mean_iou() const { return mean(&ConfusionMatrix::iou); }
 

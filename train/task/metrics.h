@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/json_text.h"
@@ -20,6 +22,10 @@ class HEARTH_API Metrics {
   /// Writes what was measured into a record of metrics.
   virtual void report(Json& record) const = 0;
 };
+
+/// The numbers of a record of metrics that are told in one line, by their keys: those that tasks of the library
+/// measure.
+HEARTH_API std::vector<std::pair<std::string, double>> headline_metrics(const Json& record);
 
 /// How often samples of each class were predicted as each class, and what follows from it.
 class HEARTH_API ConfusionMatrix {
@@ -42,6 +48,8 @@ class HEARTH_API ConfusionMatrix {
   double f1(std::int64_t label) const;
   double iou(std::int64_t label) const;
   /// Means over the classes that are labels or predictions of some sample.
+  double mean_precision() const;
+  double mean_recall() const;
   double mean_f1() const;
   double mean_iou() const;
 
@@ -54,6 +62,70 @@ class HEARTH_API ConfusionMatrix {
 
   std::int64_t classes_;
   std::vector<std::int64_t> counts_;  // [classes, classes]: label, prediction
+};
+
+/// How far outputs are from targets: sums in f64.
+class HEARTH_API RegressionErrors {
+ public:
+  /// Takes in outputs and targets, floating, [N] or [N, T], on any device. ShapeError where they differ in shape, or in
+  /// T from those before; DTypeError.
+  void add(const Tensor& outputs, const Tensor& targets);
+
+  std::int64_t samples() const { return samples_; }
+  /// Means over samples and targets; 0 without samples.
+  double mse() const;
+  double mae() const;
+  /// The coefficient of determination, 1 - squared errors / squared differences from the target's mean, averaged over
+  /// the targets. A target that is constant counts 1 where all errors are 0, else 0.
+  double r2() const;
+
+ private:
+  struct Target {
+    double squared = 0, absolute = 0;  // errors
+    double mean = 0, around_mean = 0;  // of the target, and the sum of its squared differences from that
+  };
+  std::int64_t samples_ = 0;
+  std::vector<Target> targets_;
+};
+
+/// Labels that a sample may have several of, against scores: where a score is above a threshold the label is predicted.
+class HEARTH_API MultiLabelCounts {
+ public:
+  /// ConfigError unless there are 1 to 65536 labels.
+  explicit MultiLabelCounts(std::int64_t labels, double threshold = 0.5);
+  /// Takes in scores, [N, labels] floating, and which labels are there, [N, labels], not 0 where they are, on any
+  /// device. ShapeError, DTypeError.
+  void add(const Tensor& scores, const Tensor& present);
+
+  /// How predictions of some labels turned out.
+  struct Counts {
+    std::int64_t correct = 0, predicted = 0, present = 0;
+    double precision() const;
+    double recall() const;
+    double f1() const;
+  };
+  /// Of one label (IndexError); of all labels together, which is what micro averages are of.
+  const Counts& of(std::int64_t label) const;
+  Counts all() const;
+  /// Means over the labels that are predicted or present somewhere (macro averages).
+  double mean_precision() const { return mean(&Counts::precision); }
+  double mean_recall() const { return mean(&Counts::recall); }
+  double mean_f1() const { return mean(&Counts::f1); }
+  /// Share of the samples of which every label is predicted correctly.
+  double exact() const;
+  /// The precision at each sample that has the label, by descending score, averaged over these samples; equal scores
+  /// count as one step. 0 for a label that no sample has; IndexError.
+  double average_precision(std::int64_t label) const;
+  /// Mean over the labels that some sample has.
+  double mean_average_precision() const;
+
+ private:
+  double mean(double (Counts::*metric)() const) const;
+
+  double threshold_;
+  std::int64_t samples_ = 0, exact_ = 0;
+  std::vector<Counts> counts_;
+  std::vector<std::vector<std::pair<float, bool>>> scores_;  // of each label: score, and whether it is there
 };
 
 }  // namespace hearth::train

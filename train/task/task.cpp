@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/task/task.h"
 
-#include <algorithm>
-
 #include "autograd/grad_mode.h"
 #include "core/run_on.h"
 #include "ops/ops.h"
 #include "train/session.h"
-#include "train/task/class_report.h"
+#include "train/task/classification.h"
+#include "train/task/contrastive.h"
 #include "train/task/report_sections.h"
 #include "train/task/segmentation.h"
+#include "train/task/target_tasks.h"
 #include "train/task/text_tasks.h"
 
 namespace hearth::train {
@@ -17,49 +17,6 @@ namespace {
 
 // Where no label is ignored, none has this.
 constexpr std::int64_t no_class = -100;
-
-/// Images with a class each.
-class ClassificationTask : public Task {
- public:
-  explicit ClassificationTask(const data::DataSplits& data) : data_(data) {
-    HEARTH_CHECK(ConfigError, data.train->images() != nullptr,
-                 "/task/type: classification is of images, which the data are not; leave it out, or name another task");
-  }
-  models::InputInfo input_info() const override {
-    const data::ImageShape shape = data_.input_shape();
-    return {.height = shape.height,
-            .width = shape.width,
-            .channels = shape.channels,
-            .classes = data_.classes(),
-            .labelled = true};
-  }
-  nn::Inputs inputs(const Session& session, const data::Batch& batch) const override {
-    return {session.images_of(batch)};
-  }
-  const char* unit() const override { return "images"; }
-  std::string describe() const override {
-    const data::ImageShape input = data_.input_shape();
-    return join_text("images, ", data_.classes(), " classes, input ", input.height, "x", input.width, "x",
-                     input.channels);
-  }
-  std::int64_t rows_to_measure() const override {
-    constexpr std::int64_t enough_pixels = 8192, most = 16;
-    const data::ImageShape shape = data_.input_shape();
-    const std::int64_t pixels = std::max<std::int64_t>(1, shape.height * shape.width);
-    return std::clamp<std::int64_t>(enough_pixels / pixels, 2, most);
-  }
-  void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
-              ReportSections& sections) const override {
-    report_classes(session, part, most, sections, [images = part->images()](std::int64_t sample) {
-      const std::string name = images->sample_name(sample);
-      return Figure{.caption = name.empty() ? join_text("sample ", sample) : name,
-                    .images = {images->get(sample).image}};
-    });
-  }
-
- private:
-  const data::DataSplits& data_;
-};
 
 std::unique_ptr<Task> task_of(const data::DataSplits& data) {
   const data::TokenDataset* const sequences = data.train->tokens();
@@ -86,6 +43,11 @@ std::unique_ptr<Task> make_task(const NoOptions&, const data::DataSplits& data) 
   return std::make_unique<T>(data);
 }
 
+template <class T, class Options>
+std::unique_ptr<Task> make_task_with(const Options& options, const data::DataSplits& data) {
+  return std::make_unique<T>(data, options);
+}
+
 }  // namespace
 
 Tensor Task::loss(Session& session, const data::Batch& batch, const Measured& measured) const {
@@ -103,6 +65,17 @@ Tensor Task::loss(Session& session, const data::Batch& batch, const Measured& me
   return loss;
 }
 
+void Task::check(const Loss& loss) const {
+  const std::int64_t classes = input_info().classes;
+  HEARTH_CHECK(ConfigError, loss.class_weights == 0 || loss.class_weights == classes,
+               "/loss/class_weights: ", loss.class_weights, " numbers for ", classes, " classes; give one a class");
+}
+
+const char* default_loss(const std::string& task) {
+  if (task == "regression") return "mse";
+  return task == "multi_label" ? "bce_with_logits" : "cross_entropy";
+}
+
 Json Task::predict(Session&, const std::string& path, const std::string&) const {
   throw UsageError(
       join_text("predict: ", path, ": the run's task does not predict files; it has to override Task::predict"));
@@ -116,9 +89,18 @@ TaskRegistry& tasks() {
   static TaskRegistry registry("task", "What a batch means: inputs, loss and metrics.", [](TaskRegistry& r) {
     r.add<NoOptions>("auto", "The task that the data tells.",
                      [](const NoOptions&, const data::DataSplits& data) { return task_of(data); });
-    r.add<NoOptions>("classification", "A class for each image.", make_task<ClassificationTask>);
+    r.add<ClassMetricOptions>("classification", "A class for each image, or sample of a dataset of one's own.",
+                              make_task_with<ClassificationTask, ClassMetricOptions>);
     r.add<NoOptions>("segmentation", "A class for each pixel.", make_task<SegmentationTask>);
-    r.add<NoOptions>("text_classification", "A class for each sequence.", make_task<TextClassificationTask>);
+    r.add<RegressionOptions>("regression", "Numbers for each sample of a dataset of one's own.",
+                             make_task_with<RegressionTask, RegressionOptions>);
+    r.add<MultiLabelOptions>("multi_label", "Labels of which a sample of a dataset of one's own has several or none.",
+                             make_task_with<MultiLabelTask, MultiLabelOptions>);
+    r.add<ContrastiveOptions>("contrastive",
+                              "Embeddings in which the two inputs of a sample are closer than those of others.",
+                              make_task_with<ContrastiveTask, ContrastiveOptions>);
+    r.add<ClassMetricOptions>("text_classification", "A class for each sequence.",
+                              make_task_with<TextClassificationTask, ClassMetricOptions>);
     r.add<NoOptions>("language_model", "The next token, or the masked tokens, of a token stream.",
                      make_task<LanguageModelTask>);
     r.add<NoOptions>("translation", "A sequence of tokens for each source sequence.", make_task<TranslationTask>);

@@ -46,8 +46,10 @@ class HEARTH_API Task {
   virtual const char* unit() const { return "samples"; }
   /// Evaluations are compared by their loss, else by their accuracy.
   virtual bool best_by_loss() const { return false; }
-  /// ConfigError if the loss does not fit what the batches hold.
-  virtual void check(const Loss&) const {}
+  /// Whether the loss counts correct predictions; where it does not, no accuracy is reported.
+  virtual bool has_accuracy() const { return true; }
+  /// ConfigError if the loss does not fit what the batches hold. Here: its class weights are one a class.
+  virtual void check(const Loss& loss) const;
   /// What an evaluation measures beside loss and accuracy; null for nothing.
   virtual std::unique_ptr<Metrics> metrics() const { return nullptr; }
   /// Adds to a record what follows from the loss and accuracy of `meter`. `part`: the dataset of an evaluation of all
@@ -72,8 +74,12 @@ class HEARTH_API Task {
 };
 
 using TaskRegistry = Registry<std::unique_ptr<Task>(const data::DataSplits&)>;
-/// Known here: auto, classification, text_classification, language_model, translation. Making one is a ConfigError
-/// where the data is not of its kind. The data outlives the task.
+/// Known here: auto, classification, segmentation, regression, multi_label, contrastive, text_classification,
+/// language_model, translation. Making one is a ConfigError where the data is not of its kind. The data outlives the
+/// task.
 HEARTH_API TaskRegistry& tasks();
+/// The loss of a run whose configuration names none: mse for regression, bce_with_logits for multi_label, cross_entropy
+/// for all others.
+HEARTH_API const char* default_loss(const std::string& task);
 
 }  // namespace hearth::train

@@ -39,8 +39,10 @@ std::int64_t SequenceTask::rows_to_measure() const {
   return std::clamp<std::int64_t>(enough_ids / sequences().longest(), 2, most);
 }
 
-TextClassificationTask::TextClassificationTask(const data::DataSplits& data)
-    : SequenceTask("text_classification", data) {
+TextClassificationTask::TextClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options)
+    : SequenceTask("text_classification", data), options_(options) {
+  HEARTH_CHECK(ConfigError, !options.top_k || *options.top_k <= data.classes(), "/task/top_k: ", *options.top_k, " of ",
+               data.classes(), " classes");
   HEARTH_CHECK(ConfigError, sequences().labelled() != nullptr,
                "/task/type: text_classification needs a label for each sequence, as of data \"labelled_text\"");
 }
@@ -49,6 +51,10 @@ models::InputInfo TextClassificationTask::input_info() const {
   models::InputInfo info = SequenceTask::input_info();
   info.labelled = true;
   return info;
+}
+
+std::unique_ptr<Metrics> TextClassificationTask::metrics() const {
+  return class_metrics(options_, data_.train->class_names());
 }
 
 std::string TextClassificationTask::describe() const {
@@ -71,6 +77,7 @@ LanguageModelTask::LanguageModelTask(const data::DataSplits& data) : LanguageMod
 }
 
 void LanguageModelTask::check(const Loss& loss) const {
+  Task::check(loss);
   HEARTH_CHECK(ConfigError, !loss.ignored_label || *loss.ignored_label == data::ignored_label,
                "/loss/ignore_index: ", *loss.ignored_label,
                ", but in batches of texts the positions that do not count are labelled ", data::ignored_label,

@@ -4,6 +4,7 @@
 
 #include "data/text/labelled.h"
 #include "data/text/token_set.h"
+#include "train/task/classification.h"
 #include "train/task/task.h"
 
 namespace hearth::train {
@@ -26,13 +27,17 @@ class SequenceTask : public Task {
 /// A class for each sequence.
 class TextClassificationTask : public SequenceTask {
  public:
-  explicit TextClassificationTask(const data::DataSplits& data);
+  explicit TextClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});
   const data::LabelledTexts& texts() const { return *sequences().labelled(); }
   models::InputInfo input_info() const override;
   const char* unit() const override { return "texts"; }
+  std::unique_ptr<Metrics> metrics() const override;
   std::string describe() const override;
   void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
               ReportSections& sections) const override;
+
+ private:
+  ClassMetricOptions options_;
 };
 
 /// The next token at each position, or those that are masked.

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/task/classification.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/ops.h"
+#include "train/session.h"
+#include "train/task/class_report.h"
+#include "train/task/report_sections.h"
+
+namespace hearth::train {
+namespace {
+
+class ClassMetrics : public Metrics {
+ public:
+  ClassMetrics(const ClassMetricOptions& options, const std::vector<std::string>& names)
+      : options_(options), names_(names), matrix_(static_cast<std::int64_t>(names.size())) {}
+  void add(const Tensor& outputs, const data::Batch& batch) override {
+    const Tensor& given = batch["labels"];
+    const Tensor labels = is_floating(given.dtype()) ? argmax(given, -1) : given;
+    if (options_.top_k) {
+      correct_ += count_correct(outputs, labels, *options_.top_k, data::ignored_label).to(Device{}).item();
+      samples_ += batch.count();
+    }
+    if (options_.by_class) matrix_.add(argmax(outputs, -1), labels, data::ignored_label);
+  }
+  void report(Json& record) const override {
+    if (options_.top_k) record.set("top_k_accuracy", samples_ > 0 ? correct_ / static_cast<double>(samples_) : 0.0);
+    if (!options_.by_class) return;
+    Json classes = Json::object();
+    for (std::size_t label = 0; label < names_.size(); ++label)
+      classes.set(names_[label], matrix_.f1(static_cast<std::int64_t>(label)));
+    record.set("precision", matrix_.mean_precision())
+        .set("recall", matrix_.mean_recall())
+        .set("f1", matrix_.mean_f1())
+        .set("f1_by_class", std::move(classes));
+  }
+
+ private:
+  ClassMetricOptions options_;
+  const std::vector<std::string>& names_;
+  ConfusionMatrix matrix_;
+  double correct_ = 0;
+  std::int64_t samples_ = 0;
+};
+
+}  // namespace
+
+void describe(Fields<ClassMetricOptions>& f) {
+  f.integer("top_k", &ClassMetricOptions::top_k, {.min = 1, .max = 65536},
+            "Evaluations measure how often the label is among the k largest outputs, `top_k_accuracy`. null: not.");
+  f.boolean("by_class", &ClassMetricOptions::by_class,
+            "Evaluations measure precision, recall and F1: means over the classes that occur, and the F1 of each.");
+}
+
+std::unique_ptr<Metrics> class_metrics(const ClassMetricOptions& options, const std::vector<std::string>& names) {
+  if (!options.top_k && !options.by_class) return nullptr;
+  return std::make_unique<ClassMetrics>(options, names);
+}
+
+ClassificationTask::ClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options)
+    : data_(data), options_(options) {
+  HEARTH_CHECK(ConfigError, !options.top_k || *options.top_k <= data.classes(), "/task/top_k: ", *options.top_k, " of ",
+               data.classes(), " classes");
+  if (data.train->images() != nullptr) return;
+  const auto* const samples = dynamic_cast<const data::SampleDataset*>(data.train.get());
+  HEARTH_CHECK(
+      ConfigError, samples != nullptr && samples->classes() > 0,
+      "/task/type: classification is of images, or of a data::SampleDataset with class_names(), which the data are "
+      "not; leave it out, or name another task");
+  samples_.emplace("classification", data, std::vector<std::string>{}, "labels");
+  const Tensor& labels = samples_->first()["labels"];
+  HEARTH_CHECK(ConfigError, labels.rank() == 1 && labels.dtype() == DType::i64,
+               "/task/type: classification is of samples with \"labels\", i64 []; a batch of the data has ",
+               hearth::describe(labels));
+}
+
+models::InputInfo ClassificationTask::input_info() const {
+  if (samples_) {
+    models::InputInfo info = samples_->info();
+    info.classes = data_.classes();
+    info.labelled = true;
+    return info;
+  }
+  const data::ImageShape shape = data_.input_shape();
+  return {.height = shape.height,
+          .width = shape.width,
+          .channels = shape.channels,
+          .classes = data_.classes(),
+          .labelled = true};
+}
+
+nn::Inputs ClassificationTask::inputs(const Session& session, const data::Batch& batch) const {
+  return samples_ ? samples_->of(batch) : nn::Inputs{session.images_of(batch)};
+}
+
+std::string ClassificationTask::describe() const {
+  if (samples_) return join_text("samples, ", data_.classes(), " classes, input ", samples_->describe());
+  const data::ImageShape input = data_.input_shape();
+  return join_text("images, ", data_.classes(), " classes, input ", input.height, "x", input.width, "x",
+                   input.channels);
+}
+
+std::int64_t ClassificationTask::rows_to_measure() const {
+  if (samples_) return Task::rows_to_measure();
+  constexpr std::int64_t enough_pixels = 8192, most = 16;
+  const data::ImageShape shape = data_.input_shape();
+  const std::int64_t pixels = std::max<std::int64_t>(1, shape.height * shape.width);
+  return std::clamp<std::int64_t>(enough_pixels / pixels, 2, most);
+}
+
+void ClassificationTask::report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+                                ReportSections& sections) const {
+  report_classes(session, part, most, sections, [images = part->images()](std::int64_t sample) {
+    Figure figure{.caption = join_text("sample ", sample)};
+    if (images == nullptr) return figure;
+    if (const std::string name = images->sample_name(sample); !name.empty()) figure.caption = name;
+    figure.images = {images->get(sample).image};
+    return figure;
+  });
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Classification: a class for each image, or for each sample of a dataset of one's own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/task/sample_inputs.h"
+#include "train/task/task.h"
+
+namespace hearth::train {
+
+/// What evaluations measure of classes, beside loss and accuracy.
+struct ClassMetricOptions {
+  std::optional<std::int64_t> top_k{};
+  bool by_class = false;
+};
+HEARTH_API void describe(Fields<ClassMetricOptions>& fields);
+
+/// `top_k_accuracy`; `precision`, `recall` and `f1`, means over the classes that occur, and `f1_by_class`. Null where
+/// the options ask for nothing. ConfigError unless top_k is at most the number of classes. `names` outlive it.
+HEARTH_API std::unique_ptr<Metrics> class_metrics(const ClassMetricOptions& options,
+                                                  const std::vector<std::string>& names);
+
+class HEARTH_API ClassificationTask : public Task {
+ public:
+  explicit ClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});
+  models::InputInfo input_info() const override;
+  nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
+  const char* unit() const override { return samples_ ? "samples" : "images"; }
+  std::unique_ptr<Metrics> metrics() const override { return class_metrics(options_, data_.train->class_names()); }
+  std::string describe() const override;
+  std::int64_t rows_to_measure() const override;
+  void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+              ReportSections& sections) const override;
+
+ private:
+  const data::DataSplits& data_;
+  ClassMetricOptions options_;
+  std::optional<SampleInputs> samples_;  // of a dataset of one's own
+};
+
+}  // namespace hearth::train

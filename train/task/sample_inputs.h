@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tensors of a data::SampleDataset a model takes, and which it is compared with.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/sample_dataset.h"
+#include "train/task/task.h"
+
+namespace hearth::train {
+
+class HEARTH_API SampleInputs {
+ public:
+  /// `inputs`: the names of what the model takes, in order; empty: all tensors of a sample but `target`, in the order
+  /// of the sample. `target` may be empty: none. ConfigError, naming the task, unless the data is a
+  /// data::SampleDataset that is not empty, with tensors of these names.
+  SampleInputs(const char* task, const data::DataSplits& data, std::vector<std::string> inputs,
+               const std::string& target);
+
+  nn::Inputs of(const data::Batch& batch) const;
+  const std::vector<std::string>& names() const { return names_; }
+  /// The batch of the first training sample.
+  const data::Batch& first() const { return first_; }
+  /// What a model is told of its first input: [C], [T, C] or [H, W, C] a sample.
+  models::InputInfo info() const;
+  /// "x [2], y [3]": inputs of a sample.
+  std::string describe() const;
+
+ private:
+  std::vector<std::string> names_;
+  data::Batch first_;
+};
+
+}  // namespace hearth::train
