@@ -25,7 +25,7 @@ struct Slice {
 };
 
 /// What an index says of one axis: a position, which drops the axis, all of it, or a slice.
-class Index {
+class HEARTH_API Index {
  public:
   template <std::integral T>
   Index(T position) : slice_(static_cast<std::int64_t>(position)), is_position_(true) {}  // NOLINT: to be written as is

@@ -13,7 +13,7 @@
 namespace hearth::train {
 
 /// Times of this process's part of a run. Some of its first steps are watched operation by operation.
-class RunProfile {
+class HEARTH_API RunProfile {
  public:
   using Clock = std::chrono::steady_clock;
   enum class Phase : std::uint8_t { data, steps, evaluations, checkpoints };
