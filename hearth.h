@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of Hearth for a program that uses it: tensors, the tape, ops, layers and networks, optimizers, data sets, the
+// All of Hearth for a program that uses it: tensors, the tape, ops, layers and models, optimizers, datasets, the
 // trainer and the command line.
 #pragma once
 
@@ -36,7 +36,7 @@
 #include "data/text/text_data.h"
 #include "data/text/tokenizer.h"
 #include "data/transforms/transforms.h"
-#include "models/embedding_network.h"
+#include "models/embedding_model.h"
 #include "models/mlp.h"
 #include "models/nn/nn.h"
 #include "models/nn/summary.h"
@@ -47,7 +47,7 @@
 #include "models/text/beam_search.h"
 #include "models/text/decoder.h"
 #include "models/text/generate.h"
-#include "models/text/vocabulary_network.h"
+#include "models/text/vocabulary_model.h"
 #include "models/transformer/bert.h"
 #include "models/transformer/gpt.h"
 #include "models/transformer/transformer.h"
@@ -59,7 +59,7 @@
 #include "optim/adam.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
-#include "optim/loss_scale.h"
+#include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "optim/registry.h"
 #include "optim/schedule.h"

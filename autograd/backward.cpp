@@ -23,13 +23,13 @@ void add(const Tensor& sum, const Tensor& term) {
   run_on(sum.device(), [&](auto& stream) { kernels::add_into(stream, sum, term.contiguous()); });
 }
 
-class Sweep {
+class BackwardPass {
  public:
-  explicit Sweep(const std::shared_ptr<GradState>& root) { count(root); }
-  Sweep(const Sweep&) = delete;
-  Sweep& operator=(const Sweep&) = delete;
+  explicit BackwardPass(const std::shared_ptr<GradState>& root) { count(root); }
+  BackwardPass(const BackwardPass&) = delete;
+  BackwardPass& operator=(const BackwardPass&) = delete;
   /// What an exception left unswept would be taken for swept by the next sweep that comes there.
-  ~Sweep() {
+  ~BackwardPass() {
     for (const std::shared_ptr<GradState>& state : heap_) state->pending = {};
   }
 
@@ -122,19 +122,19 @@ class Sweep {
   static void accumulate_leaf(GradState& state, Tensor gradient) {
     if (!state.grad.defined()) {
       state.grad = gradient.sole_owner() && gradient.is_contiguous() ? std::move(gradient) : gradient.clone();
-      state.fresh = false;
+      state.is_zero = false;
       return;
     }
     const bool written_in_place = gradient.bytes() == state.grad.bytes() && gradient.same_storage(state.grad);
     if (!written_in_place) {
-      if (state.fresh)
+      if (state.is_zero)
         state.grad.copy_from(gradient);
       else
         add(state.grad, gradient);
     }
     // Whoever kept the gradient as it was learns of it.
     state.grad.storage()->bump_version();
-    state.fresh = false;
+    state.is_zero = false;
   }
 
   std::unordered_map<const GradState*, std::int64_t> expected_;
@@ -144,13 +144,13 @@ class Sweep {
 }  // namespace
 
 void backward(const Tensor& y, const Tensor& dy) {
-  HEARTH_CHECK(UsageError, wants_grad(y), "backward: nothing on the tape leads to this tensor (", describe(y),
-               "); does any parameter want a gradient, and is NoGrad off?");
+  HEARTH_CHECK(UsageError, needs_grad(y), "backward: nothing on the tape leads to this tensor (", describe(y),
+               "); does any parameter need a gradient, and is NoGrad off?");
   HEARTH_CHECK(ShapeError, dy.shape() == y.shape(), "backward: dy has shape ", dy.shape(), ", y has ", y.shape());
   HEARTH_CHECK(DTypeError, dy.dtype() == y.dtype(), "backward: dy is ", dy.dtype(), ", y is ", y.dtype());
   HEARTH_CHECK(DeviceError, dy.device() == y.device(), "backward: dy is on ", dy.device(), ", y on ", y.device(),
                "; move one with to(device)");
-  Sweep(y.grad_state()).run(y.grad_state(), dy);
+  BackwardPass(y.grad_state()).run(y.grad_state(), dy);
 }
 
 void backward(const Tensor& loss, double seed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sweep over the tape.
+// The backward pass over the tape.
 #pragma once
 
 #include "core/tensor.h"
@@ -8,7 +8,8 @@ namespace hearth {
 
 /// Adds d(loss)/d(leaf) to the gradient of every leaf that `loss` depends on. `loss` has one element.
 /// `seed` is d(total)/d(loss), for example a loss scale. Contributions are summed in a fixed order. A graph can be
-/// swept once. Throws UsageError if nothing on the tape leads to `loss`, ShapeError if it has more than one element.
+/// run backward once. Throws UsageError if nothing on the tape leads to `loss`, ShapeError if it has more than one
+/// element.
 HEARTH_API void backward(const Tensor& loss, double seed = 1.0);
 
 /// The same for any result: `dy` has the shape and type of `y` and is on its device.

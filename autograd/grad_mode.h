@@ -11,7 +11,7 @@ namespace hearth {
 /// True where ops record what their gradients need.
 HEARTH_API bool grad_enabled();
 
-/// True while an op's forward runs for a result whose gradient is wanted; ops skip work for `Kept` otherwise.
+/// True while an op's forward runs for a result whose gradient is needed; ops skip work for `Saved` otherwise.
 HEARTH_API bool is_recording();
 
 /// True while recompute() runs a function for the second time. What a forward pass does once besides its result, such
@@ -30,13 +30,14 @@ class HEARTH_API NoGrad {
   bool previous_;
 };
 
-/// The narrow type in force on this thread, if any (O1 mixed precision).
+/// The low-precision type in force on this thread, if any (O1 mixed precision).
 HEARTH_API std::optional<DType> autocast_dtype();
 
-/// Ops run by their autocast class in `narrow` (f16 or bf16) while this object lives; nullopt switches autocast off.
+/// Ops run by their autocast class in `low_precision` (f16 or bf16) while this object lives; nullopt switches autocast
+/// off.
 class HEARTH_API AutocastScope {
  public:
-  explicit AutocastScope(std::optional<DType> narrow);
+  explicit AutocastScope(std::optional<DType> low_precision);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
   AutocastScope& operator=(const AutocastScope&) = delete;

@@ -17,19 +17,20 @@ struct HEARTH_API GradState {
   /// For a tensor whose gradient is of the shape and type of `like`, and on its device.
   explicit GradState(const Tensor& like) : shape(like.shape()), dtype(like.dtype()), device(like.device()) {}
 
-  /// What every contribution is held against.
+  /// What every contribution is compared with.
   Shape shape;
   DType dtype;
   Device device;
   /// Leaf: the gradient, made on first use or a view of a flat buffer. Undefined for results.
   Tensor grad;
-  /// Leaf: its value in a narrow type, kept up to date by the owner of the parameters. Ops that autocast runs in that
-  /// type read it, so that nothing is converted at each use. Undefined where there is none.
-  Tensor narrow;
-  /// Leaf: the version of the value's storage that `narrow` was rounded from; ops do not read an outdated copy.
-  std::shared_ptr<const std::uint64_t> narrow_version;
-  /// Leaf: nothing has arrived since zero_grad, so the first contribution may be written, not added.
-  bool fresh = true;
+  /// Leaf: its value in a low-precision type, kept up to date by the owner of the parameters. Ops that autocast runs in
+  /// that type read it, so that nothing is converted at each use. Undefined where there is none.
+  Tensor low_precision;
+  /// Leaf: the version of the value's storage that `low_precision` was rounded from; ops do not read an outdated copy.
+  std::shared_ptr<const std::uint64_t> low_precision_version;
+  /// Leaf: the gradient counts as zero, since nothing has arrived since zero_grad(); the first contribution may be
+  /// written, not added.
+  bool is_zero = true;
   /// Leaf: lives as long as the FlatParameters that the leaf's values and gradient are part of.
   std::weak_ptr<const void> flat;
   /// Leaf: called when the last contribution of a backward pass has arrived.
@@ -45,9 +46,9 @@ struct HEARTH_API GradState {
 /// True for a leaf whose value and gradient are part of FlatParameters that are alive.
 HEARTH_API bool is_flat(const Tensor& tensor);
 /// True if backward would reach this tensor.
-HEARTH_API bool wants_grad(const Tensor& tensor);
+HEARTH_API bool needs_grad(const Tensor& tensor);
 /// The same tensor as a leaf that collects a gradient. DTypeError for integer types; UsageError for results of ops.
-HEARTH_API Tensor as_leaf(const Tensor& tensor);
+HEARTH_API Tensor requires_grad(const Tensor& tensor);
 /// A leaf's gradient; zeros if nothing arrived. UsageError for a tensor that is not a leaf.
 HEARTH_API Tensor grad_of(const Tensor& leaf);
 /// Forgets the leaf's gradient: it reads as zero and the next contribution replaces it.

@@ -24,10 +24,10 @@ class HEARTH_API Node {
   std::uint64_t number() const { return number_; }
 
   /// The gradients of the inputs for the gradient `dy` of the output; undefined where none is wanted.
-  /// Runs once: what the op kept is released afterwards. UsageError on a second call.
+  /// Runs once: what the op saved is released afterwards. UsageError on a second call.
   virtual std::vector<Tensor> run(Tensor dy) = 0;
 
-  /// The tape slots of the inputs; null where no gradient is wanted.
+  /// The tape slots of the inputs; null where no gradient is needed.
   std::vector<std::shared_ptr<GradState>> inputs;
 
  private:
@@ -36,10 +36,10 @@ class HEARTH_API Node {
   std::uint64_t number_;
 };
 
-/// Which input gradients are wanted, and where a leaf's may be written straight into its final place.
-class HEARTH_API GradWants {
+/// Which input gradients are needed, and where a leaf's may be written straight into its final place.
+class HEARTH_API NeedsGrad {
  public:
-  GradWants(std::span<const std::shared_ptr<GradState>> inputs, Device device) : inputs_(inputs), device_(device) {}
+  NeedsGrad(std::span<const std::shared_ptr<GradState>> inputs, Device device) : inputs_(inputs), device_(device) {}
   bool operator[](std::size_t i) const { return inputs_[i] != nullptr; }
   std::size_t size() const { return inputs_.size(); }
   /// Memory for the gradient of input i on the device of dy, uninitialised: the leaf's own gradient when this is its
@@ -59,11 +59,11 @@ class HEARTH_API GradWants {
   Device device_;
 };
 
-/// A tensor kept for the gradient. Reading it back checks that nobody wrote to it in between.
-class HEARTH_API KeptTensor {
+/// A tensor saved for the gradient. Reading it back checks that nobody wrote to it in between.
+class HEARTH_API SavedTensor {
  public:
-  KeptTensor() = default;
-  KeptTensor& operator=(const Tensor& tensor);
+  SavedTensor() = default;
+  SavedTensor& operator=(const Tensor& tensor);
   /// UsageError when the tensor's bytes were changed after it was kept.
   const Tensor& get() const;
   bool defined() const { return tensor_.defined(); }

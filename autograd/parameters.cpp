@@ -55,32 +55,33 @@ std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters) {
   return result;
 }
 
-FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::optional<NarrowCopy> narrow) {
+FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::optional<LowPrecisionCopy> low_precision) {
   const std::vector<NamedTensor> parameters = trained(listed);
   HEARTH_CHECK(UsageError, !parameters.empty(), "flat parameters: the model has no parameters to train",
                listed.empty() ? "" : "; all are frozen");
   const DType dtype = parameters.front().tensor->dtype();
   const Device device = parameters.front().tensor->device();
   HEARTH_CHECK(DTypeError,
-               !narrow || (dtype == DType::f32 && is_floating(narrow->dtype) && size_of(narrow->dtype) == 2),
-               "flat parameters: a narrow copy in ", narrow ? narrow->dtype : dtype, " of parameters in ", dtype,
-               "; it is f16 or bf16, of f32");
+               !low_precision ||
+                   (dtype == DType::f32 && is_floating(low_precision->dtype) && size_of(low_precision->dtype) == 2),
+               "flat parameters: a low-precision copy in ", low_precision ? low_precision->dtype : dtype,
+               " of parameters in ", dtype, "; it is f16 or bf16, of f32");
   const std::vector<std::size_t> entry_of = add_entries(parameters);
   const std::int64_t total = end_of(entries_.back(), dtype);
   values_ = Tensor::zeros({total}, dtype, device);
-  if (narrow) narrow_ = Tensor::zeros({total}, narrow->dtype, device);
+  if (low_precision) low_precision_ = Tensor::zeros({total}, low_precision->dtype, device);
   {
     const OriginScope origin = OriginScope::of_op("gradients");
     grads_ = Tensor::zeros({total}, dtype, device);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Entry& entry = entries_[entry_of[i]];
-    if (!entry.value.defined()) bind(entry, parameters[i], narrow);
+    if (!entry.value.defined()) bind(entry, parameters[i], low_precision);
     // A body of its own, so that the users of the slot count the handles.
     *parameters[i].tensor = entry.value.with_grad_state(entry.value.grad_state());
     ++entry.handles;
   }
-  refresh_narrow();
+  refresh_low_precision();
 }
 
 std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTensor>& parameters) {
@@ -111,7 +112,8 @@ std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTens
   return entry_of;
 }
 
-void FlatParameters::bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow) {
+void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
+                          const std::optional<LowPrecisionCopy>& low_precision) {
   const Tensor& handle = *parameter.tensor;
   const auto view_of = [&](const Tensor& flat) {
     return Tensor::view(flat.storage(), handle.shape(), contiguous_strides(handle.shape()), entry.begin, flat.dtype(),
@@ -123,24 +125,24 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter, const std:
   auto state = std::make_shared<GradState>(grad);
   state->flat = lease_;
   state->grad = grad;
-  const bool instead = narrow && narrow->use == NarrowCopy::Use::instead && !parameter.wide;
-  if (narrow && !instead && !parameter.wide) {
-    state->narrow = view_of(narrow_);
-    state->narrow_version = rounded_;
+  const bool instead = low_precision && low_precision->use == LowPrecisionCopy::Use::instead && !parameter.keep_fp32;
+  if (low_precision && !instead && !parameter.keep_fp32) {
+    state->low_precision = view_of(low_precision_);
+    state->low_precision_version = rounded_;
   }
-  entry.value = (instead ? view_of(narrow_) : entry.master).with_grad_state(std::move(state));
+  entry.value = (instead ? view_of(low_precision_) : entry.master).with_grad_state(std::move(state));
 }
 
-void FlatParameters::refresh_narrow() {
-  if (!narrow_.defined()) return;
-  narrow_.copy_from(values_);
+void FlatParameters::refresh_low_precision() {
+  if (!low_precision_.defined()) return;
+  low_precision_.copy_from(values_);
   note_rounded();
 }
 
 void FlatParameters::note_rounded() {
-  if (!narrow_.defined()) return;
+  if (!low_precision_.defined()) return;
   *rounded_ = values_.storage()->version();
-  narrow_version_ = narrow_.storage()->version();
+  low_precision_version_ = low_precision_.storage()->version();
 }
 
 std::vector<NamedTensor> FlatParameters::masters() {
@@ -155,7 +157,7 @@ void FlatParameters::zero_grads() {
 
 void FlatParameters::finish_grads() {
   const bool any = std::any_of(entries_.begin(), entries_.end(),
-                               [](const Entry& entry) { return !entry.value.grad_state()->fresh; });
+                               [](const Entry& entry) { return !entry.value.grad_state()->is_zero; });
   HEARTH_CHECK(UsageError, any,
                "flat parameters: no gradient has arrived since zero_grads(); call backward() after zero_grads(), on a "
                "loss that these parameters lead to");
@@ -170,18 +172,18 @@ void FlatParameters::check_handles() const {
                  "trained; write into it with copy_from(), or assign before FlatParameters are made");
 }
 
-void FlatParameters::check_narrow() const {
-  HEARTH_CHECK(UsageError, !narrow_.defined() || narrow_.storage()->version() == narrow_version_, "update: weights in ",
-               narrow_.defined() ? narrow_.dtype() : DType::bf16,
+void FlatParameters::check_low_precision() const {
+  HEARTH_CHECK(UsageError, !low_precision_.defined() || low_precision_.storage()->version() == low_precision_version_,
+               "update: weights in ", low_precision_.defined() ? low_precision_.dtype() : DType::bf16,
                " were written, which the update would overwrite with rounded values(); write into masters() and call "
-               "refresh_narrow(), and read through data<const T>()");
+               "refresh_low_precision(), and read through data<const T>()");
 }
 
 void FlatParameters::begin_update(const void* optimizer) {
   HEARTH_CHECK(UsageError, lease_ != nullptr,
                "update: the FlatParameters were moved to another object after the optimizer was made; make it of that");
   check_handles();
-  check_narrow();
+  check_low_precision();
   finish_grads();
   HEARTH_CHECK(
       UsageError, updated_by_ == nullptr || updated_by_ == optimizer || updated_from_ != grads_.storage()->version(),

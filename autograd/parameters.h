@@ -17,7 +17,7 @@ namespace hearth {
 struct NamedTensor {
   std::string name;
   Tensor* tensor;
-  bool wide = false;           ///< stays f32 in mixed precision, as those of norms do
+  bool keep_fp32 = false;      ///< stays f32 in mixed precision, as those of norms do
   bool frozen = false;         ///< is not trained: FlatParameters leave it where it is
   bool uninitialized = false;  ///< of a module, and nobody has given it values
 };
@@ -26,12 +26,13 @@ struct NamedTensor {
 /// where none before it does. ShapeError where it leads to the same first element only.
 HEARTH_API std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters);
 
-/// A second flat buffer that holds f32 values in a narrow type.
-struct NarrowCopy {
+/// A second flat buffer that holds f32 values in a low-precision type.
+struct LowPrecisionCopy {
   enum class Use {
-    /// The handles stay f32; ops that autocast runs in the narrow type read the copies (O1).
+    /// The handles stay f32; ops that autocast runs in the low-precision type read the copies (O1).
     beside,
-    /// The handles become the narrow values, except those of `wide` parameters; the f32 values are what the optimizer
+    /// The handles become the low-precision values, except those of `wide` parameters; the f32 values are what the
+    /// optimizer
     /// updates and what is saved (O2).
     instead,
   };
@@ -57,22 +58,23 @@ class HEARTH_API FlatParameters {
     int handles = 0;     ///< that were rebound to `value`
   };
 
-  /// DTypeError for parameters of different types, and for a narrow copy unless they are f32 and it is f16 or bf16;
-  /// UsageError for a handle that is listed twice, for a parameter that is part of other FlatParameters or was never
-  /// initialized, and where one of tied handles is frozen and another is not; ShapeError for tied handles of different
-  /// shapes.
-  explicit FlatParameters(const std::vector<NamedTensor>& parameters, std::optional<NarrowCopy> narrow = {});
+  /// DTypeError for parameters of different types, and for a low-precision copy unless they are f32 and it is f16 or
+  /// bf16; UsageError for a handle that is listed twice, for a parameter that is part of other FlatParameters or was
+  /// never initialized, and where one of tied handles is frozen and another is not; ShapeError for tied handles of
+  /// different shapes.
+  explicit FlatParameters(const std::vector<NamedTensor>& parameters,
+                          std::optional<LowPrecisionCopy> low_precision = {});
 
   const std::vector<Entry>& entries() const { return entries_; }
   /// [total], every parameter.
   const Tensor& values() const { return values_; }
   /// [total], every gradient. After backward, parameters that had no part in it hold zeros once finish_grads ran.
   const Tensor& grads() const { return grads_; }
-  /// [total], the values rounded to the narrow type; undefined without a narrow copy. Whoever writes to values() writes
-  /// here too (updates do), or calls refresh_narrow().
-  const Tensor& narrow() const { return narrow_; }
+  /// [total], the values rounded to the low-precision type; undefined without a low-precision copy. Whoever writes to
+  /// values() writes here too (updates do), or calls refresh_low_precision().
+  const Tensor& low_precision() const { return low_precision_; }
   /// Rounds all values anew.
-  void refresh_narrow();
+  void refresh_low_precision();
   /// The names and the f32 (or f64) values, for saving.
   std::vector<NamedTensor> masters();
   /// Marks all gradients as empty: the next contributions replace them.
@@ -83,8 +85,8 @@ class HEARTH_API FlatParameters {
   // For optimizers, which an address tells apart.
 
   /// Before an update: finish_grads(). UsageError, naming the parameter, where the update would be lost: a handle was
-  /// given another tensor, or narrow weights were written that the update overwrites; and where another optimizer has
-  /// used these gradients.
+  /// given another tensor, or low-precision weights were written that the update overwrites; and where another
+  /// optimizer has used these gradients.
   void begin_update(const void* optimizer);
   /// After it: what was written to values() was written to narrow() too.
   void end_update(const void* optimizer);
@@ -94,9 +96,9 @@ class HEARTH_API FlatParameters {
  private:
   /// Makes an entry of every parameter that is not tied to one before it; the number of its entry for each.
   std::vector<std::size_t> add_entries(const std::vector<NamedTensor>& parameters);
-  void bind(Entry& entry, const NamedTensor& parameter, const std::optional<NarrowCopy>& narrow);
+  void bind(Entry& entry, const NamedTensor& parameter, const std::optional<LowPrecisionCopy>& low_precision);
   void check_handles() const;
-  void check_narrow() const;
+  void check_low_precision() const;
   /// Takes narrow() to be the rounded values() from now on.
   void note_rounded();
 
@@ -104,9 +106,10 @@ class HEARTH_API FlatParameters {
   std::vector<Entry> entries_;
   Tensor values_;
   Tensor grads_;
-  Tensor narrow_;
-  std::shared_ptr<std::uint64_t> rounded_ = std::make_shared<std::uint64_t>(0);  ///< version of values_ in narrow_
-  std::uint64_t narrow_version_ = 0;
+  Tensor low_precision_;
+  std::shared_ptr<std::uint64_t> rounded_ =
+      std::make_shared<std::uint64_t>(0);  ///< version of values_ in low_precision_
+  std::uint64_t low_precision_version_ = 0;
   const void* updated_by_ = nullptr;
   std::uint64_t updated_from_ = 0;  ///< version of grads_
 };

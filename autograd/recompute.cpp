@@ -12,38 +12,38 @@ namespace {
 
 struct Recompute {
   static constexpr OpInfo info{.name = "recompute", .autocast = Autocast::as_is};
-  struct Kept {
-    std::vector<KeptTensor> inputs;  ///< and the parameters, which f reads once more
+  struct Saved {
+    std::vector<SavedTensor> inputs;  ///< and the parameters, which f reads once more
     RandomKey random;
-    std::optional<DType> narrow;
+    std::optional<DType> low_precision;
   };
   Recomputable f;
   std::size_t count;  ///< of what f takes; the parameters follow
 
-  Tensor forward(Kept& kept, std::span<const Tensor> inputs) const {
-    kept.inputs.resize(inputs.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i) kept.inputs[i] = inputs[i];
-    kept.random = random_position();
-    kept.narrow = autocast_dtype();
+  Tensor forward(Saved& saved, std::span<const Tensor> inputs) const {
+    saved.inputs.resize(inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) saved.inputs[i] = inputs[i];
+    saved.random = random_position();
+    saved.low_precision = autocast_dtype();
     return f(inputs.first(count));
   }
 
   // The parameters' gradients arrive within: their leaves are those of the inner graph too.
-  std::vector<Tensor> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    std::vector<Tensor> gradients(wants.size());
+  std::vector<Tensor> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    std::vector<Tensor> gradients(needs.size());
     const detail::RecomputingScope recomputing;
-    const RandomScope random(kept.random);
-    const AutocastScope autocast(kept.narrow);
+    const RandomScope random(saved.random);
+    const AutocastScope autocast(saved.low_precision);
     std::vector<Tensor> inputs;
-    for (const KeptTensor& tensor : kept.inputs) (void)tensor.get();
+    for (const SavedTensor& tensor : saved.inputs) (void)tensor.get();
     for (std::size_t i = 0; i < count; ++i) {
-      const Tensor x = kept.inputs[i].get().detach();
-      inputs.push_back(wants[i] ? as_leaf(x) : x);
+      const Tensor x = saved.inputs[i].get().detach();
+      inputs.push_back(needs[i] ? requires_grad(x) : x);
     }
     const Tensor y = f(inputs);
     hearth::backward(y, dy);
     for (std::size_t i = 0; i < count; ++i)
-      if (wants[i]) gradients[i] = grad_of(inputs[i]);
+      if (needs[i]) gradients[i] = grad_of(inputs[i]);
     return gradients;
   }
 };
@@ -56,7 +56,7 @@ Tensor recompute(Recomputable f, std::vector<Tensor> inputs, const std::vector<T
   const std::size_t count = inputs.size();
   for (const Tensor& input : inputs) HEARTH_CHECK(UsageError, input.defined(), "recompute: an input is undefined");
   for (const Tensor& parameter : parameters) {
-    HEARTH_CHECK(UsageError, wants_grad(parameter) && parameter.grad_state()->node == nullptr, "recompute: parameter ",
+    HEARTH_CHECK(UsageError, needs_grad(parameter) && parameter.grad_state()->node == nullptr, "recompute: parameter ",
                  inputs.size() - count, " (", describe(parameter), ") is not a leaf; give what f trains");
     inputs.push_back(parameter);
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one door through which every differentiable op passes:
-// autocast -> profiler scope -> forward -> (if a gradient is wanted) one node that holds the op and what it kept.
+// autocast -> profiler scope -> forward -> (if a gradient is needed) one node that holds the op and what it saved.
 //
 // An op is a struct:
 //
 //   struct Softmax {
-//     static constexpr OpInfo info{.name = "softmax", .autocast = Autocast::widen};
-//     struct Kept { KeptTensor y; };
-//     Tensor forward(Kept& kept, const Tensor& x) const;
-//     std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const;
+//     static constexpr OpInfo info{.name = "softmax", .autocast = Autocast::f32};
+//     struct Saved { SavedTensor y; };
+//     Tensor forward(Saved& saved, const Tensor& x) const;
+//     std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const;
 //   };
 //   Tensor softmax(const Tensor& x) { return record(Softmax{}, x); }
 //
@@ -28,10 +28,11 @@
 namespace hearth {
 
 enum class Autocast {
-  follow,  ///< take what comes; where floating types differ the widest wins
-  narrow,  ///< run in the narrow type: matrix products and convolutions; leaves come as their narrow copies
-  widen,   ///< run in f32: softmax, losses, sums and means, squares, exp, log
-  as_is,   ///< the op itself takes mixed types: norms with f32 parameters
+  follow,         ///< take what comes; where floating types differ the widest wins
+  low_precision,  ///< run in the low-precision type: matrix products and convolutions; leaves come as their
+                  ///< low-precision copies
+  f32,            ///< run in f32: softmax, losses, sums and means, squares, exp, log
+  as_is,          ///< the op itself takes mixed types: norms with f32 parameters
 };
 
 struct OpInfo {
@@ -46,7 +47,7 @@ namespace detail {
 /// `tensor` converted by a recorded cast.
 HEARTH_API Tensor cast(const Tensor& tensor, DType dtype);
 HEARTH_API void apply_autocast(const OpInfo& info, std::span<Tensor> inputs);
-HEARTH_API bool any_wants_grad(std::span<const Tensor> inputs);
+HEARTH_API bool any_needs_grad(std::span<const Tensor> inputs);
 /// Shows the call to the thread's OpObserver, if there is one.
 HEARTH_API void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& result);
 HEARTH_API void check_devices(const char* op, std::span<const Tensor> inputs);
@@ -57,13 +58,13 @@ HEARTH_API Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inp
 template <class Op>
 class NodeOf final : public Node {
  public:
-  NodeOf(Op op, typename Op::Kept kept) : Node(Op::info.name), op_(std::move(op)), kept_(std::move(kept)) {}
+  NodeOf(Op op, typename Op::Saved saved) : Node(Op::info.name), op_(std::move(op)), saved_(std::move(saved)) {}
   std::vector<Tensor> run(Tensor dy) override {
     if (consumed_) throw_consumed(name());
     consumed_ = true;
-    const typename Op::Kept kept = std::exchange(kept_, {});
-    const GradWants wants(inputs, dy.device());
-    auto gradients = op_.backward(kept, std::move(dy), wants);
+    const typename Op::Saved saved = std::exchange(saved_, {});
+    const NeedsGrad needs(inputs, dy.device());
+    auto gradients = op_.backward(saved, std::move(dy), needs);
     if constexpr (std::is_same_v<decltype(gradients), std::vector<Tensor>>)
       return gradients;
     else
@@ -72,7 +73,7 @@ class NodeOf final : public Node {
 
  private:
   Op op_;
-  typename Op::Kept kept_;
+  typename Op::Saved saved_;
   bool consumed_ = false;
 };
 
@@ -82,27 +83,27 @@ Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
   const OriginScope origin = OriginScope::of_op(Op::info.name);
   check_devices(Op::info.name, inputs);
   apply_autocast(Op::info, inputs);
-  const bool wanted = grad_enabled() && any_wants_grad(inputs);
-  typename Op::Kept kept;
+  const bool wanted = grad_enabled() && any_needs_grad(inputs);
+  typename Op::Saved saved;
   Tensor result;
   {
     const RecordingScope recording(wanted);
-    result = forward(op, kept);
+    result = forward(op, saved);
   }
   observe(Op::info, inputs, result);
   if (!wanted) return result;
-  return attach(std::make_shared<NodeOf<Op>>(std::move(op), std::move(kept)), inputs, result);
+  return attach(std::make_shared<NodeOf<Op>>(std::move(op), std::move(saved)), inputs, result);
 }
 
 }  // namespace detail
 
-/// Runs op.forward(kept, x...) and records it if a gradient is wanted. All x are Tensors; DeviceError unless they are
+/// Runs op.forward(kept, x...) and records it if a gradient is needed. All x are Tensors; DeviceError unless they are
 /// on one device.
 template <class Op, class... X>
 Tensor record(Op op, const X&... x) {
   std::array<Tensor, sizeof...(X)> inputs{x...};
-  return detail::record_inputs(std::move(op), std::span<Tensor>(inputs), [&](const Op& o, auto& kept) {
-    return std::apply([&](const auto&... tensor) { return o.forward(kept, tensor...); }, inputs);
+  return detail::record_inputs(std::move(op), std::span<Tensor>(inputs), [&](const Op& o, auto& saved) {
+    return std::apply([&](const auto&... tensor) { return o.forward(saved, tensor...); }, inputs);
   });
 }
 
@@ -110,7 +111,7 @@ Tensor record(Op op, const X&... x) {
 template <class Op>
 Tensor record_list(Op op, std::vector<Tensor> x) {
   return detail::record_inputs(std::move(op), std::span<Tensor>(x),
-                               [&](const Op& o, auto& kept) { return o.forward(kept, std::span<const Tensor>(x)); });
+                               [&](const Op& o, auto& saved) { return o.forward(saved, std::span<const Tensor>(x)); });
 }
 
 }  // namespace hearth

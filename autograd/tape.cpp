@@ -16,7 +16,7 @@ std::atomic<std::uint64_t> next_number{1};
 thread_local bool grad_on = true;
 thread_local bool recording_on = false;
 thread_local bool recomputing_on = false;
-thread_local std::optional<DType> narrow_type;
+thread_local std::optional<DType> low_precision_type;
 thread_local OpObserver* op_observer = nullptr;
 
 // Slots whose destruction is under way. A chain of nodes is taken apart in a loop, so depth never meets the stack.
@@ -48,15 +48,15 @@ GradState::~GradState() {
   doomed = nullptr;
 }
 
-bool is_flat(const Tensor& tensor) { return wants_grad(tensor) && !tensor.grad_state()->flat.expired(); }
+bool is_flat(const Tensor& tensor) { return needs_grad(tensor) && !tensor.grad_state()->flat.expired(); }
 
-bool wants_grad(const Tensor& tensor) { return tensor.defined() && tensor.grad_state() != nullptr; }
+bool needs_grad(const Tensor& tensor) { return tensor.defined() && tensor.grad_state() != nullptr; }
 
-Tensor as_leaf(const Tensor& tensor) {
-  HEARTH_CHECK(DTypeError, is_floating(tensor.dtype()), "as_leaf: a tensor of ", tensor.dtype(),
+Tensor requires_grad(const Tensor& tensor) {
+  HEARTH_CHECK(DTypeError, is_floating(tensor.dtype()), "requires_grad: a tensor of ", tensor.dtype(),
                " has no gradient; use f32, f64, f16 or bf16");
   HEARTH_CHECK(UsageError, tensor.grad_state() == nullptr || tensor.grad_state()->node == nullptr,
-               "as_leaf: the tensor is the result of an op; detach() it first");
+               "requires_grad: the tensor is the result of an op; detach() it first");
   if (tensor.grad_state() != nullptr) return tensor;
   return tensor.with_grad_state(std::make_shared<GradState>(tensor));
 }
@@ -64,8 +64,8 @@ Tensor as_leaf(const Tensor& tensor) {
 namespace {
 
 GradState& leaf_state(const Tensor& leaf, const char* what) {
-  HEARTH_CHECK(UsageError, wants_grad(leaf) && leaf.grad_state()->node == nullptr, what,
-               ": the tensor is not a leaf; make it one with as_leaf before the forward pass");
+  HEARTH_CHECK(UsageError, needs_grad(leaf) && leaf.grad_state()->node == nullptr, what,
+               ": the tensor is not a leaf; make it one with requires_grad before the forward pass");
   return *leaf.grad_state();
 }
 
@@ -75,13 +75,13 @@ Tensor grad_of(const Tensor& leaf) {
   GradState& state = leaf_state(leaf, "grad_of");
   if (!state.grad.defined())
     state.grad = Tensor::zeros(leaf.shape(), leaf.dtype(), leaf.device());
-  else if (state.fresh)
+  else if (state.is_zero)
     state.grad.fill_(0);
-  state.fresh = false;
+  state.is_zero = false;
   return state.grad;
 }
 
-void zero_grad(const Tensor& leaf) { leaf_state(leaf, "zero_grad").fresh = true; }
+void zero_grad(const Tensor& leaf) { leaf_state(leaf, "zero_grad").is_zero = true; }
 
 void on_grad_ready(const Tensor& leaf, std::function<void()> f) {
   leaf_state(leaf, "on_grad_ready").ready_hooks.push_back(std::move(f));
@@ -90,17 +90,18 @@ void on_grad_ready(const Tensor& leaf, std::function<void()> f) {
 bool grad_enabled() { return grad_on; }
 bool is_recording() { return recording_on; }
 bool is_recomputing() { return recomputing_on; }
-std::optional<DType> autocast_dtype() { return narrow_type; }
+std::optional<DType> autocast_dtype() { return low_precision_type; }
 
 NoGrad::NoGrad() : previous_(std::exchange(grad_on, false)) {}
 NoGrad::~NoGrad() { grad_on = previous_; }
 
-AutocastScope::AutocastScope(std::optional<DType> narrow) : previous_(narrow_type) {
-  HEARTH_CHECK(DTypeError, !narrow || *narrow == DType::f16 || *narrow == DType::bf16,
-               "autocast: ", narrow ? name_of(*narrow) : "", " is not a narrow type; use f16 or bf16");
-  narrow_type = narrow;
+AutocastScope::AutocastScope(std::optional<DType> low_precision) : previous_(low_precision_type) {
+  HEARTH_CHECK(DTypeError, !low_precision || *low_precision == DType::f16 || *low_precision == DType::bf16,
+               "autocast: ", low_precision ? name_of(*low_precision) : "",
+               " is not a low-precision type; use f16 or bf16");
+  low_precision_type = low_precision;
 }
-AutocastScope::~AutocastScope() { narrow_type = previous_; }
+AutocastScope::~AutocastScope() { low_precision_type = previous_; }
 
 OpObserverScope::OpObserverScope(OpObserver& observer) : previous_(std::exchange(op_observer, &observer)) {}
 OpObserverScope::~OpObserverScope() { op_observer = previous_; }
@@ -135,9 +136,9 @@ void check_devices(const char* op, std::span<const Tensor> inputs) {
   }
 }
 
-bool any_wants_grad(std::span<const Tensor> inputs) {
+bool any_needs_grad(std::span<const Tensor> inputs) {
   for (const Tensor& input : inputs)
-    if (wants_grad(input)) return true;
+    if (needs_grad(input)) return true;
   return false;
 }
 
@@ -156,7 +157,7 @@ void throw_consumed(const char* op) {
 }  // namespace detail
 
 /// The leaf whose gradient an op may write itself; null if there is none.
-const GradState* GradWants::leaf_of_single_use(std::size_t i, const Shape& shape, DType dtype) const {
+const GradState* NeedsGrad::leaf_of_single_use(std::size_t i, const Shape& shape, DType dtype) const {
   const GradState* state = inputs_[i].get();
   // An input used twice by one op gets two contributions, so neither may claim the final place.
   if (state == nullptr || std::count(inputs_.begin(), inputs_.end(), inputs_[i]) > 1) return nullptr;
@@ -165,30 +166,30 @@ const GradState* GradWants::leaf_of_single_use(std::size_t i, const Shape& shape
   return fits ? state : nullptr;
 }
 
-Tensor GradWants::make(std::size_t i, const Shape& shape, DType dtype) const {
+Tensor NeedsGrad::make(std::size_t i, const Shape& shape, DType dtype) const {
   const GradState* leaf = leaf_of_single_use(i, shape, dtype);
-  return leaf != nullptr && leaf->fresh ? leaf->grad : Tensor::empty(shape, dtype, device_);
+  return leaf != nullptr && leaf->is_zero ? leaf->grad : Tensor::empty(shape, dtype, device_);
 }
 
-DType GradWants::type_for(std::size_t i, DType own) const {
+DType NeedsGrad::type_for(std::size_t i, DType own) const {
   const GradState* state = inputs_[i].get();
   const bool collects = state != nullptr && state->node == nullptr && state->grad.defined();
   return collects && state->grad.dtype() == DType::f32 && size_of(own) == 2 ? DType::f32 : own;
 }
 
-Tensor GradWants::sum_so_far(std::size_t i, const Shape& shape, DType dtype) const {
+Tensor NeedsGrad::sum_so_far(std::size_t i, const Shape& shape, DType dtype) const {
   const GradState* leaf = leaf_of_single_use(i, shape, dtype);
-  return leaf != nullptr && !leaf->fresh && leaf->grad.is_contiguous() ? leaf->grad : Tensor();
+  return leaf != nullptr && !leaf->is_zero && leaf->grad.is_contiguous() ? leaf->grad : Tensor();
 }
 
-KeptTensor& KeptTensor::operator=(const Tensor& tensor) {
+SavedTensor& SavedTensor::operator=(const Tensor& tensor) {
   // Without the tape slot: a kept result must not hold the node that keeps it.
   tensor_ = tensor.defined() && tensor.grad_state() ? tensor.detach() : tensor;
   version_ = tensor.defined() ? tensor.storage()->version() : 0;
   return *this;
 }
 
-const Tensor& KeptTensor::get() const {
+const Tensor& SavedTensor::get() const {
   HEARTH_CHECK(UsageError, !tensor_.defined() || tensor_.storage()->version() == version_, current_origin(),
                ": the tensor ", describe(tensor_),
                ", which the gradient needs, was changed in place after the forward pass; write to it after backward(), "

@@ -16,7 +16,7 @@ namespace {
 using namespace cuda;
 
 constexpr int block = 256;
-constexpr std::int64_t most_blocks = 1 << 16;
+constexpr std::int64_t max_blocks = 1 << 16;
 
 template <class Word>
 __global__ void fill_words(Word* y, std::int64_t n, Word value) {
@@ -60,14 +60,14 @@ __global__ void copy_elements(const Word* source, Word* destination, std::int64_
 
 template <class Word>
 void fill_with(cuda::Stream& stream, std::byte* y, std::int64_t n, Word value) {
-  launch(stream, "fill", {blocks_for(n, block, most_blocks), block}, fill_words<Word>, reinterpret_cast<Word*>(y), n,
+  launch(stream, "fill", {blocks_for(n, block, max_blocks), block}, fill_words<Word>, reinterpret_cast<Word*>(y), n,
          value);
 }
 
 template <class Word>
 void copy_words(cuda::Stream& stream, const std::byte* source, std::byte* destination, std::int64_t n,
                 const Nest& nest) {
-  launch(stream, "copy_strided", {blocks_for(n, block, most_blocks), block}, copy_elements<Word>,
+  launch(stream, "copy_strided", {blocks_for(n, block, max_blocks), block}, copy_elements<Word>,
          reinterpret_cast<const Word*>(source), reinterpret_cast<Word*>(destination), n, nest);
 }
 
@@ -78,9 +78,9 @@ void convert_types(cuda::Stream& stream, const std::byte* source, std::byte* des
   const bool aligned = reinterpret_cast<std::uintptr_t>(from) % (4 * sizeof(From)) == 0 &&
                        reinterpret_cast<std::uintptr_t>(to) % (4 * sizeof(To)) == 0;
   const std::int64_t packs = aligned ? n / 4 : 0;
-  launch(stream, "convert", {blocks_for(packs, block, most_blocks), block}, convert_packs<From, To>, from, to, packs);
+  launch(stream, "convert", {blocks_for(packs, block, max_blocks), block}, convert_packs<From, To>, from, to, packs);
   const std::int64_t rest = n - 4 * packs;
-  launch(stream, "convert", {blocks_for(rest, block, most_blocks), block}, convert_elements<From, To>, from + 4 * packs,
+  launch(stream, "convert", {blocks_for(rest, block, max_blocks), block}, convert_elements<From, To>, from + 4 * packs,
          to + 4 * packs, rest);
 }
 

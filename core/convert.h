@@ -18,7 +18,7 @@ namespace hearth {
 
 /// The f32 that rounds to a 16-bit type as `value` itself does: cut off, with the last bit set where something was lost
 /// ("round to odd", Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums"). Rounded to nearest it
-/// could come to lie halfway between two narrow numbers, and the second rounding would go the wrong way.
+/// could come to lie halfway between two low-precision numbers, and the second rounding would go the wrong way.
 HEARTH_HD inline float cut_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   const double found = nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest);
@@ -30,7 +30,7 @@ HEARTH_HD inline float cut_to_odd(double value) {
 }
 
 /// One element converted: to floats rounded to nearest even (between floats once), to integers truncated and saturated
-/// (not-a-number gives 0), to bool by comparison with zero.
+/// (NaN gives 0), to bool by comparison with zero.
 template <class To, class From>
 HEARTH_HD To convert_element(From value) {
   if constexpr (std::is_same_v<To, From>)

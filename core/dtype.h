@@ -29,7 +29,7 @@ HEARTH_API std::ostream& operator<<(std::ostream& out, DType dtype);
 template <class... T>
 struct Types {};
 using Floats = Types<float, double, f16, bf16>;
-using WideFloats = Types<float, double>;
+using FullFloats = Types<float, double>;
 using Integers = Types<std::int32_t, std::int64_t>;
 using AllTypes = Types<float, double, f16, bf16, std::int32_t, std::int64_t, std::uint8_t, bool>;
 
@@ -57,8 +57,8 @@ constexpr DType dtype_of() {
 
 [[noreturn]] HEARTH_API void throw_unsupported(const char* op, DType found, const DType* allowed, std::size_t count);
 
-/// Calls `f.template operator()<T>()` for the T in the list that `dtype` names; the list at the call site documents what
-/// the op supports. Throws DTypeError, naming `op`, for any other.
+/// Calls `f.template operator()<T>()` for the T in the list that `dtype` names; the list at the call site documents
+/// what the op supports. Throws DTypeError, naming `op`, for any other.
 template <class... T, class F>
 void visit_dtype(const char* op, DType dtype, Types<T...>, F&& f) {
   const bool found = ((dtype == dtype_of<T>() ? (f.template operator()<T>(), true) : false) || ...);

@@ -63,7 +63,7 @@ struct f16 {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7fffu;
     const std::uint32_t normal = (magnitude << 13) + 0x38000000u;
-    const std::uint32_t special = (magnitude << 13) + 0x70000000u;  // infinity and not-a-number
+    const std::uint32_t special = (magnitude << 13) + 0x70000000u;  // infinity and NaN
     // Subnormals: the integer value times 2^-24 is exact.
     const float subnormal = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
     std::uint32_t u = magnitude >= 0x7c00u ? special : normal;

@@ -59,9 +59,9 @@ OriginScope OriginScope::of_layer(const char* layer) noexcept {
 
 const char* lasting_text(const std::string& text) {
   static std::mutex mutex;
-  static auto* const texts = new std::set<std::string>;  // leaked: storages in static objects may refer to it
+  static auto* const strings = new std::set<std::string>;  // leaked: storages in static objects may refer to it
   const std::lock_guard lock(mutex);
-  return texts->insert(text).first->c_str();
+  return strings->insert(text).first->c_str();
 }
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at work on this thread, so that reports about memory can name the op and the layer. Kept beside every storage
-// and tape node, so it is three plain words whose texts live as long as the process.
+// Who is at work on this thread, so that reports about memory can name the op and the layer. Stored beside every storage
+// and tape node, so it is three plain words whose strings live as long as the process.
 #pragma once
 
 #include <iosfwd>
@@ -41,7 +41,7 @@ class HEARTH_API OriginScope {
   bool marked_ = false;
 };
 
-/// The same text, kept until the process ends; equal texts are kept once.
+/// The same text, kept until the process ends; equal strings are kept once.
 HEARTH_API const char* lasting_text(const std::string& text);
 
 }  // namespace hearth

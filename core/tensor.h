@@ -36,7 +36,7 @@ struct StorageRecord {
   Origin origin;  ///< who made it
 };
 
-/// Owned bytes. `version` counts in-place writes, so that a gradient can tell that what it kept was changed. All
+/// Owned bytes. `version` counts in-place writes, so that a gradient can tell that what it saved was changed. All
 /// storages alive are chained, for reports.
 class HEARTH_API Storage {
  public:
@@ -158,7 +158,7 @@ class HEARTH_API Tensor {
   bool sole_owner() const;
   bool same_storage(const Tensor& other) const { return body().storage == other.body().storage; }
 
-  /// The tape's slot (autograd). Null when no gradient was ever wanted.
+  /// The tape's slot (autograd). Null when no gradient was ever needed.
   const std::shared_ptr<GradState>& grad_state() const { return body().grad; }
   /// The same view with this slot.
   Tensor with_grad_state(std::shared_ptr<GradState> state) const;

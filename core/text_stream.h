@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream that all of Hearth's texts are put together with.
+// The stream that all of Hearth's strings are put together with.
 #pragma once
 
 #include <locale>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a loader's workers do: each kind of data set makes its batches in a way of its own.
+// What a loader's workers do: each kind of dataset makes its batches in a way of its own.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct Workspace {
   Image scratch;
 };
 
-/// Batches whose rows are sorted by length in the epochs of texts: enough that rows meet their like, few enough that
-/// chance stays.
+/// Batches whose rows are sorted by length in the epochs of sequences: enough that rows meet their like, few enough
+/// that chance stays.
 inline constexpr std::int64_t batches_sorted = 16;
 
 inline std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {

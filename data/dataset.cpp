@@ -177,14 +177,14 @@ HeldOut hold_out(const ImageDatasetPointer& whole, double fraction, std::uint64_
   const bool has_names = whole->size() > 1 && !whole->sample_name(0).empty();
   Sides sides = has_names ? sides_by_name(*whole, fraction, seed, split) : sides_by_class(*whole, fraction, seed);
   HEARTH_CHECK(DataError, !sides.rest.empty() && !sides.held.empty(), whole->source(), ": holding out ", fraction,
-               " of ", whole->size(), " samples leaves one part empty");
+               " of ", whole->size(), " samples leaves one split empty");
   return {std::make_shared<Subset>(whole, std::move(sides.rest)),
           std::make_shared<Subset>(whole, std::move(sides.held))};
 }
 
 HeldOut hold_out_count(const ImageDatasetPointer& whole, std::int64_t count, std::uint64_t seed) {
   HEARTH_CHECK(DataError, count > 0 && count < whole->size(), whole->source(), ": holding out ", count, " of ",
-               whole->size(), " samples leaves one part empty");
+               whole->size(), " samples leaves one split empty");
   const auto order = shuffled_order(whole->size(), seed, 0);
   const auto middle = order.end() - count;
   return {std::make_shared<Subset>(whole, std::vector<std::int64_t>(order.begin(), middle)),

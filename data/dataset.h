@@ -39,7 +39,7 @@ HEARTH_API std::ostream& operator<<(std::ostream& out, const ImageShape& shape);
 /// What a set passed over instead of failing.
 struct Warnings {
   std::int64_t count = 0;
-  std::vector<std::string> first;  ///< the first 20 texts
+  std::vector<std::string> first;  ///< the first 20 sequences
 
   void add(const std::string& text) {
     if (++count <= 20) first.push_back(text);

@@ -43,9 +43,9 @@ class DescribedImages : public ImageDataset {
 
 /// `Base` is TokenDataset or PairDataset.
 template <class Base>
-class DescribedTexts : public Base {
+class DescribedText : public Base {
  public:
-  explicit DescribedTexts(const DataFacts& facts) : Base(facts.tokenizer, not_opened()), longest_(facts.length) {}
+  explicit DescribedText(const DataFacts& facts) : Base(facts.tokenizer, not_opened()), longest_(facts.length) {}
   std::int64_t size() const override { return 0; }
   std::int64_t longest() const override { return longest_; }
   std::int64_t predicted_tokens() const override { return 0; }
@@ -59,9 +59,9 @@ class DescribedTexts : public Base {
   std::int64_t longest_;
 };
 
-class DescribedPairs : public DescribedTexts<PairDataset> {
+class DescribedPairs : public DescribedText<PairDataset> {
  public:
-  explicit DescribedPairs(const DataFacts& facts) : DescribedTexts(facts), source_tokenizer_(facts.source_tokenizer) {
+  explicit DescribedPairs(const DataFacts& facts) : DescribedText(facts), source_tokenizer_(facts.source_tokenizer) {
     HEARTH_CHECK(DataError, source_tokenizer_ != nullptr, "data of kind ", facts.kind, " without a source tokenizer");
   }
   const Tokenizer& source_tokenizer() const override { return *source_tokenizer_; }
@@ -77,15 +77,15 @@ DatasetPointer described_set(const DataFacts& facts) {
   if (facts.kind == "images") return std::make_shared<DescribedImages>(facts);
   HEARTH_CHECK(DataError, facts.tokenizer != nullptr, "data of kind ", facts.kind, " without a tokenizer");
   if (facts.kind == "parallel_text") return std::make_shared<DescribedPairs>(facts);
-  if (facts.kind != "labelled_text") return std::make_shared<DescribedTexts<TokenDataset>>(facts);
+  if (facts.kind != "labelled_text") return std::make_shared<DescribedText<TokenDataset>>(facts);
   const Tokens::Meaning meaning{facts.tokenizer->size(), 0, facts.tokenizer->digest()};
-  return std::make_shared<LabelledTexts>(
+  return std::make_shared<LabelledText>(
       facts.tokenizer,
       std::make_shared<Tokens>(std::vector<std::int32_t>{}, std::vector<std::uint64_t>{}, meaning, not_opened()),
       std::vector<std::int64_t>{}, facts.classes, LabelledOptions{.length = facts.length});
 }
 
-/// Images of another set in the size and channels of those that a network was trained on.
+/// Images of another set in the size and channels of those that a model was trained on.
 class Conformed : public ImageDataset {
  public:
   Conformed(ImageDatasetPointer images, ImageDatasetPointer like)
@@ -167,7 +167,7 @@ std::string classes_differ(const std::vector<std::string>& before, const std::ve
 
 DataFacts facts_of(const DataSplits& data) {
   DataFacts facts;
-  const TokenDataset* const texts = data.train->tokens();
+  const TokenDataset* const sequences = data.train->tokens();
   if (const ImageDataset* const images = data.train->images()) {
     facts.classes = images->class_names();
     facts.image = images->image_shape();
@@ -175,16 +175,16 @@ DataFacts facts_of(const DataSplits& data) {
     facts.normalize = data.options.normalize;
     return facts;
   }
-  if (texts == nullptr) {
+  if (sequences == nullptr) {
     facts.kind = "samples";
     facts.classes = data.train->class_names();
     return facts;
   }
-  facts.kind = texts->pairs() != nullptr ? "parallel_text" : "text";
-  facts.length = texts->longest();
-  if (const LabelledTexts* const labelled = texts->labelled()) {
+  facts.kind = sequences->pairs() != nullptr ? "parallel_text" : "text";
+  facts.length = sequences->longest();
+  if (const LabelledText* const labelled = sequences->labelled()) {
     facts.kind = "labelled_text";
-    facts.classes = texts->class_names();
+    facts.classes = sequences->class_names();
     facts.length = labelled->options().length;
   }
   return facts;
@@ -212,9 +212,9 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
                ": data of the program's own is opened as the configuration says; change it by --set data.FIELD=...");
   DataSplits data = described_data(configured, facts);
   if (facts.kind != "images") {
-    const Splits texts = texts_at(configured, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
-    data.valid = texts.valid;
-    data.test = texts.test;
+    const Splits sequences = text_splits_at(configured, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
+    data.valid = sequences.valid;
+    data.test = sequences.test;
     return data;
   }
   const ImageSplits images = images_at(configured, path, facts.classes);

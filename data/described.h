@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trained network takes for granted of its data. A checkpoint keeps it, so that the network computes, and is
+// What a trained model takes for granted of its data. A checkpoint keeps it, so that the model computes, and is
 // evaluated on other data, where the data of its training is not at hand.
 #pragma once
 
@@ -20,13 +20,13 @@ struct DataFacts {
   ImageShape image{};             ///< that all have in common, 0 where they differ
   int shrink_to = 0;              ///< Dataset::shrinks_to()
   ChannelStatistics normalize{};  ///< by which they were normalised
-  // Of texts:
+  // Of sequences:
   std::int64_t length = 0;  ///< the most ids of a row
   TokenizerPointer tokenizer{};
   TokenizerPointer source_tokenizer{};  ///< of parallel_text
 };
 
-/// All but the tokenizers, which the data owns. DataError for sets of texts of other kinds.
+/// All but the tokenizers, which the data owns. DataError for sets of sequences of other kinds.
 DataFacts facts_of(const DataSplits& data);
 
 /// The splits of a configuration's data without any sample: transforms, classes and tokenizers are those of the
@@ -37,12 +37,13 @@ DataSplits described_data(const Datasets::Component& data, const DataFacts& fact
 /// - images: a folder with the test files of CIFAR or in the form of MNIST, if the training was on such; else a folder
 ///   of class folders, all of it the test split, or of folders named test, val, valid or validation with class folders.
 ///   Images are brought to the size and channels of the training's;
-/// - texts: a file, which is the test split, or a folder that holds the files which the configuration names for valid
+/// - sequences: a file, which is the test split, or a folder that holds the files which the configuration names for
+/// valid
 ///   and test, or that `hearth data pack` wrote.
 /// FileError or DataError for what is missing there, and for classes that the training did not have.
 DataSplits evaluation_data(const Datasets::Component& configured, const DataFacts& facts, const std::string& path);
 
-/// Why labels of classes named `now` mean something else to a network trained on classes named `before`; "" if they do
+/// Why labels of classes named `now` mean something else to a model trained on classes named `before`; "" if they do
 /// not. Numbers are no names.
 std::string classes_differ(const std::vector<std::string>& before, const std::vector<std::string>& now);
 

@@ -11,18 +11,18 @@ namespace {
 
 constexpr const char* split_names[] = {"train", "valid", "test"};
 
-/// Texts are known by how many rows, ids and characters there are, and by their labels: hashing all ids of a large
+/// Sequences are known by how many rows, ids and characters there are, and by their labels: hashing all ids of a large
 /// corpus would take longer than opening it.
 Json fingerprint_of(const TokenDataset& set) {
   Sha256 digest;
   digest.update(join_text(set.predicted_tokens(), '\n', set.characters()));
-  if (const LabelledTexts* const labelled = set.labelled())
+  if (const LabelledText* const labelled = set.labelled())
     for (std::int64_t i = 0; i < set.size(); ++i) digest.update(join_text('\n', labelled->label_of(i)));
   return Json::object().set("samples", set.size()).set("classes", Json::array()).set("sha256", digest.hex());
 }
 
 Json fingerprint_of(const Dataset& set) {
-  if (const TokenDataset* const texts = set.tokens()) return fingerprint_of(*texts);
+  if (const TokenDataset* const sequences = set.tokens()) return fingerprint_of(*sequences);
   const ImageDataset* const images = set.images();
   std::vector<std::int64_t> histogram(static_cast<std::size_t>(images != nullptr ? images->classes() : 0));
   Sha256 digest;

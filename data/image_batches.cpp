@@ -72,7 +72,7 @@ class ImageBatches : public OrderedBatches {
     if (options().dtype == DType::u8) {
       const Box& box = how.box;
       const Tensor mix =
-          Tensor::of<double>({5}, {how.share, 1.0 * box.top, 1.0 * box.left, 1.0 * box.height, 1.0 * box.width});
+          Tensor::of<double>({5}, {how.lambda, 1.0 * box.top, 1.0 * box.left, 1.0 * box.height, 1.0 * box.width});
       batch.set("mix", mix.to(DType::f32), Batch::Axis::shared);
     } else {
       mix_images(options().dtype, batch["images"].bytes(), n, shape, how);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a data set holds, and whether all of it can be read: behind `hearth data inspect` and `hearth data verify`.
+// What a dataset holds, and whether all of it can be read: behind `hearth data inspect` and `hearth data verify`.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ std::vector<FileLibrary> file_libraries() {
   return {{"JPEG", version_of_jpeg(), "JPEG files cannot be read"},
           {"PNG", version_of_png(), "PNG files cannot be read"},
           {"WebP", version_of_webp(), "WebP files cannot be read"},
-          {"zlib", version_of_zlib(), "gzip-compressed data sets cannot be read"},
+          {"zlib", version_of_zlib(), "gzip-compressed datasets cannot be read"},
           // It does not tell its version.
           {"SentencePiece", HEARTH_HAS_SENTENCEPIECE ? "libsentencepiece" : "", "SentencePiece models cannot be read"}};
 }

@@ -184,7 +184,7 @@ class Loader::Pipeline {
 };
 
 Loader::Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options) {
-  HEARTH_CHECK(UsageError, dataset != nullptr, "loader: no data set");
+  HEARTH_CHECK(UsageError, dataset != nullptr, "loader: no dataset");
   pipeline_ = std::make_unique<Pipeline>(std::move(dataset), std::move(transforms), options);
 }
 

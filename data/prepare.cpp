@@ -38,7 +38,7 @@ void conform(Image& image, const ImageDataset& dataset, const std::string& name)
   else if (image.channels == 1 && wanted.channels == 3)
     image = to_rgb(image);
   HEARTH_CHECK(DataError, image.channels == wanted.channels, name, ": an image of ", image.channels,
-               " channels; the network was trained on images of ", wanted.channels);
+               " channels; the model was trained on images of ", wanted.channels);
   dataset.shrink(image);
   if (wanted.height == 0 || (image.height == wanted.height && image.width == wanted.width)) return;
   Image resized;

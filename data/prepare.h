@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One image as a trained network wants it.
+// One image as a trained model wants it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace hearth::data {
 
-/// Shrinks an image as the data set does and brings it to the channels and size that the set's images have: one channel
+/// Shrinks an image as the dataset does and brings it to the channels and size that the set's images have: one channel
 /// by luma (ITU-R BT.601), three from one as equal ones, the size by bilinear resize. DataError, naming `name`, for
 /// other channels.
 void conform(Image& image, const ImageDataset& dataset, const std::string& name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of each data set and what opens it.
+// The fields of each dataset and what opens it.
 #include "data/registry.h"
 
 #include "core/error.h"
@@ -21,7 +21,7 @@ void describe(Fields<DigitsData>& fields) {
   describe_common(fields);
   fields.choice("split", &DigitsData::split, {{"shuffled", DigitsSplit::shuffled}, {"ordered", DigitsSplit::ordered}},
                 "`ordered` tests on the last samples, which other people wrote: harder.");
-  fields.integer("test_size", &DigitsData::test_size, {.min = 1, .max = 1796}, "Samples of the test part.");
+  fields.integer("test_size", &DigitsData::test_size, {.min = 1, .max = 1796}, "Samples of the test split.");
 }
 
 struct FashionMnistData : DataOptions {
@@ -159,7 +159,7 @@ void add_own(Datasets& registry) {
   add_to<SyntheticData, ImageSplits>(registry, "synthetic",
                                      "Noisy patterns made from numbers, for benchmarks and tests.",
                                      [](const SyntheticData& o) { return synthetic(o); });
-  add_to(registry, "text", "A running text in rows of equal length, for language models.", text_data);
+  add_to(registry, "text", "A token stream in rows of equal length, for language models.", text_data);
   add_to(registry, "labelled_text", "Lines with a label each, for classifiers.", labelled_text_data);
   add_to(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
 }
@@ -232,7 +232,7 @@ void describe(Fields<ChannelStatistics>& fields) {
 }
 
 Datasets& datasets() {
-  static Datasets registry("data", "Data sets.", add_own);
+  static Datasets registry("data", "Datasets.", add_own);
   return registry;
 }
 

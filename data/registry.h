@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets by name, for run configurations:
+// Datasets by name, for run configurations:
 //   "data": {"type": "fashion_mnist", "workers": 2, "augment": {"padded_crop": 2, "flip": true, "mixup": 0.2}}
 // A program adds its own set before it parses a configuration:
 //
@@ -34,7 +34,7 @@ struct AugmentOptions : TransformOptions {
   double cutmix = 0;
 };
 
-/// What every data set's node may say.
+/// What every dataset's node may say.
 struct DataOptions {
   AugmentOptions augment{};
   ChannelStatistics normalize{};
@@ -49,7 +49,7 @@ HEARTH_API void describe(Fields<RandAugment>& fields);
 HEARTH_API void describe(Fields<AugmentOptions>& fields);
 HEARTH_API void describe(Fields<ChannelStatistics>& fields);
 
-/// What both say of a network's input.
+/// What both say of a model's input.
 HEARTH_API TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize);
 
 /// The fields of DataOptions, for the options of a set of one's own.
@@ -58,14 +58,14 @@ void describe_common(Fields<T>& fields) {
   fields.object("augment", &DataOptions::augment, "Size of the images and random changes in training.");
   fields.object("normalize", &DataOptions::normalize, "Inputs are (pixel / 255 - mean) / std.");
   fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1},
-                "Share of each class of the training part set aside as `valid`, where the set has no such part.");
+                "Share of each class of the training split set aside as `valid`, where the set has no such part.");
   fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of every split drawn here.");
   fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
                  "Threads that prepare batches; 0 prepares them in the training thread.");
   fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
 }
 
-/// A data set as a run uses it.
+/// A dataset as a run uses it.
 struct HEARTH_API DataSplits {
   DatasetPointer train;
   DatasetPointer valid;  ///< may be null
@@ -75,7 +75,7 @@ struct HEARTH_API DataSplits {
   DataOptions options;
 
   std::int64_t classes() const { return train->classes(); }
-  /// Of the network's input.
+  /// Of the model's input.
   ImageShape input_shape() const { return train_transforms.output_shape(); }
   /// Of the sequences that are predicted or classified, then of those that are translated where it is another one; none
   /// where the data are no sequences.
@@ -85,7 +85,7 @@ struct HEARTH_API DataSplits {
   std::int64_t rows_by_tokens() const;
   /// Batches of an epoch of training, as train_loader() gives them; 0 if there is none.
   std::int64_t train_batches(std::int64_t batch_size) const;
-  /// Shuffled batches of the training part, all of `batch_size`; mixed if the configuration says so.
+  /// Shuffled batches of the training split, all of `batch_size`; mixed if the configuration says so.
   Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype = DType::f32) const;
   /// Batches of a part in order, the last one as small as it is.
   Loader eval_loader(const DatasetPointer& part, std::int64_t batch_size, DType dtype = DType::f32) const;
@@ -105,7 +105,7 @@ using Datasets = Registry<OpenedData(Opening)>;
 /// "parallel_text", and what the program adds.
 HEARTH_API Datasets& datasets();
 
-/// Adds a data set.
+/// Adds a dataset.
 template <std::derived_from<DataOptions> Options>
 void add(const std::string& name, std::function<Splits(const Options&)> open,
          const std::string& doc = "Added by the program.") {

@@ -88,9 +88,9 @@ std::vector<std::uint8_t> inflate_front(std::span<const std::uint8_t> bytes, con
 }  // namespace
 
 std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t> bytes, const std::string& name, ReadLimit limit) {
-  // Few data sets shrink to a hundredth; what was made to fill a memory does.
-  constexpr std::uint64_t unsuspicious = std::uint64_t{64} << 20, most_ratio = 100;
-  const std::uint64_t most = std::min(limit.bytes, std::max(unsuspicious, most_ratio * bytes.size()));
+  // Few datasets shrink to a hundredth; what was made to fill a memory does.
+  constexpr std::uint64_t unsuspicious = std::uint64_t{64} << 20, max_ratio = 100;
+  const std::uint64_t most = std::min(limit.bytes, std::max(unsuspicious, max_ratio * bytes.size()));
   std::vector<std::uint8_t> result(std::size_t{1} << 16);
   const std::uint64_t size = inflate_members(bytes, name, most, [&](std::uint64_t) { return std::span(result); });
   require_readable_size(name, size, limit);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole files as bytes, gzip-compressed or not: what the data set formats are read from.
+// Whole files as bytes, gzip-compressed or not: what the dataset formats are read from.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@ Mlp::Mlp(const MlpOptions& options) : in_features_(options.in_features), dropout
     width = next;
   }
   layers_.add<nn::Linear>(width, options.classes);
-  adopt("layers", layers_);
-  adopt("dropout", dropout_);
+  register_module("layers", layers_);
+  register_module("dropout", dropout_);
 }
 
 Tensor Mlp::forward(const Tensor& x) { return outputs_of(embedding(x)); }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/embedding_network.h"
+#include "models/embedding_model.h"
 #include "models/nn/nn.h"
 
 namespace hearth::models {
@@ -20,7 +20,7 @@ struct MlpOptions {
 
 /// Linear layers "layers.0", "layers.1", ... with an activation between them. x [N, ...] is flattened to
 /// [N, in_features]; y [N, classes].
-class HEARTH_API Mlp : public nn::Module, public EmbeddingNetwork {
+class HEARTH_API Mlp : public nn::Module, public EmbeddingModel {
  public:
   /// ShapeError unless all sizes are at least 1.
   explicit Mlp(const MlpOptions& options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration fields of the networks.
+// The configuration fields of the models.
 #include "models/registry.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ struct ResNetConfig : ResNetOptions, DataSizes {};
 struct SwinConfig : SwinOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
 
-/// What a network of texts takes from the data.
+/// What a model of text takes from the data.
 struct TextSizes : DataSizes {
   std::optional<std::int64_t> given_vocabulary = {};
   std::optional<std::int64_t> given_context = {};
@@ -181,24 +181,24 @@ void describe(Fields<SwinConfig>& f) {
             {"swin_b", SwinSize::base},
             {"swin_mini", SwinSize::mini}},
            "Depths, heads and width where they are not given.");
-  f.integer("depths", &SwinConfig::depths, {.min = 1, .max = 1000, .max_items = most_swin_stages},
+  f.integer("depths", &SwinConfig::depths, {.min = 1, .max = 1000, .max_items = max_swin_stages},
             "Blocks of each stage, instead of the size's.");
-  f.integer("heads", &SwinConfig::heads, {.min = 1, .max = 1 << 16, .max_items = most_swin_stages},
+  f.integer("heads", &SwinConfig::heads, {.min = 1, .max = 1 << 16, .max_items = max_swin_stages},
             "Heads of attention of each stage, which divide its channels; instead of the size's.");
   f.integer("width", &SwinConfig::width, {.min = 0, .max = 1 << 16},
             "Channels of the first stage, each later one having twice as many; 0 takes the size's.");
   f.integer("patch", &SwinConfig::patch, {.min = 1, .max = 1 << 10}, "Rows and columns of pixels in a token.");
-  f.integer("window", &SwinConfig::window, {.min = 1, .max = most_window},
+  f.integer("window", &SwinConfig::window, {.min = 1, .max = max_window},
             "Rows and columns of tokens in a window, at most those of the first stage. Where windows do not divide the "
             "image, or are larger in a later stage, they are filled up; blocks in which one window sees all are not "
             "shifted.");
   f.number("mlp_ratio", &SwinConfig::mlp_ratio, {.min = 0, .max = 1024},
-           "Hidden units of each block's two-layer part for each channel.");
+           "Hidden units of each block's feed-forward network for each channel.");
   f.number("dropout", &SwinConfig::dropout, {.min = 0, .below = 1}, "Dropout of hidden units and what each part adds.");
   f.number("attention_dropout", &SwinConfig::attention_dropout, {.min = 0, .below = 1},
            "Dropout of attention weights.");
   f.number("drop_path", &SwinConfig::drop_path, {.min = 0, .below = 1},
-           "Stochastic depth: the share of samples for which the last block's parts are left out, rising from 0 at the "
+           "Stochastic depth: the probability that the last block's parts are left out, rising from 0 at the "
            "first block.");
   f.boolean("absolute_positions", &SwinConfig::absolute_positions,
             "Add a learned place to each token, as the paper's option; images are then of one size.");
@@ -235,7 +235,7 @@ void describe(Fields<GptConfig>& f) {
   f.integer("heads", &GptConfig::heads, {.min = 1, .max = 1 << 16}, "Heads of attention; they divide the width.");
   f.integer("width", &GptConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
   f.integer("hidden", &GptConfig::hidden, {.min = 0, .max = 1 << 24},
-            "Hidden units of each block's two-layer part; 0 is 4 times the width.");
+            "Hidden units of each block's feed-forward network; 0 is 4 times the width.");
   f.number("dropout", &GptConfig::dropout, {.min = 0, .below = 1},
            "Dropout of embeddings, attention weights and what each part adds.");
   describe_feed_forward(f);
@@ -244,7 +244,7 @@ void describe(Fields<GptConfig>& f) {
   f.boolean("scale_by_layer", &GptConfig::scale_by_layer,
             "Divide the scores of attention by the block's number, counted from 1, as well.");
   f.choice("positions", &GptConfig::positions, {{"learned", GptPositions::learned}, {"rotary", GptPositions::rotary}},
-           "A table that is added to the tokens, or queries and keys turned by their place.");
+           "A table that is added to the tokens, or a rotary position embedding of queries and keys.");
   f.boolean("tie_head", &GptConfig::tie_head, "The head's weight is the token table.");
   f.boolean("recompute", &GptConfig::recompute,
             "Keep only what goes into each block and compute the rest again in the backward pass.");
@@ -264,7 +264,7 @@ void describe(Fields<BertConfig>& f) {
   f.integer("heads", &BertConfig::heads, {.min = 1, .max = 1 << 16}, "Heads of attention; they divide the width.");
   f.integer("width", &BertConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
   f.integer("hidden", &BertConfig::hidden, {.min = 0, .max = 1 << 24},
-            "Hidden units of each layer's two-layer part; 0 is 4 times the width.");
+            "Hidden units of each layer's feed-forward network; 0 is 4 times the width.");
   f.number("dropout", &BertConfig::dropout, {.min = 0, .below = 1},
            "Dropout of embeddings, attention weights, what each part adds, and what a classifier gets.");
   describe_feed_forward(f);
@@ -303,10 +303,10 @@ void describe(Fields<TransformerConfig>& f) {
             "Heads of attention; they divide the width.");
   f.integer("width", &TransformerConfig::width, {.min = 1, .max = 1 << 20}, "Channels of a token.");
   f.integer("hidden", &TransformerConfig::hidden, {.min = 1, .max = 1 << 24},
-            "Hidden units of each layer's two-layer part.");
+            "Hidden units of each layer's feed-forward network.");
   f.number("dropout", &TransformerConfig::dropout, {.min = 0, .below = 1},
            "Dropout of embeddings, attention weights and what each part adds.");
-  f.choice("norm", &TransformerConfig::norm, {{"before", NormPlace::before}, {"after", NormPlace::after}},
+  f.choice("norm", &TransformerConfig::norm, {{"before", NormPosition::before}, {"after", NormPosition::after}},
            "Where each part's layer norm stands.");
   f.boolean("share_tables", &TransformerConfig::share_tables,
             "One table for the tokens of source and target, which have one vocabulary.");
@@ -324,7 +324,7 @@ std::unique_ptr<nn::Module> make_mlp(const MlpConfig& config, const InputInfo& i
 }
 
 template <class Network, class Options, class Config>
-std::unique_ptr<nn::Module> make_image_network(const Config& config, const InputInfo& input) {
+std::unique_ptr<nn::Module> make_image_model(const Config& config, const InputInfo& input) {
   Options options = config;
   options.in_channels = config.channels_of(input);
   options.classes = config.classes_of(input);
@@ -332,7 +332,7 @@ std::unique_ptr<nn::Module> make_image_network(const Config& config, const Input
 }
 
 template <class Network, class Config>
-std::unique_ptr<nn::Module> make_text_network(const Config& config, const InputInfo& input) {
+std::unique_ptr<nn::Module> make_text_model(const Config& config, const InputInfo& input) {
   return std::make_unique<Network>(config.options_for(input));
 }
 
@@ -347,7 +347,7 @@ std::unique_ptr<nn::Module> make_swin(SwinConfig config, const InputInfo& input)
   std::string fault = fault_of(config);
   if (fault.empty() && input.height > 0 && input.width > 0) fault = fault_of(config, input.height, input.width);
   HEARTH_CHECK(ConfigError, fault.empty(), "/model: ", fault);
-  return make_image_network<Swin, SwinOptions>(config, input);
+  return make_image_model<Swin, SwinOptions>(config, input);
 }
 
 }  // namespace
@@ -357,16 +357,16 @@ std::int64_t InputInfo::features() const {
 }
 
 Models& registry() {
-  static Models models("model", "The network.", [](Models& r) {
-    r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.", make_text_network<Bert, BertConfig>);
+  static Models models("model", "The model.", [](Models& r) {
+    r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.", make_text_model<Bert, BertConfig>);
     r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
     r.add<ResNetConfig>("resnet", "Residual network, version 1.5.",
-                        make_image_network<ResNet, ResNetOptions, ResNetConfig>);
-    r.add<GptConfig>("gpt", "Decoder-only Transformer for language, as GPT-2.", make_text_network<Gpt, GptConfig>);
+                        make_image_model<ResNet, ResNetOptions, ResNetConfig>);
+    r.add<GptConfig>("gpt", "Decoder-only Transformer for language, as GPT-2.", make_text_model<Gpt, GptConfig>);
     r.add<TransformerConfig>("transformer", "Encoder-decoder Transformer for translation.",
-                             make_text_network<Transformer, TransformerConfig>);
+                             make_text_model<Transformer, TransformerConfig>);
     r.add<SwinConfig>("swin", "Transformer for images with attention within shifted windows.", make_swin);
-    r.add<VggConfig>("vgg", "VGG network.", make_image_network<Vgg, VggOptions, VggConfig>);
+    r.add<VggConfig>("vgg", "VGG model.", make_image_model<Vgg, VggOptions, VggConfig>);
   });
   return models;
 }

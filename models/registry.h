@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks by name, for run configurations. A program adds its own before it parses a configuration:
+// Models by name, for run configurations. A program adds its own before it parses a configuration:
 //
 //   struct WideOptions { std::int64_t width = 512; };
 //   void describe(Fields<WideOptions>& f) { f.integer("width", &WideOptions::width, {.min = 1}, "Hidden units."); }
@@ -23,7 +23,7 @@ struct HEARTH_API InputInfo {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t channels = 0;
-  std::int64_t classes = 0;            ///< outputs: of running texts and translations the pieces of the vocabulary
+  std::int64_t classes = 0;            ///< outputs: of token streams and translations the pieces of the vocabulary
   std::int64_t length = 0;             ///< the most ids in a row of text; 0 for images
   std::int64_t vocabulary = 0;         ///< pieces that ids of a text, or of a translation, are of; 0 for images
   std::int64_t source_vocabulary = 0;  ///< of what is translated; 0 where there is none
@@ -39,17 +39,17 @@ using Models = Registry<std::unique_ptr<nn::Module>(const InputInfo&)>;
 /// "bert", "gpt", "mlp", "resnet", "swin", "transformer", "vgg", and what the program adds.
 HEARTH_API Models& registry();
 
-/// Adds a network with fields; describe(Fields<Options>&) tells them.
+/// Adds a model with fields; describe(Fields<Options>&) tells them.
 template <class Options>
 void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const Options&, const InputInfo&)> factory,
          const std::string& doc = "Added by the program.") {
   registry().add<Options>(name, doc, std::move(factory));
 }
-/// Adds a network without fields.
+/// Adds a model without fields.
 HEARTH_API void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const InputInfo&)> factory,
                     const std::string& doc = "Added by the program.");
 
-/// The network that a node describes, zeros until nn::initialize() gives the start values. ConfigError with every
+/// The model that a node describes, zeros until nn::initialize() gives the initial values. ConfigError with every
 /// fault of the node, or if neither the node nor the data gives the channels and classes.
 HEARTH_API std::unique_ptr<nn::Module> make(const Json& node, const InputInfo& input);
 

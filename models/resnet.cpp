@@ -44,7 +44,7 @@ class Shortcut : public nn::Module {
     projection_ = std::make_unique<nn::ConvNorm>(options.in_channels, out_channels, convolution(1, options.stride),
                                                  options.norm(Activation::none),
                                                  nn::ConvNormNames{.convolution = "0", .norm = "1"});
-    adopt("downsample", *projection_);
+    register_module("downsample", *projection_);
   }
   Tensor forward(const Tensor& x) override { return projection_ ? (*projection_)(x) : x; }
 
@@ -61,9 +61,9 @@ class BasicBlock : public nn::Module {
                {"conv1", "bn1"}),
         conv2_(options.width, options.width, convolution(3, 1), options.last_norm(), {"conv2", "bn2"}),
         shortcut_(options, options.width) {
-    adopt(conv1_);
-    adopt(conv2_);
-    adopt(shortcut_);
+    register_module(conv1_);
+    register_module(conv2_);
+    register_module(shortcut_);
   }
 
   Tensor forward(const Tensor& x) override {
@@ -86,10 +86,10 @@ class Bottleneck : public nn::Module {
                {"conv2", "bn2"}),
         conv3_(options.width, options.width * expansion, convolution(1, 1), options.last_norm(), {"conv3", "bn3"}),
         shortcut_(options, options.width * expansion) {
-    adopt(conv1_);
-    adopt(conv2_);
-    adopt(conv3_);
-    adopt(shortcut_);
+    register_module(conv1_);
+    register_module(conv2_);
+    register_module(conv3_);
+    register_module(shortcut_);
   }
 
   Tensor forward(const Tensor& x) override {
@@ -152,7 +152,7 @@ ResNet::ResNet(const ResNetOptions& options)
              options.stem == ResNetStem::imagenet ? convolution(7, 2) : convolution(3, 1),
              {.momentum = options.norm_momentum, .activation = Activation::relu}, {"conv1", "bn1"}) {
   const Plan plan = plan_of(options);
-  adopt(conv1_);
+  register_module(conv1_);
   BlockOptions block{.in_channels = options.width,
                      .width = options.width,
                      .stride = 1,
@@ -167,12 +167,12 @@ ResNet::ResNet(const ResNetOptions& options)
     }
     stages_.push_back(plan.bottleneck ? make_stage<Bottleneck>(plan.blocks[i], block)
                                       : make_stage<BasicBlock>(plan.blocks[i], block));
-    adopt("layer" + std::to_string(i + 1), *stages_.back());
+    register_module("layer" + std::to_string(i + 1), *stages_.back());
     stages_.back()->recompute(options.recompute);
     block.in_channels = block.width * (plan.bottleneck ? Bottleneck::expansion : BasicBlock::expansion);
   }
   fc_ = std::make_unique<nn::Linear>(block.in_channels, options.classes);
-  adopt("fc", *fc_);
+  register_module("fc", *fc_);
 }
 
 Tensor ResNet::forward(const Tensor& x) { return outputs_of(embedding(x)); }

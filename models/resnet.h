@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/embedding_network.h"
+#include "models/embedding_model.h"
 #include "models/nn/nn.h"
 
 namespace hearth::models {
@@ -34,7 +34,7 @@ struct ResNetOptions {
   bool recompute = false;
 };
 
-class HEARTH_API ResNet : public nn::Module, public EmbeddingNetwork {
+class HEARTH_API ResNet : public nn::Module, public EmbeddingModel {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1 or more than six stages.
   explicit ResNet(const ResNetOptions& options);

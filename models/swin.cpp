@@ -43,7 +43,7 @@ SwinOptions completed(SwinOptions options) {
   return options;
 }
 
-/// Patches to tokens: a convolution whose stride is its kernel, and a norm; and their places, if defined.
+/// Patches to tokens: a convolution whose stride is its kernel, and a norm; and their positions, if defined.
 class PatchEmbedding : public nn::ModuleList {
  public:
   PatchEmbedding(const SwinOptions& options, const Tensor& positions) : positions_(positions) {
@@ -57,7 +57,7 @@ class PatchEmbedding : public nn::ModuleList {
   }
 
  private:
-  const Tensor& positions_;  // the network's, which has it by name
+  const Tensor& positions_;  // the model's, which has it by name
 };
 
 /// x and y [N, H, W, width].
@@ -73,9 +73,9 @@ class WindowedAttention : public nn::Module {
     const std::int64_t side = 2 * window_ - 1;
     table_ = Tensor::zeros({side * side, heads});
     parameter("relative_position_bias_table", table_, nn::init::normal(start_deviation));
-    adopt("qkv", qkv_);
-    adopt("proj", proj_);
-    adopt("dropout", dropout_);
+    register_module("qkv", qkv_);
+    register_module("proj", proj_);
+    register_module("dropout", dropout_);
   }
   Tensor forward(const Tensor& x) override {
     // What fills windows up is 0 before the projection, and so the projection's bias behind it.
@@ -106,12 +106,12 @@ class Block : public nn::Module {
     mlp_.add_named<nn::Linear>("0", width, hidden, starting(Activation::gelu));
     mlp_.add_named<nn::Dropout>("2", options.dropout);
     mlp_.add_named<nn::Linear>("3", hidden, width, starting());
-    adopt("norm1", norm1_);
-    adopt("attn", attention_);
-    adopt("norm2", norm2_);
-    adopt("mlp", mlp_);
-    adopt("dropout", dropout_);
-    adopt("stochastic_depth", path_);
+    register_module("norm1", norm1_);
+    register_module("attn", attention_);
+    register_module("norm2", norm2_);
+    register_module("mlp", mlp_);
+    register_module("dropout", dropout_);
+    register_module("stochastic_depth", path_);
   }
   Tensor forward(const Tensor& x) override {
     const auto [sum, y] = norm2_(x, attention_(norm1_(x)), dropout_.rate(), path_.rate());
@@ -142,8 +142,8 @@ class PatchMerging : public nn::Module {
       : reduction_(checked_mul(4, width, "swin width"), checked_mul(2, width, "swin width"),
                    {.bias = false, .weight_init = nn::init::normal(start_deviation)}),
         norm_(width) {
-    adopt("reduction", reduction_);
-    adopt("norm", norm_);
+    register_module("reduction", reduction_);
+    register_module("norm", norm_);
   }
   Tensor forward(const Tensor& x) override { return reduction_(norm_(x)); }
 
@@ -154,7 +154,7 @@ class PatchMerging : public nn::Module {
 
 /// The number nearest to `heads` into which the channels divide, none having too many.
 std::int64_t fitting_heads(std::int64_t width, std::int64_t heads) {
-  const auto fits = [&](std::int64_t n) { return n >= 1 && width % n == 0 && width / n <= most_window_head_width; };
+  const auto fits = [&](std::int64_t n) { return n >= 1 && width % n == 0 && width / n <= max_window_head_width; };
   const std::int64_t from = std::clamp<std::int64_t>(heads, 1, width);
   for (std::int64_t distance = 0; distance < width; ++distance)
     for (const std::int64_t n : {from - distance, from + distance})
@@ -172,12 +172,12 @@ SwinOptions checked(const SwinOptions& options) {
 
 std::string fault_of(const SwinOptions& given) {
   const SwinOptions o = completed(given);
-  if (o.depths.size() > most_swin_stages || o.heads.size() != o.depths.size())
+  if (o.depths.size() > max_swin_stages || o.heads.size() != o.depths.size())
     return join_text(o.depths.size(), " stages (\"depths\") with \"heads\" for ", o.heads.size(),
-                     "; give both for each stage, of which there are one to ", most_swin_stages);
-  if (o.window < 1 || o.window > most_window || o.patch < 1 || o.in_channels < 1 || o.classes < 1)
+                     "; give both for each stage, of which there are one to ", max_swin_stages);
+  if (o.window < 1 || o.window > max_window || o.patch < 1 || o.in_channels < 1 || o.classes < 1)
     return join_text("a window of ", o.window, ", patches of ", o.patch, ", ", o.in_channels, " channels and ",
-                     o.classes, " classes; all are at least 1, windows at most ", most_window);
+                     o.classes, " classes; all are at least 1, windows at most ", max_window);
   if (o.width < 1 || o.width > std::int64_t{1} << 20) return join_text("a width of ", o.width, "; it is 1 to 1048576");
   for (std::size_t i = 0; i < o.depths.size(); ++i) {
     const std::int64_t width = o.width << i, heads = o.heads[i];
@@ -185,9 +185,9 @@ std::string fault_of(const SwinOptions& given) {
     if (heads < 1 || width % heads != 0)
       return join_text("the ", width, " channels of stage ", i + 1, " do not divide into ", heads,
                        " heads; use a divisor such as ", fitting_heads(width, heads));
-    if (width / heads > most_window_head_width)
+    if (width / heads > max_window_head_width)
       return join_text("heads of ", width / heads, " channels in stage ", i + 1, "; they have at most ",
-                       most_window_head_width, ": use more heads, such as ", fitting_heads(width, heads));
+                       max_window_head_width, ": use more heads, such as ", fitting_heads(width, heads));
   }
   for (const auto& [name, rate] :
        {std::pair("dropout", o.dropout), {"attention_dropout", o.attention_dropout}, {"drop_path", o.drop_path}})
@@ -208,7 +208,7 @@ std::string fault_of(const SwinOptions& given, std::int64_t height, std::int64_t
   const SwinOptions o = completed(given);
   const std::string image = join_text("an image of ", height, " x ", width, " pixels");
   if (o.image_size > 0 && (height != o.image_size || width != o.image_size))
-    return join_text(image, " where \"image_size\" is ", o.image_size, "; resize it, or the network");
+    return join_text(image, " where \"image_size\" is ", o.image_size, "; resize it, or the model");
   if (std::min(height, width) < o.patch)
     return join_text(image, " is smaller than a patch of ", o.patch, "; use smaller patches");
   std::int64_t rows = height / o.patch, columns = width / o.patch;
@@ -227,7 +227,7 @@ std::string fault_of(const SwinOptions& given, std::int64_t height, std::int64_t
 }
 
 Tensor relative_position_index(const Tensor& table) {
-  for (std::int64_t window = 1; table.rank() == 2 && window <= most_window; ++window) {
+  for (std::int64_t window = 1; table.rank() == 2 && window <= max_window; ++window) {
     const kernels::WindowGrid grid(window, window, window, 0);
     if (grid.entries() != table.dim(0)) continue;
     const std::int64_t tokens = grid.tokens();
@@ -261,11 +261,11 @@ Swin::Swin(const SwinOptions& given) : options_(checked(given)) {
       blocks.add<Block>(options, width, options.heads[stage], i % 2 == 0 ? 0 : options.window / 2,
                         rise * static_cast<double>(number++));
   }
-  adopt("features", features_);
+  register_module("features", features_);
   norm_ = std::make_unique<nn::LayerNorm>(width);
-  adopt("norm", *norm_);
+  register_module("norm", *norm_);
   head_ = std::make_unique<nn::Linear>(width, options.classes, starting());
-  adopt("head", *head_);
+  register_module("head", *head_);
 }
 
 Tensor Swin::forward(const Tensor& x) { return outputs_of(embedding(x)); }

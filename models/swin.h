@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "models/embedding_network.h"
+#include "models/embedding_model.h"
 #include "models/nn/nn.h"
 
 namespace hearth::models {
 
-inline constexpr std::size_t most_swin_stages = 6;
+inline constexpr std::size_t max_swin_stages = 6;
 
-/// The networks of the paper; `mini`, of two stages, is for images of some 32 pixels, with windows and patches of 4 or
+/// The models of the paper; `mini`, of two stages, is for images of some 32 pixels, with windows and patches of 4 or
 /// less.
 enum class SwinSize { tiny, small, base, mini };
 
@@ -29,10 +29,10 @@ struct SwinOptions {
   std::int64_t width = 0;                 ///< channels of the first stage; each later one has twice as many
   std::int64_t patch = 4;                 ///< rows and columns of pixels in a token
   std::int64_t window = 7;                ///< rows and columns of tokens in a window, 1 to 12
-  double mlp_ratio = 4.0;                 ///< hidden units of a block's two-layer part for each channel
+  double mlp_ratio = 4.0;                 ///< hidden units of a block's feed-forward network for each channel
   double dropout = 0.0;                   ///< of what each part gives, and of hidden units
   double attention_dropout = 0.0;         ///< of attention weights
-  /// Stochastic depth: the share of samples for which the last block's parts are left out, rising from 0 at the first.
+  /// Stochastic depth: the probability that the last block's parts are left out, rising from 0 at the first.
   double drop_path = 0.0;
   /// A learned place "absolute_pos_embed" is added to each token, as in the official code; needs an image_size.
   bool absolute_positions = false;
@@ -45,17 +45,17 @@ struct SwinOptions {
 
 /// What does not fit together in the sizes, with the remedy; empty if nothing.
 HEARTH_API std::string fault_of(const SwinOptions& options);
-/// Why images of this many pixels do not go through a network of options without a fault; empty if they do.
+/// Why images of this many pixels do not go through a model of options without a fault; empty if they do.
 HEARTH_API std::string fault_of(const SwinOptions& options, std::int64_t height, std::int64_t width);
 
 /// What torchvision keeps beside a table "relative_position_bias_table": the row that each pair of query and key of a
 /// window takes, i64 [window^4]. Undefined if `table` is not [(2 window - 1)^2, heads] for any window.
 HEARTH_API Tensor relative_position_index(const Tensor& table);
 
-/// Images of any size, unless one is given, in which a window of the first stage has room: rows and columns of pixels
+/// Images of any size, unless one is given, in which a window of the first stage fits: rows and columns of pixels
 /// that fill no patch are not seen, windows are filled up at the right and at the bottom as torchvision does, and so
 /// are odd sides before 2x2 tokens become one. In later stages one window may see more than all tokens.
-class HEARTH_API Swin : public nn::Module, public EmbeddingNetwork {
+class HEARTH_API Swin : public nn::Module, public EmbeddingModel {
  public:
   /// ShapeError for what fault_of() tells.
   explicit Swin(const SwinOptions& options);

@@ -91,8 +91,8 @@ Vgg::Vgg(const VggOptions& options) : head_(options.head) {
   } else {
     classifier_.add_named<nn::Linear>("0", channels, options.classes, linear(Activation::none));
   }
-  adopt("features", features_);
-  adopt("classifier", classifier_);
+  register_module("features", features_);
+  register_module("classifier", classifier_);
 }
 
 Tensor Vgg::forward(const Tensor& x) { return outputs_of(embedding(x)); }

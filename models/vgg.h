@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// VGG networks. Source: Simonyan and Zisserman 2014 (arXiv:1409.1556). Parameter names are torchvision's.
+// VGG models. Source: Simonyan and Zisserman 2014 (arXiv:1409.1556). Parameter names are torchvision's.
 #pragma once
 
 #include <cstdint>
 
-#include "models/embedding_network.h"
+#include "models/embedding_model.h"
 #include "models/nn/nn.h"
 
 namespace hearth::models {
@@ -26,7 +26,7 @@ struct VggOptions {
   bool recompute = false;  ///< keep only what goes into each stage
 };
 
-class HEARTH_API Vgg : public nn::Module, public EmbeddingNetwork {
+class HEARTH_API Vgg : public nn::Module, public EmbeddingModel {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1.
   explicit Vgg(const VggOptions& options);

@@ -14,7 +14,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::list<detail::CandidateRecord> records;
-  detail::Pins pins;
+  detail::Forced forced;
   std::atomic<std::uint64_t> generation{1};
 };
 
@@ -28,21 +28,21 @@ const std::vector<std::string>& ops_of_library() {
 Registry& registry() {
   static Registry& made = [&]() -> Registry& {
     const char* const text = std::getenv("HEARTH_PICK");
-    auto pins = detail::pins_of(text == nullptr ? "" : text);
+    auto forced = detail::forced_of(text == nullptr ? "" : text);
     auto* fresh = new Registry;
-    fresh->pins = std::move(pins);
+    fresh->forced = std::move(forced);
     return *fresh;
   }();
   return made;
 }
 
-void set_pin(const std::string& op, const std::string& name) {
+void set_forced(const std::string& op, const std::string& name) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (name.empty())
-    all.pins.erase(op);
+    all.forced.erase(op);
   else
-    all.pins[op] = name;
+    all.forced[op] = name;
   ++all.generation;
 }
 
@@ -73,22 +73,22 @@ std::vector<std::string> candidate_names(std::string_view op) {
   return {};
 }
 
-PinCandidate::PinCandidate(std::string op, std::string name) : op_(std::move(op)) {
-  HEARTH_CHECK(UsageError, !name.empty(), op_, ": the name of an implementation to pin is empty");
+ForceCandidate::ForceCandidate(std::string op, std::string name) : op_(std::move(op)) {
+  HEARTH_CHECK(UsageError, !name.empty(), op_, ": the name of an implementation to force is empty");
   {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    if (const auto found = all.pins.find(op_); found != all.pins.end()) previous_ = found->second;
+    if (const auto found = all.forced.find(op_); found != all.forced.end()) previous_ = found->second;
   }
-  set_pin(op_, name);
+  set_forced(op_, name);
 }
 
-PinCandidate::~PinCandidate() { set_pin(op_, previous_); }
+ForceCandidate::~ForceCandidate() { set_forced(op_, previous_); }
 
 namespace detail {
 
-Pins pins_of(std::string_view text) {
-  Pins pins;
+Forced forced_of(std::string_view text) {
+  Forced forced;
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::string_view item = rest.substr(0, rest.find(','));
@@ -102,10 +102,10 @@ Pins pins_of(std::string_view text) {
     if (std::find(known.begin(), known.end(), op) == known.end())
       throw ConfigError(join_text("HEARTH_PICK is \"", text, "\": no op \"", op, "\" has several implementations; ",
                                   suggest(op, known, "those that have")));
-    const bool is_new = pins.emplace(op, item.substr(colon + 1)).second;
-    HEARTH_CHECK(ConfigError, is_new, "HEARTH_PICK is \"", text, "\": ", op, " is pinned twice; leave one of the two");
+    const bool is_new = forced.emplace(op, item.substr(colon + 1)).second;
+    HEARTH_CHECK(ConfigError, is_new, "HEARTH_PICK is \"", text, "\": ", op, " is forced twice; leave one of the two");
   }
-  return pins;
+  return forced;
 }
 
 CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
@@ -126,32 +126,32 @@ CandidateRecord& register_candidates(const char* op, const std::vector<std::stri
   return *found;
 }
 
-std::string pinned_candidate(const CandidateRecord& record) {
+std::string forced_candidate(const CandidateRecord& record) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.pins.find(record.op);
-  if (found == all.pins.end()) return "";
+  const auto found = all.forced.find(record.op);
+  if (found == all.forced.end()) return "";
   bool known = false;
   for (const auto* names : {&record.names, &record.elsewhere})
     for (const std::string& name : *names) known = known || name == found->second;
-  HEARTH_CHECK(ConfigError, known, record.op, ": pinned to \"", found->second,
+  HEARTH_CHECK(ConfigError, known, record.op, ": forced to \"", found->second,
                "\", which is not one of its implementations (", listed(record.names, ", "), ")");
   return found->second;
 }
 
-std::uint64_t pin_generation() { return registry().generation.load(std::memory_order_relaxed); }
+std::uint64_t forced_generation() { return registry().generation.load(std::memory_order_relaxed); }
 
-void throw_unsupported(const CandidateRecord& record, const std::string& pinned,
+void throw_unsupported(const CandidateRecord& record, const std::string& forced,
                        const std::vector<std::string>& reasons) {
-  if (pinned.empty())
+  if (forced.empty())
     throw UsageError(join_text(record.op, ": no implementation takes this problem: ", listed(reasons, "; ")));
-  throw UsageError(join_text(record.op, ": pinned to ", pinned, ", which does not support this problem: ",
-                             listed(reasons, "; "), "; remove the pin (HEARTH_PICK)"));
+  throw UsageError(join_text(record.op, ": forced to ", forced, ", which does not support this problem: ",
+                             listed(reasons, "; "), "; remove it from there (HEARTH_PICK)"));
 }
 
-void throw_absent(const CandidateRecord& record, const std::string& pinned, const std::string& reason) {
-  throw DeviceError(join_text(record.op, ": pinned to ", pinned, ", which is not here: ", reason,
-                              "; or remove the pin (HEARTH_PICK)"));
+void throw_absent(const CandidateRecord& record, const std::string& forced, const std::string& reason) {
+  throw DeviceError(join_text(record.op, ": forced to ", forced, ", which is not here: ", reason,
+                              "; or remove it from there (HEARTH_PICK)"));
 }
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ordered implementations of one op. The first that supports a problem, and is not slower there than those after it,
-// runs it; the choice is kept for each problem, shown by the profiler as "op:name", and pinned by
-// HEARTH_PICK=op:name[,op:name] or by PinCandidate.
+// runs it; the choice is kept for each problem, shown by the profiler as "op:name", and forced by
+// HEARTH_PICK=op:name[,op:name] or by ForceCandidate.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@ std::vector<std::string> candidate_names(std::string_view op);
 /// While it lives, `op` is run by the implementation of this name, in all threads. The op throws UsageError, with the
 /// reason, for problems which that implementation does not support, DeviceError if the library that it needs is absent,
 /// and ConfigError for a name it does not have. A name that only another device type has leaves the op alone on this
-/// one. Pins of one op must end in the reverse order of their beginning.
-class PinCandidate {
+/// one. Objects for one op must end in the reverse order of their beginning.
+class ForceCandidate {
  public:
-  PinCandidate(std::string op, std::string name);
-  ~PinCandidate();
-  PinCandidate(const PinCandidate&) = delete;
-  PinCandidate& operator=(const PinCandidate&) = delete;
+  ForceCandidate(std::string op, std::string name);
+  ~ForceCandidate();
+  ForceCandidate(const ForceCandidate&) = delete;
+  ForceCandidate& operator=(const ForceCandidate&) = delete;
 
  private:
   std::string op_;
@@ -48,17 +48,18 @@ struct Candidate {
   Run* run;
   /// Empty if the library it needs is there, else the reason why not and the remedy. Null: it needs none.
   std::string (*why_absent)() = nullptr;
-  /// Why one after it is the faster way for a problem that it supports, or empty; a pin does not ask. Null: never.
+  /// Why one after it is the faster way for a problem that it supports, or empty; not asked where it is forced. Null:
+  /// never.
   std::string (*why_slower)(const Problem& problem) = nullptr;
 };
 
 namespace detail {
 
 /// Names of implementations by op.
-using Pins = std::map<std::string, std::string, std::less<>>;
+using Forced = std::map<std::string, std::string, std::less<>>;
 /// What HEARTH_PICK says. ConfigError unless it reads op:name[,op:name], each op being one of the library that has
-/// several implementations, and named once. (Ops of a program's own are pinned by PinCandidate.)
-Pins pins_of(std::string_view text);
+/// several implementations, and named once. (Ops of a program's own are forced by ForceCandidate.)
+Forced forced_of(std::string_view text);
 
 /// What is known about an op with candidates; lives as long as the process.
 struct CandidateRecord {
@@ -71,13 +72,13 @@ struct CandidateRecord {
 /// The op's record, with these names added to it.
 CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
                                      const std::vector<std::string>& elsewhere);
-/// The pinned name, or empty. ConfigError for a name that the record does not know.
-std::string pinned_candidate(const CandidateRecord& record);
-/// Changes whenever a pin does.
-std::uint64_t pin_generation();
-[[noreturn]] void throw_unsupported(const CandidateRecord& record, const std::string& pinned,
+/// The forced name, or empty. ConfigError for a name that the record does not know.
+std::string forced_candidate(const CandidateRecord& record);
+/// Changes whenever a forced name does.
+std::uint64_t forced_generation();
+[[noreturn]] void throw_unsupported(const CandidateRecord& record, const std::string& forced,
                                     const std::vector<std::string>& reasons);
-[[noreturn]] void throw_absent(const CandidateRecord& record, const std::string& pinned, const std::string& reason);
+[[noreturn]] void throw_absent(const CandidateRecord& record, const std::string& forced, const std::string& reason);
 
 }  // namespace detail
 
@@ -99,7 +100,7 @@ class Candidates {
   /// The implementation for this problem.
   Choice choose(const Problem& problem) {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t generation = detail::pin_generation();
+    const std::uint64_t generation = detail::forced_generation();
     if (generation != generation_ || chosen_.size() >= max_kept) chosen_.clear();
     generation_ = generation;
     auto found = chosen_.find(problem);
@@ -119,21 +120,21 @@ class Candidates {
   }
 
   std::size_t select(const Problem& problem) const {
-    std::string pinned = detail::pinned_candidate(record_);
-    const auto is_pinned = [&](const auto& candidate) { return pinned == candidate.name; };
-    if (std::none_of(list_.begin(), list_.end(), is_pinned)) pinned.clear();
+    std::string forced = detail::forced_candidate(record_);
+    const auto is_forced = [&](const auto& candidate) { return forced == candidate.name; };
+    if (std::none_of(list_.begin(), list_.end(), is_forced)) forced.clear();
     std::vector<std::string> reasons;
     for (std::size_t i = 0; i < list_.size(); ++i) {
-      if (!pinned.empty() && pinned != list_[i].name) continue;
-      if (!pinned.empty() && list_[i].why_absent != nullptr)
+      if (!forced.empty() && forced != list_[i].name) continue;
+      if (!forced.empty() && list_[i].why_absent != nullptr)
         if (const std::string reason = list_[i].why_absent(); !reason.empty())
-          detail::throw_absent(record_, pinned, reason);
+          detail::throw_absent(record_, forced, reason);
       std::string reason = list_[i].unsupported(problem);
-      if (reason.empty() && pinned.empty() && list_[i].why_slower != nullptr) reason = list_[i].why_slower(problem);
+      if (reason.empty() && forced.empty() && list_[i].why_slower != nullptr) reason = list_[i].why_slower(problem);
       if (reason.empty()) return i;
       reasons.push_back(list_[i].name + (": " + std::move(reason)));
     }
-    detail::throw_unsupported(record_, pinned, reasons);
+    detail::throw_unsupported(record_, forced, reasons);
   }
 
   std::vector<Candidate<Problem, Run>> list_;

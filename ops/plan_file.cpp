@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* format_name = "hearth_plans";
 constexpr std::int64_t format_version = 1;
-/// Far more than all problems of all networks; a larger file is none of ours.
+/// Far more than all problems of all models; a larger file is none of ours.
 constexpr ReadLimit plans_limit{std::uint64_t{64} << 20, "kept plans"};
-constexpr std::size_t most_remarks = 8;
+constexpr std::size_t max_remarks = 8;
 
 void remark(std::vector<std::string>& remarks, std::string text) {
-  if (remarks.size() < most_remarks) remarks.push_back(std::move(text));
+  if (remarks.size() < max_remarks) remarks.push_back(std::move(text));
 }
 
 bool is_header(const Json& line) {
@@ -31,9 +31,9 @@ bool is_header(const Json& line) {
   return version != nullptr && version->is_integer() && version->as_integer() == format_version;
 }
 
-void read_plan(const Json& line, KeptPlans& plans) {
+void read_plan(const Json& line, SavedPlans& plans) {
   const PlanKey key{line.at("library").as_string(), line.at("device").as_string(), line.at("problem").as_string()};
-  const KeptPlan plan{line.at("plan").as_string(), line.at("microseconds").as_number()};
+  const SavedPlan plan{line.at("plan").as_string(), line.at("microseconds").as_number()};
   HEARTH_CHECK(ConfigError, !plan.plan.empty() && std::isfinite(plan.microseconds) && plan.microseconds >= 0,
                "a plan without text or time");
   plans.emplace(key, plan);
@@ -64,7 +64,7 @@ std::filesystem::path folder_of_variable(const char* name) {
 
 }  // namespace
 
-std::string text_of_plans(const KeptPlans& plans) {
+std::string text_of_plans(const SavedPlans& plans) {
   std::string text = to_text(Json::object().set(format_name, format_version)) + "\n";
   for (const auto& [key, plan] : plans)
     text += to_text(Json::object()
@@ -77,7 +77,7 @@ std::string text_of_plans(const KeptPlans& plans) {
   return text;
 }
 
-void read_plans(std::string_view text, KeptPlans& plans, std::vector<std::string>& remarks) {
+void read_plans(std::string_view text, SavedPlans& plans, std::vector<std::string>& remarks) {
   int number = 0;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -117,24 +117,24 @@ void PlanFile::read() {
   }
 }
 
-const KeptPlan* PlanFile::find(const PlanKey& key) const {
+const SavedPlan* PlanFile::find(const PlanKey& key) const {
   const auto found = plans_.find(key);
   return found == plans_.end() ? nullptr : &found->second;
 }
 
-std::optional<KeptPlan> PlanFile::keep(const PlanKey& key, const KeptPlan& plan, std::string_view stale) {
+std::optional<SavedPlan> PlanFile::keep(const PlanKey& key, const SavedPlan& plan, std::string_view stale) {
   if (file_.empty()) return std::nullopt;
   try {
     make_directories(file_.parent_path());
     const FolderLock lock(file_.parent_path());
-    KeptPlans before;
+    SavedPlans before;
     before.swap(plans_);
     read();
     // What is in the file now counts; what it lost meanwhile is this process's still.
     plans_.merge(before);
     const auto [found, added] = plans_.emplace(key, plan);
     if (!added && !stale.empty() && found->second.plan == stale) found->second = plan;
-    const KeptPlan holds = found->second;
+    const SavedPlan holds = found->second;
     write_file_synced(file_, text_of_plans(plans_));
     return holds;
   } catch (const std::exception& error) {

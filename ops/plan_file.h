@@ -21,18 +21,18 @@ struct PlanKey {
   auto operator<=>(const PlanKey&) const = default;
 };
 
-struct KeptPlan {
+struct SavedPlan {
   std::string plan;
   double microseconds = 0;  ///< how long it took when it was chosen; 0 if it was not timed
 };
 
-using KeptPlans = std::map<PlanKey, KeptPlan>;
+using SavedPlans = std::map<PlanKey, SavedPlan>;
 
 /// The file's text.
-std::string text_of_plans(const KeptPlans& plans);
+std::string text_of_plans(const SavedPlans& plans);
 /// Adds what a text of that form says to `plans`; where a key comes twice the first counts. What cannot be read is left
 /// out, and `remarks` says so ("line 3: ...").
-void read_plans(std::string_view text, KeptPlans& plans, std::vector<std::string>& remarks);
+void read_plans(std::string_view text, SavedPlans& plans, std::vector<std::string>& remarks);
 
 /// $HEARTH_CACHE_DIR, else $XDG_CACHE_HOME/hearth, else $HOME/.cache/hearth; empty without any of them.
 std::filesystem::path cache_folder();
@@ -44,13 +44,13 @@ class PlanFile {
   /// Reads the file, if it is there. An empty path keeps nothing.
   explicit PlanFile(std::filesystem::path file);
 
-  const KeptPlan* find(const PlanKey& key) const;
+  const SavedPlan* find(const PlanKey& key) const;
   /// Adds a plan to the file and returns the one that holds from now on: another process's, if that was first. `stale`
   /// is a plan that no longer serves and is replaced. Nothing if it could not be written.
-  std::optional<KeptPlan> keep(const PlanKey& key, const KeptPlan& plan, std::string_view stale = "");
+  std::optional<SavedPlan> keep(const PlanKey& key, const SavedPlan& plan, std::string_view stale = "");
 
   const std::filesystem::path& file() const { return file_; }
-  const KeptPlans& plans() const { return plans_; }
+  const SavedPlans& plans() const { return plans_; }
   /// What was left out of the file when it was read last, and why it could not be written; empty if all is well.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
@@ -58,7 +58,7 @@ class PlanFile {
   void read();
 
   std::filesystem::path file_;
-  KeptPlans plans_;
+  SavedPlans plans_;
   std::vector<std::string> remarks_;
 };
 

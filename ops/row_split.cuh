@@ -20,10 +20,10 @@ inline constexpr std::int64_t warp_cols = warp_size* lane_units<T, width>* width
 
 /// How many lanes of a warp share a row of `cols` <= 32 * most_units * width elements: a power of two. As few as divide
 /// the row's units evenly, because idle lanes cost more than a few steps.
-inline int lanes_for(std::int64_t cols, int width, int most_units) {
+inline int lanes_for(std::int64_t cols, int width, int max_units) {
   const std::int64_t units = (cols + width - 1) / width;
   int lanes = 1;
-  while (lanes < warp_size && (units % (2 * lanes) == 0 || static_cast<std::int64_t>(lanes) * most_units < units))
+  while (lanes < warp_size && (units % (2 * lanes) == 0 || static_cast<std::int64_t>(lanes) * max_units < units))
     lanes *= 2;
   // Units of single elements are dealt out as widely as possible: then neighbours read neighbours.
   while (width == 1 && lanes < warp_size && lanes < units) lanes *= 2;
@@ -76,10 +76,10 @@ __device__ __forceinline__ void each_row(const Group& group, std::int64_t rows, 
 
 /// f(unit, column) for the units that thread `index` of `threads` holds of a row; the loop unrolls, so that arrays
 /// indexed by `unit` stay in registers.
-template <int most_units, int width, class F>
+template <int max_units, int width, class F>
 __device__ __forceinline__ void each_unit(int index, int threads, int cols, F&& f) {
   HEARTH_UNROLL
-  for (int unit = 0; unit < most_units; ++unit) {
+  for (int unit = 0; unit < max_units; ++unit) {
     const int column = (unit * threads + index) * width;
     if (column >= cols) break;
     f(unit, column);
@@ -94,18 +94,18 @@ __device__ __forceinline__ void each_column(int index, int threads, std::int64_t
     f(column);
 }
 
-/// `width` neighbouring elements, widened; with width > 1 the address is a multiple of 16 bytes.
+/// `width` neighbouring elements, upcast; with width > 1 the address is a multiple of 16 bytes.
 template <int width, class T>
 __device__ __forceinline__ void load_unit(const T* p, acc_t<T> (&value)[width]) {
   if constexpr (width == 1) {
-    value[0] = widen(*p);
+    value[0] = upcast(*p);
   } else {
     constexpr int piece = width < pack_size<T> ? width : pack_size<T>;
     HEARTH_UNROLL
     for (int begin = 0; begin < width; begin += piece) {
       const Pack<T, piece> pack = load_pack<piece>(p + begin);
       HEARTH_UNROLL
-      for (int k = 0; k < piece; ++k) value[begin + k] = widen(pack.at[k]);
+      for (int k = 0; k < piece; ++k) value[begin + k] = upcast(pack.at[k]);
     }
   }
 }
@@ -113,14 +113,14 @@ __device__ __forceinline__ void load_unit(const T* p, acc_t<T> (&value)[width]) 
 template <int width, class T>
 __device__ __forceinline__ void store_unit(T* p, const acc_t<T> (&value)[width]) {
   if constexpr (width == 1) {
-    *p = narrow<T>(value[0]);
+    *p = cast_down<T>(value[0]);
   } else {
     constexpr int piece = width < pack_size<T> ? width : pack_size<T>;
     HEARTH_UNROLL
     for (int begin = 0; begin < width; begin += piece) {
       Pack<T, piece> pack;
       HEARTH_UNROLL
-      for (int k = 0; k < piece; ++k) pack.at[k] = narrow<T>(value[begin + k]);
+      for (int k = 0; k < piece; ++k) pack.at[k] = cast_down<T>(value[begin + k]);
       store_pack(p + begin, pack);
     }
   }
@@ -159,12 +159,12 @@ void visit_rows(const char* op, DType dtype, std::int64_t cols, std::initializer
   });
 }
 
-inline constexpr int row_block = 128;       ///< threads of a block, unless a kernel says otherwise
-inline constexpr int most_row_block = 512;  ///< of one that shares a very long row
+inline constexpr int row_block = 128;      ///< threads of a block, unless a kernel says otherwise
+inline constexpr int max_row_block = 512;  ///< of one that shares a very long row
 
 /// The most threads of a block that works in such groups.
 template <class Group>
-inline constexpr int group_block = std::is_same_v<Group, LaneGroup> ? row_block : most_row_block;
+inline constexpr int group_block = std::is_same_v<Group, LaneGroup> ? row_block : max_row_block;
 
 /// Blocks for `rows` rows of `lanes` lanes each.
 inline unsigned lane_group_blocks(std::int64_t rows, int lanes, int block = row_block) {
@@ -172,7 +172,7 @@ inline unsigned lane_group_blocks(std::int64_t rows, int lanes, int block = row_
 }
 
 /// Threads of the block that shares a row too long for a warp.
-inline unsigned long_row_block(std::int64_t cols) { return cols >= 8192 ? most_row_block : 256; }
+inline unsigned long_row_block(std::int64_t cols) { return cols >= 8192 ? max_row_block : 256; }
 
 /// f(group, launch shape) with the threads that share a row of `cols` elements in units of `width`: lanes of at most
 /// `lane_most` units each up to `lane_cols` elements, else a block.

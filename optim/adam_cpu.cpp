@@ -30,7 +30,7 @@ void adam_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& first, con
                  const Staged<AdamCoefficients>& staged) {
   const AdamCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
-  visit_dtype("adam", on.values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("adam", on.values.dtype(), FullFloats{}, [&]<class T>() {
     T* w = on.values.data<T>();
     const T* g = on.grads.data<T>();
     T* m = first.data<T>();

@@ -38,7 +38,7 @@ __global__ void reduce_chunks(F f, const T* x, std::int64_t n, bool packed, doub
   const std::int64_t packs = packed ? length / count : 0;
   double result = 0;
   for (std::int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    const Wide<T, count> wide = load_wide<count>(x + begin + i * count, true);
+    const Upcast<T, count> wide = load_upcast<count>(x + begin + i * count, true);
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) result = Join::join(result, f(wide.at[k]));
   }
@@ -62,7 +62,7 @@ template <class F>
 void reduce(cuda::Stream& stream, const char* name, F f, const Tensor& x, const Tensor& result) {
   const std::int64_t chunks = blocks_for(x.size(), chunk_elements);
   const Tensor partials = Tensor::empty({chunks}, DType::f64, x.device());
-  visit_dtype(name, x.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype(name, x.dtype(), FullFloats{}, [&]<class T>() {
     const T* const from = x.data<T>();
     launch(stream, name, {static_cast<unsigned>(chunks), element_block}, reduce_chunks<F, T>, f, from, x.size(),
            is_aligned(from), partials.data<double>());
@@ -75,7 +75,7 @@ __global__ void clip_one(const double* sum, double max_norm, double* norm, doubl
   const double length = std::sqrt(*sum);
   *norm = length;
   const double scale = max_norm / (length + 1e-6);
-  // Not-a-number passes through.
+  // NaN passes through.
   *grad_scale *= scale > 1.0 ? 1.0 : scale;
 }
 

@@ -20,7 +20,7 @@ HEARTH_API double clip_scale(double norm, double max_norm);
 
 /// Clips on the gradients' CUDA device, between begin_step() and apply() of the optimizer: its gradient scale there is
 /// multiplied by clip_scale. `norm`, f64 [1] there, becomes the norm. Nothing waits; a norm that is not finite makes
-/// the update not-a-number. The parameters are f32 (f64 squares may overflow).
+/// the update NaN. The parameters are f32 (f64 squares may overflow).
 HEARTH_API void clip_on_device(FlatParameters& parameters, Optimizer& optimizer, double max_norm, const Tensor& norm);
 
 }  // namespace hearth::optim

@@ -16,7 +16,7 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-// Sixteen running sums, whatever the vector width, so that all flavours add in the same order.
+// Sixteen running sums, whatever the vector width, so that all ISA levels add in the same order.
 template <class T>
 double squares(const T* x, std::int64_t n, double scale) {
   double sums[16] = {};
@@ -70,7 +70,7 @@ template double sum_of_squares(const double*, std::int64_t, double);
 
 double sum_of_squares(cpu::Stream&, const Tensor& x, double scale) {
   std::vector<double> partial(pieces_of(x.size()), 0.0);
-  visit_dtype("sum_of_squares", x.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("sum_of_squares", x.dtype(), FullFloats{}, [&]<class T>() {
     const T* values = x.data<T>();
     cpu::parallel_for(x.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
       partial[static_cast<std::size_t>(begin / piece_elements)] = sum_of_squares(values + begin, end - begin, scale);
@@ -87,7 +87,7 @@ void sum_of_squares(cpu::Stream& stream, const Tensor& x, double scale, const Te
 
 double largest_magnitude(cpu::Stream&, const Tensor& x) {
   std::vector<double> partial(pieces_of(x.size()), 0.0);
-  visit_dtype("largest_magnitude", x.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("largest_magnitude", x.dtype(), FullFloats{}, [&]<class T>() {
     const T* values = x.data<T>();
     cpu::parallel_for(x.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
       partial[static_cast<std::size_t>(begin / piece_elements)] =

@@ -10,9 +10,9 @@
 namespace hearth::optim {
 
 struct Copies {
-  Tensor narrow{};   ///< f16 or bf16: receives the new values, f32, rounded; undefined for none
-  Tensor average{};  ///< of the values' type: += share * (new values - average); undefined for none
-  const Staged<double>* share = nullptr;  ///< 0 leaves the average as it is
+  Tensor low_precision{};  ///< f16 or bf16: receives the new values, f32, rounded; undefined for none
+  Tensor average{};        ///< of the values' type: += weight * (new values - average); undefined for none
+  const Staged<double>* weight = nullptr;  ///< 0 leaves the average as it is
 };
 
 /// Brings [begin, end) of the copies up to date, on the calling thread: for updates on the CPU, one piece at a time

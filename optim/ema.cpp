@@ -16,15 +16,15 @@ void exchange_values(const Tensor& a, const Tensor& b) {
   b.storage()->bump_version();
 }
 
-void take_in(const Tensor& average, const Tensor& values, const Staged<double>& share) {
-  run_on(values.device(), [&](auto& stream) { kernels::blend(stream, average, values, share); });
+void take_in(const Tensor& average, const Tensor& values, const Staged<double>& weight) {
+  run_on(values.device(), [&](auto& stream) { kernels::blend(stream, average, values, weight); });
   average.storage()->bump_version();
 }
 
 }  // namespace
 
 Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
-    : parameters_(parameters), average_(parameters.values().clone()), options_(options), share_(average_.device()) {
+    : parameters_(parameters), average_(parameters.values().clone()), options_(options), weight_(average_.device()) {
   HEARTH_CHECK(ConfigError, options.decay >= 0 && options.decay < 1, "ema: decay ", options.decay,
                " is outside [0, 1)");
   for (NamedTensor& buffer : buffers) {
@@ -46,35 +46,35 @@ void Ema::restart() {
 
 void Ema::begin_update() {
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
-  share_.set(share_of(options_, updates_));
+  weight_.set(weight_of(options_, updates_));
   ++updates_;
   begun_ = true;
 }
 
-const Staged<double>& Ema::share_for(std::int64_t update) {
+const Staged<double>& Ema::weight_for(std::int64_t update) {
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
   HEARTH_CHECK(UsageError, begun_ || update == blended_for_,
                "ema: no update was begun since the last one; call begin_update() in each step, before the optimizer's "
                "apply()");
   begun_ = false;
   blended_for_ = update;
-  return share_;
+  return weight_;
 }
 
 void Ema::apply() {
   begun_ = false;
-  take_in(average_, parameters_.values(), share_);
+  take_in(average_, parameters_.values(), weight_);
   apply_to_buffers();
 }
 
 void Ema::apply_to_buffers() {
-  for (std::size_t i = 0; i < buffers_.size(); ++i) take_in(buffer_averages_[i], *buffers_[i].tensor, share_);
+  for (std::size_t i = 0; i < buffers_.size(); ++i) take_in(buffer_averages_[i], *buffers_[i].tensor, weight_);
 }
 
 void Ema::swap() {
   exchange_values(average_, parameters_.values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
-  parameters_.refresh_narrow();
+  parameters_.refresh_low_precision();
   in_use_ = !in_use_;
 }
 

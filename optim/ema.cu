@@ -11,8 +11,8 @@ using namespace cuda;
 
 template <class T>
 struct Blend {
-  const double* share;
-  __device__ T operator()(T average, T value) const { return blended(average, value, *share); }
+  const double* weight;
+  __device__ T operator()(T average, T value) const { return blended(average, value, *weight); }
 };
 
 template <class T>
@@ -32,16 +32,16 @@ __global__ void exchange_elements(T* a, T* b, std::int64_t n, std::int64_t packs
 
 }  // namespace
 
-void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share) {
-  visit_dtype("ema", values.dtype(), WideFloats{}, [&]<class T>() {
+void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& weight) {
+  visit_dtype("ema", values.dtype(), FullFloats{}, [&]<class T>() {
     T* const into = average.data<T>();
-    cuda::map(stream, "ema_blend", Blend<T>{share.at(stream)}, values.size(), into, static_cast<const T*>(into),
+    cuda::map(stream, "ema_blend", Blend<T>{weight.at(stream)}, values.size(), into, static_cast<const T*>(into),
               static_cast<const T*>(values.data<T>()));
   });
 }
 
 void exchange(cuda::Stream& stream, const Tensor& a, const Tensor& b) {
-  visit_dtype("ema", a.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("ema", a.dtype(), FullFloats{}, [&]<class T>() {
     T* const first = a.data<T>();
     T* const second = b.data<T>();
     const std::int64_t packs = is_aligned(first) && is_aligned(second) ? a.size() / pack_size<T> : 0;

@@ -25,7 +25,7 @@ struct EmaOptions {
 class HEARTH_API Ema {
  public:
   /// The weight of the values in update t = 0, 1, ...
-  HEARTH_HD static double share_of(const EmaOptions& options, std::int64_t update) {
+  HEARTH_HD static double weight_of(const EmaOptions& options, std::int64_t update) {
     const double t = static_cast<double>(update);
     const double early = (1.0 + t) / (10.0 + t);
     return 1.0 - (options.warmup && early < options.decay ? early : options.decay);
@@ -57,10 +57,10 @@ class HEARTH_API Ema {
   /// `count` of the updates were skipped.
   void forget_updates(std::int64_t count) { updates_ -= count; }
   /// Where the weight of the present values lies between the two halves, where the averages are: 0 skips the update.
-  double* share_cell() { return share_.cell(); }
+  double* weight_cell() { return weight_.cell(); }
   /// The weight of the present values, for the pass of an optimizer's update; `update` is a number that no two of them
   /// share. UsageError unless begin_update() was called for it, and while the averages are in use.
-  const Staged<double>& share_for(std::int64_t update);
+  const Staged<double>& weight_for(std::int64_t update);
   const EmaOptions& options() const { return options_; }
   const FlatParameters& parameters() const { return parameters_; }
   /// The average of the flat values (after an odd number of swaps the values themselves).
@@ -75,9 +75,9 @@ class HEARTH_API Ema {
   std::vector<Tensor> buffer_averages_;
   Tensor average_;
   EmaOptions options_;
-  Staged<double> share_;
+  Staged<double> weight_;
   std::int64_t updates_ = 0;
-  std::int64_t blended_for_ = 0;  // the update that share_for() was last called for, from 1
+  std::int64_t blended_for_ = 0;  // the update that weight_for() was last called for, from 1
   bool begun_ = false;            // since then
   bool in_use_ = false;
 };
@@ -100,17 +100,17 @@ namespace hearth::kernels {
 
 /// One element of blend().
 template <class T>
-HEARTH_HD T blended(T average, T value, double share) {
-  return share == 0 ? average : average + static_cast<T>(share) * (value - average);
+HEARTH_HD T blended(T average, T value, double weight) {
+  return weight == 0 ? average : average + static_cast<T>(weight) * (value - average);
 }
 
 /// n elements of blend(), on the calling thread, with a share that is not 0; T is float or double.
 template <class T>
-void blend(T* average, const T* values, std::int64_t n, T share);
+void blend(T* average, const T* values, std::int64_t n, T weight);
 
 /// average += share * (values - average); as it is where share is 0. Both contiguous, of one shape, f32 or f64.
-void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share);
-void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& share);
+void blend(cpu::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& weight);
+void blend(cuda::Stream& stream, const Tensor& average, const Tensor& values, const Staged<double>& weight);
 /// Exchanges the bytes of two contiguous tensors of one shape and type.
 void exchange(cpu::Stream& stream, const Tensor& a, const Tensor& b);
 void exchange(cuda::Stream& stream, const Tensor& a, const Tensor& b);

@@ -14,9 +14,9 @@ namespace hearth {}
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 template <class T>
-void blend_piece(T* average, const T* values, std::int64_t n, T share) {
+void blend_piece(T* average, const T* values, std::int64_t n, T weight) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) average[i] += share * (values[i] - average[i]);
+  for (std::int64_t i = 0; i < n; ++i) average[i] += weight * (values[i] - average[i]);
 }
 
 template <class T>
@@ -38,26 +38,26 @@ constexpr std::int64_t piece_elements = 65536;
 }
 
 template <class T>
-void blend(T* average, const T* values, std::int64_t n, T share) {
-  HEARTH_ISA_CALL(blend_piece<T>, average, values, n, share);
+void blend(T* average, const T* values, std::int64_t n, T weight) {
+  HEARTH_ISA_CALL(blend_piece<T>, average, values, n, weight);
 }
 template void blend(float*, const float*, std::int64_t, float);
 template void blend(double*, const double*, std::int64_t, double);
 
 void blend(cpu::Stream&, const Tensor& average, const Tensor& values, const Staged<double>& staged) {
   if (staged.value() == 0) return;
-  visit_dtype("ema", values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("ema", values.dtype(), FullFloats{}, [&]<class T>() {
     T* target = average.data<T>();
     const T* source = values.data<T>();
-    const T share = static_cast<T>(staged.value());
+    const T weight = static_cast<T>(staged.value());
     cpu::parallel_for(values.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
-      blend(target + begin, source + begin, end - begin, share);
+      blend(target + begin, source + begin, end - begin, weight);
     });
   });
 }
 
 void exchange(cpu::Stream&, const Tensor& a, const Tensor& b) {
-  visit_dtype("ema", a.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("ema", a.dtype(), FullFloats{}, [&]<class T>() {
     T* first = a.data<T>();
     T* second = b.data<T>();
     cpu::parallel_for(a.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {

@@ -31,7 +31,7 @@ enum class Adapt {
   all,
 };
 
-/// Learning rates that fall from the top of a network to its bottom: those of the top layer stay, and each layer below
+/// Learning rates that fall from the top of a model to its bottom: those of the top layer stay, and each layer below
 /// has `decay` times the rate of the one above it. Source: Clark et al., "ELECTRA" (2020); Bao et al., "BEiT" (2022).
 struct LayerDecay {
   double decay = 1.0;
@@ -74,7 +74,8 @@ struct ParameterRange {
 /// Whether neighbours with equal hyper-parameters share a range, or each parameter has its own.
 enum class Ranges { merged, by_parameter };
 
-/// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the team and for a device's blocks.
+/// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the thread pool and for a device's
+/// blocks.
 class HEARTH_API UpdatePlan {
  public:
   /// The most a piece holds.
@@ -97,7 +98,7 @@ class HEARTH_API UpdatePlan {
   std::size_t piece_count() const { return pieces_.size(); }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
-  /// f(piece) for all pieces, spread over the team; the pieces depend on the parameters' sizes only.
+  /// f(piece) for all pieces, spread over the thread pool; the pieces depend on the parameters' sizes only.
   template <class F>
   void for_each_piece(const F& f) const {
     cpu::parallel_chunks(static_cast<std::int64_t>(tasks_.size()) - 1, [&](std::int64_t task) {

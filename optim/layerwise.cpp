@@ -39,7 +39,7 @@ void Lars::prepare(double lr, double grad_scale) {
   coefficients_.set({.lr = lr,
                      .grad_scale = grad_scale,
                      .momentum = options_.momentum,
-                     .arriving = 1.0,
+                     .one_minus_dampening = 1.0,
                      .nesterov = false,
                      .lr_in_momentum = options_.lr_in_momentum});
 }

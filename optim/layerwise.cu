@@ -26,9 +26,9 @@ __device__ void store_squares(Squares* partials, double values, double others) {
 
 /// The norms of a range, from the partial sums of its blocks; every thread of a block that asks gets them.
 __device__ Squares norms_of_range(const PlanTables& plan, std::int64_t range, const Squares* partials) {
-  const std::int64_t end = plan.first_pieces[range + 1] * shares_a_piece;
+  const std::int64_t end = plan.first_pieces[range + 1] * chunks_a_piece;
   double values = 0, others = 0;
-  for (std::int64_t i = plan.first_pieces[range] * shares_a_piece + threadIdx.x; i < end; i += blockDim.x) {
+  for (std::int64_t i = plan.first_pieces[range] * chunks_a_piece + threadIdx.x; i < end; i += blockDim.x) {
     values += partials[i].values;
     others += partials[i].others;
   }
@@ -41,8 +41,8 @@ __global__ void square_shares(PlanTables plan, const SgdCoefficients* coefficien
   constexpr int count = pack_size<T>;
   const double grad_scale = coefficients->grad_scale;
   double values = 0, grads = 0;
-  walk_share<T>(share_of_block(plan), [&](std::int64_t at, bool packed) {
-    const Wide<T, count> weight = load_wide<count>(w + at, packed), gradient = load_wide<count>(g + at, packed);
+  walk_chunk<T>(chunk_of_block(plan), [&](std::int64_t at, bool packed) {
+    const Upcast<T, count> weight = load_upcast<count>(w + at, packed), gradient = load_upcast<count>(g + at, packed);
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) {
       const double value = weight.at[k], scaled = gradient.at[k] * grad_scale;
@@ -70,13 +70,13 @@ __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coef
                                    const T* w, const T* g, T* m, T* v, Squares* partials) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
-  const Share share = share_of_block(plan);
+  const Chunk chunk = chunk_of_block(plan);
   const LambRange<T> c =
-      lamb_range<T>(*coefficients, options_of(plan, share.range).weight_decay, lamb_grad_scale(*coefficients, squares));
+      lamb_range<T>(*coefficients, options_of(plan, chunk.range).weight_decay, lamb_grad_scale(*coefficients, squares));
   double values = 0, steps = 0;
-  walk_share<T>(share, [&](std::int64_t at, bool packed) {
-    const Wide<T, count> weight = load_wide<count>(w + at, packed), gradient = load_wide<count>(g + at, packed);
-    Wide<T, count> first = load_wide<count>(m + at, packed), second = load_wide<count>(v + at, packed);
+  walk_chunk<T>(chunk, [&](std::int64_t at, bool packed) {
+    const Upcast<T, count> weight = load_upcast<count>(w + at, packed), gradient = load_upcast<count>(g + at, packed);
+    Upcast<T, count> first = load_upcast<count>(m + at, packed), second = load_upcast<count>(v + at, packed);
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) {
       const AdamState<T> next = lamb_moments(AdamState<T>{weight.at[k], first.at[k], second.at[k]}, gradient.at[k], c);
@@ -88,8 +88,8 @@ __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coef
       values += value * value;
       steps += step * step;
     }
-    store_wide(m + at, first, packed);
-    store_wide(v + at, second, packed);
+    store_cast_down(m + at, first, packed);
+    store_cast_down(v + at, second, packed);
   });
   store_squares(partials, values, steps);
 }
@@ -99,25 +99,25 @@ __global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficient
                             const T* m, const T* v, C copies) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
-  const Share share = share_of_block(plan);
-  const Squares norms = norms_of_range(plan, share.range, partials);
-  const RangeOptions options = options_of(plan, share.range);
+  const Chunk chunk = chunk_of_block(plan);
+  const Squares norms = norms_of_range(plan, chunk.range, partials);
+  const RangeOptions options = options_of(plan, chunk.range);
   const LambRange<T> c = lamb_range<T>(*coefficients, options.weight_decay, 1.0);
   const T length =
       static_cast<T>(lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others));
-  walk_share<T>(share, [&](std::int64_t at, bool packed) {
-    Wide<T, count> weight = load_wide<count>(w + at, packed);
-    const Wide<T, count> first = load_wide<count>(m + at, packed), second = load_wide<count>(v + at, packed);
+  walk_chunk<T>(chunk, [&](std::int64_t at, bool packed) {
+    Upcast<T, count> weight = load_upcast<count>(w + at, packed);
+    const Upcast<T, count> first = load_upcast<count>(m + at, packed), second = load_upcast<count>(v + at, packed);
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) weight.at[k] -= length * lamb_direction(weight.at[k], first.at[k], second.at[k], c);
-    store_wide(w + at, weight, packed);
+    store_cast_down(w + at, weight, packed);
     store_copies(copies, at, weight, packed);
   });
 }
 
 /// Room for the partial sums of all blocks.
 Tensor make_partials(const optim::UpdatePlan& plan, Device device) {
-  return Tensor::empty({static_cast<std::int64_t>(plan.piece_count()) * shares_a_piece, 2}, DType::f64, device);
+  return Tensor::empty({static_cast<std::int64_t>(plan.piece_count()) * chunks_a_piece, 2}, DType::f64, device);
 }
 
 Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(partials.data<double>()); }
@@ -127,7 +127,7 @@ Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(
 void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
   const Tensor partials = make_partials(on.plan, on.values.device());
-  visit_dtype("lars", on.values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("lars", on.values.dtype(), FullFloats{}, [&]<class T>() {
     launch(stream, "lars_norms", shape_of(on.plan), square_shares<T>, tables_of(on.plan), coefficients.at(stream),
            on.values.data<T>(), on.grads.data<T>(), squares_of(partials));
     launch_sgd<T>(stream, on, moment, coefficients, LarsTrust{constants, squares_of(partials)});
@@ -137,7 +137,7 @@ void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& mo
 void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
                  const Staged<LambCoefficients>& coefficients, const Tensor& squares) {
   const Tensor partials = make_partials(on.plan, on.values.device());
-  visit_dtype("lamb", on.values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("lamb", on.values.dtype(), FullFloats{}, [&]<class T>() {
     T* const w = on.values.data<T>();
     T* const m = first.data<T>();
     T* const v = second.data<T>();

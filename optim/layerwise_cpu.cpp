@@ -53,7 +53,7 @@ std::vector<double> norms_of_ranges(const optim::UpdatePlan& plan, const std::ve
 void lars_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
   std::vector<double> of_values(on.plan.piece_count()), of_grads(on.plan.piece_count());
-  visit_dtype("lars", on.values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("lars", on.values.dtype(), FullFloats{}, [&]<class T>() {
     const T* w = on.values.data<T>();
     const T* g = on.grads.data<T>();
     on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
@@ -78,7 +78,7 @@ void lamb_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& first, con
   const LambCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
   const double grad_scale = lamb_grad_scale(coefficients, squares.defined() ? squares.data<double>() : nullptr);
-  visit_dtype("lamb", on.values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("lamb", on.values.dtype(), FullFloats{}, [&]<class T>() {
     T* w = on.values.data<T>();
     const T* g = on.grads.data<T>();
     T* m = first.data<T>();

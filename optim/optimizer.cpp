@@ -61,23 +61,23 @@ void Optimizer::apply(Ema* average) {
                "optimizer: apply() before begin_step(), which gives the update its learning rate");
   check_parameters();
   parameters_->begin_update(this);
-  Copies copies{.narrow = parameters_->narrow()};
+  Copies copies{.low_precision = parameters_->low_precision()};
   if (average != nullptr) {
     HEARTH_CHECK(UsageError, &average->parameters() == parameters_,
                  "optimizer: the moving average is of other parameters; make it of those of the optimizer");
     copies.average = average->average();
-    copies.share = &average->share_for(begun_);
+    copies.weight = &average->weight_for(begun_);
   }
   update({parameters_->values(), parameters_->grads(), copies, plan_});
-  for (const Tensor& written : {parameters_->values(), copies.narrow, copies.average})
+  for (const Tensor& written : {parameters_->values(), copies.low_precision, copies.average})
     if (written.defined()) written.storage()->bump_version();
   parameters_->end_update(this);
 }
 
 void Optimizer::check_eps(const char* op, double eps) const {
-  const bool narrow = parameters_->values().dtype() == DType::f32;
-  const double least = narrow ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
-  const double most = narrow ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+  const bool low_precision = parameters_->values().dtype() == DType::f32;
+  const double least = low_precision ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
+  const double most = low_precision ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
   HEARTH_CHECK(ConfigError, eps >= least && eps <= most, op, ": eps ", eps, "; it is from ", least, " to ", most,
                ", as the weights are ", parameters_->values().dtype());
 }

@@ -27,8 +27,8 @@ struct UpdateCells {
   double beta1 = 0;
   double* correction2 = nullptr;  ///< 1 - beta2^t
   double beta2 = 0;
-  double* arriving = nullptr;  ///< 1 in the first update, `arriving_later` in the rest
-  double arriving_later = 1;
+  double* one_minus_dampening = nullptr;  ///< 1 in the first update, `one_minus_dampening_later` in the rest
+  double one_minus_dampening_later = 1;
   /// On the host: takes the sum of squares over all gradients, f64 [], from what has added them up, for apply().
   Tensor* squares = nullptr;
 };

@@ -45,7 +45,7 @@ void describe_common(Fields<Config>& f) {
   f.boolean("decay_norm_bias", &Config::decay_norm_bias, "Whether norms and biases (rank 0 and 1) decay too.");
   f.component("groups", &Config::group_components, parameter_groups(),
               "Parameters that differ; the first match applies.");
-  f.object("layer_decay", &Config::layer_decay, "Learning rates that fall towards the bottom of the network.");
+  f.object("layer_decay", &Config::layer_decay, "Learning rates that fall towards the bottom of the model.");
 }
 
 template <class Config>

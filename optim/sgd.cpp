@@ -30,7 +30,7 @@ void Sgd::prepare(double lr, double grad_scale) {
   coefficients_.set({.lr = lr,
                      .grad_scale = grad_scale,
                      .momentum = options_.momentum,
-                     .arriving = steps() == 0 ? 1.0 : 1.0 - options_.dampening,
+                     .one_minus_dampening = steps() == 0 ? 1.0 : 1.0 - options_.dampening,
                      .nesterov = options_.nesterov});
 }
 
@@ -38,8 +38,8 @@ UpdateCells Sgd::cells() {
   using C = SgdCoefficients;
   return {.grad_scale = coefficients_.cell(&C::grad_scale),
           .skip = coefficients_.cell(&C::skip),
-          .arriving = coefficients_.cell(&C::arriving),
-          .arriving_later = 1.0 - options_.dampening};
+          .one_minus_dampening = coefficients_.cell(&C::one_minus_dampening),
+          .one_minus_dampening_later = 1.0 - options_.dampening};
 }
 
 void Sgd::update(const UpdateBuffers& on) {

@@ -13,7 +13,7 @@ struct NoTrust {
 
 void sgd_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
                 const Staged<SgdCoefficients>& coefficients) {
-  visit_dtype("sgd", on.values.dtype(), WideFloats{},
+  visit_dtype("sgd", on.values.dtype(), FullFloats{},
               [&]<class T>() { launch_sgd<T>(stream, on, moment, coefficients, NoTrust{}); });
 }
 

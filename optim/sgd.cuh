@@ -3,7 +3,7 @@
 // (and m), writes w (and m) and the copies.
 #pragma once
 
-#include "optim/shares.cuh"
+#include "optim/chunks.cuh"
 #include "optim/step.h"
 
 namespace hearth::kernels {
@@ -16,27 +16,27 @@ __global__ void sgd_shares(PlanTables plan, const SgdCoefficients* coefficients,
   using namespace cuda;
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
-  const Share share = share_of_block(plan);
-  const RangeOptions options = options_of(plan, share.range);
+  const Chunk chunk = chunk_of_block(plan);
+  const RangeOptions options = options_of(plan, chunk.range);
   const SgdRange<T> c =
-      sgd_range<T>(*coefficients, options.lr_scale, options.weight_decay, trust(plan, share.range, *coefficients));
-  walk_share<T>(share, [&](std::int64_t at, bool packed) {
-    Wide<T, count> weight = load_wide<count>(w + at, packed);
-    const Wide<T, count> gradient = load_wide<count>(g + at, packed);
+      sgd_range<T>(*coefficients, options.lr_scale, options.weight_decay, trust(plan, chunk.range, *coefficients));
+  walk_chunk<T>(chunk, [&](std::int64_t at, bool packed) {
+    Upcast<T, count> weight = load_upcast<count>(w + at, packed);
+    const Upcast<T, count> gradient = load_upcast<count>(g + at, packed);
     if (m == nullptr) {
       HEARTH_UNROLL
       for (int k = 0; k < count; ++k) weight.at[k] = sgd_step(weight.at[k], gradient.at[k], c);
     } else {
-      Wide<T, count> moment = load_wide<count>(m + at, packed);
+      Upcast<T, count> moment = load_upcast<count>(m + at, packed);
       HEARTH_UNROLL
       for (int k = 0; k < count; ++k) {
         const SgdState<T> next = sgd_step(SgdState<T>{weight.at[k], moment.at[k]}, gradient.at[k], c);
         weight.at[k] = next.w;
         moment.at[k] = next.m;
       }
-      store_wide(m + at, moment, packed);
+      store_cast_down(m + at, moment, packed);
     }
-    store_wide(w + at, weight, packed);
+    store_cast_down(w + at, weight, packed);
     store_copies(copies, at, weight, packed);
   });
 }

@@ -14,7 +14,7 @@ struct SgdCoefficients {
   double lr;
   double grad_scale;
   double momentum;
-  double arriving;  ///< share of the gradient that enters the momentum
+  double one_minus_dampening;  ///< share of the gradient that enters the momentum
   bool nesterov;
   bool lr_in_momentum = false;  ///< the momentum holds steps, learning rate included
   bool skip = false;            ///< this update changes nothing

@@ -36,7 +36,7 @@ void sgd_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& moment, con
                 std::span<const double> trust) {
   const SgdCoefficients& coefficients = staged.value();
   if (coefficients.skip) return;
-  visit_dtype("sgd", on.values.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("sgd", on.values.dtype(), FullFloats{}, [&]<class T>() {
     T* w = on.values.data<T>();
     const T* g = on.grads.data<T>();
     T* m = moment.defined() ? moment.data<T>() : nullptr;

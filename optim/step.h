@@ -18,8 +18,8 @@ struct SgdRange {
   T lr;
   T scale_1, scale_2;
   T decay;
-  T momentum, arriving;
-  T ahead, weight_of_m;  // of gradient and momentum in the step
+  T momentum, one_minus_dampening;
+  T ahead, nesterov_coefficient;  // of gradient and momentum in the step
 };
 
 /// `trust` is a factor on gradient and decay.
@@ -35,9 +35,9 @@ HEARTH_ALWAYS_INLINE SgdRange<T> sgd_range(const SgdCoefficients& coefficients, 
           .scale_2 = scale.second,
           .decay = static_cast<T>(factor * weight_decay),
           .momentum = momentum,
-          .arriving = static_cast<T>(coefficients.arriving),
+          .one_minus_dampening = static_cast<T>(coefficients.one_minus_dampening),
           .ahead = coefficients.nesterov ? T(1) : T(0),
-          .weight_of_m = coefficients.nesterov ? momentum : T(1)};
+          .nesterov_coefficient = coefficients.nesterov ? momentum : T(1)};
 }
 
 /// w without momentum.
@@ -54,11 +54,11 @@ struct SgdState {
 template <class T>
 HEARTH_ALWAYS_INLINE SgdState<T> sgd_step(SgdState<T> state, T g, const SgdRange<T>& c) {
   const T d = g * c.scale_1 * c.scale_2 + c.decay * state.w;
-  const T moved = c.momentum * state.m + c.arriving * d;
-  return {state.w - c.lr * (c.ahead * d + c.weight_of_m * moved), moved};
+  const T moved = c.momentum * state.m + c.one_minus_dampening * d;
+  return {state.w - c.lr * (c.ahead * d + c.nesterov_coefficient * moved), moved};
 }
 
-/// The scaled gradient, bounded so that its square stays finite. Infinite gradients and not-a-number are not bounded.
+/// The scaled gradient, bounded so that its square stays finite. Infinite gradients and NaN are not bounded.
 template <class T>
 HEARTH_ALWAYS_INLINE T bounded_gradient(T g, T scale_1, T scale_2) {
   const T bound = sizeof(T) == 4 ? T(1e18) : T(1e150);
@@ -71,7 +71,7 @@ template <class T>
 struct AdamRange {
   T scale_1, scale_2;
   T coupled_decay, shrink;  // shrink is 1 - lr * decay
-  T beta1, rest1, beta2, rest2;
+  T beta1, one_minus_beta1, beta2, one_minus_beta2;
   T step, inverse_root, eps;  // lr / correction1, 1 / sqrt(correction2)
 };
 
@@ -85,9 +85,9 @@ HEARTH_ALWAYS_INLINE AdamRange<T> adam_range(const AdamCoefficients& coefficient
           .coupled_decay = static_cast<T>(coefficients.decoupled ? 0.0 : weight_decay),
           .shrink = static_cast<T>(coefficients.decoupled ? 1.0 - lr * weight_decay : 1.0),
           .beta1 = static_cast<T>(coefficients.beta1),
-          .rest1 = static_cast<T>(1.0 - coefficients.beta1),
+          .one_minus_beta1 = static_cast<T>(1.0 - coefficients.beta1),
           .beta2 = static_cast<T>(coefficients.beta2),
-          .rest2 = static_cast<T>(1.0 - coefficients.beta2),
+          .one_minus_beta2 = static_cast<T>(1.0 - coefficients.beta2),
           .step = static_cast<T>(lr / coefficients.correction1),
           .inverse_root = static_cast<T>(1.0 / std::sqrt(coefficients.correction2)),
           .eps = static_cast<T>(coefficients.eps)};
@@ -100,8 +100,8 @@ struct AdamState {
 template <class T>
 HEARTH_ALWAYS_INLINE AdamState<T> adam_step(AdamState<T> state, T g, const AdamRange<T>& c) {
   const T d = bounded_gradient(g, c.scale_1, c.scale_2) + c.coupled_decay * state.w;
-  const T first = c.beta1 * state.m + c.rest1 * d;
-  const T second = c.beta2 * state.v + c.rest2 * d * d;
+  const T first = c.beta1 * state.m + c.one_minus_beta1 * d;
+  const T second = c.beta2 * state.v + c.one_minus_beta2 * d * d;
   const T w = c.shrink * state.w - c.step * (first / (std::sqrt(second) * c.inverse_root + c.eps));
   return {w, first, second};
 }
@@ -110,7 +110,7 @@ template <class T>
 struct LambRange {
   T scale_1, scale_2;
   T decay;
-  T beta1, rest1, beta2, rest2;
+  T beta1, one_minus_beta1, beta2, one_minus_beta2;
   T inverse1, inverse_root2, eps;  // 1 / correction1, 1 / sqrt(correction2)
 };
 
@@ -133,9 +133,9 @@ HEARTH_ALWAYS_INLINE LambRange<T> lamb_range(const LambCoefficients& coefficient
           .scale_2 = scale.second,
           .decay = static_cast<T>(weight_decay),
           .beta1 = static_cast<T>(coefficients.beta1),
-          .rest1 = static_cast<T>(1.0 - coefficients.beta1),
+          .one_minus_beta1 = static_cast<T>(1.0 - coefficients.beta1),
           .beta2 = static_cast<T>(coefficients.beta2),
-          .rest2 = static_cast<T>(1.0 - coefficients.beta2),
+          .one_minus_beta2 = static_cast<T>(1.0 - coefficients.beta2),
           .inverse1 = static_cast<T>(1.0 / coefficients.correction1),
           .inverse_root2 = static_cast<T>(1.0 / std::sqrt(coefficients.correction2)),
           .eps = static_cast<T>(coefficients.eps)};
@@ -151,7 +151,7 @@ HEARTH_ALWAYS_INLINE T lamb_direction(T w, T m, T v, const LambRange<T>& c) {
 template <class T>
 HEARTH_ALWAYS_INLINE AdamState<T> lamb_moments(AdamState<T> state, T g, const LambRange<T>& c) {
   const T d = bounded_gradient(g, c.scale_1, c.scale_2);
-  return {state.w, c.beta1 * state.m + c.rest1 * d, c.beta2 * state.v + c.rest2 * d * d};
+  return {state.w, c.beta1 * state.m + c.one_minus_beta1 * d, c.beta2 * state.v + c.one_minus_beta2 * d * d};
 }
 
 /// What LAMB multiplies a range's direction with; the norms are those of its values and of the direction.

@@ -41,7 +41,7 @@ def texts_config(case, folder):
         "model": {"type": case["model"], "layers": case["layers"], "heads": case["width"] // 64, "width": case["width"],
                   "dropout": 0.0},
         "data": {"type": "text", "train": [path], "length": case["size"], "tokenizer": {"type": "words"},
-                 "mask_share": 0.15 if case["model"] == "bert" else 0},
+                 "mask_probability": 0.15 if case["model"] == "bert" else 0},
         "optimizer": {"type": "adamw", "lr": 1e-4},
     }
 

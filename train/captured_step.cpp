@@ -18,7 +18,7 @@ namespace {
 constexpr int steps_before_first = 2;
 constexpr int steps_before_others = 1;
 // Of a shape to be recorded.
-constexpr int most_failures = 2;
+constexpr int max_failures = 2;
 
 /// All tensors of all batches.
 std::vector<Tensor> tensors_of(std::span<const data::Batch> batches) {
@@ -79,8 +79,8 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) {
   const bool device_counts = session_.loss.ignored_label.has_value();
   auto found = std::find_if(all.begin(), all.end(),
                             [&](const auto& recorded) { return recorded->fits(batches, device_counts); });
-  if (!declined_.empty()) return training_step(session_, batches);
-  if (found == all.end() && all.size() == most_graphs) {
+  if (!unsupported_reason_.empty()) return training_step(session_, batches);
+  if (found == all.end() && all.size() == max_graphs) {
     // Within the arena, which has the memory.
     StepResult result;
     recordings_->arena.run([&] { result = training_step(session_, batches); });
@@ -101,14 +101,14 @@ StepResult CapturedStep::step(Recorded& recorded, std::span<const data::Batch> b
   const auto work = [&] { run_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
   const bool is_first = &recorded == recordings_->all.front().get();
-  if (recorded.graph == nullptr && recorded.failures < most_failures &&
+  if (recorded.graph == nullptr && recorded.failures < max_failures &&
       recorded.eager_steps >= (is_first ? steps_before_first : steps_before_others)) {
     try {
       recorded.graph = std::make_unique<cuda::Graph>(cuda::Graph::record(stream, recordings_->arena, work));
     } catch (const Error& error) {
       // Nothing of the step has run yet. The eager step that follows may give the arena what was missing.
       ++recorded.failures;
-      if (recorded.failures == most_failures && graphs() == 0) declined_ = error.what();
+      if (recorded.failures == max_failures && graphs() == 0) unsupported_reason_ = error.what();
     }
   }
   if (recorded.graph != nullptr) {

@@ -24,17 +24,17 @@ class CapturedStep {
 
   /// As training_step(). Batches of a new shape run eagerly in the arena of the graphs, twice the first of all and once
   /// all others, and are recorded when they come again. Steps run eagerly too if their shape could not be recorded
-  /// twice, and if it comes after the first `most_graphs`. All do once a shape could not be recorded before any other.
+  /// twice, and if it comes after the first `max_graphs`. All do once a shape could not be recorded before any other.
   StepResult run(std::span<const data::Batch> batches);
 
-  static constexpr std::size_t most_graphs = 128;
+  static constexpr std::size_t max_graphs = 128;
 
   /// Kernels, copies and fills that the last replay consisted of; 0 as long as nothing is recorded.
   std::int64_t nodes() const { return nodes_; }
   /// Shapes of batches that are recorded.
   std::int64_t graphs() const;
   /// Why steps are not replayed; empty if they are, or may be yet.
-  const std::string& declined() const { return declined_; }
+  const std::string& unsupported_reason() const { return unsupported_reason_; }
 
  private:
   struct Recorded;
@@ -44,7 +44,7 @@ class CapturedStep {
   Session& session_;
   std::unique_ptr<Recordings> recordings_;
   std::int64_t nodes_ = 0;
-  std::string declined_;
+  std::string unsupported_reason_;
 };
 
 }  // namespace hearth::train

@@ -18,7 +18,7 @@ void describe(Fields<CrossEntropyFields>& f) {
   f.number("label_smoothing", &CrossEntropyFields::label_smoothing, {.min = 0, .below = 1},
            "Share of the target spread evenly over all classes.");
   f.integer("ignore_index", &CrossEntropyFields::ignore_index, {},
-            "Samples with this label do not count. Of texts whose ids are predicted it is -100.");
+            "Samples with this label do not count. Of sequences whose ids are predicted it is -100.");
   f.number("class_weights", &CrossEntropyFields::class_weights, {.above = 0},
            "What a sample of each class counts for, one number a class; empty: all the same. The mean is by the sum of "
            "the weights in a batch.");

@@ -12,7 +12,7 @@
 #include "data/prepare.h"
 #include "data/text/labelled.h"
 #include "data/text/unicode.h"
-#include "models/embedding_network.h"
+#include "models/embedding_model.h"
 #include "ops/ops.h"
 #include "train/run/checkpoint.h"
 #include "train/task/text_tasks.h"
@@ -23,7 +23,7 @@ namespace {
 // Computed at once: enough to keep all cores busy, few enough for the memory of large images.
 constexpr std::int64_t piece_size = 32;
 
-/// Held while a model computes: the process has one compute team, which each computation has for itself.
+/// Held while a model computes: the process has one thread pool, which each computation has for itself.
 std::mutex& computing() {
   static std::mutex mutex;
   return mutex;
@@ -54,15 +54,15 @@ void append(Tensor& all, std::int64_t first, std::int64_t total, const Tensor& p
 struct Predictor::Body {
   explicit Body(std::unique_ptr<train::Session> opened) : session(std::move(opened)) {
     if (const auto* const task = dynamic_cast<const train::TextClassificationTask*>(session->task.get()))
-      texts = &task->texts();
-    HEARTH_CHECK(UsageError, texts != nullptr || session->data.train->images() != nullptr,
-                 "predictor: the run was trained on texts without labels and predicts no classes; use "
-                 "train::continue_texts() or train::translate()");
+      sequences = &task->labelled_text();
+    HEARTH_CHECK(UsageError, sequences != nullptr || session->data.train->images() != nullptr,
+                 "predictor: the run was trained on text without labels and predicts no classes; use "
+                 "train::generate_text() or train::translate()");
     session->use_averaged_weights();
     session->model->eval();
   }
 
-  /// Of `total` inputs, of which piece(first, count) gives what the network gets of some.
+  /// Of `total` inputs, of which piece(first, count) gives what the model gets of some.
   template <class Piece>
   Prediction predict(std::int64_t total, bool embedding, const Piece& piece) const {
     Prediction result;
@@ -76,9 +76,9 @@ struct Predictor::Body {
   }
 
   void compute(Prediction& result, std::int64_t first, std::int64_t total, const Tensor& input, bool embedding) const {
-    auto* const embeds = dynamic_cast<models::EmbeddingNetwork*>(session->model.get());
+    auto* const embeds = dynamic_cast<models::EmbeddingModel*>(session->model.get());
     HEARTH_CHECK(UsageError, !embedding || embeds != nullptr,
-                 "predictor: the network tells no embedding; networks that derive models::EmbeddingNetwork do");
+                 "predictor: the model tells no embedding; models that derive models::EmbeddingModel do");
     const std::lock_guard lock(computing());
     const NoGrad no_grad;
     const AutocastScope autocast(session->autocast());
@@ -86,14 +86,14 @@ struct Predictor::Body {
     const Tensor seen = embedding ? embeds->embedding(moved) : Tensor();
     const Tensor outputs = embedding ? embeds->outputs_of(seen) : (*session->model)(moved);
     HEARTH_CHECK(ShapeError, outputs.rank() == 2 && outputs.dim(0) == moved.dim(0) && outputs.dim(1) == classes(),
-                 "predict: the network gives ", describe(outputs), " of ",
+                 "predict: the model gives ", describe(outputs), " of ",
                  moved.dim(0) == 1 ? std::string("one input") : join_text(moved.dim(0), " inputs"),
                  ", but the data has ", classes(), " classes");
     append(result.logits, first, total, outputs);
     if (embedding) append(result.embedding, first, total, seen);
   }
 
-  /// What the network gets of images; source(i) gives one of them, its name and pixels.
+  /// What the model gets of images; source(i) gives one of them, its name and pixels.
   template <class Source>
   Prediction predict_sources(std::int64_t total, bool embedding, const Source& source) const {
     require_images();
@@ -111,12 +111,12 @@ struct Predictor::Body {
   }
 
   void require_images() const {
-    HEARTH_CHECK(UsageError, texts == nullptr, "predictor: the run was trained on texts; use predict_texts()");
+    HEARTH_CHECK(UsageError, sequences == nullptr, "predictor: the run was trained on text; use predict_text()");
   }
   std::int64_t classes() const { return session->data.train->classes(); }
 
   std::unique_ptr<train::Session> session;
-  const data::LabelledTexts* texts = nullptr;  ///< null where inputs are images
+  const data::LabelledText* sequences = nullptr;  ///< null where inputs are images
 };
 
 Predictor::Predictor(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides)
@@ -133,7 +133,7 @@ Predictor& Predictor::operator=(Predictor&&) noexcept = default;
 
 const std::vector<std::string>& Predictor::classes() const { return body_->session->data.train->class_names(); }
 
-bool Predictor::takes_texts() const { return body_->texts != nullptr; }
+bool Predictor::takes_text() const { return body_->sequences != nullptr; }
 
 data::ImageShape Predictor::input_shape() const {
   body_->require_images();
@@ -183,7 +183,7 @@ Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const
   }
   const data::ImageShape shape = input_shape();
   HEARTH_CHECK(ShapeError, here.dim(1) == shape.height && here.dim(2) == shape.width && here.dim(3) == shape.channels,
-               "predict_tensor: ", describe(images), "; the network takes images of ", shape,
+               "predict_tensor: ", describe(images), "; the model takes images of ", shape,
                "; give pixels as u8 to have them brought to that size");
   return body_->predict(total, embedding, [&](std::int64_t first, std::int64_t count) {
     const Tensor piece = Tensor::empty({count, here.dim(1), here.dim(2), here.dim(3)});
@@ -192,14 +192,14 @@ Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const
   });
 }
 
-Prediction Predictor::predict_texts(const std::vector<std::string>& texts, bool embedding) const {
-  const data::LabelledTexts* const set = body_->texts;
+Prediction Predictor::predict_text(const std::vector<std::string>& sequences, bool embedding) const {
+  const data::LabelledText* const set = body_->sequences;
   HEARTH_CHECK(UsageError, set != nullptr, "predictor: the run was trained on images; use predict_files()");
-  return body_->predict(static_cast<std::int64_t>(texts.size()), embedding,
+  return body_->predict(static_cast<std::int64_t>(sequences.size()), embedding,
                         [&](std::int64_t first, std::int64_t count) {
                           std::vector<Tensor> rows;
                           for (std::int64_t i = first; i < first + count; ++i) {
-                            const std::string& text = texts[static_cast<std::size_t>(i)];
+                            const std::string& text = sequences[static_cast<std::size_t>(i)];
                             const std::string name = join_text("text ", i + 1);
                             data::unicode::require_utf8(text, name);
                             try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of images and texts by a trained network, inside of a program:
+// Classes of images and sequences by a trained model, inside of a program:
 //
 //   const hearth::Predictor predictor("runs/digits");
 //   const hearth::Prediction result = predictor.predict_files({"a.png", "b.png"});
@@ -21,14 +21,14 @@ namespace train {
 class Session;
 }
 
-/// What a network says of a batch, on the CPU, a row for each input.
+/// What a model says of a batch, on the CPU, a row for each input.
 struct Prediction {
-  Tensor logits;         ///< f32 [n, classes]: the network's outputs
+  Tensor logits;         ///< f32 [n, classes]: the model's outputs
   Tensor probabilities;  ///< f32 [n, classes]: their softmax
-  Tensor embedding;      ///< f32 [n, C]: what the network's last layer sees; undefined unless asked for
+  Tensor embedding;      ///< f32 [n, C]: what the model's last layer sees; undefined unless asked for
 };
 
-/// Computes with the network of a checkpoint, which holds all that this needs. Several threads may call it, or several
+/// Computes with the model of a checkpoint, which holds all that this needs. Several threads may call it, or several
 /// of its kind, at once: they read and prepare inputs side by side and compute one after another, each with all threads
 /// of the process. Opening one sets deterministic mode and TF32, which are switches of the whole process, as its run
 /// had them.
@@ -53,24 +53,24 @@ class HEARTH_API Predictor {
 
   /// Names by label.
   const std::vector<std::string>& classes() const;
-  /// Whether inputs are texts; otherwise they are images.
-  bool takes_texts() const;
-  /// Of the network's input, for images.
+  /// Whether inputs are sequences; otherwise they are images.
+  bool takes_text() const;
+  /// Of the model's input, for images.
   data::ImageShape input_shape() const;
 
   /// Of JPEG and PNG files. FileError or DataError, naming the file, for one that cannot be read. UsageError for a
-  /// network of texts, here and below.
+  /// model of text, here and below.
   Prediction predict_files(const std::vector<std::string>& paths, bool embedding = false) const;
   /// Of decoded images of any size, grey or RGB, prepared as in evaluation.
   Prediction predict_images(std::span<const data::Image> images, bool embedding = false) const;
   /// Of a tensor: u8 [n, h, w, c] is pixels, as above; f32 [n, H, W, C] in input_shape() is prepared already.
   /// ShapeError or DTypeError for others.
   Prediction predict_tensor(const Tensor& images, bool embedding = false) const;
-  /// Of texts in UTF-8; what is longer than a row of the training is cut off. DataError, naming the text's number, for
-  /// what the tokenizer does not know; UsageError for a network of images.
-  Prediction predict_texts(const std::vector<std::string>& texts, bool embedding = false) const;
+  /// Of sequences in UTF-8; what is longer than a row of the training is cut off. DataError, naming the text's number,
+  /// for what the tokenizer does not know; UsageError for a model of images.
+  Prediction predict_text(const std::vector<std::string>& sequences, bool embedding = false) const;
 
-  /// f32 [1, H, W, C]: what the network gets of a file, for predict_tensor(). Errors as of predict_files().
+  /// f32 [1, H, W, C]: what the model gets of a file, for predict_tensor(). Errors as of predict_files().
   Tensor prepared(const std::string& path) const;
 
   /// The `count` most probable classes of a row, the most probable first. IndexError for a row that is not there.

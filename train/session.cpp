@@ -35,18 +35,18 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   return plan;
 }
 
-/// O2 has narrow weights. O1 keeps narrow copies of them, so that none is converted at each use; not for f16 on the
-/// CPU, whose products are made in f32.
-std::optional<NarrowCopy> narrow_copy(const PrecisionOptions& options, Device device) {
+/// O2 has low-precision weights. O1 keeps low-precision copies of them, so that none is converted at each use; not for
+/// f16 on the CPU, whose products are made in f32.
+std::optional<LowPrecisionCopy> low_precision_copy(const PrecisionOptions& options, Device device) {
   if (options.dtype == ComputeType::tf32) return std::nullopt;
-  if (options.level == PrecisionLevel::O2) return NarrowCopy{options.type(), NarrowCopy::Use::instead};
+  if (options.level == PrecisionLevel::O2) return LowPrecisionCopy{options.type(), LowPrecisionCopy::Use::instead};
   if (options.level == PrecisionLevel::O1 && (device.is_cuda() || options.dtype == ComputeType::bf16))
-    return NarrowCopy{options.type()};
+    return LowPrecisionCopy{options.type()};
   return std::nullopt;
 }
 
-optim::LossScaleOptions loss_scale_options(const PrecisionOptions& options) {
-  optim::LossScaleOptions result;
+optim::GradScalerOptions loss_scale_options(const PrecisionOptions& options) {
+  optim::GradScalerOptions result;
   const double fixed = options.loss_scale.value_or(0);
   if (fixed > 0)
     result.dynamic = false, result.start = result.floor = result.ceiling = fixed;
@@ -58,14 +58,14 @@ optim::LossScaleOptions loss_scale_options(const PrecisionOptions& options) {
 // Chunks cost some time for the memory that they save, which is little where the vocabulary is small.
 constexpr std::int64_t fewest_chunked_pieces = 16384;
 
-/// The network as one whose loss is taken of its features; null where it is taken of its outputs.
-models::VocabularyNetwork* chunked_network(nn::Module& model, const Loss& loss, std::optional<bool> asked) {
-  auto* const network = dynamic_cast<models::VocabularyNetwork*>(&model);
+/// The model as one whose loss is taken of its features; null where it is taken of its outputs.
+models::VocabularyModel* chunked_model(nn::Module& model, const Loss& loss, std::optional<bool> asked) {
+  auto* const network = dynamic_cast<models::VocabularyModel*>(&model);
   const Tensor weight = network != nullptr ? network->head().weight : Tensor();
   const bool possible = weight.defined() && loss.of_head != nullptr;
   HEARTH_CHECK(ConfigError, possible || !asked.value_or(false), "/train/chunked_head: ",
                weight.defined() ? "the loss needs all outputs; it is for cross_entropy"
-                                : "the network has no head over a vocabulary",
+                                : "the model has no head over a vocabulary",
                "; leave it out");
   return possible && asked.value_or(weight.dim(0) >= fewest_chunked_pieces) ? network : nullptr;
 }
@@ -113,7 +113,7 @@ void Session::build_or_explain() {
     // Further lines list what holds the memory.
     const std::string text = error.what();
     const std::size_t line = text.find('\n');
-    throw OutOfMemory(join_text(text.substr(0, line), "; what the network itself needs does not fit at any batch size",
+    throw OutOfMemory(join_text(text.substr(0, line), "; what the model itself needs does not fit at any batch size",
                                 line == std::string::npos ? "" : text.substr(line)));
   }
 }
@@ -128,17 +128,17 @@ void Session::build() {
   device_ = device_of_run(config.device);
   require_model_fits(config, input, trains_, memory_budget(device_).bytes());
   model = config.model.make(input);
-  // Start values are drawn on the host, so they are the same on every device.
+  // Initial values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
   model->to(device_);
   const std::span<const float> values = data.train_transforms.normalizer().values();
   pixel_values_ = Tensor::of({data.input_shape().channels, 256}, values).to(device_);
   pads_pixels_ = begins_with_convolution();
   sums = Sums(device_);
-  parameters = std::make_unique<FlatParameters>(model->parameters(), narrow_copy(config.precision, device_));
+  parameters = std::make_unique<FlatParameters>(model->parameters(), low_precision_copy(config.precision, device_));
   loss = config.loss.make();
   task->check(loss);
-  chunked = chunked_network(*model, loss, config.train.chunked_head);
+  chunked = chunked_model(*model, loss, config.train.chunked_head);
   if (trains_) prepare_training();
   const OriginScope of_average = OriginScope::of_op("average");
   if (const AverageOptions& average = config.train.ema; average.decay)
@@ -154,7 +154,7 @@ void Session::prepare_training() {
   if (config.precision.dtype == ComputeType::f16) {
     step_sums = Sums(device_);
     loss_scale =
-        std::make_unique<optim::LossScale>(*parameters, model->buffers(), loss_scale_options(config.precision));
+        std::make_unique<optim::GradScaler>(*parameters, model->buffers(), loss_scale_options(config.precision));
   }
   const OriginScope of_optimizer = OriginScope::of_op("optimizer");
   optimizer = config.optimizer.make(*parameters);
@@ -217,7 +217,7 @@ void Session::read_loss_scale() {
 }
 
 void Session::after_load() {
-  parameters->refresh_narrow();
+  parameters->refresh_low_precision();
   if (loss_scale) loss_scale->after_load();
 }
 
@@ -265,9 +265,10 @@ Tensor Session::images_of(const data::Batch& batch) const {
   const Tensor& images = batch["images"];
   if (images.dtype() != DType::u8) return images;
   const DType dtype = autocast().value_or(DType::f32);
-  const std::int64_t room = pads_pixels_ ? detail::pixel_room(dtype, images.dim(3), device_) : 0;
+  const std::int64_t channel_capacity = pads_pixels_ ? detail::pixel_capacity(dtype, images.dim(3), device_) : 0;
   return detail::normalize_images(images, pixel_values_,
-                                  {.dtype = dtype, .erased = batch.find("erased"), .share = batch.find("mix")}, room);
+                                  {.dtype = dtype, .erased = batch.find("erased"), .lambda = batch.find("mix")},
+                                  channel_capacity);
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

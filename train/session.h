@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a run is made of, built from its config; or what computes with a network that is trained already.
+// Everything a run is made of, built from its config; or what computes with a model that is trained already.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 #include "core/io/state.h"
 #include "data/registry.h"
 #include "models/nn/module.h"
-#include "models/text/vocabulary_network.h"
+#include "models/text/vocabulary_model.h"
 #include "optim/ema.h"
-#include "optim/loss_scale.h"
+#include "optim/grad_scaler.h"
 #include "optim/registry.h"
 #include "train/run/run_config.h"
 
@@ -56,7 +56,7 @@ struct HEARTH_API Sums {
 struct Position {
   std::int64_t step = 0;
   Meter interval;                       ///< since the last line of training metrics, as of the last read_interval()
-  std::int64_t interval_tokens = 0;     ///< of texts in that time, without padding
+  std::int64_t interval_tokens = 0;     ///< of sequences in that time, without padding
   std::int64_t interval_positions = 0;  ///< with it
   std::int64_t best_step = -1;          ///< of the best evaluation; without a valid split that of the last checkpoint
   double best_accuracy = -1;
@@ -76,9 +76,9 @@ struct LoadedWeights {
 
 class HEARTH_API Session {
  public:
-  /// Opens the data and builds the model with its start values, the optimizer and the schedule.
+  /// Opens the data and builds the model with its initial values, the optimizer and the schedule.
   explicit Session(LoadedConfig loaded);
-  /// For a network that is trained already and stays as it is: builds the model, and no optimizer, schedule, loss scale
+  /// For a model that is trained already and stays as it is: builds the model, and no optimizer, schedule, loss scale
   /// or plan. `given` may be without samples (data::described_data()).
   Session(LoadedConfig loaded, data::DataSplits given);
   Session(const Session&) = delete;
@@ -88,13 +88,13 @@ class HEARTH_API Session {
   const Json& resolved() const { return loaded_.resolved; }
   /// Where the run computes.
   Device device() const { return device_; }
-  /// The narrow type of the run's precision; nothing for O0.
+  /// The low-precision type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
-  /// Sets what is one switch for the whole process, exact mode and TF32, as this run's configuration has it: every step
-  /// and evaluation begins so, because another session of the process may have set them otherwise.
+  /// Sets what is one switch for the whole process, deterministic mode and TF32, as this run's configuration has it:
+  /// every step and evaluation begins so, because another session of the process may have set them otherwise.
   void set_switches() const;
   /// Takes the weights of config().weights, where it names a file, as a new run starts from them. FileError with
-  /// everything that does not fit; ConfigError with the options of the model in which it differs from the network of
+  /// everything that does not fit; ConfigError with the options of the model in which it differs from the model of
   /// the weights.
   LoadedWeights load_start_weights();
   /// Makes all but the data anew, as the constructor did: forgets what steps have changed.
@@ -111,7 +111,7 @@ class HEARTH_API Session {
   static DType image_type(DeviceType device) { return device == DeviceType::cuda ? DType::u8 : DType::f32; }
   /// A batch's images as the model takes them: pixels are normalised where they lie, others are as they are.
   Tensor images_of(const data::Batch& batch) const;
-  /// The named part of the data; for "" the test part, or the valid part if there is none. Null if there is no such
+  /// The named part of the data; for "" the test split, or the valid split if there is none. Null if there is no such
   /// part. UsageError for a name other than train, valid and test.
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
   /// The split that a training evaluates as it goes on, and its name: valid, by which it chooses its best checkpoint,
@@ -139,12 +139,12 @@ class HEARTH_API Session {
   std::unique_ptr<Task> task;  ///< what a batch means
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<FlatParameters> parameters;
-  std::unique_ptr<optim::Optimizer> optimizer;   ///< null where nothing is trained
-  std::unique_ptr<optim::Schedule> schedule;     ///< likewise
-  std::unique_ptr<optim::Ema> ema;               ///< null without averaging
-  std::unique_ptr<optim::LossScale> loss_scale;  ///< null without loss scaling
-  optim::LossScale::Reading loss_scale_now;      ///< as of the last read_interval()
-  models::VocabularyNetwork* chunked = nullptr;  ///< the model where the loss is taken of its features, else null
+  std::unique_ptr<optim::Optimizer> optimizer;    ///< null where nothing is trained
+  std::unique_ptr<optim::Schedule> schedule;      ///< likewise
+  std::unique_ptr<optim::Ema> ema;                ///< null without averaging
+  std::unique_ptr<optim::GradScaler> loss_scale;  ///< null without loss scaling
+  optim::GradScaler::Reading loss_scale_now;      ///< as of the last read_interval()
+  models::VocabularyModel* chunked = nullptr;     ///< the model where the loss is taken of its features, else null
   Loss loss;
   Plan plan;
   Position position;
@@ -171,7 +171,7 @@ class HEARTH_API Session {
   Device device_;
   double base_lr_ = 0;
   std::vector<NamedTensor> buffers_;
-  Tensor pixel_values_;  ///< f32 [C, 256]: what a pixel value of a channel is for the network
+  Tensor pixel_values_;  ///< f32 [C, 256]: what a pixel value of a channel is for the model
   bool pads_pixels_ = false;
 };
 

@@ -24,7 +24,7 @@ namespace hearth::train {
 namespace {
 
 // Random operations of one forward pass, at most, so that there is room for a million batches in a step.
-constexpr std::uint32_t most_random_ops = 1 << 12;
+constexpr std::uint32_t max_random_ops = 1 << 12;
 
 // What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the
 // labels that do, which only the device knows.
@@ -35,7 +35,7 @@ struct Share {
 };
 
 std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inputs, std::int64_t samples) {
-  std::vector<Share> shares(inputs.size());
+  std::vector<Share> held(inputs.size());
   std::vector<Tensor> labels;
   bool may_ignore = false;
   for (const data::Batch& input : inputs) {
@@ -46,19 +46,19 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inpu
   // One batch whose rows the meter counts needs no counting of labels.
   if (!may_ignore || (inputs.size() == 1 && inputs[0].counted < 0)) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      shares[i].of_samples = samples > 0 ? static_cast<double>(inputs[i].count()) / static_cast<double>(samples) : 0.0;
-    return shares;
+      held[i].of_samples = samples > 0 ? static_cast<double>(inputs[i].count()) / static_cast<double>(samples) : 0.0;
+    return held;
   }
   const auto element = [](const Tensor& all, std::size_t i) {
     return Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
   };
   const Tensor counts = label_counts(labels, *loss.ignored_label);
-  const Tensor parts = inputs.size() > 1 ? label_shares(counts) : Tensor();
+  const Tensor parts = inputs.size() > 1 ? label_weights(counts) : Tensor();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].counted >= 0) shares[i].labels = element(counts, i);
-    if (parts.defined()) shares[i].of_labels = element(parts, i);
+    if (inputs[i].counted >= 0) held[i].labels = element(counts, i);
+    if (parts.defined()) held[i].of_labels = element(parts, i);
   }
-  return shares;
+  return held;
 }
 
 void backward_of(Session& session, const Tensor& loss, const Share& share) {
@@ -87,7 +87,7 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs)
   std::int64_t samples = 0;
   for (const data::Batch& input : inputs) samples += input.count();
   session.parameters->zero_grads();
-  const std::vector<Share> shares = shares_of(session.loss, inputs, samples);
+  const std::vector<Share> held = shares_of(session.loss, inputs, samples);
   std::int64_t begun = 0;
   // Rows of one shape draw as those of one batch would; otherwise, as with sequences of different lengths, each batch
   // draws numbers of its own.
@@ -99,15 +99,15 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs)
     if (alike)
       key.part = {begun, input.rows()};
     else
-      key.op = static_cast<std::uint32_t>(i) * most_random_ops;
+      key.op = static_cast<std::uint32_t>(i) * max_random_ops;
     const RandomScope random(key);
     begun += input.rows();
     const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
     const Tensor loss = session.task->loss(session, input, {.correct = sums.correct});
-    backward_of(session, loss, shares[i]);
+    backward_of(session, loss, held[i]);
     if (host_decides(session)) require_finite(session, loss);
     // As many losses as the device counted labels, or so that the sum is that of the mean over all rows.
-    const Share& share = shares[i];
+    const Share& share = held[i];
     if (share.labels.defined())
       add_loss(sums.loss, loss, 1, share.labels);
     else
@@ -136,7 +136,7 @@ void decide(Session& session) {
   if (host_decides(session)) {
     clip_on_host(session, limit);
   } else if (session.loss_scale) {
-    session.loss_scale->judge(
+    session.loss_scale->check_found_inf(
         *session.optimizer, session.ema.get(), limit.value_or(0), session.device_grad_norm,
         {session.step_sums.loss, session.sums.loss, session.step_sums.correct, session.sums.correct});
     session.loss_scale->settle_buffers(*session.optimizer);

@@ -37,7 +37,7 @@ void run_step(Session& session, std::span<const data::Batch> inputs);
 /// model's mode.
 void evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics = nullptr);
 
-/// Loss and accuracy over a data set, in evaluation mode with the averaged weights if there are any.
+/// Loss and accuracy over a dataset, in evaluation mode with the averaged weights if there are any.
 Meter evaluate(Session& session, const data::DatasetPointer& part);
 
 }  // namespace hearth::train

@@ -29,7 +29,7 @@ struct WritingScope {
   AutocastScope autocast;
 };
 
-/// The ids of a text; DataError that begins with its place.
+/// The ids of a text; DataError that begins with its position.
 Ids encoded(const data::Tokenizer& tokenizer, const std::string& text, const std::string& place) {
   data::unicode::require_utf8(text, place);
   try {
@@ -50,14 +50,14 @@ std::string text_behind(const data::Tokenizer& tokenizer, Ids before, const Ids&
 // Searched for together; each with its beam.
 constexpr std::size_t sources_at_once = 32;
 
-/// UsageError for a run on something else, or on masked texts.
+/// UsageError for a run on something else, or on masked sequences.
 const data::TokenDataset& token_stream_of(const Session& session) {
   const auto* const task = dynamic_cast<const LanguageModelTask*>(session.task.get());
   HEARTH_CHECK(UsageError, task != nullptr && task->sequences().pairs() == nullptr,
-               "generate: the run was not trained on a running text (data \"text\"), which prompts go on from");
+               "generate: the run was not trained on a token stream (data \"text\"), which prompts go on from");
   const auto* const text = session.config().data.options<data::TextData>();
-  HEARTH_CHECK(UsageError, text == nullptr || text->mask_share == 0,
-               "generate: the run was trained to guess masked tokens (data.mask_share ", text->mask_share,
+  HEARTH_CHECK(UsageError, text == nullptr || text->mask_probability == 0,
+               "generate: the run was trained to guess masked tokens (data.mask_probability ", text->mask_probability,
                "), not those that follow; train one without masks");
   return task->sequences();
 }
@@ -124,7 +124,7 @@ void set_error_rate(Json& record, const std::vector<std::string>& outputs,
     for (const std::string& reference : references[i]) words.push_back(words_of(reference));
     rate.add(words_of(outputs[i]), words);
   }
-  record.set("error_rate", rate.rate()).set("wrong_share", rate.wrong_share());
+  record.set("error_rate", rate.rate()).set("error_rate", rate.error_rate());
 }
 
 }  // namespace
@@ -150,13 +150,13 @@ models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int6
   return limits;
 }
 
-std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
-                                         models::GenerateOptions options) {
+std::vector<Continuation> generate_text(Session& session, const std::vector<std::string>& prompts,
+                                        models::GenerateOptions options) {
   const data::Tokenizer& tokenizer = token_stream_of(session).tokenizer();
   std::vector<Ids> begun;
   for (const std::string& prompt : prompts) {
     begun.push_back(encoded(tokenizer, prompt, join_text("prompt ", begun.size() + 1)));
-    // Texts of the training follow the end of another.
+    // Sequences of the training follow the end of another.
     if (const std::int32_t end = tokenizer.special().end; begun.back().empty() && end >= 0) begun.back().push_back(end);
     HEARTH_CHECK(UsageError, !begun.back().empty(), "generate: prompt ", begun.size(), ", \"", prompt,
                  "\", gives no ids, and the tokenizer has none that begins a text; give a longer one");
@@ -170,8 +170,8 @@ std::vector<Continuation> continue_ids(Session& session, const std::vector<std::
   const data::Tokenizer& tokenizer = set.tokenizer();
   options.limits = writing_limits(tokenizer, options.limits.most);
   const WritingScope scope(session);
-  const auto decoder =
-      models::make_decoder(*session.model, {.texts = static_cast<std::int64_t>(prompts.size()), .room = set.longest()});
+  const auto decoder = models::make_decoder(
+      *session.model, {.sequences = static_cast<std::int64_t>(prompts.size()), .capacity = set.longest()});
   const std::vector<models::Written> written = models::generate(*decoder, prompts, options);
   std::vector<Continuation> result;
   for (std::size_t i = 0; i < written.size(); ++i)
@@ -190,7 +190,7 @@ std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, co
     result.push_back(encoded(tokenizer, line, place));
     result.back().push_back(tokenizer.special().end);
     HEARTH_CHECK(DataError, static_cast<std::int64_t>(result.back().size()) <= set.longest(), place, ": ",
-                 result.back().size(), " ids with the end; the run's network takes at most ", set.longest(),
+                 result.back().size(), " ids with the end; the run's model takes at most ", set.longest(),
                  "; cut it in two");
   }
   return result;
@@ -213,9 +213,10 @@ std::vector<Translation> translate(Session& session, const std::vector<std::vect
     std::vector<const Ids*> rows;
     for (std::size_t i = first; i < first + count; ++i) rows.push_back(&sources[order[i]]);
     const auto decoder = models::make_decoder(
-        *session.model, {.texts = checked_mul(static_cast<std::int64_t>(count), options.beam, "translate: texts"),
-                         .room = set.longest(),
-                         .source = padded(rows, set.source_tokenizer().special().pad)});
+        *session.model,
+        {.sequences = checked_mul(static_cast<std::int64_t>(count), options.beam, "translate: sequences"),
+         .capacity = set.longest(),
+         .source = padded(rows, set.source_tokenizer().special().pad)});
     const auto found = models::beam_search(*decoder, std::vector<Ids>(count, Ids{tokenizer.special().begin}), options);
     for (std::size_t i = 0; i < count; ++i)
       result[order[first + i]] = {repaired_text(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts written by the network of a run.
+// Sequences written by the model of a run.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ struct Continuation {
   bool ended = false;  ///< otherwise it has the most ids
 };
 
-/// Writes prompts on with a run on a running text; `options.limits` but for `most` come from its tokenizer. An empty
-/// prompt stands for the beginning of a text. UsageError for a run on something else, or on masked texts; DataError,
-/// naming the prompt's number, for one that is not UTF-8 or has what the vocabulary lacks.
-HEARTH_API std::vector<Continuation> continue_texts(Session& session, const std::vector<std::string>& prompts,
-                                                    models::GenerateOptions options);
+/// Writes prompts on with a run on a token stream; `options.limits` but for `most` come from its tokenizer. An empty
+/// prompt stands for the beginning of a text. UsageError for a run on something else, or on masked sequences;
+/// DataError, naming the prompt's number, for one that is not UTF-8 or has what the vocabulary lacks.
+HEARTH_API std::vector<Continuation> generate_text(Session& session, const std::vector<std::string>& prompts,
+                                                   models::GenerateOptions options);
 
 /// The same from ids, of which each prompt has one or more.
 HEARTH_API std::vector<Continuation> continue_ids(Session& session,
@@ -38,7 +38,7 @@ HEARTH_API std::vector<Continuation> continue_ids(Session& session,
 HEARTH_API std::string repaired_text(std::string_view text);
 
 /// The ids of lines as a run on pairs takes them. DataError naming `source` and the line for one that is longer than
-/// the network takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks;
+/// the model takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks;
 /// UsageError for a run on something else.
 HEARTH_API std::vector<std::vector<std::int32_t>> encode_sources(const Session& session,
                                                                  const std::vector<std::string>& lines,
@@ -57,7 +57,7 @@ HEARTH_API std::vector<Translation> translate(Session& session, const std::vecto
                                               models::BeamOptions options);
 
 /// Translates the first `limit` pairs of a part (0: all) and sets `decoded`, their number, and by eval.metric `bleu`,
-/// or `error_rate` (edits by words) and `wrong_share` (translations with an edit). For the latter pairs with one source
+/// or `error_rate` (edits by words) and `error_rate` (translations with an edit). For the latter pairs with one source
 /// are translated once and counted against the nearest of their references. References are what the tokenizer makes of
 /// them.
 HEARTH_API void set_translation_metric(Json& record, Session& session, const data::PairDataset& part,

@@ -171,8 +171,8 @@ StepResult Trainer::run_step(std::span<const data::Batch> batches) {
     return training_step(session_, batches);
   }
   const StepResult step = captured_->run(batches);
-  if (!captured_->declined().empty()) {
-    progress_.line("graph: steps are not replayed: " + captured_->declined());
+  if (!captured_->unsupported_reason().empty()) {
+    progress_.line("graph: steps are not replayed: " + captured_->unsupported_reason());
     captured_.reset();
   }
   return step;
@@ -219,7 +219,7 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   now.lr = last.lr;
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
   now.unit = session_.throughput_unit();
-  now.wait_share = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
+  now.wait_fraction = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
   return now;
 }
 
@@ -242,7 +242,7 @@ void Trainer::log_interval(const StepResult& last) {
   if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
   if (session_.loss_scale)
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
-  record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_share);
+  record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_fraction);
   folder_.add(record);
   progress_.interval(now);
   session_.clear_interval();
@@ -293,7 +293,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   return {meter, text.str()};
 }
 
-bool Trainer::judge(const Meter& meter) {
+bool Trainer::check_found_inf(const Meter& meter) {
   Position& position = session_.position;
   const bool by_loss = session_.task->best_by_loss();
   const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
@@ -311,7 +311,7 @@ void Trainer::evaluate_and_log() {
   const auto [split, part] = session_.validation_part();
   if (!part) return;
   const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
-  const bool best = session_.data.valid && judge(meter);
+  const bool best = session_.data.valid && check_found_inf(meter);
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
   const std::string epoch = epoch_text(position.step, session_.plan.steps_per_epoch);

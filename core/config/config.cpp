@@ -14,10 +14,10 @@ namespace {
 
 bool is_ignored(std::string_view key) { return key == "$schema" || key == "comment"; }
 
-std::vector<std::string> texts_of(const std::vector<Word>& words) {
-  std::vector<std::string> texts;
-  for (const Word& word : words) texts.push_back(word.text);
-  return texts;
+std::vector<std::string> strings_of(const std::vector<Word>& words) {
+  std::vector<std::string> strings;
+  for (const Word& word : words) strings.push_back(word.text);
+  return strings;
 }
 
 std::string joined(const std::vector<Word>& words) {
@@ -93,7 +93,7 @@ void check_integer_or_number(const Field& field, const Json& node, const std::st
   const bool integral = field.kind == Field::Kind::integer;
   if (find_word(field, node)) return;
   if (node.is_string() && !field.limits.words.empty()) {
-    const std::string meant = nearest(node.as_string(), texts_of(field.limits.words));
+    const std::string meant = nearest(node.as_string(), strings_of(field.limits.words));
     return refuse(field, node, pointer, reading, meant.empty() ? "" : "; did you mean \"" + meant + "\"?");
   }
   const bool fits = (integral ? node.is_integer() : node.is_number()) && std::isfinite(node.as_number()) &&
@@ -108,7 +108,7 @@ void check_integer_or_number(const Field& field, const Json& node, const std::st
 void check_choice(const Field& field, const Json& node, const std::string& pointer, Reading& reading) {
   if (find_word(field, node)) return;
   if (!node.is_string()) return refuse(field, node, pointer, reading);
-  const std::string meant = suggest(node.as_string(), texts_of(field.limits.words), "allowed are");
+  const std::string meant = suggest(node.as_string(), strings_of(field.limits.words), "allowed are");
   reading.add(node, pointer, join_text("unknown value \"", node.as_string(), "\"; ", meant));
 }
 
@@ -292,6 +292,12 @@ const Field* Schema::find(std::string_view name) const {
   return found == fields_.end() ? nullptr : &*found;
 }
 
+const Field* Schema::find_renamed(std::string_view name) const {
+  const auto found = std::find_if(fields_.begin(), fields_.end(),
+                                  [&](const Field& f) { return !f.formerly.empty() && f.formerly == name; });
+  return found == fields_.end() ? nullptr : &*found;
+}
+
 std::vector<std::string> Schema::names() const {
   std::vector<std::string> result;
   for (const Field& field : fields_) result.push_back(field.name);
@@ -313,15 +319,25 @@ Json Schema::read(void* target, const Json& node, const std::string& pointer, Re
   for (const JsonMember& member : node.members()) {
     if (is_ignored(member.key) || (is_component && member.key == "type")) continue;
     const std::string below = child_pointer(pointer, member.key);
-    if (const Field* const field = find(member.key)) {
+    // Keys that came from --set have the position of their value.
+    const JsonPosition& at = member.key_position.source ? member.key_position : member.value.position();
+    const Field* field = find(member.key);
+    if (field == nullptr && (field = find_renamed(member.key)) != nullptr) {
+      if (node.find(field->name) != nullptr) {
+        reading.faults.push_back(
+            fault_text(at, below, "is the former name of \"" + field->name + "\"; give one of them"));
+        continue;
+      }
+      reading.hints.push_back(fault_text(
+          at, below, "this key is now called \"" + field->name + "\"; the next release will not know the former name"));
+    }
+    if (field != nullptr) {
       values[static_cast<std::size_t>(field - fields_.data())] =
           read_field(*field, member.value, below, reading, target);
       continue;
     }
     std::vector<std::string> known = names();
     if (is_component) known.insert(known.begin(), "type");
-    // Keys that came from --set have the position of their value.
-    const JsonPosition& at = member.key_position.source ? member.key_position : member.value.position();
     const std::string meant = config_detail::suggest_key(member.key, known, *reading.schema, *reading.root);
     reading.faults.push_back(fault_text(at, below, "unknown key \"" + member.key + "\"; " + meant));
   }
@@ -426,6 +442,12 @@ void ComponentTypes::parse_into(AnyComponent& component, const Json& node) const
 }
 
 Json resolve(const Schema& schema, const Json& root) { return schema.parse(schema.make_defaults().get(), root); }
+
+std::vector<std::string> renamed_keys(const Schema& schema, const Json& root) {
+  Reading reading;
+  (void)schema.read(schema.make_defaults().get(), root, "", reading);
+  return reading.hints;
+}
 
 Json origins(const Json& resolved) {
   Json result = Json::object();

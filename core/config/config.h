@@ -93,6 +93,7 @@ struct HEARTH_API Field {
   double least = 0, greatest = 0;  ///< what the member's type holds, for numbers and integers
   std::shared_ptr<const Schema> object;
   std::string shorthand;  ///< of an object: the key that a value stands for which is no object; empty for none
+  std::string formerly;   ///< a name that the key had in an earlier release and that is still read; empty for none
   const ComponentTypes* types = nullptr;
   std::function<void*(void*)> member;  ///< the member's address, from its struct's
   /// The member's component of that index, of so many; null if there are to be none.
@@ -107,8 +108,9 @@ struct HEARTH_API Field {
 /// What is found while a document is read.
 struct HEARTH_API Reading {
   std::vector<std::string> faults{};
-  const Schema* schema = nullptr;  ///< of the first object that was read: what keys are suggested from
-  const Json* root = nullptr;      ///< that object
+  std::vector<std::string> hints{};  ///< a line for each key that was given by its former name
+  const Schema* schema = nullptr;    ///< of the first object that was read: what keys are suggested from
+  const Json* root = nullptr;        ///< that object
 
   void add(const Json& node, const std::string& pointer, const std::string& message);
   /// ConfigError with every fault, one a line, if there are any.
@@ -121,6 +123,8 @@ class HEARTH_API Schema {
  public:
   const std::vector<Field>& fields() const { return fields_; }
   const Field* find(std::string_view name) const;
+  /// The field that had this name in an earlier release; null if there is none.
+  const Field* find_renamed(std::string_view name) const;
   std::vector<std::string> names() const;
 
   /// Checks a node and stores its values in a struct, which holds the defaults. The result is the node with every key,
@@ -318,6 +322,11 @@ class Fields {
     last().shorthand = std::move(key);
     return *this;
   }
+  /// Goes on reading the field described last under the name that it had in an earlier release.
+  Fields& formerly(std::string name) {
+    last().formerly = std::move(name);
+    return *this;
+  }
   /// Makes the field described last one that has to be given.
   Fields& required() {
     last().required = true;
@@ -477,6 +486,9 @@ class Registry<Result(Context...)> : public ComponentTypes {
 
 /// The document with every key present, checked first; each value's position().origin says who supplied it.
 HEARTH_API Json resolve(const Schema& schema, const Json& root);
+
+/// A line for each key of a document that is given by its former name, as `FILE:LINE:COL: /pointer: message`.
+HEARTH_API std::vector<std::string> renamed_keys(const Schema& schema, const Json& root);
 
 /// For a resolved document, an object from each value's JSON pointer to "file", "--set", "default" or "code".
 HEARTH_API Json origins(const Json& resolved);

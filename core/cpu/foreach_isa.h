@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles a kernel source once per instruction-set flavour, each in its own namespace, so that one
+// Compiles a kernel source once per instruction-set level, each in its own namespace, so that one
 // binary uses wide vectors where the processor has them. A kernel file looks like this:
 //
 //   #include <...>                                         // every include, before the loop
 //   namespace hearth {}                                    // ends what clangd compiles ahead of the rest of the file
 //   #define HEARTH_ISA_SOURCE "ops/softmax/softmax_cpu.cpp"
-//   #include "core/cpu/foreach_isa.h"               // includes this very file once per flavour
+//   #include "core/cpu/foreach_isa.h"               // includes this very file once per ISA level
 //   #ifdef HEARTH_ISA_NAMESPACE
 //   namespace hearth::kernels::HEARTH_ISA_NAMESPACE { template <class T> void rows(...) { plain loops } }
 //   #else
 //   namespace hearth::kernels { ... HEARTH_ISA_CALL(rows<T>, x, y, n); ... }
 //   #endif
 //
-// Inside the per-flavour part nothing may be included, and only templates and functions of that namespace
+// Inside the per-ISA level part nothing may be included, and only templates and functions of that namespace
 // (or small inline arithmetic such as core/half.h, which is inlined) may be called in hot loops.
-// HEARTH_ISA_VECTOR_BYTES is the flavour's vector size; __AVX512F__ and the like do not follow the flavour.
+// HEARTH_ISA_VECTOR_BYTES is the ISA level's vector size; __AVX512F__ and the like do not follow the ISA level.
 #ifndef HEARTH_ISA_SOURCE
 #error "define HEARTH_ISA_SOURCE before including foreach_isa.h"
 #endif

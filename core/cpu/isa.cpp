@@ -12,7 +12,7 @@ namespace {
 Isa detect() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   Isa best = Isa::baseline;
-  // All that the compiler may use in a flavour (foreach_isa.h): hypervisors hide single features.
+  // All that the compiler may use in a ISA level (foreach_isa.h): hypervisors hide single features.
   if (__builtin_cpu_supports("x86-64-v3")) best = Isa::v3;
   if (__builtin_cpu_supports("x86-64-v4")) best = Isa::v4;
 #else

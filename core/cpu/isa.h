@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instruction-set flavour of the own kernels runs. One binary holds three; the best that the
+// Which instruction-set level of the native kernels runs. One binary holds three; the best that the
 // processor has is chosen once. HEARTH_ISA=baseline|v3|v4 overrides the choice downwards.
 #pragma once
 
@@ -11,7 +11,7 @@ enum class Isa {
   v4,        ///< all of x86-64-v4: the same and AVX-512 F, BW, CD, DQ, VL
 };
 
-/// The flavour in use. ConfigError when HEARTH_ISA names one that is unknown or that this processor lacks.
+/// The ISA level in use. ConfigError when HEARTH_ISA names one that is unknown or that this processor lacks.
 Isa isa();
 const char* name_of(Isa isa);
 

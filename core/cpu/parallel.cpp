@@ -36,40 +36,40 @@ int initial_threads() {
   return count;
 }
 
-std::atomic<int>& team_size() {
+std::atomic<int>& pool_size() {
   static std::atomic<int> size = at_most_openmp_gives(initial_threads());
   return size;
 }
 
-std::atomic<bool> exact_mode{false};
+std::atomic<bool> deterministic_mode{false};
 
 }  // namespace
 
-int threads() { return team_size().load(std::memory_order_relaxed); }
+int threads() { return pool_size().load(std::memory_order_relaxed); }
 
 void set_threads(int count) {
   HEARTH_CHECK(UsageError, count >= 1, "set_threads: ", count, " threads; at least 1 is needed");
-  team_size().store(at_most_openmp_gives(count), std::memory_order_relaxed);
+  pool_size().store(at_most_openmp_gives(count), std::memory_order_relaxed);
 }
 
 bool is_in_parallel() { return omp_in_parallel() != 0; }
 
-bool deterministic() { return exact_mode.load(std::memory_order_relaxed); }
-void set_deterministic(bool on) { exact_mode.store(on, std::memory_order_relaxed); }
+bool deterministic() { return deterministic_mode.load(std::memory_order_relaxed); }
+void set_deterministic(bool on) { deterministic_mode.store(on, std::memory_order_relaxed); }
 
 namespace detail {
 
 void run_chunks(std::int64_t count, ChunkBody body, const void* context) {
   if (count <= 0) return;
-  const int team = threads();
-  if (count == 1 || team == 1 || omp_in_parallel()) {
+  const int pool = threads();
+  if (count == 1 || pool == 1 || omp_in_parallel()) {
     for (std::int64_t i = 0; i < count; ++i) body(context, i);
     return;
   }
-  reserve_threads(team);
+  reserve_threads(pool);
   std::exception_ptr failure;
   std::mutex failure_mutex;
-#pragma omp parallel num_threads(team)
+#pragma omp parallel num_threads(pool)
   {
     // Before any of them runs a library kernel, here or in the library's own parallel regions.
     if (omp_get_thread_num() != 0) block_signals_for_good();

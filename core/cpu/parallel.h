@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one compute team of the process. All kernels and the libraries below them share it.
-// Results must not depend on the team's size: cut work by problem shape, combine partial results in index order.
+// The one thread pool of the process. All kernels and the libraries below them share it.
+// Results must not depend on the thread pool's size: cut work by problem shape, combine partial results in index order.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,34 @@
 
 namespace hearth::cpu {
 
-/// Size of the compute team: HEARTH_THREADS if set, else the number of cores this process may use. Never more than
+/// Size of the thread pool: HEARTH_THREADS if set, else the number of cores this process may use. Never more than
 /// OpenMP gives (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
 HEARTH_API int threads();
-/// Sets the size of the compute team (>= 1), as far as OpenMP gives it; UsageError otherwise.
+/// Sets the size of the thread pool (>= 1), as far as OpenMP gives it; UsageError otherwise.
 HEARTH_API void set_threads(int count);
 
-/// Whether the caller runs in a region that OpenMP spreads over a team.
+/// Whether the caller runs in a region that OpenMP spreads over a thread pool.
 HEARTH_API bool is_in_parallel();
 
-/// True while exact mode is on: library kernels whose bits depend on the team's size are run in fixed shares.
+/// True while deterministic mode is on: library kernels whose bits depend on the thread pool's size are run in fixed
+/// shares.
 HEARTH_API bool deterministic();
 HEARTH_API void set_deterministic(bool on);
 
 namespace detail {
 using ChunkBody = void (*)(const void* context, std::int64_t index);
-/// Runs body(context, 0..count-1), each index once, spread over the team. The first exception is rethrown here.
+/// Runs body(context, 0..count-1), each index once, spread over the thread pool. The first exception is rethrown here.
 HEARTH_API void run_chunks(std::int64_t count, ChunkBody body, const void* context);
 }  // namespace detail
 
-/// f(i) for i in [0, count), spread over the team. For few, large pieces of work.
+/// f(i) for i in [0, count), spread over the thread pool. For few, large pieces of work.
 template <class F>
 void parallel_chunks(std::int64_t count, const F& f) {
   detail::run_chunks(
       count, [](const void* context, std::int64_t index) { (*static_cast<const F*>(context))(index); }, &f);
 }
 
-/// f(begin, end) over [0, n) in pieces of `grain` (the last may be shorter), spread over the team.
+/// f(begin, end) over [0, n) in pieces of `grain` (the last may be shorter), spread over the thread pool.
 /// The pieces depend on n and grain only.
 template <class F>
 void parallel_for(std::int64_t n, std::int64_t grain, const F& f) {

@@ -57,9 +57,9 @@ void reserve_threads(int count) {
   static std::atomic<int> possible{1};
   if (count <= possible.load(std::memory_order_relaxed)) return;
   int error = 0;
-  const int team = start_threads(count - 1, error) + 1;
-  HEARTH_CHECK(OutOfMemory, team == count, "the system starts ", team, " of ", count, " threads (",
-               std::system_category().message(error), "); set HEARTH_THREADS to ", team, " or fewer");
+  const int pool = start_threads(count - 1, error) + 1;
+  HEARTH_CHECK(OutOfMemory, pool == count, "the system starts ", pool, " of ", count, " threads (",
+               std::system_category().message(error), "); set HEARTH_THREADS to ", pool, " or fewer");
   possible.store(count, std::memory_order_relaxed);
 }
 

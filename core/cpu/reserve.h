@@ -14,8 +14,8 @@ inline constexpr std::size_t library_call_bytes = std::size_t{16} << 20;
 /// process has a limit of its address space or the system does not overcommit; elsewhere no request is refused.
 void reserve_for_library(const char* library, std::size_t bytes = library_call_bytes);
 
-/// OutOfMemory unless the process can run a team of `count` threads, the calling one included. A number once found to
-/// be possible is not tried again.
+/// OutOfMemory unless the process can run a thread pool of `count` threads, the calling one included. A number once
+/// found to be possible is not tried again.
 void reserve_threads(int count);
 
 }  // namespace hearth::cpu

@@ -21,7 +21,7 @@ struct ThreadState {
   int blocks = 0;   // SignalBlocks alive, and one more once signals are blocked for good
   sigset_t before;  // the mask to restore after the outermost
   bool for_good = false;
-  int team = 1;  // the largest team whose other threads have signals blocked
+  int pool = 1;  // the largest thread pool whose other threads have signals blocked
 };
 constinit thread_local ThreadState state{};
 
@@ -46,11 +46,11 @@ void block_signals_for_good() {
   block(nullptr);
 }
 
-void block_signals_in_team(int team) {
-  if (team <= state.team || omp_in_parallel()) return;
-#pragma omp parallel num_threads(team)
+void block_signals_in_thread_pool(int pool) {
+  if (pool <= state.pool || omp_in_parallel()) return;
+#pragma omp parallel num_threads(pool)
   if (omp_get_thread_num() != 0) block_signals_for_good();
-  state.team = team;
+  state.pool = pool;
 }
 
 }  // namespace hearth::cpu

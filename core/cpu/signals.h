@@ -20,8 +20,8 @@ class SignalBlock {
 /// Blocks signals in the calling thread for the rest of its life: for threads that the library starts.
 void block_signals_for_good();
 
-/// Blocks signals for good in the other threads of the OpenMP team of this size that the calling thread leads. Costs
-/// nothing after the first call of a thread with its largest team.
-void block_signals_in_team(int team);
+/// Blocks signals for good in the other threads of the thread pool of this size that the calling thread leads. Costs
+/// nothing after the first call of a thread with its largest thread pool.
+void block_signals_in_thread_pool(int pool);
 
 }  // namespace hearth::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementary functions as plain branch-free arithmetic, always inlined, so that loops over them vectorise in every
-// instruction-set flavour of a kernel. The f32 forms are polynomials within 2 units in the last place (3 for tanh);
-// the f64 forms are the standard library's. Infinities and not-a-number give what <cmath> gives.
+// instruction-set level of a kernel. The f32 forms are polynomials within 2 units in the last position (3 for tanh);
+// the f64 forms are the standard library's. Infinities and NaN give what <cmath> gives.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@
 namespace hearth::cpu::math {
 namespace detail {
 
-/// e^x = 2^n (1 + r + r2p), where r + r2p = e^(x - n ln 2) - 1. `x` must lie in about [-110, 110], or be not-a-number.
+/// e^x = 2^n (1 + r + r2p), where r + r2p = e^(x - n ln 2) - 1. `x` must lie in about [-110, 110], or be NaN.
 struct ExpParts {
   float n;
   std::uint32_t n_bits;  ///< n as a two's complement integer
@@ -54,7 +54,7 @@ HEARTH_ALWAYS_INLINE double erf(double x) { return std::erf(x); }
 HEARTH_ALWAYS_INLINE double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 HEARTH_ALWAYS_INLINE float exp(float x) {
-  // The comparisons are false for not-a-number, which so passes through.
+  // The comparisons are false for NaN, which so passes through.
   float clamped = x > 89.0f ? 89.0f : x;
   clamped = clamped < -104.0f ? -104.0f : clamped;
   const detail::ExpParts parts = detail::split_exp(clamped);
@@ -96,7 +96,7 @@ HEARTH_ALWAYS_INLINE float log(float x) {
   float y = (tail - 0.5f * square + f) + e * 0.693359375f;
   y = x == 0.0f ? -std::numeric_limits<float>::infinity() : y;
   y = x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : y;
-  // Infinity and not-a-number stay what they are.
+  // Infinity and NaN stay what they are.
   return x < std::numeric_limits<float>::infinity() ? y : x;
 }
 

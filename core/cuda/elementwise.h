@@ -16,36 +16,36 @@ inline constexpr int element_block = 256;
 
 /// `count` elements in the type that kernels compute in.
 template <class T, int count>
-struct Wide {
+struct Upcast {
   acc_t<T> at[count];
 };
 
 /// The pack at p, or the one element at p and zeros behind it.
 template <int count, class T>
-__device__ __forceinline__ Wide<T, count> load_wide(const T* p, bool packed) {
-  Wide<T, count> wide;
+__device__ __forceinline__ Upcast<T, count> load_upcast(const T* p, bool packed) {
+  Upcast<T, count> values;
   if (packed) {
     const Pack<T, count> pack = load_pack<count>(p);
     HEARTH_UNROLL
-    for (int k = 0; k < count; ++k) wide.at[k] = widen(pack.at[k]);
+    for (int k = 0; k < count; ++k) values.at[k] = upcast(pack.at[k]);
   } else {
-    wide.at[0] = widen(*p);
+    values.at[0] = upcast(*p);
     HEARTH_UNROLL
-    for (int k = 1; k < count; ++k) wide.at[k] = acc_t<T>(0);
+    for (int k = 1; k < count; ++k) values.at[k] = acc_t<T>(0);
   }
-  return wide;
+  return values;
 }
 
 /// Stores the pack at p, or only its first element.
 template <int count, class T>
-__device__ __forceinline__ void store_wide(T* p, const Wide<T, count>& wide, bool packed) {
+__device__ __forceinline__ void store_cast_down(T* p, const Upcast<T, count>& values, bool packed) {
   if (packed) {
     Pack<T, count> pack;
     HEARTH_UNROLL
-    for (int k = 0; k < count; ++k) pack.at[k] = narrow<T>(wide.at[k]);
+    for (int k = 0; k < count; ++k) pack.at[k] = cast_down<T>(values.at[k]);
     store_pack(p, pack);
   } else {
-    *p = narrow<T>(wide.at[0]);
+    *p = cast_down<T>(values.at[0]);
   }
 }
 
@@ -58,15 +58,15 @@ template <class F, class T, class... In>
 __global__ void map_elements(F f, std::int64_t n, std::int64_t packs, T* out, const In*... in) {
   constexpr int count = pack_size<T>;
   for (std::int64_t i = global_thread(); i < packs; i += global_threads()) {
-    [&](const auto&... wide) {
-      Wide<T, count> result;
+    [&](const auto&... values) {
+      Upcast<T, count> result;
       HEARTH_UNROLL
-      for (int k = 0; k < count; ++k) result.at[k] = f(wide.at[k]...);
-      store_wide(out + i * count, result, true);
-    }(load_wide<count>(in + i * count, true)...);
+      for (int k = 0; k < count; ++k) result.at[k] = f(values.at[k]...);
+      store_cast_down(out + i * count, result, true);
+    }(load_upcast<count>(in + i * count, true)...);
   }
   for (std::int64_t i = packs * count + global_thread(); i < n; i += global_threads())
-    out[i] = narrow<T>(f(widen(in[i])...));
+    out[i] = cast_down<T>(f(upcast(in[i])...));
 }
 
 /// Queues out[i] = f(in[i]...) over n elements of one type. f is a small struct of numbers with a call operator.

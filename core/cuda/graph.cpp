@@ -48,7 +48,7 @@ class RecordingScope {
 
 }  // namespace
 
-Arena::Arena(Device device) : device_(device), memory_(make_pool_memory(memory_of(device), least_cuda_region)) {}
+Arena::Arena(Device device) : device_(device), memory_(make_pool_memory(memory_of(device), min_cuda_region)) {}
 Arena::~Arena() = default;
 
 void Arena::run(const std::function<void()>& f) {

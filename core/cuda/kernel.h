@@ -87,10 +87,10 @@ __device__ __forceinline__ std::int64_t global_thread() {
 __device__ __forceinline__ std::int64_t global_threads() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
 // Elements in the type that kernels compute in: f32 for the 16-bit types, else their own.
-__device__ __forceinline__ float widen(float value) { return value; }
-__device__ __forceinline__ double widen(double value) { return value; }
-__device__ __forceinline__ float widen(bf16 value) { return static_cast<float>(value); }
-__device__ __forceinline__ float widen(f16 value) {
+__device__ __forceinline__ float upcast(float value) { return value; }
+__device__ __forceinline__ double upcast(double value) { return value; }
+__device__ __forceinline__ float upcast(bf16 value) { return static_cast<float>(value); }
+__device__ __forceinline__ float upcast(f16 value) {
 #if defined(__CUDACC__)
   float wide;
   asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
@@ -99,9 +99,9 @@ __device__ __forceinline__ float widen(f16 value) {
   return static_cast<float>(value);
 #endif
 }
-/// Rounded to nearest even. On a device one instruction with the bits of half.h, except in what a not-a-number carries.
+/// Rounded to nearest even. On a device one instruction with the bits of half.h, except in what a NaN carries.
 template <class T>
-__device__ __forceinline__ T narrow(acc_t<T> value) {
+__device__ __forceinline__ T cast_down(acc_t<T> value) {
 #if defined(__CUDACC__)
   if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) {
     std::uint16_t bits;
@@ -147,7 +147,7 @@ struct Sum {
 struct Largest {
   template <class T>
   __device__ static T join(T a, T b) {
-    return a > b || a != a ? a : b;  // not-a-number wins
+    return a > b || a != a ? a : b;  // NaN wins
   }
 };
 

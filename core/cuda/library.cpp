@@ -90,7 +90,7 @@ LibraryInfo Library::about(std::size_t version) const {
 }
 
 const char* why_no_library_runs() {
-  return HEARTH_CUDA_EMULATED ? "the emulated GPU runs Hearth's own kernels only" : "";
+  return HEARTH_CUDA_EMULATED ? "the emulated GPU runs Hearth's native kernels only" : "";
 }
 
 std::string why_not_run(const Library& library) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries of the vendor, opened when first needed, so that the program starts, and computes by own kernels, without
-// them.
+// Libraries of the vendor, opened when first needed, so that the program starts, and computes by native kernels,
+// without them.
 #pragma once
 
 #include <cstddef>

@@ -24,7 +24,7 @@ class DeviceRegions final : public RegionSource {
     refuse_growth(device_);
     state_of(device_);
     // The driver may put two regions side by side; what is left unused keeps their blocks apart.
-    bytes = bytes > least_cuda_region - pool_granule ? bytes : least_cuda_region - pool_granule;
+    bytes = bytes > min_cuda_region - pool_granule ? bytes : min_cuda_region - pool_granule;
     void* base = nullptr;
     if (cudaMalloc(&base, bytes + pool_granule) != cudaSuccess) {
       (void)cudaGetLastError();
@@ -91,7 +91,7 @@ std::int64_t free_memory(Device device) {
   return static_cast<std::int64_t>(available);
 }
 
-std::size_t most_shared_memory(Device device) {
+std::size_t max_shared_memory(Device device) {
   state_of(device);
   int bytes = 0;
   HEARTH_TRY(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index));

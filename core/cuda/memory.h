@@ -17,6 +17,6 @@ std::unique_ptr<MemoryResource> make_memory(Device device, bool pool);
 std::int64_t free_memory(Device device);
 
 /// Bytes of shared memory that a kernel's block may have, static and dynamic.
-std::size_t most_shared_memory(Device device);
+std::size_t max_shared_memory(Device device);
 
 }  // namespace hearth::cuda

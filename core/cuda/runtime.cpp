@@ -15,7 +15,7 @@
 namespace hearth::cuda {
 namespace {
 
-constexpr int most_devices = 64;
+constexpr int max_devices = 64;
 
 struct Found {
   int count = 0;
@@ -79,13 +79,13 @@ DeviceState& state_of(Device device) {
   HEARTH_CHECK(DeviceError, device.is_cuda(), "device ", device, " asked for as a CUDA device");
   const Found& devices = found();
   HEARTH_CHECK(DeviceError, devices.count > 0, "device ", device, ": ", devices.why_none, "; or use the device cpu");
-  HEARTH_CHECK(DeviceError, device.index >= 0 && device.index < devices.count && device.index < most_devices, "device ",
+  HEARTH_CHECK(DeviceError, device.index >= 0 && device.index < devices.count && device.index < max_devices, "device ",
                device, ": this machine has ", devices.count, " CUDA device", devices.count == 1 ? "" : "s",
                "; use cuda:0",
                devices.count == 1 ? "" : " to cuda:", devices.count == 1 ? "" : std::to_string(devices.count - 1),
                ", or the device cpu");
   static std::mutex mutex;
-  static std::array<DeviceState*, most_devices> states{};
+  static std::array<DeviceState*, max_devices> states{};
   thread_local int current = -1;
   const std::lock_guard lock(mutex);
   DeviceState*& state = states[static_cast<std::size_t>(device.index)];
@@ -131,7 +131,7 @@ void throw_fault(FaultSlot& slot) {
   const bool label = static_cast<FaultKind>(noted.kind) == FaultKind::label;
   throw IndexError(join_text(label ? "cross_entropy: label " : "index ", noted.value, " is outside [0, ", noted.bound,
                              "), found on the device; check the ",
-                             label ? "data set's labels and the number of classes" : "indices"));
+                             label ? "dataset's labels and the number of classes" : "indices"));
 }
 
 std::string fault_details() {

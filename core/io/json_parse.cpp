@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t deepest = 64;
 // A value takes a hundred times the memory of the two bytes that it may be in a text.
-constexpr std::int64_t most_values = std::int64_t{1} << 22;
+constexpr std::int64_t max_values = std::int64_t{1} << 22;
 // Above this many members a hash set finds duplicate keys; below it a scan is cheaper.
 constexpr std::size_t few_members = 16;
 constexpr std::string_view digits = "0123456789";
@@ -193,10 +193,10 @@ class JsonReader {
     fail(begin, join_text("the number ", written, " does not fit ", integral ? "a 64-bit integer" : "a double"));
   }
 
-  /// Puts a value where it belongs and returns its place.
+  /// Puts a value where it belongs and returns its position.
   Json& place(Json&& value) {
     const std::size_t begin = token();
-    if (++values_ > most_values) fail(begin, join_text("more than ", most_values, " values"));
+    if (++values_ > max_values) fail(begin, join_text("more than ", max_values, " values"));
     value.set_position(position(begin));
     if (open_.empty()) return root_ = std::move(value);
     Json& parent = *open_.back().value;

@@ -41,7 +41,7 @@ class HEARTH_API State {
   /// is taken and for null pointers.
   void add(const std::string& name, Tensor* tensor);
   void add(const std::string& name, std::int64_t* value);
-  /// Kept as the i64 with the same bits.
+  /// Stored as the i64 with the same bits.
   void add(const std::string& name, std::uint64_t* value);
   void add(const std::string& name, double* value);
 

@@ -14,8 +14,8 @@ namespace hearth {
 /// Every block of a pool is a multiple of this many bytes.
 inline constexpr std::size_t pool_granule = 256;
 /// Pools ask for regions of at least this size, so that a model's first step asks the system a few times only.
-inline constexpr std::size_t least_cpu_region = std::size_t{64} << 20;
-inline constexpr std::size_t least_cuda_region = std::size_t{32} << 20;
+inline constexpr std::size_t min_cpu_region = std::size_t{64} << 20;
+inline constexpr std::size_t min_cuda_region = std::size_t{32} << 20;
 
 struct MemoryStatistics {
   std::int64_t in_use = 0;        ///< bytes handed out now
@@ -59,13 +59,13 @@ HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<Regi
 /// The same over regions of the system, advised to use huge pages.
 HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory();
 /// The same over blocks of another resource: memory that is kept apart, but counted and limited with the rest.
-HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t least_region);
+HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t min_region);
 /// Refuses to have more than `bytes` in use, or to serve the allocation numbered `fail_at` (counted from 1; 0 = never).
 HEARTH_API std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes,
                                                                std::int64_t fail_at = 0);
 /// Counts what passes through.
 HEARTH_API std::unique_ptr<MemoryResource> make_counting_memory(MemoryResource& below);
-/// Fills fresh memory with signalling bytes (0xFF: not-a-number in every float type) and checks canaries around each
+/// Fills fresh memory with signalling bytes (0xFF: NaN in every float type) and checks canaries around each
 /// block when it is freed; a damaged canary ends the process, because memory is already corrupt.
 HEARTH_API std::unique_ptr<MemoryResource> make_poisoned_memory(MemoryResource& below);
 
@@ -80,7 +80,7 @@ HEARTH_API MemoryResource& memory_of(Device device);
 
 /// Bytes that this process could have on a device: what its pool holds, used or cached, and what is free there. On the
 /// CPU that is what the system could give without swapping and its control groups allow (core/cpu/free_memory.h).
-HEARTH_API std::int64_t obtainable_memory(Device device);
+HEARTH_API std::int64_t available_memory(Device device);
 
 /// Hears of every block that the devices' own resources hand out and take back, on the thread that asks.
 class HEARTH_API MemoryObserver {

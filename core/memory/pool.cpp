@@ -24,7 +24,7 @@ std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1
 class SystemRegions final : public RegionSource {
  public:
   std::byte* map(std::size_t& bytes) override {
-    bytes = round_up(bytes > least_cpu_region ? bytes : least_cpu_region, huge_page);
+    bytes = round_up(bytes > min_cpu_region ? bytes : min_cpu_region, huge_page);
     const std::size_t mapped = bytes + 2 * huge_page;  // room to align, and a guard behind
     void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) return nullptr;
@@ -56,11 +56,11 @@ class SystemRegions final : public RegionSource {
 // Blocks of another resource. What it refuses is its own to explain.
 class BlockRegions final : public RegionSource {
  public:
-  BlockRegions(MemoryResource& below, std::size_t least) : below_(below), least_(least) {}
+  BlockRegions(MemoryResource& below, std::size_t least) : below_(below), min_(least) {}
 
   std::byte* map(std::size_t& bytes) override {
     // Two blocks may lie side by side; what is left unused keeps the regions apart.
-    const std::size_t comfortable = bytes > least_ - granule ? bytes : least_ - granule;
+    const std::size_t comfortable = bytes > min_ - granule ? bytes : min_ - granule;
     std::byte* base = nullptr;
     try {
       base = static_cast<std::byte*>(below_.allocate(comfortable + granule));
@@ -85,7 +85,7 @@ class BlockRegions final : public RegionSource {
 
  private:
   MemoryResource& below_;
-  std::size_t least_;
+  std::size_t min_;
   std::map<std::byte*, std::size_t> sizes_;
 };
 
@@ -204,8 +204,8 @@ class PoolMemory final : public MemoryResource {
 std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<RegionSource> source) {
   return std::make_unique<PoolMemory>(std::move(source));
 }
-std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t least_region) {
-  return make_pool_memory(std::make_unique<BlockRegions>(below, least_region));
+std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t min_region) {
+  return make_pool_memory(std::make_unique<BlockRegions>(below, min_region));
 }
 std::unique_ptr<MemoryResource> make_pool_memory() { return make_pool_memory(std::make_unique<SystemRegions>()); }
 

@@ -72,7 +72,7 @@ std::unique_ptr<MemoryResource> make_reporting_memory(MemoryResource& below, Dev
 MemoryObserverScope::MemoryObserverScope(MemoryObserver& observer) : previous_(observer_in_force.exchange(&observer)) {}
 MemoryObserverScope::~MemoryObserverScope() { observer_in_force.store(previous_); }
 
-std::int64_t obtainable_memory(Device device) {
+std::int64_t available_memory(Device device) {
 #if HEARTH_HAS_CUDA
   if (device.is_cuda()) return cuda::free_memory(device) + memory_of(device).statistics().reserved;
 #endif

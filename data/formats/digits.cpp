@@ -57,7 +57,7 @@ ImageSplits digits(const DigitsOptions& options) {
     HeldOut parts = hold_out_count(whole, options.test_size, options.seed);
     return {parts.rest, nullptr, parts.held_out, statistics};
   }
-  HEARTH_CHECK(DataError, options.test_size > 0 && options.test_size < whole->size(), "digits: a test part of ",
+  HEARTH_CHECK(DataError, options.test_size > 0 && options.test_size < whole->size(), "digits: a test split of ",
                options.test_size, " samples out of ", whole->size());
   std::vector<std::int64_t> train(static_cast<std::size_t>(whole->size() - options.test_size));
   std::vector<std::int64_t> test(static_cast<std::size_t>(options.test_size));

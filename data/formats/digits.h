@@ -7,7 +7,7 @@
 
 namespace hearth::data {
 
-/// What the test part is: samples drawn by a seed, or the last ones, by other writers, which is harder.
+/// What the test split is: samples drawn by a seed, or the last ones, by other writers, which is harder.
 enum class DigitsSplit : std::uint8_t { shuffled, ordered };
 
 struct DigitsOptions {

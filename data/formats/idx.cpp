@@ -13,7 +13,7 @@ namespace hearth::data {
 namespace {
 
 /// Most bytes of a file's values, which are held in memory.
-constexpr std::uint64_t most_values = std::uint64_t{64} << 30;
+constexpr std::uint64_t max_values = std::uint64_t{64} << 30;
 
 struct IdxArray {
   std::vector<std::uint32_t> extents;
@@ -26,27 +26,27 @@ std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at)
 }
 
 /// The extents in a file's header.
-std::vector<std::uint32_t> read_extents(const std::string& path, std::size_t least_rank, std::size_t most_rank) {
-  const std::vector<std::uint8_t> front = read_front(path, 4 + 4 * most_rank);
+std::vector<std::uint32_t> read_extents(const std::string& path, std::size_t min_idx_rank, std::size_t max_idx_rank) {
+  const std::vector<std::uint8_t> front = read_front(path, 4 + 4 * max_idx_rank);
   HEARTH_CHECK(DataError, front.size() >= 4, path, ": ", front.size(), " bytes are too few for an IDX file");
   const std::uint32_t magic = big_endian(front, 0);
   const std::size_t rank = magic & 0xff;
-  HEARTH_CHECK(DataError, magic >> 8 == 0x08 && rank >= least_rank && rank <= most_rank, path, ": magic 0x", std::hex,
-               std::setw(8), std::setfill('0'), magic, std::dec, " is not that of IDX unsigned bytes with ", least_rank,
-               least_rank == most_rank ? "" : " or more", " dimension(s)");
+  HEARTH_CHECK(DataError, magic >> 8 == 0x08 && rank >= min_idx_rank && rank <= max_idx_rank, path, ": magic 0x",
+               std::hex, std::setw(8), std::setfill('0'), magic, std::dec, " is not that of IDX unsigned bytes with ",
+               min_idx_rank, min_idx_rank == max_idx_rank ? "" : " or more", " dimension(s)");
   HEARTH_CHECK(DataError, front.size() >= 4 + 4 * rank, path, ": the file ends inside its header");
   std::vector<std::uint32_t> extents;
   for (std::size_t axis = 0; axis < rank; ++axis) extents.push_back(big_endian(front, 4 + 4 * axis));
   return extents;
 }
 
-IdxArray read_idx(const std::string& path, std::size_t least_rank, std::size_t most_rank) {
-  IdxArray array{read_extents(path, least_rank, most_rank), {}};
+IdxArray read_idx(const std::string& path, std::size_t min_idx_rank, std::size_t max_idx_rank) {
+  IdxArray array{read_extents(path, min_idx_rank, max_idx_rank), {}};
   const std::size_t header = 4 + 4 * array.extents.size();
   std::uint64_t expected = 1;
   for (const std::uint32_t extent : array.extents) {
-    HEARTH_CHECK(DataError, expected == 0 || extent <= most_values / expected, path, ": the header promises more than ",
-                 most_values, " bytes of values");
+    HEARTH_CHECK(DataError, expected == 0 || extent <= max_values / expected, path, ": the header promises more than ",
+                 max_values, " bytes of values");
     expected *= extent;
   }
   // Of what is more than the header promises, a byte is enough to tell.
@@ -117,7 +117,7 @@ ImageDatasetPointer idx_test(const std::string& path, std::vector<std::string> c
 ImageSplits idx_folder(const std::string& path, std::vector<std::string> class_names) {
   for (std::size_t i = 0; i < 4; ++i) (void)wanted_file(path, i);
   ImageDatasetPointer train = idx(wanted_file(path, 0), wanted_file(path, 1), class_names);
-  // Labels the test part happens not to use must still count as classes.
+  // Labels the test split happens not to use must still count as classes.
   if (class_names.empty()) class_names = train->class_names();
   ImageDatasetPointer test = idx_test(path, std::move(class_names));
   HEARTH_CHECK(DataError, test->image_shape() == train->image_shape(), test->source(), ": images of ",

@@ -16,7 +16,7 @@ HEARTH_API ImageDatasetPointer idx(const std::string& images_path, const std::st
 /// train and test from a folder with MNIST's four file names, each plain or with ".gz".
 HEARTH_API ImageSplits idx_folder(const std::string& path, std::vector<std::string> class_names = {});
 
-/// The test part alone; the training files may be absent.
+/// The test split alone; the training files may be absent.
 HEARTH_API ImageDatasetPointer idx_test(const std::string& path, std::vector<std::string> class_names);
 
 /// Fashion-MNIST: 60,000 + 10,000 grey images of 28x28, 10 classes. An empty path means the folder where the Debian

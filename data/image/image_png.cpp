@@ -90,7 +90,7 @@ bool read_header(Decoding& decoding) {
   png_structp png = decoding.png;
   png_infop info = decoding.info;
   png_set_read_fn(png, &decoding, take_bytes);
-  // Texts, profiles and the like are passed over unread, however long they are: none changes the pixels.
+  // Sequences, profiles and the like are passed over unread, however long they are: none changes the pixels.
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_set_chunk_malloc_max(png, 0);
   png_read_info(png, info);

@@ -14,7 +14,7 @@ namespace hearth::data {
 namespace {
 
 // Cuts repeat; beyond so many different ones in a text memory counts for more.
-constexpr std::size_t most_known = 1 << 16;
+constexpr std::size_t max_known = 1 << 16;
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
@@ -82,7 +82,7 @@ void BytePairTokenizer::encode_part(std::string_view text, TextMap<std::vector<s
     }
     const std::size_t first = ids.size();
     encode_cut(cut, ids);
-    if (known.size() < most_known)
+    if (known.size() < max_known)
       known.emplace(std::string(cut), std::vector(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()));
   }
 }

@@ -58,10 +58,10 @@ class BytePairTokenizer : public VocabularyTokenizer {
   std::string source_;
 };
 
-/// Learns `vocabulary` pieces, `special` and the 256 bytes among them, from texts: again and again the most frequent
-/// pair is joined (of equals the one with the smaller ids), until the vocabulary is full or no pair occurs `min_count`
-/// times. Gives what HuggingFace's BpeTrainer gives. ConfigError if not even bytes and special tokens fit.
-BpeModel train_bpe(Texts texts, std::int64_t vocabulary, std::int64_t min_count,
+/// Learns `vocabulary` pieces, `special` and the 256 bytes among them, from sequences: again and again the most
+/// frequent pair is joined (of equals the one with the smaller ids), until the vocabulary is full or no pair occurs
+/// `min_count` times. Gives what HuggingFace's BpeTrainer gives. ConfigError if not even bytes and special tokens fit.
+BpeModel train_bpe(Corpus sequences, std::int64_t vocabulary, std::int64_t min_count,
                    const std::vector<std::string>& special);
 
 }  // namespace hearth::data

@@ -125,10 +125,10 @@ class Learner {
   std::vector<Pair> grown_;
 };
 
-std::vector<Word> words_of(Texts texts, const Vocabulary& vocabulary) {
+std::vector<Word> words_of(Corpus sequences, const Vocabulary& vocabulary) {
   TextMap<std::int64_t> counts;
   std::vector<std::string_view> cuts;
-  for (const std::string_view text : texts) {
+  for (const std::string_view text : sequences) {
     cuts.clear();
     split_gpt2(text, cuts);
     for (const std::string_view cut : cuts) {
@@ -154,7 +154,7 @@ std::vector<Word> words_of(Texts texts, const Vocabulary& vocabulary) {
 
 }  // namespace
 
-BpeModel train_bpe(Texts texts, std::int64_t vocabulary, std::int64_t min_count,
+BpeModel train_bpe(Corpus sequences, std::int64_t vocabulary, std::int64_t min_count,
                    const std::vector<std::string>& special) {
   BpeModel model;
   model.pieces = special;
@@ -166,7 +166,7 @@ BpeModel train_bpe(Texts texts, std::int64_t vocabulary, std::int64_t min_count,
                vocabulary, " pieces does not hold the 256 bytes and ", special.size(), " special tokens; at least ",
                model.pieces.size(), " are needed");
   Vocabulary known(std::move(model.pieces), "bpe");
-  Learner(words_of(texts, known), model, known).learn(vocabulary, min_count);
+  Learner(words_of(sequences, known), model, known).learn(vocabulary, min_count);
   model.pieces = known.pieces();
   return model;
 }

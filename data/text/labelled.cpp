@@ -13,13 +13,13 @@ namespace {
 
 class LabelledBatches : public BatchMaker {
  public:
-  LabelledBatches(const LabelledTexts& set, const LoaderOptions& options) : set_(set), options_(options) {
+  LabelledBatches(const LabelledText& set, const LoaderOptions& options) : set_(set), options_(options) {
     HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
     HEARTH_CHECK(DataError, set.size() < (std::int64_t{1} << 32), set.source(), ": ", set.size(),
-                 " texts; at most 2^32 - 1 can be addressed");
+                 " sequences; at most 2^32 - 1 can be addressed");
     const std::int64_t whole = set.size() / options.batch_size;
     per_epoch_ = whole + (!options.drop_last && set.size() % options.batch_size != 0 ? 1 : 0);
-    HEARTH_CHECK(DataError, per_epoch_ >= 1, set.source(), ": ", set.size(), " texts give no batch of ",
+    HEARTH_CHECK(DataError, per_epoch_ >= 1, set.source(), ": ", set.size(), " sequences give no batch of ",
                  options.batch_size, "; use a smaller batch");
   }
 
@@ -75,7 +75,7 @@ class LabelledBatches : public BatchMaker {
     }
   }
 
-  const LabelledTexts& set_;
+  const LabelledText& set_;
   const LoaderOptions& options_;
   std::int64_t per_epoch_ = 0;
   ByEpoch<Plan> plans_;
@@ -83,8 +83,8 @@ class LabelledBatches : public BatchMaker {
 
 }  // namespace
 
-LabelledTexts::LabelledTexts(TokenizerPointer tokenizer, TokensPointer tokens, std::vector<std::int64_t> labels,
-                             std::vector<std::string> names, LabelledOptions options)
+LabelledText::LabelledText(TokenizerPointer tokenizer, TokensPointer tokens, std::vector<std::int64_t> labels,
+                           std::vector<std::string> names, LabelledOptions options)
     : TokenDataset(tokenizer, tokens->source()),
       tokens_(std::move(tokens)),
       labels_(std::move(labels)),
@@ -95,9 +95,9 @@ LabelledTexts::LabelledTexts(TokenizerPointer tokenizer, TokensPointer tokens, s
   HEARTH_CHECK(ConfigError, options.length >= 3 && options.length <= (1 << 24) && options.multiple >= 1, source(),
                ": rows of ", options.length, " ids, multiples of ", options.multiple, "; a row has at least 3");
   HEARTH_CHECK(DataError, tokenizer->special().pad >= 0, source(),
-               ": the tokenizer has no id for padding, which texts of unequal length need");
+               ": the tokenizer has no id for padding, which sequences of unequal length need");
   HEARTH_CHECK(DataError, tokens_->sequences() == static_cast<std::int64_t>(labels_.size()), source(), ": ",
-               tokens_->sequences(), " texts and ", labels_.size(), " labels");
+               tokens_->sequences(), " sequences and ", labels_.size(), " labels");
   for (std::size_t i = 0; i < labels_.size(); ++i) {
     HEARTH_CHECK(DataError, labels_[i] >= 0 && labels_[i] < static_cast<std::int64_t>(names_.size()), source(),
                  ": text ", i + 1, ": label ", labels_[i], " of ", names_.size(), " classes");
@@ -106,36 +106,36 @@ LabelledTexts::LabelledTexts(TokenizerPointer tokenizer, TokensPointer tokens, s
   }
 }
 
-std::shared_ptr<const LabelledTexts> LabelledTexts::subset(std::vector<std::int64_t> samples) const {
-  auto result = std::make_shared<LabelledTexts>(*this);
+std::shared_ptr<const LabelledText> LabelledText::subset(std::vector<std::int64_t> samples) const {
+  auto result = std::make_shared<LabelledText>(*this);
   for (std::int64_t& sample : samples) sample = sequence_of(sample);
   result->samples_ = std::move(samples);
   return result;
 }
 
-std::int64_t LabelledTexts::longest() const { return rounded_up(options_.length, options_.multiple); }
+std::int64_t LabelledText::longest() const { return rounded_up(options_.length, options_.multiple); }
 
-std::int64_t LabelledTexts::sequence_of(std::int64_t sample) const {
+std::int64_t LabelledText::sequence_of(std::int64_t sample) const {
   HEARTH_CHECK(IndexError, sample >= 0 && sample < size(), source(), ": text ", sample, " of ", size());
   return samples_[static_cast<std::size_t>(sample)];
 }
 
-std::int64_t LabelledTexts::kept(std::int64_t count) const {
+std::int64_t LabelledText::kept(std::int64_t count) const {
   const SpecialIds& special = tokenizer().special();
   return std::min(count, options_.length - (special.begin >= 0 ? 1 : 0) - (special.end >= 0 ? 1 : 0));
 }
 
-std::int64_t LabelledTexts::label_of(std::int64_t sample) const {
+std::int64_t LabelledText::label_of(std::int64_t sample) const {
   return labels_[static_cast<std::size_t>(sequence_of(sample))];
 }
 
-std::int64_t LabelledTexts::length_of(std::int64_t sample) const {
+std::int64_t LabelledText::length_of(std::int64_t sample) const {
   const SpecialIds& special = tokenizer().special();
   const int end = special.end >= 0 ? 1 : 0;  // of the sequence too
   return (special.begin >= 0 ? 1 : 0) + kept(tokens_->length(sequence_of(sample)) - end) + end;
 }
 
-void LabelledTexts::copy(std::int64_t sample, std::int32_t* to) const {
+void LabelledText::copy(std::int64_t sample, std::int32_t* to) const {
   const SpecialIds& special = tokenizer().special();
   const std::int64_t sequence = sequence_of(sample);
   const std::int64_t count = kept(tokens_->length(sequence) - (special.end >= 0 ? 1 : 0));
@@ -144,7 +144,7 @@ void LabelledTexts::copy(std::int64_t sample, std::int32_t* to) const {
   if (special.end >= 0) to[count] = special.end;
 }
 
-Tensor LabelledTexts::input_of(std::string_view text) const {
+Tensor LabelledText::input_of(std::string_view text) const {
   const SpecialIds& special = tokenizer().special();
   std::vector<std::int32_t> ids = tokenizer().encode(text);
   ids.resize(static_cast<std::size_t>(kept(static_cast<std::int64_t>(ids.size()))));
@@ -154,7 +154,7 @@ Tensor LabelledTexts::input_of(std::string_view text) const {
   return Tensor::of<std::int32_t>({1, static_cast<std::int64_t>(ids.size())}, ids);
 }
 
-std::unique_ptr<BatchMaker> LabelledTexts::batches(const Transforms&, const LoaderOptions& options) const {
+std::unique_ptr<BatchMaker> LabelledText::batches(const Transforms&, const LoaderOptions& options) const {
   return std::make_unique<LabelledBatches>(*this, options);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts with a label each: what a classifier learns from.
+// Sequences with a label each: what a classifier learns from.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ struct LabelledOptions {
 };
 
 /// A row is the tokenizer's begin id, the ids of the text and its end id, as far as it has these. Rows of a batch are
-/// filled up to the longest of them. An epoch in training shuffles the texts, sorts stretches of 16 batches by length,
-/// and shuffles the batches.
-class HEARTH_API LabelledTexts : public TokenDataset {
+/// filled up to the longest of them. An epoch in training shuffles the sequences, sorts stretches of 16 batches by
+/// length, and shuffles the batches.
+class HEARTH_API LabelledText : public TokenDataset {
  public:
-  /// Texts as tokenize() gives them, a label each, of which there are names. DataError, naming the tokens' source, if
-  /// the numbers differ, a label has no name, a row would be empty, or the tokenizer has no id for padding.
-  LabelledTexts(TokenizerPointer tokenizer, TokensPointer tokens, std::vector<std::int64_t> labels,
-                std::vector<std::string> names, LabelledOptions options);
+  /// Sequences as tokenize() gives them, a label each, of which there are names. DataError, naming the tokens' source,
+  /// if the numbers differ, a label has no name, a row would be empty, or the tokenizer has no id for padding.
+  LabelledText(TokenizerPointer tokenizer, TokensPointer tokens, std::vector<std::int64_t> labels,
+               std::vector<std::string> names, LabelledOptions options);
 
   /// i32 [1, T]: the input that a text alone makes.
   Tensor input_of(std::string_view text) const;
-  /// Some of the texts, in that order.
-  std::shared_ptr<const LabelledTexts> subset(std::vector<std::int64_t> samples) const;
+  /// Some of the sequences, in that order.
+  std::shared_ptr<const LabelledText> subset(std::vector<std::int64_t> samples) const;
 
-  const LabelledTexts* labelled() const override { return this; }
+  const LabelledText* labelled() const override { return this; }
   const std::vector<std::string>& class_names() const override { return names_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
   std::int64_t longest() const override;
@@ -53,9 +53,9 @@ class HEARTH_API LabelledTexts : public TokenDataset {
   std::int64_t kept(std::int64_t count) const;
 
   TokensPointer tokens_;
-  std::vector<std::int64_t> labels_;  // of all texts
+  std::vector<std::int64_t> labels_;  // of all sequences
   std::vector<std::string> names_;
-  std::vector<std::int64_t> samples_;  // numbers of texts
+  std::vector<std::int64_t> samples_;  // numbers of sequences
   LabelledOptions options_;
 };
 

@@ -33,10 +33,10 @@ struct Parts {
 
 template <class T>
 void describe_files(Fields<T>& fields, const char* what) {
-  fields.text("train", &TextFiles::train, {}, std::string("Training texts: ") + what);
+  fields.text("train", &TextFiles::train, {}, std::string("Training sequences: ") + what);
   fields.text("valid", &TextFiles::valid, {}, "As train, for validation.");
   fields.text("test", &TextFiles::test, {}, "As train, for testing.");
-  fields.text("packed", &TextFiles::packed, "Folder that `hearth data pack` wrote, instead of texts.");
+  fields.text("packed", &TextFiles::packed, "Folder that `hearth data pack` wrote, instead of sequences.");
   fields.rule([](const T& o) {
     if (!o.packed.empty() && !(o.valid.empty() && o.test.empty()))
       return "packed, a folder, has its own valid and test; leave them out";
@@ -52,16 +52,18 @@ void describe_loading(Fields<T>& fields, const char* share_doc) {
   fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
 }
 
-TokenizerPointer make_tokenizer(const Tokenizers::Component& tokenizer, Texts texts) {
-  return tokenizer ? tokenizer.make(texts) : tokenizers().make(Json::object().set("type", "characters"), texts);
+TokenizerPointer make_tokenizer(const Tokenizers::Component& tokenizer, Corpus sequences) {
+  return tokenizer ? tokenizer.make(sequences) : tokenizers().make(Json::object().set("type", "characters"), sequences);
 }
 
-std::vector<std::string_view> views_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
+std::vector<std::string_view> views_of(const std::vector<std::string>& sequences) {
+  return {sequences.begin(), sequences.end()};
+}
 
 std::vector<std::string> read_all(const std::vector<std::string>& paths) {
-  std::vector<std::string> texts;
-  for (const std::string& path : paths) texts.push_back(read_corpus(path));
-  return texts;
+  std::vector<std::string> sequences;
+  for (const std::string& path : paths) sequences.push_back(read_corpus(path));
+  return sequences;
 }
 
 /// The parts' ids; `result` may have tokenizers already, which are taken then.
@@ -69,17 +71,17 @@ Parts tokenized(const TextData& options, Parts result) {
   const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
   for (std::size_t i = 0; i < 3; ++i) {
     if (files[i]->empty()) continue;
-    const std::vector<std::string> texts = read_all(*files[i]);
-    const std::vector<std::string_view> views = views_of(texts);
+    const std::vector<std::string> sequences = read_all(*files[i]);
+    const std::vector<std::string_view> views = views_of(sequences);
     if (!result.tokenizer) result.tokenizer = make_tokenizer(options.tokenizer, views);
     result.parts[i].target = tokenize(*result.tokenizer, views, files[i]->front());
   }
   return result;
 }
 
-/// Lines and their translations, and the texts that they are views of.
+/// Lines and their translations, and the sequences that they are views of.
 struct Lines {
-  std::vector<std::string> texts{};
+  std::vector<std::string> sequences{};
   std::vector<std::string_view> source{};
   std::vector<std::string_view> target{};
   std::string source_name{};
@@ -90,17 +92,17 @@ Lines read_lines(const std::vector<std::string>& paths) {
   HEARTH_CHECK(ConfigError, paths.size() <= 2, "parallel_text: ", paths.size(), " files (", paths[0],
                ", ...) for one part; it is one of two columns, or one of lines and one of their translations");
   Lines lines;
-  lines.texts = read_all(paths);
+  lines.sequences = read_all(paths);
   lines.source_name = paths.front();
   lines.target_name = paths.back();
   if (paths.size() == 2) {
-    lines.source = lines_of(lines.texts[0]);
-    lines.target = lines_of(lines.texts[1]);
+    lines.source = lines_of(lines.sequences[0]);
+    lines.target = lines_of(lines.sequences[1]);
     HEARTH_CHECK(DataError, lines.source.size() == lines.target.size(), paths[0], ": ", lines.source.size(),
                  " lines, but ", paths[1], " has ", lines.target.size(), "; each line needs its translation");
     return lines;
   }
-  for (const std::string_view line : lines_of(lines.texts[0])) {
+  for (const std::string_view line : lines_of(lines.sequences[0])) {
     const std::size_t tab = line.find('\t');
     HEARTH_CHECK(DataError, tab != std::string_view::npos && line.find('\t', tab + 1) == std::string_view::npos,
                  paths[0], ":", lines.source.size() + 1, ": ", std::count(line.begin(), line.end(), '\t'),
@@ -132,7 +134,7 @@ Parts tokenized(const ParallelTextData& options, Parts result) {
 
 /// Lines of `label<tab>text`.
 struct LabelledLines {
-  std::vector<std::string> texts{};  // of files
+  std::vector<std::string> sequences{};  // of files
   std::vector<std::string_view> labels{};
   std::vector<std::string_view> lines{};
   std::vector<std::string> places{};  // file and line of each, for messages
@@ -140,10 +142,10 @@ struct LabelledLines {
 
 LabelledLines read_labelled(const std::vector<std::string>& paths) {
   LabelledLines result;
-  result.texts = read_all(paths);
+  result.sequences = read_all(paths);
   for (std::size_t file = 0; file < paths.size(); ++file) {
     std::int64_t number = 0;
-    for (const std::string_view line : lines_of(result.texts[file])) {
+    for (const std::string_view line : lines_of(result.sequences[file])) {
       result.places.push_back(join_text(paths[file], ":", ++number));
       const std::size_t tab = line.find('\t');
       HEARTH_CHECK(DataError,
@@ -163,13 +165,13 @@ std::vector<std::int64_t> numbers_of(const LabelledLines& lines, const std::vect
     const auto found = std::find(classes.begin(), classes.end(), lines.labels[i]);
     HEARTH_CHECK(DataError, found != classes.end(), lines.places[i], ": the label \"", lines.labels[i],
                  "\" is none of the ", classes.size(),
-                 " classes, which are those of the training texts or of \"classes\"");
+                 " classes, which are those of the training text or of \"classes\"");
     numbers.push_back(found - classes.begin());
   }
   return numbers;
 }
 
-/// The classes of a set whose training texts have these labels.
+/// The classes of a set whose training text have these labels.
 std::vector<std::string> classes_of(const std::vector<std::string_view>& labels,
                                     const std::vector<std::string>& given) {
   std::vector<std::string> sorted = given;
@@ -234,22 +236,22 @@ std::int64_t first_of_valid(const TextData& options, std::int64_t size) {
   return size - static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
 }
 
-/// Numbers of texts, in order.
-struct Shares {
+/// Numbers of sequences, in order.
+struct HeldOut {
   std::vector<std::int64_t> rest;
   std::vector<std::int64_t> held_out;
 };
 
-/// Sets valid_fraction of `size` texts aside. DataError if one part would be empty.
-Shares hold_out_texts(const DataOptions& options, std::int64_t size, const std::string& source) {
+/// Sets valid_fraction of `size` sequences aside. DataError if one split would be empty.
+HeldOut hold_out_sequences(const DataOptions& options, std::int64_t size, const std::string& source) {
   const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
   HEARTH_CHECK(DataError, count > 0 && count < size, source, ": holding out ", options.valid_fraction, " of ", size,
-               " texts leaves one part empty; give another valid_fraction, or 0");
+               " sequences leaves one split empty; give another valid_fraction, or 0");
   const std::vector<std::int64_t> order = shuffled_order(size, options.split_seed, 0);
-  Shares shares{{order.begin(), order.end() - count}, {order.end() - count, order.end()}};
-  std::sort(shares.rest.begin(), shares.rest.end());
-  std::sort(shares.held_out.begin(), shares.held_out.end());
-  return shares;
+  HeldOut held{{order.begin(), order.end() - count}, {order.end() - count, order.end()}};
+  std::sort(held.rest.begin(), held.rest.end());
+  std::sort(held.held_out.begin(), held.held_out.end());
+  return held;
 }
 
 /// FileError if the file is there and stays.
@@ -270,8 +272,12 @@ void remove_file(const fs::path& path) {
 void describe(Fields<TextData>& fields) {
   describe_files(fields, "files, plain or gzip, read as one text.");
   fields.integer("length", &TextData::length, {.min = 1, .max = 1 << 20}, "Ids in a row of a batch.");
-  fields.number("mask_share", &TextData::mask_share, {.min = 0, .below = 1},
-                "Share of the ids that are to be guessed from all others, as for BERT; 0: each from those before it.");
+  fields
+      .number(
+          "mask_probability", &TextData::mask_probability, {.min = 0, .below = 1},
+          "Probability of an id to be one of those guessed from all others, as for BERT; 0: each id is guessed from "
+          "those before it.")
+      .formerly("mask_share");
   fields.component("tokenizer", &TextData::tokenizer, tokenizers(),
                    "How the text becomes numbers; null for characters. With packed it is the one beside the ids.");
   describe_loading(fields, "Share of the training text, its end, set aside as `valid` where there is none.");
@@ -292,30 +298,32 @@ void describe(Fields<ParallelTextData>& fields) {
   fields.component("tokenizer", &ParallelTextData::tokenizer, tokenizers(),
                    "Of the translations, and of both sides where there is no other; null for characters.");
   fields.component("source_tokenizer", &ParallelTextData::source_tokenizer, tokenizers(),
-                   "Of the texts that are translated; null: the other one, made from both sides.");
+                   "Of the sequences that are translated; null: the other one, made from both sides.");
   fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of the choice of valid_fraction.");
   describe_loading(fields, "Share of the training pairs set aside as `valid` where there is none.");
 }
 
 void describe(Fields<LabelledTextData>& fields) {
-  fields.text("train", &LabelledTextData::train, {}, "Training texts: files of lines, each a label, a tab and a text.")
+  fields
+      .text("train", &LabelledTextData::train, {},
+            "Training sequences: files of lines, each a label, a tab and a text.")
       .required();
   fields.text("valid", &LabelledTextData::valid, {}, "As train, for validation.");
   fields.text("test", &LabelledTextData::test, {}, "As train, for testing.");
   fields.text("classes", &LabelledTextData::classes, {},
-              "The labels in the order of their numbers; []: those of the training texts, sorted.");
+              "The labels in the order of their numbers; []: those of the training text, sorted.");
   fields.integer("length", &LabelledTextData::length, {.min = 3, .max = 1 << 16},
                  "The most ids of a row, with what begins and ends it; the rest of a longer text is cut off.");
   fields.component("tokenizer", &LabelledTextData::tokenizer, tokenizers(),
-                   "How texts become numbers; null for characters.");
+                   "How sequences become numbers; null for characters.");
   fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of the choice of valid_fraction.");
-  describe_loading(fields, "Share of the training texts set aside as `valid` where there is none.");
+  describe_loading(fields, "Share of the training text set aside as `valid` where there is none.");
 }
 
 namespace {
 
 Splits splits_of(const TextData& options, const Parts& all) {
-  const WindowOptions windows{options.length, options.mask_share};
+  const WindowOptions windows{options.length, options.mask_probability};
   const auto windows_of = [&](const TokensPointer& tokens) -> DatasetPointer {
     return tokens ? text_windows(all.tokenizer, tokens, 0, tokens->size(), windows) : nullptr;
   };
@@ -345,17 +353,17 @@ Splits splits_of(const ParallelTextData& options, const Parts& all) {
     std::vector<std::int64_t> pairs(static_cast<std::size_t>(part.target->sequences()));
     std::iota(pairs.begin(), pairs.end(), std::int64_t{0});
     if (i == 0 && !all.parts[1].target && options.valid_fraction > 0) {
-      Shares shares = hold_out_texts(options, part.target->sequences(), part.target->source());
-      pairs = std::move(shares.rest);
-      splits.valid = pairs_of(part, std::move(shares.held_out));
+      HeldOut held = hold_out_sequences(options, part.target->sequences(), part.target->source());
+      pairs = std::move(held.rest);
+      splits.valid = pairs_of(part, std::move(held.held_out));
     }
     *places[i] = pairs_of(part, std::move(pairs));
   }
   return splits;
 }
 
-/// Of texts with a label each; `known` is what need not be made of the training texts.
-Splits labelled_splits(const LabelledTextData& options, const KnownTexts& known) {
+/// Of sequences with a label each; `known` is what need not be made of the training text.
+Splits labelled_splits(const LabelledTextData& options, const KnownText& known) {
   const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
   Splits splits;
   DatasetPointer* const places[] = {&splits.train, &splits.valid, &splits.test};
@@ -369,13 +377,13 @@ Splits labelled_splits(const LabelledTextData& options, const KnownTexts& known)
       classes = classes_of(lines.labels, options.classes);
     }
     const auto set =
-        std::make_shared<LabelledTexts>(tokenizer, tokenized(*tokenizer, lines, files[i]->front()),
-                                        numbers_of(lines, classes), classes, LabelledOptions{.length = options.length});
+        std::make_shared<LabelledText>(tokenizer, tokenized(*tokenizer, lines, files[i]->front()),
+                                       numbers_of(lines, classes), classes, LabelledOptions{.length = options.length});
     *places[i] = set;
     if (i != 0 || !options.valid.empty() || options.valid_fraction == 0) continue;
-    Shares shares = hold_out_texts(options, set->size(), set->source());
-    splits.train = set->subset(std::move(shares.rest));
-    splits.valid = set->subset(std::move(shares.held_out));
+    HeldOut held = hold_out_sequences(options, set->size(), set->source());
+    splits.train = set->subset(std::move(held.rest));
+    splits.valid = set->subset(std::move(held.held_out));
   }
   return splits;
 }
@@ -393,7 +401,7 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, absent);
 }
 
-/// Makes a node's options name what is at `path`, and no training texts.
+/// Makes a node's options name what is at `path`, and no training text.
 template <class T>
 void lead_to(T& options, const std::string& path) {
   std::string wanted;
@@ -409,11 +417,11 @@ void lead_to(T& options, const std::string& path) {
   }
   HEARTH_CHECK(FileError, !options.valid.empty() || !options.test.empty(), path, ": has none of the files",
                wanted.empty() ? " that `hearth data pack` writes" : wanted,
-               " of the splits valid and test; give a folder that holds them, or a file of texts");
+               " of the splits valid and test; give a folder that holds them, or a file of sequences");
 }
 
 template <class T>
-Splits token_splits_at(T options, const std::string& path, const KnownTexts& known, bool pairs) {
+Splits token_splits_at(T options, const std::string& path, const KnownText& known, bool pairs) {
   const Parts tokenizers{known.tokenizer, known.source_tokenizer, {}};
   options.packed = is_folder(path) ? path : "";
   if (!options.packed.empty()) {
@@ -431,7 +439,7 @@ Splits text_data(const TextData& options) { return splits_of(options, parts_of(o
 Splits parallel_text_data(const ParallelTextData& options) { return splits_of(options, parts_of(options, true)); }
 Splits labelled_text_data(const LabelledTextData& options) { return labelled_splits(options, {}); }
 
-Splits texts_at(const Datasets::Component& data, const std::string& path, const KnownTexts& known) {
+Splits text_splits_at(const Datasets::Component& data, const std::string& path, const KnownText& known) {
   if (const TextData* const text = data.options<TextData>()) return token_splits_at(*text, path, known, false);
   if (const auto* const pairs = data.options<ParallelTextData>()) return token_splits_at(*pairs, path, known, true);
   const auto* const labelled = data.options<LabelledTextData>();

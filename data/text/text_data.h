@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data sets "text", "parallel_text" and "labelled_text" of run configurations:
+// The datasets "text", "parallel_text" and "labelled_text" of run configurations:
 //   "data": {"type": "text", "train": ["emma.txt"], "test": ["persuasion.txt"], "length": 256,
 //            "tokenizer": {"type": "bpe", "vocabulary": 4096}}
 //   "data": {"type": "parallel_text", "train": ["train.tsv"], "tokens_per_batch": 2048, ...}
@@ -17,7 +17,7 @@
 
 namespace hearth::data {
 
-/// Where texts come from, for both kinds of sets.
+/// Where sequences come from, for both kinds of sets.
 struct TextFiles {
   std::vector<std::string> train;
   std::vector<std::string> valid;
@@ -27,7 +27,7 @@ struct TextFiles {
 
 struct TextData : DataOptions, TextFiles {
   std::int64_t length = 256;
-  double mask_share = 0;
+  double mask_probability = 0;
   Tokenizers::Component tokenizer;
 };
 
@@ -60,8 +60,8 @@ HEARTH_API Splits text_data(const TextData& options);
 HEARTH_API Splits parallel_text_data(const ParallelTextData& options);
 HEARTH_API Splits labelled_text_data(const LabelledTextData& options);
 
-/// What a network that was trained on texts takes for granted of them.
-struct KnownTexts {
+/// What a model that was trained on text takes for granted of them.
+struct KnownText {
   TokenizerPointer tokenizer{};
   TokenizerPointer source_tokenizer{};  ///< of "parallel_text"
   std::vector<std::string> classes{};   ///< of "labelled_text"
@@ -70,7 +70,7 @@ struct KnownTexts {
 /// `valid` and `test` of a dataset as they are found at `path`: a file is the test split; of a folder the files are
 /// taken that it names, by their names without their folders, or what `hearth data pack` wrote. Nothing else is read.
 /// ConfigError for a dataset of another type; FileError if nothing of that is there; else as for training.
-HEARTH_API Splits texts_at(const Datasets::Component& data, const std::string& path, const KnownTexts& known);
+HEARTH_API Splits text_splits_at(const Datasets::Component& data, const std::string& path, const KnownText& known);
 
 /// One token file that pack_text() wrote.
 struct PackedFile {
@@ -81,8 +81,8 @@ struct PackedFile {
   std::int64_t bytes_an_id = 0;
 };
 
-/// Tokenises the texts of a "text" or "parallel_text" dataset into token files, train.tokens, train.source.tokens and
-/// so on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed
+/// Tokenises the sequences of a "text" or "parallel_text" dataset into token files, train.tokens, train.source.tokens
+/// and so on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed
 /// halfway. ConfigError for a dataset of another type; FileError for files that cannot be written or removed.
 HEARTH_API std::vector<PackedFile> pack_text(const Datasets::Component& data, const std::string& folder);
 

@@ -33,7 +33,7 @@ Json to_json(const TextInspection& inspection) {
   if (inspection.classes > 0) result.set("classes", inspection.classes);
   result.set("predicted_tokens", inspection.predicted_tokens).set("characters", inspection.characters);
   result.set("batches", inspection.batches).set("tokens", inspection.padding.tokens);
-  result.set("positions", inspection.padding.positions).set("padding", inspection.padding.share());
+  result.set("positions", inspection.padding.positions).set("padding", inspection.padding.fraction());
   result.set("warnings", inspection.warnings.count);
   result.set("first_warnings", Json::array_of(inspection.warnings.first));
   return result;
@@ -52,7 +52,7 @@ std::string to_text(const TextInspection& inspection) {
     out << std::fixed << std::setprecision(2) << "; characters an id "
         << static_cast<double>(inspection.characters) / static_cast<double>(inspection.predicted_tokens);
   out << "\n  " << inspection.batches << " batches of " << inspection.padding.positions << " positions in all, padding "
-      << std::fixed << std::setprecision(2) << 100 * inspection.padding.share() << " %\n";
+      << std::fixed << std::setprecision(2) << 100 * inspection.padding.fraction() << " %\n";
   out << "  warnings: " << inspection.warnings.count << '\n';
   for (const std::string& warning : inspection.warnings.first) out << "    " << printable(warning) << '\n';
   return out.str();

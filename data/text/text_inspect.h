@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be told about a set of texts.
+// What can be told about a set of sequences.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct TextInspection {
   std::int64_t samples = 0;  ///< rows of an epoch in order
   std::int64_t vocabulary = 0;
   std::int64_t source_vocabulary = 0;  ///< 0 where there is no source
-  std::int64_t classes = 0;            ///< of labelled texts
+  std::int64_t classes = 0;            ///< of labelled sequences
   std::int64_t predicted_tokens = 0;
   std::int64_t characters = 0;
   std::int64_t batches = 0;

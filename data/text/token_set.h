@@ -14,14 +14,16 @@
 namespace hearth::data {
 
 class BatchMaker;
-class LabelledTexts;
+class LabelledText;
 class PairDataset;
 
 /// How much of a set's batches is padding, in an epoch in order.
 struct Padding {
   std::int64_t tokens = 0;
   std::int64_t positions = 0;
-  double share() const { return positions > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(positions) : 0; }
+  double fraction() const {
+    return positions > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(positions) : 0;
+  }
 };
 
 class HEARTH_API TokenDataset : public Dataset {
@@ -42,7 +44,7 @@ class HEARTH_API TokenDataset : public Dataset {
   /// DataError if what the ids are read from is damaged.
   virtual void verify() const = 0;
   /// This set if its rows have one label each; otherwise null: each id is to be predicted.
-  virtual const LabelledTexts* labelled() const { return nullptr; }
+  virtual const LabelledText* labelled() const { return nullptr; }
   /// This set if its samples are pairs of sequences; otherwise null.
   virtual const PairDataset* pairs() const { return nullptr; }
 
@@ -50,7 +52,7 @@ class HEARTH_API TokenDataset : public Dataset {
   Padding padding(LoaderOptions options) const;
 
   const TokenDataset* tokens() const final { return this; }
-  /// The pieces that are to be predicted, or the classes of texts.
+  /// The pieces that are to be predicted, or the classes of sequences.
   const std::vector<std::string>& class_names() const override { return pieces_; }
   const std::string& source() const final { return source_; }
 
@@ -75,14 +77,14 @@ class HEARTH_API PairDataset : public TokenDataset {
 /// What is to be guessed in a window.
 struct WindowOptions {
   std::int64_t length = 256;  ///< ids in a row
-  /// Above 0: this share of the ids is to be guessed from all others; 80 % of them are replaced by the mask, 10 % by
+  /// Above 0: the probability of an id to be one of those guessed from all others; 80 % of them are replaced by the mask, 10 % by
   /// random ids, 10 % stay (Devlin et al., 2019). 0: the next id is to be guessed everywhere.
-  double mask_share = 0;
+  double mask_probability = 0;
 };
 
-/// A running text in windows of equal length. In training windows begin at another place in each epoch; in order they
-/// follow each other from the first id on, and the last one is padded. Ids first..last - 1 of `tokens` are the text.
-/// DataError if there is no id to guess, or if masks are wanted and the tokenizer has none.
+/// A token stream in windows of equal length. In training windows begin at another position in each epoch; in order
+/// they follow each other from the first id on, and the last one is padded. Ids first..last - 1 of `tokens` are the
+/// text. DataError if there is no id to guess, or if masks are wanted and the tokenizer has none.
 HEARTH_API std::shared_ptr<const TokenDataset> text_windows(TokenizerPointer tokenizer, TokensPointer tokens,
                                                             std::int64_t first, std::int64_t last,
                                                             WindowOptions options);

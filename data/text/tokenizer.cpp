@@ -14,7 +14,7 @@
 namespace hearth::data {
 namespace {
 
-constexpr const char* path_doc = "A tokenizer's file instead of one made from the training texts.";
+constexpr const char* path_doc = "A tokenizer's file instead of one made from the training text.";
 
 struct CharacterFields {
   std::string path;
@@ -77,31 +77,31 @@ TokenizerPointer read_kind(const std::string& path, const char* name, bool lower
   return found;
 }
 
-TokenizerPointer make_bpe(const BpeFields& fields, Texts texts) {
+TokenizerPointer make_bpe(const BpeFields& fields, Corpus sequences) {
   if (!fields.path.empty()) return read_kind<BytePairTokenizer>(fields.path, "bpe");
-  BpeModel model = train_bpe(texts, fields.vocabulary, fields.min_count, own_special_tokens());
+  BpeModel model = train_bpe(sequences, fields.vocabulary, fields.min_count, own_special_tokens());
   return std::make_shared<BytePairTokenizer>(Vocabulary(std::move(model.pieces), "bpe"), model.merges,
                                              own_added_tokens(), BpeOptions{}, "bpe");
 }
 
 void add_own(Tokenizers& registry) {
   registry.add<CharacterFields>("characters", "Every character is a piece.",
-                                [](const CharacterFields& f, Texts texts) -> TokenizerPointer {
+                                [](const CharacterFields& f, Corpus sequences) -> TokenizerPointer {
                                   if (!f.path.empty()) return read_kind<CharacterTokenizer>(f.path, "characters");
-                                  return CharacterTokenizer::train(texts, {f.most, f.min_count});
+                                  return CharacterTokenizer::train(sequences, {f.most, f.min_count});
                                 });
-  registry.add<WordFields>("words", "Words between white space.",
-                           [](const WordFields& f, Texts texts) -> TokenizerPointer {
-                             if (!f.path.empty()) return read_kind<WordTokenizer>(f.path, "words");
-                             return WordTokenizer::train(texts, {f.most, f.min_count}, {f.lower_case, f.punctuation});
-                           });
+  registry.add<WordFields>(
+      "words", "Words between white space.", [](const WordFields& f, Corpus sequences) -> TokenizerPointer {
+        if (!f.path.empty()) return read_kind<WordTokenizer>(f.path, "words");
+        return WordTokenizer::train(sequences, {f.most, f.min_count}, {f.lower_case, f.punctuation});
+      });
   registry.add<BpeFields>("bpe", "Byte-level byte pair encoding, as of GPT-2.", make_bpe);
   registry.add<WordPieceFields>("wordpiece", "WordPiece, as of BERT.",
-                                [](const WordPieceFields& f, Texts) -> TokenizerPointer {
+                                [](const WordPieceFields& f, Corpus) -> TokenizerPointer {
                                   return read_kind<WordPieceTokenizer>(f.path, "wordpiece", f.lower_case);
                                 });
   registry.add<SentencePieceFields>("sentencepiece", "A SentencePiece model, by the library that defines them.",
-                                    [](const SentencePieceFields& f, Texts) {
+                                    [](const SentencePieceFields& f, Corpus) {
                                       return sentencepiece_tokenizer(read_text(f.path, tokenizer_limit), f.path);
                                     });
 }
@@ -111,7 +111,7 @@ void add_own(Tokenizers& registry) {
 std::string Tokenizer::digest() const { return sha256(to_text(to_json())); }
 
 Tokenizers& tokenizers() {
-  static Tokenizers registry("tokenizer", "How texts become numbers.", add_own);
+  static Tokenizers registry("tokenizer", "How sequences become numbers.", add_own);
   return registry;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts as numbers. A tokenizer cuts a text into pieces of a fixed vocabulary and joins them again; it is never changed
-// after it was made, and several threads may use it at once.
+// Sequences as numbers. A tokenizer cuts a text into pieces of a fixed vocabulary and joins them again; it is never
+// changed after it was made, and several threads may use it at once.
 #pragma once
 
 #include <cstdint>
@@ -56,11 +56,11 @@ using TokenizerPointer = std::shared_ptr<const Tokenizer>;
 /// Most bytes of a tokenizer's file.
 inline constexpr ReadLimit tokenizer_limit{std::uint64_t{64} << 20, "tokenizers"};
 
-/// Texts that a vocabulary is made from.
-using Texts = std::span<const std::string_view>;
+/// Sequences that a vocabulary is made from.
+using Corpus = std::span<const std::string_view>;
 
-/// What a tokenizer is made from: its node's fields and the training texts.
-using Tokenizers = Registry<TokenizerPointer(Texts)>;
+/// What a tokenizer is made from: its node's fields and the training text.
+using Tokenizers = Registry<TokenizerPointer(Corpus)>;
 /// "characters", "words", "bpe", "wordpiece", "sentencepiece", and what the program adds.
 HEARTH_API Tokenizers& tokenizers();
 

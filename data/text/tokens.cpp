@@ -243,11 +243,11 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source) {
+TokensPointer tokenize(const Tokenizer& tokenizer, Corpus sequences, const std::string& source) {
   std::vector<std::int32_t> ids;
   std::vector<std::uint64_t> ends;
   Tokens::Meaning meaning{tokenizer.size(), 0, tokenizer.digest()};
-  for (const std::string_view text : texts) {
+  for (const std::string_view text : sequences) {
     const std::vector<std::int32_t> part = tokenizer.encode(text);
     ids.insert(ids.end(), part.begin(), part.end());
     if (tokenizer.special().end >= 0) ids.push_back(tokenizer.special().end);

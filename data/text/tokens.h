@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts as ids: in memory, or in a token file that is read as they are asked for. A token file is little-endian:
+// Sequences as ids: in memory, or in a token file that is read as they are asked for. A token file is little-endian:
 //   0 "HRTHTOK2" | 8 u32 bytes an id (2 or 4) | 12 u32 CRC-32C of these 128 bytes with 0 here | 16 u64 ids |
 //   24 u64 sequences | 32 u64 characters | 40 u64 vocabulary | 48 u32 CRC-32C of the checksums at the end | 52 u32 0 |
 //   56 64 hexadecimal digits of the tokenizer's digest | 120 u64 0 | ids, zeros up to a multiple of 8 |
@@ -77,7 +77,7 @@ class HEARTH_API Tokens {
 using TokensPointer = std::shared_ptr<const Tokens>;
 
 /// Most bytes of a text, plain or inflated: it is held in memory.
-inline constexpr ReadLimit corpus_limit{std::uint64_t{8} << 30, "texts"};
+inline constexpr ReadLimit corpus_limit{std::uint64_t{8} << 30, "sequences"};
 
 /// The text of a file, plain or gzip, as training takes it: without byte order mark, lines ending in \n. FileError;
 /// DataError, naming the file and line, for what is not UTF-8, and for an empty file or zero bytes.
@@ -87,7 +87,7 @@ HEARTH_API std::string checked_corpus(std::string text, const std::string& sourc
 /// Its lines, without their ends; views of the text.
 HEARTH_API std::vector<std::string_view> lines_of(std::string_view text);
 
-/// The ids of texts, each a sequence that ends with the tokenizer's end id if it has one.
-HEARTH_API TokensPointer tokenize(const Tokenizer& tokenizer, Texts texts, const std::string& source);
+/// The ids of sequences, each a sequence that ends with the tokenizer's end id if it has one.
+HEARTH_API TokensPointer tokenize(const Tokenizer& tokenizer, Corpus sequences, const std::string& source);
 
 }  // namespace hearth::data

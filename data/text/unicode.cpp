@@ -27,7 +27,7 @@ Kind kind_by_category(char32_t code) {
     case 'M':
       return category[1] == 'n' ? Kind::mark : Kind::other;
     case 'C':
-      // What is not assigned is no control character: texts of a later Unicode keep it.
+      // What is not assigned is no control character: sequences of a later Unicode keep it.
       return category[1] == 'n' ? Kind::other : Kind::control;
     default:
       return Kind::other;
@@ -37,7 +37,7 @@ Kind kind_by_category(char32_t code) {
 }  // namespace
 
 Kind kind_of(char32_t code) {
-  // Nearly every character of most texts: the library takes four times as long.
+  // Nearly every character of most sequences: the library takes four times as long.
   static const auto first_kinds = [] {
     std::array<Kind, 0x250> kinds{};
     for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = kind_by_category(static_cast<char32_t>(i));

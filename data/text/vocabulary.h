@@ -28,7 +28,7 @@ using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>
 class Vocabulary {
  public:
   Vocabulary() = default;
-  /// Ids in the order of the pieces. DataError naming `source` and both places for a piece that comes twice.
+  /// Ids in the order of the pieces. DataError naming `source` and both positions for a piece that comes twice.
   Vocabulary(std::vector<std::string> pieces, const std::string& source);
   /// From {"piece": id, ...}. DataError naming `source` for ids that repeat or leave gaps.
   Vocabulary(const Json& ids, const std::string& source);
@@ -59,13 +59,13 @@ struct AddedToken {
   bool rstrip = false;  ///< takes the white space behind it
 };
 
-/// Finds added tokens in texts.
+/// Finds added tokens in sequences.
 class AddedTokens {
  public:
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Calls on_text(part) and on_token(id) from left to right; of tokens beginning at one place the longest counts.
+  /// Calls on_text(part) and on_token(id) from left to right; of tokens beginning at one position the longest counts.
   template <class OnText, class OnToken>
   void split(std::string_view text, OnText&& on_text, OnToken&& on_token) const;
   const std::vector<AddedToken>& all() const { return tokens_; }

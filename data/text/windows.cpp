@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows of a running text.
+// Windows of a token stream.
 #include <algorithm>
 
 #include "core/error.h"
@@ -27,7 +27,7 @@ class TextWindows : public TokenDataset {
     HEARTH_CHECK(IndexError, first >= 0 && first <= last && last <= tokens_->size(), source(), ": ids ", first, " to ",
                  last, " of ", tokens_->size());
     HEARTH_CHECK(DataError, guesses() >= 1, source(), ": ", last - first, " ids; nothing to predict");
-    HEARTH_CHECK(DataError, options.mask_share == 0 || tokenizer->special().mask >= 0, source(),
+    HEARTH_CHECK(DataError, options.mask_probability == 0 || tokenizer->special().mask >= 0, source(),
                  ": the tokenizer has no mask token, which a masked text needs");
   }
 
@@ -41,7 +41,7 @@ class TextWindows : public TokenDataset {
   void verify() const override { tokens_->verify(); }
   std::unique_ptr<BatchMaker> batches(const Transforms&, const LoaderOptions& options) const override;
 
-  bool is_masked() const { return options_.mask_share > 0; }
+  bool is_masked() const { return options_.mask_probability > 0; }
   const WindowOptions& options() const { return options_; }
   /// Ids that can be predicted: each from the one before it, or masked ones from all others.
   std::int64_t guesses() const { return last_ - first_ - (is_masked() ? 0 : 1); }
@@ -133,7 +133,7 @@ class WindowBatches : public OrderedBatches {
     for (std::int64_t i = 0; i < chosen.length; ++i) {
       input[i] = i < count ? ids[i] : filler();
       labels[i] = ignored_label;
-      if (i >= count || random.uniform() >= chosen.mask_share) continue;
+      if (i >= count || random.uniform() >= chosen.mask_probability) continue;
       labels[i] = ids[i];
       ++guessed;
       const double fate = random.uniform();

@@ -85,9 +85,9 @@ CharacterTokenizer::CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedT
   special_ = special_of(vocabulary_, unknown);
 }
 
-TokenizerPointer CharacterTokenizer::train(Texts texts, CountLimits limits) {
+TokenizerPointer CharacterTokenizer::train(Corpus sequences, CountLimits limits) {
   TextMap<std::int64_t> counts;
-  for (const std::string_view text : texts)
+  for (const std::string_view text : sequences)
     for_each_character(text, [&](std::string_view character) { add_one(counts, character); });
   return std::make_shared<CharacterTokenizer>(most_frequent(counts, limits), own_added_tokens(), own_unknown);
 }
@@ -130,10 +130,10 @@ WordTokenizer::WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> adde
   special_ = special_of(vocabulary_, unknown);
 }
 
-TokenizerPointer WordTokenizer::train(Texts texts, CountLimits limits, WordOptions options) {
+TokenizerPointer WordTokenizer::train(Corpus sequences, CountLimits limits, WordOptions options) {
   TextMap<std::int64_t> counts;
   std::vector<std::string_view> words;
-  for (const std::string_view given : texts) {
+  for (const std::string_view given : sequences) {
     const std::string changed = options.lower_case ? lowered(given) : std::string();
     words.clear();
     split_words(options.lower_case ? std::string_view(changed) : given, options.punctuation, words);

@@ -22,8 +22,8 @@ class CharacterTokenizer : public VocabularyTokenizer {
  public:
   /// `unknown` is the piece that stands for others, if the vocabulary has it.
   CharacterTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, std::string_view unknown);
-  /// From the characters of texts.
-  static TokenizerPointer train(Texts texts, CountLimits limits);
+  /// From the characters of sequences.
+  static TokenizerPointer train(Corpus sequences, CountLimits limits);
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
@@ -40,8 +40,8 @@ class WordTokenizer : public VocabularyTokenizer {
  public:
   /// `unknown` as above.
   WordTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, std::string_view unknown, WordOptions options);
-  /// From the words of texts.
-  static TokenizerPointer train(Texts texts, CountLimits limits, WordOptions options);
+  /// From the words of sequences.
+  static TokenizerPointer train(Corpus sequences, CountLimits limits, WordOptions options);
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;

@@ -30,19 +30,19 @@ double draw_log_gamma(double shape, Random& random) {
 }
 
 template <class T>
-void mix_run(T* a, T* b, std::int64_t elements, float share) {
+void mix_run(T* a, T* b, std::int64_t elements, float lambda) {
   for (std::int64_t i = 0; i < elements; ++i) {
     const auto x = static_cast<float>(a[i]);
     const auto y = static_cast<float>(b[i]);
-    a[i] = T(share * x + (1.0f - share) * y);
-    b[i] = T(share * y + (1.0f - share) * x);
+    a[i] = T(lambda * x + (1.0f - lambda) * y);
+    b[i] = T(lambda * y + (1.0f - lambda) * x);
   }
 }
 
 // As in timm: the sides have the root of the partner's part of those of the image, and the box's centre lies anywhere,
 // so that the image's edge may cut the box.
-Box draw_cut(int height, int width, double share, Random& random) {
-  const double side = std::sqrt(1.0 - share);
+Box draw_cut(int height, int width, double lambda, Random& random) {
+  const double side = std::sqrt(1.0 - lambda);
   const int half_height = static_cast<int>(height * side) / 2, half_width = static_cast<int>(width * side) / 2;
   const int y = static_cast<int>(random.below(static_cast<std::uint64_t>(height)));
   const int x = static_cast<int>(random.below(static_cast<std::uint64_t>(width)));
@@ -65,15 +65,15 @@ PairMix draw_pair_mix(double mixup_alpha, double cutmix_alpha, int height, int w
                " pixels; alphas are at least 0, sides at least 1");
   if (mixup_alpha == 0 && cutmix_alpha == 0) return {1.0, {0, 0, height, width}, 1.0};
   const bool cuts = cutmix_alpha > 0 && (mixup_alpha == 0 || random.below(2) == 1);
-  const double share = draw_symmetric_beta(cuts ? cutmix_alpha : mixup_alpha, random);
-  if (!cuts) return {share, {0, 0, height, width}, share};
-  const Box cut = draw_cut(height, width, share, random);
+  const double lambda = draw_symmetric_beta(cuts ? cutmix_alpha : mixup_alpha, random);
+  if (!cuts) return {lambda, {0, 0, height, width}, lambda};
+  const Box cut = draw_cut(height, width, lambda, random);
   const double area = static_cast<double>(cut.height) * cut.width / (static_cast<double>(height) * width);
   return {0.0, cut, 1.0 - area};
 }
 
 void mix_images(DType dtype, std::byte* images, std::int64_t n, ImageShape shape, const PairMix& mix) {
-  const auto share = static_cast<float>(mix.share);
+  const auto lambda = static_cast<float>(mix.lambda);
   const Box& box = mix.box;
   HEARTH_CHECK(ShapeError,
                box.top >= 0 && box.left >= 0 && box.height >= 0 && box.width >= 0 &&
@@ -88,7 +88,7 @@ void mix_images(DType dtype, std::byte* images, std::int64_t n, ImageShape shape
     for (std::int64_t i = 0; i < n / 2; ++i)
       for (std::int64_t row = box.top; row < box.top + box.height; ++row) {
         const std::int64_t place = row * pitch + first;
-        mix_run(values + i * elements + place, values + (n - 1 - i) * elements + place, run, share);
+        mix_run(values + i * elements + place, values + (n - 1 - i) * elements + place, run, lambda);
       }
   });
 }
@@ -98,11 +98,11 @@ void mix_labels(const std::int64_t* labels, std::int64_t n, std::int64_t classes
     HEARTH_CHECK(IndexError, labels[i] >= 0 && labels[i] < classes, "mixup: the label of sample ", i, " is ", labels[i],
                  ", outside the ", classes, " classes");
   }
-  const auto share = static_cast<float>(weight);
+  const auto lambda = static_cast<float>(weight);
   std::fill_n(soft_labels, n * classes, 0.0f);
   for (std::int64_t i = 0; i < n; ++i) {
-    soft_labels[i * classes + labels[i]] += share;
-    soft_labels[i * classes + labels[n - 1 - i]] += 1.0f - share;
+    soft_labels[i * classes + labels[i]] += lambda;
+    soft_labels[i * classes + labels[n - 1 - i]] += 1.0f - lambda;
   }
 }
 

@@ -81,10 +81,10 @@ void check_options(const TransformOptions& options) {
 }
 
 ImageShape output_of(ImageShape input, const TransformOptions& options) {
-  HEARTH_CHECK(ConfigError, input.channels > 0, "transforms: the data set's images differ in channels");
+  HEARTH_CHECK(ConfigError, input.channels > 0, "transforms: the dataset's images differ in channels");
   if (options.image_size > 0) return {options.image_size, options.image_size, input.channels};
   HEARTH_CHECK(ConfigError, input.height > 0 && input.width > 0,
-               "transforms: the data set's images differ in size; set image_size");
+               "transforms: the dataset's images differ in size; set image_size");
   return input;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a decoded image to the network's input: sizing, augmentation, normalisation. Everything random is drawn from the
+// From a decoded image to the model's input: sizing, augmentation, normalisation. Everything random is drawn from the
 // stream it is given, which the loader keys by (seed, epoch, sample), so results never depend on who does the work.
 #pragma once
 
@@ -171,7 +171,7 @@ HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std
 
 /// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
 struct PairMix {
-  double share = 1;
+  double lambda = 1;
   Box box{};
   double weight = 1;  ///< of the sample's own label, what is left of it in the mixture
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network of one's own, trained twice: by a loop written out by hand, and from a JSON file by the `hearth` commands.
+// A model of one's own, trained twice: by a loop written out by hand, and from a JSON file by the `hearth` commands.
 //
 //   custom_model                     the loop below
-//   custom_model train digits.json   any command of the program `hearth`, with the network "tiny" known to it
+//   custom_model train digits.json   any command of the program `hearth`, with the model "tiny" known to it
 #include <hearth/hearth.h>
 
 #include <iostream>
@@ -31,10 +31,10 @@ struct Tiny : nn::Module {
         second(width, 2 * width, {.kernel = 3, .stride = 2, .padding = 1, .activation = Activation::relu}),
         norm(width, {.activation = Activation::relu}),
         out(2 * width, classes) {
-    adopt("first", first);
-    adopt("norm", norm);
-    adopt("second", second);
-    adopt("out", out);
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("second", second);
+    register_module("out", out);
   }
   Tensor forward(const Tensor& x) override { return out(global_avg_pool(second(norm(first(x))))); }
 };

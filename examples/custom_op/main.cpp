@@ -15,7 +15,7 @@ using namespace hearth;
 Tensor projected(const Tensor& x, const Tensor& w) { return sum(mul(squared_relu(x), w)); }
 
 std::vector<double> gradient(const Tensor& start, const Tensor& w, Device device) {
-  const Tensor x = as_leaf(start.to(device));
+  const Tensor x = requires_grad(start.to(device));
   backward(projected(x, w.to(device)));
   return grad_of(x).to_doubles();
 }

@@ -11,21 +11,21 @@ using namespace hearth;
 
 struct SquaredRelu {
   static constexpr OpInfo info{.name = "squared_relu"};
-  struct Kept {
-    KeptTensor x;
+  struct Saved {
+    SavedTensor x;
   };
 
-  Tensor forward(Kept& kept, const Tensor& given) const {
+  Tensor forward(Saved& saved, const Tensor& given) const {
     const Tensor x = given.contiguous();
-    if (is_recording()) kept.x = x;
+    if (is_recording()) saved.x = x;
     const Tensor y = Tensor::empty_like(x);
     run_on(x.device(), [&](auto& stream) { own_kernels::squared_relu(stream, x, y); });
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor& x = kept.x.get();
-    const Tensor dx = wants.make(0, x.shape(), x.dtype());
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor& x = saved.x.get();
+    const Tensor dx = needs.make(0, x.shape(), x.dtype());
     run_on(x.device(), [&](auto& stream) { own_kernels::squared_relu_grad(stream, x, dy.contiguous(), dx); });
     return {dx};
   }

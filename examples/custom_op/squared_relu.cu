@@ -31,12 +31,12 @@ const T* values_of(const Tensor& x) {
 }  // namespace
 
 void squared_relu(cuda::Stream& stream, const Tensor& x, const Tensor& y) {
-  visit_dtype("squared_relu", x.dtype(), WideFloats{},
+  visit_dtype("squared_relu", x.dtype(), FullFloats{},
               [&]<class T>() { cuda::map(stream, "squared_relu", Forward{}, x.size(), y.data<T>(), values_of<T>(x)); });
 }
 
 void squared_relu_grad(cuda::Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  visit_dtype("squared_relu", x.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("squared_relu", x.dtype(), FullFloats{}, [&]<class T>() {
     cuda::map(stream, "squared_relu_grad", Backward{}, x.size(), dx.data<T>(), values_of<T>(x), values_of<T>(dy));
   });
 }

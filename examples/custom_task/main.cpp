@@ -90,10 +90,10 @@ struct Block : nn::Module {
         second(out, out, {.kernel = 3, .padding = 1, .bias = false}),
         first_norm(out, {.activation = Activation::relu}),
         second_norm(out, {.activation = Activation::relu}) {
-    adopt("first", first);
-    adopt("first_norm", first_norm);
-    adopt("second", second);
-    adopt("second_norm", second_norm);
+    register_module("first", first);
+    register_module("first_norm", first_norm);
+    register_module("second", second);
+    register_module("second_norm", second_norm);
   }
   Tensor forward(const Tensor& x) override { return second_norm(second(first_norm(first(x)))); }
 };
@@ -116,12 +116,12 @@ struct UNet : nn::Module {
         up2(6 * width, 2 * width),
         up1(3 * width, width),
         out(width, classes, {.kernel = 1}) {
-    adopt("down1", down1);
-    adopt("down2", down2);
-    adopt("bottom", bottom);
-    adopt("up2", up2);
-    adopt("up1", up1);
-    adopt("out", out);
+    register_module("down1", down1);
+    register_module("down2", down2);
+    register_module("bottom", bottom);
+    register_module("up2", up2);
+    register_module("up1", up1);
+    register_module("out", out);
   }
   Tensor forward(const Tensor& x) override {
     const Tensor whole = down1(x), half = down2(max_pool2d(whole, {.kernel = 2, .stride = 2}));

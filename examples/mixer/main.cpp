@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An MLP-mixer (Tolstikhin et al. 2021, arXiv:2105.01601): a network of layer norms and products, like a Transformer
+// An MLP-mixer (Tolstikhin et al. 2021, arXiv:2105.01601): a model of layer norms and products, like a Transformer
 // without attention, for the `hearth` commands.
 //
 //   mixer train fashion_mixer.json
@@ -39,12 +39,12 @@ struct Block : nn::Module {
         token_out(o.token_hidden, tokens),
         channel_in(o.width, o.channel_hidden, {.activation = Activation::gelu}),
         channel_out(o.channel_hidden, o.width) {
-    adopt("token_norm", token_norm);
-    adopt("token_in", token_in);
-    adopt("token_out", token_out);
-    adopt("channel_norm", channel_norm);
-    adopt("channel_in", channel_in);
-    adopt("channel_out", channel_out);
+    register_module("token_norm", token_norm);
+    register_module("token_in", token_in);
+    register_module("token_out", token_out);
+    register_module("channel_norm", channel_norm);
+    register_module("channel_in", channel_in);
+    register_module("channel_out", channel_out);
   }
   Tensor forward(const Tensor& x) override {
     const Tensor across = token_out(token_in(transpose(token_norm(x), {0, 2, 1})));
@@ -68,10 +68,10 @@ struct Mixer : nn::Module {
                  " pixels do not divide images of ", input.height, "x", input.width);
     const std::int64_t tokens = (input.height / o.patch) * (input.width / o.patch);
     for (std::int64_t i = 0; i < o.blocks; ++i) blocks.add<Block>(tokens, o);
-    adopt("patches", patches);
-    adopt("blocks", blocks);
-    adopt("norm", norm);
-    adopt("head", head);
+    register_module("patches", patches);
+    register_module("blocks", blocks);
+    register_module("norm", norm);
+    register_module("head", head);
   }
   Tensor forward(const Tensor& x) override {
     const Tensor y = patches(x);

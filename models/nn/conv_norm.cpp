@@ -9,8 +9,8 @@ namespace hearth::nn {
 ConvNorm::ConvNorm(std::int64_t in_channels, std::int64_t out_channels, const Conv2dLayerOptions& convolution_options,
                    const BatchNormLayerOptions& norm_options, const ConvNormNames& names)
     : convolution(in_channels, out_channels, convolution_options), norm(out_channels, norm_options) {
-  adopt(names.convolution, convolution);
-  adopt(names.norm, norm);
+  register_module(names.convolution, convolution);
+  register_module(names.norm, norm);
 }
 
 Tensor ConvNorm::operator()(const Tensor& x, const Tensor& residual) {

@@ -23,7 +23,7 @@ class HEARTH_API Dropout : public Module {
 };
 
 /// Stochastic depth: in training each sample of a branch becomes zero with probability p and the others grow by 1 / (1
-/// - p); in evaluation x itself. Networks let p rise linearly with depth. Source: Huang et al. 2016.
+/// - p); in evaluation x itself. Models let p rise linearly with depth. Source: Huang et al. 2016.
 class HEARTH_API DropPath : public Module {
  public:
   /// UsageError unless p is in [0, 1).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing start values in blocks of fixed size, so that the team's size does not matter.
+// Drawing initial values in blocks of fixed size, so that the thread pool's size does not matter.
 #include "models/nn/init.h"
 
 #include <Eigen/Dense>
@@ -25,7 +25,7 @@ std::uint64_t fnv1a(std::string_view text) {
 template <class Draw>
 void fill(const Tensor& tensor, const InitStream& stream, const Draw& draw) {
   HEARTH_CHECK(UsageError, tensor.is_contiguous(), "initialisation: ", describe(tensor), " is not contiguous");
-  visit_dtype("initialisation", tensor.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("initialisation", tensor.dtype(), FullFloats{}, [&]<class T>() {
     T* values = tensor.data<T>();
     cpu::parallel_for(tensor.size(), block_elements, [&](std::int64_t begin, std::int64_t end) {
       Random random = stream.block(static_cast<std::uint32_t>(begin / block_elements));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start values of parameters. Every draw is counter-based: element blocks of one parameter have their own streams.
+// Initial values of parameters. Every draw is counter-based: element blocks of one parameter have their own streams.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class HEARTH_API InitStream {
   std::uint64_t name_hash_;
 };
 
-/// Writes start values into a contiguous f32 or f64 tensor. f32 values are the f64 values rounded.
+/// Writes initial values into a contiguous f32 or f64 tensor. f32 values are the f64 values rounded.
 using Init = std::function<void(const Tensor& tensor, const InitStream& stream)>;
 
 namespace init {

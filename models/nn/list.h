@@ -23,14 +23,14 @@ class HEARTH_API ModuleList : public Module {
   template <class M, class... Arguments>
   M& add_named(const std::string& name, Arguments&&... arguments) {
     M& module = make<M>(std::forward<Arguments>(arguments)...);
-    adopt(name, module);
+    register_module(name, module);
     return module;
   }
   /// The same without a name: the parts of the module are named as if they were the list's own.
   template <class M, class... Arguments>
   M& add_unnamed(Arguments&&... arguments) {
     M& module = make<M>(std::forward<Arguments>(arguments)...);
-    adopt(module);
+    register_module(module);
     return module;
   }
 

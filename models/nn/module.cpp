@@ -31,7 +31,7 @@ void check_not_flat(Module& module, F&& is_replaced) {
 }
 
 /// `copy` of a parameter, and trained if that is.
-Tensor trained_as(const Tensor& own, const Tensor& copy) { return wants_grad(own) ? as_leaf(copy) : copy; }
+Tensor trained_as(const Tensor& own, const Tensor& copy) { return needs_grad(own) ? requires_grad(copy) : copy; }
 
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
@@ -64,7 +64,7 @@ Module::CallScope::CallScope(const Module& module) : caller_(at_work_) {
         UsageError, !is_trained || module.flat_parameter() != nullptr, "module ", caller_->type_name(), ": calls a ",
         module.type_name(), " with ", module.parameter_count(),
         " parameters that is not a part of it, so that initialize() has not reached it and no optimizer trains "
-        "it; adopt() it in the constructor, or call it within NoGrad if it is not to be trained");
+        "it; register_module() it in the constructor, or call it within NoGrad if it is not to be trained");
   }
   at_work_ = &module;
 }
@@ -119,12 +119,12 @@ bool Module::has_part(const std::string& name) const {
          });
 }
 
-void Module::adopt(const std::string& name, Module& child) {
+void Module::register_module(const std::string& name, Module& child) {
   check_new_name(name);
   attach(name, child);
 }
 
-void Module::adopt(Module& child) {
+void Module::register_module(Module& child) {
   for (const Module* part : child.children_) check_new_name(part->name_);
   for (const std::vector<OwnTensor>* const tensors : {&child.parameters_, &child.buffers_})
     for (const OwnTensor& own : *tensors) check_new_name(own.name);
@@ -132,9 +132,9 @@ void Module::adopt(Module& child) {
 }
 
 void Module::attach(const std::string& name, Module& child) {
-  check_before_flat("adopts", name);
+  check_before_flat("registers", name);
   HEARTH_CHECK(UsageError, child.parent_ == nullptr && &child != this, "module ", type_name(), ": \"", name,
-               "\" already belongs to a module; adopt each child once");
+               "\" already belongs to a module; register each child once");
   child.name_ = name;
   child.parent_ = this;
   child.for_each_module([](Module& module) { module.lasting_path_ = nullptr; });
@@ -147,7 +147,7 @@ void Module::parameter(const std::string& name, Tensor& tensor, Init init) {
   HEARTH_CHECK(UsageError, tensor.defined(), "module ", type_name(), ": parameter \"", name,
                "\" is undefined; give it a shape first");
   HEARTH_CHECK(UsageError, init != nullptr, "module ", type_name(), ": parameter \"", name, "\" has no initialisation");
-  tensor = as_leaf(tensor);
+  tensor = requires_grad(tensor);
   parameters_.push_back({name, &tensor, std::move(init)});
   parameters_.back().note_blank();
 }
@@ -162,7 +162,7 @@ void Module::buffer(const std::string& name, Tensor& tensor) {
 void Module::collect(const std::string& prefix, std::vector<OwnTensor> Module::*list,
                      std::vector<NamedTensor>& out) const {
   for (const OwnTensor& own : this->*list)
-    out.push_back({joined(prefix, own.name), own.tensor, keeps_wide(), own.frozen, own.is_blank()});
+    out.push_back({joined(prefix, own.name), own.tensor, keep_fp32(), own.frozen, own.is_blank()});
   for (const Module* child : children_) child->collect(joined(prefix, child->name_), list, out);
 }
 
@@ -208,7 +208,8 @@ void Module::for_each_parameter(const std::function<void(OwnTensor&)>& f) {
 
 void Module::to(DType dtype) {
   HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "module ", type_name(),
-               ": parameters cannot be ", dtype, "; they are f32 or f64 (narrow types belong to the precision level)");
+               ": parameters cannot be ", dtype,
+               "; they are f32 or f64 (low-precision types belong to the precision level)");
   check_not_flat(*this, [&](const Tensor& parameter) { return parameter.dtype() != dtype; });
   replace_parameters([&](const Tensor& own) { return own.dtype() == dtype ? own : trained_as(own, own.to(dtype)); });
   for_each_module([&](Module& module) {
@@ -227,7 +228,7 @@ void Module::to(Device device) {
 
 void Module::freeze(bool on) {
   check_not_flat(*this, [](const Tensor&) { return true; });
-  replace_parameters([&](const Tensor& own) { return on ? own.detach() : as_leaf(own.detach()); });
+  replace_parameters([&](const Tensor& own) { return on ? own.detach() : requires_grad(own.detach()); });
   for_each_parameter([&](OwnTensor& own) { own.frozen = on; });
 }
 
@@ -246,7 +247,7 @@ std::string Module::path() const {
 const char* Module::lasting_path() const {
   if (const char* known = lasting_path_.load(std::memory_order_relaxed)) return known;
   const std::string own = parent_ ? path() : "";
-  const char* text = lasting_text(own.empty() ? "(network)" : own);
+  const char* text = lasting_text(own.empty() ? "(model)" : own);
   lasting_path_.store(text, std::memory_order_relaxed);
   return text;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of every layer and network: a tree of named children, parameters and buffers. A network is a struct whose
+// The base of every layer and model: a tree of named children, parameters and buffers. A model is a struct whose
 // layers are plain members:
 //
 //   struct Mlp : nn::Module {
 //     nn::Linear in, out;
-//     Mlp(int features, int classes) : in(features, 512), out(512, classes) { adopt("in", in); adopt("out", out); }
-//     Tensor forward(const Tensor& x) override { return out(gelu(in(x))); }
+//     Mlp(int features, int classes) : in(features, 512), out(512, classes) { register_module("in", in);
+//     register_module("out", out); } Tensor forward(const Tensor& x) override { return out(gelu(in(x))); }
 //   };
 #pragma once
 
@@ -50,7 +50,7 @@ class HEARTH_API ObserverScope {
   CallObserver* previous_;
 };
 
-/// A layer or a network. Neither copied nor moved, since its parent and its parameters' owners point into it.
+/// A layer or a model. Neither copied nor moved, since its parent and its parameters' owners point into it.
 class HEARTH_API Module {
  public:
   Module() = default;
@@ -63,8 +63,8 @@ class HEARTH_API Module {
   /// The outputs for two inputs or more: a sequence and its translation so far, an image and a point in time.
   /// UsageError unless the model overrides it.
   virtual Tensor forward_inputs(const Inputs& inputs);
-  /// forward(x), seen by observers. This is how modules call their parts: UsageError for one that was not adopted once
-  /// the others are part of FlatParameters, unless NoGrad is on.
+  /// forward(x), seen by observers. This is how modules call their parts: UsageError for one that was not registered
+  /// once the others are part of FlatParameters, unless NoGrad is on.
   Tensor operator()(const Tensor& x) {
     return observed([&] { return forward(x); });
   }
@@ -107,9 +107,9 @@ class HEARTH_API Module {
   void for_each_module(const std::function<void(Module&)>& f);
 
   /// Whether parameters stay f32 where others are narrow (mixed precision O2): norms say so.
-  virtual bool keeps_wide() const { return false; }
+  virtual bool keep_fp32() const { return false; }
 
-  /// Name within the parent; "" at the top, and for one that was adopted without.
+  /// Name within the parent; "" at the top, and for one that was registered without.
   const std::string& name() const { return name_; }
   /// Dotted name from the top of the tree; "" at the top.
   std::string path() const;
@@ -122,12 +122,12 @@ class HEARTH_API Module {
  protected:
   /// Makes `child`, a member, part of this module. UsageError for a name that is taken, empty or dotted, and for a
   /// child that has a parent; and once parameters of the tree are part of FlatParameters, which would not train it.
-  void adopt(const std::string& name, Module& child);
+  void register_module(const std::string& name, Module& child);
   /// The same without a name: the parts and tensors of `child` are named as if they were this module's own, and
   /// observers see the calls of its parts, not its own. For layers that join others whose names are given by a format.
-  void adopt(Module& child);
-  /// Makes `tensor`, a member, a trained parameter; `init` gives its start values when initialize() runs. UsageError as
-  /// adopt().
+  void register_module(Module& child);
+  /// Makes `tensor`, a member, a trained parameter; `init` gives its initial values when initialize() runs. UsageError
+  /// as register_module().
   void parameter(const std::string& name, Tensor& tensor, Init init);
   /// Makes `tensor`, a member, part of the saved state without training it.
   void buffer(const std::string& name, Tensor& tensor);
@@ -185,7 +185,7 @@ class HEARTH_API Module {
   /// Gives each parameter of the tree another tensor. Tied weights stay tied, and what has no values has none.
   void replace_parameters(const std::function<Tensor(const Tensor&)>& replacement);
   void for_each_parameter(const std::function<void(OwnTensor&)>& f);
-  /// path(), kept until the process ends; "(network)" at the top.
+  /// path(), kept until the process ends; "(model)" at the top.
   const char* lasting_path() const;
   void check_new_name(const std::string& name) const;
   void collect(const std::string& prefix, std::vector<OwnTensor> Module::*list, std::vector<NamedTensor>& out) const;
@@ -200,14 +200,14 @@ class HEARTH_API Module {
   mutable std::atomic<const char*> lasting_path_{nullptr};
 };
 
-/// module(x), of which only x is kept for the gradient: the rest is computed again in the backward pass. The same bits
+/// module(x), of which only x is saved for the gradient: the rest is computed again in the backward pass. The same bits
 /// (but for the gradient of an x that is used elsewhere too), less memory, about a third more time. See recompute() in
 /// autograd/recompute.h.
 HEARTH_API Tensor recomputed(Module& module, const Tensor& x);
 /// The same of call(inputs), which runs the module in another way.
 HEARTH_API Tensor recomputed(Module& module, Recomputable call, std::vector<Tensor> inputs);
 
-/// Gives every parameter its start values. They are a function of (seed, the parameter's dotted name) only: not of
+/// Gives every parameter its initial values. They are a function of (seed, the parameter's dotted name) only: not of
 /// thread count, order of construction, or the other parameters. Buffers are left alone.
 HEARTH_API void initialize(Module& module, std::uint64_t seed);
 

@@ -27,7 +27,7 @@ class HEARTH_API BatchNorm : public Module {
   /// ShapeError unless channels >= 1 and eps > 0.
   explicit BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options = {});
   Tensor forward(const Tensor& x) override;
-  bool keeps_wide() const override { return true; }
+  bool keep_fp32() const override { return true; }
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
   /// The residual [same shape as x] is added before the activation, in the same pass.
   Tensor operator()(const Tensor& x, const Tensor& residual);
@@ -49,7 +49,7 @@ class HEARTH_API LayerNorm : public Module {
   /// ShapeError unless channels >= 1 and eps > 0.
   explicit LayerNorm(std::int64_t channels, double eps = 1e-5);
   Tensor forward(const Tensor& x) override;
-  bool keeps_wide() const override { return true; }
+  bool keep_fp32() const override { return true; }
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
   /// sum = x + drop_path(dropout(f)), and y, its norm, in the same pass; f [same shape as x]. Rates in [0, 1), 0 in
   /// evaluation (Dropout::rate()); UsageError for others.

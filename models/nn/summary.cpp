@@ -46,7 +46,7 @@ class Reporter final : public CallObserver {
   std::vector<std::size_t> open_;
 };
 
-/// Evaluation behaviour for a while, so that looking at a network does not move its running statistics.
+/// Evaluation behaviour for a while, so that looking at a model does not move its running statistics.
 class EvaluationScope {
  public:
   explicit EvaluationScope(Module& module) : module_(module), was_training_(module.is_training()) { module_.eval(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each module of a network does with one input: shapes, parameters, arithmetic and time.
+// What each module of a model does with one input: shapes, parameters, arithmetic and time.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace hearth::nn {
 
 struct ModuleReport {
-  std::string path;  ///< "" for the network itself
+  std::string path;  ///< "" for the model itself
   std::string type;
   int depth = 0;
   Shape output;

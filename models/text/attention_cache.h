@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention layers keep of the ids before, so that a network that writes computes each id once.
+// What attention layers keep of the ids before, so that a model that writes computes each id once.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 namespace hearth::models {
 
 /// Keys and values of one layer. The memory for all ids is taken with the first of them and written in place. Time is
-/// the first axis: what a selection moves is then one piece, however much room there is.
+/// the first axis: what a selection moves is then one piece, whatever the capacity is.
 class HEARTH_API AttentionCache {
  public:
-  AttentionCache(std::int64_t texts, std::int64_t room) : texts_(texts), room_(room) {}
+  AttentionCache(std::int64_t sequences, std::int64_t capacity) : sequences_(sequences), capacity_(capacity) {}
 
   /// The causal self_attention() of qkv [N, T, 3 C] to themselves and to the `length` ids before them, y [N, T, C].
   /// Keeps the keys and values. `scale` is AttentionOptions::scale.
   Tensor attend(const Tensor& qkv, std::int64_t heads, std::int64_t length, std::optional<double> scale = {});
-  /// Text i becomes text from[i] (i64 on the device) of `texts`. `spare`, undefined at first, is memory that this cache
-  /// exchanges with its own.
-  void select(const Tensor& from, std::int64_t texts, std::int64_t length, Tensor& spare);
+  /// Text i becomes text from[i] (i64 on the device) of `sequences`. `spare`, undefined at first, is memory that this
+  /// cache exchanges with its own.
+  void select(const Tensor& from, std::int64_t sequences, std::int64_t length, Tensor& spare);
 
  private:
-  Tensor part(std::int64_t first, std::int64_t length, std::int64_t texts) const;
+  Tensor part(std::int64_t first, std::int64_t length, std::int64_t sequences) const;
 
-  std::int64_t texts_;
-  std::int64_t room_;
-  Tensor kept_;  ///< [room, texts, 2 C], of which fewer texts use the beginning
+  std::int64_t sequences_;
+  std::int64_t capacity_;
+  Tensor kept_;  ///< [room, sequences, 2 C], of which fewer sequences use the beginning
 };
 
-/// A decoder of layers with caches; what is left to a network is how ids become logits.
+/// A decoder of layers with caches; what is left to a model is how ids become logits.
 class HEARTH_API CachedDecoder : public TextDecoder {
  public:
   Tensor append(const Tensor& ids) final;
@@ -41,13 +41,13 @@ class HEARTH_API CachedDecoder : public TextDecoder {
   void clear() final { length_ = 0; }
 
  protected:
-  /// UsageError if the network is in training.
-  CachedDecoder(const char* name, nn::Module& network, const DecoderOptions& options, std::int64_t context,
+  /// UsageError if the model is in training.
+  CachedDecoder(const char* name, nn::Module& model, const DecoderOptions& options, std::int64_t context,
                 std::size_t layers, Device device);
 
   /// The logits [N, vocabulary] after ids [N, T], which stand behind length() others.
   virtual Tensor logits(const Tensor& ids) = 0;
-  /// As select(), of what texts answer; texts() are still those before.
+  /// As select(), of what sequences answer; sequences() are still those before.
   virtual void select_sources(std::span<const std::int64_t>) {}
 
   std::vector<AttentionCache> caches_;

@@ -41,13 +41,13 @@ double penalty(std::size_t length, double exponent) {
 class Search {
  public:
   Search(std::size_t number, const BeamOptions& options, std::int64_t most)
-      : number_(number), options_(options), most_(static_cast<std::size_t>(most)), open_(beam()) {
+      : number_(number), options_(options), max_(static_cast<std::size_t>(most)), open_(beam()) {
     open_.front().sum = 0;
   }
 
-  /// Takes the logits [beam, vocabulary] of what follows its open texts. True when it is over.
+  /// Takes the logits [beam, vocabulary] of what follows its open sequences. True when it is over.
   bool advance(std::span<const double> logits) {
-    const std::vector<Step> steps = likeliest_steps(logits);
+    const std::vector<Step> steps = top_k_steps(logits);
     std::vector<Open> next;
     parents_.clear();
     for (std::size_t rank = 0; rank < steps.size() && next.size() < beam(); ++rank) {
@@ -61,7 +61,7 @@ class Search {
       next.back().ids.push_back(step.id);
       parents_.push_back(static_cast<std::int64_t>(step.row));
     }
-    const bool is_over = next.empty() || ended_ >= beam() || next.front().ids.size() == most_ || cannot_win(next);
+    const bool is_over = next.empty() || ended_ >= beam() || next.front().ids.size() == max_ || cannot_win(next);
     if (is_over) {
       if (ended_ == 0 && !next.empty()) best_ = {next[0].ids, next[0].sum / length_penalty(next[0].ids.size()), false};
       return true;
@@ -83,7 +83,7 @@ class Search {
   double length_penalty(std::size_t length) const { return penalty(length, options_.length_penalty); }
 
   /// Of all that may follow, enough for a whole beam that goes on: each open text can end but once.
-  std::vector<Step> likeliest_steps(std::span<const double> logits) const {
+  std::vector<Step> top_k_steps(std::span<const double> logits) const {
     const std::size_t vocabulary = logits.size() / beam(), wanted = std::min(2 * beam(), vocabulary);
     std::vector<Step> steps;
     std::vector<std::int32_t> ids(vocabulary);
@@ -117,12 +117,12 @@ class Search {
 
   /// Sums only fall, and the penalty is at most that of the longest text.
   bool cannot_win(const std::vector<Open>& open) const {
-    return ended_ > 0 && best_.score >= open.front().sum / length_penalty(most_);
+    return ended_ > 0 && best_.score >= open.front().sum / length_penalty(max_);
   }
 
   std::size_t number_;
   const BeamOptions& options_;
-  std::size_t most_;
+  std::size_t max_;
   std::vector<Open> open_;
   std::vector<std::int64_t> parents_;
   Found best_;
@@ -139,21 +139,21 @@ std::int64_t checked_most(const TextDecoder& decoder, const std::vector<std::vec
                "begin it with one, as the begin id");
   const auto count = static_cast<std::int64_t>(prompts.size());
   HEARTH_CHECK(UsageError,
-               decoder.length() == 0 && decoder.texts() % count == 0 && decoder.texts() / count == options.beam,
-               "beam search: ", decoder.texts(), " texts of ", decoder.length(), " ids for ", count,
-               " prompts and a beam of ", options.beam, "; a new decoder has a beam of texts for each prompt");
+               decoder.length() == 0 && decoder.sequences() % count == 0 && decoder.sequences() / count == options.beam,
+               "beam search: ", decoder.sequences(), " sequences of ", decoder.length(), " ids for ", count,
+               " prompts and a beam of ", options.beam, "; a new decoder has a beam of sequences for each prompt");
   const std::size_t length = prompts.front().size();
   for (const auto& prompt : prompts)
     HEARTH_CHECK(UsageError, prompt.size() == length, "beam search: prompts of ", length, " and ", prompt.size(),
                  " ids; they are of one length");
   // The last id is not looked behind.
-  const std::int64_t room = decoder.room() - static_cast<std::int64_t>(length) + 1;
-  HEARTH_CHECK(UsageError, room >= 1, "beam search: prompts of ", length, " ids, but there is room for ",
-               decoder.room());
-  return std::min(options.limits.most, room);
+  const std::int64_t capacity = decoder.capacity() - static_cast<std::int64_t>(length) + 1;
+  HEARTH_CHECK(UsageError, capacity >= 1, "beam search: prompts of ", length, " ids, but the capacity is ",
+               decoder.capacity());
+  return std::min(options.limits.most, capacity);
 }
 
-/// Each prompt for all of its texts.
+/// Each prompt for all of its sequences.
 Tensor first_ids(const std::vector<std::vector<std::int32_t>>& prompts, std::int64_t beam) {
   std::vector<std::int32_t> ids;
   for (const auto& prompt : prompts)

@@ -16,14 +16,14 @@ namespace {
 void check(const GenerateOptions& options) {
   check_limits("generate", options.limits);
   HEARTH_CHECK(UsageError, options.temperature >= 0 && std::isfinite(options.temperature),
-               "generate: a temperature of ", options.temperature, "; it is at least 0, which takes the likeliest id");
+               "generate: a temperature of ", options.temperature, "; it is at least 0, which takes the argmax");
   HEARTH_CHECK(UsageError, options.top_k >= 0, "generate: top_k ", options.top_k,
                "; it is at least 0, which is all ids");
   HEARTH_CHECK(UsageError, options.top_p > 0 && options.top_p <= 1, "generate: top_p ", options.top_p,
                "; it is above 0 and at most 1, which is all ids");
 }
 
-/// The ids that may be drawn, the likeliest first where the choice is narrowed.
+/// The ids that may be drawn, the most probable first where the choice is cast down.
 std::vector<std::int32_t> candidates(std::span<const double> logits, const GenerateOptions& options) {
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -67,15 +67,15 @@ std::int32_t drawn(std::span<const double> logits, const GenerateOptions& option
   return ids[chosen < shares.size() ? chosen : last];
 }
 
-/// The texts that are not over yet, beside the decoder's.
+/// The sequences that are not over yet, beside the decoder's.
 class Writer {
  public:
   Writer(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts, const GenerateOptions& options)
-      : decoder_(decoder), options_(options), texts_(prompts), written_(prompts.size()) {
+      : decoder_(decoder), options_(options), sequences_(prompts), written_(prompts.size()) {
     // Else where the longest begins would hang on the shortest beside it.
-    const auto room = static_cast<std::size_t>(decoder.room());
-    for (auto& text : texts_)
-      if (text.size() > room) text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(half_of(room)));
+    const auto capacity = static_cast<std::size_t>(decoder.capacity());
+    for (auto& text : sequences_)
+      if (text.size() > capacity) text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(half_of(capacity)));
     active_.resize(prompts.size());
     std::iota(active_.begin(), active_.end(), std::size_t{0});
   }
@@ -90,23 +90,23 @@ class Writer {
   }
 
  private:
-  static std::size_t half_of(std::size_t room) { return std::max<std::size_t>(1, room / 2); }
+  static std::size_t half_of(std::size_t capacity) { return std::max<std::size_t>(1, capacity / 2); }
 
   /// Gives the decoder what it lacks of the shortest text, and as much of the others.
   Tensor advance() {
-    std::size_t shortest = texts_[active_.front()].size();
-    for (const std::size_t text : active_) shortest = std::min(shortest, texts_[text].size());
-    const auto room = static_cast<std::size_t>(decoder_.room());
-    if (static_cast<std::size_t>(decoder_.length()) + shortest - fed_ > room) {
+    std::size_t shortest = sequences_[active_.front()].size();
+    for (const std::size_t text : active_) shortest = std::min(shortest, sequences_[text].size());
+    const auto capacity = static_cast<std::size_t>(decoder_.capacity());
+    if (static_cast<std::size_t>(decoder_.length()) + shortest - fed_ > capacity) {
       decoder_.clear();
-      fed_ = shortest - half_of(room);
+      fed_ = shortest - half_of(capacity);
     }
     const std::size_t count = shortest - fed_;
     const Tensor ids =
         Tensor::empty({static_cast<std::int64_t>(active_.size()), static_cast<std::int64_t>(count)}, DType::i32);
     std::int32_t* to = ids.data<std::int32_t>();
     for (const std::size_t text : active_)
-      to = std::copy_n(texts_[text].begin() + static_cast<std::ptrdiff_t>(fed_), count, to);
+      to = std::copy_n(sequences_[text].begin() + static_cast<std::ptrdiff_t>(fed_), count, to);
     fed_ = shortest;
     return decoder_.append(ids);
   }
@@ -116,7 +116,7 @@ class Writer {
     std::vector<std::size_t> still_active;
     for (std::size_t row = 0; row < active_.size(); ++row) {
       const std::size_t text = active_[row];
-      if (texts_[text].size() == fed_ &&
+      if (sequences_[text].size() == fed_ &&
           is_over_after_next(text, std::span(logits).subspan(row * vocabulary, vocabulary)))
         continue;
       kept.push_back(static_cast<std::int64_t>(row));
@@ -132,13 +132,13 @@ class Writer {
         drawn(logits, options_, Random(options_.seed, text, static_cast<std::uint32_t>(written.ids.size())));
     if (id == options_.limits.end) return written.ended = true;
     written.ids.push_back(id);
-    texts_[text].push_back(id);
+    sequences_[text].push_back(id);
     return static_cast<std::int64_t>(written.ids.size()) == options_.limits.most;
   }
 
   TextDecoder& decoder_;
   const GenerateOptions& options_;
-  std::vector<std::vector<std::int32_t>> texts_;  // prompts and what was written
+  std::vector<std::vector<std::int32_t>> sequences_;  // prompts and what was written
   std::vector<Written> written_;
   std::vector<std::size_t> active_;  // the text of each row of the decoder
   std::size_t fed_ = 0;              // ids of each active text that the decoder was given or passed over
@@ -164,7 +164,7 @@ std::vector<double> writable_logits(const char* name, const Tensor& logits, cons
         std::span(values).subspan(static_cast<std::size_t>(row * vocabulary), static_cast<std::size_t>(vocabulary));
     for (const double value : of_row)
       HEARTH_CHECK(DivergedError, value < std::numeric_limits<double>::infinity(), name, ": a logit is ", value,
-                   "; the weights are those of a run that diverged, or of another network");
+                   "; the weights are those of a run that diverged, or of another model");
     for (const std::int32_t id : limits.never)
       if (id < vocabulary) of_row[static_cast<std::size_t>(id)] = hidden;
     if (limits.vocabulary > 0 && limits.vocabulary < vocabulary)
@@ -178,8 +178,8 @@ std::vector<double> writable_logits(const char* name, const Tensor& logits, cons
 std::vector<Written> generate(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts,
                               const GenerateOptions& options) {
   check(options);
-  HEARTH_CHECK(UsageError, decoder.length() == 0 && static_cast<std::int64_t>(prompts.size()) == decoder.texts(),
-               "generate: ", prompts.size(), " prompts for ", decoder.texts(), " texts of ", decoder.length(),
+  HEARTH_CHECK(UsageError, decoder.length() == 0 && static_cast<std::int64_t>(prompts.size()) == decoder.sequences(),
+               "generate: ", prompts.size(), " prompts for ", decoder.sequences(), " sequences of ", decoder.length(),
                " ids; there is one prompt for each text of a new decoder");
   for (const auto& prompt : prompts)
     HEARTH_CHECK(UsageError, !prompt.empty(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts written on: each next id the likeliest one, or drawn.
+// Generation of text: each next id is the argmax (greedy decoding) or drawn.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,14 @@ struct WritingLimits {
 
 struct GenerateOptions {
   WritingLimits limits = {};
-  /// Divides the logits: below 1 the likely ids become likelier. 0: always the likeliest id, of equals the first.
+  /// Divides the logits: below 1 the likely ids become likelier. 0: always the argmax, of equals the first.
   double temperature = 1.0;
-  std::int64_t top_k = 0;  ///< draws from so many of the likeliest ids; 0: from all
-  /// Draws from the fewest ids, the likeliest first, that together have this probability (nucleus sampling: Holtzman et
-  /// al., "The Curious Case of Neural Text Degeneration", ICLR 2020).
+  std::int64_t top_k = 0;  ///< draws from so many of the argmax; 0: from all
+  /// Draws from the fewest ids, the most probable first, that together have this probability (nucleus sampling:
+  /// Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020).
   double top_p = 1.0;
-  /// What text i draws as its n-th id is a function of (seed, i, n): the same whichever texts are written beside it.
+  /// What text i draws as its n-th id is a function of (seed, i, n): the same whichever sequences are written beside
+  /// it.
   std::uint64_t seed = 0;
 };
 
@@ -34,10 +35,10 @@ struct Written {
   bool ended = false;             ///< by the end id; otherwise it has the most ids
 };
 
-/// Writes the decoder's texts on behind their prompts, which may differ in length. A text that fills the decoder's room
-/// goes on from its last half, a prompt that is longer begins with as many of its last ids. UsageError unless there is
-/// one prompt for each text of a decoder that has none yet, each of one id or more, and for options out of range;
-/// DivergedError for logits that are not numbers.
+/// Writes the decoder's sequences on behind their prompts, which may differ in length. A text that fills the decoder's
+/// room goes on from its last half, a prompt that is longer begins with as many of its last ids. UsageError unless
+/// there is one prompt for each text of a decoder that has none yet, each of one id or more, and for options out of
+/// range; DivergedError for logits that are not numbers.
 HEARTH_API std::vector<Written> generate(TextDecoder& decoder, const std::vector<std::vector<std::int32_t>>& prompts,
                                          const GenerateOptions& options);
 

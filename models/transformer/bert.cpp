@@ -21,9 +21,9 @@ class Output : public nn::Module {
  public:
   Output(std::int64_t inputs, const BertOptions& options)
       : dense_(inputs, options.width, starting()), norm_(options.width, options.norm_eps), dropout_(options.dropout) {
-    adopt("dense", dense_);
-    adopt("LayerNorm", norm_);
-    adopt("dropout", dropout_);
+    register_module("dense", dense_);
+    register_module("LayerNorm", norm_);
+    register_module("dropout", dropout_);
   }
   Tensor forward(const Tensor& y) override { return norm_(dropout_(dense_(y))); }
   Tensor operator()(const Tensor& y, const Tensor& x) {
@@ -59,10 +59,10 @@ class Bert::Layer : public nn::Module {
             "qkv", options.width, checked_mul(3, options.width, "bert width"), starting())),
         attended_(attention_.add_named<Output>("output", options.width, options)),
         output_(hidden_of(options), options) {
-    adopt("attention", attention_);
+    register_module("attention", attention_);
     intermediate_.add_named<nn::Linear>("dense", options.width, hidden_of(options), starting(options.activation));
-    adopt("intermediate", intermediate_);
-    adopt("output", output_);
+    register_module("intermediate", intermediate_);
+    register_module("output", output_);
   }
   Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
   Tensor operator()(const Tensor& x, const Tensor& lengths) {
@@ -91,7 +91,7 @@ class Bert::Predictions : public nn::Module {
     parameter("bias", bias, nn::init::zeros());
     transform_.add_named<nn::Linear>("dense", options.width, options.width, starting(options.activation));
     transform_.add_named<nn::LayerNorm>("LayerNorm", options.width, options.norm_eps);
-    adopt("transform", transform_);
+    register_module("transform", transform_);
   }
   Tensor forward(const Tensor& y) override { return transform_(y); }
 
@@ -115,21 +115,21 @@ Bert::Bert(const BertOptions& options)
       norm_(embeddings_.add_named<nn::LayerNorm>("LayerNorm", options.width, options.norm_eps)),
       dropout_(options.dropout),
       layers_(encoder_.add_named<nn::ModuleList>("layer")) {
-  adopt("embeddings", embeddings_);
-  adopt("dropout", dropout_);
+  register_module("embeddings", embeddings_);
+  register_module("dropout", dropout_);
   for (std::int64_t i = 0; i < options.layers; ++i) layers_.add<Layer>(options);
-  adopt("encoder", encoder_);
+  register_module("encoder", encoder_);
   if (options.head == BertHead::masked_lm) {
     predictions_ = &cls_.add_named<Predictions>("predictions", options);
-    adopt("cls", cls_);
+    register_module("cls", cls_);
   }
   if (options.head != BertHead::classification) return;
   if (options.pool == BertPool::first) {
     pooler_.add_named<nn::Linear>("dense", options.width, options.width, starting());
-    adopt("pooler", pooler_);
+    register_module("pooler", pooler_);
   }
   classifier_ = std::make_unique<nn::Linear>(options.width, options.classes, starting());
-  adopt("classifier", *classifier_);
+  register_module("classifier", *classifier_);
 }
 
 Tensor Bert::lengths(const Tensor& ids) const { return options_.pad < 0 ? Tensor{} : row_lengths(ids, options_.pad); }
@@ -164,13 +164,13 @@ Tensor Bert::mean_of_tokens(const Tensor& y, const Tensor& lengths) const {
   return reshape(attention(query, keys, values, {.key_lengths = lengths}), {n, options_.width});
 }
 
-VocabularyNetwork::Head Bert::head() const {
+VocabularyModel::Head Bert::head() const {
   return predictions_ != nullptr ? Head{words_.weight, predictions_->bias} : Head{};
 }
 
 Tensor Bert::features(const nn::Inputs& inputs) {
   HEARTH_CHECK(UsageError, inputs.size() == 1, "bert: features: ", inputs.size(), " inputs; it takes ids");
-  HEARTH_CHECK(UsageError, predictions_ != nullptr, "bert: features: this network has no head over its vocabulary");
+  HEARTH_CHECK(UsageError, predictions_ != nullptr, "bert: features: this model has no head over its vocabulary");
   return observed([&] { return (*predictions_)(encode(inputs[0], lengths(inputs[0]))); });
 }
 

@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "models/embedding_network.h"
+#include "models/embedding_model.h"
 #include "models/nn/nn.h"
-#include "models/text/vocabulary_network.h"
+#include "models/text/vocabulary_model.h"
 
 namespace hearth::models {
 
@@ -43,7 +43,7 @@ struct BertOptions {
   std::int64_t layers = 12;
   std::int64_t heads = 12;
   std::int64_t width = 768;
-  std::int64_t hidden = 0;                   ///< of each layer's two-layer part; 0: 4 times the width
+  std::int64_t hidden = 0;                   ///< of each layer's feed-forward network; 0: 4 times the width
   Activation activation = Activation::gelu;  ///< of each layer's feed-forward network, and of the head masked_lm
   double norm_eps = 1e-12;                   ///< added to the variance in every layer norm
   /// The row of the position table that the first token takes; the table has `context` rows from there on. RoBERTa's
@@ -62,7 +62,7 @@ struct BertOptions {
   bool recompute = false;
 };
 
-class HEARTH_API Bert : public nn::Module, public VocabularyNetwork, public EmbeddingNetwork {
+class HEARTH_API Bert : public nn::Module, public VocabularyModel, public EmbeddingModel {
  public:
   /// ShapeError for sizes below 1 and for heads that do not divide the width.
   explicit Bert(const BertOptions& options);

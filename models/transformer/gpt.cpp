@@ -40,8 +40,8 @@ class CausalAttention : public nn::Module {
         rotates_(options.positions == GptPositions::rotary),
         in_(options.width, checked_mul(3, options.width, "gpt width"), starting()),
         out_(options.width, options.width, adding(options)) {
-    adopt("c_attn", in_);
-    adopt("c_proj", out_);
+    register_module("c_attn", in_);
+    register_module("c_proj", out_);
   }
   Tensor forward(const Tensor& x) override {
     return out_(self_attention(project(x, 0), heads_,
@@ -71,8 +71,8 @@ class FeedForward : public nn::Module {
  public:
   FeedForward(const GptOptions& options, std::int64_t hidden)
       : in_(options.width, hidden, starting(options.activation)), out_(hidden, options.width, adding(options)) {
-    adopt("c_fc", in_);
-    adopt("c_proj", out_);
+    register_module("c_fc", in_);
+    register_module("c_proj", out_);
   }
   Tensor forward(const Tensor& x) override { return out_(in_(x)); }
 
@@ -89,11 +89,11 @@ class Block : public nn::Module {
         norm2_(options.width, options.norm_eps),
         mlp_(options, hidden),
         dropout_(options.dropout) {
-    adopt("ln_1", norm1_);
-    adopt("attn", attention_);
-    adopt("ln_2", norm2_);
-    adopt("mlp", mlp_);
-    adopt("drop", dropout_);
+    register_module("ln_1", norm1_);
+    register_module("attn", attention_);
+    register_module("ln_2", norm2_);
+    register_module("mlp", mlp_);
+    register_module("drop", dropout_);
   }
   Tensor forward(const Tensor& x) override {
     return around(x, [&](const Tensor& y) { return attention_(y); });
@@ -136,21 +136,21 @@ Gpt::Gpt(const GptOptions& options)
       dropout_(options.dropout),
       norm_(options.width, options.norm_eps) {
   const std::int64_t hidden = options.hidden ? options.hidden : checked_mul(4, options.width, "gpt width");
-  adopt("wte", tokens_);
+  register_module("wte", tokens_);
   if (options.positions == GptPositions::learned) {
     positions_ = std::make_unique<nn::Embedding>(options.context, options.width, nn::init::normal(deviation));
-    adopt("wpe", *positions_);
+    register_module("wpe", *positions_);
   }
-  adopt("drop", dropout_);
+  register_module("drop", dropout_);
   for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<Block>(options, hidden, i);
   blocks_.recompute(options.recompute);
-  adopt("h", blocks_);
-  adopt("ln_f", norm_);
+  register_module("h", blocks_);
+  register_module("ln_f", norm_);
   if (options.tie_head) return;
   nn::LinearOptions head = starting();
   head.bias = false;
   head_ = std::make_unique<nn::Linear>(options.width, options.vocabulary, head);
-  adopt("lm_head", *head_);
+  register_module("lm_head", *head_);
 }
 
 Tensor Gpt::embed(const Tensor& ids, std::int64_t first) {
@@ -168,7 +168,7 @@ Tensor Gpt::trunk(const Tensor& ids) {
 
 Tensor Gpt::forward(const Tensor& ids) { return logits(trunk(ids)); }
 
-VocabularyNetwork::Head Gpt::head() const { return {head_ ? head_->weight : tokens_.weight}; }
+VocabularyModel::Head Gpt::head() const { return {head_ ? head_->weight : tokens_.weight}; }
 
 Tensor Gpt::features(const nn::Inputs& inputs) {
   HEARTH_CHECK(UsageError, inputs.size() == 1, "gpt: features: ", inputs.size(), " inputs; it takes ids");
@@ -177,22 +177,21 @@ Tensor Gpt::features(const nn::Inputs& inputs) {
 
 class Gpt::Decoder : public CachedDecoder {
  public:
-  Decoder(Gpt& network, const DecoderOptions& options)
-      : CachedDecoder("gpt", network, options, network.context_, network.blocks_.size(),
-                      network.tokens_.weight.device()),
-        network_(network) {
-    HEARTH_CHECK(UsageError, !options.source.defined(), "gpt: continues texts; it does not answer a source");
+  Decoder(Gpt& model, const DecoderOptions& options)
+      : CachedDecoder("gpt", model, options, model.context_, model.blocks_.size(), model.tokens_.weight.device()),
+        model_(model) {
+    HEARTH_CHECK(UsageError, !options.source.defined(), "gpt: continues sequences; it does not answer a source");
   }
 
  private:
   Tensor logits(const Tensor& ids) override {
-    Tensor y = network_.embed(ids, length());
+    Tensor y = model_.embed(ids, length());
     for (std::size_t i = 0; i < caches_.size(); ++i)
-      y = static_cast<Block&>(network_.blocks_[i]).extend(y, caches_[i], length());
-    return network_.logits(network_.norm_(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)})));
+      y = static_cast<Block&>(model_.blocks_[i]).extend(y, caches_[i], length());
+    return model_.logits(model_.norm_(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)})));
   }
 
-  Gpt& network_;
+  Gpt& model_;
 };
 
 std::unique_ptr<TextDecoder> Gpt::make_decoder(const DecoderOptions& options) {

@@ -9,23 +9,23 @@
 
 #include "models/nn/nn.h"
 #include "models/text/decoder.h"
-#include "models/text/vocabulary_network.h"
+#include "models/text/vocabulary_model.h"
 
 namespace hearth::models {
 
 enum class GptPositions {
   learned,  ///< a table of so many rows as the context, added to the tokens (GPT-2)
-  rotary,   ///< queries and keys are turned by their place (Su et al., "RoFormer", 2021); no weights
+  rotary,   ///< rotary position embedding of queries and keys (Su et al., "RoFormer", 2021); no weights
 };
 
-/// The sizes of GPT-2's smallest network (124 million parameters) unless told otherwise.
+/// The sizes of GPT-2's smallest model (124 million parameters) unless told otherwise.
 struct GptOptions {
   std::int64_t vocabulary = 50257;
   std::int64_t context = 1024;  ///< the longest sequence
   std::int64_t layers = 12;
   std::int64_t heads = 12;
   std::int64_t width = 768;
-  std::int64_t hidden = 0;                        ///< of each block's two-layer part; 0: 4 times the width
+  std::int64_t hidden = 0;                        ///< of each block's feed-forward network; 0: 4 times the width
   Activation activation = Activation::gelu_tanh;  ///< of each block's feed-forward network
   double norm_eps = 1e-5;                         ///< added to the variance in every layer norm
   bool scale_attention = true;                    ///< divide scores by the root of a head's channels
@@ -37,14 +37,14 @@ struct GptOptions {
   bool recompute = false;
 };
 
-class HEARTH_API Gpt : public nn::Module, public TextNetwork, public VocabularyNetwork {
+class HEARTH_API Gpt : public nn::Module, public TextModel, public VocabularyModel {
  public:
   /// ShapeError for sizes below 1, heads that do not divide the width, and rotary positions of odd heads.
   explicit Gpt(const GptOptions& options);
   /// ids [N, T] (i32 or i64), T <= context, to logits [N, T, vocabulary] for the token after each.
   /// ShapeError, DTypeError.
   Tensor forward(const Tensor& ids) override;
-  /// Of texts without a source. Keeps the keys and values of each layer.
+  /// Of sequences without a source. Keeps the keys and values of each layer.
   std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
   Head head() const override;
   Tensor features(const nn::Inputs& inputs) override;

@@ -23,8 +23,8 @@ class SelfAttention : public nn::Module {
         causal_(causal),
         in_(options.width, checked_mul(3, options.width, "transformer width"), xavier()),
         out_(options.width, options.width, xavier()) {
-    adopt("in_proj", in_);
-    adopt("out_proj", out_);
+    register_module("in_proj", in_);
+    register_module("out_proj", out_);
   }
   Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
   Tensor operator()(const Tensor& x, const Tensor& lengths) {
@@ -55,9 +55,9 @@ class CrossAttention : public nn::Module {
         query_(options.width, options.width, xavier()),
         memory_(options.width, checked_mul(2, options.width, "transformer width"), xavier()),
         out_(options.width, options.width, xavier()) {
-    adopt("q_proj", query_);
-    adopt("kv_proj", memory_);
-    adopt("out_proj", out_);
+    register_module("q_proj", query_);
+    register_module("kv_proj", memory_);
+    register_module("out_proj", out_);
   }
   Tensor forward(const Tensor& x) override { return (*this)(x, x, {}); }
   Tensor operator()(const Tensor& x, const Tensor& memory, const Tensor& lengths) {
@@ -84,37 +84,39 @@ class CrossAttention : public nn::Module {
   nn::Linear out_;
 };
 
-/// What both kinds of layer share: norm, dropout and residual between their parts, and the two-layer part.
+/// What both kinds of layer share: norm, dropout and residual between their parts, and the feed-forward network.
 class Layer : public nn::Module {
  protected:
   explicit Layer(const TransformerOptions& options)
-      : place_(options.norm),
+      : norm_position_(options.norm),
         in_(options.width, options.hidden, xavier(Activation::relu)),
         out_(options.hidden, options.width, xavier()),
         dropout_(options.dropout) {}
 
-  void adopt_shared() {
-    adopt("linear1", in_);
-    adopt("linear2", out_);
-    adopt("dropout", dropout_);
+  void register_shared() {
+    register_module("linear1", in_);
+    register_module("linear2", out_);
+    register_module("dropout", dropout_);
   }
   /// What the first part, of this norm, takes (y), and what its result is added to (sum).
-  SumAndNorm start(nn::LayerNorm& own, const Tensor& x) { return {x, place_ == NormPlace::before ? own(x) : x}; }
+  SumAndNorm start(nn::LayerNorm& own, const Tensor& x) {
+    return {x, norm_position_ == NormPosition::before ? own(x) : x};
+  }
   /// The same for the part of norm `next`, behind a part of norm `own` that made f.
   SumAndNorm between(const SumAndNorm& at, const Tensor& f, nn::LayerNorm& own, nn::LayerNorm& next) {
-    if (place_ == NormPlace::before) return next(at.sum, f, dropout_.rate());
+    if (norm_position_ == NormPosition::before) return next(at.sum, f, dropout_.rate());
     const Tensor y = own(at.sum, f, dropout_.rate()).y;
     return {y, y};
   }
-  /// The result of the layer, whose last part of norm `own` is the two-layer part.
+  /// The result of the layer, whose last part of norm `own` is the feed-forward network.
   Tensor fed_forward(const SumAndNorm& at, nn::LayerNorm& own) {
     const Tensor f = out_(in_(at.y));
-    if (place_ == NormPlace::before) return at.sum + dropout_(f);
+    if (norm_position_ == NormPosition::before) return at.sum + dropout_(f);
     return own(at.sum, f, dropout_.rate()).y;
   }
 
  private:
-  NormPlace place_;
+  NormPosition norm_position_;
   nn::Linear in_;
   nn::Linear out_;
   nn::Dropout dropout_;
@@ -124,10 +126,10 @@ class EncoderLayer : public Layer {
  public:
   explicit EncoderLayer(const TransformerOptions& options)
       : Layer(options), attention_(options, false), norm1_(options.width), norm2_(options.width) {
-    adopt("self_attn", attention_);
-    adopt_shared();
-    adopt("norm1", norm1_);
-    adopt("norm2", norm2_);
+    register_module("self_attn", attention_);
+    register_shared();
+    register_module("norm1", norm1_);
+    register_module("norm2", norm2_);
   }
   Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
   Tensor operator()(const Tensor& x, const Tensor& lengths) {
@@ -152,12 +154,12 @@ class DecoderLayer : public Layer {
         norm1_(options.width),
         norm2_(options.width),
         norm3_(options.width) {
-    adopt("self_attn", attention_);
-    adopt("multihead_attn", cross_);
-    adopt_shared();
-    adopt("norm1", norm1_);
-    adopt("norm2", norm2_);
-    adopt("norm3", norm3_);
+    register_module("self_attn", attention_);
+    register_module("multihead_attn", cross_);
+    register_shared();
+    register_module("norm1", norm1_);
+    register_module("norm2", norm2_);
+    register_module("norm3", norm3_);
   }
   Tensor forward(const Tensor& x) override { return (*this)(x, x, {}); }
   Tensor operator()(const Tensor& x, const Tensor& memory, const Tensor& lengths) {
@@ -232,20 +234,20 @@ Transformer::Transformer(const TransformerOptions& options)
       dropout_(options.dropout) {
   if (!options.share_tables) {
     source_tokens_ = std::make_unique<nn::Embedding>(options.source_vocabulary, options.width, table_init(options));
-    adopt("source_tokens", *source_tokens_);
+    register_module("source_tokens", *source_tokens_);
   }
-  adopt("tokens", tokens_);
+  register_module("tokens", tokens_);
   buffer("positions", positions_);
-  adopt("dropout", dropout_);
+  register_module("dropout", dropout_);
   for (std::int64_t i = 0; i < options.layers; ++i) encoder_.add<EncoderLayer>(options);
   for (std::int64_t i = 0; i < options.decoder_layers; ++i) decoder_.add<DecoderLayer>(options);
-  adopt("encoder", encoder_);
-  adopt("decoder", decoder_);
-  if (options.norm == NormPlace::after) return;
+  register_module("encoder", encoder_);
+  register_module("decoder", decoder_);
+  if (options.norm == NormPosition::after) return;
   encoder_norm_ = std::make_unique<nn::LayerNorm>(options.width);
   decoder_norm_ = std::make_unique<nn::LayerNorm>(options.width);
-  adopt("encoder_norm", *encoder_norm_);
-  adopt("decoder_norm", *decoder_norm_);
+  register_module("encoder_norm", *encoder_norm_);
+  register_module("decoder_norm", *decoder_norm_);
 }
 
 Tensor Transformer::forward_inputs(const nn::Inputs& inputs) {
@@ -311,38 +313,38 @@ Tensor Transformer::logits(const Tensor& y) const { return linear(y, tokens_.wei
 
 class Transformer::Decoder : public CachedDecoder {
  public:
-  Decoder(Transformer& network, const DecoderOptions& options)
-      : CachedDecoder("transformer", network, options, network.options_.context, network.decoder_.size(),
-                      network.tokens_.weight.device()),
-        network_(network) {
+  Decoder(Transformer& model, const DecoderOptions& options)
+      : CachedDecoder("transformer", model, options, model.options_.context, model.decoder_.size(),
+                      model.tokens_.weight.device()),
+        model_(model) {
     HEARTH_CHECK(UsageError, options.source.defined(), "transformer: answers sources; there is none");
     const NoGrad no_grad;
     const Tensor source = options.source.to(device_);
     sources_ = source.dim(0);
-    lengths_ = network.source_lengths(source);
-    const Tensor memory = network.encode(source, lengths_);
+    lengths_ = model.source_lengths(source);
+    const Tensor memory = model.encode(source, lengths_);
     for (std::size_t i = 0; i < caches_.size(); ++i) memories_.push_back(layer(i).keys_and_values(memory));
   }
 
  private:
-  DecoderLayer& layer(std::size_t i) { return static_cast<DecoderLayer&>(network_.decoder_[i]); }
+  DecoderLayer& layer(std::size_t i) { return static_cast<DecoderLayer&>(model_.decoder_[i]); }
 
   Tensor logits(const Tensor& ids) override {
-    Tensor y = network_.embed(network_.tokens_, ids, length());
+    Tensor y = model_.embed(model_.tokens_, ids, length());
     for (std::size_t i = 0; i < caches_.size(); ++i)
       y = layer(i).extend(y, caches_[i], length(), memories_[i], lengths_);
-    return network_.logits(network_.normed(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)})));
+    return model_.logits(model_.normed(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)})));
   }
 
   void select_sources(std::span<const std::int64_t> from) override {
-    const std::int64_t each = texts() / sources_, count = static_cast<std::int64_t>(from.size());
+    const std::int64_t each = sequences() / sources_, count = static_cast<std::int64_t>(from.size());
     std::vector<std::int64_t> chosen;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t source = from[static_cast<std::size_t>(i)] / each;
       if (i % each == 0) chosen.push_back(source);
       HEARTH_CHECK(ShapeError, count % each == 0 && source == chosen.back(), "transformer: of ", count,
-                   " selected texts number ", i, " answers source ", source, "; the ", each,
-                   " texts of one source stay beside each other");
+                   " selected sequences number ", i, " answers source ", source, "; the ", each,
+                   " sequences of one source stay beside each other");
     }
     bool moved = static_cast<std::int64_t>(chosen.size()) != sources_;
     for (std::size_t i = 0; i < chosen.size(); ++i) moved = moved || chosen[i] != static_cast<std::int64_t>(i);
@@ -353,7 +355,7 @@ class Transformer::Decoder : public CachedDecoder {
     sources_ = rows.size();
   }
 
-  Transformer& network_;
+  Transformer& model_;
   std::int64_t sources_ = 0;
   Tensor lengths_;                // i32 [sources]; undefined where sources have no padding
   std::vector<Tensor> memories_;  // keys and values [sources, S, 2 width] of each layer

@@ -8,11 +8,11 @@
 
 #include "models/nn/nn.h"
 #include "models/text/decoder.h"
-#include "models/text/vocabulary_network.h"
+#include "models/text/vocabulary_model.h"
 
 namespace hearth::models {
 
-enum class NormPlace {
+enum class NormPosition {
   before,  ///< x + f(norm(x)), with a norm at the end of each stack: trains without a warm-up
   after,   ///< norm(x + f(x)), as in the paper
 };
@@ -28,7 +28,7 @@ struct TransformerOptions {
   std::int64_t width = 512;
   std::int64_t hidden = 2048;
   double dropout = 0.1;  ///< of embeddings, attention weights and what each part adds
-  NormPlace norm = NormPlace::before;
+  NormPosition norm = NormPosition::before;
   /// One token table for source and target, whose vocabularies are then equal.
   bool share_tables = false;
   /// The id that fills sources up; -1 for none. Targets need no mark: no token sees those behind it.
@@ -37,7 +37,7 @@ struct TransformerOptions {
 };
 
 /// The head's weight is the table of target tokens.
-class HEARTH_API Transformer : public nn::Module, public TextNetwork, public VocabularyNetwork {
+class HEARTH_API Transformer : public nn::Module, public TextModel, public VocabularyModel {
  public:
   /// ShapeError for sizes below 1, heads that do not divide the width, and shared tables of different sizes.
   explicit Transformer(const TransformerOptions& options);

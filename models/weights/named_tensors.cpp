@@ -10,8 +10,8 @@ namespace {
 /// Letters that mean multiples of W.
 constexpr std::pair<char, std::int64_t> multiples[] = {{'W', 1}, {'D', 2}, {'Q', 3}, {'F', 4}};
 
-/// No network's, and with room to spare for multiples of it: tensors without elements may claim any extent.
-constexpr std::int64_t most_extent = std::int64_t{1} << 40;
+/// No model's, and with room to spare for multiples of it: tensors without elements may claim any extent.
+constexpr std::int64_t max_extent = std::int64_t{1} << 40;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ Tensor NamedTensors::take(const std::string& name, std::string_view shape) {
   given_.erase(found);
   const auto extents = tensor.shape();
   bool fits = extents.rank() == static_cast<int>(shape.size()) &&
-              std::all_of(extents.begin(), extents.end(), [](std::int64_t extent) { return extent <= most_extent; });
+              std::all_of(extents.begin(), extents.end(), [](std::int64_t extent) { return extent <= max_extent; });
   for (std::size_t i = 0; fits && i < shape.size(); ++i) bind(shape[i], tensor.dim(static_cast<int>(i)));
   std::string wanted;
   for (std::size_t i = 0; i < shape.size(); ++i) {

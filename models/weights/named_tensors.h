@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's tensors by name, of which those that a network expects are taken one by one and the rest reported.
+// A file's tensors by name, of which those that a model expects are taken one by one and the rest reported.
 #pragma once
 
 #include <cstdint>

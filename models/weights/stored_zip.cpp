@@ -11,7 +11,7 @@ namespace hearth::models {
 namespace {
 
 constexpr std::uint64_t end_size = 22, end64_size = 56, locator_size = 20, central_size = 46, local_size = 30;
-constexpr std::uint64_t most_comment = 65535, most_entries = 1 << 20;
+constexpr std::uint64_t max_comment = 65535, max_entries = 1 << 20;
 constexpr std::uint32_t local_mark = 0x04034b50, central_mark = 0x02014b50, end_mark = 0x06054b50,
                         end64_mark = 0x06064b50, locator_mark = 0x07064b50;
 constexpr std::uint32_t in_extra = 0xffffffff;
@@ -71,7 +71,7 @@ void StoredZip::read_directory() {
   const std::uint64_t total = size();
   if (total < end_size) fail("is too short");
   std::uint64_t end = total - end_size;
-  const std::uint64_t first = end > most_comment ? end - most_comment : 0;
+  const std::uint64_t first = end > max_comment ? end - max_comment : 0;
   while (number(end, 4) != end_mark || end + end_size + number(end + 20, 2) != total) {
     if (end == first) fail("has no directory at its end; it is damaged or was not written to the end");
     --end;
@@ -84,7 +84,7 @@ void StoredZip::read_directory() {
     count = number(end64 + 32, 8);
     at = number(end64 + 48, 8);
   }
-  if (count > most_entries) fail(join_text("claims ", count, " entries"));
+  if (count > max_entries) fail(join_text("claims ", count, " entries"));
   for (std::uint64_t i = 0; i < count; ++i) at = read_entry(at);
   std::uint64_t all = 0;
   for (const auto& [name, entry] : entries_) all += entry.size;  // each within the file, and not too many to add up

@@ -15,7 +15,7 @@ namespace {
 
 enum class Has { both, weight, neither };
 
-/// A layer behind the beginnings that its part of the network has here and there, with the shape of its weight: W is
+/// A layer behind the beginnings that its part of the model has here and there, with the shape of its weight: W is
 /// the stage's width, D, Q and F are two, three and four times as much. Its bias has the first extent. `neither`: the
 /// name is a tensor's own.
 struct Part {
@@ -36,7 +36,7 @@ constexpr Part block_parts[] = {
 constexpr Part merging_parts[] = {{"reduction", "reduction", "DF", Has::weight}, {"norm", "norm", "F"}};
 constexpr Part norm_parts[] = {{"norm", "norm", "W"}};
 
-/// Where a part of the network lies here and there.
+/// Where a part of the model lies here and there.
 struct Place {
   std::string ours, theirs;
 };
@@ -55,7 +55,7 @@ bool has_any(const ByName& tensors, const std::string& beginning) {
   return found != tensors.end() && found->first.starts_with(beginning);
 }
 
-/// A network's tensors, renamed in one of the directions.
+/// A model's tensors, renamed in one of the directions.
 class Renaming {
  public:
   Renaming(ByName given, WeightFormat format, bool to_ours, NameReport& report)
@@ -66,7 +66,7 @@ class Renaming {
     if (format_ == WeightFormat::microsoft_swin && tensors_.has("absolute_pos_embed"))
       move("absolute_pos_embed", "absolute_pos_embed", "ELW");
     move_all({"features.0.", "patch_embed."}, embedding_parts);
-    for (std::size_t stage = 0; stage == 0 || (stage < most_swin_stages && has_block(stage, 0)); ++stage) {
+    for (std::size_t stage = 0; stage == 0 || (stage < max_swin_stages && has_block(stage, 0)); ++stage) {
       if (stage > 0) {
         move_all(merging_behind(stage - 1, format_), merging_parts);
         tensors_.double_widths("HN");

@@ -15,7 +15,7 @@
 namespace hearth::models {
 namespace {
 
-constexpr std::size_t most_pickle = 16U << 20, most_values = 1U << 20;
+constexpr std::size_t max_pickle = 16U << 20, max_values = 1U << 20;
 constexpr std::string_view state_keys[] = {"state_dict", "model", "model_state_dict", "module"};
 
 std::string remedy(const std::string& path) {
@@ -53,7 +53,7 @@ class Machine {
   /// The number of the value that the pickle gives.
   std::size_t run() {
     for (;;) {
-      if (values_.size() + stack_.size() + marks_.size() + memo_.size() > most_values) fail("makes too many values");
+      if (values_.size() + stack_.size() + marks_.size() + memo_.size() > max_values) fail("makes too many values");
       const int code = std::to_integer<int>(take(1)[0]);
       if (code == '.') return pop();
       step(code);
@@ -315,12 +315,12 @@ class Tensors {
   /// the stride 0 would make them as many as anyone likes.
   static std::int64_t count_within(std::int64_t elements, std::int64_t offset, const std::vector<std::int64_t>& sizes,
                                    const std::vector<std::int64_t>& strides) {
-    constexpr std::int64_t most_extent = std::int64_t{1} << 40;
+    constexpr std::int64_t max_extent = std::int64_t{1} << 40;
     if (sizes.size() != strides.size() || sizes.size() > static_cast<std::size_t>(Shape::max_rank) || offset < 0 ||
         offset > elements)
       return -1;
     for (std::size_t i = 0; i < sizes.size(); ++i)
-      if (sizes[i] < 0 || sizes[i] > most_extent || strides[i] < 0) return -1;
+      if (sizes[i] < 0 || sizes[i] > max_extent || strides[i] < 0) return -1;
     if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
     std::int64_t last = offset, count = 1;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -400,9 +400,9 @@ WeightSet read_torch_file(const std::string& path) {
     HEARTH_CHECK(FileError, std::string_view(reinterpret_cast<const char*>(order.data()), order.size()) == "little",
                  path, ": was saved on a big-endian machine", remedy(path));
   }
-  HEARTH_CHECK(FileError, found->second.size <= most_pickle, path, ": the pickle has ", found->second.size,
-               " bytes, more than ", most_pickle, remedy(path));
-  const std::vector<std::byte> program = zip.read(found->first, {most_pickle, "pickles"});
+  HEARTH_CHECK(FileError, found->second.size <= max_pickle, path, ": the pickle has ", found->second.size,
+               " bytes, more than ", max_pickle, remedy(path));
+  const std::vector<std::byte> program = zip.read(found->first, {max_pickle, "pickles"});
   Machine machine(zip, program);
   const Value root = machine.at(machine.run());
   const Value state = state_dict(machine, root);

@@ -170,8 +170,8 @@ NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet
     const Tensor* const value = found == given.end() ? nullptr : found->second;
     if (value) given.erase(found);
     of_network.push_back(named.name);
-    if (begins_with_any(named.name, rules.fresh))
-      report.left_out.push_back(named.name + ", fresh");
+    if (begins_with_any(named.name, rules.reinitialize))
+      report.left_out.push_back(named.name + ", reinitialized");
     else if (!value)
       report.missing.push_back(join_text(named.name, " ", named.tensor->shape()));
     else if (value->shape() != named.tensor->shape())
@@ -185,13 +185,13 @@ NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet
   }
   for (const auto& [name, value] : given) {
     left.push_back(name);
-    if (begins_with_any(name, rules.unused) || begins_with_any(name, rules.fresh))
+    if (begins_with_any(name, rules.unused) || begins_with_any(name, rules.reinitialize))
       report.left_out.push_back(name + ", unused");
     else
       report.unexpected.push_back(join_text(name, " ", value->shape()));
   }
-  check_rule("fresh", rules.fresh, of_network, "of the network");
-  check_rule("unused", rules.unused, left, "of the file that the network has no place for");
+  check_rule("reinitialize", rules.reinitialize, of_network, "of the model");
+  check_rule("unused", rules.unused, left, "of the file that the model has no place for");
   if (report.fits())
     for (const auto& [to, from] : copies) to->copy_from(*from);
   return report;

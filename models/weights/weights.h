@@ -40,7 +40,7 @@ inline const std::initializer_list<std::pair<std::string_view, WeightFormat>> we
 HEARTH_API WeightFormat weight_format_named(const std::string& name);
 HEARTH_API std::string_view name_of(WeightFormat format);
 
-/// The entry of the metadata with the network that weights belong to (models/weights/weights_import.h).
+/// The entry of the metadata with the model that weights belong to (models/weights/weights_import.h).
 inline constexpr const char* model_note = "hearth.model";
 
 struct Weight {
@@ -60,7 +60,7 @@ struct HEARTH_API NameReport {
   std::vector<std::string> unexpected{};
   std::vector<std::string> misshaped{};
   std::vector<std::string> mistyped{};    ///< integers or booleans where floating values belong, or the reverse
-  std::vector<std::string> non_finite{};  ///< with NaN or infinite values; only of what is loaded into a network
+  std::vector<std::string> non_finite{};  ///< with NaN or infinite values; only of what is loaded into a model
   std::vector<std::string> left_out{};    ///< what needs not be kept: buffers, copies of tied weights; not a fault
   bool fits() const {
     return missing.empty() && unexpected.empty() && misshaped.empty() && mistyped.empty() && non_finite.empty();
@@ -75,22 +75,22 @@ HEARTH_API WeightSet read_weights(const std::string& path);
 /// The files that read_weights() reads.
 HEARTH_API std::vector<std::filesystem::path> weight_files(const std::string& path);
 
-/// Names and layout as Hearth's own networks have them. What was left out but is to be there again in the other
+/// Names and layout as Hearth's own models have them. What was left out but is to be there again in the other
 /// direction is noted in the metadata, so that from_hearth() gives back equal weights. Types stay as they are. The
 /// result has what fits, and `report` tells the rest.
 HEARTH_API WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report);
 /// The inverse. Without notes in the metadata the weights of GPT-2 have no prefix, those of BERT "bert." where there is
-/// a head for masked texts or classes.
+/// a head for masked sequences or classes.
 HEARTH_API WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report);
 
-/// Which of a network's tensors need not come from a file, by beginnings of their names.
+/// Which of a model's tensors need not come from a file, by beginnings of their names.
 struct LoadRules {
-  std::vector<std::string> fresh{};   ///< of the network: keep their start values, whatever the file has
-  std::vector<std::string> unused{};  ///< of the file: the network has no use for them
+  std::vector<std::string> reinitialize{};  ///< of the model: keep their initial values, whatever the file has
+  std::vector<std::string> unused{};        ///< of the file: the model has no use for them
 };
 
-/// Copies `weights` into the parameters and buffers of a network, if the report, which it returns, has no faults;
-/// otherwise nothing is changed. Floating types are converted to the network's. Entries of `left_out` are those that
+/// Copies `weights` into the parameters and buffers of a model, if the report, which it returns, has no faults;
+/// otherwise nothing is changed. Floating types are converted to the model's. Entries of `left_out` are those that
 /// the rules name. ConfigError for a rule that names none.
 HEARTH_API NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet& ours,
                                    const LoadRules& rules = {});

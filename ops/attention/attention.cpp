@@ -37,10 +37,10 @@ Tensor with_dense_rows(const Tensor& x) {
 }
 
 struct Attention {
-  static constexpr OpInfo info{.name = "attention", .autocast = Autocast::narrow, .autocast_inputs = 3};
-  struct Kept {
-    std::array<KeptTensor, 3> x;
-    KeptTensor bias, key_lengths, y;
+  static constexpr OpInfo info{.name = "attention", .autocast = Autocast::low_precision, .autocast_inputs = 3};
+  struct Saved {
+    std::array<SavedTensor, 3> x;
+    SavedTensor bias, key_lengths, y;
     Tensor lse;
     DType bias_dtype = DType::f32;
   };
@@ -69,7 +69,7 @@ struct Attention {
     return {qkv[0], qkv[1], qkv[2], bias, key_lengths, causal, query_offset, scale, dropout, key};
   }
 
-  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& bias_in,
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& bias_in,
                  const Tensor& key_lengths) const {
     std::array<Tensor, 3> x{a, b, c};
     for (Tensor& each : x)
@@ -85,43 +85,43 @@ struct Attention {
     if (y.size() > 0) run_on(q.device(), [&](auto& stream) { kernels::attention(stream, given, y, lse); });
     const Tensor result = packing == Packing::none ? y : y.as_shape({y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
     if (is_recording()) {
-      for (std::size_t i = 0; i < x.size(); ++i) kept.x[i] = x[i];
-      kept.bias = bias;
-      if (bias.defined()) kept.bias_dtype = bias_in.dtype();
-      kept.key_lengths = lengths;
-      kept.y = y;
-      kept.lse = lse;
+      for (std::size_t i = 0; i < x.size(); ++i) saved.x[i] = x[i];
+      saved.bias = bias;
+      if (bias.defined()) saved.bias_dtype = bias_in.dtype();
+      saved.key_lengths = lengths;
+      saved.y = y;
+      saved.lse = lse;
     }
     return result;
   }
 
-  std::array<Tensor, 5> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
+  std::array<Tensor, 5> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
     std::array<Tensor, 3> x;
     std::array<Tensor, 5> gradients;
     for (int i = 0; i < inputs(); ++i) {
       const auto at = static_cast<std::size_t>(i);
-      x[at] = kept.x[at].get();
-      gradients[at] = wants[at] ? wants.make(at, x[at].shape(), x[at].dtype()) : Tensor::empty_like(x[at]);
+      x[at] = saved.x[at].get();
+      gradients[at] = needs[at] ? needs.make(at, x[at].shape(), x[at].dtype()) : Tensor::empty_like(x[at]);
     }
-    const auto given = arguments(views(x), kept.bias.get(), kept.key_lengths.get());
+    const auto given = arguments(views(x), saved.bias.get(), saved.key_lengths.get());
     const auto into = views({gradients[0], gradients[1], gradients[2]});
-    const Tensor& y = kept.y.get();
+    const Tensor& y = saved.y.get();
     const Tensor dy = with_dense_rows(dy_in);
     const Tensor dy_heads = packing == Packing::none ? dy : heads_of(dy, 0, given.heads(), given.width());
     Tensor dbias;
-    if (given.bias.defined() && wants[3]) dbias = sums_for(3, given.bias, kept.bias_dtype, wants);
+    if (given.bias.defined() && needs[3]) dbias = sums_for(3, given.bias, saved.bias_dtype, needs);
     if (y.size() == 0 || given.keys() == 0) {
       for (const Tensor& gradient : {gradients[0], gradients[1], gradients[2], dbias})
         if (gradient.defined()) gradient.fill_(0);
     } else {
       add_flops(given, 5);
       run_on(y.device(), [&](auto& stream) {
-        kernels::attention_grad(stream, given, y, kept.lse, dy_heads, {into[0], into[1], into[2], dbias});
+        kernels::attention_grad(stream, given, y, saved.lse, dy_heads, {into[0], into[1], into[2], dbias});
       });
     }
-    if (dbias.defined()) gradients[3] = in_type(dbias, wants.type_for(3, kept.bias_dtype));
+    if (dbias.defined()) gradients[3] = in_type(dbias, needs.type_for(3, saved.bias_dtype));
     for (std::size_t i = 0; i < 3; ++i)
-      if (!wants[i]) gradients[i] = Tensor();
+      if (!needs[i]) gradients[i] = Tensor();
     return gradients;
   }
 
@@ -163,8 +163,8 @@ void check_mask(const char* op, const Extents& e, DType dtype, const AttentionOp
 Tensor run(const char* op, Packing packing, const Extents& e, const std::array<Tensor, 3>& x,
            const AttentionOptions& options) {
   detail::check_devices(op, std::array{x[0], x[1], x[2], options.bias, options.key_lengths});
-  HEARTH_CHECK(ShapeError, e.width >= 1 && e.width <= most_head_width, op, ": heads of ", e.width,
-               " channels; they must have from 1 to ", most_head_width, ": use more heads");
+  HEARTH_CHECK(ShapeError, e.width >= 1 && e.width <= max_head_width, op, ": heads of ", e.width,
+               " channels; they must have from 1 to ", max_head_width, ": use more heads");
   check_mask(op, e, x[0].dtype(), options);
   HEARTH_CHECK(UsageError, options.query_offset >= 0, op, ": query_offset is ", options.query_offset,
                "; it counts the keys before the first query and is at least 0");

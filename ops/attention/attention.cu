@@ -44,7 +44,7 @@ __device__ void load_rows(const T* head, std::int64_t row_step, std::int64_t fir
     const bool inside = first + r < end;
     const T* const from = head + (inside ? (first + r) * row_step : 0);
     for (int d = lane_id(); d < side * columns; d += warp_size)
-      to[r * Size::pitch + d] = inside && d < width ? widen(from[d]) * factor : P(0);
+      to[r * Size::pitch + d] = inside && d < width ? upcast(from[d]) * factor : P(0);
   }
 }
 
@@ -128,7 +128,7 @@ __device__ __forceinline__ void store_rows(const P (&sum)[Size::share][columns],
     HEARTH_UNROLL
     for (int c = 0; c < columns; ++c) {
       const int channel = own_x() + side * c;
-      if (row < end && channel < width) head[row * row_step + channel] = narrow<T>(sum[i][c] * factor[i]);
+      if (row < end && channel < width) head[row * row_step + channel] = cast_down<T>(sum[i][c] * factor[i]);
     }
   }
 }
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(threads) multiply_results(HEARTH_GRID_CONSTANT
     const T* const left = y.head(n, h) + query * y.row_step;
     const T* const right = dy.head(n, h) + query * dy.row_step;
     acc_t<T> sum = 0;
-    for (int d = lane_id(); d < p.width; d += warp_size) sum += widen(left[d]) * widen(right[d]);
+    for (int d = lane_id(); d < p.width; d += warp_size) sum += upcast(left[d]) * upcast(right[d]);
     sum = warp_reduce<Sum>(sum);
     if (lane_id() == 0) delta[row] = sum;
   }
@@ -383,7 +383,7 @@ void visit(const AttentionArguments& a, F&& f) {
   visit_dtype("attention", a.q.dtype(), Floats{}, [&]<class T>() {
     if (a.width() <= 4 * side) return f.template operator()<T, 4>();
     if (a.width() <= 8 * side) return f.template operator()<T, 8>();
-    static_assert(most_head_width == 16 * side);
+    static_assert(max_head_width == 16 * side);
     f.template operator()<T, 16>();
   });
 }

@@ -31,17 +31,17 @@ struct AttentionOptions {
 };
 
 /// The largest head that attention takes.
-inline constexpr std::int64_t most_head_width = 256;
+inline constexpr std::int64_t max_head_width = 256;
 
 /// y[n, i, h] = sum_j softmax_j(scale q[n, i, h] . k[n, j, h] + bias[h, i, j]) v[n, j, h].
 ///
 /// q [N, Tq, H, D], k and v [N, Tk, H, D], of one floating type, 1 <= D <= 256; any strides, and none are copied whose
 /// last axis is dense; heads may share keys and values by expand(). y is [N, Tq, H, D], contiguous. A query that sees
-/// no key gives zeros and takes part in no gradient. Sums in f32 or wider; under autocast q, k and v are narrowed. Kept
-/// for the gradient: q, k, v, y, and one number a query and head (f32; f64 beside f64); no array of Tq x Tk is made in
-/// memory, except by a library in a workspace of bounded size (docs/kernels.md).
-/// ShapeError, DTypeError, DeviceError, UsageError. Source: Vaswani et al., "Attention Is All You Need" (NeurIPS 2017);
-/// computed block by block as in Dao et al., "FlashAttention" (NeurIPS 2022).
+/// no key gives zeros and takes part in no gradient. Sums in f32 or wider; under autocast q, k and v are cast down.
+/// Saved for the gradient: q, k, v, y, and one number a query and head (f32; f64 beside f64); no array of Tq x Tk is
+/// made in memory, except by a library in a workspace of bounded size (docs/kernels.md). ShapeError, DTypeError,
+/// DeviceError, UsageError. Source: Vaswani et al., "Attention Is All You Need" (NeurIPS 2017); computed block by block
+/// as in Dao et al., "FlashAttention" (NeurIPS 2022).
 HEARTH_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 /// Attention of a sequence to itself: qkv [N, T, 3 C] holds q, k and v of all heads side by side, each [H, D] with

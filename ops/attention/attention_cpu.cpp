@@ -2,7 +2,7 @@
 // Attention block by block: 2 vectors of queries lie in the lanes, so that maxima, sums and exponentials of the softmax
 // are plain vector arithmetic, and 64 keys at a time are multiplied with them. Scores never leave the L1 cache. All
 // products are one register tile of rows x 2 vectors; keys and values are packed once for a head, queries once for a
-// block, both widened to the type of sums. A piece of parallel work is a head, or a run of queries of one where there
+// block, both upcast to the type of sums. A piece of parallel work is a head, or a run of queries of one where there
 // are few heads.
 #include <algorithm>
 #include <cmath>

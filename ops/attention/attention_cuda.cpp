@@ -35,7 +35,7 @@ bool rows_are_aligned(const Tensor& x) {
 }
 
 /// Empty if kernels of 16-byte accesses to f16 and bf16 heads of a multiple of 8 channels, `most` at most, take it.
-std::string narrow_declines(const Problem& p, std::int64_t most) {
+std::string low_precision_unsupported(const Problem& p, std::int64_t most) {
   if (size_of(p.dtype()) != 2) return join_text("heads are ", p.dtype(), "; tensor cores take f16 and bf16 here");
   if (p.width() % 8 != 0) return join_text("heads of ", p.width(), " channels, not a multiple of 8");
   if (p.width() > most) return join_text("heads of ", p.width(), " channels, more than ", most);
@@ -43,30 +43,30 @@ std::string narrow_declines(const Problem& p, std::int64_t most) {
   return "";
 }
 
-std::string mma_declines(const Problem& p) { return narrow_declines(p, most_mma_width); }
+std::string mma_unsupported(const Problem& p) { return low_precision_unsupported(p, max_mma_width); }
 
-std::string library_declines(const Problem& p) {
-  if (std::string reason = narrow_declines(p, most_head_width); !reason.empty()) return reason;
+std::string library_unsupported(const Problem& p) {
+  if (std::string reason = low_precision_unsupported(p, max_head_width); !reason.empty()) return reason;
   if (p.drops) return "dropout draws by Hearth's own counters, and cuDNN by its own";
   if (p.cached) return "there are keys before the first query";
   if (p.shares) return "heads, rows or samples are shared by expand()";
   if (!p.alike) return "dy does not lie like y";
   const Device device{DeviceType::cuda, p.device};
-  return p.gradient ? cuda::dnn::declines(device, p.shape) : cuda::dnn::declines(device, p.shape.forward);
+  return p.gradient ? cuda::dnn::unsupported(device, p.shape) : cuda::dnn::unsupported(device, p.shape.forward);
 }
 
 /// cuDNN compiles an engine for each size, about a second, so it comes first only for such as stay: whole tiles, as
 /// fixed lengths are, and neither the steps of decoding nor sentences of any length.
-std::string library_declines_unasked(const Problem& p) {
+std::string library_unsupported_unasked(const Problem& p) {
   const cuda::dnn::Attention& a = p.shape.forward;
   constexpr std::int64_t tile = 64, least = 128;
   if (a.queries % tile != 0 || a.keys % tile != 0 || a.queries < least || a.keys < least)
     return join_text(a.queries, " queries and ", a.keys, " keys are not multiples of ", tile, " of at least ", least,
-                     "; cuDNN, which compiles for each size, takes others by a pin only");
-  return library_declines(p);
+                     "; cuDNN, which compiles for each size, takes others only where it is forced (HEARTH_PICK)");
+  return library_unsupported(p);
 }
 
-std::string portable_declines(const Problem&) { return ""; }
+std::string portable_unsupported(const Problem&) { return ""; }
 
 Problem problem_of(const AttentionArguments& a, const Tensor& y) {
   Problem problem;
@@ -94,10 +94,10 @@ void check_grid(const AttentionArguments& a) {
 /// With the library in front for sizes that stay, and behind the last, which takes everything, for pins.
 template <class Run>
 std::vector<Candidate<Problem, Run>> list_of(Run* library, Run* mma, Run* portable) {
-  return {{"cudnn", library_declines_unasked, library, cuda::dnn::why_absent},
-          {"mma", mma_declines, mma},
-          {"portable", portable_declines, portable},
-          {"cudnn", library_declines, library, cuda::dnn::why_absent}};
+  return {{"cudnn", library_unsupported_unasked, library, cuda::dnn::why_absent},
+          {"mma", mma_unsupported, mma},
+          {"portable", portable_unsupported, portable},
+          {"cudnn", library_unsupported, library, cuda::dnn::why_absent}};
 }
 
 using Forward = void(cuda::Stream&, const AttentionArguments&, const Tensor& y, const Tensor& lse);

@@ -39,7 +39,7 @@ enum Operand : std::int64_t {
 /// or want other graphs.
 constexpr std::size_t first_version = 91501;
 /// Of the scores that a gradient's engine keeps in 16 bits; half of what a plan may have as workspace.
-constexpr std::int64_t most_score_bytes = std::int64_t{128} << 20;
+constexpr std::int64_t max_score_bytes = std::int64_t{128} << 20;
 
 using Four = std::array<std::int64_t, 4>;
 
@@ -218,10 +218,10 @@ AttentionGrad share_of(const AttentionGrad& p) {
   const Attention& all = p.forward;
   const std::int64_t bytes = 2 * all.heads * whole_tiles(all.queries) * whole_tiles(all.keys);
   AttentionGrad share = p;
-  if (all.batch * bytes <= most_score_bytes) return share;
+  if (all.batch * bytes <= max_score_bytes) return share;
   // Multiples of 4 keep the memory of each share aligned.
   for (std::int64_t batch = 4; batch < all.batch; batch += 4)
-    if (all.batch % batch == 0 && (batch == 4 || batch * bytes <= most_score_bytes)) share.forward.batch = batch;
+    if (all.batch % batch == 0 && (batch == 4 || batch * bytes <= max_score_bytes)) share.forward.batch = batch;
   return share;
 }
 
@@ -230,7 +230,7 @@ std::string reason_against(Device device, const Problem& problem) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
   if (std::string reason = refused(problem); !reason.empty()) return reason;
   const std::lock_guard lock(library_mutex());
-  return plan_for(device.index, share_of(problem)).info.declines;
+  return plan_for(device.index, share_of(problem)).info.unsupported;
 }
 
 /// The tensors of a plan and where they are, beginning with a sample.
@@ -283,7 +283,7 @@ void check_given(const Attention& p, const AttentionMemory& m) {
 template <class Problem>
 const Plan& usable_plan(const Stream& stream, const Problem& share) {
   const Plan& plan = plan_for(stream.device().index, share);
-  HEARTH_CHECK(UsageError, plan.info.declines.empty(), "attention: ", plan.info.declines);
+  HEARTH_CHECK(UsageError, plan.info.unsupported.empty(), "attention: ", plan.info.unsupported);
   return plan;
 }
 
@@ -350,8 +350,8 @@ Graph graph_of(const AttentionGrad& problem) {
   return graph;
 }
 
-std::string declines(Device device, const Attention& problem) { return reason_against(device, problem); }
-std::string declines(Device device, const AttentionGrad& problem) { return reason_against(device, problem); }
+std::string unsupported(Device device, const Attention& problem) { return reason_against(device, problem); }
+std::string unsupported(Device device, const AttentionGrad& problem) { return reason_against(device, problem); }
 
 void attention(Stream& stream, const Attention& problem, const AttentionMemory& m) {
   check_usable(problem);
@@ -385,8 +385,8 @@ void attention_grad(Stream& stream, const AttentionGrad& problem, const Attentio
 
 namespace hearth::cuda::dnn {
 
-std::string declines(Device, const Attention&) { return why_absent(); }
-std::string declines(Device, const AttentionGrad&) { return why_absent(); }
+std::string unsupported(Device, const Attention&) { return why_absent(); }
+std::string unsupported(Device, const AttentionGrad&) { return why_absent(); }
 void attention(Stream&, const Attention&, const AttentionMemory&) { throw DeviceError("attention: " + why_absent()); }
 void attention_grad(Stream&, const AttentionGrad&, const AttentionGradMemory&) {
   throw DeviceError("attention: " + why_absent());

@@ -60,9 +60,9 @@ struct AttentionGradMemory {
 
 /// Empty if cuDNN does it on this device; else the reason why not. The first question for a problem compiles its plan,
 /// which must not happen while a graph is captured.
-std::string declines(Device device, const Attention& problem);
-std::string declines(Device device, const AttentionGrad& problem);
-/// UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
+std::string unsupported(Device device, const Attention& problem);
+std::string unsupported(Device device, const AttentionGrad& problem);
+/// UsageError where `unsupported` gives a reason; DeviceError if the library is absent, or with its own words.
 void attention(Stream& stream, const Attention& problem, const AttentionMemory& memory);
 /// The same bits each time. Run in equal shares of the batch where the engine's workspace would be large.
 void attention_grad(Stream& stream, const AttentionGrad& problem, const AttentionGradMemory& memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN: the problem in its words, and what Hearth promises beyond it, before and behind its call. What it
-// keeps of each row is what the own kernels keep, so that either makes the gradient of the other's result.
+// keeps of each row is what the native kernels keep, so that either makes the gradient of the other's result.
 #include <algorithm>
 
 #include "ops/attention/kernels.h"

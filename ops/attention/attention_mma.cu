@@ -97,8 +97,8 @@ __device__ __forceinline__ void store_rows(const float (&sum)[width / 8][4], con
       const int d = 8 * j + own_column(0);
       if (row >= end || d >= own_width) continue;
       Pack<T, 2> pair;
-      pair.at[0] = narrow<T>(sum[j][2 * half] * factor[half]);
-      pair.at[1] = narrow<T>(sum[j][2 * half + 1] * factor[half]);
+      pair.at[0] = cast_down<T>(sum[j][2 * half] * factor[half]);
+      pair.at[1] = cast_down<T>(sum[j][2 * half + 1] * factor[half]);
       store_pack(head + row * row_step + d, pair);
     }
   }
@@ -337,7 +337,7 @@ void visit(const AttentionArguments& a, F&& f) {
   visit_dtype("attention", a.q.dtype(), Types<f16, bf16>{}, [&]<class T>() {
     if (a.width() <= 32) return f.template operator()<T, 32>();
     if (a.width() <= 64) return f.template operator()<T, 64>();
-    static_assert(most_mma_width == 128);
+    static_assert(max_mma_width == 128);
     f.template operator()<T, 128>();
   });
 }

@@ -42,7 +42,7 @@ __device__ __forceinline__ void multiply_rows(const T* rows, const T* passed, fl
 /// Two values as one word of the left operand.
 template <class T>
 __device__ __forceinline__ unsigned packed(float first, float second) {
-  return static_cast<unsigned>(narrow<T>(first).bits) | static_cast<unsigned>(narrow<T>(second).bits) << 16;
+  return static_cast<unsigned>(cast_down<T>(first).bits) | static_cast<unsigned>(cast_down<T>(second).bits) << 16;
 }
 
 /// sum [16, columns] += weight [16, passing], rounded to T, times `columns` channels of the rows at `passed`.

@@ -15,23 +15,23 @@ constexpr DType sum_type(DType dtype) { return dtype == DType::f64 ? DType::f64 
 
 /// What autocast makes of an operand, before types are compared.
 inline Tensor narrowed(const Tensor& x) {
-  const std::optional<DType> narrow = autocast_dtype();
-  const bool converts = narrow && x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64;
-  return converts ? detail::cast(x, *narrow) : x;
+  const std::optional<DType> low_precision = autocast_dtype();
+  const bool converts = low_precision && x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64;
+  return converts ? detail::cast(x, *low_precision) : x;
 }
 
-/// The bias, but no leaf that autocast would replace by its narrow copy: it is added to sums in f32.
+/// The bias, but no leaf that autocast would replace by its low-precision copy: it is added to sums in f32.
 inline Tensor wide_bias(const Tensor& bias) {
-  const bool has_copy = bias.defined() && bias.grad_state() != nullptr && bias.grad_state()->narrow.defined();
+  const bool has_copy = bias.defined() && bias.grad_state() != nullptr && bias.grad_state()->low_precision.defined();
   return has_copy && autocast_dtype() ? reshape(bias, bias.shape()) : bias;
 }
 
 inline Tensor in_type(const Tensor& x, DType dtype) { return x.defined() && x.dtype() != dtype ? x.to(dtype) : x; }
 
 /// Memory for a gradient like x, in x's type; the leaf's own where that has it.
-inline Tensor sums_for(std::size_t input, const Tensor& x, DType dtype, const GradWants& wants) {
-  const bool as_is = wants.type_for(input, dtype) == x.dtype();
-  return as_is ? wants.make(input, x.shape(), x.dtype()) : Tensor::empty_like(x);
+inline Tensor sums_for(std::size_t input, const Tensor& x, DType dtype, const NeedsGrad& needs) {
+  const bool as_is = needs.type_for(input, dtype) == x.dtype();
+  return as_is ? needs.make(input, x.shape(), x.dtype()) : Tensor::empty_like(x);
 }
 
 }  // namespace hearth::attention_operands

@@ -103,7 +103,7 @@ inline std::int64_t grain_of(const AttentionProblem& problem, std::int64_t piece
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(worth_sharing / std::max(1.0, work)));
 }
 
-/// f(index) for `count` pieces, spread over the team.
+/// f(index) for `count` pieces, spread over the thread pool.
 template <class F>
 void each_piece(std::int64_t count, std::int64_t grain, const F& f) {
   cpu::parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {

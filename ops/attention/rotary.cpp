@@ -12,19 +12,19 @@ namespace {
 
 struct Rotary {
   static constexpr OpInfo info{.name = "rotary"};
-  struct Kept {};
+  struct Saved {};
   kernels::RotaryArguments arguments;
 
-  Tensor forward(Kept&, const Tensor& x) const {
+  Tensor forward(Saved&, const Tensor& x) const {
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
     if (x.size() > 0) run_on(x.device(), [&](auto& stream) { kernels::rotary(stream, arguments, x.contiguous(), y); });
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept&, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 1> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
     const bool in_place = dy.is_contiguous() && dy.sole_owner();
     const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
-    const Tensor dx = in_place ? dense : wants.make(0, dense.shape(), dense.dtype());
+    const Tensor dx = in_place ? dense : needs.make(0, dense.shape(), dense.dtype());
     kernels::RotaryArguments back = arguments;
     back.direction = -1.0;
     if (dx.size() > 0) run_on(dx.device(), [&](auto& stream) { kernels::rotary(stream, back, dense, dx); });

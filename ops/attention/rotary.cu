@@ -37,9 +37,9 @@ __global__ void __launch_bounds__(threads) rotate_pairs(HEARTH_GRID_CONSTANT(Rot
     turn_of(position * a.frequency[static_cast<std::size_t>(d)] * a.direction, cosine, sine);
     std::int64_t at = row * a.heads * a.width + d;
     for (std::int64_t h = 0; h < a.rotated; ++h, at += a.width) {
-      const P first = widen(x[at]), second = widen(x[at + half]);
-      y[at] = narrow<T>(first * cosine - second * sine);
-      y[at + half] = narrow<T>(second * cosine + first * sine);
+      const P first = upcast(x[at]), second = upcast(x[at + half]);
+      y[at] = cast_down<T>(first * cosine - second * sine);
+      y[at + half] = cast_down<T>(second * cosine + first * sine);
     }
     for (std::int64_t h = a.rotated; x != y && h < a.heads; ++h, at += a.width) {
       y[at] = x[at];

@@ -16,9 +16,9 @@ using namespace attention_operands;
 constexpr const char* op_name = "window_attention";
 
 struct WindowAttention {
-  static constexpr OpInfo info{.name = op_name, .autocast = Autocast::narrow, .autocast_inputs = 1};
-  struct Kept {
-    KeptTensor qkv, table, padding;
+  static constexpr OpInfo info{.name = op_name, .autocast = Autocast::low_precision, .autocast_inputs = 1};
+  struct Saved {
+    SavedTensor qkv, table, padding;
     DType table_dtype = DType::f32, padding_dtype = DType::f32;
   };
   kernels::WindowGrid grid;
@@ -30,7 +30,7 @@ struct WindowAttention {
     return {qkv, table, padding, grid, heads, dropout, key};
   }
 
-  Tensor forward(Kept& kept, const Tensor& qkv_in, const Tensor& table_in, const Tensor& padding_in) const {
+  Tensor forward(Saved& saved, const Tensor& qkv_in, const Tensor& table_in, const Tensor& padding_in) const {
     const Tensor qkv = qkv_in.contiguous();
     const DType sums = sum_type(qkv.dtype());
     const Tensor table = in_type(table_in.contiguous(), sums);
@@ -40,22 +40,22 @@ struct WindowAttention {
     add_flops(given, 2);
     if (y.size() > 0) run_on(y.device(), [&](auto& stream) { kernels::window_attention(stream, given, y); });
     if (is_recording()) {
-      kept.qkv = qkv;
-      kept.table = table;
-      kept.table_dtype = table_in.dtype();
-      kept.padding = padding;
-      if (padding.defined()) kept.padding_dtype = padding_in.dtype();
+      saved.qkv = qkv;
+      saved.table = table;
+      saved.table_dtype = table_in.dtype();
+      saved.padding = padding;
+      if (padding.defined()) saved.padding_dtype = padding_in.dtype();
     }
     return y;
   }
 
-  std::array<Tensor, 3> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
-    const auto given = arguments(kept.qkv.get(), kept.table.get(), kept.padding.get());
+  std::array<Tensor, 3> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
+    const auto given = arguments(saved.qkv.get(), saved.table.get(), saved.padding.get());
     const Tensor &qkv = given.qkv, dy = dy_in.contiguous();
     kernels::WindowAttentionGradients into;
-    into.dqkv = wants[0] ? wants.make(0, qkv.shape(), qkv.dtype()) : Tensor::empty_like(qkv);
-    if (wants[1]) into.dtable = sums_for(1, given.table, kept.table_dtype, wants);
-    if (given.padding.defined() && wants[2]) into.dpadding = sums_for(2, given.padding, kept.padding_dtype, wants);
+    into.dqkv = needs[0] ? needs.make(0, qkv.shape(), qkv.dtype()) : Tensor::empty_like(qkv);
+    if (needs[1]) into.dtable = sums_for(1, given.table, saved.table_dtype, needs);
+    if (given.padding.defined() && needs[2]) into.dpadding = sums_for(2, given.padding, saved.padding_dtype, needs);
     if (dy.size() == 0) {
       for (const Tensor& gradient : {into.dqkv, into.dtable, into.dpadding})
         if (gradient.defined()) gradient.fill_(0);
@@ -64,9 +64,9 @@ struct WindowAttention {
       run_on(dy.device(), [&](auto& stream) { kernels::window_attention_grad(stream, given, dy, into); });
     }
     std::array<Tensor, 3> gradients;
-    if (wants[0]) gradients[0] = into.dqkv;
-    if (into.dtable.defined()) gradients[1] = in_type(into.dtable, wants.type_for(1, kept.table_dtype));
-    if (into.dpadding.defined()) gradients[2] = in_type(into.dpadding, wants.type_for(2, kept.padding_dtype));
+    if (needs[0]) gradients[0] = into.dqkv;
+    if (into.dtable.defined()) gradients[1] = in_type(into.dtable, needs.type_for(1, saved.table_dtype));
+    if (into.dpadding.defined()) gradients[2] = in_type(into.dpadding, needs.type_for(2, saved.padding_dtype));
     return gradients;
   }
 
@@ -85,8 +85,8 @@ void check_type(const char* name, const Tensor& x, const Tensor& qkv) {
 
 void check_options(const Tensor& qkv, const WindowAttentionOptions& options) {
   HEARTH_CHECK(UsageError, options.heads >= 1, op_name, ": ", options.heads, " heads; there must be at least one");
-  HEARTH_CHECK(UsageError, options.window >= 1 && options.window <= most_window, op_name, ": windows of ",
-               options.window, " x ", options.window, " tokens; the side must be from 1 to ", most_window);
+  HEARTH_CHECK(UsageError, options.window >= 1 && options.window <= max_window, op_name, ": windows of ",
+               options.window, " x ", options.window, " tokens; the side must be from 1 to ", max_window);
   HEARTH_CHECK(UsageError, options.shift >= 0 && options.shift < options.window, op_name, ": a shift of ",
                options.shift, " for windows of ", options.window, "; it must be at least 0 and below the window");
   require_probability(op_name, "the dropout", options.dropout);
@@ -95,8 +95,8 @@ void check_options(const Tensor& qkv, const WindowAttentionOptions& options) {
   HEARTH_CHECK(ShapeError, channels % 3 == 0 && channels / 3 % options.heads == 0, op_name, ": the ", channels,
                " channels of qkv ", qkv.shape(), " do not divide into 3 times ", options.heads, " heads");
   const std::int64_t width = channels / 3 / options.heads;
-  HEARTH_CHECK(ShapeError, width >= 1 && width <= most_window_head_width, op_name, ": heads of ", width,
-               " channels; they must have from 1 to ", most_window_head_width, ": use more heads");
+  HEARTH_CHECK(ShapeError, width >= 1 && width <= max_window_head_width, op_name, ": heads of ", width,
+               " channels; they must have from 1 to ", max_window_head_width, ": use more heads");
 }
 
 }  // namespace

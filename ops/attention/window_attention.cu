@@ -52,7 +52,7 @@ __device__ void load_part(const Problem<T>& p, const Window& window, int part, P
     const std::int64_t row = window.row(p, t);
     for (int d = lane_id(); d < p.width; d += warp_size) {
       const P behind = p.padding != nullptr ? p.padding[first + d] : P(0);
-      to[t * pitch_of(p.width) + d] = (row >= 0 ? widen(p.qkv[row * 3 * p.channels + first + d]) : behind) * factor;
+      to[t * pitch_of(p.width) + d] = (row >= 0 ? upcast(p.qkv[row * 3 * p.channels + first + d]) : behind) * factor;
     }
   }
 }
@@ -62,7 +62,7 @@ __device__ void load_slopes(const Problem<T>& p, const Window& window, const T* 
   for (int t = warp_id(); t < window.tokens; t += warps) {
     const std::int64_t row = window.row(p, t);
     for (int d = lane_id(); d < p.width; d += warp_size)
-      to[t * pitch_of(p.width) + d] = row >= 0 ? widen(dy[row * p.channels + window.h * p.width + d]) : P(0);
+      to[t * pitch_of(p.width) + d] = row >= 0 ? upcast(dy[row * p.channels + window.h * p.width + d]) : P(0);
   }
 }
 
@@ -120,7 +120,7 @@ __device__ __forceinline__ P weighted(const P* weights, const P* rows, int token
 template <class T>
 __global__ void __launch_bounds__(threads, 2) attend_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, T* y) {
   using P = acc_t<T>;
-  HEARTH_SHARED(Spot, spots, [most_window * most_window]);
+  HEARTH_SHARED(Spot, spots, [max_window * max_window]);
   const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
   P* const q = dynamic_shared<P>();
   P *const k = q + tokens * pitch, *const v = k + tokens * pitch;
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(threads, 2) attend_windows(HEARTH_GRID_CONSTAN
       for (int j = lane_id(); j < tokens; j += warp_size) weights[j] *= kept(p, window, i, j);
     __syncwarp();
     for (int d = lane_id(); d < p.width; d += warp_size)
-      y[row * p.channels + window.h * p.width + d] = narrow<T>(weighted(weights, v, tokens, pitch, d) * inverse);
+      y[row * p.channels + window.h * p.width + d] = cast_down<T>(weighted(weights, v, tokens, pitch, d) * inverse);
     __syncwarp();
   }
 }
@@ -176,7 +176,8 @@ __device__ void differentiate_queries(const Problem<T>& p, const Window& window,
     }
     __syncwarp();
     for (int d = lane_id(); d < p.width; d += warp_size)
-      dqkv[row * 3 * p.channels + window.h * p.width + d] = narrow<T>(weighted(slopes, k, tokens, pitch, d) * p.scale);
+      dqkv[row * 3 * p.channels + window.h * p.width + d] =
+          cast_down<T>(weighted(slopes, k, tokens, pitch, d) * p.scale);
     __syncwarp();
   }
 }
@@ -203,8 +204,8 @@ __device__ void differentiate_keys(const Problem<T>& p, const Window& window, co
       const P dk = weighted(slopes, q, tokens, pitch, d), dv = weighted(weights, dy, tokens, pitch, d);
       if (row >= 0) {
         T* const to = dqkv + row * 3 * p.channels + window.h * p.width + d;
-        to[p.channels] = narrow<T>(dk);
-        to[2 * p.channels] = narrow<T>(dv);
+        to[p.channels] = cast_down<T>(dk);
+        to[2 * p.channels] = cast_down<T>(dv);
       } else {
         padding[2 * j * p.width + d] += dk;
         padding[(2 * j + 1) * p.width + d] += dv;
@@ -219,7 +220,7 @@ template <class T>
 __global__ void __launch_bounds__(threads, 2) differentiate_windows(HEARTH_GRID_CONSTANT(Problem<T>) p, const T* dy,
                                                                     T* dqkv, Split split, ShareSums<acc_t<T>> sums) {
   using P = acc_t<T>;
-  HEARTH_SHARED(Spot, spots, [most_window * most_window]);
+  HEARTH_SHARED(Spot, spots, [max_window * max_window]);
   const int tokens = static_cast<int>(p.grid.tokens()), pitch = pitch_of(p.width);
   P* const rows = dynamic_shared<P>();
   P* const shifts = rows + 4 * tokens * pitch;
@@ -310,7 +311,7 @@ template void join_windows(Stream&, const WindowAttentionArguments&, const Share
 
 std::size_t window_attention_portable_shared(DType dtype, std::int64_t window, std::int64_t width) {
   return gradient_bytes(dtype == DType::f64 ? DType::f64 : DType::f32, window, width) +
-         most_window * most_window * sizeof(Spot);
+         max_window * max_window * sizeof(Spot);
 }
 
 void window_attention_portable(Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {

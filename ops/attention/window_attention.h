@@ -27,8 +27,8 @@ struct WindowAttentionOptions {
 };
 
 /// The largest window, and the largest head, that window_attention takes.
-inline constexpr std::int64_t most_window = 12;
-inline constexpr std::int64_t most_window_head_width = 64;
+inline constexpr std::int64_t max_window = 12;
+inline constexpr std::int64_t max_window_head_width = 64;
 
 /// y = softmax(q k^T / sqrt(D) + bias + mask) v within each window and head, as in Swin: the image is padded at the
 /// right and at the bottom to whole windows, rolled by -shift, cut into windows, attended to, and put together again.
@@ -38,7 +38,7 @@ inline constexpr std::int64_t most_window_head_width = 64;
 /// one projection makes them; any floating type. bias_table [(2 window - 1)^2, heads], of qkv's type or f32: entry (yi
 /// - yj + window - 1) (2 window - 1) + xi - xj + window - 1 is added to the score of query i and key j. Tokens of a
 /// window that the roll brought together from different sides of the image get -100 added. y is [N, H, W, C],
-/// contiguous. Sums in f32 or wider; under autocast qkv is narrowed. Kept for the gradient: the inputs.
+/// contiguous. Sums in f32 or wider; under autocast qkv is cast down. Saved for the gradient: the inputs.
 /// ShapeError, DTypeError, DeviceError, UsageError; the last also where a block of a CUDA device has no shared memory
 /// for a head of a window: on an H200 f64 with windows of 11 and heads of more than 55 channels, or of 12 and more
 /// than 45. Source: Liu et al., "Swin Transformer" (ICCV 2021).

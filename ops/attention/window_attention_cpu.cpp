@@ -290,7 +290,7 @@ void differentiate_in_blocks(const Window<T>& w, const WindowSlopes<T>& g, const
   gather_part(w, 1, 0, w.tokens, w.tokens, P(1), k_rows);
   fetch_part(next, 1);
   for (int part = 0; part < 3; ++part) fetch_rows<1>(g.dqkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
-  P factors[most_window * most_window];
+  P factors[max_window * max_window];
   std::fill_n(factors, w.tokens, w.scale);
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
     const std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
@@ -307,7 +307,7 @@ void differentiate_in_blocks(const Window<T>& w, const WindowSlopes<T>& g, const
     block.differentiate(w.tokens, slopes, g.dbias == nullptr ? nullptr : g.dbias + first * w.tokens);
     multiply_rows_with<false, P>({block.scores, lanes, 1}, w.tokens, inside, dy_rows, pitch, dv, first > 0);
     multiply_rows_with<false, P>({slopes, lanes, 1}, w.tokens, inside, block.rows, pitch, dk, first > 0);
-    // dq takes the place of dy.
+    // dq takes the position of dy.
     multiply_rows_with<true, P>({slopes, 1, lanes}, inside, w.tokens, k_rows, pitch, dy_rows);
     scatter_rows(dy_rows, factors, w.pixels + first, inside, w.width, g.dqkv, w.step);
   }

@@ -21,26 +21,26 @@ struct Problem {
 };
 
 /// By what both passes need: what is computed can be differentiated.
-std::string shared_declines(const Problem& p, std::size_t bytes) {
+std::string shared_memory_unsupported(const Problem& p, std::size_t bytes) {
   if (bytes <= p.shared) return "";
   return join_text("windows of ", p.window, " with heads of ", p.width, " channels, ", p.dtype, ", take ", bytes,
                    " bytes of shared memory a block, and this device has ", p.shared,
                    "; use smaller windows, more heads, or another type");
 }
 
-std::string mma_declines(const Problem& p) {
+std::string mma_unsupported(const Problem& p) {
   if (size_of(p.dtype) != 2) return join_text("heads are ", p.dtype, "; tensor cores take f16 and bf16 here");
   if (p.width % 8 != 0) return join_text("heads of ", p.width, " channels, not a multiple of 8");
   if (!p.aligned) return "qkv, y or their gradients do not begin at multiples of 16 bytes";
-  return shared_declines(p, window_attention_mma_shared(p.window, p.width));
+  return shared_memory_unsupported(p, window_attention_mma_shared(p.window, p.width));
 }
 
-std::string portable_declines(const Problem& p) {
-  return shared_declines(p, window_attention_portable_shared(p.dtype, p.window, p.width));
+std::string portable_unsupported(const Problem& p) {
+  return shared_memory_unsupported(p, window_attention_portable_shared(p.dtype, p.window, p.width));
 }
 
 Problem problem_of(const WindowAttentionArguments& a, std::initializer_list<const Tensor*> others) {
-  Problem problem{a.qkv.dtype(), a.head_width(), a.grid.window, cuda::most_shared_memory(a.qkv.device())};
+  Problem problem{a.qkv.dtype(), a.head_width(), a.grid.window, cuda::max_shared_memory(a.qkv.device())};
   const auto aligned = [](const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0; };
   problem.aligned = aligned(a.qkv);
   for (const Tensor* const x : others) problem.aligned = problem.aligned && aligned(*x);
@@ -49,7 +49,7 @@ Problem problem_of(const WindowAttentionArguments& a, std::initializer_list<cons
 
 template <class Run>
 std::vector<Candidate<Problem, Run>> list_of(Run* mma, Run* portable) {
-  return {{"mma", mma_declines, mma}, {"portable", portable_declines, portable}};
+  return {{"mma", mma_unsupported, mma}, {"portable", portable_unsupported, portable}};
 }
 
 using Forward = void(cuda::Stream&, const WindowAttentionArguments&, const Tensor& y);

@@ -132,8 +132,8 @@ __device__ __forceinline__ void store_rows(const Problem<T>& p, const Place& pla
       const int d = first + 8 * j + own_column(0);
       if (row < 0 || d >= p.width) continue;
       Pack<T, 2> pair;
-      pair.at[0] = narrow<T>(sum[j][2 * half] * factor);
-      pair.at[1] = narrow<T>(sum[j][2 * half + 1] * factor);
+      pair.at[0] = cast_down<T>(sum[j][2 * half] * factor);
+      pair.at[1] = cast_down<T>(sum[j][2 * half + 1] * factor);
       store_pack(to + row * step + d, pair);
     }
   }
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(threads_of<tokens>)
   __syncthreads();
   load_biases<tokens>(p, h, spots, biases);
   const auto attend = [&](std::int64_t at, const Place& place, const T* rows) {
-    const Kept<tokens> kept(p, at, h);
+    const KeepFactors<tokens> kept(p, at, h);
     float weight[tokens / 8][4], inverse[2];
     multiply_rows<width, tokens>(rows + warp_row() * Memory::pitch, rows + Memory::part, weight);
     weigh<tokens>(p, place, spots, biases, weight, inverse);
@@ -177,8 +177,8 @@ __device__ __forceinline__ void put_rows(const float (&value)[keys / 8][4], int 
     HEARTH_UNROLL
     for (int j = 0; j < keys / 8; ++j) {
       Pack<T, 2> pair;
-      pair.at[0] = narrow<T>(value[j][2 * half]);
-      pair.at[1] = narrow<T>(value[j][2 * half + 1]);
+      pair.at[0] = cast_down<T>(value[j][2 * half]);
+      pair.at[1] = cast_down<T>(value[j][2 * half + 1]);
       store_pack(row + 8 * j + own_column(0), pair);
     }
   }
@@ -251,7 +251,7 @@ __device__ __forceinline__ void differentiate(const Problem<T>& p, std::int64_t 
                                     : 48,
                 turns = tokens / keys;
   const T *const q = rows, *const k = q + part, *const v = k + part, *const dy = v + part;
-  const Kept<tokens> kept(p, at, g.h);
+  const KeepFactors<tokens> kept(p, at, g.h);
   float weight[tokens / 8][4], inverse[2];
   multiply_rows<width, tokens>(q + warp_row() * pitch, k, weight);
   weigh<tokens>(p, place, spots, g.biases, weight, inverse);
@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(threads_of<tokens>)
 /// f.operator()<T, tokens, width>() for the type and the next larger sizes there are.
 template <class F>
 void visit(DType dtype, std::int64_t window, std::int64_t width, F&& f) {
-  static_assert(most_window_head_width == 64 && most_window == 12);
+  static_assert(max_window_head_width == 64 && max_window == 12);
   visit_dtype("window_attention", dtype, Types<f16, bf16>{}, [&]<class T>() {
     const bool slim = width <= 32;
     if (window <= 4) return slim ? f.template operator()<T, 16, 32>() : f.template operator()<T, 16, 64>();

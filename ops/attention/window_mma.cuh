@@ -15,7 +15,7 @@ using namespace window_problem;
 
 constexpr int warp_rows = 16;
 /// Shared memory that a kernel takes where it can choose; an H100 or H200 has as much.
-constexpr std::size_t most_shared = 227 * 1024;
+constexpr std::size_t max_shared = 227 * 1024;
 
 /// A warp for 16 of the tokens that there is room for.
 template <int tokens>
@@ -36,10 +36,10 @@ struct Layout {
   static constexpr std::size_t bytes_with(int buffers) {
     return static_cast<std::size_t>(4 * (biases + sums) + 2 * (values + buffers * buffer));
   }
-  static constexpr int buffers = bytes_with(2) + tokens * sizeof(Spot) <= most_shared ? 2 : 1;
+  static constexpr int buffers = bytes_with(2) + tokens * sizeof(Spot) <= max_shared ? 2 : 1;
   static constexpr std::size_t bytes = bytes_with(buffers);
 };
-static_assert((2 * most_window - 1) * (2 * most_window - 1) <= 532);
+static_assert((2 * max_window - 1) * (2 * max_window - 1) <= 532);
 
 __device__ __forceinline__ int warp_row() { return static_cast<int>(threadIdx.x) / warp_size * warp_rows; }
 
@@ -117,7 +117,7 @@ __device__ __forceinline__ void start_window(const Problem<T>& p, const Place& p
       for (int part = 0; part < 3; ++part) {
         Pack<T, run> pack;
         HEARTH_UNROLL
-        for (int e = 0; e < run; ++e) pack.at[e] = narrow<T>(p.padding[part * p.channels + first + e]);
+        for (int e = 0; e < run; ++e) pack.at[e] = cast_down<T>(p.padding[part * p.channels + first + e]);
         store_pack(into + part * tokens * pitch, pack);
       }
     } else {
@@ -160,11 +160,11 @@ __device__ __forceinline__ void walk(const Problem<T>& p, const Split& split, co
 
 /// Which of this lane's weights dropout keeps, a bit each.
 template <int tokens>
-class Kept {
+class KeepFactors {
  public:
   /// Before there are weights: draws take many registers.
   template <class T>
-  __device__ __forceinline__ Kept(const Problem<T>& p, std::int64_t at, int h)
+  __device__ __forceinline__ KeepFactors(const Problem<T>& p, std::int64_t at, int h)
       : words_{}, factor_(static_cast<float>(p.draws.kept)), on_(p.draws.on) {
     if (!on_) return;
     const std::int64_t first = first_weight(p, at, h);

@@ -15,13 +15,13 @@ __global__ void copy_channels_kernel(std::int64_t rows, const X* x, int pitch_x,
   for (std::int64_t row = global_thread(); row < rows; row += global_threads()) {
     const X* const from = x + row * pitch_x;
     if constexpr (known > 0) {
-      Wide<Y, known> wide;
+      Upcast<Y, known> wide;
       HEARTH_UNROLL
-      for (int c = 0; c < known; ++c) wide.at[c] = c < copied ? widen(from[c]) : acc_t<Y>(0);
-      store_wide(y + row * known, wide, true);
+      for (int c = 0; c < known; ++c) wide.at[c] = c < copied ? upcast(from[c]) : acc_t<Y>(0);
+      store_cast_down(y + row * known, wide, true);
     } else {
       for (int c = 0; c < channels_y; ++c)
-        y[row * channels_y + c] = narrow<Y>(c < copied ? widen(from[c]) : acc_t<Y>(0));
+        y[row * channels_y + c] = cast_down<Y>(c < copied ? upcast(from[c]) : acc_t<Y>(0));
     }
   }
 }

@@ -59,17 +59,17 @@ ConvShape shape_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv
 }
 
 struct Conv2d {
-  static constexpr OpInfo info{.name = "conv2d", .autocast = Autocast::narrow, .autocast_inputs = 1};
-  struct Kept {
-    KeptTensor x, w;
-    KeptTensor reference;  ///< what the activation's slope needs
+  static constexpr OpInfo info{.name = "conv2d", .autocast = Autocast::low_precision, .autocast_inputs = 1};
+  struct Saved {
+    SavedTensor x, w;
+    SavedTensor reference;  ///< what the activation's slope needs
     ConvShape shape;
     DType weight_type = DType::f32, bias_type = DType::f32;
   };
   Conv2dOptions options;
   ChannelMoments* moments = nullptr;  ///< for forward, and gone afterwards
 
-  Tensor forward(Kept& kept, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) const {
+  Tensor forward(Saved& saved, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) const {
     const ConvShape shape = shape_of(x_in, w_in, b_in, options);
     detail::check_operand_types("conv2d", x_in, w_in, b_in);
     const Tensor x = run_on(x_in.device(), [&](auto& stream) { return kernels::readable_images(stream, shape, x_in); });
@@ -87,41 +87,41 @@ struct Conv2d {
         y.fill_(0);
     });
     if (is_recording()) {
-      kept.shape = shape;
-      kept.weight_type = w.dtype();
-      if (b.defined()) kept.bias_type = b.dtype();
-      if (wants_grad(w_in)) kept.x = x;
-      if (wants_grad(x_in)) kept.w = w;
+      saved.shape = shape;
+      saved.weight_type = w.dtype();
+      if (b.defined()) saved.bias_type = b.dtype();
+      if (needs_grad(w_in)) saved.x = x;
+      if (needs_grad(x_in)) saved.w = w;
     }
     if (epilogue.activation == options.activation)
-      return detail::activate_result(options.activation, y, kept.reference);
-    if (is_recording()) kept.reference = y;
+      return detail::activate_result(options.activation, y, saved.reference);
+    if (is_recording()) saved.reference = y;
     return y;
   }
 
-  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const ConvShape& s = kept.shape;
+  std::array<Tensor, 3> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const ConvShape& s = saved.shape;
     std::array<Tensor, 3> gradients;
     Tensor& dx = gradients[0];
     Tensor& dw = gradients[1];
     Tensor& db = gradients[2];
-    if (wants[2]) db = wants.make(2, {s.k}, wants.type_for(2, kept.bias_type));
+    if (needs[2]) db = needs.make(2, {s.k}, needs.type_for(2, saved.bias_type));
     const bool empty = dy.size() == 0 || s.n * s.h * s.w * s.c == 0;
     // The weight pass has dy in hand anyway and sums the bias gradient for nothing.
-    const bool sum_with_weights = wants[2] && wants[1] && !empty && options.activation == Activation::none;
-    dy = detail::grad_before_activation(options.activation, kept.reference, std::move(dy),
+    const bool sum_with_weights = needs[2] && needs[1] && !empty && options.activation == Activation::none;
+    dy = detail::grad_before_activation(options.activation, saved.reference, std::move(dy),
                                         sum_with_weights ? Tensor() : db);
     run_on(dy.device(), [&](auto& stream) {
-      if (wants[1]) {
-        dw = wants.make(1, {s.k, s.r, s.s, s.c / s.groups}, wants.type_for(1, kept.weight_type));
+      if (needs[1]) {
+        dw = needs.make(1, {s.k, s.r, s.s, s.c / s.groups}, needs.type_for(1, saved.weight_type));
         if (empty)
           dw.fill_(0);
         else
-          kernels::conv2d(stream, s, Pass::backward_weights, {kept.x.get(), dw, sum_with_weights ? db : Tensor(), dy});
+          kernels::conv2d(stream, s, Pass::backward_weights, {saved.x.get(), dw, sum_with_weights ? db : Tensor(), dy});
       }
-      if (wants[0]) {
-        dx = wants.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
-        if (!empty) kernels::conv2d(stream, s, Pass::backward_data, {dx, kept.w.get(), Tensor(), dy});
+      if (needs[0]) {
+        dx = needs.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
+        if (!empty) kernels::conv2d(stream, s, Pass::backward_data, {dx, saved.w.get(), Tensor(), dy});
       }
     });
     return gradients;

@@ -110,14 +110,14 @@ void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands&
 }  // namespace
 
 void conv2d_tiles(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands& o) {
-  const bool wide_weights = o.w.dtype() == DType::f32;
+  const bool f32_weights = o.w.dtype() == DType::f32;
   switch (o.x.dtype()) {
     case DType::f64:
       return run<double, double>(stream, problem, o);
     case DType::f16:
-      return wide_weights ? run<f16, float>(stream, problem, o) : run<f16, f16>(stream, problem, o);
+      return f32_weights ? run<f16, float>(stream, problem, o) : run<f16, f16>(stream, problem, o);
     case DType::bf16:
-      return wide_weights ? run<bf16, float>(stream, problem, o) : run<bf16, bf16>(stream, problem, o);
+      return f32_weights ? run<bf16, float>(stream, problem, o) : run<bf16, bf16>(stream, problem, o);
     default:
       return run<float, float>(stream, problem, o);
   }

@@ -14,9 +14,9 @@ using Conv2dCandidate = Candidate<ConvProblem, Conv2dRun>;
 /// 1x1 filters: one product of pixels and filters as they are stored.
 extern const Conv2dCandidate conv2d_matmul;
 /// The forward pass and the data gradient in bf16: own code that never multiplies the padding. The same bits for any
-/// team.
+/// thread pool.
 extern const Conv2dCandidate conv2d_direct_bf16;
-/// The filter gradient in bf16: own code that pairs images. The same bits for any team.
+/// The filter gradient in bf16: own code that pairs images. The same bits for any thread pool.
 extern const Conv2dCandidate conv2d_paired_bf16;
 /// Every pixel's taps side by side, then one product with the filters as they are stored.
 extern const Conv2dCandidate conv2d_unfolded;
@@ -27,7 +27,7 @@ extern const Conv2dCandidate conv2d_onednn;
 /// build).
 bool has_bf16_products();
 
-/// im2col in tiles and the own product, in f32 or f64 throughout. The same bits for any team.
+/// im2col in tiles and the own product, in f32 or f64 throughout. The same bits for any thread pool.
 void conv2d_im2col(const ConvProblem& problem, const Conv2dOperands& operands);
 
 }  // namespace hearth::kernels

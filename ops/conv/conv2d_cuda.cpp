@@ -79,7 +79,7 @@ void run_padded(const ConvProblem& problem, const Conv2dOperands& o, Conv2dRun* 
   if (makes_w) copy_channels(stream, w, o.w);
 }
 
-std::string library_declines(const ConvProblem& problem) { return cuda::dnn::declines(plain(padded(problem))); }
+std::string library_unsupported(const ConvProblem& problem) { return cuda::dnn::unsupported(plain(padded(problem))); }
 
 void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
@@ -108,8 +108,8 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
 
 void run_library(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_plan); }
 
-/// The own kernels count pixels, and elements of a filter, in 32 bits.
-std::string portable_declines(const ConvProblem& problem) {
+/// The native kernels count pixels, and elements of a filter, in 32 bits.
+std::string portable_unsupported(const ConvProblem& problem) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const ConvShape& s = problem.shape;
   const char* what = "conv2d: pixels of the batch";
@@ -120,7 +120,7 @@ std::string portable_declines(const ConvProblem& problem) {
   return "";
 }
 
-std::string mma_declines(const ConvProblem& of_op) {
+std::string mma_unsupported(const ConvProblem& of_op) {
   const ConvProblem problem = padded(of_op);
   const ConvShape& s = problem.shape;
   if (size_of(problem.activations) != 2)
@@ -130,7 +130,7 @@ std::string mma_declines(const ConvProblem& of_op) {
   const bool by_filters = problem.pass != Pass::forward;
   if (channels % 8 != 0) return join_text(channels, " channels in a group, not a multiple of 8");
   if (by_filters && filters % 8 != 0) return join_text(filters, " filters in a group, not a multiple of 8");
-  return portable_declines(problem);
+  return portable_unsupported(problem);
 }
 
 /// f32 filters beside 16-bit images are rounded to their type, as the CPU's library does.
@@ -162,9 +162,9 @@ Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tenso
 
 void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates("conv2d",
-                                     {{"cudnn", library_declines, run_library, cuda::dnn::why_absent},
-                                      {"mma", mma_declines, run_mma},
-                                      {"portable", portable_declines, run_portable}},
+                                     {{"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
+                                      {"mma", mma_unsupported, run_mma},
+                                      {"portable", portable_unsupported, run_portable}},
                                      {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});
   run_conv2d(candidates, shape, pass, operands);
 }

@@ -133,18 +133,18 @@ Descriptor convolution_pass(Pass pass, const Descriptor& options, const Descript
   return operation;
 }
 
-std::string declines(const ConvProblem& problem) {
+std::string unsupported(const ConvProblem& problem) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
   if (std::string reason = refused(problem); !reason.empty()) return reason;
   const std::lock_guard lock(library_mutex());
-  return plan_for(problem).info.declines;
+  return plan_for(problem).info.unsupported;
 }
 
 bool try_conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands) {
   if (!why_absent().empty() || !refused(problem).empty()) return false;
   const std::lock_guard lock(library_mutex());
   const Plan& plan = plan_for(problem);
-  if (!plan.info.declines.empty()) return false;
+  if (!plan.info.unsupported.empty()) return false;
   std::vector<std::int64_t> ids{operand_x, operand_w, operand_y};
   std::vector<void*> pointers{operands.x, operands.w, operands.y};
   if (problem.bias) {
@@ -158,7 +158,7 @@ bool try_conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& 
 void conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands) {
   if (try_conv2d(stream, problem, operands)) return;
   if (const std::string reason = why_absent(); !reason.empty()) throw DeviceError("conv2d: " + reason);
-  throw UsageError("conv2d: " + declines(problem));
+  throw UsageError("conv2d: " + unsupported(problem));
 }
 
 Probe probe(const ConvProblem& problem, const std::string& device_json) {
@@ -174,7 +174,7 @@ Probe probe(const ConvProblem& problem, const std::string& device_json) {
 
 namespace hearth::cuda::dnn {
 
-std::string declines(const ConvProblem&) { return why_absent(); }
+std::string unsupported(const ConvProblem&) { return why_absent(); }
 bool try_conv2d(Stream&, const ConvProblem&, const ConvOperands&) { return false; }
 void conv2d(Stream&, const ConvProblem&, const ConvOperands&) { throw DeviceError("conv2d: " + why_absent()); }
 Probe probe(const ConvProblem&, const std::string&) { return {why_absent(), -1, 0}; }

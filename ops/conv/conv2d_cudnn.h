@@ -26,10 +26,11 @@ struct ConvOperands {
 /// Empty if cuDNN does this pass on its device, with the bias and the ReLU that a forward pass may have, in one plan;
 /// else the reason why not. The first question for a problem makes its plan, which must not happen while a graph is
 /// captured.
-std::string declines(const ConvProblem& problem);
-/// One pass. UsageError where `declines` gives a reason; DeviceError if the library is absent, or with its own words.
+std::string unsupported(const ConvProblem& problem);
+/// One pass. UsageError where `unsupported` gives a reason; DeviceError if the library is absent, or with its own
+/// words.
 void conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands);
-/// The same, or false, with nothing done, where `declines` gives a reason.
+/// The same, or false, with nothing done, where `unsupported` gives a reason.
 bool try_conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands);
 
 /// The same question for a device that need not be here, described in the library's JSON form

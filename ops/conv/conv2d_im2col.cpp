@@ -109,7 +109,7 @@ void backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
 void conv2d_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
   cpu::Stream& stream = cpu::stream_of(o.x.device());
   const ConvShape& s = problem.shape;
-  visit_dtype("conv2d", o.x.dtype(), WideFloats{}, [&]<class T>() {
+  visit_dtype("conv2d", o.x.dtype(), FullFloats{}, [&]<class T>() {
     switch (problem.pass) {
       case Pass::forward:
         forward<T>(s, o.x.data<T>(), o.w.data<T>(), o.y.data<T>());

@@ -22,8 +22,8 @@ namespace {
 using namespace cpu::dnn;
 using Desc = dnnl::memory::desc;
 
-/// A problem that is not cut into shares, and the size of the team for it.
-using TeamProblem = std::pair<ConvProblem, int>;
+/// A problem that is not cut into shares, and the size of the thread pool for it.
+using ThreadsProblem = std::pair<ConvProblem, int>;
 
 struct ConvPlan : LibraryPlan {
   Desc src, weights, bias, dst;  // of the primitive; for the backward passes of the gradients
@@ -42,14 +42,14 @@ const char* name_of(Pass pass) {
   return "";
 }
 
-std::string text_of(const TeamProblem& key) {
-  const auto& [problem, team] = key;
+std::string text_of(const ThreadsProblem& key) {
+  const auto& [problem, pool] = key;
   const ConvShape& s = problem.shape;
   std::string text = join_text("conv2d ", name_of(problem.pass), " n", s.n, " ", s.h, "x", s.w, "x", s.c, " k", s.k,
                                " ", s.r, "x", s.s, " stride ", s.stride_h, "x", s.stride_w, " pad ", s.pad_h, "x",
                                s.pad_w, " dilation ", s.dilation_h, "x", s.dilation_w, " groups ", s.groups, " ",
                                hearth::name_of(problem.activations), "/", hearth::name_of(problem.weights));
-  return text + join_text(problem.bias ? " bias" : "", " threads ", team);
+  return text + join_text(problem.bias ? " bias" : "", " threads ", pool);
 }
 
 // Zeros after the last pixel so that the output has `out` pixels: the same as before the first where that fits.
@@ -139,10 +139,10 @@ void make_primitive(ConvPlan& plan, Pass pass, const Descriptors& d) {
   }
 }
 
-std::shared_ptr<const ConvPlan> make_plan(const TeamProblem& key) {
+std::shared_ptr<const ConvPlan> make_plan(const ThreadsProblem& key) {
   auto plan = std::make_shared<ConvPlan>();
   const auto& [problem, size] = key;
-  const TeamScope team(size);
+  const ThreadsScope pool(size);
   cpu::reserve_for_library("oneDNN");
   try {
     const Descriptors d = describe(problem);
@@ -159,12 +159,12 @@ std::shared_ptr<const ConvPlan> make_plan(const TeamProblem& key) {
   return plan;
 }
 
-std::shared_ptr<const ConvPlan> plan_of(const TeamProblem& key) {
-  static auto* const registry = new Registry<TeamProblem, ConvPlan>(text_of);
+std::shared_ptr<const ConvPlan> plan_of(const ThreadsProblem& key) {
+  static auto* const registry = new Registry<ThreadsProblem, ConvPlan>(text_of);
   return registry->get(key, [&] { return make_plan(key); });
 }
 
-std::shared_ptr<const ConvPlan> usable_plan(const TeamProblem& key) {
+std::shared_ptr<const ConvPlan> usable_plan(const ThreadsProblem& key) {
   auto plan = plan_of(key);
   HEARTH_CHECK(UsageError, plan->reason.empty(), text_of(key), ": ", plan->reason);
   return plan;
@@ -205,7 +205,7 @@ void run_whole(const ConvPlan& plan, Pass pass, const Memory& m) {
 
 std::int64_t filter_elements(const ConvShape& s) { return s.k * s.r * s.s * (s.c / s.groups); }
 
-// How exact mode cuts the batch: `count` shares of `size` images, the last of what is left, each on one thread.
+// How deterministic mode cuts the batch: `count` shares of `size` images, the last of what is left, each on one thread.
 struct Shares {
   std::int64_t size, count, rest;
 
@@ -221,7 +221,7 @@ struct Shares {
 };
 
 // The problem of a share of so many images. Filter gradients stay f32 until the shares are added.
-TeamProblem share(const ConvProblem& problem, std::int64_t images) {
+ThreadsProblem share(const ConvProblem& problem, std::int64_t images) {
   ConvProblem part = problem;
   part.shape.n = images;
   part.deterministic = false;
@@ -240,7 +240,7 @@ void for_each_share(const ConvProblem& problem, const Memory& m, const F& f) {
     return static_cast<std::byte*>(base) + static_cast<std::size_t>(number * image) * step;
   };
   cpu::parallel_chunks(shares.count, [&](std::int64_t i) {
-    const TeamScope alone(1);
+    const ThreadsScope alone(1);
     f(i + 1 == shares.count ? *last : *main, i,
       Memory{from(m.x, i, s.h * s.w * s.c), m.w, from(m.y, i, s.p * s.q * s.k), m.b});
   });
@@ -252,7 +252,7 @@ void run_in_shares(const ConvProblem& problem, const Memory& m) {
   cpu::Scratch scratch;
   void *of_main, *of_last;
   {
-    const TeamScope alone(1);  // as the plans count on
+    const ThreadsScope alone(1);  // as the plans count on
     of_main = filters_inside(*main, m.w, scratch);
     of_last = main->weights == last->weights ? of_main : filters_inside(*last, m.w, scratch);
   }
@@ -277,15 +277,15 @@ void sum_in_shares(const ConvProblem& problem, const Memory& m) {
 
 std::string unsupported(const ConvProblem& problem) {
   if (problem.deterministic) return plan_of(share(problem, Shares(problem).size))->reason;
-  return plan_of({problem, current_team()})->reason;
+  return plan_of({problem, current_threads()})->reason;
 }
 
 void run(const ConvProblem& problem, const Conv2dOperands& o) {
   const Memory memory{o.x.bytes(), o.w.bytes(), o.y.bytes(), o.b.defined() ? o.b.data<float>() : nullptr};
   if (problem.deterministic)
     return problem.pass == Pass::backward_weights ? sum_in_shares(problem, memory) : run_in_shares(problem, memory);
-  const TeamScope team(current_team());
-  run_whole(*usable_plan({problem, current_team()}), problem.pass, memory);
+  const ThreadsScope pool(current_threads());
+  run_whole(*usable_plan({problem, current_threads()}), problem.pass, memory);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ __device__ inline TilePart tile_part(const Tiles& t, const Tile& z, std::int64_t
 /// A sum of the tile's column as it was stored; 0 beyond the last column.
 template <class T>
 __device__ T stored_value(const tile::Store<T>& store, const TilePart& part, int column, acc_t<T> sum) {
-  return cuda::narrow<T>(column < part.columns ? store.total(0, part.channel + column, sum) : acc_t<T>(0));
+  return cuda::cast_down<T>(column < part.columns ? store.total(0, part.channel + column, sum) : acc_t<T>(0));
 }
 
 /// Leaves the moments of a tile. put(first) writes the thread's values of columns [first, first + Layout::columns) to
@@ -90,7 +90,7 @@ __device__ void leave_moments(const Moments& to, const TilePart& part, const Put
     put(first);
     __syncthreads();
     const auto each = [&](auto&& f) {
-      for (int row = group; row < part.rows; row += step) f(cuda::widen(memory[row * Layout::pitch + column]));
+      for (int row = group; row < part.rows; row += step) f(cuda::upcast(memory[row * Layout::pitch + column]));
     };
     A sum = 0, rest = 0, squares = 0;
     each([&](A value) { sum += value; });

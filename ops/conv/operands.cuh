@@ -95,7 +95,7 @@ struct Patches {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i, at.next(g, g.channels)) {
       const T* const from = k + i < end ? find(at) : nullptr;
-      out[i] = from != nullptr ? cuda::widen(*from) : 0;
+      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
     }
   }
 };
@@ -134,7 +134,7 @@ struct Windows {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i, at.next(g, g.filters)) {
       const T* const from = k + i < end ? find(at) : nullptr;
-      out[i] = from != nullptr ? cuda::widen(*from) : 0;
+      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
     }
   }
 };
@@ -159,7 +159,7 @@ struct FilterTaps {
   __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
     const T* const from = find(k);
     HEARTH_UNROLL
-    for (int i = 0; i < share; ++i) out[i] = k < end && channel + i < g.channels ? cuda::widen(from[i]) : 0;
+    for (int i = 0; i < share; ++i) out[i] = k < end && channel + i < g.channels ? cuda::upcast(from[i]) : 0;
   }
 };
 
@@ -203,7 +203,7 @@ struct PatchColumns {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i) {
       const T* const from = k < end ? find(at, i) : nullptr;
-      out[i] = from != nullptr ? cuda::widen(*from) : 0;
+      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
     }
   }
 };

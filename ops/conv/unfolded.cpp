@@ -108,8 +108,8 @@ std::string why_slower(const ConvProblem& problem) {
   const std::int64_t pixels = narrow && problem.pass == Pass::backward_weights ? 512 : 128;
   if (pixels_of(s) > pixels) return join_text(pixels_of(s), " pixels, more than ", pixels);
   if (s.k * s.c < 128 * 128 || taps_of(s) > 25) return "few filters or many taps";
-  const bool declined = cpu::dnn::available() && cpu::matmul_implementation(product_of(problem)) == "gemm";
-  return declined ? "a product that the library does not take" : "";
+  const bool unsupported_reason = cpu::dnn::available() && cpu::matmul_implementation(product_of(problem)) == "gemm";
+  return unsupported_reason ? "a product that the library does not take" : "";
 }
 
 void run(const ConvProblem& problem, const Conv2dOperands& o) {

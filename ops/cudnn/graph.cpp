@@ -51,7 +51,7 @@ bool is_compiled_late(const Descriptor& engine) {
 
 /// Turns the first fitting suggestion into a plan.
 bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, const Descriptor& graph, Plan& into) {
-  constexpr std::int64_t most_workspace = std::int64_t{256} << 20;
+  constexpr std::int64_t max_workspace = std::int64_t{256} << 20;
   for (Suggestion& suggestion : suggestions(mode, target, graph)) {
     const Descriptor& engine = suggestion.engine;
     if (!is_exact(engine, exact_f32) || (target.handle == nullptr && is_compiled_late(engine))) continue;
@@ -60,7 +60,7 @@ bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, 
     set_plan_target(plan, target);
     if (plan.try_finalize() != CUDNN_STATUS_SUCCESS) continue;
     const auto size = plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
-    if (size.empty() || size[0] > most_workspace) continue;
+    if (size.empty() || size[0] > max_workspace) continue;
     const auto number = engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1);
     into.info = {"", number.empty() ? -1 : number[0], static_cast<std::size_t>(size[0])};
     into.parts.push_back(std::move(suggestion.configuration));
@@ -164,7 +164,7 @@ Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts
   Descriptor graph = graph_of(target, operations);
   if (!plan_by(CUDNN_HEUR_MODE_A, target, exact_f32, graph, plan) &&
       !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, exact_f32, graph, plan))
-    plan.info.declines = "cuDNN has no repeatable engine of enough precision for it";
+    plan.info.unsupported = "cuDNN has no repeatable engine of enough precision for it";
   for (Descriptor& operation : operations) plan.parts.push_back(std::move(operation));
   plan.parts.push_back(std::move(graph));
   return plan;

@@ -132,7 +132,7 @@ Plan plan_or_reason(Make&& make) {
     return make();
   } catch (const DeviceError& error) {
     Plan none;
-    none.info.declines = error.what();
+    none.info.unsupported = error.what();
     return none;
   }
 }

@@ -17,7 +17,7 @@ std::string why_absent();
 
 /// What the library would do on a device.
 struct Probe {
-  std::string declines;       ///< empty if there is a plan
+  std::string unsupported;    ///< empty if there is a plan
   std::int64_t engine = -1;   ///< the library's number of the engine
   std::size_t workspace = 0;  ///< bytes
 };

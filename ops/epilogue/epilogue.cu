@@ -31,12 +31,12 @@ __global__ void bias_rows(const B* bias, T* y, std::int64_t rows, std::int64_t c
   const std::int64_t size = packed ? count : 1;
   walk_rows(rows, cols / size, [&](std::int64_t row, std::int64_t unit) {
     T* const to = y + row * cols + unit * size;
-    Wide<T, count> wide{};
-    if (adds) wide = load_wide<count>(to, packed);
+    Upcast<T, count> wide{};
+    if (adds) wide = load_upcast<count>(to, packed);
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k)
-      if (k < size) wide.at[k] += widen(bias[unit * size + k]);
-    store_wide(to, wide, packed);
+      if (k < size) wide.at[k] += upcast(bias[unit * size + k]);
+    store_cast_down(to, wide, packed);
   });
 }
 
@@ -92,13 +92,13 @@ __global__ void sum_pieces(const T* reference, const T* dy, T* dpre, acc_t<T>* p
   if (column < cols) {
     for (std::int64_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
       const std::int64_t at = row * cols + column;
-      Wide<T, count> d = load_wide<count>(dy + at, packed);
+      Upcast<T, count> d = load_upcast<count>(dy + at, packed);
       if constexpr (stores) {
-        const Wide<T, count> of = load_wide<count>(reference + at, packed);
+        const Upcast<T, count> of = load_upcast<count>(reference + at, packed);
         HEARTH_UNROLL
         for (int k = 0; k < count; ++k)
           if (k < size) d.at[k] *= F::slope(of.at[k]);
-        store_wide(dpre + at, d, packed);
+        store_cast_down(dpre + at, d, packed);
       }
       HEARTH_UNROLL
       for (int k = 0; k < count; ++k) sums[k] += d.at[k];

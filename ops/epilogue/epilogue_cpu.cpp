@@ -139,7 +139,7 @@ void grad_with_sums(const Tensor& reference, const Tensor& dy, const Tensor& dpr
     db.fill_(0);
     return;
   }
-  // At most 64 pieces of whole row blocks: few partial sums, enough shares for any team.
+  // At most 64 pieces of whole row blocks: few partial sums, enough shares for any thread pool.
   const std::int64_t share = (rows + 63) / 64;
   const std::int64_t least = std::max(share, rows_a_piece(cols));
   const std::int64_t grain = (least + row_block - 1) / row_block * row_block;

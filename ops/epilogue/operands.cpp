@@ -29,7 +29,7 @@ std::int64_t rows_of(const Shape& shape) {
   return rows;
 }
 
-Tensor activate_result(Activation activation, const Tensor& y, KeptTensor& reference) {
+Tensor activate_result(Activation activation, const Tensor& y, SavedTensor& reference) {
   if (activation == Activation::none) return y;
   // ReLU's slope can be read from its result; the others need what went in.
   const bool in_place = activation == Activation::relu || !is_recording();
@@ -39,7 +39,7 @@ Tensor activate_result(Activation activation, const Tensor& y, KeptTensor& refer
   return result;
 }
 
-Tensor grad_before_activation(Activation activation, const KeptTensor& reference, Tensor dy, const Tensor& db) {
+Tensor grad_before_activation(Activation activation, const SavedTensor& reference, Tensor dy, const Tensor& db) {
   dy = dy.contiguous();
   if (activation == Activation::none) {
     if (db.defined()) run_on(dy.device(), [&](auto& stream) { kernels::sum_rows(stream, dy, db); });

@@ -16,10 +16,10 @@ void check_operand_types(const char* op, const Tensor& x, const Tensor& w, const
 std::int64_t rows_of(const Shape& shape);
 
 /// activation(y), in y's memory where possible. `reference` is set to what the gradient needs, if one is recorded.
-Tensor activate_result(Activation activation, const Tensor& y, KeptTensor& reference);
+Tensor activate_result(Activation activation, const Tensor& y, SavedTensor& reference);
 
 /// The gradient of what went into the activation, contiguous, written over dy where nobody else holds it.
 /// db [C], unless undefined, becomes its sum over the rows.
-Tensor grad_before_activation(Activation activation, const KeptTensor& reference, Tensor dy, const Tensor& db);
+Tensor grad_before_activation(Activation activation, const SavedTensor& reference, Tensor dy, const Tensor& db);
 
 }  // namespace hearth::detail

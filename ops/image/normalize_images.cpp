@@ -27,21 +27,22 @@ void check_operand(const char* name, const Tensor& tensor, DType dtype, const Sh
 }
 
 kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options,
-                                   std::int64_t room) {
+                                   std::int64_t channel_capacity) {
   require_defined(op, "pixels", pixels);
   require_defined(op, "values", values);
   HEARTH_CHECK(DTypeError, pixels.dtype() == DType::u8, op, ": pixels are ", describe(pixels), "; they must be u8");
   HEARTH_CHECK(DTypeError, is_floating(options.dtype), op, ": a result of ", options.dtype,
                "; f32, f64, f16 and bf16 are possible");
   HEARTH_CHECK(ShapeError, pixels.rank() == 4, op, ": pixels ", pixels.shape(), " must be [N, H, W, C]");
-  kernels::PixelsShape s{pixels.dim(0), pixels.dim(1), pixels.dim(2), pixels.dim(3), room == 0 ? pixels.dim(3) : room};
-  HEARTH_CHECK(ShapeError, s.room >= s.c, op, ": pixels of room for ", room, " channels; images ", pixels.shape(),
-               " have more");
+  kernels::PixelsShape s{pixels.dim(0), pixels.dim(1), pixels.dim(2), pixels.dim(3),
+                         channel_capacity == 0 ? pixels.dim(3) : channel_capacity};
+  HEARTH_CHECK(ShapeError, s.channel_capacity >= s.c, op, ": pixels of room for ", channel_capacity,
+               " channels; images ", pixels.shape(), " have more");
   check_operand("values", values, DType::f32, {s.c, pixel_values}, pixels);
   if (options.erased.defined()) check_operand("erased", options.erased, DType::i32, {s.n, 4}, pixels);
-  if (options.share.defined()) check_operand("share", options.share, DType::f32, {5}, pixels);
+  if (options.lambda.defined()) check_operand("share", options.lambda, DType::f32, {5}, pixels);
   const char* elements = "normalize_images: elements of an image";
-  const std::int64_t image = checked_mul(checked_mul(s.h, s.w, elements), s.room, elements);
+  const std::int64_t image = checked_mul(checked_mul(s.h, s.w, elements), s.channel_capacity, elements);
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   HEARTH_CHECK(ShapeError, image <= most && s.n <= most, op, ": ", s.n, " images of ", image, " elements (pixels ",
                pixels.shape(), "); there must be fewer than 2^31 of either");
@@ -65,7 +66,7 @@ Tensor as_padded(const Tensor& y, std::int64_t channels) {
 
 }  // namespace
 
-std::int64_t detail::pixel_room(DType dtype, std::int64_t channels, Device device) {
+std::int64_t detail::pixel_capacity(DType dtype, std::int64_t channels, Device device) {
   return device.is_cuda() && size_of(dtype) == 2 ? std::max(channels, tensor_core_channels) : channels;
 }
 
@@ -73,8 +74,9 @@ bool detail::is_padded(const Tensor& x) {
   const auto* const pixels = std::get_deleter<PaddedPixels>(x.storage());
   if (pixels == nullptr || pixels->channels != x.dim(3) || x.is_contiguous()) return false;
   const Strides& strides = x.strides();
-  const std::int64_t room = strides[2];
-  return strides[3] == 1 && room > x.dim(3) && strides[1] == x.dim(2) * room && strides[0] == x.dim(1) * strides[1];
+  const std::int64_t channel_capacity = strides[2];
+  return strides[3] == 1 && channel_capacity > x.dim(3) && strides[1] == x.dim(2) * channel_capacity &&
+         strides[0] == x.dim(1) * strides[1];
 }
 
 Tensor normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options) {
@@ -82,21 +84,21 @@ Tensor normalize_images(const Tensor& pixels, const Tensor& values, const Normal
 }
 
 Tensor detail::normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options,
-                                std::int64_t room) {
-  const kernels::PixelsShape s = checked_shape(pixels, values, options, room);
+                                std::int64_t channel_capacity) {
+  const kernels::PixelsShape s = checked_shape(pixels, values, options, channel_capacity);
   const profiler::Scope scope(op);
   const OriginScope origin = OriginScope::of_op(op);
-  const Tensor y = Tensor::empty({s.n, s.h, s.w, s.room}, options.dtype, pixels.device());
+  const Tensor y = Tensor::empty({s.n, s.h, s.w, s.channel_capacity}, options.dtype, pixels.device());
   if (pixels.size() > 0) {
     const auto dense = [](const Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; };
     run_on(pixels.device(), [&](auto& stream) {
       kernels::normalize_images(stream, s, pixels.contiguous(), values.contiguous(), dense(options.erased),
-                                dense(options.share), y);
+                                dense(options.lambda), y);
     });
   }
   // It is not recorded, as pixels have no gradient, but an op all the same.
   observe({.name = op, .autocast = Autocast::as_is}, std::array{pixels, values}, y);
-  return s.room == s.c ? y : as_padded(y, s.c);
+  return s.channel_capacity == s.c ? y : as_padded(y, s.c);
 }
 
 }  // namespace hearth

@@ -12,18 +12,18 @@ namespace {
 using namespace cuda;
 
 /// Channels whose values fit into the shared memory that every device gives a block.
-constexpr std::int64_t most_shared_channels = 32;
+constexpr std::int64_t max_shared_channels = 32;
 constexpr int pixel_values = 256;
 
 struct Pixels {
-  int images, w, c, room;
+  int images, w, c, channel_capacity;
   int image_pixels;  ///< of one image
   bool packed;       ///< a unit of work is a pack of 16 bytes, else an element
   bool shared;       ///< the values are copied to shared memory
   const std::uint8_t* pixels;
   const float* values;
   const std::int32_t* erased;  ///< or null
-  const float* share;          ///< and its box, or null
+  const float* lambda;         ///< and its box, or null
 };
 
 struct Place {
@@ -57,20 +57,20 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
     __syncthreads();
     values = copied;
   }
-  const float share = p.share != nullptr ? *p.share : 1.0f, rest = __fsub_rn(1.0f, share);
+  const float lambda = p.lambda != nullptr ? *p.lambda : 1.0f, rest = __fsub_rn(1.0f, lambda);
   int mixed[4] = {};
-  for (int side = 0; side < 4 && p.share != nullptr; ++side) mixed[side] = static_cast<int>(p.share[1 + side]);
+  for (int side = 0; side < 4 && p.lambda != nullptr; ++side) mixed[side] = static_cast<int>(p.lambda[1 + side]);
   constexpr int pack = pack_size<T>;
   const int count = p.packed ? pack : 1;
-  const std::int64_t elements = static_cast<std::int64_t>(p.image_pixels) * p.room;
+  const std::int64_t elements = static_cast<std::int64_t>(p.image_pixels) * p.channel_capacity;
   for (int image = static_cast<int>(blockIdx.y); image < p.images; image += static_cast<int>(gridDim.y)) {
     const int other = p.images - 1 - image;
-    const bool mixes = p.share != nullptr && other != image;
+    const bool mixes = p.lambda != nullptr && other != image;
     const Source own(p, image), partner(p, other);
     T* const result = y + image * elements;
     for (std::int64_t first = global_thread() * count; first < elements; first += global_threads() * count) {
-      int pixel = static_cast<int>(first) / p.room, channel = static_cast<int>(first) % p.room;
-      Wide<T, pack> wide;
+      int pixel = static_cast<int>(first) / p.channel_capacity, channel = static_cast<int>(first) % p.channel_capacity;
+      Upcast<T, pack> wide;
       HEARTH_UNROLL
       for (int k = 0; k < pack; ++k) {
         float value = 0;
@@ -78,12 +78,12 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
           value = own.value(p, values, pixel, channel);
           // Never fused, so that the bits are those of the loader (data/transforms/mixup.cpp).
           if (mixes && Place{pixel / p.w, pixel % p.w}.is_in(mixed))
-            value = __fadd_rn(__fmul_rn(share, value), __fmul_rn(rest, partner.value(p, values, pixel, channel)));
+            value = __fadd_rn(__fmul_rn(lambda, value), __fmul_rn(rest, partner.value(p, values, pixel, channel)));
         }
         wide.at[k] = value;
-        if (++channel == p.room) channel = 0, ++pixel;
+        if (++channel == p.channel_capacity) channel = 0, ++pixel;
       }
-      store_wide(result + first, wide, p.packed);
+      store_cast_down(result + first, wide, p.packed);
     }
   }
 }
@@ -91,27 +91,27 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
 }  // namespace
 
 void normalize_images(cuda::Stream& stream, const PixelsShape& s, const Tensor& pixels, const Tensor& values,
-                      const Tensor& erased, const Tensor& share, const Tensor& y) {
+                      const Tensor& erased, const Tensor& lambda, const Tensor& y) {
   Pixels p{};
   p.images = static_cast<int>(s.n);
   p.w = static_cast<int>(s.w);
   p.c = static_cast<int>(s.c);
-  p.room = static_cast<int>(s.room);
+  p.channel_capacity = static_cast<int>(s.channel_capacity);
   p.image_pixels = static_cast<int>(s.h * s.w);
-  p.shared = s.c <= most_shared_channels;
+  p.shared = s.c <= max_shared_channels;
   p.pixels = pixels.data<std::uint8_t>();
   p.values = values.data<float>();
   p.erased = data_or_null<std::int32_t>(erased);
-  p.share = data_or_null<float>(share);
+  p.lambda = data_or_null<float>(lambda);
   const std::size_t shared = p.shared ? static_cast<std::size_t>(s.c) * pixel_values * sizeof(float) : 0;
   visit_dtype("normalize_images", y.dtype(), Floats{}, [&]<class T>() {
-    const std::int64_t elements = s.h * s.w * s.room;
+    const std::int64_t elements = s.h * s.w * s.channel_capacity;
     p.packed = packs_fit(y.data<T>(), elements);
     const std::int64_t units = elements / (p.packed ? pack_size<T> : 1);
     // Enough blocks to fill a device, each with several images, so that the values are copied seldom.
-    constexpr std::int64_t most_blocks = 4096;
+    constexpr std::int64_t max_blocks = 4096;
     const unsigned along = blocks_for(units, element_block, 64);
-    const dim3 grid(along, blocks_for(s.n, 1, most_blocks / along));
+    const dim3 grid(along, blocks_for(s.n, 1, max_blocks / along));
     launch(stream, "normalize_images", {grid, element_block, shared}, normalize_images_kernel<T>, p, y.data<T>());
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the pixels that a loader delivers to what a network reads, in one pass over the images.
+// From the pixels that a loader delivers to what a model reads, in one pass over the images.
 #pragma once
 
 #include "core/tensor.h"
@@ -9,9 +9,9 @@ namespace hearth {
 struct NormalizeImagesOptions {
   DType dtype = DType::f32;  ///< of the result: f32, f64, f16 or bf16
   Tensor erased{};           ///< i32 [N, 4] or absent: of each image a box (top, left, height, width) that becomes 0
-  /// f32 [5] or absent: share, top, left, height, width (whole numbers). Within the box, image n is mixed with image
-  /// N-1-n to share y_n + (1 - share) y_(N-1-n).
-  Tensor share{};
+  /// f32 [5] or absent: lambda, top, left, height, width (whole numbers). Within the box, image n is mixed with image
+  /// N-1-n to lambda y_n + (1 - lambda) y_(N-1-n).
+  Tensor lambda{};
 };
 
 /// y[n,h,w,c] = values[c][pixels[n,h,w,c]], then the box, then the mixture (mixup and CutMix; the image in the middle

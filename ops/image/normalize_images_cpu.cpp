@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image at a time. In one flavour for all processors: a fused multiply-add would give a mixture other bits than the
-// loader's own (data/transforms/mixup.cpp).
+// An image at a time. In one ISA level for all processors: a fused multiply-add would give a mixture other bits than
+// the loader's own (data/transforms/mixup.cpp).
 #include "core/cpu/parallel.h"
 #include "ops/image/padded_images.h"
 
@@ -12,14 +12,14 @@ struct Operands {
   const std::uint8_t* pixels;
   const float* values;
   const std::int32_t* erased;
-  const float* share;  ///< and its box
+  const float* lambda;  ///< and its box
 
   bool is_mixed(std::int64_t row, std::int64_t column) const {
     const auto within = [](std::int64_t at, float first, float count) {
       const float place = static_cast<float>(at) - first;
       return place >= 0 && place < count;
     };
-    return within(row, share[1], share[3]) && within(column, share[2], share[4]);
+    return within(row, lambda[1], lambda[3]) && within(column, lambda[2], lambda[4]);
   }
   /// Of an image, before it is mixed.
   float value(std::int64_t image, std::int64_t row, std::int64_t column, std::int64_t channel) const {
@@ -36,16 +36,16 @@ template <class T>
 void normalize_image(const Operands& o, std::int64_t image, T* y) {
   const PixelsShape& s = o.shape;
   const std::int64_t other = s.n - 1 - image;
-  const bool mixes = o.share != nullptr && other != image;
+  const bool mixes = o.lambda != nullptr && other != image;
   for (std::int64_t row = 0; row < s.h; ++row)
-    for (std::int64_t column = 0; column < s.w; ++column, y += s.room) {
+    for (std::int64_t column = 0; column < s.w; ++column, y += s.channel_capacity) {
       const bool mixed = mixes && o.is_mixed(row, column);
       for (std::int64_t c = 0; c < s.c; ++c) {
         float value = o.value(image, row, column, c);
-        if (mixed) value = *o.share * value + (1.0f - *o.share) * o.value(other, row, column, c);
+        if (mixed) value = *o.lambda * value + (1.0f - *o.lambda) * o.value(other, row, column, c);
         y[c] = T(value);
       }
-      for (std::int64_t c = s.c; c < s.room; ++c) y[c] = T(0.0f);
+      for (std::int64_t c = s.c; c < s.channel_capacity; ++c) y[c] = T(0.0f);
     }
 }
 
@@ -57,13 +57,14 @@ const T* data_of(const Tensor& tensor) {
 }  // namespace
 
 void normalize_images(cpu::Stream&, const PixelsShape& s, const Tensor& pixels, const Tensor& values,
-                      const Tensor& erased, const Tensor& share, const Tensor& y) {
+                      const Tensor& erased, const Tensor& lambda, const Tensor& y) {
   const Operands operands{s, pixels.data<std::uint8_t>(), values.data<float>(), data_of<std::int32_t>(erased),
-                          data_of<float>(share)};
+                          data_of<float>(lambda)};
   visit_dtype("normalize_images", y.dtype(), Floats{}, [&]<class T>() {
     T* const result = y.data<T>();
-    cpu::parallel_chunks(
-        s.n, [&](std::int64_t image) { normalize_image(operands, image, result + image * s.h * s.w * s.room); });
+    cpu::parallel_chunks(s.n, [&](std::int64_t image) {
+      normalize_image(operands, image, result + image * s.h * s.w * s.channel_capacity);
+    });
   });
 }
 

@@ -18,12 +18,12 @@ constexpr std::int64_t tensor_core_channels = 8;
 
 /// How much room, in channels, pixels should have for conv2d to read them without a copy: tensor_core_channels for
 /// fewer channels in f16 or bf16 on a CUDA device, else `channels`.
-std::int64_t pixel_room(DType dtype, std::int64_t channels, Device device);
+std::int64_t pixel_capacity(DType dtype, std::int64_t channels, Device device);
 
 /// normalize_images() into pixels of so much room, 0 for none beyond the channels; what lies behind them is zeros, and
 /// a convolution knows. ShapeError for room that is too small or too large.
 Tensor normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options,
-                        std::int64_t room);
+                        std::int64_t channel_capacity);
 
 /// Whether x [N, H, W, C] came from there with room beyond its channels, so that zeros lie behind them.
 bool is_padded(const Tensor& x);
@@ -35,15 +35,15 @@ namespace kernels {
 /// Extents of the images, and of their pixels in memory.
 struct PixelsShape {
   std::int64_t n = 0, h = 0, w = 0, c = 0;
-  std::int64_t room = 0;  ///< elements of a pixel of y, >= c
+  std::int64_t channel_capacity = 0;  ///< elements of a pixel of y, >= c
 };
 
-/// y [N,H,W,room]; the other operands as those of the op, contiguous, `erased` and `share` perhaps undefined. N, H, W,
+/// y [N,H,W,room]; the other operands as those of the op, contiguous, `erased` and `lambda` perhaps undefined. N, H, W,
 /// C >= 1.
 void normalize_images(cpu::Stream&, const PixelsShape& shape, const Tensor& pixels, const Tensor& values,
-                      const Tensor& erased, const Tensor& share, const Tensor& y);
+                      const Tensor& erased, const Tensor& lambda, const Tensor& y);
 void normalize_images(cuda::Stream&, const PixelsShape& shape, const Tensor& pixels, const Tensor& values,
-                      const Tensor& erased, const Tensor& share, const Tensor& y);
+                      const Tensor& erased, const Tensor& lambda, const Tensor& y);
 
 }  // namespace kernels
 }  // namespace hearth

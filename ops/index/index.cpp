@@ -29,14 +29,14 @@ enum class Taken { rows, elements };
 
 template <Taken what>
 struct Taking {
-  struct Kept {
-    KeptTensor ids;
+  struct Saved {
+    SavedTensor ids;
     Shape shape;
     kernels::AroundAxis around;
   };
 
   /// y, of this shape, by checked indices along an axis.
-  Tensor take(Kept& kept, const Tensor& x, int axis, const Tensor& ids, const Shape& shape) const {
+  Tensor take(Saved& saved, const Tensor& x, int axis, const Tensor& ids, const Shape& shape) const {
     const kernels::AroundAxis around = around_axis(x.shape(), axis);
     const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
     run_on(x.device(), [&](auto& stream) {
@@ -46,21 +46,21 @@ struct Taking {
         kernels::take_along(stream, x.contiguous(), around, ids, y);
     });
     if (is_recording()) {
-      kept.ids = ids;
-      kept.shape = x.shape();
-      kept.around = around;
+      saved.ids = ids;
+      saved.shape = x.shape();
+      saved.around = around;
     }
     return y;
   }
 
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    if (!wants[0]) return {};
-    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    if (!needs[0]) return {};
+    const Tensor dx = needs.make(0, saved.shape, dy.dtype());
     run_on(dy.device(), [&](auto& stream) {
       if constexpr (what == Taken::rows)
-        kernels::sum_rows_by_id(stream, dy.contiguous(), kept.around, kept.ids.get(), dx);
+        kernels::sum_rows_by_id(stream, dy.contiguous(), saved.around, saved.ids.get(), dx);
       else
-        kernels::sum_along(stream, dy.contiguous(), kept.around, kept.ids.get(), dx);
+        kernels::sum_along(stream, dy.contiguous(), saved.around, saved.ids.get(), dx);
     });
     return {dx, Tensor()};
   }
@@ -69,7 +69,7 @@ struct Taking {
 struct Embedding : Taking<Taken::rows> {
   static constexpr OpInfo info{.name = "embedding"};
 
-  Tensor forward(Kept& kept, const Tensor& w, const Tensor& ids) const {
+  Tensor forward(Saved& saved, const Tensor& w, const Tensor& ids) const {
     require_floating(info.name, "w", w);
     require_index_type(info.name, "ids", ids);
     HEARTH_CHECK(ShapeError, w.rank() == 2 && w.dim(0) >= 1, info.name, ": w has shape ", w.shape(),
@@ -78,7 +78,7 @@ struct Embedding : Taking<Taken::rows> {
                  "; the result would exceed rank ", Shape::max_rank);
     std::vector<std::int64_t> extents(ids.shape().begin(), ids.shape().end());
     extents.push_back(w.dim(1));
-    return take(kept, w, 0, checked_indices(info.name, w, ids, w.dim(0)),
+    return take(saved, w, 0, checked_indices(info.name, w, ids, w.dim(0)),
                 Shape(std::span<const std::int64_t>(extents)));
   }
 };
@@ -87,13 +87,13 @@ struct IndexSelect : Taking<Taken::rows> {
   static constexpr OpInfo info{.name = "index_select"};
   int axis;
 
-  Tensor forward(Kept& kept, const Tensor& x, const Tensor& ids) const {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& ids) const {
     require_defined(info.name, "x", x);
     require_index_type(info.name, "ids", ids);
     const int place = require_axis(info.name, axis, x.shape());
     HEARTH_CHECK(ShapeError, ids.rank() == 1, info.name, ": ids have shape ", ids.shape(),
                  "; they must be a list [n] (embedding and gather take other shapes)");
-    return take(kept, x, place, checked_indices(info.name, x, ids, x.shape()[place]),
+    return take(saved, x, place, checked_indices(info.name, x, ids, x.shape()[place]),
                 x.shape().with(place, ids.dim(0)));
   }
 };
@@ -102,14 +102,14 @@ struct Gather : Taking<Taken::elements> {
   static constexpr OpInfo info{.name = "gather"};
   int axis;
 
-  Tensor forward(Kept& kept, const Tensor& x, const Tensor& ids) const {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& ids) const {
     require_defined(info.name, "x", x);
     require_index_type(info.name, "ids", ids);
     const int place = require_axis(info.name, axis, x.shape());
     HEARTH_CHECK(ShapeError, ids.rank() == x.rank() && ids.shape().with(place, 0) == x.shape().with(place, 0),
                  info.name, ": ids have shape ", ids.shape(), ", x has ", x.shape(), "; they may differ on axis ",
                  place, " only");
-    return take(kept, x, place, checked_indices(info.name, x, ids, x.shape()[place]), ids.shape());
+    return take(saved, x, place, checked_indices(info.name, x, ids, x.shape()[place]), ids.shape());
   }
 };
 

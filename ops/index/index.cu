@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading by index on the device, and its gradients: the places are sorted by the element they came from, then each
+// Reading by index on the device, and its gradients: the positions are sorted by the element they came from, then each
 // element of dx adds up its places in order, in f64. So bits do not depend on the device's scheduling.
 #include "ops/index/index.h"
 
@@ -12,9 +12,9 @@ namespace hearth::kernels {
 namespace {
 
 constexpr int threads = 256;
-constexpr std::int64_t most_blocks = 1 << 16;
+constexpr std::int64_t max_blocks = 1 << 16;
 
-cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, most_blocks), threads}; }
+cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, max_blocks), threads}; }
 
 /// The index, or 0 and a note of the fault.
 __device__ __forceinline__ std::int64_t checked(std::int64_t id, std::int64_t rows, cuda::FaultSlot* faults) {
@@ -51,7 +51,7 @@ __global__ void keys_of_rows(const std::int64_t* ids, std::int64_t count, std::i
     keys[i] = ids[i] >= 0 && ids[i] < rows ? ids[i] : rows;
 }
 
-/// keys = the element of dx [outer, rows, inner] that each place of ids [outer, count, inner] read, those outside
+/// keys = the element of dx [outer, rows, inner] that each position of ids [outer, count, inner] read, those outside
 /// behind all others.
 __global__ void keys_of_elements(const std::int64_t* ids, std::int64_t size, std::int64_t rows, std::int64_t inner,
                                  std::int64_t count, std::int64_t elements, std::int64_t* keys) {
@@ -74,7 +74,7 @@ __device__ __forceinline__ std::int64_t first_not_below(const std::int64_t* keys
   return low;
 }
 
-/// dx [outer, rows, inner] = sums of dy [outer, count, inner] over the places of each row. One thread an element,
+/// dx [outer, rows, inner] = sums of dy [outer, count, inner] over the positions of each row. One thread an element,
 /// columns fastest. Reads dy once and writes dx once, beside log2(count) cached keys an element.
 template <class T>
 __global__ void sum_places(const T* dy, std::int64_t rows, std::int64_t inner, std::int64_t count, std::int64_t size,
@@ -84,8 +84,8 @@ __global__ void sum_places(const T* dy, std::int64_t rows, std::int64_t inner, s
     const T* const from = dy + slab * count * inner + column;
     double sum = 0;
     for (std::int64_t i = first_not_below(keys, count, row); i < count && keys[i] == row; ++i)
-      sum += static_cast<double>(cuda::widen(from[places[i] * inner]));
-    dx[at] = cuda::narrow<T>(static_cast<acc_t<T>>(sum));
+      sum += static_cast<double>(cuda::upcast(from[places[i] * inner]));
+    dx[at] = cuda::cast_down<T>(static_cast<acc_t<T>>(sum));
   }
 }
 
@@ -103,7 +103,7 @@ void visit_word(std::int64_t bytes, const Tensor& x, const Tensor& y, F&& f) {
   f.template operator()<std::uint8_t>();
 }
 
-/// dx [.., rows, inner] of one sort; dx is [outer, rows, inner] and the places count along dy's middle axis.
+/// dx [.., rows, inner] of one sort; dx is [outer, rows, inner] and the positions count along dy's middle axis.
 void sum_sorted(cuda::Stream& stream, const Tensor& dy, std::int64_t rows, std::int64_t inner, const Order& order,
                 const Tensor& dx) {
   visit_dtype("index gradient", dy.dtype(), Floats{}, [&]<class T>() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading by index. Indices are i32 or i64, never negative, and each is checked: IndexError names the index, the size
-// and the place; on a CUDA device it names index and size when the host next waits. Gradients are sums over equal
-// indices, taken in f64 in order of the places.
+// and the position; on a CUDA device it names index and size when the host next waits. Gradients are sums over equal
+// indices, taken in f64 in order of the positions.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading is one memcpy a row. Gradients go by target row: the places are sorted by id (a stable counting sort), then
-// each target row is summed by one task in order of the places, so there are no atomics and no races.
+// Reading is one memcpy a row. Gradients go by target row: the positions are sorted by id (a stable counting sort),
+// then each target row is summed by one task in order of the positions, so there are no atomics and no races.
 #include <algorithm>
 #include <cstring>
 #include <vector>

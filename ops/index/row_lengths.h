@@ -10,8 +10,8 @@
 
 namespace hearth {
 
-/// How long each row of ids is without the padding at its end: one more than the last place whose id is not `pad`, and
-/// 0 for a row of nothing else. ids [N, T], i32 or i64; the result i32 [N] on their device. No gradient.
+/// How long each row of ids is without the padding at its end: one more than the last position whose id is not `pad`,
+/// and 0 for a row of nothing else. ids [N, T], i32 or i64; the result i32 [N] on their device. No gradient.
 /// ShapeError, DTypeError.
 HEARTH_API Tensor row_lengths(const Tensor& ids, std::int64_t pad);
 

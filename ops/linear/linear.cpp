@@ -20,15 +20,15 @@ void check_shapes(const Tensor& x, const Tensor& w, const Tensor& b) {
 }
 
 struct Linear {
-  static constexpr OpInfo info{.name = "linear", .autocast = Autocast::narrow, .autocast_inputs = 1};
-  struct Kept {
-    KeptTensor x, w;
-    KeptTensor reference;  ///< what the activation's slope needs
+  static constexpr OpInfo info{.name = "linear", .autocast = Autocast::low_precision, .autocast_inputs = 1};
+  struct Saved {
+    SavedTensor x, w;
+    SavedTensor reference;  ///< what the activation's slope needs
     DType bias_type = DType::f32;
   };
   Activation activation;
 
-  Tensor forward(Kept& kept, const Tensor& x_in, const Tensor& w_in, const Tensor& b) const {
+  Tensor forward(Saved& saved, const Tensor& x_in, const Tensor& w_in, const Tensor& b) const {
     check_shapes(x_in, w_in, b);
     detail::check_operand_types("linear", x_in, w_in, b);
     const Tensor x = x_in.contiguous(), w = w_in.contiguous();
@@ -44,42 +44,42 @@ struct Linear {
                        {.m = rows, .n = outputs, .k = inputs, .transpose_b = true, .activation = activation},
                        {.a = x, .b = w, .bias = b.defined() ? b.contiguous() : b, .c = y, .pre = pre});
     });
-    if (wants_grad(w_in)) kept.x = x;
-    if (wants_grad(x_in)) kept.w = w;
-    if (b.defined()) kept.bias_type = b.dtype();
-    if (is_recording() && activation != Activation::none) kept.reference = keeps_pre ? pre : y;
+    if (needs_grad(w_in)) saved.x = x;
+    if (needs_grad(x_in)) saved.w = w;
+    if (b.defined()) saved.bias_type = b.dtype();
+    if (is_recording() && activation != Activation::none) saved.reference = keeps_pre ? pre : y;
     return y;
   }
 
-  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 3> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
     const std::int64_t outputs = dy.dim(-1);
     std::array<Tensor, 3> gradients;
     Tensor& dx = gradients[0];
     Tensor& dw = gradients[1];
     Tensor& db = gradients[2];
-    if (wants[2]) db = wants.make(2, {outputs}, wants.type_for(2, kept.bias_type));
+    if (needs[2]) db = needs.make(2, {outputs}, needs.type_for(2, saved.bias_type));
     // Where an activation's gradient passes over dy anyway, it sums the bias gradient on the way; else the product of
     // the weight gradient, which reads dy too, may.
-    const bool sums_in_product = activation == Activation::none && wants[1] && wants[2];
-    dy = detail::grad_before_activation(activation, kept.reference, std::move(dy), sums_in_product ? Tensor() : db);
+    const bool sums_in_product = activation == Activation::none && needs[1] && needs[2];
+    dy = detail::grad_before_activation(activation, saved.reference, std::move(dy), sums_in_product ? Tensor() : db);
     const std::int64_t rows = detail::rows_of(dy.shape());
     run_on(dy.device(), [&](auto& stream) {
-      if (wants[1]) {
-        const Tensor& x = kept.x.get();
+      if (needs[1]) {
+        const Tensor& x = saved.x.get();
         const std::int64_t inputs = x.dim(-1);
-        const DType type = wants.type_for(1, weight_type);
+        const DType type = needs.type_for(1, weight_type);
         // On the CPU the tape adds, so that the bits there do not depend on it.
         const bool adds = !dy.device().is_cpu() && size_of(type) >= 4;
-        const Tensor sum = adds ? wants.sum_so_far(1, {outputs, inputs}, type) : Tensor();
-        dw = sum.defined() ? sum : wants.make(1, {outputs, inputs}, type);
+        const Tensor sum = adds ? needs.sum_so_far(1, {outputs, inputs}, type) : Tensor();
+        dw = sum.defined() ? sum : needs.make(1, {outputs, inputs}, type);
         kernels::product(stream, kernels::linear_candidates(stream),
                          {.m = outputs, .n = inputs, .k = rows, .transpose_a = true, .accumulate = sum.defined()},
                          {.a = dy, .b = x, .c = dw, .a_sums = sums_in_product ? db : Tensor()});
       }
-      if (wants[0]) {
-        const Tensor& w = kept.w.get();
+      if (needs[0]) {
+        const Tensor& w = saved.w.get();
         const std::int64_t inputs = w.dim(1);
-        dx = wants.make(0, dy.shape().with(-1, inputs), dy.dtype());
+        dx = needs.make(0, dy.shape().with(-1, inputs), dy.dtype());
         kernels::product(stream, kernels::linear_candidates(stream), {.m = rows, .n = inputs, .k = outputs},
                          {.a = dy, .b = w, .c = dx});
       }

@@ -25,48 +25,48 @@ struct CrossEntropy {
   static constexpr OpInfo info{.name = "cross_entropy", .autocast = Autocast::as_is};
   CrossEntropyOptions options;
 
-  struct Kept {
-    KeptTensor logits;
-    KeptTensor labels;
+  struct Saved {
+    SavedTensor logits;
+    SavedTensor labels;
     Tensor most, log_sum;
-    Tensor share;  // of a row in the result
+    Tensor row_weight;  // of a row in the result
   };
 
-  Tensor forward(Kept& kept, const Tensor& logits_view, const Tensor& labels_view) const {
+  Tensor forward(Saved& saved, const Tensor& logits_view, const Tensor& labels_view) const {
     const Tensor logits = logits_view.contiguous();
     const DType wide = wide_of(logits.dtype());
     const Tensor labels = prepared_labels(labels_view, wide);
     const std::int64_t classes = logits.dim(-1), rows = logits.size() / classes;
     const Tensor most = Tensor::empty({rows}, wide, logits.device()), log_sum = Tensor::empty_like(most);
     const Tensor losses = Tensor::empty(leading_axes(logits), wide, logits.device());
-    Tensor result = losses, share;
+    Tensor result = losses, row_weight;
     if (options.reduction != Reduction::none) {
       result = Tensor::empty({}, wide, logits.device());
-      share = Tensor::empty({1}, DType::f64, logits.device());
+      row_weight = Tensor::empty({1}, DType::f64, logits.device());
     }
     run_on(logits.device(), [&](auto& stream) {
       if (!is_floating(labels.dtype()))
         kernels::require_class_labels(stream, info.name, labels, classes, options.ignore_index);
       kernels::cross_entropy(stream, logits, labels, options, most, log_sum, losses);
-      if (share.defined()) kernels::cross_entropy_total(stream, losses, labels, options, result, share);
+      if (row_weight.defined()) kernels::cross_entropy_total(stream, losses, labels, options, result, row_weight);
     });
     if (is_recording()) {
-      kept.logits = logits;
-      kept.labels = labels;
-      kept.most = most;
-      kept.log_sum = log_sum;
-      kept.share = share;
+      saved.logits = logits;
+      saved.labels = labels;
+      saved.most = most;
+      saved.log_sum = log_sum;
+      saved.row_weight = row_weight;
     }
     return result;
   }
 
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor& logits = kept.logits.get();
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor& logits = saved.logits.get();
     // Logits that nobody else can read any more give their memory to the gradient.
-    const Tensor dx = logits.sole_owner() ? logits.detach() : wants.make(0, logits.shape(), logits.dtype());
+    const Tensor dx = logits.sole_owner() ? logits.detach() : needs.make(0, logits.shape(), logits.dtype());
     run_on(logits.device(), [&](auto& stream) {
-      kernels::cross_entropy_grad(stream, logits, kept.labels.get(), options, kept.most, kept.log_sum, dy.contiguous(),
-                                  kept.share, dx);
+      kernels::cross_entropy_grad(stream, logits, saved.labels.get(), options, saved.most, saved.log_sum,
+                                  dy.contiguous(), saved.row_weight, dx);
     });
     return {dx, Tensor{}};
   }

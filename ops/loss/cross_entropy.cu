@@ -35,7 +35,7 @@ struct Rows {
 // Where sums of x - shift are taken from: the row's first element, so that a large common offset costs no precision.
 template <class T>
 __device__ __forceinline__ acc_t<T> shift_of(const T* row) {
-  const acc_t<T> first = widen(*row);
+  const acc_t<T> first = upcast(*row);
   return first - first == acc_t<T>(0) ? first : acc_t<T>(0);  // infinite or not a number: 0
 }
 
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(group_block<Group>)
     log_sum[row] = log_total;
     P loss = 0;
     if (in.counts(labels[row], true)) {
-      loss = log_total - (widen(from[labels[row]]) - state.most);
+      loss = log_total - (upcast(from[labels[row]]) - state.most);
       if (smooth) {
         const P mean = sum / static_cast<P>(in.cols) - (state.most - shift);  // of x - most
         loss = (P(1) - in.smoothing) * loss + in.smoothing * (log_total - mean);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(group_block<Group>)
 template <class T, int width, class Group>
 __global__ void __launch_bounds__(group_block<Group>)
     class_gradients(Rows<T> in, const std::int64_t* labels, const acc_t<T>* most, const acc_t<T>* log_sum,
-                    const acc_t<T>* scale, std::int64_t scale_step, const double* share, T* dx, Group group) {
+                    const acc_t<T>* scale, std::int64_t scale_step, const double* row_weight, T* dx, Group group) {
   using P = acc_t<T>;
   const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
   each_row(group, in.rows, [&](std::int64_t row, bool inside) {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(group_block<Group>)
     const bool counts = in.counts(label, false);
     const P top = most[row], log_total = log_sum[row];
     const double whole = static_cast<double>(scale[row * scale_step]);
-    const P factor = static_cast<P>(share == nullptr ? whole : whole * *share);
+    const P factor = static_cast<P>(row_weight == nullptr ? whole : whole * *row_weight);
     each_column<width>(group.index(), group.threads(), inside ? in.cols : 0, [&](std::int64_t c) {
       P value[width];
       load_unit(in.x + row * in.cols + c, value);
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(group_block<Group>) target_losses(Rows<T> in, 
 template <class T, int width, class Group>
 __global__ void __launch_bounds__(group_block<Group>)
     target_gradients(Rows<T> in, const acc_t<T>* targets, const acc_t<T>* most, const acc_t<T>* log_sum,
-                     const acc_t<T>* scale, std::int64_t scale_step, const double* share, T* dx, Group group) {
+                     const acc_t<T>* scale, std::int64_t scale_step, const double* row_weight, T* dx, Group group) {
   using P = acc_t<T>;
   const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
   each_row(group, in.rows, [&](std::int64_t row, bool inside) {
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(group_block<Group>)
     total = group.template reduce<Sum>(total, P(0));
     const P top = most[row], log_total = log_sum[row];
     const double whole = static_cast<double>(scale[row * scale_step]);
-    const P factor = static_cast<P>(share == nullptr ? whole : whole * *share);
+    const P factor = static_cast<P>(row_weight == nullptr ? whole : whole * *row_weight);
     each_column<width>(group.index(), group.threads(), cols, [&](std::int64_t c) {
       P value[width], target[width];
       load_unit(in.x + row * in.cols + c, value);
@@ -178,7 +178,7 @@ constexpr int total_block = 1024;
 template <class P>
 __global__ void __launch_bounds__(total_block)
     total_loss(const P* losses, const std::int64_t* labels, std::int64_t rows, std::int64_t ignored, bool mean,
-               P* result, double* share) {
+               P* result, double* row_weight) {
   double sum = 0, count = 0;
   for (std::int64_t row = threadIdx.x; row < rows; row += total_block) {
     sum += static_cast<double>(losses[row]);
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(total_block)
   count = block_reduce<Sum>(count, 0.0);
   if (threadIdx.x != 0) return;
   const double part = !mean ? 1.0 : count == 0 ? 0.0 : 1.0 / count;
-  *share = part;
+  *row_weight = part;
   *result = static_cast<P>(sum * part);
 }
 
@@ -196,24 +196,24 @@ __global__ void __launch_bounds__(total_block)
 // number once, so the order does not show.
 template <class T, class Group>
 __global__ void __launch_bounds__(group_block<Group>)
-    count_hits(Rows<T> in, const std::int64_t* labels, std::int64_t k, unsigned long long* count, Group group) {
+    count_correct(Rows<T> in, const std::int64_t* labels, std::int64_t k, unsigned long long* count, Group group) {
   using P = acc_t<T>;
-  long long hits = 0;
+  long long correct = 0;
   each_row(group, in.rows, [&](std::int64_t row, bool inside) {
     const std::int64_t label = labels[row];
     const bool counts = in.counts(label, inside && group.index() == 0);
     const T* const from = in.x + row * in.cols;
-    const P value = counts ? widen(from[label]) : P(0);
+    const P value = counts ? upcast(from[label]) : P(0);
     long long before = 0;
     each_column<1>(group.index(), group.threads(), counts && inside ? in.cols : 0, [&](std::int64_t c) {
-      const P other = widen(from[c]);
+      const P other = upcast(from[c]);
       before += other > value || (other == value && c < label) ? 1 : 0;
     });
     before = group.template reduce<Sum>(before, 0ll);
-    hits += inside && group.index() == 0 && counts && value == value && before < k ? 1 : 0;
+    correct += inside && group.index() == 0 && counts && value == value && before < k ? 1 : 0;
   });
-  hits = warp_reduce<Sum>(hits);
-  if (lane_id() == 0 && hits != 0) atomicAdd(count, static_cast<unsigned long long>(hits));
+  correct = warp_reduce<Sum>(correct);
+  if (lane_id() == 0 && correct != 0) atomicAdd(count, static_cast<unsigned long long>(correct));
 }
 
 template <class T>
@@ -248,24 +248,24 @@ void cross_entropy(cuda::Stream& stream, const Tensor& logits, const Tensor& lab
 }
 
 void cross_entropy_total(cuda::Stream& stream, const Tensor& losses, const Tensor& labels,
-                         const CrossEntropyOptions& options, const Tensor& result, const Tensor& share) {
-  visit_dtype("cross_entropy", losses.dtype(), WideFloats{}, [&]<class P>() {
+                         const CrossEntropyOptions& options, const Tensor& result, const Tensor& row_weight) {
+  visit_dtype("cross_entropy", losses.dtype(), FullFloats{}, [&]<class P>() {
     launch(stream, "cross_entropy_total", {1, total_block}, total_loss<P>, losses.data<P>(),
            is_floating(labels.dtype()) ? nullptr : labels.data<std::int64_t>(), losses.size(), options.ignore_index,
-           options.reduction == Reduction::mean, result.data<P>(), share.data<double>());
+           options.reduction == Reduction::mean, result.data<P>(), row_weight.data<double>());
   });
 }
 
 void cross_entropy_grad(cuda::Stream& stream, const Tensor& logits, const Tensor& labels,
                         const CrossEntropyOptions& options, const Tensor& most, const Tensor& log_sum,
-                        const Tensor& scale, const Tensor& share, const Tensor& dx) {
+                        const Tensor& scale, const Tensor& row_weight, const Tensor& dx) {
   if (logits.size() == 0) return;
   const std::int64_t cols = logits.dim(-1), step = options.reduction == Reduction::none ? 1 : 0;
   const auto arrays = {address_of(logits), targets_of(labels), address_of(dx)};
   visit_rows("cross_entropy", logits.dtype(), cols, arrays, [&]<class T, int width>() {
     using P = acc_t<T>;
     const Rows<T> in = rows_of<T>(stream, logits, options);
-    const double* const part = share.defined() ? share.data<double>() : nullptr;
+    const double* const part = row_weight.defined() ? row_weight.data<double>() : nullptr;
     with_row_group(in.rows, cols, short_row, width, 4, [&]<class Group>(Group group, const LaunchShape& shape) {
       if (is_floating(labels.dtype()))
         launch(stream, "cross_entropy_grad", shape, target_gradients<T, width, Group>, in, labels.data<P>(),
@@ -284,7 +284,7 @@ void count_correct(cuda::Stream& stream, const Tensor& logits, const Tensor& lab
     const Rows<T> in = rows_of<T>(stream, logits, {.ignore_index = ignore_index});
     with_row_group(in.rows, in.cols, short_row, 1, 4, [&]<class Group>(Group group, LaunchShape shape) {
       shape.grid.x = blocks_for(shape.grid.x, 1, count_blocks);
-      launch(stream, "count_correct", shape, count_hits<T, Group>, in, labels.data<std::int64_t>(), k,
+      launch(stream, "count_correct", shape, count_correct<T, Group>, in, labels.data<std::int64_t>(), k,
              reinterpret_cast<unsigned long long*>(count.data<std::int64_t>()), group);
     });
   });

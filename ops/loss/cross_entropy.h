@@ -55,20 +55,20 @@ void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, con
 void cross_entropy(cuda::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
                    const Tensor& most, const Tensor& log_sum, const Tensor& losses);
 
-/// For Reduction::sum and mean: `result`, one element of the losses' type, and `share`, f64 [1], what a row's loss is
-/// multiplied by in it.
+/// For Reduction::sum and mean: `result`, one element of the losses' type, and `row_weight`, f64 [1], what a row's loss
+/// is multiplied by in it.
 void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& labels, const CrossEntropyOptions& options,
-                         const Tensor& result, const Tensor& share);
+                         const Tensor& result, const Tensor& row_weight);
 void cross_entropy_total(cuda::Stream&, const Tensor& losses, const Tensor& labels, const CrossEntropyOptions& options,
-                         const Tensor& result, const Tensor& share);
+                         const Tensor& result, const Tensor& row_weight);
 
 /// dx = scale share (p sum(target) - target), 0 in ignored rows. `scale` is [rows] or one element; an absent share
 /// is 1. dx may be the logits.
 void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
-                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& share,
+                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& row_weight,
                         const Tensor& dx);
 void cross_entropy_grad(cuda::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
-                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& share,
+                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& row_weight,
                         const Tensor& dx);
 
 /// Adds to `count`, one i64: see hearth::count_correct; labels i64.

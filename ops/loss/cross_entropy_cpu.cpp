@@ -19,7 +19,7 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 // The largest element of a row, and the logarithm of the sum of exp(x - largest).
 template <class T, class P>
-void log_sum_exp(const T* x, std::int64_t cols, P& most_out, P& log_sum_out) {
+void log_sum_exp(const T* x, std::int64_t cols, P& max_out, P& log_sum_out) {
   P most = -std::numeric_limits<P>::infinity();
 #pragma omp simd reduction(max : most)
   for (std::int64_t c = 0; c < cols; ++c) {
@@ -29,7 +29,7 @@ void log_sum_exp(const T* x, std::int64_t cols, P& most_out, P& log_sum_out) {
   P sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t c = 0; c < cols; ++c) sum += cpu::math::exp(cpu::load(x + c) - most);
-  most_out = most;
+  max_out = most;
   log_sum_out = static_cast<P>(std::log(static_cast<double>(sum)));
 }
 
@@ -57,7 +57,7 @@ void class_losses(const T* x, const std::int64_t* labels, std::int64_t rows, std
 template <class T, class P>
 void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
                      std::int64_t ignored, const P* most, const P* log_sum, const P* scale, std::int64_t scale_step,
-                     double share, T* dx) {
+                     double row_weight, T* dx) {
   const P even = smoothing / static_cast<P>(cols);
   for (std::int64_t r = 0; r < rows; ++r, x += cols, dx += cols, scale += scale_step) {
     if (labels[r] == ignored) {
@@ -65,7 +65,7 @@ void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, 
       for (std::int64_t c = 0; c < cols; ++c) cpu::store(dx + c, P(0));
       continue;
     }
-    const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * share);
+    const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * row_weight);
     const P at_label = cpu::math::exp((cpu::load(x + labels[r]) - top) - log_total);
 #pragma omp simd
     for (std::int64_t c = 0; c < cols; ++c)
@@ -95,10 +95,10 @@ void target_losses(const T* x, const P* targets, std::int64_t rows, std::int64_t
 
 template <class T, class P>
 void target_gradients(const T* x, const P* targets, std::int64_t rows, std::int64_t cols, P smoothing, const P* most,
-                      const P* log_sum, const P* scale, std::int64_t scale_step, double share, T* dx) {
+                      const P* log_sum, const P* scale, std::int64_t scale_step, double row_weight, T* dx) {
   const P even = smoothing / static_cast<P>(cols), kept = P(1) - smoothing;
   for (std::int64_t r = 0; r < rows; ++r, x += cols, dx += cols, targets += cols, scale += scale_step) {
-    const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * share);
+    const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * row_weight);
     P total = 0;
 #pragma omp simd reduction(+ : total)
     for (std::int64_t c = 0; c < cols; ++c) total += kept * targets[c] + even;
@@ -171,7 +171,7 @@ void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, con
 }
 
 void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& labels, const CrossEntropyOptions& options,
-                         const Tensor& result, const Tensor& share) {
+                         const Tensor& result, const Tensor& row_weight) {
   const std::int64_t rows = losses.size();
   double part = 1.0;
   if (options.reduction == Reduction::mean) {
@@ -182,8 +182,8 @@ void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& label
     }
     part = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
   }
-  *share.data<double>() = part;
-  visit_dtype("cross_entropy", losses.dtype(), WideFloats{}, [&]<class P>() {
+  *row_weight.data<double>() = part;
+  visit_dtype("cross_entropy", losses.dtype(), FullFloats{}, [&]<class P>() {
     double total = 0.0;
     for (std::int64_t row = 0; row < rows; ++row) total += static_cast<double>(losses.data<P>()[row]);
     *result.data<P>() = static_cast<P>(total * part);
@@ -191,9 +191,9 @@ void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& label
 }
 
 void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
-                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& share,
+                        const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& row_weight,
                         const Tensor& dx) {
-  const double part = share.defined() ? *share.data<double>() : 1.0;
+  const double part = row_weight.defined() ? *row_weight.data<double>() : 1.0;
   const std::int64_t cols = logits.dim(-1);
   const std::int64_t step = options.reduction == Reduction::none ? 1 : 0;
   visit_dtype("cross_entropy", logits.dtype(), Floats{}, [&]<class T>() {
@@ -222,17 +222,17 @@ void count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std
                    const Tensor& count) {
   const std::int64_t cols = logits.dim(-1), rows = logits.size() / cols;
   const std::int64_t* const classes = labels.data<std::int64_t>();
-  std::vector<std::uint8_t> hits(static_cast<std::size_t>(rows), 0);
+  std::vector<std::uint8_t> correct(static_cast<std::size_t>(rows), 0);
   visit_dtype("count_correct", logits.dtype(), Floats{}, [&]<class T>() {
     const T* const x = logits.data<T>();
     over_rows(logits, [&](std::int64_t first, std::int64_t rows_here) {
       for (std::int64_t row = first; row < first + rows_here; ++row) {
         if (classes[row] == ignore_index) continue;
-        hits[static_cast<std::size_t>(row)] = HEARTH_ISA_CALL(rank_of, x + row * cols, classes[row], cols) < k;
+        correct[static_cast<std::size_t>(row)] = HEARTH_ISA_CALL(rank_of, x + row * cols, classes[row], cols) < k;
       }
     });
   });
-  *count.data<std::int64_t>() += std::count(hits.begin(), hits.end(), std::uint8_t{1});
+  *count.data<std::int64_t>() += std::count(correct.begin(), correct.end(), std::uint8_t{1});
 }
 
 }  // namespace hearth::kernels

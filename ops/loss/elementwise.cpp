@@ -59,16 +59,16 @@ void require_weight(const char* op, const char* name, const Tensor& weight, cons
 
 template <ElementLoss loss>
 struct ElementLossOp {
-  static constexpr OpInfo info{.name = row_of(loss).name, .autocast = Autocast::widen};
-  struct Kept {
-    KeptTensor x, target, weight, pos_weight, scale;
+  static constexpr OpInfo info{.name = row_of(loss).name, .autocast = Autocast::f32};
+  struct Saved {
+    SavedTensor x, target, weight, pos_weight, scale;
   };
   double a, b;
   double ignored;
   Reduction reduction;
   Tensor weight, pos_weight;
 
-  Tensor forward(Kept& kept, const Tensor& x, const Tensor& target) const {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& target) const {
     const DType wide = result_type(x.dtype());
     const kernels::ElementLossInputs in{x.contiguous(),
                                         target.contiguous(),
@@ -87,26 +87,26 @@ struct ElementLossOp {
         kernels::element_loss_total(stream, loss, in, reduction == Reduction::mean, y, scale);
     });
     if (is_recording()) {
-      kept.x = in.x;
-      kept.target = in.target;
-      if (in.weight.defined()) kept.weight = in.weight;
-      if (in.pos_weight.defined()) kept.pos_weight = in.pos_weight;
-      if (scale.defined()) kept.scale = scale;
+      saved.x = in.x;
+      saved.target = in.target;
+      if (in.weight.defined()) saved.weight = in.weight;
+      if (in.pos_weight.defined()) saved.pos_weight = in.pos_weight;
+      if (scale.defined()) saved.scale = scale;
     }
     return y;
   }
 
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const auto get = [](const KeptTensor& tensor) { return tensor.defined() ? tensor.get() : Tensor(); };
-    const kernels::ElementLossInputs in{kept.x.get(), kept.target.get(), get(kept.weight), get(kept.pos_weight), a, b,
-                                        ignored};
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const auto get = [](const SavedTensor& tensor) { return tensor.defined() ? tensor.get() : Tensor(); };
+    const kernels::ElementLossInputs in{
+        saved.x.get(), saved.target.get(), get(saved.weight), get(saved.pos_weight), a, b, ignored};
     const Tensor arriving = dy.contiguous();
     std::array<Tensor, 2> gradients;
     for (const std::size_t input : {std::size_t{0}, std::size_t{1}}) {
-      if (!wants[input] || (input == 1 && !row_of(loss).of_difference)) continue;
-      gradients[input] = wants.make(input, in.x.shape(), in.x.dtype());
+      if (!needs[input] || (input == 1 && !row_of(loss).of_difference)) continue;
+      gradients[input] = needs.make(input, in.x.shape(), in.x.dtype());
       run_on(in.x.device(), [&](auto& stream) {
-        kernels::element_loss_grad(stream, loss, in, input == 0 ? 1.0 : -1.0, get(kept.scale), arriving,
+        kernels::element_loss_grad(stream, loss, in, input == 0 ? 1.0 : -1.0, get(saved.scale), arriving,
                                    gradients[input]);
       });
     }

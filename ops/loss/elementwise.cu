@@ -12,7 +12,7 @@ namespace {
 using namespace cuda;
 
 constexpr int block = 256;
-constexpr std::int64_t most_blocks = 1024;
+constexpr std::int64_t max_blocks = 1024;
 
 template <class F, class T, int width>
 __global__ void __launch_bounds__(block)
@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(block)
     losses_of_elements(ElementLossData<T, acc_t<T>> in, std::int64_t n, acc_t<T>* losses) {
   using P = acc_t<T>;
   for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
-    const P target = widen(in.target[i]);
-    const P value = F::value(widen(in.x[i]), target, in.pos_weight_at(i), in.a, in.b) * in.weight_at(i);
+    const P target = upcast(in.target[i]);
+    const P value = F::value(upcast(in.x[i]), target, in.pos_weight_at(i), in.a, in.b) * in.weight_at(i);
     losses[i] = target == in.ignored ? P(0) : value;
   }
 }
@@ -104,7 +104,7 @@ void element_loss_total(cuda::Stream& stream, ElementLoss loss, const ElementLos
                         const Tensor& result, const Tensor& scale) {
   const std::int64_t n = in.x.size();
   // Multiples of 16 elements, so that every run starts aligned.
-  const std::int64_t each = std::max<std::int64_t>((n + most_blocks - 1) / most_blocks, 4096) / 16 * 16 + 16;
+  const std::int64_t each = std::max<std::int64_t>((n + max_blocks - 1) / max_blocks, 4096) / 16 * 16 + 16;
   const std::int64_t parts = (n + each - 1) / each;
   const Tensor partial = Tensor::empty({2, parts}, DType::f64, in.x.device());
   double* const sums = partial.data<double>();

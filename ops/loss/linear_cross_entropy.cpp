@@ -31,15 +31,16 @@ Tensor rows_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
 Tensor dense(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x.contiguous() : x.to(dtype); }
 
 struct LinearCrossEntropy {
-  static constexpr OpInfo info{.name = "linear_cross_entropy", .autocast = Autocast::narrow, .autocast_inputs = 1};
+  static constexpr OpInfo info{
+      .name = "linear_cross_entropy", .autocast = Autocast::low_precision, .autocast_inputs = 1};
   LinearCrossEntropyOptions options;
   Tensor correct;
   DType weight_type;
 
   /// Gradients for a result whose gradient is gradient_scale() where every row counts for 1; in f32 or wider.
-  struct Kept {
+  struct Saved {
     Tensor dx, dw, db;
-    Tensor share;  ///< of a row in the result
+    Tensor row_weight;  ///< of a row in the result
     Shape x_shape;
     DType x_type = DType::f32, bias_type = DType::f32;
   };
@@ -50,7 +51,7 @@ struct LinearCrossEntropy {
             .reduction = options.reduction};
   }
 
-  Tensor forward(Kept& kept, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in,
+  Tensor forward(Saved& saved, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in,
                  const Tensor& labels_in) const {
     detail::check_operand_types(info.name, x_in, w_in, b_in);
     const std::int64_t rows = detail::rows_of(x_in.shape()), classes = w_in.dim(0);
@@ -60,20 +61,20 @@ struct LinearCrossEntropy {
     const Chunks all{x_in.contiguous().as_shape({rows, x_in.dim(-1)}), dense(w_in, x_in.dtype()),
                      b_in.defined() ? b_in.contiguous() : b_in, dense(labels_in, DType::i64).as_shape({rows})};
     const Tensor losses = Tensor::empty({rows}, wide, device), result = Tensor::empty({}, wide, device);
-    const Tensor share = Tensor::empty({1}, DType::f64, device);
+    const Tensor row_weight = Tensor::empty({1}, DType::f64, device);
     if (is_recording()) {
-      if (wants_grad(x_in)) kept.dx = Tensor::empty(all.x.shape(), wide, device);
-      if (wants_grad(w_in)) kept.dw = Tensor::empty(all.w.shape(), wide, device);
-      if (wants_grad(b_in)) kept.db = Tensor::empty(all.b.shape(), wide, device);
-      if (b_in.defined()) kept.bias_type = b_in.dtype();
-      kept.share = share;
-      kept.x_shape = x_in.shape();
-      kept.x_type = x_in.dtype();
+      if (needs_grad(x_in)) saved.dx = Tensor::empty(all.x.shape(), wide, device);
+      if (needs_grad(w_in)) saved.dw = Tensor::empty(all.w.shape(), wide, device);
+      if (needs_grad(b_in)) saved.db = Tensor::empty(all.b.shape(), wide, device);
+      if (b_in.defined()) saved.bias_type = b_in.dtype();
+      saved.row_weight = row_weight;
+      saved.x_shape = x_in.shape();
+      saved.x_type = x_in.dtype();
     }
     run_on(device, [&](auto& stream) {
       kernels::require_class_labels(stream, info.name, all.labels, classes, options.ignore_index);
-      run_chunks(stream, all, kept, losses);
-      kernels::cross_entropy_total(stream, losses, all.labels, of_rows(), result, share);
+      run_chunks(stream, all, saved, losses);
+      kernels::cross_entropy_total(stream, losses, all.labels, of_rows(), result, row_weight);
     });
     return result;
   }
@@ -83,7 +84,7 @@ struct LinearCrossEntropy {
   };
 
   template <class Stream>
-  void run_chunks(Stream& stream, const Chunks& all, const Kept& kept, const Tensor& losses) const {
+  void run_chunks(Stream& stream, const Chunks& all, const Saved& saved, const Tensor& losses) const {
     const std::int64_t rows = all.x.dim(0), classes = all.w.dim(0), inputs = all.x.dim(1);
     const std::int64_t most =
         std::min(rows, options.chunk_rows > 0 ? options.chunk_rows : linear_cross_entropy_rows(all.x.device()));
@@ -91,7 +92,7 @@ struct LinearCrossEntropy {
     const Tensor logits_of_chunk = Tensor::empty({most, classes}, all.x.dtype(), all.x.device());
     const Tensor top = Tensor::empty({most}, losses.dtype(), losses.device()), log_sum = Tensor::empty_like(top);
     const Tensor scale = Tensor::full({1}, gradient_scale(all.x.dtype()), losses.dtype(), losses.device());
-    for (const Tensor& sum : {kept.dw, kept.db})
+    for (const Tensor& sum : {saved.dw, saved.db})
       if (rows == 0 && sum.defined()) sum.fill_(0);
     for (std::int64_t begin = 0; begin < rows; begin += most) {
       const std::int64_t count = std::min(most, rows - begin);
@@ -103,17 +104,17 @@ struct LinearCrossEntropy {
       kernels::cross_entropy(stream, logits, labels, of_rows(), top, log_sum, rows_of(losses, begin, count));
       if (correct.defined() && !is_recomputing())
         kernels::count_correct(stream, logits, labels, 1, options.ignore_index, correct);
-      if (!kept.share.defined()) continue;
+      if (!saved.row_weight.defined()) continue;
       // The logits' memory becomes that of their gradient.
       kernels::cross_entropy_grad(stream, logits, labels, of_rows(), top, log_sum, scale, {}, logits);
-      if (kept.dx.defined())
+      if (saved.dx.defined())
         kernels::product(stream, kernels::linear_candidates(stream), {.m = count, .n = inputs, .k = classes},
-                         {.a = logits, .b = all.w, .c = rows_of(kept.dx, begin, count)});
-      if (kept.dw.defined())
+                         {.a = logits, .b = all.w, .c = rows_of(saved.dx, begin, count)});
+      if (saved.dw.defined())
         kernels::product(stream, kernels::linear_candidates(stream),
                          {.m = classes, .n = inputs, .k = count, .transpose_a = true, .accumulate = begin > 0},
-                         {.a = logits, .b = x, .c = kept.dw});
-      if (kept.db.defined()) add_sum_of_rows(stream, logits, kept.db, begin == 0);
+                         {.a = logits, .b = x, .c = saved.dw});
+      if (saved.db.defined()) add_sum_of_rows(stream, logits, saved.db, begin == 0);
     }
   }
 
@@ -124,29 +125,29 @@ struct LinearCrossEntropy {
     if (!first) kernels::add_into(stream, sum, of_chunk);
   }
 
-  std::array<Tensor, 4> backward(const Kept& kept, const Tensor& dy, const GradWants& wants) const {
+  std::array<Tensor, 4> backward(const Saved& saved, const Tensor& dy, const NeedsGrad& needs) const {
     std::array<Tensor, 4> gradients;
     const auto scale = [&](const Tensor& from, bool adds, const Tensor& into) {
       run_on(dy.device(), [&](auto& stream) {
-        kernels::scale_gradient(stream, from, dy.contiguous(), kept.share, 1.0 / gradient_scale(kept.x_type), adds,
-                                into);
+        kernels::scale_gradient(stream, from, dy.contiguous(), saved.row_weight, 1.0 / gradient_scale(saved.x_type),
+                                adds, into);
       });
       return into;
     };
-    if (wants[0]) {
-      const bool in_place = kept.dx.dtype() == kept.x_type;
-      const Tensor dx = in_place ? kept.dx : wants.make(0, kept.dx.shape(), kept.x_type);
-      gradients[0] = scale(kept.dx, false, dx).as_shape(kept.x_shape);
+    if (needs[0]) {
+      const bool in_place = saved.dx.dtype() == saved.x_type;
+      const Tensor dx = in_place ? saved.dx : needs.make(0, saved.dx.shape(), saved.x_type);
+      gradients[0] = scale(saved.dx, false, dx).as_shape(saved.x_shape);
     }
     const auto of_parameter = [&](std::size_t input, const Tensor& from, DType own) {
-      const DType type = wants.type_for(input, own);
+      const DType type = needs.type_for(input, own);
       // On the CPU the tape adds, so that the bits there do not depend on it.
       const bool adds = !dy.device().is_cpu() && size_of(type) >= 4;
-      const Tensor sum = adds ? wants.sum_so_far(input, from.shape(), type) : Tensor();
-      return scale(from, sum.defined(), sum.defined() ? sum : wants.make(input, from.shape(), type));
+      const Tensor sum = adds ? needs.sum_so_far(input, from.shape(), type) : Tensor();
+      return scale(from, sum.defined(), sum.defined() ? sum : needs.make(input, from.shape(), type));
     };
-    if (wants[1]) gradients[1] = of_parameter(1, kept.dw, weight_type);
-    if (wants[2]) gradients[2] = of_parameter(2, kept.db, kept.bias_type);
+    if (needs[1]) gradients[1] = of_parameter(1, saved.dw, weight_type);
+    if (needs[2]) gradients[2] = of_parameter(2, saved.db, saved.bias_type);
     return gradients;
   }
 };

@@ -10,29 +10,29 @@ namespace {
 using namespace cuda;
 
 template <class T>
-__global__ void scale_elements(const acc_t<T>* from, const acc_t<T>* dy, const double* share, double constant,
+__global__ void scale_elements(const acc_t<T>* from, const acc_t<T>* dy, const double* row_weight, double constant,
                                bool adds, T* into, std::int64_t n, std::int64_t packs) {
   using P = acc_t<T>;
   constexpr int count = pack_size<P>;
-  const P factor = static_cast<P>(static_cast<double>(*dy) * *share * constant);
+  const P factor = static_cast<P>(static_cast<double>(*dy) * *row_weight * constant);
   for (std::int64_t i = global_thread(); i < packs; i += global_threads()) {
-    Wide<P, count> value = load_wide<count>(from + i * count, true);
+    Upcast<P, count> value = load_upcast<count>(from + i * count, true);
     const Pack<T, count> before = adds ? load_pack<count>(into + i * count) : Pack<T, count>{};
     Pack<T, count> after;
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) {
       const P scaled = value.at[k] * factor;
-      after.at[k] = narrow<T>(adds ? widen(before.at[k]) + scaled : scaled);
+      after.at[k] = cast_down<T>(adds ? upcast(before.at[k]) + scaled : scaled);
     }
     store_pack(into + i * count, after);
   }
   for (std::int64_t i = packs * count + global_thread(); i < n; i += global_threads())
-    into[i] = narrow<T>(adds ? widen(into[i]) + from[i] * factor : from[i] * factor);
+    into[i] = cast_down<T>(adds ? upcast(into[i]) + from[i] * factor : from[i] * factor);
 }
 
 }  // namespace
 
-void scale_gradient(cuda::Stream& stream, const Tensor& from, const Tensor& dy, const Tensor& share, double factor,
+void scale_gradient(cuda::Stream& stream, const Tensor& from, const Tensor& dy, const Tensor& row_weight, double factor,
                     bool adds, const Tensor& into) {
   visit_dtype("linear_cross_entropy", into.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
@@ -40,7 +40,7 @@ void scale_gradient(cuda::Stream& stream, const Tensor& from, const Tensor& dy, 
     const bool packed = is_aligned(from.bytes()) && is_aligned(into.bytes());
     const std::int64_t packs = packed ? n / pack_size<P> : 0, rest = n - packs * pack_size<P>;
     launch(stream, "scale_gradient", {blocks_for(std::max(packs, rest), element_block), element_block},
-           scale_elements<T>, from.data<P>(), dy.data<P>(), share.data<double>(), factor, adds, into.data<T>(), n,
+           scale_elements<T>, from.data<P>(), dy.data<P>(), row_weight.data<double>(), factor, adds, into.data<T>(), n,
            packs);
   });
 }

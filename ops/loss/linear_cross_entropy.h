@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head of a network over a vocabulary and its loss, without the logits.
+// The head of a model over a vocabulary and its loss, without the logits.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct LinearCrossEntropyOptions {
 };
 
 /// cross_entropy(linear(x, w, b), labels, options) of which only the logits of some rows exist at a time. Where a
-/// gradient is wanted the forward pass makes it too, while it has the logits, for a result whose gradient is 1;
+/// gradient is needed the forward pass makes it too, while it has the logits, for a result whose gradient is 1;
 /// backward multiplies. The products are those of linear(), with sums of w's gradient in f32 or wider.
 ///
 /// x [..., C], w [V, C] and b [V] (or absent) as linear() takes them; labels i32 or i64 [...], classes in [0, V) or
@@ -35,10 +35,10 @@ namespace kernels {
 
 /// into = [into +] from * (dy * share * factor). `from` f32 or f64, `into` of any type that is summed in it, and may be
 /// `from`. dy is one element of from's type, share one f64. The product of the three is taken in f64.
-void scale_gradient(cpu::Stream&, const Tensor& from, const Tensor& dy, const Tensor& share, double factor, bool adds,
-                    const Tensor& into);
-void scale_gradient(cuda::Stream&, const Tensor& from, const Tensor& dy, const Tensor& share, double factor, bool adds,
-                    const Tensor& into);
+void scale_gradient(cpu::Stream&, const Tensor& from, const Tensor& dy, const Tensor& row_weight, double factor,
+                    bool adds, const Tensor& into);
+void scale_gradient(cuda::Stream&, const Tensor& from, const Tensor& dy, const Tensor& row_weight, double factor,
+                    bool adds, const Tensor& into);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -26,11 +26,11 @@ void scale_run(const P* from, P factor, bool adds, T* into, std::int64_t n) {
 #else
 namespace hearth::kernels {
 
-void scale_gradient(cpu::Stream&, const Tensor& from, const Tensor& dy, const Tensor& share, double factor, bool adds,
-                    const Tensor& into) {
+void scale_gradient(cpu::Stream&, const Tensor& from, const Tensor& dy, const Tensor& row_weight, double factor,
+                    bool adds, const Tensor& into) {
   visit_dtype("linear_cross_entropy", into.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    const auto whole = static_cast<P>(static_cast<double>(*dy.data<P>()) * *share.data<double>() * factor);
+    const auto whole = static_cast<P>(static_cast<double>(*dy.data<P>()) * *row_weight.data<double>() * factor);
     const P* const values = from.data<P>();
     T* const out = into.data<T>();
     cpu::parallel_for(from.size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {

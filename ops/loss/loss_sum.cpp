@@ -8,7 +8,7 @@
 
 namespace hearth {
 
-void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& share) {
+void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& row_weight) {
   HEARTH_CHECK(UsageError, sum.defined() && loss.defined(), "add_loss: sum or loss is absent");
   HEARTH_CHECK(DTypeError, sum.dtype() == DType::f64 && is_floating(loss.dtype()), "add_loss: the sum is ",
                describe(sum), ", the loss ", describe(loss), "; they are f64 and floating");
@@ -16,12 +16,12 @@ void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor
                describe(loss), "; both have one element");
   HEARTH_CHECK(DeviceError, sum.device() == loss.device(), "add_loss: the sum is on ", sum.device(), ", the loss on ",
                loss.device(), "; move one with to(device)");
-  HEARTH_CHECK(UsageError, !share.defined() || (share.dtype() == DType::f64 && share.size() == 1),
-               "add_loss: the share is ", share.defined() ? describe(share) : "absent", "; it is one f64");
-  HEARTH_CHECK(DeviceError, !share.defined() || share.device() == sum.device(), "add_loss: the sum is on ",
-               sum.device(), ", the share on ", share.defined() ? share.device() : Device{},
+  HEARTH_CHECK(UsageError, !row_weight.defined() || (row_weight.dtype() == DType::f64 && row_weight.size() == 1),
+               "add_loss: the share is ", row_weight.defined() ? describe(row_weight) : "absent", "; it is one f64");
+  HEARTH_CHECK(DeviceError, !row_weight.defined() || row_weight.device() == sum.device(), "add_loss: the sum is on ",
+               sum.device(), ", the share on ", row_weight.defined() ? row_weight.device() : Device{},
                "; move one with to(device)");
-  run_on(sum.device(), [&](auto& stream) { kernels::add_loss(stream, sum, loss, weight, share); });
+  run_on(sum.device(), [&](auto& stream) { kernels::add_loss(stream, sum, loss, weight, row_weight); });
 }
 
 Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored) {
@@ -49,19 +49,19 @@ Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored) {
   return counts;
 }
 
-Tensor label_shares(const Tensor& counts) {
+Tensor label_weights(const Tensor& counts) {
   HEARTH_CHECK(UsageError, counts.defined() && counts.dtype() == DType::f64 && counts.rank() == 1 && counts.size() > 0,
-               "label_shares: the counts are ", counts.defined() ? describe(counts) : "absent",
+               "label_weights: the counts are ", counts.defined() ? describe(counts) : "absent",
                "; they are what label_counts() gives");
-  const Tensor shares = Tensor::empty(counts.shape(), DType::f64, counts.device());
-  run_on(counts.device(), [&](auto& stream) { kernels::divide_by_sum(stream, counts.contiguous(), shares); });
-  return shares;
+  const Tensor weights = Tensor::empty(counts.shape(), DType::f64, counts.device());
+  run_on(counts.device(), [&](auto& stream) { kernels::divide_by_sum(stream, counts.contiguous(), weights); });
+  return weights;
 }
 
 namespace kernels {
 
-void add_loss(cpu::Stream&, const Tensor& sum, const Tensor& loss, double weight, const Tensor& share) {
-  const double whole = share.defined() ? weight * *share.data<double>() : weight;
+void add_loss(cpu::Stream&, const Tensor& sum, const Tensor& loss, double weight, const Tensor& row_weight) {
+  const double whole = row_weight.defined() ? weight * *row_weight.data<double>() : weight;
   *sum.data<double>() += whole * loss.item();
 }
 
@@ -70,11 +70,11 @@ void count_labels(cpu::Stream&, const Tensor& labels, std::int64_t ignored, doub
   *count = static_cast<double>(labels.size() - std::count(values, values + labels.size(), ignored));
 }
 
-void divide_by_sum(cpu::Stream&, const Tensor& counts, const Tensor& shares) {
+void divide_by_sum(cpu::Stream&, const Tensor& counts, const Tensor& weights) {
   const double* const values = counts.data<double>();
   double sum = 0;
   for (std::int64_t i = 0; i < counts.size(); ++i) sum += values[i];
-  for (std::int64_t i = 0; i < counts.size(); ++i) shares.data<double>()[i] = sum > 0 ? values[i] / sum : 0;
+  for (std::int64_t i = 0; i < counts.size(); ++i) weights.data<double>()[i] = sum > 0 ? values[i] / sum : 0;
 }
 
 }  // namespace kernels

@@ -12,10 +12,10 @@ constexpr int one_block = 256;
 
 /// share null: 1.
 template <class T>
-__global__ void add_one_loss(double* sum, const T* loss, double weight, const double* share) {
-  const double whole = share == nullptr ? weight : __dmul_rn(weight, *share);
+__global__ void add_one_loss(double* sum, const T* loss, double weight, const double* row_weight) {
+  const double whole = row_weight == nullptr ? weight : __dmul_rn(weight, *row_weight);
   // Named, because a fused multiply-add would round once where the CPU rounds twice.
-  *sum = __dadd_rn(*sum, __dmul_rn(whole, static_cast<double>(widen(*loss))));
+  *sum = __dadd_rn(*sum, __dmul_rn(whole, static_cast<double>(upcast(*loss))));
 }
 
 __global__ void __launch_bounds__(one_block)
@@ -27,19 +27,19 @@ __global__ void __launch_bounds__(one_block)
 }
 
 /// Counts are whole numbers, so that the order of their sum does not show.
-__global__ void __launch_bounds__(one_block) divide_counts(const double* counts, double* shares, std::int64_t n) {
+__global__ void __launch_bounds__(one_block) divide_counts(const double* counts, double* weights, std::int64_t n) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < n; i += one_block) sum += counts[i];
   sum = block_reduce<Sum>(sum, 0.0);
-  for (std::int64_t i = threadIdx.x; i < n; i += one_block) shares[i] = sum > 0 ? counts[i] / sum : 0;
+  for (std::int64_t i = threadIdx.x; i < n; i += one_block) weights[i] = sum > 0 ? counts[i] / sum : 0;
 }
 
 }  // namespace
 
-void add_loss(cuda::Stream& stream, const Tensor& sum, const Tensor& loss, double weight, const Tensor& share) {
+void add_loss(cuda::Stream& stream, const Tensor& sum, const Tensor& loss, double weight, const Tensor& row_weight) {
   visit_dtype("add_loss", loss.dtype(), Floats{}, [&]<class T>() {
     launch(stream, "add_loss", {1, 1}, add_one_loss<T>, sum.data<double>(), loss.data<T>(), weight,
-           share.defined() ? share.data<double>() : nullptr);
+           row_weight.defined() ? row_weight.data<double>() : nullptr);
   });
 }
 
@@ -48,8 +48,8 @@ void count_labels(cuda::Stream& stream, const Tensor& labels, std::int64_t ignor
          ignored, count);
 }
 
-void divide_by_sum(cuda::Stream& stream, const Tensor& counts, const Tensor& shares) {
-  launch(stream, "label_shares", {1, one_block}, divide_counts, counts.data<double>(), shares.data<double>(),
+void divide_by_sum(cuda::Stream& stream, const Tensor& counts, const Tensor& weights) {
+  launch(stream, "label_weights", {1, one_block}, divide_counts, counts.data<double>(), weights.data<double>(),
          counts.size());
 }
 

@@ -13,8 +13,8 @@
 namespace hearth {
 
 /// sum += weight * loss. `sum` f64 [1], `loss` one floating element on its device. Both roundings are those of f64, on
-/// every device. With `share`, f64 [1] there, the weight is weight * share. Not differentiable.
-HEARTH_API void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& share = {});
+/// every device. With `row_weight`, f64 [1] there, the weight is weight * share. Not differentiable.
+HEARTH_API void add_loss(const Tensor& sum, const Tensor& loss, double weight, const Tensor& row_weight = {});
 
 /// How many labels of each part of a batch count: those other than `ignored`. parts: i64 labels, or floating targets
 /// [..., classes], all rows of which count. The result is f64 [parts], beside them. UsageError without parts,
@@ -22,18 +22,18 @@ HEARTH_API void add_loss(const Tensor& sum, const Tensor& loss, double weight, c
 HEARTH_API Tensor label_counts(std::span<const Tensor> parts, std::int64_t ignored);
 /// The share of each part in all labels that count, from their counts: losses that are means over the labels that
 /// count, summed with these shares, make the mean over the whole batch. f64 [parts]; 0 if no label counts.
-HEARTH_API Tensor label_shares(const Tensor& counts);
+HEARTH_API Tensor label_weights(const Tensor& counts);
 
 namespace kernels {
 
-void add_loss(cpu::Stream&, const Tensor& sum, const Tensor& loss, double weight, const Tensor& share);
-void add_loss(cuda::Stream&, const Tensor& sum, const Tensor& loss, double weight, const Tensor& share);
+void add_loss(cpu::Stream&, const Tensor& sum, const Tensor& loss, double weight, const Tensor& row_weight);
+void add_loss(cuda::Stream&, const Tensor& sum, const Tensor& loss, double weight, const Tensor& row_weight);
 /// *count = the labels, i64 and contiguous, other than `ignored`.
 void count_labels(cpu::Stream&, const Tensor& labels, std::int64_t ignored, double* count);
 void count_labels(cuda::Stream&, const Tensor& labels, std::int64_t ignored, double* count);
 /// shares[i] = counts[i] / the sum of all, f64 [n]; 0 where that is 0.
-void divide_by_sum(cpu::Stream&, const Tensor& counts, const Tensor& shares);
-void divide_by_sum(cuda::Stream&, const Tensor& counts, const Tensor& shares);
+void divide_by_sum(cpu::Stream&, const Tensor& counts, const Tensor& weights);
+void divide_by_sum(cuda::Stream&, const Tensor& counts, const Tensor& weights);
 
 }  // namespace kernels
 }  // namespace hearth

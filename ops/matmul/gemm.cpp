@@ -26,7 +26,7 @@ struct Operand {
 
 // Terms of the sum that are added up in registers before C is touched: a panel of B of that depth stays in L1.
 constexpr std::int64_t depth = 256;
-// Tile of C that one thread computes at a time. Rows are a multiple of the register tile's rows in every flavour;
+// Tile of C that one thread computes at a time. Rows are a multiple of the register tile's rows in every ISA level;
 // packed, a tile's operands fill about three quarters of a megabyte of L2.
 constexpr std::int64_t tile_rows = 336, tile_columns = 512;
 
@@ -184,18 +184,18 @@ struct Tiling {
 };
 
 Tiling tiling_of(std::int64_t m, std::int64_t n) {
-  constexpr std::int64_t wanted = 8, least_rows = 84, least_columns = 128;
+  constexpr std::int64_t wanted = 8, min_rows = 84, min_columns = 128;
   const auto even = [](std::int64_t size, std::int64_t most, std::int64_t step) {
     const std::int64_t share = ceil_div(size, ceil_div(size, most));
     return ceil_div(share, step) * step;
   };
   std::int64_t rows = gemm_blocks::tile_rows, columns = gemm_blocks::tile_columns;
-  const auto tiling = [&] { return Tiling{even(m, rows, least_rows), even(n, columns, 32)}; };
-  while (tiling().count(m, n) < wanted && (rows > least_rows || columns > least_columns)) {
-    if (rows > least_rows && (m > rows / 2 || columns <= least_columns))
+  const auto tiling = [&] { return Tiling{even(m, rows, min_rows), even(n, columns, 32)}; };
+  while (tiling().count(m, n) < wanted && (rows > min_rows || columns > min_columns)) {
+    if (rows > min_rows && (m > rows / 2 || columns <= min_columns))
       rows /= 2;
     else
-      columns = std::max(columns / 2, least_columns);
+      columns = std::max(columns / 2, min_columns);
   }
   return tiling();
 }
@@ -260,9 +260,9 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
   }
   const Operand<T> left = transpose_a ? Operand<T>{a, 1, lda} : Operand<T>{a, lda, 1};
   const Operand<T> right = transpose_b ? Operand<T>{b, ldb, 1} : Operand<T>{b, 1, ldb};
-  constexpr std::int64_t wanted = 8, least_terms = 1024;
+  constexpr std::int64_t wanted = 8, min_terms = 1024;
   const std::int64_t tiles = tiling_of(m, n).count(m, n);
-  const std::int64_t shares = std::min(ceil_div(wanted, tiles), k / least_terms);
+  const std::int64_t shares = std::min(ceil_div(wanted, tiles), k / min_terms);
   if (tiles < wanted && shares > 1)
     multiply_shares(m, n, k, shares, left, right, accumulate, c, ldc);
   else

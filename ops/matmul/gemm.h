@@ -11,7 +11,7 @@ namespace hearth::cpu {
 /// op(X) is X as stored, or its transpose when the flag is set: A is stored [m,k] (transposed: [k,m]) with rows
 /// `lda` elements apart, B is stored [k,n] (transposed: [n,k]) with rows `ldb` apart, C is [m,n] with rows `ldc` apart.
 /// T is float or double; sums are kept in T, in an order that depends on m, n, k and the instruction set only,
-/// so that the bits do not depend on the number of threads. Runs on the compute team; called from inside a
+/// so that the bits do not depend on the number of threads. Runs on the thread pool; called from inside a
 /// parallel region it runs on the calling thread alone, with the same bits.
 /// m, n or k may be 0 (k == 0 clears C unless accumulating). C must not overlap A or B.
 /// Throws ShapeError for negative sizes or a leading dimension shorter than its row.

@@ -47,14 +47,14 @@ void run_product(const MatmulProblem& problem, const Tensor& a, const Tensor& b,
 }
 
 struct Matmul {
-  static constexpr OpInfo info{.name = "matmul", .autocast = Autocast::narrow};
-  struct Kept {
-    KeptTensor a, b;
+  static constexpr OpInfo info{.name = "matmul", .autocast = Autocast::low_precision};
+  struct Saved {
+    SavedTensor a, b;
   };
   MatmulOptions options;
   bool shared_b = false;  ///< b is one matrix for a batch of a
 
-  Tensor forward(Kept& kept, const Tensor& a_in, const Tensor& b_in) const {
+  Tensor forward(Saved& saved, const Tensor& a_in, const Tensor& b_in) const {
     const Extents e = extents_of(a_in.shape(), b_in.shape(), options);
     for (const Tensor* x : {&a_in, &b_in})
       HEARTH_CHECK(DTypeError, is_floating(x->dtype()), "matmul: takes f32, f64, f16 or bf16, not ", x->dtype(),
@@ -68,16 +68,16 @@ struct Matmul {
     const Shape shape = a.shape().with(-2, e.m).with(-1, e.n);
     const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
     run_product(forward_problem(e), a, b, y);
-    if (wants_grad(b_in)) kept.a = a;
-    if (wants_grad(a_in)) kept.b = b;
+    if (needs_grad(b_in)) saved.a = a;
+    if (needs_grad(a_in)) saved.b = b;
     return y;
   }
 
-  std::array<Tensor, 2> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
+  std::array<Tensor, 2> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
     const Tensor dy = dy_in.contiguous();
     std::array<Tensor, 2> gradients;
-    if (wants[0]) gradients[0] = grad_a(kept.b.get(), dy, wants);
-    if (wants[1]) gradients[1] = grad_b(kept.a.get(), dy, wants);
+    if (needs[0]) gradients[0] = grad_a(saved.b.get(), dy, needs);
+    if (needs[1]) gradients[1] = grad_b(saved.a.get(), dy, needs);
     return gradients;
   }
 
@@ -100,12 +100,12 @@ struct Matmul {
   }
 
   /// dA = dY op(B)^T, or its transpose where a is stored transposed.
-  Tensor grad_a(const Tensor& b, const Tensor& dy, const GradWants& wants) const {
+  Tensor grad_a(const Tensor& b, const Tensor& dy, const NeedsGrad& needs) const {
     const std::int64_t m = dy.dim(-2), n = dy.dim(-1);
     const std::int64_t k = b.dim(options.transpose_b ? -1 : -2);
     const std::int64_t batch = batch_of(dy);
     const Shape shape = dy.shape().with(-2, options.transpose_a ? k : m).with(-1, options.transpose_a ? m : k);
-    const Tensor da = wants.make(0, shape, dy.dtype());
+    const Tensor da = needs.make(0, shape, dy.dtype());
     if (!options.transpose_a) {
       MatmulProblem problem{.batch = batch, .m = m, .n = k, .k = n, .transpose_b = !options.transpose_b};
       if (shared_b) problem = {.m = batch * m, .n = k, .k = n, .transpose_b = !options.transpose_b};
@@ -124,13 +124,13 @@ struct Matmul {
   }
 
   /// dB = op(A)^T dY, or its transpose where b is stored transposed; summed over the batch where b is shared.
-  Tensor grad_b(const Tensor& a, const Tensor& dy, const GradWants& wants) const {
+  Tensor grad_b(const Tensor& a, const Tensor& dy, const NeedsGrad& needs) const {
     const std::int64_t m = dy.dim(-2), n = dy.dim(-1);
     const std::int64_t k = a.dim(options.transpose_a ? -2 : -1);
     const std::int64_t batch = batch_of(dy);
     const std::int64_t rows = options.transpose_b ? n : k, cols = options.transpose_b ? k : n;
     const Shape shape = shared_b ? Shape{rows, cols} : dy.shape().with(-2, rows).with(-1, cols);
-    const Tensor db = wants.make(1, shape, dy.dtype());
+    const Tensor db = needs.make(1, shape, dy.dtype());
     MatmulProblem problem{.batch = batch, .m = rows, .n = cols, .k = m};
     problem.transpose_a = options.transpose_b ? true : !options.transpose_a;
     problem.transpose_b = options.transpose_b ? options.transpose_a : false;

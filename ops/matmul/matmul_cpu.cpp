@@ -20,7 +20,7 @@ void multiply(const MatmulProblem& p, const T* a, const T* b, T* c) {
     gemm<T>(p.transpose_a, p.transpose_b, p.m, p.n, p.k, a + i * p.batch_stride_a, p.lda, b + i * p.batch_stride_b,
             p.ldb, p.accumulate, c + i * p.batch_stride_c, p.ldc);
   };
-  // Many small products are spread over the team; a few large ones are each done by the whole team.
+  // Many small products are spread over the thread pool; a few large ones are each done by the whole thread pool.
   if (p.batch >= 4 && p.m * p.n <= 512 * 512)
     parallel_chunks(p.batch, one);
   else
@@ -124,11 +124,11 @@ void matmul_by_gemm(const MatmulProblem& problem, const void* a, const void* b, 
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
   MatmulProblem p = problem;
   p.has_bias = bias != nullptr;
-  (dnn::declines(p).empty() ? dnn::matmul : matmul_by_gemm)(p, a, b, bias, c);
+  (dnn::unsupported(p).empty() ? dnn::matmul : matmul_by_gemm)(p, a, b, bias, c);
 }
 
 std::string matmul_implementation(const MatmulProblem& problem) {
-  return dnn::declines(problem).empty() ? dnn::implementation(problem) : "gemm";
+  return dnn::unsupported(problem).empty() ? dnn::implementation(problem) : "gemm";
 }
 
 }  // namespace hearth::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products on the CPU on raw pointers: below matmul and linear, and for convolutions by own kernels.
+// Matrix products on the CPU on raw pointers: below matmul and linear, and for convolutions by native kernels.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace hearth::cpu {
 
-/// C = op(A) op(B) [+ bias] [+ C] on the compute team, by oneDNN where it is present and takes the problem, else by
+/// C = op(A) op(B) [+ bias] [+ C] on the thread pool, by oneDNN where it is present and takes the problem, else by
 /// the own gemm. All f64, or any mix of f32 and bf16, summed in f32. `bias` holds n values (f64 for f64, else f32) that
 /// are added to every row, or is null. C must not overlap the operands. Sizes of 0 are taken: k == 0 gives the bias, or
 /// nothing when accumulating. ShapeError for sizes that contradict each other.

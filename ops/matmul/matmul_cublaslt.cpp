@@ -28,7 +28,7 @@ namespace {
 struct Plans : PlanCache<MatmulProblem, Plan> {
   std::mutex mutex;  ///< of what follows
   std::optional<PlanFile> kept;
-  std::string why_unkept;  ///< of a choice that was made and could not be written
+  std::string why_unsaved;  ///< of a choice that was made and could not be written
 
   PlanFile& file() {
     if (!kept) {
@@ -45,7 +45,8 @@ Plans& all_plans() {
   return made;
 }
 
-/// The problem in words; on one device two problems have the same if and only if they are the same, exact mode aside.
+/// The problem in words; on one device two problems have the same if and only if they are the same, deterministic mode
+/// aside.
 std::string text_of(const MatmulProblem& p) {
   std::string text = join_text(p.a, " x ", p.b, " to ", p.c, ", batch ", p.batch, ", ", p.m, 'x', p.k, " by ", p.k, 'x',
                                p.n, p.transpose_a ? ", a transposed" : "", p.transpose_b ? ", b transposed" : "");
@@ -100,26 +101,26 @@ void take(Plan& plan, const std::vector<Algorithm>& offered, Choice choice, std:
 void choose(Plans& all, Plan& plan, const std::vector<Algorithm>& offered) {
   if (offered.size() == 1) return take(plan, offered, Choice::only, 0);
   const auto take_first = [&](std::string why) { take(plan, offered, Choice::heuristic, 0, 0, std::move(why)); };
-  if (plan.problem.deterministic) return take_first("exact mode");
+  if (plan.problem.deterministic) return take_first("deterministic mode");
   if (!plan_timing_is_on()) return take_first("HEARTH_PLAN_TIMING is off");
   const std::lock_guard lock(all.mutex);
   const PlanKey key = kept_as(plan.problem);
   std::string stale;
-  if (const KeptPlan* kept = all.file().find(key); kept != nullptr) {
+  if (const SavedPlan* kept = all.file().find(key); kept != nullptr) {
     if (const auto place = place_of(kept->plan, offered))
       return take(plan, offered, Choice::kept, *place, kept->microseconds);
     stale = kept->plan;
   }
-  if (!all.why_unkept.empty()) return take_first(all.why_unkept);
+  if (!all.why_unsaved.empty()) return take_first(all.why_unsaved);
   const Fastest fastest = fastest_algorithm(device_of(plan.problem), plan, offered);
   const bool timed = std::isfinite(fastest.microseconds);
   // Also the first, where there was no room for timing: another process might have room, and choose otherwise.
-  const KeptPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
+  const SavedPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
   const auto holds = all.file().keep(key, chosen, stale);
   if (!holds) {
     const auto& remarks = all.file().remarks();
-    all.why_unkept = "a choice could not be kept: " + (remarks.empty() ? std::string() : remarks.back());
-    return take_first(all.why_unkept);
+    all.why_unsaved = "a choice could not be kept: " + (remarks.empty() ? std::string() : remarks.back());
+    return take_first(all.why_unsaved);
   }
   const auto place = place_of(holds->plan, offered);
   if (!place) return take_first("another process keeps a plan that is not offered here");
@@ -159,16 +160,16 @@ std::string refused(const MatmulProblem& p) {
 }
 
 void check_address(const char* name, const void* address) {
-  HEARTH_CHECK(UsageError, reinterpret_cast<std::uintptr_t>(address) % least_alignment == 0, "matmul: ", name, " at ",
-               address, " is not at a multiple of ", least_alignment, "; copy it first");
+  HEARTH_CHECK(UsageError, reinterpret_cast<std::uintptr_t>(address) % min_alignment == 0, "matmul: ", name, " at ",
+               address, " is not at a multiple of ", min_alignment, "; copy it first");
 }
 
 }  // namespace
 
-std::string declines(const MatmulProblem& problem) {
+std::string unsupported(const MatmulProblem& problem) {
   if (std::string reason = why_absent(); !reason.empty()) return reason;
   if (std::string reason = refused(problem); !reason.empty()) return reason;
-  return plan_of(problem).declines;
+  return plan_of(problem).unsupported;
 }
 
 void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operands) {
@@ -181,7 +182,7 @@ void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operan
   check_address("the sums of a", operands.a_sums);
   if (const std::string reason = refused(problem); !reason.empty()) throw UsageError("matmul: " + reason);
   const Plan& plan = plan_of(problem);
-  HEARTH_CHECK(UsageError, plan.declines.empty(), "matmul: ", plan.declines);
+  HEARTH_CHECK(UsageError, plan.unsupported.empty(), "matmul: ", plan.unsupported);
   // The stream's own order keeps the workspace until the product is done.
   MemoryResource& memory = memory_of(stream.device());
   const std::size_t bytes = plan.algorithm.workspace;
@@ -195,7 +196,7 @@ void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operan
 std::vector<PlanInfo> plans() {
   std::vector<PlanInfo> list;
   all_plans().each([&](const MatmulProblem&, const Plan& plan) {
-    if (plan.declines.empty()) list.push_back(plan.info);
+    if (plan.unsupported.empty()) list.push_back(plan.info);
   });
   return list;
 }
@@ -205,7 +206,7 @@ void clear_plans() {
   all.clear();
   const std::lock_guard lock(all.mutex);
   all.kept.reset();
-  all.why_unkept.clear();
+  all.why_unsaved.clear();
 }
 
 PlanFileInfo plan_file() {
@@ -221,7 +222,7 @@ PlanFileInfo plan_file() {
 
 namespace hearth::cuda::blas {
 
-std::string declines(const MatmulProblem&) { return why_absent(); }
+std::string unsupported(const MatmulProblem&) { return why_absent(); }
 void matmul(Stream&, const MatmulProblem&, const Operands&) { throw DeviceError("matmul: " + why_absent()); }
 std::vector<PlanInfo> plans() { return {}; }
 void clear_plans() {}

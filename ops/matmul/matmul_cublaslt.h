@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt. Plans are made once per problem and alignment and kept. A
-// plan is chosen by timing what the library offers, and the choice is kept on disk (ops/plan_file.h); in exact mode,
-// with HEARTH_PLAN_TIMING=off, and where it cannot be kept it is what the library's heuristic puts first.
+// plan is chosen by timing what the library offers, and the choice is kept on disk (ops/plan_file.h); in deterministic
+// mode, with HEARTH_PLAN_TIMING=off, and where it cannot be kept it is what the library's heuristic puts first.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace hearth::cuda::blas {
 
 /// What every address must be a multiple of.
-inline constexpr std::size_t least_alignment = 16;
+inline constexpr std::size_t min_alignment = 16;
 
 struct Operands {
   const void* a = nullptr;
@@ -28,9 +28,9 @@ struct Operands {
 
 /// Empty if cuBLASLt does this product on its device; else the reason why not. The first question for a problem asks
 /// the library's heuristics and times what they offer, so it is refused (DeviceError) while a step is recorded.
-std::string declines(const MatmulProblem& problem);
+std::string unsupported(const MatmulProblem& problem);
 /// The product, with a and b of one type, c of theirs or f32; f32 is multiplied as f32 unless the problem says TF32,
-/// and 16-bit types are summed in f32. UsageError where `declines` gives a reason; DeviceError if the library is
+/// and 16-bit types are summed in f32. UsageError where `unsupported` gives a reason; DeviceError if the library is
 /// absent, or with its own words.
 void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operands);
 
@@ -42,7 +42,7 @@ struct PlanInfo {
   std::string problem;
   Choice choice = Choice::only;
   std::size_t offered = 0;  ///< by the heuristic
-  std::size_t taken = 0;    ///< its place there
+  std::size_t taken = 0;    ///< its position there
   double microseconds = 0;  ///< when it was timed, now or in an earlier process
   std::string why;          ///< why nothing was timed; empty otherwise
 };

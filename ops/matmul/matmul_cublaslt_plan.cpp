@@ -9,8 +9,8 @@
 namespace hearth::cuda::blas {
 namespace {
 
-constexpr std::size_t most_workspace = std::size_t{32} << 20;
-constexpr int most_algorithms = 16;
+constexpr std::size_t max_workspace = std::size_t{32} << 20;
+constexpr int max_algorithms = 16;
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -80,7 +80,7 @@ Owned<cublasLtMatmulDesc_t> desc_of(const MatmulProblem& p) {
   if (p.has_bias || p.sums_a) set(raw, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c));
   if (p.keeps_pre) set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
   // The heuristic reads the alignment off the addresses.
-  const auto* const aligned = reinterpret_cast<const void*>(std::uintptr_t{least_alignment});
+  const auto* const aligned = reinterpret_cast<const void*>(std::uintptr_t{min_alignment});
   set_pointers(raw, p, aligned, aligned);
   return desc;
 }
@@ -92,13 +92,13 @@ Owned<cublasLtMatmulPreference_t> ask_for() {
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
     check(lt().preference_set(raw, name, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, max_workspace);
   // Parts are added from the workspace in a fixed order; adding them in place is not repeatable.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
   for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    prefer(name, std::uint32_t{least_alignment});
+    prefer(name, std::uint32_t{min_alignment});
   return preference;
 }
 
@@ -117,17 +117,17 @@ Plan describe_product(const MatmulProblem& p, cublasLtHandle_t handle) {
 
 std::vector<Algorithm> offered_algorithms(Plan& plan) {
   const auto preference = ask_for();
-  std::array<cublasLtMatmulHeuristicResult_t, most_algorithms> found{};
+  std::array<cublasLtMatmulHeuristicResult_t, max_algorithms> found{};
   int count = 0;
   const cublasStatus_t status =
       lt().heuristic(plan.handle, plan.desc.get(), plan.left.get(), plan.right.get(), plan.result.get(),
-                     plan.result.get(), preference.get(), most_algorithms, found.data(), &count);
+                     plan.result.get(), preference.get(), max_algorithms, found.data(), &count);
   std::vector<Algorithm> offered;
   if (status == CUBLAS_STATUS_SUCCESS)
     for (std::size_t i = 0; i < static_cast<std::size_t>(count) && i < found.size(); ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS) offered.push_back({found[i].algo, found[i].workspaceSize});
   if (offered.empty())
-    plan.declines =
+    plan.unsupported =
         join_text("cuBLASLt has no repeatable algorithm for this", status == CUBLAS_STATUS_SUCCESS ? "" : ": ",
                   status == CUBLAS_STATUS_SUCCESS ? "" : lt().text(status));
   return offered;

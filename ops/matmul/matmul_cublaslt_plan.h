@@ -24,7 +24,7 @@ struct Plan {
   Owned<cublasLtMatmulDesc_t> desc{nullptr, nullptr};
   Owned<cublasLtMatrixLayout_t> left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
   Algorithm algorithm;
-  std::string declines;
+  std::string unsupported;
   PlanInfo info;
 };
 

@@ -14,7 +14,7 @@ namespace hearth::cuda::blas {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr std::size_t most_sets = 64;
+constexpr std::size_t max_sets = 64;
 
 /// Bytes of `batch` stored matrices, rounded up to whole lines.
 std::size_t bytes_of(DType dtype, std::int64_t width, std::int64_t height, std::int64_t pitch, std::int64_t batch,
@@ -97,7 +97,7 @@ Fastest fastest_algorithm(Device device, const Plan& plan, const std::vector<Alg
   const SetOfOperands set(plan.problem);
   std::size_t workspace = 0;
   for (const Algorithm& algorithm : algorithms) workspace = std::max(workspace, algorithm.workspace);
-  std::size_t sets = std::clamp<std::size_t>((3 * cache + set.end - 1) / set.end, 2, most_sets);
+  std::size_t sets = std::clamp<std::size_t>((3 * cache + set.end - 1) / set.end, 2, max_sets);
   // Half of what is free is left to whoever else asks meanwhile.
   const auto room = static_cast<std::size_t>(free_memory(device)) / 2;
   if (room <= workspace || room - workspace < set.end) return {0, never};

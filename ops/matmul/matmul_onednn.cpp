@@ -23,7 +23,7 @@ using Desc = dnnl::memory::desc;
 
 struct MatmulKey {
   MatmulProblem problem;
-  int team = 1;
+  int pool = 1;
   auto operator<=>(const MatmulKey&) const = default;
 };
 
@@ -39,7 +39,7 @@ std::string text_of(const MatmulKey& key) {
   return join_text("matmul ", p.batch, " x ", p.m, "x", p.n, "x", p.k, " ", p.transpose_a ? "T" : "N",
                    p.transpose_b ? "T" : "N", " ", hearth::name_of(p.a), "*", hearth::name_of(p.b), "->",
                    hearth::name_of(p.c), p.accumulate ? " accumulate" : "", p.has_bias ? " bias" : "", " threads ",
-                   key.team);
+                   key.pool);
 }
 
 bool is_empty(const MatmulProblem& p) { return p.batch == 0 || p.m == 0 || p.n == 0 || p.k == 0; }
@@ -90,7 +90,7 @@ std::shared_ptr<const MatmulPlan> make_plan(const MatmulKey& key) {
     plan->implementation = sgemm_name;
     return plan;
   }
-  const TeamScope team(key.team);
+  const ThreadsScope pool(key.pool);
   reserve_for_library("oneDNN");
   try {
     make_primitive(*plan, key);
@@ -122,10 +122,10 @@ void call_sgemm(const MatmulProblem& p, const void* a, const void* b, void* c) {
   check_status(status, "sgemm");
 }
 
-// One product on the team that the calling thread has set.
+// One product on the thread pool that the calling thread has set.
 void run(const MatmulKey& key, const void* a, const void* b, const float* bias, void* c) {
   const auto plan = plan_of(key);
-  HEARTH_CHECK(UsageError, plan->reason.empty(), text_of(key), ": ", plan->reason, "; ask declines() first");
+  HEARTH_CHECK(UsageError, plan->reason.empty(), text_of(key), ": ", plan->reason, "; ask unsupported() first");
   if (plan->sgemm) {
     call_sgemm(key.problem, a, b, c);
     return;
@@ -137,7 +137,7 @@ void run(const MatmulKey& key, const void* a, const void* b, const float* bias, 
   execute(plan->primitive, plan->scratchpad, arguments, bias ? 4 : 3);
 }
 
-// How exact mode cuts a product: rows, columns and matrices of each piece.
+// How deterministic mode cuts a product: rows, columns and matrices of each piece.
 struct Tiling {
   std::int64_t rows, columns, matrices;
 };
@@ -174,7 +174,7 @@ void run_in_pieces(const MatmulProblem& p, const void* a, const void* b, const f
     const std::int64_t matrix = i / (row_tiles * column_tiles) * tile.matrices;
     const MatmulProblem part = piece(p, std::min(tile.rows, p.m - row), std::min(tile.columns, p.n - column),
                                      std::min(tile.matrices, p.batch - matrix));
-    const TeamScope alone(1);
+    const ThreadsScope alone(1);
     const std::int64_t a0 = matrix * p.batch_stride_a + (p.transpose_a ? row : row * p.lda);
     const std::int64_t b0 = matrix * p.batch_stride_b + (p.transpose_b ? column * p.ldb : column);
     const std::int64_t c0 = matrix * p.batch_stride_c + row * p.ldc + column;
@@ -207,7 +207,7 @@ void run_in_shares(const MatmulProblem& p, const void* a, const void* b, const f
   Scratch scratch;
   float* parts = scratch.take<float>(shares * p.m * p.n);
   parallel_chunks(shares, [&](std::int64_t i) {
-    const TeamScope alone(1);
+    const ThreadsScope alone(1);
     const std::int64_t first = i * terms;
     run({sum_share(p, std::min(terms, p.k - first)), 1}, at(a, p.transpose_a ? first * p.lda : first, p.a),
         at(b, p.transpose_b ? first : first * p.ldb, p.b), nullptr, parts + i * p.m * p.n);
@@ -239,7 +239,7 @@ const void* narrowed(const void* x, DType& dtype, std::int64_t size, Scratch& sc
   return copy;
 }
 
-std::string unsupported(const MatmulProblem& p) {
+std::string refused_types(const MatmulProblem& p) {
   const auto taken = [](DType t) { return t == DType::f32 || t == DType::bf16; };
   if (!taken(p.a) || !taken(p.b) || !taken(p.c))
     return join_text("oneDNN takes f32 and bf16, not ", hearth::name_of(p.a), " * ", hearth::name_of(p.b), " -> ",
@@ -248,26 +248,26 @@ std::string unsupported(const MatmulProblem& p) {
   return {};
 }
 
-// The problem as it is planned: narrow operands where either is, and in exact mode its first piece.
+// The problem as it is planned: narrow operands where either is, and in deterministic mode its first piece.
 MatmulKey planned(MatmulProblem p) {
   if (p.a == DType::bf16 || p.b == DType::bf16) p.a = p.b = DType::bf16;
   if (has_long_sum(p)) return {sum_share(p, std::min(p.k, terms_of_share(p))), 1};
-  if (!p.deterministic && !has_few_rows(p)) return {p, current_team()};
+  if (!p.deterministic && !has_few_rows(p)) return {p, current_threads()};
   const Tiling tile = tiling_of(p);
   return {piece(p, tile.rows, tile.columns, tile.matrices), 1};
 }
 
 }  // namespace
 
-std::string declines(const MatmulProblem& problem) {
+std::string unsupported(const MatmulProblem& problem) {
   const MatmulProblem p = complete(problem);
-  if (std::string reason = unsupported(p); !reason.empty() || is_empty(p)) return reason;
+  if (std::string reason = refused_types(p); !reason.empty() || is_empty(p)) return reason;
   return plan_of(planned(p))->reason;
 }
 
 std::string implementation(const MatmulProblem& problem) {
   const MatmulProblem p = complete(problem);
-  if (!declines(problem).empty() || is_empty(p)) return {};
+  if (!unsupported(problem).empty() || is_empty(p)) return {};
   return plan_of(planned(p))->implementation;
 }
 
@@ -275,8 +275,8 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
   const auto* bias = static_cast<const float*>(given_bias);
   MatmulProblem p = complete(problem);
   p.has_bias = bias != nullptr;
-  const std::string reason = unsupported(p);
-  HEARTH_CHECK(UsageError, reason.empty(), "matmul: ", reason, "; ask declines() first");
+  const std::string reason = refused_types(p);
+  HEARTH_CHECK(UsageError, reason.empty(), "matmul: ", reason, "; ask unsupported() first");
   if (is_empty(p)) {
     if (p.c == DType::bf16)
       fill_rows(p, bias, static_cast<bf16*>(c));
@@ -284,7 +284,7 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
       fill_rows(p, bias, static_cast<float*>(c));
     return;
   }
-  const TeamScope team(current_team());
+  const ThreadsScope pool(current_threads());
   Scratch scratch;
   if (p.a != p.b) {
     a = narrowed(a, p.a, reach_of_a(p), scratch);
@@ -295,7 +295,7 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
   else if (p.deterministic || has_few_rows(p))
     run_in_pieces(p, a, b, bias, c);
   else
-    run({p, current_team()}, a, b, bias, c);
+    run({p, current_threads()}, a, b, bias, c);
 }
 
 }  // namespace hearth::cpu::dnn
@@ -304,7 +304,7 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
 
 namespace hearth::cpu::dnn {
 
-std::string declines(const MatmulProblem&) { return why_absent(); }
+std::string unsupported(const MatmulProblem&) { return why_absent(); }
 std::string implementation(const MatmulProblem&) { return {}; }
 void matmul(const MatmulProblem&, const void*, const void*, const void*, void*) { throw UsageError(why_absent()); }
 

@@ -38,7 +38,7 @@ void multiply(cuda::Stream& stream, const MatmulProblem& problem, const ProductO
 
 /// 16-bit operands: b and c may be f32, though not both.
 template <class T>
-void multiply_narrow(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
+void multiply_low_precision(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
   if (problem.b == DType::f32) return multiply<T, float, T>(stream, problem, o);
   if (problem.c == DType::f32) return multiply<T, T, float>(stream, problem, o);
   multiply<T, T, T>(stream, problem, o);
@@ -51,9 +51,9 @@ void product_tiles(cuda::Stream& stream, const MatmulProblem& problem, const Pro
     case DType::f64:
       return multiply<double, double, double>(stream, problem, operands);
     case DType::f16:
-      return multiply_narrow<f16>(stream, problem, operands);
+      return multiply_low_precision<f16>(stream, problem, operands);
     case DType::bf16:
-      return multiply_narrow<bf16>(stream, problem, operands);
+      return multiply_low_precision<bf16>(stream, problem, operands);
     default:
       return multiply<float, float, float>(stream, problem, operands);
   }

@@ -84,8 +84,8 @@ struct ActivatedStore {
 
   __device__ void operator()(std::int64_t at, std::int64_t column, Sum sum) const {
     const Sum total = store.total(at, column, sum);
-    store.c[at] = cuda::narrow<T>(activation_value(activation, total));
-    if (pre != nullptr) pre[at] = cuda::narrow<T>(total);
+    store.c[at] = cuda::cast_down<T>(activation_value(activation, total));
+    if (pre != nullptr) pre[at] = cuda::cast_down<T>(total);
   }
 
   /// The same for two neighbours of a row, the second only if `both`; in one access each where the addresses allow.
@@ -98,9 +98,9 @@ struct ActivatedStore {
       return;
     }
     const Sum total = store.total(at, column, first), next = store.total(at + 1, column + 1, second);
-    cuda::store_pack(store.c + at, Two{cuda::narrow<T>(activation_value(activation, total)),
-                                       cuda::narrow<T>(activation_value(activation, next))});
-    if (pre != nullptr) cuda::store_pack(pre + at, Two{cuda::narrow<T>(total), cuda::narrow<T>(next)});
+    cuda::store_pack(store.c + at, Two{cuda::cast_down<T>(activation_value(activation, total)),
+                                       cuda::cast_down<T>(activation_value(activation, next))});
+    if (pre != nullptr) cuda::store_pack(pre + at, Two{cuda::cast_down<T>(total), cuda::cast_down<T>(next)});
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix product below matmul and linear: C = activation(op(A) op(B) + bias), by a library or by own kernels.
+// The matrix product below matmul and linear: C = activation(op(A) op(B) + bias), by a library or by native kernels.
 #pragma once
 
 #include "core/cpu/stream.h"

@@ -14,9 +14,9 @@ MatmulProblem without_f16(MatmulProblem problem) {
   return problem;
 }
 
-std::string library_declines(const MatmulProblem& problem) { return cpu::dnn::declines(without_f16(problem)); }
+std::string library_unsupported(const MatmulProblem& problem) { return cpu::dnn::unsupported(without_f16(problem)); }
 
-std::string gemm_declines(const MatmulProblem&) { return ""; }
+std::string gemm_unsupported(const MatmulProblem&) { return ""; }
 
 /// An implementation on raw pointers, on tensors: f16 and the bias are converted beside it.
 template <auto& by>
@@ -35,9 +35,10 @@ void run(const MatmulProblem& problem, const ProductOperands& operands) {
 }  // namespace
 
 ProductCandidates product_candidates(cpu::Stream&, const char* op) {
-  return {op,
-          {{"onednn", library_declines, run<cpu::dnn::matmul>}, {"gemm", gemm_declines, run<cpu::matmul_by_gemm>}},
-          {"cublaslt", "cublaslt_unfused", "mma", "portable"}};
+  return {
+      op,
+      {{"onednn", library_unsupported, run<cpu::dnn::matmul>}, {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}},
+      {"cublaslt", "cublaslt_unfused", "mma", "portable"}};
 }
 
 }  // namespace hearth::kernels

@@ -7,11 +7,9 @@
 namespace hearth::kernels {
 namespace {
 
-using cuda::blas::least_alignment;
+using cuda::blas::min_alignment;
 
-bool is_aligned(const Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % least_alignment == 0;
-}
+bool is_aligned(const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % min_alignment == 0; }
 
 /// `tensor` in this type at an address that a library and the tensor cores take.
 Tensor aligned(const Tensor& tensor, DType dtype) {
@@ -42,7 +40,7 @@ MatmulProblem plain(MatmulProblem problem) {
   return problem;
 }
 
-std::string library_declines(const MatmulProblem& problem) { return cuda::blas::declines(in_type_of_a(problem)); }
+std::string library_unsupported(const MatmulProblem& problem) { return cuda::blas::unsupported(in_type_of_a(problem)); }
 
 void run_library(const MatmulProblem& problem, const ProductOperands& operands) {
   const MatmulProblem p = in_type_of_a(problem);
@@ -62,26 +60,26 @@ MatmulProblem without_bias(MatmulProblem problem) {
   return problem;
 }
 
-std::string unfused_declines(const MatmulProblem& problem) {
-  std::string reason = library_declines(plain(problem));
-  return reason.empty() || !problem.has_bias ? reason : library_declines(without_bias(plain(problem)));
+std::string unfused_unsupported(const MatmulProblem& problem) {
+  std::string reason = library_unsupported(plain(problem));
+  return reason.empty() || !problem.has_bias ? reason : library_unsupported(without_bias(plain(problem)));
 }
 
-/// What follows the product is done by own kernels, the bias by the library's if it can.
+/// What follows the product is done by native kernels, the bias by the library's if it can.
 void run_unfused(const MatmulProblem& problem, const ProductOperands& operands) {
   cuda::Stream& stream = cuda::stream_of(operands.c.device());
   if (problem.sums_a) sum_rows(stream, operands.a, operands.a_sums);
   ProductOperands product{operands.a, operands.b, operands.bias, problem.keeps_pre ? operands.pre : operands.c, {}, {}};
   const MatmulProblem with_bias = plain(problem);
   // Added last, the bias of an accumulating product is the same bias.
-  const bool adds_bias = problem.has_bias && !library_declines(with_bias).empty();
+  const bool adds_bias = problem.has_bias && !library_unsupported(with_bias).empty();
   if (adds_bias) product.bias = Tensor();
   run_library(adds_bias ? without_bias(with_bias) : with_bias, product);
   if (adds_bias) add_bias(stream, operands.bias, product.c.as_shape({problem.batch * problem.m, problem.n}));
   if (problem.activation != Activation::none) activate(stream, problem.activation, product.c, operands.c);
 }
 
-std::string mma_declines(const MatmulProblem& p) {
+std::string mma_unsupported(const MatmulProblem& p) {
   if (size_of(p.a) != 2) return join_text("a is ", p.a, "; tensor cores take f16 and bf16 here");
   if (p.b != p.a && p.b != DType::f32) return join_text("b is ", p.b, " beside a of ", p.a);
   if (p.c != p.a && p.c != DType::f32) return join_text("c is ", p.c, " beside a of ", p.a);
@@ -91,7 +89,7 @@ std::string mma_declines(const MatmulProblem& p) {
   return "";
 }
 
-/// Whether the own kernels can take the activation on; they do for results of the operands' type.
+/// Whether the native kernels can take the activation on; they do for results of the operands' type.
 bool activates(const MatmulProblem& problem) {
   return problem.activation == Activation::none || problem.c == problem.a;
 }
@@ -118,7 +116,7 @@ void run_mma(const MatmulProblem& problem, const ProductOperands& operands) {
   });
 }
 
-std::string portable_declines(const MatmulProblem&) { return ""; }
+std::string portable_unsupported(const MatmulProblem&) { return ""; }
 
 /// Whether the portable kernel reads and writes these types as they are.
 bool is_direct(const MatmulProblem& p) {
@@ -152,10 +150,10 @@ void run_portable(const MatmulProblem& problem, const ProductOperands& operands)
 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
   return {op,
-          {{"cublaslt", library_declines, run_library, cuda::blas::why_absent},
-           {"cublaslt_unfused", unfused_declines, run_unfused, cuda::blas::why_absent},
-           {"mma", mma_declines, run_mma},
-           {"portable", portable_declines, run_portable}},
+          {{"cublaslt", library_unsupported, run_library, cuda::blas::why_absent},
+           {"cublaslt_unfused", unfused_unsupported, run_unfused, cuda::blas::why_absent},
+           {"mma", mma_unsupported, run_mma},
+           {"portable", portable_unsupported, run_portable}},
           {"onednn", "gemm"}};
 }
 

@@ -40,7 +40,7 @@ void multiply(cuda::Stream& stream, const MatmulProblem& problem, const ProductO
 }
 
 template <class T>
-void multiply_narrow(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
+void multiply_low_precision(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
   if (problem.c == DType::f32) return multiply<T, float>(stream, problem, o);
   multiply<T, T>(stream, problem, o);
 }
@@ -48,8 +48,8 @@ void multiply_narrow(cuda::Stream& stream, const MatmulProblem& problem, const P
 }  // namespace
 
 void product_mma(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& operands) {
-  if (problem.a == DType::bf16) return multiply_narrow<bf16>(stream, problem, operands);
-  multiply_narrow<f16>(stream, problem, operands);
+  if (problem.a == DType::bf16) return multiply_low_precision<bf16>(stream, problem, operands);
+  multiply_low_precision<f16>(stream, problem, operands);
 }
 
 }  // namespace hearth::kernels

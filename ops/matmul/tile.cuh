@@ -39,7 +39,7 @@ struct Stored {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i) {
       const bool inside = along ? row < rows && k + i < end : row + i < rows && k < end;
-      out[i] = inside ? cuda::widen(from[i]) : acc_t<T>(0);
+      out[i] = inside ? cuda::upcast(from[i]) : acc_t<T>(0);
     }
   }
 };
@@ -128,14 +128,14 @@ struct Store {
   bool relu = false;
 
   __device__ void operator()(std::int64_t at, std::int64_t column, acc_t<T> sum) const {
-    c[at] = cuda::narrow<T>(total(at, column, sum));
+    c[at] = cuda::cast_down<T>(total(at, column, sum));
   }
 
   /// The same for two neighbours of a row, the second only if `both`; in one access where the address allows.
   __device__ void pair(std::int64_t at, std::int64_t column, acc_t<T> first, acc_t<T> second, bool both) const {
     if (!both) return (*this)(at, column, first);
-    const cuda::Pack<T, 2> values{cuda::narrow<T>(total(at, column, first)),
-                                  cuda::narrow<T>(total(at + 1, column + 1, second))};
+    const cuda::Pack<T, 2> values{cuda::cast_down<T>(total(at, column, first)),
+                                  cuda::cast_down<T>(total(at + 1, column + 1, second))};
     if (reinterpret_cast<std::uintptr_t>(c + at) % sizeof(values) == 0) return cuda::store_pack(c + at, values);
     c[at] = values.at[0];
     c[at + 1] = values.at[1];
@@ -144,9 +144,9 @@ struct Store {
   __device__ acc_t<T> total(std::int64_t at, std::int64_t column, acc_t<T> sum) const {
     using A = acc_t<T>;
     if (bias != nullptr)
-      sum += wide_bias ? static_cast<const A*>(bias)[column] : cuda::widen(static_cast<const T*>(bias)[column]);
-    if (accumulate) sum += cuda::widen(c[at]);
-    // Not-a-number stays.
+      sum += wide_bias ? static_cast<const A*>(bias)[column] : cuda::upcast(static_cast<const T*>(bias)[column]);
+    if (accumulate) sum += cuda::upcast(c[at]);
+    // NaN stays.
     return relu && sum < A(0) ? A(0) : sum;
   }
 };

@@ -30,20 +30,20 @@ struct Pass {
 
 struct Added {
   static constexpr OpInfo info{.name = "add_layer_norm", .autocast = Autocast::as_is};
-  struct Kept {};
+  struct Saved {};
   kernels::ResidualDropout dropout;
   double eps;
   std::shared_ptr<Pass> pass;
 
   // gamma and beta get no gradient here.
-  Tensor forward(Kept&, const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta) const {
+  Tensor forward(Saved&, const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta) const {
     const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
     const Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device());
     pass->y = Tensor::empty_like(sum);
     pass->mean = Tensor::empty({rows}, gamma.dtype(), x.device());
     pass->rstd = Tensor::empty_like(pass->mean);
     pass->f_type = f.dtype();
-    pass->wants_df = wants_grad(f);
+    pass->wants_df = needs_grad(f);
     run_on(x.device(), [&](auto& stream) {
       kernels::add_layer_norm(stream, x.contiguous(), f.contiguous(), dropout, sum,
                               {gamma.contiguous(), beta.contiguous(), eps, pass->y, pass->mean, pass->rstd});
@@ -51,8 +51,8 @@ struct Added {
     return sum;
   }
 
-  std::array<Tensor, 4> backward(const Kept&, const Tensor& d_sum, const GradWants& wants) const {
-    if (!wants[1]) return {d_sum};
+  std::array<Tensor, 4> backward(const Saved&, const Tensor& d_sum, const NeedsGrad& needs) const {
+    if (!needs[1]) return {d_sum};
     // Where y gave no gradient, Normed did not run.
     Tensor df = pass->df.defined() ? std::exchange(pass->df, {}) : dropped(d_sum);
     return {d_sum, std::move(df)};
@@ -72,44 +72,44 @@ struct Added {
 
 struct Normed {
   static constexpr OpInfo info{.name = "add_layer_norm", .autocast = Autocast::as_is};
-  struct Kept {
-    KeptTensor sum, gamma;
+  struct Saved {
+    SavedTensor sum, gamma;
     Tensor mean, rstd;
   };
   kernels::ResidualDropout dropout;
   std::shared_ptr<Pass> pass;
   std::weak_ptr<GradState> slot;  ///< of the sum
 
-  Tensor forward(Kept& kept, const Tensor& sum, const Tensor& gamma, const Tensor&) const {
+  Tensor forward(Saved& saved, const Tensor& sum, const Tensor& gamma, const Tensor&) const {
     if (is_recording()) {
-      kept.sum = sum;
-      kept.gamma = gamma.contiguous();
-      kept.mean = pass->mean;
-      kept.rstd = pass->rstd;
+      saved.sum = sum;
+      saved.gamma = gamma.contiguous();
+      saved.mean = pass->mean;
+      saved.rstd = pass->rstd;
     }
     pass->mean = pass->rstd = Tensor();
     return std::exchange(pass->y, {});
   }
 
-  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor& sum = kept.sum.get();
-    const Tensor& gamma = kept.gamma.get();
+  std::array<Tensor, 3> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor& sum = saved.sum.get();
+    const Tensor& gamma = saved.gamma.get();
     dy = dy.contiguous();
     std::array<Tensor, 3> gradients;
     for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
-      if (wants[input]) gradients[input] = wants.make(input, gamma.shape(), gamma.dtype());
-    const Tensor others = wants[0] ? take_others() : Tensor();
+      if (needs[input]) gradients[input] = needs.make(input, gamma.shape(), gamma.dtype());
+    const Tensor others = needs[0] ? take_others() : Tensor();
     const Tensor d_sum = others.defined() ? others : dy.sole_owner() ? dy : Tensor::empty_like(sum);
     // What f and the sum get is the same where nothing is dropped or rounded.
     const bool same = drops_nothing(dropout) && pass->f_type == sum.dtype();
     Tensor df;
     if (pass->wants_df && !same) df = Tensor::empty(sum.shape(), pass->f_type, sum.device());
     run_on(sum.device(), [&](auto& stream) {
-      kernels::add_layer_norm_grad(stream, sum, {dy, gamma, kept.mean, kept.rstd, gradients[1], gradients[2]}, dropout,
-                                   others, d_sum, df);
+      kernels::add_layer_norm_grad(stream, sum, {dy, gamma, saved.mean, saved.rstd, gradients[1], gradients[2]},
+                                   dropout, others, d_sum, df);
     });
     if (pass->wants_df) pass->df = same ? d_sum : df;
-    if (wants[0] && !others.defined()) gradients[0] = d_sum;
+    if (needs[0] && !others.defined()) gradients[0] = d_sum;
     return gradients;
   }
 

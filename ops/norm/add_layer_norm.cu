@@ -84,7 +84,7 @@ struct SummedRows {
         load_unit(rows.f + at, added);
         drop_unit(stays, c, rows.scale, added);
         HEARTH_UNROLL
-        for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(std::fma(added[k], factor, value[k])));
+        for (int k = 0; k < width; ++k) value[k] = upcast(cast_down<T>(std::fma(added[k], factor, value[k])));
       }
       store_unit(rows.sum + at, value);
     }
@@ -99,10 +99,10 @@ struct SummedRows {
     const std::int64_t at = row * cols + c;
     const P factor = samples.factor(at);
     const bool stays = factor != P(0) && draws.keeps(at);
-    sum[at] = stays ? narrow<T>(std::fma(widen(f[at]) * scale, factor, widen(x[at]))) : x[at];
-    return widen(sum[at]);
+    sum[at] = stays ? cast_down<T>(std::fma(upcast(f[at]) * scale, factor, upcast(x[at]))) : x[at];
+    return upcast(sum[at]);
   }
-  __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return widen(sum[row * cols + c]); }
+  __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return upcast(sum[row * cols + c]); }
 };
 
 template <class T, class F>
@@ -132,7 +132,7 @@ struct SumGradientRows {
       P value[width] = {};
       if (rows.others != nullptr) load_unit(rows.others + at, value);
       HEARTH_UNROLL
-      for (int k = 0; k < width; ++k) value[k] = widen(narrow<T>(value[k] + gradient[k]));
+      for (int k = 0; k < width; ++k) value[k] = upcast(cast_down<T>(value[k] + gradient[k]));
       store_unit(rows.d_sum + at, value);
       if (rows.df == nullptr) return;
       HEARTH_UNROLL
@@ -148,15 +148,17 @@ struct SumGradientRows {
     return {*this, first, drops ? draw_row<held>(group, draws, first, inside ? cols : 0) : nullptr,
             df != nullptr ? samples.factor(first) : P(0)};
   }
-  __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const { return widen(sum[row * cols + c]); }
+  __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const {
+    return upcast(sum[row * cols + c]);
+  }
   __device__ void store(std::int64_t row, std::int64_t cols, std::int64_t c, P value) const {
     const std::int64_t at = row * cols + c;
-    const T total = narrow<T>(others == nullptr ? value : widen(others[at]) + value);
+    const T total = cast_down<T>(others == nullptr ? value : upcast(others[at]) + value);
     d_sum[at] = total;
     if (df == nullptr) return;
     const P factor = samples.factor(at);
     const bool stays = factor != P(0) && draws.keeps(at);
-    df[at] = narrow<F>(stays ? widen(total) * factor * scale : P(0));
+    df[at] = cast_down<F>(stays ? upcast(total) * factor * scale : P(0));
   }
 };
 

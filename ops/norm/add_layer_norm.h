@@ -19,8 +19,8 @@ struct SumAndNorm {
 };
 
 /// sum = x + drop_path(dropout(f)), y = layer_norm(sum): what dropout(f, p, true), add_drop_path(x, ..., p, true) and
-/// layer_norm() give, with the same draws and, in f32 and f64, to the bit; narrow types are rounded less often. One
-/// kernel, and one more for both gradients but that of the parameters.
+/// layer_norm() give, with the same draws and, in f32 and f64, to the bit; low-precision types are rounded less often.
+/// One kernel, and one more for both gradients but that of the parameters.
 ///
 /// x, f [..., C] of one shape and floating type; or x f32 and f f16 or bf16. sum and y have x's shape and type. gamma
 /// and beta as in layer_norm(). UsageError, ShapeError, DTypeError or DeviceError for arguments that do not fit.

@@ -23,8 +23,8 @@ struct BatchNorm {
   Tensor running_var;
   const ChannelMoments* moments = nullptr;  ///< for forward, and gone afterwards
 
-  struct Kept {
-    KeptTensor x;
+  struct Saved {
+    SavedTensor x;
     Tensor coefficients;  // [4, C]: see kernels::batch_norm_coefficients
     Tensor rstd;
     Tensor mask;
@@ -41,7 +41,7 @@ struct BatchNorm {
     kernels::batch_norm_coefficients(stream, x, o);
   }
 
-  Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma, const Tensor& beta,
+  Tensor forward(Saved& saved, const Tensor& x_view, const Tensor& gamma, const Tensor& beta,
                  const Tensor& residual_view) const {
     const Tensor x = x_view.contiguous();
     const Tensor residual = residual_view.defined() ? residual_view.contiguous() : residual_view;
@@ -66,50 +66,50 @@ struct BatchNorm {
       running_var.storage()->bump_version();
     }
     if (is_recording()) {
-      kept.x = x;
-      kept.coefficients = coefficients;
-      kept.rstd = rstd;
-      kept.mask = mask;
-      kept.gate = !relu ? ReluGate::none : residual.defined() ? ReluGate::from_mask : ReluGate::from_input;
+      saved.x = x;
+      saved.coefficients = coefficients;
+      saved.rstd = rstd;
+      saved.mask = mask;
+      saved.gate = !relu ? ReluGate::none : residual.defined() ? ReluGate::from_mask : ReluGate::from_input;
     }
     return y;
   }
 
-  std::array<Tensor, 4> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor& x = kept.x.get();
+  std::array<Tensor, 4> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor& x = saved.x.get();
     dy = dy.contiguous();
-    const kernels::BatchNormSaved saved{x, kept.coefficients, kept.gate, kept.mask};
+    const kernels::BatchNormSaved given{x, saved.coefficients, saved.gate, saved.mask};
     const std::int64_t channels = x.dim(-1);
     const DType wide = norm_parameter_dtype(x.dtype());
     std::array<Tensor, 4> gradients;
     for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
-      if (wants[input]) gradients[input] = wants.make(input, {channels}, wide);
+      if (needs[input]) gradients[input] = needs.make(input, {channels}, wide);
     Tensor corrections;
-    if (wants[0] && options.training) corrections = Tensor::empty({2, channels}, wide, x.device());
-    if (wants[1] || wants[2] || corrections.defined()) {
+    if (needs[0] && options.training) corrections = Tensor::empty({2, channels}, wide, x.device());
+    if (needs[1] || needs[2] || corrections.defined()) {
       run_on(x.device(), [&](auto& stream) {
-        kernels::batch_norm_grad_sums(stream, saved, dy, kept.rstd, gradients[1], gradients[2], corrections);
+        kernels::batch_norm_grad_sums(stream, given, dy, saved.rstd, gradients[1], gradients[2], corrections);
       });
     }
-    if (!wants[0] && !wants[3]) return gradients;
+    if (!needs[0] && !needs[3]) return gradients;
     // dy becomes one of the results where nobody else reads it.
     const bool reuse = dy.sole_owner();
     Tensor d_residual;
-    if (wants[3] && kept.gate != ReluGate::none) {
-      d_residual = reuse ? dy : wants.make(3, x.shape(), x.dtype());
+    if (needs[3] && saved.gate != ReluGate::none) {
+      d_residual = reuse ? dy : needs.make(3, x.shape(), x.dtype());
       gradients[3] = d_residual;
-    } else if (wants[3]) {
+    } else if (needs[3]) {
       gradients[3] = dy;
     }
-    if (!wants[0] && !d_residual.defined()) return gradients;
+    if (!needs[0] && !d_residual.defined()) return gradients;
     const bool write_over = reuse && !gradients[3].defined();
     // Nobody reads x after this either.
     const Tensor dx = write_over       ? dy
                       : x.sole_owner() ? x
-                      : wants[0]       ? wants.make(0, x.shape(), x.dtype())
+                      : needs[0]       ? needs.make(0, x.shape(), x.dtype())
                                        : Tensor::empty_like(x);
-    run_on(x.device(), [&](auto& stream) { kernels::batch_norm_grad(stream, saved, dy, corrections, dx, d_residual); });
-    if (wants[0]) gradients[0] = dx;
+    run_on(x.device(), [&](auto& stream) { kernels::batch_norm_grad(stream, given, dy, corrections, dx, d_residual); });
+    if (needs[0]) gradients[0] = dx;
     return gradients;
   }
 };

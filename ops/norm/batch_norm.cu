@@ -31,7 +31,7 @@ __device__ __forceinline__ void load_eight(const T* p, int count, acc_t<T> (&val
     load_unit(p, value);
   } else {
     HEARTH_UNROLL
-    for (int k = 0; k < unit; ++k) value[k] = k < count ? widen(p[k]) : acc_t<T>(0);
+    for (int k = 0; k < unit; ++k) value[k] = k < count ? upcast(p[k]) : acc_t<T>(0);
   }
 }
 
@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_eight(T* p, int count, const acc_t<T> (&va
   } else {
     HEARTH_UNROLL
     for (int k = 0; k < unit; ++k)
-      if (k < count) p[k] = narrow<T>(value[k]);
+      if (k < count) p[k] = cast_down<T>(value[k]);
   }
 }
 
@@ -237,10 +237,10 @@ __global__ void __launch_bounds__(tile_block, 2)
         for (int k = 0; k < unit; ++k) {
           P result = (value[slot][k] - of.mean[k]) * of.scale[k] + of.shift[k];
           if (residual != nullptr) result += extra[slot][k];
-          // Not-a-number stays.
+          // NaN stays.
           result = relu && result < P(0) ? P(0) : result;
           value[slot][k] = result;
-          bits |= (k < of.count && widen(narrow<T>(result)) > P(0) ? 1u : 0u) << k;
+          bits |= (k < of.count && upcast(cast_down<T>(result)) > P(0) ? 1u : 0u) << k;
         }
         store_eight<packed>(y + row * lanes + of.first, of.count, value[slot]);
         if (mask != nullptr) mask[row * cut.units + place.unit] = static_cast<std::uint8_t>(bits);
@@ -390,7 +390,7 @@ void finish(cuda::Stream& stream, const Tensor& partial, std::int64_t channels, 
 void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const ChannelNorm& o) {
   const FoldedRows folded(x);
   if (folded.channels == 0) return;
-  visit_dtype("batch_norm", o.gamma.dtype(), WideFloats{}, [&]<class P>() {
+  visit_dtype("batch_norm", o.gamma.dtype(), FullFloats{}, [&]<class P>() {
     const auto to = coefficients_of<P>(o);
     if (!o.options.training) {
       launch(stream, "batch_norm_evaluate", {blocks_for(folded.channels, finish_block), finish_block},
@@ -415,7 +415,7 @@ void batch_norm_coefficients(cuda::Stream& stream, const ChannelMoments& moments
   cut.rows = values;
   cut.segment_rows = moments.run_rows;
   cut.segments = moments.parts.dim(2);
-  visit_dtype("batch_norm", o.gamma.dtype(), WideFloats{}, [&]<class P>() {
+  visit_dtype("batch_norm", o.gamma.dtype(), FullFloats{}, [&]<class P>() {
     finish<P>(stream, moments.parts, channels, channels, cut, values, coefficients_of<P>(o));
   });
 }
@@ -445,7 +445,7 @@ void batch_norm_grad_sums(cuda::Stream& stream, const BatchNormSaved& saved, con
            folded.channels, folded.lanes, Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, cut,
            partial.data<double>());
   });
-  visit_dtype("batch_norm", coefficients.dtype(), WideFloats{}, [&]<class P>() {
+  visit_dtype("batch_norm", coefficients.dtype(), FullFloats{}, [&]<class P>() {
     launch(stream, "batch_norm_grad_finish", {blocks_for(folded.channels * warp_size, finish_block), finish_block},
            batch_norm_grad_finish<P>, partial.data<double>(), folded.channels, folded.lanes, cut,
            static_cast<double>(x.size() / folded.channels), static_cast<const P*>(coefficients.data<P>()),

@@ -68,7 +68,7 @@ void apply_rows(const T* x, const T* residual, const P* coefficients, T* y, std:
     for (std::int64_t c = 0; c < lanes; ++c) {
       P value = (cpu::load(x + c) - mean[c]) * scale[c] + shift[c];
       if constexpr (Variant::residual) value += cpu::load(residual + c);
-      // Not-a-number stays.
+      // NaN stays.
       if constexpr (Variant::relu) value = value < P(0) ? P(0) : value;
       cpu::store(y + c, value);
     }
@@ -144,7 +144,7 @@ void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const ChannelNorm& o
   double *mean = scratch.take<double>(channels), *variance = scratch.take<double>(channels);
   if (o.options.training) channel_statistics(x, mean, variance);
   const double values = static_cast<double>(x.size() / channels);
-  visit_dtype("batch_norm", o.gamma.dtype(), WideFloats{}, [&]<class P>() {
+  visit_dtype("batch_norm", o.gamma.dtype(), FullFloats{}, [&]<class P>() {
     P* const table = o.coefficients.data<P>();
     for (std::int64_t c = 0; c < channels; ++c) {
       if (!o.options.training) {
@@ -207,7 +207,7 @@ void batch_norm_grad_sums(cpu::Stream&, const BatchNormSaved& saved, const Tenso
   double *sums = scratch.take<double>(channels), *products = scratch.take<double>(channels);
   channel_gradient_sums(saved, dy, sums, products);
   const double* const inverse = rstd.data<double>();
-  visit_dtype("batch_norm", coefficients.dtype(), WideFloats{}, [&]<class P>() {
+  visit_dtype("batch_norm", coefficients.dtype(), FullFloats{}, [&]<class P>() {
     for (std::int64_t c = 0; c < channels; ++c) {
       const double rest = static_cast<double>(coefficients.data<P>()[3 * channels + c]);
       const double sum = sums[c], product = products[c] - rest * sum;

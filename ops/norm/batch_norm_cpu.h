@@ -13,16 +13,16 @@
 namespace hearth::kernels {
 
 struct BatchNormPieces : FoldedRows {
-  std::int64_t block_rows;  ///< whose sums are kept in the narrow type
+  std::int64_t block_rows;  ///< whose sums are kept in the low-precision type
   std::int64_t chunk_rows;  ///< of one piece of parallel work of a sum
   std::int64_t grain;       ///< rows of one piece of parallel work of an elementwise pass
 
   explicit BatchNormPieces(const Tensor& x) : FoldedRows(x) {
-    constexpr std::int64_t block_bytes = 32 * 1024, chunk_bytes = 128 * 1024, most_chunks = 64;
+    constexpr std::int64_t block_bytes = 32 * 1024, chunk_bytes = 128 * 1024, max_chunks = 64;
     constexpr std::int64_t fewest_block_rows = 32;  // over which the sums in f64 are spread
     const std::int64_t row_bytes = std::max<std::int64_t>(1, lanes * static_cast<std::int64_t>(size_of(x.dtype())));
     block_rows = std::max(fewest_block_rows, block_bytes / row_bytes / 8 * 8);
-    const std::int64_t chunks = std::clamp(rows * row_bytes / chunk_bytes, std::int64_t{1}, most_chunks);
+    const std::int64_t chunks = std::clamp(rows * row_bytes / chunk_bytes, std::int64_t{1}, max_chunks);
     const std::int64_t blocks = count_of(rows, block_rows);
     chunk_rows = std::max<std::int64_t>(1, count_of(blocks, chunks)) * block_rows;
     grain = std::max<std::int64_t>(1, chunk_bytes / row_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sums of batch_norm over the rows: statistics and those of the gradient. Each reads its tensors once, four rows at
-// a time; a block of rows is summed in the narrow type, blocks and chunks are joined in f64.
+// a time; a block of rows is summed in the low-precision type, blocks and chunks are joined in f64.
 #include <algorithm>
 #include <cstring>
 

@@ -17,8 +17,8 @@ struct LayerNorm {
   static constexpr OpInfo info{.name = merges ? "merge_layer_norm" : "layer_norm", .autocast = Autocast::as_is};
   double eps;
 
-  struct Kept {
-    KeptTensor x, gamma;
+  struct Saved {
+    SavedTensor x, gamma;
     Tensor mean, rstd;
   };
 
@@ -27,7 +27,7 @@ struct LayerNorm {
     return {x.dim(0), (x.dim(1) + 1) / 2, (x.dim(2) + 1) / 2, gamma.dim(0)};
   }
 
-  Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma_view, const Tensor& beta_view) const {
+  Tensor forward(Saved& saved, const Tensor& x_view, const Tensor& gamma_view, const Tensor& beta_view) const {
     const Tensor x = x_view.contiguous(), gamma = gamma_view.contiguous(), beta = beta_view.contiguous();
     const Tensor y = Tensor::empty(shape_of_result(x, gamma), x.dtype(), x.device());
     const std::int64_t cols = y.dim(-1), rows = cols == 0 ? 0 : y.size() / cols;
@@ -40,26 +40,26 @@ struct LayerNorm {
         kernels::layer_norm(stream, x, o);
     });
     if (is_recording()) {
-      kept.x = x;
-      kept.gamma = gamma;
-      kept.mean = mean;
-      kept.rstd = rstd;
+      saved.x = x;
+      saved.gamma = gamma;
+      saved.mean = mean;
+      saved.rstd = rstd;
     }
     return y;
   }
 
-  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor& x = kept.x.get();
-    const Tensor& gamma = kept.gamma.get();
+  std::array<Tensor, 3> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor& x = saved.x.get();
+    const Tensor& gamma = saved.gamma.get();
     dy = dy.contiguous();
     const bool in_place = !merges && dy.sole_owner();
-    const Tensor dx = in_place ? dy : wants[0] ? wants.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
+    const Tensor dx = in_place ? dy : needs[0] ? needs.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
     std::array<Tensor, 3> gradients;
-    if (wants[0]) gradients[0] = dx;
+    if (needs[0]) gradients[0] = dx;
     for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
-      if (wants[input]) gradients[input] = wants.make(input, gamma.shape(), gamma.dtype());
+      if (needs[input]) gradients[input] = needs.make(input, gamma.shape(), gamma.dtype());
     run_on(x.device(), [&](auto& stream) {
-      const kernels::NormGradient g{dy, gamma, kept.mean, kept.rstd, gradients[1], gradients[2]};
+      const kernels::NormGradient g{dy, gamma, saved.mean, saved.rstd, gradients[1], gradients[2]};
       if constexpr (merges)
         kernels::merge_layer_norm_grad(stream, x, g, dx);
       else

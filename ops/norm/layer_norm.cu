@@ -32,10 +32,10 @@ struct StoredRows {
   __device__ Row row(const Group&, std::int64_t row, int cols, bool) const {
     return {x + row * cols, dx + row * cols};
   }
-  __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const { return widen(x[row * cols + c]); }
+  __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const { return upcast(x[row * cols + c]); }
   __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return element(row, cols, c); }
   __device__ void store(std::int64_t row, std::int64_t cols, std::int64_t c, P value) const {
-    dx[row * cols + c] = narrow<T>(value);
+    dx[row * cols + c] = cast_down<T>(value);
   }
 };
 

@@ -27,9 +27,9 @@ constexpr int held_block = 256;  // threads of a block that holds a row
 // rows, or two where a lane has more than 24 elements, for each of which it holds four values; with as many blocks in
 // all there is one even wave, and few partial sums are left. Where a block shares a row it is twice as large, and so
 // many of them may come in several waves.
-constexpr int most_grad_elements = 24;
-constexpr int grad_blocks_at_once(int elements) { return elements > most_grad_elements ? 2 : 3; }
-constexpr std::int64_t most_grad_blocks(int elements) { return 132 * grad_blocks_at_once(elements); }
+constexpr int max_grad_elements = 24;
+constexpr int grad_blocks_at_once(int elements) { return elements > max_grad_elements ? 2 : 3; }
+constexpr std::int64_t max_grad_blocks(int elements) { return 132 * grad_blocks_at_once(elements); }
 template <class Group>
 constexpr int held_threads = std::is_same_v<Group, LaneGroup> ? row_block : held_block;
 
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(held_threads<Group>)
 
 // A block a row of any length, read three times, mostly from the cache.
 template <class Rows, class T = typename Rows::Element>
-__global__ void __launch_bounds__(most_row_block)
+__global__ void __launch_bounds__(max_row_block)
     layer_norm_long(Rows in, const acc_t<T>* gamma, const acc_t<T>* beta, double eps, T* y, acc_t<T>* means,
                     acc_t<T>* rstds, std::int64_t rows, std::int64_t cols) {
   using P = acc_t<T>;
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(most_row_block)
       rstds[row] = found.rstd;
     }
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
-      y[row * cols + c] = narrow<T>((in.again(row, cols, c) - found.mean) * found.rstd * gamma[c] + beta[c]);
+      y[row * cols + c] = cast_down<T>((in.again(row, cols, c) - found.mean) * found.rstd * gamma[c] + beta[c]);
     });
   });
 }
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(held_threads<Group>,
 
 // A block a row of any length; dx only, which may be dy.
 template <class Rows, class T = typename Rows::Element>
-__global__ void __launch_bounds__(most_row_block)
+__global__ void __launch_bounds__(max_row_block)
     layer_norm_grad_long(Rows x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
                          std::int64_t rows, std::int64_t cols) {
   using P = acc_t<T>;
@@ -224,14 +224,14 @@ __global__ void __launch_bounds__(most_row_block)
     const P mean = means[row], rstd = rstds[row];
     P sum = 0, product = 0;
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
-      const P g = widen(dy[row * cols + c]) * gamma[c];
+      const P g = upcast(dy[row * cols + c]) * gamma[c];
       sum += g;
       product += g * ((x.element(row, cols, c) - mean) * rstd);
     });
     const P n = static_cast<P>(cols);
     const P a = group.template reduce<Sum>(sum, P(0)) / n, b = group.template reduce<Sum>(product, P(0)) / n;
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
-      const P g = widen(dy[row * cols + c]) * gamma[c];
+      const P g = upcast(dy[row * cols + c]) * gamma[c];
       x.store(row, cols, c, rstd * (g - a - (x.element(row, cols, c) - mean) * rstd * b));
     });
   });
@@ -247,7 +247,7 @@ __global__ void layer_norm_parameter_shares(Rows x, const T* dy, const acc_t<T>*
   if (c >= cols) return;
   P d_gamma = 0, d_beta = 0;
   for (std::int64_t row = begin; row < begin + rows_each && row < rows; ++row) {
-    const P d = widen(dy[row * cols + c]);
+    const P d = upcast(dy[row * cols + c]);
     d_gamma += d * ((x.element(row, cols, c) - means[row]) * rstds[row]);
     d_beta += d;
   }
@@ -318,7 +318,7 @@ template <int width, int units, class Rows, class Group, class T = typename Rows
 void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g, Group group,
                        std::int64_t blocks_wanted, unsigned block) {
   using P = acc_t<T>;
-  const std::int64_t cols = g.dy.dim(-1), blocks = std::min(blocks_wanted, most_grad_blocks(units * width));
+  const std::int64_t cols = g.dy.dim(-1), blocks = std::min(blocks_wanted, max_grad_blocks(units * width));
   const Tensor partial = Tensor::empty({blocks, 2, cols}, dtype_of<P>(), g.dy.device());
   const std::size_t shared = std::is_same_v<Group, LaneGroup> ? static_cast<std::size_t>(cols) * sizeof(P) : 0;
   launch(stream, name, {static_cast<unsigned>(blocks), block, shared}, layer_norm_grad_held<Rows, width, units, Group>,
@@ -354,7 +354,7 @@ inline bool settles_empty(const NormGradient& g) {
 /// The gradient of the rows `x`, which take it, and of gamma and beta.
 template <int width, class Rows, class T = typename Rows::Element>
 void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g) {
-  constexpr int units = lane_units<T, width>, fewer = std::min(units, most_grad_elements / width);
+  constexpr int units = lane_units<T, width>, fewer = std::min(units, max_grad_elements / width);
   const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
   if (cols <= warp_size * fewer * width) {
     const int lanes = lanes_for(cols, width, fewer);

@@ -34,7 +34,7 @@ void norm_grad_pieces(std::int64_t rows, std::int64_t cols, std::initializer_lis
     for (std::int64_t c = 0; c < sums; ++c) total[c] += partial[i * sums + c];
   for (const Tensor& gradient : gradients) {
     if (gradient.defined())
-      visit_dtype("norm", gradient.dtype(), WideFloats{}, [&]<class P>() {
+      visit_dtype("norm", gradient.dtype(), FullFloats{}, [&]<class P>() {
         for (std::int64_t c = 0; c < cols; ++c) gradient.data<P>()[c] = static_cast<P>(total[c]);
       });
     total += cols;

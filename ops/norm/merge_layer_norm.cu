@@ -46,12 +46,12 @@ struct GatheredRows {
   }
   __device__ P element(std::int64_t row, std::int64_t, std::int64_t c) const {
     const MergedRows::Spot spot = merged.spot(merged.corner(row), c);
-    return spot.exists ? widen(x[spot.at]) : P(0);
+    return spot.exists ? upcast(x[spot.at]) : P(0);
   }
   __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return element(row, cols, c); }
   __device__ void store(std::int64_t row, std::int64_t, std::int64_t c, P value) const {
     const MergedRows::Spot spot = merged.spot(merged.corner(row), c);
-    if (spot.exists) dx[spot.at] = narrow<T>(value);
+    if (spot.exists) dx[spot.at] = cast_down<T>(value);
   }
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row is gathered in the nearest cache and normalised from there; its gradient takes the same place and is scattered.
+// A row is gathered in the nearest cache and normalised from there; its gradient takes the same position and is
+// scattered.
 #include <algorithm>
 #include <cmath>
 

@@ -14,35 +14,35 @@ struct RmsNorm {
   static constexpr OpInfo info{.name = "rms_norm", .autocast = Autocast::as_is};
   double eps;
 
-  struct Kept {
-    KeptTensor x, gamma;
+  struct Saved {
+    SavedTensor x, gamma;
     Tensor rstd;
   };
 
-  Tensor forward(Kept& kept, const Tensor& x_view, const Tensor& gamma_view) const {
+  Tensor forward(Saved& saved, const Tensor& x_view, const Tensor& gamma_view) const {
     const Tensor x = x_view.contiguous(), gamma = gamma_view.contiguous();
     const std::int64_t rows = x.dim(-1) == 0 ? 0 : x.size() / x.dim(-1);
     const Tensor y = Tensor::empty_like(x);
     const Tensor rstd = Tensor::empty({rows}, gamma.dtype(), x.device());
     run_on(x.device(), [&](auto& stream) { kernels::rms_norm(stream, x, gamma, eps, y, rstd); });
     if (is_recording()) {
-      kept.x = x;
-      kept.gamma = gamma;
-      kept.rstd = rstd;
+      saved.x = x;
+      saved.gamma = gamma;
+      saved.rstd = rstd;
     }
     return y;
   }
 
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor& x = kept.x.get();
-    const Tensor& gamma = kept.gamma.get();
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor& x = saved.x.get();
+    const Tensor& gamma = saved.gamma.get();
     dy = dy.contiguous();
-    const Tensor dx = dy.sole_owner() ? dy : wants[0] ? wants.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
+    const Tensor dx = dy.sole_owner() ? dy : needs[0] ? needs.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
     std::array<Tensor, 2> gradients;
-    if (wants[0]) gradients[0] = dx;
-    if (wants[1]) gradients[1] = wants.make(1, gamma.shape(), gamma.dtype());
+    if (needs[0]) gradients[0] = dx;
+    if (needs[1]) gradients[1] = needs.make(1, gamma.shape(), gamma.dtype());
     run_on(x.device(),
-           [&](auto& stream) { kernels::rms_norm_grad(stream, x, dy, gamma, kept.rstd, dx, gradients[1]); });
+           [&](auto& stream) { kernels::rms_norm_grad(stream, x, dy, gamma, saved.rstd, dx, gradients[1]); });
     return gradients;
   }
 };

@@ -89,7 +89,7 @@ __global__ void rms_norm_gamma_shares(const T* x, const T* dy, const acc_t<T>* r
   if (c >= cols) return;
   acc_t<T> sum = 0;
   for (std::int64_t row = begin; row < begin + rows_each && row < rows; ++row)
-    sum += widen(dy[row * cols + c]) * (widen(x[row * cols + c]) * rstds[row]);
+    sum += upcast(dy[row * cols + c]) * (upcast(x[row * cols + c]) * rstds[row]);
   partial[blockIdx.y * cols + c] = sum;
 }
 

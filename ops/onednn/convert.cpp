@@ -53,8 +53,8 @@ void convert(const void* from, DType from_dtype, void* to, DType to_dtype, std::
 }
 
 void sum_rows(const void* rows, DType dtype, std::int64_t count, std::int64_t n, float* sums) {
-  constexpr std::int64_t most_shares = 16, least_rows = 64;
-  const std::int64_t share = std::max(least_rows, (count + most_shares - 1) / most_shares);
+  constexpr std::int64_t max_shares = 16, min_rows = 64;
+  const std::int64_t share = std::max(min_rows, (count + max_shares - 1) / max_shares);
   const std::int64_t shares = (count + share - 1) / share;
   Scratch scratch;
   float* parts = scratch.take<float>(shares * n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and sums around library calls, on the compute team, in an order that the shape alone decides.
+// Copies and sums around library calls, on the thread pool, in an order that the shape alone decides.
 // Types are f32 or bf16. Private to core/cpu.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the files that call oneDNN: engine, stream, descriptors, the plan registry. Private to core/cpu.
-// The one place that knows that the descriptor interface changed between oneDNN 2 and 3.
+// The one position that knows that the descriptor interface changed between oneDNN 2 and 3.
 #pragma once
 
 #include "core/build.h"
@@ -40,29 +40,30 @@ dnnl::memory::data_type library_type(DType dtype);
 bool is_reference(std::string_view implementation);
 
 /// Sets the number of threads that library calls of this thread use, for the life of the object: the library and
-/// its plans read it from OpenMP. Nor may OpenMP give fewer when the machine is busy: plans that count on a team of
-/// this size would wait for ever for the rest of it. Signals are kept away from the other threads of the team.
-class TeamScope {
+/// its plans read it from OpenMP. Nor may OpenMP give fewer when the machine is busy: plans that count on a thread pool
+/// of this size would wait for ever for the rest of it. Signals are kept away from the other threads of the thread
+/// pool.
+class ThreadsScope {
  public:
-  explicit TeamScope(int team) : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
-    reserve_threads(team);
-    omp_set_num_threads(team);
+  explicit ThreadsScope(int pool) : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
+    reserve_threads(pool);
+    omp_set_num_threads(pool);
     omp_set_dynamic(0);
-    block_signals_in_team(team);
+    block_signals_in_thread_pool(pool);
   }
-  ~TeamScope() {
+  ~ThreadsScope() {
     omp_set_num_threads(threads_);
     omp_set_dynamic(dynamic_);
   }
-  TeamScope(const TeamScope&) = delete;
-  TeamScope& operator=(const TeamScope&) = delete;
+  ThreadsScope(const ThreadsScope&) = delete;
+  ThreadsScope& operator=(const ThreadsScope&) = delete;
 
  private:
   int threads_, dynamic_;
 };
 
-/// The team that a call made here and now would use.
-inline int current_team() { return omp_in_parallel() ? 1 : threads(); }
+/// The thread pool that a call made here and now would use.
+inline int current_threads() { return omp_in_parallel() ? 1 : threads(); }
 
 /// Copies between layouts and types; nothing to do when both descriptors are equal. Filters go into the blocked
 /// layouts that are known here by own code, which does it several times faster than the library.

@@ -187,15 +187,15 @@ namespace {
 
 using Unit = FilterBlocks::Unit;
 
-constexpr std::int64_t most_rows = 64;
+constexpr std::int64_t max_rows = 64;
 
 std::int64_t height_of(const FilterBlocks& b) { return b.unit == Unit::pair_of_k ? b.block_k / 2 : b.block_k; }
 std::int64_t width_of(const FilterBlocks& b) { return b.unit == Unit::pair_of_c ? b.block_c / 2 : b.block_c; }
 std::int64_t block_rows_of(const FilterBlocks& b) { return (b.k + b.block_k - 1) / b.block_k; }
 
-// In the flavour of this processor, or in the narrower one where columns of 8 do not fill its vectors.
+// In the ISA level of this processor, or in the narrower one where columns of 8 do not fill its vectors.
 template <class From, Unit unit>
-void pack_in_flavour(const Source<From, unit>* rows, const Table& table, void* packed) {
+void pack_for_isa(const Source<From, unit>* rows, const Table& table, void* packed) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   if (isa() == Isa::v4 && table.column_major && table.height % 16 != 0) {
     isa_v3::pack_table(rows, table, packed);
@@ -214,7 +214,7 @@ void pack_task(const FilterBlocks& b, const From* w, void* packed, std::int64_t 
   const auto row = [&](std::int64_t k) -> const From* {
     return k < b.k ? w + ((group * b.k + k) * taps + tap) * b.c : nullptr;
   };
-  Source<From, unit> rows[most_rows];
+  Source<From, unit> rows[max_rows];
   const std::int64_t height = height_of(b);
   for (std::int64_t i = 0; i < height; ++i) {
     const std::int64_t k = block_row * b.block_k + i * rows_of_unit;
@@ -223,7 +223,7 @@ void pack_task(const FilterBlocks& b, const From* w, void* packed, std::int64_t 
   const std::int64_t offset =
       group * b.stride_g + block_row * b.stride_k + tap / b.s * b.stride_r + tap % b.s * b.stride_s;
   const Table table{height, width_of(b), (b.c + b.block_c - 1) / b.block_c, b.stride_c / values, b.c, b.k_runs_fastest};
-  pack_in_flavour(rows, table, static_cast<std::uint32_t*>(packed) + offset / values);
+  pack_for_isa(rows, table, static_cast<std::uint32_t*>(packed) + offset / values);
 }
 
 template <class From, Unit unit>
@@ -240,7 +240,7 @@ bool is_packable(const FilterBlocks& b) {
     if (stride % values != 0) return false;
   if (b.unit == Unit::pair_of_k && (b.k_runs_fastest || b.block_k % 2 != 0)) return false;
   if (b.unit == Unit::pair_of_c && b.block_c % 2 != 0) return false;
-  return height_of(b) <= most_rows && (b.k_runs_fastest ? height_of(b) % 8 == 0 : width_of(b) % 16 == 0);
+  return height_of(b) <= max_rows && (b.k_runs_fastest ? height_of(b) % 8 == 0 : width_of(b) % 16 == 0);
 }
 
 void pack_filters(const FilterBlocks& b, const void* w, DType from, void* packed) {

@@ -28,7 +28,7 @@ struct FilterBlocks {
 bool is_packable(const FilterBlocks& blocks);
 
 /// Writes the filters `w`, contiguous [g, k, r, s, c], in the layout. Units of one are of f32 filters; pairs are bf16
-/// of f32 filters (rounded to nearest even, not-a-number kept) or of bf16 filters.
+/// of f32 filters (rounded to nearest even, NaN kept) or of bf16 filters.
 void pack_filters(const FilterBlocks& blocks, const void* w, DType from, void* packed);
 
 }  // namespace hearth::cpu::dnn

@@ -73,42 +73,42 @@ Tensor local_gradient(Binary function, Side side, const Tensor& a, const Tensor&
 }
 
 constexpr OpInfo info_of(Binary function) {
-  return {.name = name_of(function), .autocast = function == Binary::pow ? Autocast::widen : Autocast::follow};
+  return {.name = name_of(function), .autocast = function == Binary::pow ? Autocast::f32 : Autocast::follow};
 }
 
 template <Binary function>
 struct BinaryOp {
   static constexpr OpInfo info = info_of(function);
-  struct Kept {
-    KeptTensor a, b;
+  struct Saved {
+    SavedTensor a, b;
     Shape shape_a, shape_b;
   };
 
-  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b) const {
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     require_same_kind(info.name, "a", a, "b", b);
     require_arithmetic(info.name, a, is_real(function));
     const Tensor y = Tensor::empty(broadcast_shapes(info.name, a.shape(), b.shape()), a.dtype(), a.device());
     run_on(y.device(), [&](auto& stream) { kernels::binary(stream, function, a, b, y); });
     if (is_recording()) {
-      kept.shape_a = a.shape();
-      kept.shape_b = b.shape();
+      saved.shape_a = a.shape();
+      saved.shape_b = b.shape();
       if (slope_needs_operands(function)) {
-        kept.a = a;
-        kept.b = b;
+        saved.a = a;
+        saved.b = b;
       }
     }
     return y;
   }
 
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor a = slope_needs_operands(function) ? kept.a.get() : Tensor();
-    const Tensor b = slope_needs_operands(function) ? kept.b.get() : Tensor();
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor a = slope_needs_operands(function) ? saved.a.get() : Tensor();
+    const Tensor b = slope_needs_operands(function) ? saved.b.get() : Tensor();
     std::array<Tensor, 2> gradients;
     // The last use of dy hands it over, so that it can be overwritten.
-    if (wants[0])
+    if (needs[0])
       gradients[0] =
-          broadcast_sum(local_gradient(function, Side::a, a, b, wants[1] ? dy : std::move(dy)), kept.shape_a);
-    if (wants[1]) gradients[1] = broadcast_sum(local_gradient(function, Side::b, a, b, std::move(dy)), kept.shape_b);
+          broadcast_sum(local_gradient(function, Side::a, a, b, needs[1] ? dy : std::move(dy)), saved.shape_a);
+    if (needs[1]) gradients[1] = broadcast_sum(local_gradient(function, Side::b, a, b, std::move(dy)), saved.shape_b);
     return gradients;
   }
 };
@@ -117,13 +117,13 @@ struct BinaryOp {
 template <Binary function>
 struct NumberOp {
   static constexpr OpInfo info = info_of(function);
-  struct Kept {
-    KeptTensor x;
+  struct Saved {
+    SavedTensor x;
   };
   double number;
   Side x_side = Side::a;
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
+  Tensor forward(Saved& saved, const Tensor& x) const {
     require_defined(info.name, x_side == Side::a ? "a" : "b", x);
     require_arithmetic(info.name, x, is_real(function));
     const Tensor y = Tensor::empty_like(x);
@@ -131,12 +131,12 @@ struct NumberOp {
     const bool first = x_side == Side::a;
     run_on(y.device(),
            [&](auto& stream) { kernels::binary(stream, function, first ? x : constant, first ? constant : x, y); });
-    if (is_recording() && slope_needs_operands(function) && !factor_is_number()) kept.x = x;
+    if (is_recording() && slope_needs_operands(function) && !factor_is_number()) saved.x = x;
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    const Tensor x = kept.x.defined() ? kept.x.get() : Tensor();
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    const Tensor x = saved.x.defined() ? saved.x.get() : Tensor();
     const Tensor constant = number_for(info.name, dy, number);
     const bool first = x_side == Side::a;
     return {local_gradient(function, x_side, first ? x : constant, first ? constant : x, std::move(dy))};

@@ -27,7 +27,7 @@ __device__ __forceinline__ acc_t<T> to_arithmetic(T value) {
   if constexpr (std::is_integral_v<T>)
     return value;
   else
-    return widen(value);
+    return upcast(value);
 }
 
 template <class T>
@@ -35,7 +35,7 @@ __device__ __forceinline__ T from_arithmetic(acc_t<T> value) {
   if constexpr (std::is_integral_v<T>)
     return value;
   else
-    return narrow<T>(value);
+    return cast_down<T>(value);
 }
 
 /// Elements at `at` and behind it, `stride` apart; a pack only for strides 0 and 1.

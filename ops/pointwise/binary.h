@@ -20,7 +20,7 @@ HEARTH_API Tensor div(const Tensor& a, const Tensor& b);
 /// y = a to the power of b. Floating types only; f32 under autocast. As `cmath`: NaN for a negative a and a b that is
 /// no whole number. The gradient of b is 0 where a is 0 and b at least 0, that of a is 0 where b is 0.
 HEARTH_API Tensor pow(const Tensor& a, const Tensor& b);
-/// The larger or smaller of both. Not-a-number wins; of equals the gradient goes to a.
+/// The larger or smaller of both. NaN wins; of equals the gradient goes to a.
 HEARTH_API Tensor maximum(const Tensor& a, const Tensor& b);
 HEARTH_API Tensor minimum(const Tensor& a, const Tensor& b);
 

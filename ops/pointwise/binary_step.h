@@ -50,7 +50,7 @@ HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
   if constexpr (step == Binary::sub) return static_cast<A>(static_cast<W>(a) - static_cast<W>(b));
   if constexpr (step == Binary::mul) return static_cast<A>(static_cast<W>(a) * static_cast<W>(b));
   if constexpr (step == Binary::div) return a / b;
-  // Not-a-number is the only value that differs from itself.
+  // NaN is the only value that differs from itself.
   if constexpr (step == Binary::maximum) return ((a > b) | (a != a)) ? a : b;
   if constexpr (step == Binary::minimum) return ((a < b) | (a != a)) ? a : b;
   if constexpr (step == Binary::pow) return std::pow(a, b);

@@ -55,13 +55,13 @@ void require_mask(const char* op, const char* name, const Tensor& mask) {
 /// An absent a or b stands for its number.
 struct Where {
   static constexpr OpInfo info{.name = "where"};
-  struct Kept {
-    KeptTensor condition;
+  struct Saved {
+    SavedTensor condition;
     Shape shape_a, shape_b;
   };
   double number_a = 0, number_b = 0;
 
-  Tensor forward(Kept& kept, const Tensor& condition, const Tensor& a, const Tensor& b) const {
+  Tensor forward(Saved& saved, const Tensor& condition, const Tensor& a, const Tensor& b) const {
     const Tensor& like = a.defined() ? a : b;
     Shape shape = broadcast_shapes(info.name, condition.shape(), like.shape());
     if (a.defined() && b.defined()) {
@@ -71,23 +71,23 @@ struct Where {
     const Tensor y = Tensor::empty(shape, like.dtype(), like.device());
     run_on(y.device(), [&](auto& stream) { kernels::select(stream, condition, {a, number_a}, {b, number_b}, y); });
     if (is_recording()) {
-      kept.condition = condition;
-      if (a.defined()) kept.shape_a = a.shape();
-      if (b.defined()) kept.shape_b = b.shape();
+      saved.condition = condition;
+      if (a.defined()) saved.shape_a = a.shape();
+      if (b.defined()) saved.shape_b = b.shape();
     }
     return y;
   }
 
-  std::array<Tensor, 3> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 3> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
     std::array<Tensor, 3> gradients;
     for (const std::size_t input : {std::size_t{1}, std::size_t{2}}) {
-      if (!wants[input]) continue;
+      if (!needs[input]) continue;
       const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
       const Operand arriving{dy}, zero{};
       run_on(dy.device(), [&](auto& stream) {
-        kernels::select(stream, kept.condition.get(), input == 1 ? arriving : zero, input == 1 ? zero : arriving, dx);
+        kernels::select(stream, saved.condition.get(), input == 1 ? arriving : zero, input == 1 ? zero : arriving, dx);
       });
-      gradients[input] = broadcast_sum(dx, input == 1 ? kept.shape_a : kept.shape_b);
+      gradients[input] = broadcast_sum(dx, input == 1 ? saved.shape_a : saved.shape_b);
     }
     return gradients;
   }

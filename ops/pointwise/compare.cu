@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-/// Where the three operands stand at a place of the result.
+/// Where the three operands stand at a position of the result.
 struct Offsets {
   std::int64_t at[3];
 

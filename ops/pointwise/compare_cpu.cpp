@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row by row over the merged axes of the result; where all operands are dense or one element a row, the inner loop
-// vectorises. Reference: for each place: y = f(a[place], b[place]), or y = condition ? a : b.
+// vectorises. Reference: for each position: y = f(a[place], b[place]), or y = condition ? a : b.
 #include <algorithm>
 #include <type_traits>
 
@@ -16,8 +16,8 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-/// f(offsets of the three operands at a place, that place, how many follow in its row), for the rows and parts of rows
-/// in [begin, end).
+/// f(offsets of the three operands at a position, that position, how many follow in its row), for the rows and parts of
+/// rows in [begin, end).
 template <class Walk, class F>
 void each_run(const Walk& walk, std::int64_t begin, std::int64_t end, const F& f) {
   const int last = walk.rank - 1;

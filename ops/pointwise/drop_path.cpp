@@ -14,38 +14,38 @@ void write_dropped(const Tensor& x, const Tensor& residual, const RandomKey& key
   run_on(x.device(), [&](auto& stream) { kernels::drop_path(stream, x, residual, key, p, y); });
 }
 
-Tensor dropped_gradient(Tensor dy, std::size_t input, const GradWants& wants, const RandomKey& key, double p) {
+Tensor dropped_gradient(Tensor dy, std::size_t input, const NeedsGrad& needs, const RandomKey& key, double p) {
   const bool in_place = dy.is_contiguous() && dy.sole_owner();
   const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
-  const Tensor dx = in_place ? dense : wants.make(input, dense.shape(), dense.dtype());
+  const Tensor dx = in_place ? dense : needs.make(input, dense.shape(), dense.dtype());
   write_dropped(dense, {}, key, p, dx);
   return dx;
 }
 
 struct DropPath {
   static constexpr OpInfo info{.name = "drop_path"};
-  struct Kept {};
+  struct Saved {};
   double p;
   RandomKey key;
 
-  Tensor forward(Kept&, const Tensor& x) const {
+  Tensor forward(Saved&, const Tensor& x) const {
     const Tensor y = Tensor::empty_like(x);
     write_dropped(x.contiguous(), {}, key, p, y);
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept&, Tensor dy, const GradWants& wants) const {
-    return {dropped_gradient(std::move(dy), 0, wants, key, p)};
+  std::array<Tensor, 1> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
+    return {dropped_gradient(std::move(dy), 0, needs, key, p)};
   }
 };
 
 struct AddDropPath {
   static constexpr OpInfo info{.name = "add_drop_path"};
-  struct Kept {};
+  struct Saved {};
   double p;
   RandomKey key;
 
-  Tensor forward(Kept&, const Tensor& residual, const Tensor& x) const {
+  Tensor forward(Saved&, const Tensor& residual, const Tensor& x) const {
     HEARTH_CHECK(DTypeError, residual.dtype() == x.dtype(), info.name, ": residual is ", residual.dtype(), " and x ",
                  x.dtype(), "; convert one with to(dtype)");
     const Tensor y = Tensor::empty_like(x);
@@ -53,10 +53,10 @@ struct AddDropPath {
     return y;
   }
 
-  std::array<Tensor, 2> backward(const Kept&, Tensor dy, const GradWants& wants) const {
-    const Tensor to_residual = wants[0] ? dy : Tensor();
-    if (!wants[1]) return {to_residual, Tensor()};
-    return {to_residual, dropped_gradient(std::move(dy), 1, wants, key, p)};
+  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor to_residual = needs[0] ? dy : Tensor();
+    if (!needs[1]) return {to_residual, Tensor()};
+    return {to_residual, dropped_gradient(std::move(dy), 1, needs, key, p)};
   }
 };
 

@@ -21,16 +21,16 @@ __global__ void drop_samples(const T* x, const T* residual, DropoutDraws draws, 
   const int count = packed ? pack : 1;
   walk_rows(samples, units, [&](std::int64_t sample, std::int64_t unit) {
     const std::int64_t i = (sample * units + unit) * count;
-    Wide<T, pack> sum{};
-    if (residual != nullptr) sum = load_wide<pack>(residual + i, packed);
+    Upcast<T, pack> sum{};
+    if (residual != nullptr) sum = load_upcast<pack>(residual + i, packed);
     if (draws.keeps(sample)) {
-      const Wide<T, pack> added = load_wide<pack>(x + i, packed);
+      const Upcast<T, pack> added = load_upcast<pack>(x + i, packed);
       // A sum is rounded once, as in add_layer_norm; to a zero here the sign of another would be lost.
       HEARTH_UNROLL
       for (int k = 0; k < pack; ++k)
         sum.at[k] = residual == nullptr ? added.at[k] * scale : std::fma(added.at[k], scale, sum.at[k]);
     }
-    store_wide(y + i, sum, packed);
+    store_cast_down(y + i, sum, packed);
   });
 }
 

@@ -10,20 +10,20 @@ namespace {
 
 struct Dropout {
   static constexpr OpInfo info{.name = "dropout"};
-  struct Kept {};
+  struct Saved {};
   double p;
   RandomKey key;
 
-  Tensor forward(Kept&, const Tensor& x) const {
+  Tensor forward(Saved&, const Tensor& x) const {
     const Tensor y = Tensor::empty_like(x);
     run_on(x.device(), [&](auto& stream) { kernels::dropout(stream, x.contiguous(), key, p, y); });
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept&, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 1> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
     const bool in_place = dy.is_contiguous() && dy.sole_owner();
     const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
-    const Tensor dx = in_place ? dense : wants.make(0, dense.shape(), dense.dtype());
+    const Tensor dx = in_place ? dense : needs.make(0, dense.shape(), dense.dtype());
     run_on(dx.device(), [&](auto& stream) { kernels::dropout(stream, dense, key, p, dx); });
     return {dx};
   }

@@ -19,7 +19,7 @@ __global__ void drop_elements(const T* x, DropoutDraws draws, acc_t<T> scale, T*
     HEARTH_UNROLL
     for (int j = 0; j < 4; ++j) {
       const std::int64_t i = first + 16 * j;
-      if (i >= 0 && i < n) y[i] = narrow<T>(words[j] >= draws.threshold ? widen(x[i]) * scale : acc_t<T>(0));
+      if (i >= 0 && i < n) y[i] = cast_down<T>(words[j] >= draws.threshold ? upcast(x[i]) * scale : acc_t<T>(0));
     }
   });
 }

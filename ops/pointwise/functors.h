@@ -11,7 +11,7 @@ namespace hearth::functors {
 
 enum class Keeps { x, y, nothing };
 
-/// What a functor's slope is made from, and whether autocast widens its argument.
+/// What a functor's slope is made from, and whether autocast upcasts its argument.
 template <Keeps kept, bool wide = false>
 struct From {
   static constexpr Keeps keeps = kept;
@@ -19,7 +19,7 @@ struct From {
 };
 
 struct relu : From<Keeps::y> {
-  // In this form not-a-number stays what it is.
+  // In this form NaN stays what it is.
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x) {
     return x < T(0) ? T(0) : x;

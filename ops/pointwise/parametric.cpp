@@ -22,26 +22,26 @@ constexpr const char* names[] = {
 template <Parametric function>
 struct ParametricOp {
   static constexpr OpInfo info{.name = names[static_cast<std::size_t>(function)]};
-  struct Kept {
-    KeptTensor x;
+  struct Saved {
+    SavedTensor x;
   };
   double a, b = 0;
 
-  Tensor forward(Kept& kept, const Tensor& view) const {
+  Tensor forward(Saved& saved, const Tensor& view) const {
     require_floating(info.name, "x", view);
     const Tensor x = view.contiguous();
     const Tensor y = Tensor::empty_like(x);
     run_on(x.device(), [&](auto& stream) { kernels::parametric(stream, {function, a, b}, x, y); });
-    if (is_recording()) kept.x = x;
+    if (is_recording()) saved.x = x;
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
     const bool in_place = dy.is_contiguous() && dy.sole_owner();
     const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
-    const Tensor dx = in_place ? dense : wants.make(0, dense.shape(), dense.dtype());
+    const Tensor dx = in_place ? dense : needs.make(0, dense.shape(), dense.dtype());
     run_on(dx.device(), [&](auto& stream) {
-      kernels::parametric_grad(stream, {function, a, b}, kept.x.get(), dense, dx);
+      kernels::parametric_grad(stream, {function, a, b}, saved.x.get(), dense, dx);
     });
     return {dx};
   }

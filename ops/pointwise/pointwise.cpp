@@ -24,37 +24,37 @@ constexpr Row rows[] = {
 };
 constexpr const Row& row_of(kernels::Pointwise function) { return rows[static_cast<std::size_t>(function)]; }
 
-Tensor forward_of(kernels::Pointwise function, KeptTensor& kept, const Tensor& x) {
+Tensor forward_of(kernels::Pointwise function, SavedTensor& saved, const Tensor& x) {
   const Row& row = row_of(function);
   require_floating(row.name, "x", x);
   const Tensor dense = x.contiguous();
   Tensor y = Tensor::empty_like(dense);
   run_on(x.device(), [&](auto& stream) { kernels::pointwise(stream, function, dense, y); });
-  if (is_recording() && row.keeps != Keeps::nothing) kept = row.keeps == Keeps::x ? dense : y;
+  if (is_recording() && row.keeps != Keeps::nothing) saved = row.keeps == Keeps::x ? dense : y;
   return y;
 }
 
-Tensor backward_of(kernels::Pointwise function, const KeptTensor& kept, Tensor dy, const GradWants& wants) {
-  if (!wants[0]) return {};
-  const Tensor kept_tensor = row_of(function).keeps == Keeps::nothing ? Tensor() : kept.get();
+Tensor backward_of(kernels::Pointwise function, const SavedTensor& saved, Tensor dy, const NeedsGrad& needs) {
+  if (!needs[0]) return {};
+  const Tensor saved_tensor = row_of(function).keeps == Keeps::nothing ? Tensor() : saved.get();
   const bool in_place = dy.is_contiguous() && dy.sole_owner();
   const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
-  const Tensor dx = in_place ? dense : wants.make(0, dense.shape(), dense.dtype());
-  run_on(dx.device(), [&](auto& stream) { kernels::pointwise_grad(stream, function, kept_tensor, dense, dx); });
+  const Tensor dx = in_place ? dense : needs.make(0, dense.shape(), dense.dtype());
+  run_on(dx.device(), [&](auto& stream) { kernels::pointwise_grad(stream, function, saved_tensor, dense, dx); });
   return dx;
 }
 
 template <kernels::Pointwise function>
 struct PointwiseOp {
   static constexpr OpInfo info{.name = row_of(function).name,
-                               .autocast = row_of(function).widens ? Autocast::widen : Autocast::follow};
-  struct Kept {
-    KeptTensor tensor;
+                               .autocast = row_of(function).widens ? Autocast::f32 : Autocast::follow};
+  struct Saved {
+    SavedTensor tensor;
   };
 
-  Tensor forward(Kept& kept, const Tensor& x) const { return forward_of(function, kept.tensor, x); }
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    return {backward_of(function, kept.tensor, std::move(dy), wants)};
+  Tensor forward(Saved& saved, const Tensor& x) const { return forward_of(function, saved.tensor, x); }
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    return {backward_of(function, saved.tensor, std::move(dy), needs)};
   }
 };
 

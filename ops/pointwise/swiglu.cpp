@@ -12,21 +12,21 @@ namespace {
 
 struct Swiglu {
   static constexpr OpInfo info{.name = "swiglu"};
-  struct Kept {
-    KeptTensor x;
+  struct Saved {
+    SavedTensor x;
   };
 
-  Tensor forward(Kept& kept, const Tensor& view) const {
+  Tensor forward(Saved& saved, const Tensor& view) const {
     const Tensor x = view.contiguous();
     const Tensor y = Tensor::empty(x.shape().with(-1, x.dim(-1) / 2), x.dtype(), x.device());
     if (y.size() > 0) run_on(x.device(), [&](auto& stream) { kernels::swiglu(stream, x, y); });
-    if (is_recording()) kept.x = x;
+    if (is_recording()) saved.x = x;
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, const Tensor& dy, const GradWants& wants) const {
-    const Tensor& x = kept.x.get();
-    const Tensor dx = wants.make(0, x.shape(), x.dtype());
+  std::array<Tensor, 1> backward(const Saved& saved, const Tensor& dy, const NeedsGrad& needs) const {
+    const Tensor& x = saved.x.get();
+    const Tensor dx = needs.make(0, x.shape(), x.dtype());
     if (x.size() > 0) run_on(x.device(), [&](auto& stream) { kernels::swiglu_grad(stream, x, dy.contiguous(), dx); });
     return {dx};
   }

@@ -9,7 +9,7 @@
 namespace hearth {
 
 /// y = silu(a) b for x = [a, b] side by side along the last axis, as one projection makes both.
-/// x [..., 2 C], any floating type; y is [..., C]. Kept for the gradient: x. ShapeError, DTypeError, UsageError.
+/// x [..., 2 C], any floating type; y is [..., C]. Saved for the gradient: x. ShapeError, DTypeError, UsageError.
 /// Source: Shazeer, "GLU Variants Improve Transformer" (2020).
 HEARTH_API Tensor swiglu(const Tensor& x);
 

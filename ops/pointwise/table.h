@@ -12,13 +12,13 @@
   row(silu,      normal)         /* x sigmoid(x) */                         \
   row(tanh,      normal)                                                    \
   row(sigmoid,   normal)         /* 1 / (1 + exp(-x)) */                    \
-  row(exp,       normal)         /* widened to f32 under autocast */        \
-  row(log,       positive)       /* natural; widened to f32 under autocast */ \
+  row(exp,       normal)         /* upcast to f32 under autocast */        \
+  row(log,       positive)       /* natural; upcast to f32 under autocast */ \
   row(sqrt,      positive)                                                  \
-  row(square,    normal)         /* widened to f32 under autocast */        \
+  row(square,    normal)         /* upcast to f32 under autocast */        \
   row(abs,       away_from_zero) /* slope 0 at 0 */                         \
   row(neg,       normal)                                                    \
-  row(rsqrt,     positive)       /* 1 / sqrt(x); widened to f32 under autocast */ \
+  row(rsqrt,     positive)       /* 1 / sqrt(x); upcast to f32 under autocast */ \
   row(sin,       normal)                                                    \
   row(cos,       normal)                                                    \
   row(erf,       normal)         /* 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x */

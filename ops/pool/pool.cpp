@@ -51,13 +51,13 @@ PoolShape shape_of(const char* op, const Tensor& x, const Pair& kernel, const st
 
 struct MaxPool2d {
   static constexpr OpInfo info{.name = "max_pool2d"};
-  struct Kept {
+  struct Saved {
     Tensor taps;
     PoolShape shape;
   };
   MaxPool2dOptions options;
 
-  Tensor forward(Kept& kept, const Tensor& x_in) const {
+  Tensor forward(Saved& saved, const Tensor& x_in) const {
     const PoolShape s = shape_of("max_pool2d", x_in, options.kernel, options.stride, options.padding);
     const std::int64_t window = checked_mul(s.kernel_h, s.kernel_w, "max_pool2d: size of the window");
     HEARTH_CHECK(ShapeError, window <= std::numeric_limits<std::int32_t>::max(), "max_pool2d: a window of ", window,
@@ -66,44 +66,44 @@ struct MaxPool2d {
     const Tensor y = Tensor::empty({s.n, s.p, s.q, s.c}, x.dtype(), x.device());
     if (is_recording()) {
       // A position in the window fits one byte for all usual windows.
-      kept.taps = Tensor::empty(y.shape(), window <= 256 ? DType::u8 : DType::i32, x.device());
-      kept.shape = s;
+      saved.taps = Tensor::empty(y.shape(), window <= 256 ? DType::u8 : DType::i32, x.device());
+      saved.shape = s;
     }
-    run_on(x.device(), [&](auto& stream) { kernels::max_pool2d(stream, s, x, y, kept.taps); });
+    run_on(x.device(), [&](auto& stream) { kernels::max_pool2d(stream, s, x, y, saved.taps); });
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
-    const PoolShape& s = kept.shape;
+  std::array<Tensor, 1> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
+    const PoolShape& s = saved.shape;
     const Tensor dy = dy_in.contiguous();
-    const Tensor dx = wants.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
-    run_on(dy.device(), [&](auto& stream) { kernels::max_pool2d_grad(stream, s, kept.taps, dy, dx); });
+    const Tensor dx = needs.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
+    run_on(dy.device(), [&](auto& stream) { kernels::max_pool2d_grad(stream, s, saved.taps, dy, dx); });
     return {dx};
   }
 };
 
 struct AvgPool2d {
   static constexpr OpInfo info{.name = "avg_pool2d"};
-  struct Kept {
+  struct Saved {
     PoolShape shape;
   };
   AvgPool2dOptions options;
 
-  Tensor forward(Kept& kept, const Tensor& x_in) const {
+  Tensor forward(Saved& saved, const Tensor& x_in) const {
     PoolShape s = shape_of("avg_pool2d", x_in, options.kernel, options.stride, options.padding);
     checked_mul(s.kernel_h, s.kernel_w, "avg_pool2d: size of the window");
     s.count_include_pad = options.count_include_pad;
     const Tensor x = x_in.contiguous();
     const Tensor y = Tensor::empty({s.n, s.p, s.q, s.c}, x.dtype(), x.device());
     run_on(x.device(), [&](auto& stream) { kernels::avg_pool2d(stream, s, x, y); });
-    kept.shape = s;
+    saved.shape = s;
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
-    const PoolShape& s = kept.shape;
+  std::array<Tensor, 1> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
+    const PoolShape& s = saved.shape;
     const Tensor dy = dy_in.contiguous();
-    const Tensor dx = wants.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
+    const Tensor dx = needs.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
     run_on(dy.device(), [&](auto& stream) { kernels::avg_pool2d_grad(stream, s, dy, dx); });
     return {dx};
   }
@@ -111,11 +111,11 @@ struct AvgPool2d {
 
 struct GlobalAvgPool {
   static constexpr OpInfo info{.name = "global_avg_pool"};
-  struct Kept {
+  struct Saved {
     Shape shape;
   };
 
-  Tensor forward(Kept& kept, const Tensor& x_in) const {
+  Tensor forward(Saved& saved, const Tensor& x_in) const {
     require_floating("global_avg_pool", "x", x_in);
     HEARTH_CHECK(ShapeError, x_in.rank() == 4, "global_avg_pool: x ", x_in.shape(), " must be [N, H, W, C]");
     const std::int64_t pixels = checked_mul(x_in.dim(1), x_in.dim(2), "global_avg_pool: pixels");
@@ -123,15 +123,15 @@ struct GlobalAvgPool {
     const Tensor x = x_in.contiguous();
     const Tensor y = Tensor::empty({x.dim(0), x.dim(3)}, x.dtype(), x.device());
     run_on(x.device(), [&](auto& stream) { kernels::mean_pixels(stream, pixels, x, y); });
-    kept.shape = x.shape();
+    saved.shape = x.shape();
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, const Tensor& dy_in, const GradWants& wants) const {
+  std::array<Tensor, 1> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
     const Tensor dy = dy_in.contiguous();
-    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
+    const Tensor dx = needs.make(0, saved.shape, dy.dtype());
     run_on(dy.device(),
-           [&](auto& stream) { kernels::mean_pixels_grad(stream, kept.shape[1] * kept.shape[2], dy, dx); });
+           [&](auto& stream) { kernels::mean_pixels_grad(stream, saved.shape[1] * saved.shape[2], dy, dx); });
     return {dx};
   }
 };

@@ -9,14 +9,14 @@
 namespace hearth::kernels {
 namespace {
 
-using cuda::narrow;
-using cuda::widen;
+using cuda::cast_down;
+using cuda::upcast;
 
 constexpr int threads = 256;
 /// Blocks that keep the device busy; each goes on with the grid's stride.
-constexpr std::int64_t most_blocks = 1 << 16;
+constexpr std::int64_t max_blocks = 1 << 16;
 
-cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, most_blocks), threads}; }
+cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, max_blocks), threads}; }
 
 /// Positions [first, last) along one axis.
 struct Range {
@@ -70,7 +70,7 @@ __global__ void max_windows(PoolShape s, const T* x, T* y, Tap* taps) {
         const auto pixel = cuda::load_pack<width>(image + ((top + r) * s.w + left + t) * s.c);
         HEARTH_UNROLL
         for (int i = 0; i < width; ++i) {
-          const acc_t<T> value = widen(pixel.at[i]);
+          const acc_t<T> value = upcast(pixel.at[i]);
           if (!first && !(value > best[i]) && value == value) continue;
           best[i] = value;
           tap[i] = r * s.kernel_w + t;
@@ -81,7 +81,7 @@ __global__ void max_windows(PoolShape s, const T* x, T* y, Tap* taps) {
     cuda::Pack<Tap, width> chosen;
     HEARTH_UNROLL
     for (int i = 0; i < width; ++i) {
-      result.at[i] = narrow<T>(best[i]);
+      result.at[i] = cast_down<T>(best[i]);
       chosen.at[i] = static_cast<Tap>(tap[i]);
     }
     cuda::store_pack(y + at * width, result);
@@ -104,7 +104,7 @@ template <int width, class T>
 __device__ __forceinline__ void store_sums(const acc_t<T> (&sums)[width], T* to) {
   cuda::Pack<T, width> result;
   HEARTH_UNROLL
-  for (int i = 0; i < width; ++i) result.at[i] = narrow<T>(sums[i]);
+  for (int i = 0; i < width; ++i) result.at[i] = cast_down<T>(sums[i]);
   cuda::store_pack(to, result);
 }
 
@@ -121,7 +121,7 @@ __global__ void max_windows_grad(PoolShape s, const Tap* taps, const T* dy, T* d
       const auto chosen = cuda::load_pack<width>(taps + window);
       const auto gradient = cuda::load_pack<width>(dy + window);
       HEARTH_UNROLL
-      for (int i = 0; i < width; ++i) sum[i] += chosen.at[i] == tap ? widen(gradient.at[i]) : acc_t<T>(0);
+      for (int i = 0; i < width; ++i) sum[i] += chosen.at[i] == tap ? upcast(gradient.at[i]) : acc_t<T>(0);
     });
     store_sums<width>(sum, dx + at * width);
   }
@@ -150,7 +150,7 @@ __global__ void mean_windows(PoolShape s, const T* x, T* y) {
       for (std::int64_t t = columns.first; t < columns.last; ++t) {
         const auto pixel = cuda::load_pack<width>(image + ((top + r) * s.w + left + t) * s.c);
         HEARTH_UNROLL
-        for (int i = 0; i < width; ++i) line[i] += widen(pixel.at[i]);
+        for (int i = 0; i < width; ++i) line[i] += upcast(pixel.at[i]);
       }
       HEARTH_UNROLL
       for (int i = 0; i < width; ++i) sum[i] += line[i];
@@ -174,7 +174,7 @@ __global__ void mean_windows_grad(PoolShape s, const T* dy, T* dx) {
       const A scale = scale_of<A>(s, rows, columns);
       const auto gradient = cuda::load_pack<width>(dy + window);
       HEARTH_UNROLL
-      for (int i = 0; i < width; ++i) sum[i] += widen(gradient.at[i]) * scale;
+      for (int i = 0; i < width; ++i) sum[i] += upcast(gradient.at[i]) * scale;
     });
     store_sums<width>(sum, dx + at * width);
   }
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(mean_channels* mean_lines)
       for (std::int64_t first = line; first < pixels; first += run * mean_lines) {
         A part = 0;
         const std::int64_t last = first + run * mean_lines < pixels ? first + run * mean_lines : pixels;
-        for (std::int64_t i = first; i < last; i += mean_lines) part += widen(from[i * channels]);
+        for (std::int64_t i = first; i < last; i += mean_lines) part += upcast(from[i * channels]);
         sum += part;
       }
     }
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(mean_channels* mean_lines)
     __syncthreads();
     if (line == 0 && channel < channels) {
       for (int i = 1; i < mean_lines; ++i) sum += lines[i][lane];
-      y[n * channels + channel] = narrow<T>(sum / static_cast<A>(pixels));
+      y[n * channels + channel] = cast_down<T>(sum / static_cast<A>(pixels));
     }
     __syncthreads();
   }
@@ -221,7 +221,7 @@ __global__ void mean_of_pixels_grad(std::int64_t size, std::int64_t pixels, std:
   using A = acc_t<T>;
   for (std::int64_t at = cuda::global_thread(); at < size; at += cuda::global_threads()) {
     const std::int64_t from = at / (pixels * channels) * channels + at % channels;
-    dx[at] = narrow<T>(widen(dy[from]) / static_cast<A>(pixels));
+    dx[at] = cast_down<T>(upcast(dy[from]) / static_cast<A>(pixels));
   }
 }
 
@@ -286,7 +286,7 @@ void mean_pixels(cuda::Stream& stream, std::int64_t pixels, const Tensor& x, con
   const std::int64_t images = y.dim(0), channels = y.dim(1);
   const std::int64_t pieces = images * ((channels + mean_channels - 1) / mean_channels);
   visit_dtype("global_avg_pool", x.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "global_avg_pool", {cuda::blocks_for(pieces, 1, most_blocks), mean_channels * mean_lines},
+    cuda::launch(stream, "global_avg_pool", {cuda::blocks_for(pieces, 1, max_blocks), mean_channels * mean_lines},
                  mean_of_pixels<T>, images, pixels, channels, x.data<T>(), y.data<T>());
   });
 }

@@ -16,7 +16,7 @@ struct MaxPool2dOptions {
 };
 
 /// Largest value of each window: x [N,H,W,C], y [N,P,Q,C] with P = (H + 2 padding - kernel) / stride + 1, likewise Q.
-/// The gradient goes to the first maximum of a window in row-major order; not-a-number wins. Any floating type.
+/// The gradient goes to the first maximum of a window in row-major order; NaN wins. Any floating type.
 HEARTH_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
 struct AvgPool2dOptions {

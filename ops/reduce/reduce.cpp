@@ -97,16 +97,16 @@ Tensor sum_over(const Tensor& x, AxisSet axes, bool keep_dims, double scale) {
 
 /// dy of the reduced shape, repeated to `shape` and multiplied by `scale`, written to `dx`.
 void spread(const Tensor& dy, const Shape& shape, AxisSet axes, double scale, const Tensor& dx) {
-  const Tensor kept = dy.contiguous().as_shape(reduced_shape(shape, axes, true));
+  const Tensor saved = dy.contiguous().as_shape(reduced_shape(shape, axes, true));
   const bool narrow = size_of(dx.dtype()) == 2;
   const Tensor factor = Tensor::full({}, scale, narrow ? DType::f32 : dx.dtype());
-  run_on(dx.device(), [&](auto& stream) { kernels::binary(stream, kernels::Binary::mul, kept, factor, dx); });
+  run_on(dx.device(), [&](auto& stream) { kernels::binary(stream, kernels::Binary::mul, saved, factor, dx); });
 }
 
 template <bool averages>
 struct SumOp {
-  static constexpr OpInfo info{.name = averages ? "mean" : "sum", .autocast = Autocast::widen};
-  struct Kept {
+  static constexpr OpInfo info{.name = averages ? "mean" : "sum", .autocast = Autocast::f32};
+  struct Saved {
     Shape shape;
     AxisSet axes;
   };
@@ -117,18 +117,18 @@ struct SumOp {
     return averages ? 1.0 / static_cast<double>(count_over(shape, set)) : 1.0;
   }
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
+  Tensor forward(Saved& saved, const Tensor& x) const {
     require_floating(info.name, "x", x);
-    kept.shape = x.shape();
-    kept.axes = axes_of(info.name, axes, x.shape());
-    HEARTH_CHECK(ShapeError, !averages || count_over(x.shape(), kept.axes) > 0, info.name, ": x has shape ", x.shape(),
+    saved.shape = x.shape();
+    saved.axes = axes_of(info.name, axes, x.shape());
+    HEARTH_CHECK(ShapeError, !averages || count_over(x.shape(), saved.axes) > 0, info.name, ": x has shape ", x.shape(),
                  ", so there are no elements to average; its extents along the axes must be at least 1");
-    return sum_over(x, kept.axes, keep_dims, scale_for(x.shape(), kept.axes));
+    return sum_over(x, saved.axes, keep_dims, scale_for(x.shape(), saved.axes));
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
-    spread(dy, kept.shape, kept.axes, scale_for(kept.shape, kept.axes), dx);
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor dx = needs.make(0, saved.shape, dy.dtype());
+    spread(dy, saved.shape, saved.axes, scale_for(saved.shape, saved.axes), dx);
     return {dx};
   }
 };
@@ -158,7 +158,7 @@ Tensor reduced_axes_last(const Tensor& x, AxisSet axes) {
 template <kernels::Extreme kind>
 struct ExtremeOp {
   static constexpr OpInfo info{.name = kind == kernels::Extreme::largest ? "max" : "min"};
-  struct Kept {
+  struct Saved {
     Shape shape;
     AxisSet axes;
     Tensor column;
@@ -166,27 +166,28 @@ struct ExtremeOp {
   std::vector<int> axes;
   bool keep_dims;
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
+  Tensor forward(Saved& saved, const Tensor& x) const {
     require_defined(info.name, "x", x);
-    kept.shape = x.shape();
-    kept.axes = axes_of(info.name, axes, x.shape());
-    require_choice(info.name, x, kept.axes);
-    const Tensor y = Tensor::empty(reduced_shape(x.shape(), kept.axes, keep_dims), x.dtype(), x.device());
+    saved.shape = x.shape();
+    saved.axes = axes_of(info.name, axes, x.shape());
+    require_choice(info.name, x, saved.axes);
+    const Tensor y = Tensor::empty(reduced_shape(x.shape(), saved.axes, keep_dims), x.dtype(), x.device());
     const Tensor column = Tensor::empty(y.shape(), DType::i64, x.device());
-    const Tensor rows = reduced_axes_last(x, kept.axes).contiguous();
+    const Tensor rows = reduced_axes_last(x, saved.axes).contiguous();
     run_on(x.device(), [&](auto& stream) {
-      kernels::extreme(stream, kind, rows, y.size(), count_over(x.shape(), kept.axes), y, column);
+      kernels::extreme(stream, kind, rows, y.size(), count_over(x.shape(), saved.axes), y, column);
     });
-    kept.column = column;
+    saved.column = column;
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    const Tensor dx = Tensor::empty(kept.shape, dy.dtype(), dy.device());
-    const Tensor view = reduced_axes_last(dx, kept.axes);
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    const Tensor dx = Tensor::empty(saved.shape, dy.dtype(), dy.device());
+    const Tensor view = reduced_axes_last(dx, saved.axes);
     const Tensor rows = view.is_contiguous() ? view : Tensor::empty(view.shape(), dy.dtype(), dy.device());
     run_on(dy.device(), [&](auto& stream) {
-      kernels::extreme_grad(stream, dy.contiguous(), kept.column, dy.size(), count_over(kept.shape, kept.axes), rows);
+      kernels::extreme_grad(stream, dy.contiguous(), saved.column, dy.size(), count_over(saved.shape, saved.axes),
+                            rows);
     });
     if (!view.is_contiguous()) view.copy_from(rows);
     return {dx};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums: a thread adds a few neighbouring elements in acc_t and everything else in f64. Long sums are cut into segments
-// by the shape alone, whose partial sums (f64) go through the same kernels again. Extremes go the same way, with places
-// instead of sums. x is read once.
+// by the shape alone, whose partial sums (f64) go through the same kernels again. Extremes go the same way, with
+// positions instead of sums. x is read once.
 #include "ops/reduce/reduce.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ RowCut cut_rows(std::int64_t rows, std::int64_t cols) {
 
 template <class Out>
 __device__ __forceinline__ void store_scaled(Out* y, double value, double scale) {
-  *y = narrow<Out>(static_cast<acc_t<Out>>(value * scale));
+  *y = cast_down<Out>(static_cast<acc_t<Out>>(value * scale));
 }
 
 // A group of threads a piece of a row; y [rows, segments].
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(tile_block, 2)
   for (std::int64_t column = global_thread(); column < columns; column += global_threads()) {
     const In* const from = x + column / inner * reduced * inner + column % inner;
     double sum = 0;
-    for (std::int64_t r = 0; r < reduced; ++r) sum += static_cast<double>(widen(from[r * inner]));
+    for (std::int64_t r = 0; r < reduced; ++r) sum += static_cast<double>(upcast(from[r * inner]));
     store_scaled(y + column, sum, scale);
   }
 }
@@ -154,7 +154,7 @@ void sum_columns(cuda::Stream& stream, const Tensor& x, std::int64_t outer, std:
   });
 }
 
-// An element and its place; the better of two is the same whichever is asked first, so any order gives the same.
+// An element and its position; the better of two is the same whichever is asked first, so any order gives the same.
 template <class P>
 struct Candidate {
   P value;
@@ -175,7 +175,7 @@ __device__ __forceinline__ acc_t<T> read_element(const T* p) {
   if constexpr (std::is_integral_v<T>)
     return *p;
   else
-    return widen(*p);
+    return upcast(*p);
 }
 
 template <class P>
@@ -189,8 +189,8 @@ __device__ Candidate<P> best_in_group(bool smallest, Candidate<P> best, int lane
   return best;
 }
 
-// A group of threads a piece of a row. `among` (null: all) [rows, cols] are the places to look at, in a row of `pitch`
-// elements. `places` [rows, segments] receives the best; `y` (null: none) its element.
+// A group of threads a piece of a row. `among` (null: all) [rows, cols] are the positions to look at, in a row of
+// `pitch` elements. `places` [rows, segments] receives the best; `y` (null: none) its element.
 template <class T, class Group>
 __global__ void __launch_bounds__(row_block)
     find_extremes(const T* x, const std::int64_t* among, std::int64_t rows, std::int64_t cols, std::int64_t pitch,

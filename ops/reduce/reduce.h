@@ -20,7 +20,7 @@ HEARTH_API Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool k
 /// The sum divided by the number of elements summed. ShapeError where that is 0.
 HEARTH_API Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 
-/// The largest or smallest element over `axes`; not-a-number wins. Floating types, or i32 and i64 without gradient.
+/// The largest or smallest element over `axes`; NaN wins. Floating types, or i32 and i64 without gradient.
 /// The gradient goes to the first of equals (row-major). ShapeError where there is nothing to choose from.
 HEARTH_API Tensor max(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 HEARTH_API Tensor min(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);

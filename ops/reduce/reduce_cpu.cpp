@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums are kept in acc_t for a short block, then in f64. Work is cut by shape: long sums into segments whose partial
-// sums are combined in order, so the team's size never shows.
+// sums are combined in order, so the thread pool's size never shows.
 #include <algorithm>
 #include <limits>
 #include <vector>

@@ -19,13 +19,13 @@ Tensor part_of(const Tensor& y, int axis, std::int64_t begin, std::int64_t exten
 
 struct Concat {
   static constexpr OpInfo info{.name = "concat", .autocast_inputs = std::numeric_limits<int>::max()};
-  struct Kept {
+  struct Saved {
     std::vector<std::int64_t> extents;
   };
   int axis;
   Shape shape;
 
-  Tensor forward(Kept& kept, std::span<const Tensor> parts) const {
+  Tensor forward(Saved& saved, std::span<const Tensor> parts) const {
     for (const Tensor& part : parts) require_same_kind(info.name, "the first part", parts[0], "another part", part);
     const Tensor y = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
     std::int64_t rows = 1;
@@ -33,7 +33,7 @@ struct Concat {
     const std::int64_t pitch = rows == 0 ? 0 : static_cast<std::int64_t>(y.byte_size()) / rows;
     std::byte* to = y.bytes();
     for (const Tensor& part : parts) {
-      if (is_recording()) kept.extents.push_back(part.shape()[axis]);
+      if (is_recording()) saved.extents.push_back(part.shape()[axis]);
       const std::int64_t run = rows == 0 ? 0 : static_cast<std::int64_t>(part.byte_size()) / rows;
       if (run == 0) continue;
       const Tensor dense = part.contiguous();
@@ -43,12 +43,12 @@ struct Concat {
     return y;
   }
 
-  std::vector<Tensor> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    std::vector<Tensor> gradients(kept.extents.size());
+  std::vector<Tensor> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    std::vector<Tensor> gradients(saved.extents.size());
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-      if (wants[i]) gradients[i] = part_of(dy, axis, begin, kept.extents[i]);
-      begin += kept.extents[i];
+      if (needs[i]) gradients[i] = part_of(dy, axis, begin, saved.extents[i]);
+      begin += saved.extents[i];
     }
     return gradients;
   }
@@ -56,7 +56,7 @@ struct Concat {
 
 struct Pad {
   static constexpr OpInfo info{.name = "pad"};
-  struct Kept {
+  struct Saved {
     Shape shape;
   };
   std::vector<PadWidth> widths;
@@ -69,14 +69,14 @@ struct Pad {
       y = part_of(y, axis, widths[static_cast<std::size_t>(axis)].before, inner[axis]);
     return y;
   }
-  Tensor forward(Kept& kept, const Tensor& x) const {
-    kept.shape = x.shape();
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.shape = x.shape();
     const Tensor y = Tensor::full(to, value, x.dtype(), x.device());
     middle_of(y, x.shape()).copy_from(x);
     return y;
   }
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    return {middle_of(std::move(dy), kept.shape)};
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    return {middle_of(std::move(dy), saved.shape)};
   }
 };
 

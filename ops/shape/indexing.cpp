@@ -17,7 +17,7 @@ struct Part {
 
 struct IndexView {
   static constexpr OpInfo info{.name = "index"};
-  struct Kept {
+  struct Saved {
     Shape shape;
   };
   std::array<Part, Shape::max_rank> parts{};
@@ -41,12 +41,12 @@ struct IndexView {
                         x.dtype(), x.device());
   }
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
-    kept.shape = x.shape();
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.shape = x.shape();
     return part_of(x);
   }
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor dx = needs.make(0, saved.shape, dy.dtype());
     dx.fill_(0);
     part_of(dx).copy_from(dy);
     return {dx};

@@ -14,17 +14,17 @@ Tensor view_of(const Tensor& x, const Shape& shape, const Strides& strides, std:
 
 struct Reshape {
   static constexpr OpInfo info{.name = "reshape"};
-  struct Kept {
+  struct Saved {
     Shape shape;
   };
   Shape to;
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
-    kept.shape = x.shape();
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.shape = x.shape();
     return x.contiguous().as_shape(to);
   }
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    return {dy.contiguous().as_shape(kept.shape)};
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    return {dy.contiguous().as_shape(saved.shape)};
   }
 };
 
@@ -59,7 +59,7 @@ Shape resolved(const Extents& wanted, const Shape& from) {
 
 struct Transpose {
   static constexpr OpInfo info{.name = "transpose"};
-  struct Kept {};
+  struct Saved {};
   /// permutation[i] is the axis of x that axis i of y shows.
   std::array<int, Shape::max_rank> permutation{};
 
@@ -74,8 +74,8 @@ struct Transpose {
     return view_of(x, shape, strides, x.offset());
   }
 
-  Tensor forward(Kept&, const Tensor& x) const { return permuted(x, permutation); }
-  std::array<Tensor, 1> backward(const Kept&, Tensor dy, const GradWants&) const {
+  Tensor forward(Saved&, const Tensor& x) const { return permuted(x, permutation); }
+  std::array<Tensor, 1> backward(const Saved&, Tensor dy, const NeedsGrad&) const {
     std::array<int, Shape::max_rank> inverse{};
     for (int i = 0; i < dy.rank(); ++i) inverse[static_cast<std::size_t>(permutation[static_cast<std::size_t>(i)])] = i;
     return {permuted(dy, inverse)};
@@ -84,7 +84,7 @@ struct Transpose {
 
 struct Slice {
   static constexpr OpInfo info{.name = "slice"};
-  struct Kept {
+  struct Saved {
     Shape shape;
   };
   int axis;
@@ -102,12 +102,12 @@ struct Slice {
     return view_of(x, x.shape().with(axis, count), strides, offset);
   }
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
-    kept.shape = x.shape();
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.shape = x.shape();
     return part_of(x);
   }
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
-    const Tensor dx = wants.make(0, kept.shape, dy.dtype());
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
+    const Tensor dx = needs.make(0, saved.shape, dy.dtype());
     dx.fill_(0);
     part_of(dx).copy_from(dy);
     return {dx};
@@ -116,13 +116,13 @@ struct Slice {
 
 struct Expand {
   static constexpr OpInfo info{.name = "expand"};
-  struct Kept {
+  struct Saved {
     Shape shape;
   };
   Shape to;
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
-    kept.shape = x.shape();
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.shape = x.shape();
     Strides strides{};
     const int lead = to.rank() - x.rank();
     for (int axis = lead; axis < to.rank(); ++axis) {
@@ -131,8 +131,8 @@ struct Expand {
     }
     return view_of(x, to, strides, x.offset());
   }
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    return {broadcast_sum(std::move(dy), kept.shape)};
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    return {broadcast_sum(std::move(dy), saved.shape)};
   }
 };
 

@@ -9,13 +9,13 @@
 
 namespace hearth::cuda {
 
-/// A row without anything but -infinity has sum 0; not-a-number and +infinity make the sum not-a-number.
+/// A row without anything but -infinity has sum 0; NaN and +infinity make the sum NaN.
 template <class P>
 struct OnlineSum {
   P most = -std::numeric_limits<P>::infinity();
   P sum = 0;
 
-  /// Where exponents are taken from: never -infinity, so that nothing becomes not-a-number on the way.
+  /// Where exponents are taken from: never -infinity, so that nothing becomes NaN on the way.
   __device__ static P reference(P most) { return most == -std::numeric_limits<P>::infinity() ? P(0) : most; }
 
   template <int n>

@@ -11,23 +11,23 @@ namespace {
 
 template <bool logarithm>
 struct Softmax {
-  static constexpr OpInfo info{.name = logarithm ? "log_softmax" : "softmax", .autocast = Autocast::widen};
-  struct Kept {
-    KeptTensor y;
+  static constexpr OpInfo info{.name = logarithm ? "log_softmax" : "softmax", .autocast = Autocast::f32};
+  struct Saved {
+    SavedTensor y;
   };
 
-  Tensor forward(Kept& kept, const Tensor& view) const {
+  Tensor forward(Saved& saved, const Tensor& view) const {
     const Tensor x = view.contiguous();
     const Tensor y = Tensor::empty_like(x);
     run_on(x.device(), [&](auto& stream) { kernels::softmax(stream, logarithm, x, y); });
-    if (is_recording()) kept.y = y;
+    if (is_recording()) saved.y = y;
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
     dy = dy.contiguous();
-    const Tensor dx = dy.sole_owner() ? dy : wants.make(0, dy.shape(), dy.dtype());
-    run_on(dy.device(), [&](auto& stream) { kernels::softmax_grad(stream, logarithm, kept.y.get(), dy, dx); });
+    const Tensor dx = dy.sole_owner() ? dy : needs.make(0, dy.shape(), dy.dtype());
+    run_on(dy.device(), [&](auto& stream) { kernels::softmax_grad(stream, logarithm, saved.y.get(), dy, dx); });
     return {dx};
   }
 };

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(row_block)
 
 // A block a row. From memory x is read once and y written once as long as the rows under way fit the cache.
 template <class T, int width>
-__global__ void __launch_bounds__(most_row_block)
+__global__ void __launch_bounds__(max_row_block)
     softmax_long(const T* x, T* y, std::int64_t rows, std::int64_t cols, bool logarithm) {
   using P = acc_t<T>;
   const BlockGroup group;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(row_block)
 
 // A block a row, read twice, the second time mostly from the cache. dx may be dy.
 template <class T, int width>
-__global__ void __launch_bounds__(most_row_block)
+__global__ void __launch_bounds__(max_row_block)
     softmax_grad_long(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t cols, bool logarithm) {
   using P = acc_t<T>;
   const BlockGroup group;

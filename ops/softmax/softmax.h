@@ -10,13 +10,13 @@ namespace hearth {
 
 /// Softmax along the last axis: y = exp(x - max x) / sum exp(x - max x).
 ///
-/// x [..., C], any floating type; y has its shape and type. Sums in f32 or wider; under autocast x is widened to f32.
-/// A row of which every element is -infinity, or one is +infinity, gives not-a-number.
+/// x [..., C], any floating type; y has its shape and type. Sums in f32 or wider; under autocast x is upcast to f32.
+/// A row of which every element is -infinity, or one is +infinity, gives NaN.
 /// ShapeError for a scalar, DTypeError for integers, UsageError when x is absent.
 HEARTH_API Tensor softmax(const Tensor& x);
 
 /// log(softmax(x)) along the last axis, without the loss of precision: y = (x - max x) - log sum exp(x - max x).
-/// Types, widening and errors as for softmax.
+/// Types, upcasting and errors as for softmax.
 HEARTH_API Tensor log_softmax(const Tensor& x);
 
 namespace kernels {

@@ -14,19 +14,19 @@ namespace {
 /// y = x w, elementwise, and how often it ran.
 struct Product {
   static constexpr OpInfo info{.name = "product"};
-  struct Kept {
-    KeptTensor x, w;
+  struct Saved {
+    SavedTensor x, w;
   };
-  Tensor forward(Kept& kept, const Tensor& x, const Tensor& w) const {
-    kept.x = x;
-    kept.w = w;
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& w) const {
+    saved.x = x;
+    saved.w = w;
     const Tensor y = Tensor::empty_like(x);
     for (std::int64_t i = 0; i < x.size(); ++i) y.data<double>()[i] = x.data<double>()[i] * w.data<double>()[i];
     return y;
   }
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    Kept nothing;
-    return {forward(nothing, dy, kept.w.get()), forward(nothing, dy, kept.x.get())};
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    Saved nothing;
+    return {forward(nothing, dy, saved.w.get()), forward(nothing, dy, saved.x.get())};
   }
 };
 
@@ -40,8 +40,9 @@ Tensor times_random(const Tensor& x) {
 }
 
 struct Leaves {
-  Tensor x = as_leaf(Tensor::of<double>({3}, {1, -2, 3})), w = as_leaf(Tensor::of<double>({3}, {0.5, 4, -1})),
-         v = as_leaf(Tensor::of<double>({3}, {2, 3, 5}));
+  Tensor x = requires_grad(Tensor::of<double>({3}, {1, -2, 3})),
+         w = requires_grad(Tensor::of<double>({3}, {0.5, 4, -1})),
+         v = requires_grad(Tensor::of<double>({3}, {2, 3, 5}));
   Tensor part(const Tensor& input) const { return times_random(product(times_random(product(input, w)), v)); }
   std::vector<double> gradients() const {
     std::vector<double> all;
@@ -74,7 +75,7 @@ TEST(Recompute, GivesTheBitsOfThePartItself) {
   EXPECT_EQ(again.gradients(), plain.gradients());
 }
 
-TEST(Recompute, GivesTheGradientOfEachInputThatWantsOne) {
+TEST(Recompute, GivesTheGradientOfEachInputThatNeedsOne) {
   const auto run = [](const Leaves& leaves, bool again) {
     const RandomScope random(7, 1);
     const Tensor constant = Tensor::of<double>({3}, {3, 1, 2});
@@ -91,7 +92,7 @@ TEST(Recompute, GivesTheGradientOfEachInputThatWantsOne) {
   EXPECT_EQ(run(Leaves(), true), run(Leaves(), false));
 }
 
-TEST(Recompute, ReachesParametersWhereTheInputWantsNoGradient) {
+TEST(Recompute, ReachesParametersWhereTheInputNeedsNoGradient) {
   const Leaves plain, again;
   const Tensor images = Tensor::of<double>({3}, {1, 2, 4});
   {
@@ -130,7 +131,7 @@ TEST(Recompute, KeepsOnlyWhatGoesIn) {
     held = inner.detach();
     return product(inner, leaves.v);
   };
-  const Tensor kept = part(leaves.x);
+  const Tensor saved = part(leaves.x);
   EXPECT_GT(held.storage().use_count(), 1);  // the plain graph holds it
   const Tensor light = recompute(part, leaves.x, {leaves.w, leaves.v});
   EXPECT_EQ(held.storage().use_count(), 1);
@@ -168,7 +169,7 @@ TEST(Recompute, SaysThatItRunsAgain) {
 TEST(Recompute, RecordsNothingWithoutGradients) {
   const Leaves leaves;
   const NoGrad no_grad;
-  EXPECT_FALSE(wants_grad(recompute([&](const Tensor& x) { return leaves.part(x); }, leaves.x, {leaves.w})));
+  EXPECT_FALSE(needs_grad(recompute([&](const Tensor& x) { return leaves.part(x); }, leaves.x, {leaves.w})));
 }
 
 TEST(Recompute, RefusesWhatItCannotDo) {

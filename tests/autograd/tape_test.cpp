@@ -21,21 +21,21 @@ Tensor map2(const Tensor& a, const Tensor& b, double (*f)(double, double)) {
 
 struct Multiply {
   static constexpr OpInfo info{.name = "multiply"};
-  struct Kept {
-    KeptTensor a, b;
+  struct Saved {
+    SavedTensor a, b;
   };
-  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b) const {
-    kept.a = a;
-    kept.b = b;
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    saved.a = a;
+    saved.b = b;
     return map2(a, b, [](double x, double y) { return x * y; });
   }
-  std::array<Tensor, 2> backward(const Kept& kept, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
     std::array<Tensor, 2> gradients;
     const auto product = [](double x, double y) { return x * y; };
-    if (wants[0]) gradients[0] = map2(dy, kept.b.get(), product);
-    if (wants[1]) {
-      gradients[1] = wants.make(1, kept.b.get().shape(), dy.dtype());
-      gradients[1].copy_from(map2(dy, kept.a.get(), product));
+    if (needs[0]) gradients[0] = map2(dy, saved.b.get(), product);
+    if (needs[1]) {
+      gradients[1] = needs.make(1, saved.b.get().shape(), dy.dtype());
+      gradients[1].copy_from(map2(dy, saved.a.get(), product));
     }
     return gradients;
   }
@@ -44,23 +44,23 @@ Tensor multiply(const Tensor& a, const Tensor& b) { return record(Multiply{}, a,
 
 struct Sum {
   static constexpr OpInfo info{.name = "sum"};
-  struct Kept {
+  struct Saved {
     Shape shape;
   };
-  Tensor forward(Kept& kept, const Tensor& x) const {
-    kept.shape = x.shape();
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.shape = x.shape();
     double total = 0;
     for (const double value : x.to_doubles()) total += value;
     return Tensor::full({}, total, x.dtype());
   }
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    return {Tensor::full(kept.shape, dy.item(), dy.dtype())};
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    return {Tensor::full(saved.shape, dy.item(), dy.dtype())};
   }
 };
 Tensor total(const Tensor& x) { return record(Sum{}, x); }
 
 Tensor leaf(std::initializer_list<double> values) {
-  return as_leaf(Tensor::of<double>({static_cast<std::int64_t>(values.size())}, values));
+  return requires_grad(Tensor::of<double>({static_cast<std::int64_t>(values.size())}, values));
 }
 
 TEST(Tape, ProductRuleAndReuse) {
@@ -92,9 +92,9 @@ TEST(Tape, OneTensorTwiceInOneOp) {
 TEST(Tape, NothingIsRecordedWithoutWish) {
   const Tensor a = leaf({2});
   const Tensor constant = Tensor::of<double>({1}, {4.0});
-  EXPECT_FALSE(wants_grad(multiply(constant, constant)));
+  EXPECT_FALSE(needs_grad(multiply(constant, constant)));
   const NoGrad off;
-  EXPECT_FALSE(wants_grad(multiply(a, a)));
+  EXPECT_FALSE(needs_grad(multiply(a, a)));
 }
 
 TEST(Tape, MisuseIsNamed) {
@@ -105,8 +105,8 @@ TEST(Tape, MisuseIsNamed) {
   EXPECT_THROW(backward(y, Tensor::zeros({3}, DType::f64)), ShapeError);
   EXPECT_THROW(backward(y, Tensor::zeros({2}, DType::f32)), DTypeError);
   EXPECT_THROW(grad_of(y), UsageError);
-  EXPECT_THROW(as_leaf(y), UsageError);
-  EXPECT_THROW(as_leaf(Tensor::zeros({2}, DType::i64)), DTypeError);
+  EXPECT_THROW(requires_grad(y), UsageError);
+  EXPECT_THROW(requires_grad(Tensor::zeros({2}, DType::i64)), DTypeError);
   const Tensor loss = total(y);
   backward(loss);
   EXPECT_THROW(backward(loss), UsageError);
@@ -121,7 +121,7 @@ TEST(Tape, AWriteThroughDataIsNoticed) {
     EXPECT_PRED2(test::contains, message, part);
 }
 
-TEST(Tape, ReadingAKeptTensorIsNoWrite) {
+TEST(Tape, ReadingASavedTensorIsNoWrite) {
   const Tensor a = leaf({2}), b = leaf({12});
   const Tensor loss = total(multiply(a, b));
   EXPECT_EQ(a.data<const double>()[0], 2);
@@ -131,14 +131,14 @@ TEST(Tape, ReadingAKeptTensorIsNoWrite) {
   EXPECT_THROW((void)a.data<const float>(), DTypeError);
 }
 
-TEST(Tape, AKeptTensorThatWasWrittenIsNoticed) {
+TEST(Tape, ASavedTensorThatWasWrittenIsNoticed) {
   const Tensor a = leaf({2}), b = leaf({5});
   const Tensor loss = total(multiply(a, b));
   a.fill_(1);
   EXPECT_THROW(backward(loss), UsageError);
 }
 
-TEST(Tape, AKeptGradientThatGrewIsNoticed) {
+TEST(Tape, ASavedGradientThatGrewIsNoticed) {
   const Tensor a = leaf({2}), b = leaf({5});
   backward(total(multiply(a, b)));
   const Tensor of_gradient = total(multiply(a, grad_of(b)));
@@ -170,16 +170,16 @@ TEST(Tape, HooksFireOnceAfterTheLastContribution) {
 /// y = a + b, whose gradients are added in place where they can be.
 struct AddInPlace {
   static constexpr OpInfo info{.name = "add_in_place"};
-  struct Kept {};
+  struct Saved {};
   int* in_place;
-  Tensor forward(Kept&, const Tensor& a, const Tensor& b) const {
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
     return map2(a, b, [](double x, double y) { return x + y; });
   }
-  std::array<Tensor, 2> backward(const Kept&, Tensor dy, const GradWants& wants) const {
+  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
     std::array<Tensor, 2> gradients;
     for (std::size_t i = 0; i < 2; ++i) {
-      const Tensor sum = wants.sum_so_far(i, dy.shape(), dy.dtype());
-      gradients[i] = sum.defined() ? sum : wants.make(i, dy.shape(), dy.dtype());
+      const Tensor sum = needs.sum_so_far(i, dy.shape(), dy.dtype());
+      gradients[i] = sum.defined() ? sum : needs.make(i, dy.shape(), dy.dtype());
       gradients[i].copy_from(sum.defined() ? map2(sum, dy, [](double x, double y) { return x + y; }) : dy);
       *in_place += sum.defined();
     }
@@ -211,8 +211,8 @@ TEST(Tape, AnOpMayAddToALeafsGradient) {
 }
 
 TEST(FlatParameters, HoldValuesAndGradientsInPlace) {
-  Tensor w = as_leaf(Tensor::of<double>({2}, {2.0, 3.0}));
-  Tensor v = as_leaf(Tensor::of<double>({3}, {1.0, 1.0, 1.0}));
+  Tensor w = requires_grad(Tensor::of<double>({2}, {2.0, 3.0}));
+  Tensor v = requires_grad(Tensor::of<double>({3}, {1.0, 1.0, 1.0}));
   FlatParameters flat({{"w", &w}, {"v", &v}});
   EXPECT_EQ(flat.entries()[1].begin, 8);
   EXPECT_TRUE(w.same_storage(flat.values()));
@@ -259,10 +259,10 @@ TEST(FlatParameters, RefuseToFinishWithoutAnyGradient) {
 /// Gives its input whatever gradient it is told to.
 struct Careless {
   static constexpr OpInfo info{.name = "careless"};
-  struct Kept {};
+  struct Saved {};
   Tensor gradient;
-  Tensor forward(Kept&, const Tensor& x) const { return x.clone(); }
-  std::array<Tensor, 1> backward(const Kept&, Tensor, const GradWants&) const { return {gradient}; }
+  Tensor forward(Saved&, const Tensor& x) const { return x.clone(); }
+  std::array<Tensor, 1> backward(const Saved&, Tensor, const NeedsGrad&) const { return {gradient}; }
 };
 
 TEST(Tape, AGradientThatDoesNotFitItsInputIsRefused) {
@@ -285,7 +285,7 @@ TEST(Tape, AGradientThatDoesNotFitItsInputIsRefused) {
 }
 
 TEST(Tape, ANarrowGradientOfAWideLeafIsWidened) {
-  const Tensor x = as_leaf(Tensor::full({2}, 1));
+  const Tensor x = requires_grad(Tensor::full({2}, 1));
   backward(total(record(Careless{Tensor::full({2}, 3, DType::bf16)}, x)));
   EXPECT_EQ(grad_of(x).dtype(), DType::f32);
   EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{3, 3}));
@@ -294,12 +294,12 @@ TEST(Tape, ANarrowGradientOfAWideLeafIsWidened) {
 /// y = x, whose gradient cannot be had.
 struct Fails {
   static constexpr OpInfo info{.name = "fails"};
-  struct Kept {};
-  Tensor forward(Kept&, const Tensor& x) const { return x.clone(); }
-  std::array<Tensor, 1> backward(const Kept&, Tensor, const GradWants&) const { throw DeviceError("fails: told to"); }
+  struct Saved {};
+  Tensor forward(Saved&, const Tensor& x) const { return x.clone(); }
+  std::array<Tensor, 1> backward(const Saved&, Tensor, const NeedsGrad&) const { throw DeviceError("fails: told to"); }
 };
 
-TEST(Tape, ASweepThatFailedLeavesNothingToTheNext) {
+TEST(Tape, ABackwardPassThatFailedLeavesNothingToTheNext) {
   const Tensor a = leaf({2}), b = leaf({5}), c = leaf({3});
   const Tensor shared = multiply(a, b);
   int in_place = 0;
@@ -313,7 +313,7 @@ TEST(Tape, ASweepThatFailedLeavesNothingToTheNext) {
 
 TEST(FlatParameters, KeepTiedWeightsTied) {
   Tensor first = leaf({2, 3}), between = leaf({1}), second = first;
-  Tensor again = as_leaf(first.detach());
+  Tensor again = requires_grad(first.detach());
   FlatParameters flat({{"in", &first}, {"between", &between}, {"out", &second}, {"again", &again}});
   ASSERT_EQ(flat.entries().size(), 2u);
   EXPECT_EQ(flat.entries()[0].name, "in");
@@ -331,28 +331,28 @@ TEST(FlatParameters, RefuseHandlesThatCannotBeTold) {
   Tensor w = leaf({1, 2, 3, 4});
   std::string message = test::error_message<UsageError>([&] { FlatParameters({{"a", &w}, {"b", &w}}); });
   for (const char* part : {"\"a\"", "\"b\"", "one handle"}) EXPECT_PRED2(test::contains, message, part);
-  Tensor square = as_leaf(w.detach().as_shape({2, 2}));
+  Tensor square = requires_grad(w.detach().as_shape({2, 2}));
   message = test::error_message<ShapeError>([&] { FlatParameters({{"a", &w}, {"b", &square}}); });
   for (const char* part : {"\"a\" [4]", "\"b\" [2, 2]", "copy of its own"}) EXPECT_PRED2(test::contains, message, part);
-  Tensor none = as_leaf(Tensor::zeros({0}, DType::f64)), also_none = none;
+  Tensor none = requires_grad(Tensor::zeros({0}, DType::f64)), also_none = none;
   EXPECT_EQ(FlatParameters({{"none", &none}, {"w", &w}, {"also", &also_none}}).entries().size(), 3u);
 }
 
 TEST(FlatParameters, RefuseMixedTypesAndNothing) {
-  Tensor w = as_leaf(Tensor::zeros({2})), v = as_leaf(Tensor::zeros({2}, DType::f64));
+  Tensor w = requires_grad(Tensor::zeros({2})), v = requires_grad(Tensor::zeros({2}, DType::f64));
   EXPECT_THROW(FlatParameters({{"w", &w}, {"v", &v}}), DTypeError);
   EXPECT_THROW(FlatParameters({}), UsageError);
 }
 
 TEST(Autocast, FollowsTheOpsClass) {
-  const Tensor wide = as_leaf(Tensor::of<float>({1}, {3.0f}));
-  const Tensor narrow = Tensor::of<float>({1}, {2.0f}).to(DType::bf16);
+  const Tensor wide = requires_grad(Tensor::of<float>({1}, {3.0f}));
+  const Tensor low_precision = Tensor::of<float>({1}, {2.0f}).to(DType::bf16);
   const AutocastScope scope(DType::bf16);
-  const Tensor y = multiply(wide, narrow);  // follow: the widest wins
+  const Tensor y = multiply(wide, low_precision);  // follow: the widest wins
   EXPECT_EQ(y.dtype(), DType::f32);
   const Tensor z = detail::cast(wide, DType::bf16);
   EXPECT_EQ(z.dtype(), DType::bf16);
-  backward(total(multiply(z, narrow)));
+  backward(total(multiply(z, low_precision)));
   EXPECT_EQ(grad_of(wide).dtype(), DType::f32);
   EXPECT_EQ(grad_of(wide).item(), 2);
   EXPECT_THROW((void)AutocastScope(DType::f64), DTypeError);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts are the same in every locale of the host program.
+// Strings are the same in every locale of the host program.
 #include "core/text_stream.h"
 
 #include <gtest/gtest.h>

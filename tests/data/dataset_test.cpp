@@ -101,8 +101,11 @@ TEST(HoldOutByNameTest, NeitherSideIsEmpty) {
     EXPECT_EQ(one.size(), 1u);
     EXPECT_TRUE(more.contains(*one.begin()));
   }
-  EXPECT_PRED2(contains, error_message<DataError>([] { held_out({"only"}, 0.5, 0); }), "leaves one part empty");
-  EXPECT_PRED2(contains, error_message<DataError>([] { held_out({"same", "same"}, 0.5, 0); }), "leaves one part empty");
+  EXPECT_PRED2(contains, error_message<DataError>([] { held_out({"only"}, 0.5, 0); }), "leaves one split empty");
+  EXPECT_PRED2(contains, error_message<DataError>([] {
+                 held_out({"same", "same"}, 0.5, 0);
+               }),
+               "leaves one split empty");
 }
 
 }  // namespace

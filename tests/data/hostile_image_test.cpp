@@ -173,8 +173,8 @@ struct Hostile {
   std::string name;
   Bytes bytes;
   End end;
-  std::string message;    ///< part of it; empty where the image is decoded
-  std::int64_t most_mib;  ///< that decoding may take
+  std::string message;   ///< part of it; empty where the image is decoded
+  std::int64_t max_mib;  ///< that decoding may take
 };
 
 void expect_outcome(const Hostile& image, const std::function<void()>& decode) {
@@ -182,7 +182,7 @@ void expect_outcome(const Hostile& image, const std::function<void()>& decode) {
   EXPECT_EQ(outcome.end, image.end) << image.name << ": " << outcome.message;
   EXPECT_PRED2(contains, outcome.message, image.message) << image.name;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LE(outcome.grown, image.most_mib * mib) << image.name;
+  EXPECT_LE(outcome.grown, image.max_mib * mib) << image.name;
 #endif
 }
 
@@ -198,9 +198,9 @@ TEST(HostileImageTest, PngChunksBesideThePixelsTakeNothing) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
   const Bytes name = bytes_of("k") + Bytes{0, 0}, international = bytes_of("k") + Bytes{0, 1, 0, 0, 0};
   expect_outcomes({
-      {"200 compressed texts", png({}, 1, repeated(text_bomb("zTXt", name, 5'000'000), 200)), End::decoded, "", 2},
-      {"100 international texts", png({}, 1, repeated(text_bomb("iTXt", international, 5'000'000), 100)), End::decoded,
-       "", 2},
+      {"200 compressed sequences", png({}, 1, repeated(text_bomb("zTXt", name, 5'000'000), 200)), End::decoded, "", 2},
+      {"100 international sequences", png({}, 1, repeated(text_bomb("iTXt", international, 5'000'000), 100)),
+       End::decoded, "", 2},
       {"a colour profile", png({}, 1, text_bomb("iCCP", name, 7'000'000)), End::decoded, "", 2},
       {"300 palettes nobody asked for", png({}, 1, repeated(chunk("sPLT", bytes_of("p") + Bytes(60'002)), 300)),
        End::decoded, "", 2},

@@ -86,7 +86,7 @@ TEST_F(IdxTest, FolderReadsTrainAndTest) {
   folder.write("t10k-labels-idx1-ubyte", idx_file({1}, {3}));
   const ImageSplits parts = idx_folder(folder.path());
   EXPECT_EQ(parts.train->size(), 2);
-  EXPECT_EQ(parts.test->classes(), 5) << "the test part does not use every class";
+  EXPECT_EQ(parts.test->classes(), 5) << "the test split does not use every class";
   EXPECT_EQ(parts.test->get(0).image.pixels, Bytes{7});
 }
 
@@ -136,15 +136,18 @@ TEST(GzipTest, DamageIsFoundAtEveryLength) {
   // "hearth" as gzip.
   const Bytes whole{0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xcb, 0x48, 0x4d,
                     0x2c, 0x2a, 0xc9, 0x00, 0x00, 0x69, 0xad, 0x62, 0xd8, 0x06, 0x00, 0x00, 0x00};
-  const Bytes text = inflate_gzip(whole, "x", {100, "texts"});
+  const Bytes text = inflate_gzip(whole, "x", {100, "sequences"});
   EXPECT_EQ(std::string(text.begin(), text.end()), "hearth");
   for (std::size_t size = 1; size < whole.size(); ++size) {
-    EXPECT_THROW(inflate_gzip(std::span(whole).first(size), "x", {100, "texts"}), DataError) << size;
+    EXPECT_THROW(inflate_gzip(std::span(whole).first(size), "x", {100, "sequences"}), DataError) << size;
   }
   Bytes flipped = whole;
   flipped[12] ^= 1;
-  EXPECT_THROW(inflate_gzip(flipped, "x", {100, "texts"}), DataError);
-  EXPECT_TRUE(contains(error_message<DataError>([&] { inflate_gzip(whole, "x", {3, "texts"}); }), "more than 3 bytes"));
+  EXPECT_THROW(inflate_gzip(flipped, "x", {100, "sequences"}), DataError);
+  EXPECT_TRUE(contains(error_message<DataError>([&] {
+                         inflate_gzip(whole, "x", {3, "sequences"});
+                       }),
+                       "more than 3 bytes"));
 }
 
 }  // namespace

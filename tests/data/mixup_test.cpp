@@ -36,10 +36,10 @@ TEST(MixupTest, SharesFollowTheBetaDistribution) {
     constexpr int draws = 20000;
     for (std::uint32_t i = 0; i < draws; ++i) {
       Random random(6, 0, i);
-      const double share = draw_symmetric_beta(alpha, random);
-      ASSERT_TRUE(share >= 0 && share <= 1);
-      mean += share / draws;
-      square += share * share / draws;
+      const double lambda = draw_symmetric_beta(alpha, random);
+      ASSERT_TRUE(lambda >= 0 && lambda <= 1);
+      mean += lambda / draws;
+      square += lambda * lambda / draws;
     }
     EXPECT_NEAR(mean, 0.5, 0.015) << alpha;
     EXPECT_NEAR(square - mean * mean, 1 / (4 * (2 * alpha + 1)), 0.01) << alpha;
@@ -70,7 +70,7 @@ TEST(CutMixTest, LabelsAreWeighedByTheAreaThatIsLeft) {
   for (std::uint32_t i = 0; i < draws; ++i) {
     Random random(6, 0, i);
     const PairMix mix = draw_pair_mix(0, 1.0, height, width, random);
-    ASSERT_EQ(mix.share, 0);
+    ASSERT_EQ(mix.lambda, 0);
     const Box& box = mix.box;
     ASSERT_TRUE(box.top >= 0 && box.left >= 0 && box.top + box.height <= height && box.left + box.width <= width);
     ASSERT_DOUBLE_EQ(mix.weight, 1.0 - box.height * box.width / (1.0 * height * width));
@@ -90,20 +90,20 @@ TEST(CutMixTest, OfBothEachIsTakenHalfOfTheTime) {
   for (std::uint32_t i = 0; i < draws; ++i) {
     Random random(8, 0, i), same(8, 0, i);
     const PairMix mix = draw_pair_mix(0.8, 1.0, 8, 8, random), again = draw_pair_mix(0.8, 1.0, 8, 8, same);
-    ASSERT_TRUE(mix.box == again.box && mix.weight == again.weight && mix.share == again.share);
-    cuts += mix.share == 0 ? 1 : 0;
-    EXPECT_TRUE(mix.share == 0 || ((mix.box == Box{0, 0, 8, 8}) && mix.weight == mix.share));
+    ASSERT_TRUE(mix.box == again.box && mix.weight == again.weight && mix.lambda == again.lambda);
+    cuts += mix.lambda == 0 ? 1 : 0;
+    EXPECT_TRUE(mix.lambda == 0 || ((mix.box == Box{0, 0, 8, 8}) && mix.weight == mix.lambda));
   }
   EXPECT_NEAR(cuts, draws / 2, 5 * std::sqrt(draws / 4.0));
   // Mixup alone draws as ever.
   Random random(8, 0, 1), plain(8, 0, 1);
-  EXPECT_EQ(draw_pair_mix(0.8, 0, 8, 8, random).share, draw_symmetric_beta(0.8, plain));
+  EXPECT_EQ(draw_pair_mix(0.8, 0, 8, 8, random).lambda, draw_symmetric_beta(0.8, plain));
 }
 
 TEST(CutMixTest, OfNeitherNothingIsMixed) {
   Random random(8, 0, 1);
   const PairMix none = draw_pair_mix(0, 0, 8, 6, random);
-  EXPECT_TRUE(none.share == 1 && none.weight == 1 && (none.box == Box{0, 0, 8, 6}));
+  EXPECT_TRUE(none.lambda == 1 && none.weight == 1 && (none.box == Box{0, 0, 8, 6}));
   EXPECT_THROW((void)draw_pair_mix(-1, 0, 8, 8, random), ConfigError);
   EXPECT_THROW((void)draw_pair_mix(0, -1, 8, 8, random), ConfigError);
   EXPECT_THROW((void)draw_pair_mix(0, 1, 0, 8, random), ConfigError);

@@ -170,9 +170,9 @@ TEST(DataRegistryTest, NamesThatNoCheckpointCouldKeepAreRefused) {
                "images: the name of class 1, \"zo\xe9\", is not UTF-8 from byte 3 on");
 
   const std::string lines = "zo\xe9\tab\ncat\tba\n";
-  Json texts = node(R"({"type": "labelled_text", "length": 8})");
-  texts.set("train", Json::array().push_back(folder.write("texts.tsv", {lines.begin(), lines.end()})));
-  EXPECT_PRED2(contains, error_message<DataError>([&] { make_data(texts); }), "UTF-8");
+  Json sequences = node(R"({"type": "labelled_text", "length": 8})");
+  sequences.set("train", Json::array().push_back(folder.write("texts.tsv", {lines.begin(), lines.end()})));
+  EXPECT_PRED2(contains, error_message<DataError>([&] { make_data(sequences); }), "UTF-8");
 
   add<TintsOptions>(
       "named_tints",
@@ -260,7 +260,7 @@ TEST(SyntheticTest, IsLearnableAndAPureFunctionOfTheIndex) {
   const SyntheticOptions options{.train_size = 40, .test_size = 20, .height = 9, .width = 11, .classes = 4};
   const ImageSplits a = synthetic(options), b = synthetic(options);
   EXPECT_EQ(a.train->image_shape(), (ImageShape{9, 11, 3}));
-  // Nearest class mean of the training part must tell the test part's classes apart.
+  // Nearest class mean of the training split must tell the test split's classes apart.
   std::vector<std::vector<double>> means(4, std::vector<double>(9 * 11 * 3));
   for (std::int64_t i = 0; i < 40; ++i) {
     const Sample sample = a.train->get(i);

@@ -20,11 +20,11 @@ TEST(SourceBytes, ABombIsRefusedBeforeItTakesMemory) {
   const auto bomb = gzip_of_zeros(std::uint64_t{80} << 20);
   ASSERT_LT(bomb.size(), 600'000u);
   EXPECT_PRED2(contains, error_message<DataError>([&] {
-                 (void)inflate_gzip(bomb, "x.gz", {UINT64_MAX, "texts"});
+                 (void)inflate_gzip(bomb, "x.gz", {UINT64_MAX, "sequences"});
                }),
                "x.gz: " + std::to_string(bomb.size()) + " bytes inflate to more than 67108864 bytes; unpack the file");
   EXPECT_PRED2(contains, error_message<DataError>([&] {
-                 (void)inflate_gzip(bomb, "x.gz", {1000, "texts"});
+                 (void)inflate_gzip(bomb, "x.gz", {1000, "sequences"});
                }),
                "inflate to more than 1000 bytes");
 }
@@ -42,13 +42,13 @@ TEST(SourceBytes, TheFrontOfAFile) {
   auto twice = member;
   twice.insert(twice.end(), member.begin(), member.end());
   const std::string path = folder.write("twice.gz", twice);
-  const auto front = read_front(path, 9), all = read_maybe_gzip(path, {100, "texts"});
+  const auto front = read_front(path, 9), all = read_maybe_gzip(path, {100, "sequences"});
   EXPECT_EQ(std::string(front.begin(), front.end()), "hearthhea");
   EXPECT_EQ(std::string(all.begin(), all.end()), "hearthhearth");
   EXPECT_EQ(read_front(path, 100).size(), 12u);
   // The limit is that of the contents, of which a small file's gzip has more.
-  EXPECT_EQ(read_maybe_gzip(path, {12, "texts"}).size(), 12u);
-  EXPECT_THROW((void)read_maybe_gzip(path, {11, "texts"}), DataError);
+  EXPECT_EQ(read_maybe_gzip(path, {12, "sequences"}).size(), 12u);
+  EXPECT_THROW((void)read_maybe_gzip(path, {11, "sequences"}), DataError);
 }
 #endif
 

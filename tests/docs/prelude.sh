@@ -53,7 +53,7 @@ check_output() { # FILE COMMAND
 }
 check_command() { # LINE: a command of the program and options that it has
   local words word help
-  # Placeholders and quoted texts are words like others.
+  # Placeholders and quoted sequences are words like others.
   read -ra words <<<"$1"
   [ "${words[1]}" != CONFIG.json ] || complain "no command: $1"
   case ${words[1]} in help | --version | --help | '<command>' | COMMAND) return ;; esac

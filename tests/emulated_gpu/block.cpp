@@ -27,7 +27,7 @@ Block& Block::of_host_thread() {
   return *block;
 }
 
-Block::Block() : fibers_(new Fiber[most_threads]) {}
+Block::Block() : fibers_(new Fiber[max_threads]) {}
 
 void Block::run_grid(const Launch& launch, const Order& order, const Call& call) {
   launch_ = launch;

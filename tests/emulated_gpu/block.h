@@ -20,7 +20,7 @@
 
 namespace hearth::cuda::emulate {
 
-inline constexpr unsigned most_threads = 1024;
+inline constexpr unsigned max_threads = 1024;
 
 /// A first-in, first-out queue of threads, each in it at most once.
 class ThreadQueue {
@@ -28,13 +28,13 @@ class ThreadQueue {
   bool empty() const { return head_ == tail_; }
   unsigned size() const { return tail_ - head_; }
   void clear() { head_ = tail_ = 0; }
-  void push(unsigned thread) { items_[tail_++ % most_threads] = static_cast<std::uint16_t>(thread); }
-  unsigned pop() { return items_[head_++ % most_threads]; }
+  void push(unsigned thread) { items_[tail_++ % max_threads] = static_cast<std::uint16_t>(thread); }
+  unsigned pop() { return items_[head_++ % max_threads]; }
   /// Brings the i-th from the front to the front.
-  void prefer(unsigned i) { std::swap(items_[head_ % most_threads], items_[(head_ + i) % most_threads]); }
+  void prefer(unsigned i) { std::swap(items_[head_ % max_threads], items_[(head_ + i) % max_threads]); }
 
  private:
-  std::array<std::uint16_t, most_threads> items_;
+  std::array<std::uint16_t, max_threads> items_;
   unsigned head_ = 0, tail_ = 0;
 };
 
@@ -117,15 +117,15 @@ class Block {
   std::vector<std::uint16_t> start_order_;
   ThreadQueue ready_;
   Barrier barrier_;
-  std::array<Waiter, most_threads> waiters_;
-  std::array<Warp, most_threads / 32> warps_;
+  std::array<Waiter, max_threads> waiters_;
+  std::array<Warp, max_threads / 32> warps_;
   std::exception_ptr error_;
 
   SharedMemory shared_;
 #if HEARTH_EMULATE_CHECK
   Checker checker_;
 #endif
-  FiberStacks stacks_{most_threads};
+  FiberStacks stacks_{max_threads};
   std::unique_ptr<Fiber[]> fibers_;
   unsigned fibers_made_ = 0;
   std::vector<Fiber*> idle_;

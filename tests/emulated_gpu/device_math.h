@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <type_traits>
 
-// --- smaller and larger, for equal types as CUDA has them; a number wins over not-a-number
+// --- smaller and larger, for equal types as CUDA has them; a number wins over NaN
 // ----------------------------
 
 template <class T>
@@ -109,7 +109,7 @@ inline int __double2loint(double x) { return static_cast<int>(std::bit_cast<std:
 inline float __int2float_rn(int x) { return static_cast<float>(x); }
 inline float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
 inline float __double2float_rn(double x) { return static_cast<float>(x); }
-/// To the nearest integer, ties to even; out of range to the nearest representable, not-a-number to 0, as the hardware.
+/// To the nearest integer, ties to even; out of range to the nearest representable, NaN to 0, as the hardware.
 inline int __float2int_rn(float x) {
   if (x != x) return 0;
   if (x >= 2147483648.0f) return 2147483647;

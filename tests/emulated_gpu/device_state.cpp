@@ -16,7 +16,7 @@ namespace {
 
 // A real device also makes the host wait when very much is queued. Here later than there, so that this does not stand
 // in for a wait that the host should have made.
-constexpr std::size_t most_items = 8192;
+constexpr std::size_t max_items = 8192;
 
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise, std::uint64_t least,
                                       std::uint64_t most) {
@@ -212,7 +212,7 @@ void DeviceSide::after_enqueue(StreamState& stream) {
       }
       break;
   }
-  while (stream.items.size() > most_items) advance_towards(stream);
+  while (stream.items.size() > max_items) advance_towards(stream);
 }
 
 // Runs the head of the stream's queue. False if it is empty or waits.

@@ -50,9 +50,8 @@ void check_launch(const Launch& launch) {
   HEARTH_CHECK(InternalError, threads > 0 && grid.x > 0 && grid.y > 0 && grid.z > 0, "kernel ", launch.name,
                ": launch of an empty grid ", text_of(grid), " or block ", text_of(block));
   HEARTH_CHECK(InternalError,
-               block.x <= most_threads && block.y <= most_threads && block.z <= 64 && threads <= most_threads,
-               "kernel ", launch.name, ": block ", text_of(block),
-               "; the device takes (1024, 1024, 64) and 1024 threads in all");
+               block.x <= max_threads && block.y <= max_threads && block.z <= 64 && threads <= max_threads, "kernel ",
+               launch.name, ": block ", text_of(block), "; the device takes (1024, 1024, 64) and 1024 threads in all");
   HEARTH_CHECK(InternalError, grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535, "kernel ", launch.name,
                ": grid ", text_of(grid), "; the device takes (2147483647, 65535, 65535)");
   HEARTH_CHECK(InternalError, launch.shared_bytes <= shared_limit, "kernel ", launch.name, ": ", launch.shared_bytes,
@@ -66,9 +65,9 @@ void run_launch(const Launch& launch, const Call& call) {
   HEARTH_CHECK(InternalError, running == nullptr, "kernel ", launch.name,
                " was launched by a kernel; only the host may launch");
   check_launch(launch);
-  const std::uint64_t rows = std::uint64_t{launch.grid.y} * launch.grid.z, most_blocks = 0x7fffffff;
-  HEARTH_CHECK(InternalError, launch.grid.x <= most_blocks / rows, "kernel ", launch.name, ": grid ",
-               text_of(launch.grid), "; the emulated GPU runs at most ", most_blocks, " blocks a launch");
+  const std::uint64_t rows = std::uint64_t{launch.grid.y} * launch.grid.z, max_blocks = 0x7fffffff;
+  HEARTH_CHECK(InternalError, launch.grid.x <= max_blocks / rows, "kernel ", launch.name, ": grid ",
+               text_of(launch.grid), "; the emulated GPU runs at most ", max_blocks, " blocks a launch");
   Order order;
   {
     const std::scoped_lock lock(order_setting().mutex);

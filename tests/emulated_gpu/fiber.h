@@ -14,7 +14,7 @@
 
 namespace hearth::cuda::emulate {
 
-/// One stack and the place where it stopped. The host's own stack is a fiber too: a default-constructed one.
+/// One stack and the position where it stopped. The host's own stack is a fiber too: a default-constructed one.
 class Fiber {
  public:
   Fiber() = default;

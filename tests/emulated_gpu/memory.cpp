@@ -99,7 +99,7 @@ void Memory::open(const void* begin) {
   if (span.block.kind == MemoryKind::device && host_access_ == HostAccess::faults && !work_runs_) protect(span, false);
 }
 
-MemoryBlock Memory::adopt(void* begin, std::size_t bytes, int device) {
+MemoryBlock Memory::register_module(void* begin, std::size_t bytes, int device) {
   Span span;
   span.block = {static_cast<std::byte*>(begin), bytes, MemoryKind::pinned, device, ++serial_};
   span.opened = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the emulated devices: every block lies between pages that nothing may touch, starts as all ones
-// (not-a-number in every floating-point type), and is inaccessible once freed; its addresses are not given again.
+// (NaN in every floating-point type), and is inaccessible once freed; its addresses are not given again.
 #pragma once
 
 #include <deque>
@@ -17,14 +17,14 @@ class Memory {
   MemoryBlock reserve(MemoryKind kind, int device, std::size_t bytes);
   /// Makes it accessible and fills it.
   void open(const void* begin);
-  /// A host range that the caller owns, pinned by registration.
-  MemoryBlock adopt(void* begin, std::size_t bytes, int device);
+  /// A host range that the caller owns, forced by registration.
+  MemoryBlock register_module(void* begin, std::size_t bytes, int device);
   /// Ends the block's life. Says what was written into the red zones around it, or nothing.
   std::string close(const void* begin);
 
   /// The live block that holds the address, or null.
   const MemoryBlock* find(const void* address) const;
-  /// The live block that starts there and is not adopted, or null.
+  /// The live block that starts there and is not registered, or null.
   const MemoryBlock* find_start(const void* begin) const;
   bool is_adopted(const void* begin) const;
   /// Whether the address lies where blocks are made, so that it is no host memory, live or not.
@@ -40,7 +40,7 @@ class Memory {
  private:
   struct Span {
     MemoryBlock block;
-    std::byte* mapped = nullptr;  ///< whole pages, without the guard; null if adopted
+    std::byte* mapped = nullptr;  ///< whole pages, without the guard; null if registered
     std::size_t mapped_bytes = 0;
     bool opened = false;
   };

@@ -24,7 +24,7 @@ constexpr int shared_static = 48 * kib;
 constexpr int shared_of_multiprocessor = 228 * kib;
 constexpr int shared_reserved = 1 * kib;
 constexpr int l2_bytes = 50 * kib * kib;
-constexpr int most_blocks_x = 2147483647, most_blocks_yz = 65535;
+constexpr int max_blocks_x = 2147483647, max_blocks_yz = 65535;
 
 struct ErrorText {
   cudaError_t status;
@@ -33,7 +33,7 @@ struct ErrorText {
 };
 #define HEARTH_ERROR_TEXT(status, text) \
   ErrorText { status, #status, text }
-constexpr ErrorText error_texts[] = {
+constexpr ErrorText error_messages[] = {
     HEARTH_ERROR_TEXT(cudaSuccess, "no error"),
     HEARTH_ERROR_TEXT(cudaErrorInvalidValue, "invalid argument"),
     HEARTH_ERROR_TEXT(cudaErrorMemoryAllocation, "out of memory"),
@@ -70,9 +70,9 @@ constexpr ErrorText error_texts[] = {
 #undef HEARTH_ERROR_TEXT
 
 const ErrorText* text_of(cudaError_t status) {
-  const auto* found = std::find_if(std::begin(error_texts), std::end(error_texts),
+  const auto* found = std::find_if(std::begin(error_messages), std::end(error_messages),
                                    [status](const ErrorText& entry_of) { return entry_of.status == status; });
-  return found == std::end(error_texts) ? nullptr : found;
+  return found == std::end(error_messages) ? nullptr : found;
 }
 
 cudaError_t no_device(DeviceSide& side, const char* call, int device) {
@@ -100,11 +100,11 @@ cudaDeviceProp describe_device(const DeviceSide& side, int device) {
   p.reservedSharedMemPerBlock = shared_reserved;
   p.regsPerBlock = p.regsPerMultiprocessor = registers;
   p.warpSize = 32;
-  p.memPitch = most_blocks_x;
+  p.memPitch = max_blocks_x;
   p.maxThreadsPerBlock = p.maxThreadsDim[0] = p.maxThreadsDim[1] = threads_of_block;
   p.maxThreadsDim[2] = 64;
-  p.maxGridSize[0] = most_blocks_x;
-  p.maxGridSize[1] = p.maxGridSize[2] = most_blocks_yz;
+  p.maxGridSize[0] = max_blocks_x;
+  p.maxGridSize[1] = p.maxGridSize[2] = max_blocks_yz;
   p.totalConstMem = 64 * kib;
   p.major = 9;
   p.textureAlignment = 512;

@@ -292,7 +292,7 @@ cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned int) {
     const auto* begin = static_cast<std::byte*>(address);
     if (side.memory.find(begin) != nullptr || side.memory.find(begin + bytes - 1) != nullptr)
       return side.refuse(cudaErrorHostMemoryAlreadyRegistered, "cudaHostRegister: a part of it is registered");
-    side.memory.adopt(address, bytes, current_device());
+    side.memory.register_module(address, bytes, current_device());
     return cudaSuccess;
   });
 }

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t zone = 64;
 constexpr int zone_byte = 0xA5;
-constexpr std::size_t most_variables = 256;
-constexpr std::size_t arena_bytes = shared_limit + static_shared_limit + (most_variables + 2) * (zone + 16);
+constexpr std::size_t max_variables = 256;
+constexpr std::size_t arena_bytes = shared_limit + static_shared_limit + (max_variables + 2) * (zone + 16);
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void SharedMemory::begin_block(std::size_t dynamic_bytes, std::size_t most) {
   end_ = 0;
   static_bytes_ = 0;
   dynamic_bytes_ = dynamic_bytes;
-  most_ = most;
+  max_ = most;
   dynamic_ = nullptr;
   poison(arena_.get(), arena_bytes);
 }
@@ -54,8 +54,8 @@ std::byte* SharedMemory::add(const char* name, std::size_t bytes) {
 
 void* SharedMemory::declare(const SharedSlot& slot) {
   static_bytes_ += slot.bytes;
-  if (static_bytes_ > static_shared_limit || static_bytes_ + dynamic_bytes_ > most_) return nullptr;
-  if (variables_.size() >= most_variables) return nullptr;
+  if (static_bytes_ > static_shared_limit || static_bytes_ + dynamic_bytes_ > max_) return nullptr;
+  if (variables_.size() >= max_variables) return nullptr;
   return add(slot.name, slot.bytes);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of the block that runs. Every variable starts as all-ones bytes, which are not-a-number in each
+// The shared memory of the block that runs. Every variable starts as all-ones bytes, which are NaN in each
 // floating type, and lies between zones that must stay untouched.
 #pragma once
 
@@ -47,7 +47,7 @@ class SharedMemory {
   std::size_t end_ = 0;  // of the arena's used part, behind the last zone
   std::size_t static_bytes_ = 0;
   std::size_t dynamic_bytes_ = 0;
-  std::size_t most_ = 0;
+  std::size_t max_ = 0;
   std::byte* dynamic_ = nullptr;
 };
 

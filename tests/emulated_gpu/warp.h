@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA's warp operations. Each hands in a small record, and the last lane of the mask to arrive computes the results of
 // all, so no lane can overwrite what a slower lane has yet to read. What a lane gets from a lane that did not take part
-// is undefined in CUDA; here it is all ones, which is not-a-number in each floating type.
+// is undefined in CUDA; here it is all ones, which is NaN in each floating type.
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,9 @@ namespace {
 
 struct Net : nn::Module {
   nn::Linear in{3, 4}, out{4, 2};
-  explicit Net(bool adopts_out = true) {
-    adopt("in", in);
-    if (adopts_out) adopt("out", out);
+  explicit Net(bool registers_out = true) {
+    register_module("in", in);
+    if (registers_out) register_module("out", out);
     nn::initialize(*this, 1);
   }
   Tensor forward(const Tensor& input) override { return out(relu(in(input))); }
@@ -44,8 +44,8 @@ void expect_parts(const std::string& message, const std::vector<std::string>& pa
 struct Training {
   FlatParameters parameters;
   optim::Sgd sgd;
-  explicit Training(nn::Module& net, std::optional<NarrowCopy> narrow = {})
-      : parameters(net.parameters(), narrow), sgd(parameters, {.lr = 0.1}) {}
+  explicit Training(nn::Module& net, std::optional<LowPrecisionCopy> low_precision = {})
+      : parameters(net.parameters(), low_precision), sgd(parameters, {.lr = 0.1}) {}
   void step(nn::Module& net) {
     parameters.zero_grads();
     backward(loss_of(net));
@@ -69,12 +69,12 @@ TEST(Misuse, SecondFlatParameters) {
   first.step(net);
 }
 
-TEST(Misuse, AModuleThatIsCalledButNotAdopted) {
+TEST(Misuse, AModuleThatIsCalledButNotRegistered) {
   Net net(false);
   {
     Training training(net);
     expect_parts(test::error_message<UsageError>([&] { training.step(net); }),
-                 {"Net", "a Linear with 10 parameters", "adopt()", "NoGrad"});
+                 {"Net", "a Linear with 10 parameters", "register_module()", "NoGrad"});
     const NoGrad no_grad;
     EXPECT_NO_THROW((void)net(x));
   }
@@ -90,7 +90,7 @@ struct Outer : nn::Module {
   Net& inner;
   nn::Linear head{2, 2};
   explicit Outer(Net& net) : inner(net) {
-    adopt("head", head);
+    register_module("head", head);
     nn::initialize(*this, 1);
   }
   Tensor forward(const Tensor& input) override {
@@ -109,23 +109,23 @@ TEST(Misuse, AFrozenModuleOfAnotherTreeIsNone) {
 struct Late : Net {
   nn::Linear extra{2, 2};
   Tensor gain = Tensor::zeros({2});
-  void adopt_late() { adopt("extra", extra); }
+  void register_late() { register_module("extra", extra); }
   void define_late() { parameter("gain", gain, nn::init::ones()); }
 };
 
 TEST(Misuse, ModulesAndParametersThatComeTooLate) {
   Late net;
   const Training training(net);
-  expect_parts(test::error_message<UsageError>([&] { net.adopt_late(); }),
-               {"adopts \"extra\"", "\"weight\"", "whole model"});
+  expect_parts(test::error_message<UsageError>([&] { net.register_late(); }),
+               {"registers \"extra\"", "\"weight\"", "whole model"});
   expect_parts(test::error_message<UsageError>([&] { net.define_late(); }), {"the parameter \"gain\""});
 }
 
 struct Blank : nn::Module {
   nn::Linear in{3, 4}, out{4, 2};
   Blank() {
-    adopt("in", in);
-    adopt("out", out);
+    register_module("in", in);
+    register_module("out", out);
   }
   Tensor forward(const Tensor& input) override { return out(relu(in(input))); }
 };
@@ -143,7 +143,7 @@ TEST(Misuse, AModelThatNobodyInitialized) {
   nn::initialize(net.in, 1);
   refuses("\"out.weight\" [2, 4]");
   net.out.weight.copy_from(Tensor::full({2, 4}, 0.5));
-  net.out.bias = as_leaf(Tensor::zeros({2}));
+  net.out.bias = requires_grad(Tensor::zeros({2}));
   EXPECT_NO_THROW(FlatParameters{net.parameters()}) << "values of the user's are as good";
   Blank whole;
   nn::initialize(whole, 1);
@@ -155,14 +155,14 @@ TEST(Misuse, AHandleThatWasGivenAnotherTensor) {
     Net net;
     Training training(net);
     const Tensor other = Tensor::full({2, 4}, 0.5);
-    net.out.weight = is_leaf ? as_leaf(other) : other;
+    net.out.weight = is_leaf ? requires_grad(other) : other;
     expect_parts(test::error_message<UsageError>([&] { training.step(net); }),
                  {"no longer holds \"out.weight\" f32 [2, 4]", "copy_from()"});
   }
   Net tied;
-  tied.in.bias = as_leaf(Tensor::zeros({4}));
+  tied.in.bias = requires_grad(Tensor::zeros({4}));
   nn::Linear& out = tied.out;
-  out.bias = as_leaf(Tensor::zeros({2}));
+  out.bias = requires_grad(Tensor::zeros({2}));
   Training training(tied);
   tied.out.weight.copy_from(Tensor::full({2, 4}, 0.5));
   EXPECT_NO_THROW(training.step(tied)) << "what was assigned before, and written afterwards, is trained";
@@ -234,26 +234,26 @@ TEST(Misuse, FlatParametersThatAreGoneOrMoved) {
 // O1: ops read the low-precision copy of a weight, which a write to the weight leaves behind.
 TEST(Misuse, AnOutdatedLowPrecisionCopyIsNotRead) {
   Net net;
-  Training training(net, NarrowCopy{DType::bf16, NarrowCopy::Use::beside});
+  Training training(net, LowPrecisionCopy{DType::bf16, LowPrecisionCopy::Use::beside});
   const AutocastScope autocast(DType::bf16);
   const std::vector<double> before = net(x).to_doubles();
   for (const NamedTensor& parameter : net.parameters()) parameter.tensor->fill_(0.25);
   const std::vector<double> written = net(x).to_doubles();
   EXPECT_NE(written, before);
-  training.parameters.refresh_narrow();
+  training.parameters.refresh_low_precision();
   EXPECT_EQ(net(x).to_doubles(), written);
 }
 
 // O2: the model's weights are the rounded values, which each update writes anew.
 TEST(Misuse, LowPrecisionWeightsThatAnUpdateWouldOverwrite) {
   Net net;
-  Training training(net, NarrowCopy{DType::bf16, NarrowCopy::Use::instead});
+  Training training(net, LowPrecisionCopy{DType::bf16, LowPrecisionCopy::Use::instead});
   const AutocastScope autocast(DType::bf16);
   training.step(net);
   net.out.weight.fill_(0.25);
   expect_parts(test::error_message<UsageError>([&] { training.step(net); }),
-               {"weights in bf16 were written", "refresh_narrow()"});
-  training.parameters.refresh_narrow();
+               {"weights in bf16 were written", "refresh_low_precision()"});
+  training.parameters.refresh_low_precision();
   EXPECT_NO_THROW(training.step(net));
 }
 

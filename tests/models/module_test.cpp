@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The module tree: names, modes, start values, observers, and what it refuses.
+// The module tree: names, modes, initial values, observers, and what it refuses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,9 +31,9 @@ struct Branch : nn::Module {
   Leaf left, right;
   Tensor scale = Tensor::zeros({1});
   Branch() {
-    adopt("left", left);
+    register_module("left", left);
     parameter("scale", scale, nn::init::ones());
-    adopt("right", right);
+    register_module("right", right);
   }
   Tensor forward(const Tensor& x) override { return right(left(x)); }
 };
@@ -42,10 +42,10 @@ struct Tree : nn::Module {
   Branch branch;
   nn::ModuleList list;
   Tree() {
-    adopt("branch", branch);
+    register_module("branch", branch);
     list.add<Leaf>();
     list.add_named<Leaf>("5");
-    adopt("list", list);
+    register_module("list", list);
   }
   Tensor forward(const Tensor& x) override { return list(branch(x)); }
 };
@@ -55,8 +55,8 @@ struct Joined : nn::Module {
   Branch branch;
   Leaf other;
   Joined() {
-    adopt(branch);
-    adopt("other", other);
+    register_module(branch);
+    register_module("other", other);
   }
   Tensor forward(const Tensor& x) override { return branch(x); }
 };
@@ -119,11 +119,11 @@ TEST(ModuleTree, NamesOfUnnamedModulesAreTaken) {
     Leaf leaf;
     Tensor tensor = Tensor::zeros({1});
     explicit Misuse(int kind) {
-      if (kind == 3) adopt("right", leaf);
-      adopt(branch);
-      if (kind == 0) adopt(branch);
-      if (kind == 1) adopt(twin);
-      if (kind == 2) adopt("left", leaf);
+      if (kind == 3) register_module("right", leaf);
+      register_module(branch);
+      if (kind == 0) register_module(branch);
+      if (kind == 1) register_module(twin);
+      if (kind == 2) register_module("left", leaf);
       if (kind == 4) parameter("scale", tensor, nn::init::ones());
     }
     Tensor forward(const Tensor& x) override { return x; }
@@ -135,8 +135,8 @@ TEST(ModuleTree, NamesOfUnnamedModulesAreTaken) {
 TEST(ModuleTree, ParametersAreLeavesAndTheHandlesAreTheMembers) {
   Tree tree;
   EXPECT_EQ(tree.parameters()[1].tensor, &tree.branch.left.weight);
-  EXPECT_TRUE(wants_grad(tree.branch.left.weight));
-  EXPECT_FALSE(wants_grad(tree.branch.left.mean));
+  EXPECT_TRUE(needs_grad(tree.branch.left.weight));
+  EXPECT_FALSE(needs_grad(tree.branch.left.mean));
   nn::initialize(tree, 1);
   FlatParameters flat(tree.parameters());
   EXPECT_TRUE(tree.branch.left.weight.same_storage(flat.values()));
@@ -161,7 +161,7 @@ TEST(ModuleTree, Conversion) {
   EXPECT_EQ(tree.branch.left.weight.dtype(), DType::f64);
   EXPECT_EQ(tree.branch.left.mean.dtype(), DType::f64);
   EXPECT_EQ(tree.branch.left.weight.to_doubles(), before);
-  EXPECT_TRUE(wants_grad(tree.branch.left.weight));
+  EXPECT_TRUE(needs_grad(tree.branch.left.weight));
   EXPECT_THROW(tree.to(DType::bf16), DTypeError);
 }
 
@@ -217,16 +217,16 @@ struct Misuse : nn::Module {
   explicit Misuse(int kind) {
     parameter("weight", weight, nn::init::zeros());
     if (kind == 0) parameter("weight", weight, nn::init::zeros());
-    if (kind == 1) adopt("weight", leaf);
-    if (kind == 2) adopt("", leaf);
-    if (kind == 3) adopt("a.b", leaf);
+    if (kind == 1) register_module("weight", leaf);
+    if (kind == 2) register_module("", leaf);
+    if (kind == 3) register_module("a.b", leaf);
     if (kind == 4) parameter("absent", absent, nn::init::zeros());
-    if (kind == 5) adopt("self", *this);
+    if (kind == 5) register_module("self", *this);
     if (kind == 6) parameter("other", weight, {});
     if (kind == 7) buffer("absent", absent);
     if (kind == 8) {
-      adopt("once", leaf);
-      adopt("twice", leaf);
+      register_module("once", leaf);
+      register_module("twice", leaf);
     }
   }
   Tensor forward(const Tensor& x) override { return x; }
@@ -245,15 +245,15 @@ TEST(ModuleList, IndexIsChecked) {
   EXPECT_THROW(list[1], IndexError);
 }
 
-/// A convolution and its norm, by themselves and as one layer, of the same start values.
+/// A convolution and its norm, by themselves and as one layer, of the same initial values.
 struct Pairs : nn::Module {
   nn::Conv2d conv{8, 16, {.stride = 2, .padding = 1}};
   nn::BatchNorm norm{16, {.momentum = 0.3, .activation = Activation::relu}};
   nn::ConvNorm both{8, 16, {.stride = 2, .padding = 1}, {.momentum = 0.3, .activation = Activation::relu}};
   Pairs() {
-    adopt("conv", conv);
-    adopt("norm", norm);
-    adopt("both", both);
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("both", both);
     nn::initialize(*this, 3);
     both.convolution.weight.copy_from(conv.weight);
     both.convolution.bias.copy_from(conv.bias);

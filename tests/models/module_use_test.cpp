@@ -24,9 +24,9 @@ struct Net : nn::Module {
   nn::Linear in{3, 4}, out{4, 2};
   nn::BatchNorm norm{4};
   explicit Net(std::uint64_t seed = 1) {
-    adopt("in", in);
-    adopt("norm", norm);
-    adopt("out", out);
+    register_module("in", in);
+    register_module("norm", norm);
+    register_module("out", out);
     nn::initialize(*this, seed);
   }
   Tensor forward(const Tensor& x) override { return out(relu(norm(in(x)))); }
@@ -48,7 +48,7 @@ TEST(Freeze, FrozenLayersStayAndTheRestIsTrained) {
   }
   EXPECT_EQ(net.in.weight.to_doubles(), in);
   EXPECT_NE(net.out.weight.to_doubles(), out);
-  EXPECT_FALSE(wants_grad(net.in.weight));
+  EXPECT_FALSE(needs_grad(net.in.weight));
   EXPECT_EQ(net.parameters().size(), 6u) << "what is saved";
 }
 
@@ -58,7 +58,7 @@ TEST(Freeze, IsTakenBackAndMoves) {
   EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { FlatParameters{net.parameters()}; }),
                "all are frozen");
   net.to(DType::f64);
-  EXPECT_FALSE(wants_grad(net.in.weight));
+  EXPECT_FALSE(needs_grad(net.in.weight));
   net.to(DType::f32);
   net.freeze(false);
   const FlatParameters parameters(net.parameters());
@@ -70,8 +70,8 @@ TEST(Freeze, TiedWeightsAreFrozenTogether) {
   struct Tied : nn::Module {
     nn::Linear first{3, 3}, second{3, 3};
     Tied() {
-      adopt("first", first);
-      adopt("second", second);
+      register_module("first", first);
+      register_module("second", second);
       nn::initialize(*this, 1);
       second.weight = first.weight;
     }

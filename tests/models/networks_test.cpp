@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference networks: shapes, names and sizes as torchvision has them, configuration, weight layout.
+// The reference models: shapes, names and sizes as torchvision has them, configuration, weight layout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,9 +30,8 @@ Tensor random_images(const Shape& shape, std::uint64_t seed) {
   return x;
 }
 
-std::unique_ptr<nn::Module> network(const std::string& text,
-                                    const models::InputInfo& input = {
-                                        .height = 8, .width = 8, .channels = 1, .classes = 5}) {
+std::unique_ptr<nn::Module> model(const std::string& text, const models::InputInfo& input = {
+                                                               .height = 8, .width = 8, .channels = 1, .classes = 5}) {
   return models::make(parse_json(text, "test"), input);
 }
 
@@ -105,7 +104,7 @@ TEST(ResNet, ShapesOfBothStems) {
 }
 
 TEST(ResNet, EveryParameterGetsAGradient) {
-  auto resnet = network(R"({"type": "resnet", "depth": 10, "width": 4, "stem": "small"})");
+  auto resnet = model(R"({"type": "resnet", "depth": 10, "width": 4, "stem": "small"})");
   nn::initialize(*resnet, 3);
   FlatParameters flat(resnet->parameters());
   const Tensor labels = Tensor::of<std::int64_t>({4}, {0, 1, 2, 3});
@@ -153,10 +152,10 @@ TEST(Vgg, ParameterCountsAndNamesAreTorchvisions) {
 TEST(Vgg, ShapesOfBothHeads) {
   const Tensor x = random_images({2, 32, 32, 1}, 1);
   const models::InputInfo input{.height = 32, .width = 32, .channels = 1, .classes = 6};
-  auto small = network(R"({"type": "vgg", "depth": 11, "head": "small", "width": 4, "batch_norm": true})", input);
+  auto small = model(R"({"type": "vgg", "depth": 11, "head": "small", "width": 4, "batch_norm": true})", input);
   nn::initialize(*small, 1);
   EXPECT_EQ((*small)(x).shape(), Shape({2, 6}));
-  auto large = network(R"({"type": "vgg", "depth": 11, "width": 2, "head_width": 8})", input);
+  auto large = model(R"({"type": "vgg", "depth": 11, "width": 2, "head_width": 8})", input);
   nn::initialize(*large, 1);
   large->eval();
   EXPECT_EQ((*large)(x).shape(), Shape({2, 6}));
@@ -168,9 +167,9 @@ TEST(Vgg, ShapesOfBothHeads) {
 TEST(Models, LabelledDataHasAnOutputForEachClass) {
   const char* of_four = R"({"type": "mlp", "hidden": [3], "classes": 4})";
   models::InputInfo input{.height = 2, .width = 2, .channels = 1, .classes = 6};
-  EXPECT_EQ(network(of_four, input)->parameters().back().tensor->shape(), Shape({4}));
+  EXPECT_EQ(model(of_four, input)->parameters().back().tensor->shape(), Shape({4}));
   input.labelled = true;
-  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { network(of_four, input); }),
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { model(of_four, input); }),
                "/model/classes: 4, but the data has 6 classes; leave it out");
 }
 
@@ -179,7 +178,7 @@ TEST(Swin, ParameterCountsAndNamesAreTorchvisions) {
   EXPECT_EQ(models::Swin({.size = models::SwinSize::small}).parameter_count(), 49'606'258);
   const models::SwinOptions mini{.size = models::SwinSize::mini, .window = 4, .in_channels = 1, .classes = 10};
   EXPECT_EQ(models::Swin(mini).parameter_count(), 2'083'240);
-  const auto base = network(R"({"type": "swin", "size": "swin_b", "in_channels": 3, "classes": 1000})", {});
+  const auto base = model(R"({"type": "swin", "size": "swin_b", "in_channels": 3, "classes": 1000})", {});
   EXPECT_EQ(base->parameter_count(), 87'768'224);
   const std::vector<std::string> names = names_of(base->parameters());
   EXPECT_EQ(names.front(), "features.0.0.weight");
@@ -371,7 +370,7 @@ TEST(Swin, BadOptionsAreRefused) {
 }
 
 TEST(Mlp, FlattensAndChecksItsInput) {
-  auto mlp = network(R"({"type": "mlp", "hidden": [16, 8], "activation": "gelu", "dropout": 0.5})");
+  auto mlp = model(R"({"type": "mlp", "hidden": [16, 8], "activation": "gelu", "dropout": 0.5})");
   nn::initialize(*mlp, 1);
   EXPECT_EQ(names_of(mlp->parameters()).front(), "layers.0.weight");
   EXPECT_EQ(mlp->parameter_count(), 64 * 16 + 16 + 16 * 8 + 8 + 8 * 5 + 5);
@@ -386,16 +385,16 @@ TEST(Mlp, FlattensAndChecksItsInput) {
 }
 
 TEST(ModelRegistry, SizesComeFromTheDataUnlessGiven) {
-  EXPECT_EQ(network(R"({"type": "mlp", "hidden": []})")->parameter_count(), 64 * 5 + 5);
-  EXPECT_EQ(network(R"({"type": "mlp", "hidden": [], "classes": 3})")->parameter_count(), 64 * 3 + 3);
-  EXPECT_THROW(network(R"({"type": "resnet", "depth": 10, "width": 4})", {}), ConfigError);
-  EXPECT_NO_THROW(network(R"({"type": "resnet", "depth": 10, "width": 4, "in_channels": 3, "classes": 2})", {}));
+  EXPECT_EQ(model(R"({"type": "mlp", "hidden": []})")->parameter_count(), 64 * 5 + 5);
+  EXPECT_EQ(model(R"({"type": "mlp", "hidden": [], "classes": 3})")->parameter_count(), 64 * 3 + 3);
+  EXPECT_THROW(model(R"({"type": "resnet", "depth": 10, "width": 4})", {}), ConfigError);
+  EXPECT_NO_THROW(model(R"({"type": "resnet", "depth": 10, "width": 4, "in_channels": 3, "classes": 2})", {}));
 }
 
 TEST(ModelRegistry, FaultsAreNamed) {
   const auto message = [](const char* text) -> std::string {
     try {
-      network(text);
+      model(text);
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -419,10 +418,10 @@ TEST(ModelRegistry, FaultsAreNamed) {
 TEST(ModelRegistry, SwinsThatDoNotFitTheDataAreExplained) {
   // On images of 8 x 8.
   const auto message = [](const std::string& options) {
-    return test::error_message<ConfigError>([&] { (void)network(R"({"type": "swin", )" + options + "}"); });
+    return test::error_message<ConfigError>([&] { (void)model(R"({"type": "swin", )" + options + "}"); });
   };
   const std::string two = R"("patch": 2, "window": 4, "width": 12, "heads": [1, 1], "depths": [1, 1])";
-  EXPECT_NO_THROW(network(R"({"type": "swin", )" + two + R"(, "absolute_positions": true})")) << "the data's size";
+  EXPECT_NO_THROW(model(R"({"type": "swin", )" + two + R"(, "absolute_positions": true})")) << "the data's size";
   EXPECT_PRED2(test::contains, message(R"("patch": 4)"),
                "7 x 7 tokens is larger than the 2 x 2 tokens of an image of 8 x 8 pixels; use a window of at most 2");
   EXPECT_PRED2(test::contains, message(R"("patch": 16)"), "smaller than a patch of 16");
@@ -430,11 +429,11 @@ TEST(ModelRegistry, SwinsThatDoNotFitTheDataAreExplained) {
   EXPECT_PRED2(test::contains, message(R"("image_size": 16)"), "larger than the 4 x 4 tokens");
   EXPECT_PRED2(test::contains, message(two + R"(, "image_size": 10)"), "8 x 8 pixels where \"image_size\" is 10");
   EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] {
-                 (void)network(R"({"type": "swin", "absolute_positions": true, )" + two + "}",
-                               {.height = 16, .width = 24, .channels = 1, .classes = 2});
+                 (void)model(R"({"type": "swin", "absolute_positions": true, )" + two + "}",
+                             {.height = 16, .width = 24, .channels = 1, .classes = 2});
                }),
                "square images, and the data's have 16 x 24 pixels; make squares of them");
-  EXPECT_THROW(network(R"({"type": "swin", "absolute_positions": true, "in_channels": 1, "classes": 2})", {}),
+  EXPECT_THROW(model(R"({"type": "swin", "absolute_positions": true, "in_channels": 1, "classes": 2})", {}),
                ConfigError);
 }
 
@@ -446,8 +445,8 @@ void describe(Fields<OwnOptions>& f) { f.integer("width", &OwnOptions::width, {.
 struct Own : nn::Module {
   nn::Linear in, out;
   Own(std::int64_t features, std::int64_t width, std::int64_t classes) : in(features, width), out(width, classes) {
-    adopt("in", in);
-    adopt("out", out);
+    register_module("in", in);
+    register_module("out", out);
   }
   Tensor forward(const Tensor& x) override { return out(gelu(in(flatten(x, 1)))); }
 };
@@ -458,12 +457,12 @@ TEST(ModelRegistry, ProgramsAddTheirOwn) {
   });
   models::add("own_fixed",
               [](const models::InputInfo& input) { return std::make_unique<Own>(input.features(), 2, input.classes); });
-  auto own = network(R"({"type": "own", "width": 4})");
+  auto own = model(R"({"type": "own", "width": 4})");
   nn::initialize(*own, 1);
   EXPECT_EQ(own->parameter_count(), 64 * 4 + 4 + 4 * 5 + 5);
   EXPECT_EQ((*own)(random_images({2, 8, 8, 1}, 1)).shape(), Shape({2, 5}));
-  EXPECT_EQ(network(R"({"type": "own_fixed"})")->parameter_count(), 64 * 2 + 2 + 2 * 5 + 5);
-  EXPECT_THROW(network(R"({"type": "own", "width": 0})"), ConfigError);
+  EXPECT_EQ(model(R"({"type": "own_fixed"})")->parameter_count(), 64 * 2 + 2 + 2 * 5 + 5);
+  EXPECT_THROW(model(R"({"type": "own", "width": 0})"), ConfigError);
   EXPECT_THROW(models::add("own", [](const models::InputInfo&) { return nullptr; }), UsageError);
 }
 

@@ -49,11 +49,11 @@ Tensor ids_of(const models::WeightSet& set) {
   return Tensor::of<std::int32_t>({count, static_cast<std::int64_t>(ids.size()) / count}, ids);
 }
 
-/// The largest difference of the network's result from PyTorch's of f64.
-double distance(nn::Module& network, const models::WeightSet& set, const Tensor& input) {
+/// The largest difference of the model's result from PyTorch's of f64.
+double distance(nn::Module& model, const models::WeightSet& set, const Tensor& input) {
   const NoGrad no_grad;
-  network.eval();
-  const std::vector<double> found = network(input).to_doubles(), expected = numbers(set, "result");
+  model.eval();
+  const std::vector<double> found = model(input).to_doubles(), expected = numbers(set, "result");
   EXPECT_EQ(found.size(), expected.size());
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) worst = std::max(worst, std::abs(found[i] - expected[i]));
@@ -62,25 +62,25 @@ double distance(nn::Module& network, const models::WeightSet& set, const Tensor&
 
 TEST(Pretrained, BertGivesPyTorchsEmbeddings) {
   const auto set = loaded(test::source_dir() + "/tests/golden/hf_bert.safetensors", WeightFormat::hf_bert);
-  models::Bert network({.vocabulary = 17,
-                        .context = 8,
-                        .layers = 2,
-                        .heads = 2,
-                        .width = 8,
-                        .hidden = 12,
-                        .head = models::BertHead::embedding,
-                        .pad = 0});
-  network.to(DType::f64);
-  ASSERT_EQ(models::load_weights(network.parameters(), set, {.unused = {"pooler"}}).faults(""), "");
-  EXPECT_LT(distance(network, set, ids_of(set)), 1e-12);
+  models::Bert model({.vocabulary = 17,
+                      .context = 8,
+                      .layers = 2,
+                      .heads = 2,
+                      .width = 8,
+                      .hidden = 12,
+                      .head = models::BertHead::embedding,
+                      .pad = 0});
+  model.to(DType::f64);
+  ASSERT_EQ(models::load_weights(model.parameters(), set, {.unused = {"pooler"}}).faults(""), "");
+  EXPECT_LT(distance(model, set, ids_of(set)), 1e-12);
 }
 
 TEST(Pretrained, Gpt2GivesPyTorchsScores) {
   const auto set = loaded(test::source_dir() + "/tests/golden/hf_gpt2.safetensors", WeightFormat::hf_gpt2);
-  models::Gpt network({.vocabulary = 17, .context = 8, .layers = 2, .heads = 2, .width = 8});
-  network.to(DType::f64);
-  ASSERT_EQ(models::load_weights(network.parameters(), set).faults(""), "");
-  EXPECT_LT(distance(network, set, ids_of(set)), 1e-11);
+  models::Gpt model({.vocabulary = 17, .context = 8, .layers = 2, .heads = 2, .width = 8});
+  model.to(DType::f64);
+  ASSERT_EQ(models::load_weights(model.parameters(), set).faults(""), "");
+  EXPECT_LT(distance(model, set, ids_of(set)), 1e-11);
 }
 
 TEST(Pretrained, SwinsGivePyTorchsScores) {
@@ -89,19 +89,19 @@ TEST(Pretrained, SwinsGivePyTorchsScores) {
     const bool has_places = format == WeightFormat::microsoft_swin;
     const std::string path = join_text(test::source_dir(), "/tests/golden/", file, "_swin.safetensors");
     const auto set = loaded(path, format);
-    models::Swin network({.depths = {2, 2},
-                          .heads = {1, 2},
-                          .width = 4,
-                          .patch = 2,
-                          .window = 2,
-                          .mlp_ratio = 2,
-                          .absolute_positions = has_places,
-                          .image_size = 8,
-                          .in_channels = 1,
-                          .classes = 3});
-    network.to(DType::f64);
-    ASSERT_EQ(models::load_weights(network.parameters(), set).faults(file), "");
-    EXPECT_LT(distance(network, set, Tensor::of<double>({3, 8, 8, 1}, numbers(set, "images"))), 1e-12) << file;
+    models::Swin model({.depths = {2, 2},
+                        .heads = {1, 2},
+                        .width = 4,
+                        .patch = 2,
+                        .window = 2,
+                        .mlp_ratio = 2,
+                        .absolute_positions = has_places,
+                        .image_size = 8,
+                        .in_channels = 1,
+                        .classes = 3});
+    model.to(DType::f64);
+    ASSERT_EQ(models::load_weights(model.parameters(), set).faults(file), "");
+    EXPECT_LT(distance(model, set, Tensor::of<double>({3, 8, 8, 1}, numbers(set, "images"))), 1e-12) << file;
     // The way back gives every tensor but the buffers again.
     models::NameReport report;
     const models::WeightSet theirs = models::read_weights(path), back = models::from_hearth(set, format, report);
@@ -167,11 +167,11 @@ TEST_F(MiniLm, IdsAreThoseOfItsTokenizer) {
 
 TEST_F(MiniLm, EmbeddingsAreThoseOfPyTorch) {
   const auto set = loaded(folder_ + "/model.safetensors", WeightFormat::hf_bert);
-  models::Bert network(
+  models::Bert model(
       {.layers = 6, .heads = 12, .width = 384, .head = models::BertHead::embedding, .pad = tokenizer_->special().pad});
-  ASSERT_EQ(models::load_weights(network.parameters(), set, {.unused = {"pooler"}}).faults(""), "");
+  ASSERT_EQ(models::load_weights(model.parameters(), set, {.unused = {"pooler"}}).faults(""), "");
   const NoGrad no_grad;
-  network.eval();
+  model.eval();
   const Tensor chosen = expected("chosen");
   const std::vector<double> wanted = expected("embeddings").to_doubles();
   double worst = 0;
@@ -190,7 +190,7 @@ TEST_F(MiniLm, EmbeddingsAreThoseOfPyTorch) {
     }
     const auto count = static_cast<std::int64_t>(rows.size());
     const std::vector<double> found =
-        network(Tensor::of<std::int32_t>({count, static_cast<std::int64_t>(longest)}, ids)).to_doubles();
+        model(Tensor::of<std::int32_t>({count, static_cast<std::int64_t>(longest)}, ids)).to_doubles();
     for (std::size_t i = 0; i < found.size(); ++i)
       worst = std::max(worst, std::abs(found[i] - wanted[static_cast<std::size_t>(first) * 384 + i]));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks whose blocks are computed again in the backward pass train to the same bits in less memory. Other precisions
+// Models whose blocks are computed again in the backward pass train to the same bits in less memory. Other precisions
 // are in train/families_test.cpp.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 struct Trained {
   std::vector<double> state;  ///< losses, weights, running statistics
-  std::int64_t peak = 0;      ///< bytes beyond what the network itself takes
+  std::int64_t peak = 0;      ///< bytes beyond what the model itself takes
 };
 
 std::unique_ptr<nn::Module> resnet(bool bottleneck, bool recompute) {
@@ -78,7 +78,7 @@ struct Translator : nn::Module {
                      .dropout = 0.2,
                      .source_pad = 0,
                      .recompute = recompute}) {
-    adopt("transformer", transformer);
+    register_module("transformer", transformer);
   }
   Tensor forward(const Tensor& x) override {
     const Tensor pixels = x.to(Device{});
@@ -140,8 +140,8 @@ TEST_P(Recomputed, TrainsToTheSameBitsInLessMemory) {
   for (std::size_t i = 0; i < networks.size(); ++i) {
     const auto& [make, side] = networks[i];
     const Trained plain = train(device, make(false), side), again = train(device, make(true), side);
-    EXPECT_EQ(again.state, plain.state) << "network " << i;
-    EXPECT_LT(static_cast<double>(again.peak), 0.8 * static_cast<double>(plain.peak)) << "network " << i;
+    EXPECT_EQ(again.state, plain.state) << "model " << i;
+    EXPECT_LT(static_cast<double>(again.peak), 0.8 * static_cast<double>(plain.peak)) << "model " << i;
   }
 }
 

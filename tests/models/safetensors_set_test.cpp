@@ -88,7 +88,7 @@ TEST_F(SafetensorsSets, AFolderWithoutWeightsIsNamed) {
 TEST_F(SafetensorsSets, DamageIsRefusedOrReadButNeverMore) {
   // What is changed at random in an index, or in a file without checksums, is an error or other numbers.
   const std::string index = put(good), file = folder_ / "one.safetensors";
-  const std::string texts[] = {read_text(index), read_text(file)};
+  const std::string sequences[] = {read_text(index), read_text(file)};
   const auto put_text = [&](bool of_index, const std::string& text) {
     std::ofstream(of_index ? index : file, std::ios::binary) << text;
   };
@@ -96,7 +96,7 @@ TEST_F(SafetensorsSets, DamageIsRefusedOrReadButNeverMore) {
   int refused = 0;
   for (int trial = 0; trial < 300; ++trial) {
     const bool of_index = trial % 3 == 0;
-    std::string damaged = texts[of_index ? 0 : 1];
+    std::string damaged = sequences[of_index ? 0 : 1];
     const std::uint64_t flips = 1 + random.below(4);
     for (std::uint64_t i = 0; i < flips; ++i)
       damaged[random.below(damaged.size())] = static_cast<char>(random.below(256));
@@ -111,7 +111,7 @@ TEST_F(SafetensorsSets, DamageIsRefusedOrReadButNeverMore) {
     } catch (const FileError&) {
       ++refused;
     }
-    put_text(of_index, texts[of_index ? 0 : 1]);
+    put_text(of_index, sequences[of_index ? 0 : 1]);
   }
   EXPECT_GT(refused, 100);
   EXPECT_LT(refused, 300);

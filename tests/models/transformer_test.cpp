@@ -54,7 +54,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 TEST(Transformer, ATargetTokenSeesTheSourceAndThoseBeforeIt) {
-  for (const models::NormPlace place : {models::NormPlace::before, models::NormPlace::after}) {
+  for (const models::NormPosition place : {models::NormPosition::before, models::NormPosition::after}) {
     models::TransformerOptions options = small();
     options.norm = place;
     const auto model = made(options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights with the configuration beside them: networks that transformers saved compute what it computes, and what they
+// Weights with the configuration beside them: models that transformers saved compute what it computes, and what they
 // could not is refused by name.
 #include "models/weights/weights_import.h"
 
@@ -35,7 +35,7 @@ std::string message_of(const F& action) {
   return "";
 }
 
-/// A network of tests/golden/make_transformers.py.
+/// A model of tests/golden/make_transformers.py.
 struct Golden {
   const char* name;
   WeightFormat format;
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Weights, Transformers,
 
 class WeightsImport : public testing::Test {
  protected:
-  /// A copy of a golden network, whose configuration may be changed.
+  /// A copy of a golden model, whose configuration may be changed.
   std::string copy(const char* name) const {
     const std::filesystem::path to = folder_.path() / "copy";
     std::filesystem::remove_all(to);
@@ -125,7 +125,7 @@ class WeightsImport : public testing::Test {
     write_file_synced(folder_.path() / name, text);
     return (folder_.path() / name).string();
   }
-  /// The message that the network's weights give with the key set to another value; "" where they are taken.
+  /// The message that the model's weights give with the key set to another value; "" where they are taken.
   std::string with(const char* name, WeightFormat format, const char* key, const Json& value) const {
     const std::string path = copy(name);
     Json config = read_json(path + "/config.json");
@@ -350,7 +350,7 @@ TEST(WeightsImportModel, OptionsThatShapesDoNotShowAreCompared) {
   run.set("head", "embedding");
   EXPECT_PRED2(contains, message(), "/model/normalize: true");
   EXPECT_PRED2(contains, message(), "/model/embedding_pool: \"mean\"");
-  // Another network of the program's own is its own affair.
+  // Another model of the program's own is its own affair.
   run.set("type", "mine");
   EXPECT_EQ(message(), "");
 }

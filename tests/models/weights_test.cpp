@@ -26,12 +26,12 @@ using models::Weight;
 using models::WeightFormat;
 using models::WeightSet;
 
-/// Every element of a network's parameters another number.
+/// Every element of a model's parameters another number.
 template <class Network>
-WeightSet weights_of(Network& network) {
+WeightSet weights_of(Network& model) {
   WeightSet set;
   float next = 0;
-  for (const NamedTensor& named : network.parameters()) {
+  for (const NamedTensor& named : model.parameters()) {
     const Tensor value = Tensor::empty(named.tensor->shape());
     for (std::int64_t i = 0; i < value.size(); ++i) value.data<float>()[i] = next++;
     set.weights.push_back({named.name, value});
@@ -40,26 +40,26 @@ WeightSet weights_of(Network& network) {
 }
 
 WeightSet gpt() {
-  models::Gpt network({.vocabulary = 5, .context = 4, .layers = 2, .heads = 1, .width = 3});
-  return weights_of(network);
+  models::Gpt model({.vocabulary = 5, .context = 4, .layers = 2, .heads = 1, .width = 3});
+  return weights_of(model);
 }
 
 WeightSet swin(bool places = false) {
-  models::Swin network({.depths = {1, 2, 1},
-                        .heads = {1, 1, 2},
-                        .width = 4,
-                        .patch = 2,
-                        .window = 2,
-                        .absolute_positions = places,
-                        .image_size = 8,
-                        .in_channels = 1,
-                        .classes = 5});
-  return weights_of(network);
+  models::Swin model({.depths = {1, 2, 1},
+                      .heads = {1, 1, 2},
+                      .width = 4,
+                      .patch = 2,
+                      .window = 2,
+                      .absolute_positions = places,
+                      .image_size = 8,
+                      .in_channels = 1,
+                      .classes = 5});
+  return weights_of(model);
 }
 
 WeightSet bert(models::BertHead head = models::BertHead::embedding) {
-  models::Bert network({.vocabulary = 5, .context = 4, .layers = 2, .heads = 1, .width = 3, .head = head});
-  return weights_of(network);
+  models::Bert model({.vocabulary = 5, .context = 4, .layers = 2, .heads = 1, .width = 3, .head = head});
+  return weights_of(model);
 }
 
 std::map<std::string, std::vector<double>> values_of(const WeightSet& set) {
@@ -178,7 +178,7 @@ TEST(Weights, BertMayHaveOldNamesCopiesAndPositions) {
     (void)models::to_hearth(odd, WeightFormat::hf_bert, told);
     EXPECT_EQ(told.faults(""), join_text("unexpected embeddings.position_ids ", other.shape()));
   }
-  // A decoder of its own has no place in the network.
+  // A decoder of its own has no place in the model.
   for (Weight& weight : theirs.weights)
     if (weight.name == "cls.predictions.decoder.weight") weight.value = Tensor::zeros({5, 3});
   (void)models::to_hearth(theirs, WeightFormat::hf_bert, report);
@@ -245,7 +245,7 @@ TEST(Weights, WhateverAFileHoldsIsReportedNeverThrown) {
       if (report.fits()) (void)models::from_hearth(ours, format, report);
     }
     EXPECT_GT(faulty, 200);
-    // More stages than a network has, whose widths would be beyond any number.
+    // More stages than a model has, whose widths would be beyond any number.
     WeightSet stages = good;
     for (int stage = 3; stage <= 60; ++stage)
       stages.weights.push_back({join_text("layers.", stage, ".blocks.0.norm1.bias"), Tensor::zeros({1})});
@@ -297,13 +297,13 @@ TEST(Weights, PyTorchsCountersOfBatchesAreLeftOut) {
 }
 
 TEST(Weights, ANetworkTakesPyTorchsNormsWithTheirCounters) {
-  models::ResNet network({.blocks = {1, 1}, .stem = models::ResNetStem::small, .width = 2, .classes = 3});
-  std::vector<NamedTensor> tensors = network.parameters();
-  for (const NamedTensor& buffer : network.buffers()) tensors.push_back(buffer);
+  models::ResNet model({.blocks = {1, 1}, .stem = models::ResNetStem::small, .width = 2, .classes = 3});
+  std::vector<NamedTensor> tensors = model.parameters();
+  for (const NamedTensor& buffer : model.buffers()) tensors.push_back(buffer);
   WeightSet ours;
   for (const NamedTensor& named : tensors) ours.weights.push_back({named.name, named.tensor->clone()});
   WeightSet theirs = written(ours, WeightFormat::torch);
-  for (const NamedTensor& buffer : network.buffers())
+  for (const NamedTensor& buffer : model.buffers())
     if (buffer.name.ends_with("running_mean"))
       theirs.weights.push_back(
           {buffer.name.substr(0, buffer.name.rfind('.')) + ".num_batches_tracked", Tensor::full({}, 7, DType::i64)});
@@ -393,18 +393,18 @@ TEST(Weights, EveryFaultOfASwinIsTold) {
 }
 
 TEST(Weights, IntegersAndBooleansAreNoWeights) {
-  models::Gpt network({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 3});
-  const std::vector<double> before = network.parameters()[0].tensor->to_doubles();
-  WeightSet ours = weights_of(network);
+  models::Gpt model({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 3});
+  const std::vector<double> before = model.parameters()[0].tensor->to_doubles();
+  WeightSet ours = weights_of(model);
   ours.weights[0].value = Tensor::zeros({5, 3}, DType::i64);
   ours.weights[1].value = Tensor::zeros({4, 3}, DType::boolean);
   ours.weights[2].value = ours.weights[2].value.to(DType::f64);
-  const NameReport report = models::load_weights(network.parameters(), ours);
+  const NameReport report = models::load_weights(model.parameters(), ours);
   EXPECT_FALSE(report.fits());
   EXPECT_EQ(report.faults("F: "),
             "F: wrong type: wte.weight i64, expected f32\n"
             "F: wrong type: wpe.weight bool, expected f32");
-  EXPECT_EQ(network.parameters()[0].tensor->to_doubles(), before) << "nothing is loaded";
+  EXPECT_EQ(model.parameters()[0].tensor->to_doubles(), before) << "nothing is loaded";
   // Nor are they converted, in either direction, for every family.
   for (const auto& [format, own] : {std::pair(WeightFormat::hf_gpt2, gpt()),
                                     {WeightFormat::hf_bert, bert()},
@@ -425,16 +425,16 @@ TEST(Weights, IntegersAndBooleansAreNoWeights) {
 }
 
 TEST(Weights, NonFiniteValuesAreNotLoaded) {
-  models::Gpt network({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 3});
-  WeightSet ours = weights_of(network);
+  models::Gpt model({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 3});
+  WeightSet ours = weights_of(model);
   ours.weights[1].value.data<float>()[4] = std::nanf("");
   ours.weights[1].value.data<float>()[5] = -std::numeric_limits<float>::infinity();
   const std::string fault = "wpe.weight: 1 NaN, 1 infinite of 12 values";
   EXPECT_EQ(models::non_finite_tensors(ours), std::vector<std::string>{fault});
-  EXPECT_EQ(models::load_weights(network.parameters(), ours).faults(""), "not finite: " + fault);
-  EXPECT_TRUE(models::non_finite_tensors(network.parameters()).empty());
+  EXPECT_EQ(models::load_weights(model.parameters(), ours).faults(""), "not finite: " + fault);
+  EXPECT_TRUE(models::non_finite_tensors(model.parameters()).empty());
   // What is not loaded may be anything.
-  EXPECT_TRUE(models::load_weights(network.parameters(), ours, {.fresh = {"wpe."}}).fits());
+  EXPECT_TRUE(models::load_weights(model.parameters(), ours, {.reinitialize = {"wpe."}}).fits());
 }
 
 TEST(Weights, AFormatThatIsNotKnown) {
@@ -442,44 +442,45 @@ TEST(Weights, AFormatThatIsNotKnown) {
   EXPECT_THROW(models::weight_format_named("hf-brt"), UsageError);
 }
 
-TEST(Weights, AnEncoderIsLoadedBelowAFreshClassifier) {
-  models::Bert network({.vocabulary = 5,
-                        .context = 4,
-                        .layers = 2,
-                        .heads = 1,
-                        .width = 3,
-                        .head = models::BertHead::classification,
-                        .pool = models::BertPool::mean});
-  nn::initialize(network, 1);
+TEST(Weights, AnEncoderIsLoadedBelowAnInitializedClassifier) {
+  models::Bert model({.vocabulary = 5,
+                      .context = 4,
+                      .layers = 2,
+                      .heads = 1,
+                      .width = 3,
+                      .head = models::BertHead::classification,
+                      .pool = models::BertPool::mean});
+  nn::initialize(model, 1);
   const auto find_own = [&](const std::string& name) {
-    for (const NamedTensor& named : network.parameters())
+    for (const NamedTensor& named : model.parameters())
       if (named.name == name) return named.tensor->to_doubles();
     return std::vector<double>();
   };
-  const std::vector<double> fresh = find_own("classifier.weight"),
+  const std::vector<double> reinitialize = find_own("classifier.weight"),
                             drawn = find_own("encoder.layer.1.output.dense.weight");
   WeightSet given = bert(models::BertHead::masked_lm);
   for (Weight& weight : given.weights) weight.value = weight.value.to(DType::f64);
-  NameReport report = models::load_weights(network.parameters(), given);
+  NameReport report = models::load_weights(model.parameters(), given);
   EXPECT_EQ(report.missing, (std::vector<std::string>{"classifier.weight [2, 3]", "classifier.bias [2]"}));
   EXPECT_EQ(report.unexpected.size(), 5U);
   EXPECT_EQ(find_own("encoder.layer.1.output.dense.weight"), drawn) << "all or nothing";
-  report = models::load_weights(network.parameters(), given, {.fresh = {"classifier"}, .unused = {"cls."}});
+  report = models::load_weights(model.parameters(), given, {.reinitialize = {"classifier"}, .unused = {"cls."}});
   EXPECT_EQ(report.faults(""), "");
   EXPECT_EQ(report.left_out.size(), 7U);
-  EXPECT_EQ(find_own("classifier.weight"), fresh);
+  EXPECT_EQ(find_own("classifier.weight"), reinitialize);
   EXPECT_EQ(find_own("encoder.layer.1.output.dense.weight"),
             find(given, "encoder.layer.1.output.dense.weight").to_doubles());
   // Rules that name nothing are slips.
   const auto refusal = [&](const models::LoadRules& rules) {
-    return test::error_message<ConfigError>([&] { (void)models::load_weights(network.parameters(), given, rules); });
+    return test::error_message<ConfigError>([&] { (void)models::load_weights(model.parameters(), given, rules); });
   };
-  EXPECT_PRED2(test::contains, refusal({.fresh = {"classifier", "clasifier"}, .unused = {"cls."}}),
-               "/weights/fresh: \"clasifier\" begins the name of no tensor of the network");
-  EXPECT_PRED2(test::contains, refusal({.fresh = {"classifier"}, .unused = {"cls.", "pooler"}}),
+  EXPECT_PRED2(test::contains, refusal({.reinitialize = {"classifier", "clasifier"}, .unused = {"cls."}}),
+               "/weights/reinitialize: \"clasifier\" begins the name of no tensor of the model");
+  EXPECT_PRED2(test::contains, refusal({.reinitialize = {"classifier"}, .unused = {"cls.", "pooler"}}),
                "/weights/unused: \"pooler\" begins");
-  EXPECT_PRED2(test::contains, refusal({.fresh = {"classifier"}, .unused = {"cls.", "embeddings"}}), "no place for")
-      << "the network has it";
+  EXPECT_PRED2(test::contains, refusal({.reinitialize = {"classifier"}, .unused = {"cls.", "embeddings"}}),
+               "no place for")
+      << "the model has it";
 }
 
 }  // namespace

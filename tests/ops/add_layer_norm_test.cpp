@@ -106,15 +106,15 @@ TEST(AddLayerNormOnDevices, DrawsWhatDropoutDraws) {
     }
 }
 
-// Sums and norms and, where they alone give gradients, these: to the bit what the parts on their own give; narrow types
-// where nothing is rounded in between.
+// Sums and norms and, where they alone give gradients, these: to the bit what the parts on their own give;
+// low-precision types where nothing is rounded in between.
 TEST(AddLayerNormOnDevices, HasTheBitsOfItsParts) {
   const auto results = [](Device device, DType dtype, Rates rates, auto run) {
     const Shape shape{8, 3, 96};
     const auto leaf = [&](double step, const Shape& of, DType type) {
       std::vector<double> numbers(static_cast<std::size_t>(of.size()));
       for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = std::sin(static_cast<double>(i) * step) + step;
-      return as_leaf(Tensor::of<double>(of, numbers).to(type).to(device));
+      return requires_grad(Tensor::of<double>(of, numbers).to(type).to(device));
     };
     const DType wide = dtype == DType::f64 ? dtype : DType::f32;
     const Inputs in{leaf(1.3, shape, dtype), leaf(0.7, shape, dtype), leaf(0.3, {96}, wide), leaf(0.9, {96}, wide)};
@@ -146,7 +146,7 @@ TEST(AddLayerNormOnDevices, LeavesASampleAsItWas) {
   for (const Device device : devices()) {
     const Tensor x = Tensor::full({64, 2, 32}, 1.5, DType::f32, device),
                  one = Tensor::full({32}, 1.0, DType::f32, device);
-    const Tensor f = as_leaf(Tensor::full({64, 2, 32}, std::nan(""), DType::f32, device));
+    const Tensor f = requires_grad(Tensor::full({64, 2, 32}, std::nan(""), DType::f32, device));
     const RandomScope random(1, 1);
     const SumAndNorm result = add_layer_norm(x, f, one, one, {.drop_path = 0.5});
     const std::vector<double> sum = result.sum.to_doubles();
@@ -175,15 +175,15 @@ std::vector<std::vector<double>> gradients(Device device, bool x_wants, bool f_w
       numbers[i] = std::sin(static_cast<double>(i) * (1.3 + salt)) * (1 + salt);
     return Tensor::of<double>(shape, numbers).to(device);
   };
-  const Tensor x = x_wants ? as_leaf(values(0)) : values(0), f = f_wants ? as_leaf(values(1)) : values(1);
-  const Tensor gamma = as_leaf(Tensor::full({37}, 1.5, DType::f64, device));
-  const Tensor beta = as_leaf(Tensor::full({37}, 0.5, DType::f64, device));
+  const Tensor x = x_wants ? requires_grad(values(0)) : values(0), f = f_wants ? requires_grad(values(1)) : values(1);
+  const Tensor gamma = requires_grad(Tensor::full({37}, 1.5, DType::f64, device));
+  const Tensor beta = requires_grad(Tensor::full({37}, 0.5, DType::f64, device));
   const RandomScope random(1, 2);
   const Tensor result = body(x, f, gamma, beta);
   backward(result, values(2));
   std::vector<std::vector<double>> all;
   for (const Tensor& leaf : {x, f, gamma, beta})
-    all.push_back(wants_grad(leaf) ? grad_of(leaf).to_doubles() : std::vector<double>{});
+    all.push_back(needs_grad(leaf) ? grad_of(leaf).to_doubles() : std::vector<double>{});
   return all;
 }
 
@@ -194,7 +194,7 @@ void expect_near(const std::vector<std::vector<double>>& a, const std::vector<st
   }
 }
 
-// Whatever of the results is used, and whoever wants a gradient.
+// Whatever of the results is used, and whoever needs a gradient.
 TEST(AddLayerNormOnDevices, PassesOnWhatItsResultsGetInAnyOrder) {
   using Mix = Tensor (*)(const SumAndNorm&);
   const Mix mixes[] = {
@@ -225,7 +225,7 @@ TEST(AddLayerNormOnDevices, PassesOnWhatItsResultsGetInAnyOrder) {
 }
 
 TEST(AddLayerNorm, EmptyIsLegal) {
-  const Tensor gamma = as_leaf(Tensor::full({4}, 1.0)), x = Tensor::zeros({0, 4});
+  const Tensor gamma = requires_grad(Tensor::full({4}, 1.0)), x = Tensor::zeros({0, 4});
   const SumAndNorm result = add_layer_norm(x, x, gamma, Tensor::zeros({4}), {.dropout = 0.5});
   EXPECT_EQ(result.sum.shape(), (Shape{0, 4}));
   backward(result.y, x);

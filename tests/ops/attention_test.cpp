@@ -173,7 +173,7 @@ OP_TEST(AttentionBias) {
 // 16-bit heads of a multiple of 8 go to the tensor cores otherwise.
 OP_TEST(AttentionByThePortableKernel) {
   if (current_site().device.is_cpu() || size_of(site_dtype()) != 2) return;
-  const PinCandidate pin("attention", "portable");
+  const ForceCandidate force("attention", "portable");
   check_plain({2, 49, 70, 2, 32}, {});
   check_plain({1, 70, 70, 1, 64}, {.causal = true});
   check_plain({1, 5, 20, 1, 128}, {.causal = true, .query_offset = 9});
@@ -211,7 +211,7 @@ std::vector<Tensor> run_all(const Case& c, DType dtype, Device device,
   for (const std::int64_t t : {c.tq, c.tk, c.tk}) {
     std::vector<double> values(static_cast<std::size_t>(c.n * t * c.h * c.d));
     for (double& value : values) value = random.normal();
-    x.push_back(as_leaf(Tensor::of<double>({c.n, t, c.h, c.d}, values).to(dtype).to(device)));
+    x.push_back(requires_grad(Tensor::of<double>({c.n, t, c.h, c.d}, values).to(dtype).to(device)));
   }
   const RandomScope scope(11, 5);
   const Tensor y = f(x[0], x[1], x[2]);
@@ -309,7 +309,7 @@ TEST(Attention, TakesStridedViewsWithoutCopies) {
 }
 
 TEST(Attention, SlopesOfOneInputOnlyWhereNothingElseIsWanted) {
-  const Tensor q = as_leaf(Tensor::full({1, 3, 2, 4}, 0.5)), kv = Tensor::full({1, 6, 2, 4}, 0.25);
+  const Tensor q = requires_grad(Tensor::full({1, 3, 2, 4}, 0.5)), kv = Tensor::full({1, 6, 2, 4}, 0.25);
   backward(attention(q, kv, kv), Tensor::full({1, 3, 2, 4}, 1.0));
   // All values are equal, so the weights have no influence.
   expect_close(grad_of(q), Tensor::zeros({1, 3, 2, 4}), 1e-6);
@@ -323,7 +323,7 @@ TEST(Attention, PaddingChangesNoBit) {
       const auto filled = [&](std::int64_t t, std::int64_t valid) {
         std::vector<double> values(static_cast<std::size_t>(t * 16), behind);
         for (std::int64_t i = 0; i < valid * 16; ++i) values[static_cast<std::size_t>(i)] = random.normal();
-        return as_leaf(Tensor::of<double>({1, t, 2, 8}, values).to(dtype));
+        return requires_grad(Tensor::of<double>({1, t, 2, 8}, values).to(dtype));
       };
       const Tensor q = filled(9, 9), k = filled(tk, 37), v = filled(tk, 37);
       const Tensor y = attention(q, k, v, {.key_lengths = Tensor::of<std::int32_t>({1}, {37})});
@@ -369,7 +369,7 @@ OP_TEST(AttentionOfLargeScores) {
 }
 
 TEST(Attention, NarrowsUnderAutocast) {
-  const Tensor qkv = Tensor::full({1, 4, 24}, 1.0), bias = as_leaf(Tensor::zeros({1, 4, 4}));
+  const Tensor qkv = Tensor::full({1, 4, 24}, 1.0), bias = requires_grad(Tensor::zeros({1, 4, 4}));
   const AutocastScope scope(DType::bf16);
   const Tensor y = self_attention(qkv, 2, {.bias = bias});
   EXPECT_EQ(y.dtype(), DType::bf16);
@@ -379,7 +379,8 @@ TEST(Attention, NarrowsUnderAutocast) {
 
 // Types are compared behind the conversion.
 TEST(Attention, TakesMixedTypesUnderAutocast) {
-  const Tensor wide = as_leaf(Tensor::full({1, 4, 2, 8}, 1.0)), narrow = Tensor::full({1, 4, 2, 8}, 1.0, DType::bf16);
+  const Tensor wide = requires_grad(Tensor::full({1, 4, 2, 8}, 1.0)),
+               narrow = Tensor::full({1, 4, 2, 8}, 1.0, DType::bf16);
   const AutocastScope scope(DType::bf16);
   const Tensor y = attention(wide, narrow, narrow, {.bias = Tensor::zeros({2, 4, 4}, DType::bf16)});
   EXPECT_EQ(y.dtype(), DType::bf16);
@@ -389,10 +390,10 @@ TEST(Attention, TakesMixedTypesUnderAutocast) {
             DType::bf16);
 }
 
-// 257 has no bf16, and its narrow copy is 256.
+// 257 has no bf16, and its low-precision copy is 256.
 TEST(Attention, ABiasIsNotRoundedUnderAutocast) {
-  const Tensor bias = as_leaf(Tensor::of<float>({1, 1, 2}, {256.0f, 257.0f}));
-  bias.grad_state()->narrow = bias.detach().to(DType::bf16);
+  const Tensor bias = requires_grad(Tensor::of<float>({1, 1, 2}, {256.0f, 257.0f}));
+  bias.grad_state()->low_precision = bias.detach().to(DType::bf16);
   const Tensor q = Tensor::zeros({1, 1, 1, 1}), v = Tensor::of<float>({1, 2, 1, 1}, {0.0f, 1.0f});
   const AutocastScope scope(DType::bf16);
   const Tensor y = attention(q, v * 0.0, v, {.bias = bias});

@@ -63,7 +63,8 @@ std::vector<double> naive(Draw& draw, const Case& c) {
   return y;
 }
 
-// A ReLU's kink and a variance over few values make single elements of a narrow gradient differ more than one rounding.
+// A ReLU's kink and a variance over few values make single elements of a low-precision gradient differ more than one
+// rounding.
 CheckOptions tolerance(const Case& c) {
   return {.tolerance_scale = c.options.activation == Activation::relu || c.residual ? 4.0 : 2.0};
 }
@@ -136,7 +137,7 @@ Leaves make_leaves(const Shape& shape, DType dtype, Device device = {}) {
   for (std::int64_t i = 0; i < shape.size(); ++i) x.push_back(next()), residual.push_back(next());
   for (std::int64_t i = 0; i < shape.dim(-1); ++i) gamma.push_back(next()), beta.push_back(next());
   const auto leaf = [&](const Shape& s, const std::vector<double>& v, DType d) {
-    return as_leaf(Tensor::of(s, v).to(d).to(device));
+    return requires_grad(Tensor::of(s, v).to(d).to(device));
   };
   const Shape channels{shape.dim(-1)};
   return {leaf(shape, x, dtype), leaf(channels, gamma, wide_of(dtype)), leaf(channels, beta, wide_of(dtype)),
@@ -260,8 +261,8 @@ TEST(BatchNormOnDevices, AMeanOfManyDeviationsKeepsItsDigits) {
       slopes.push_back(static_cast<float>(std::cos(0.9 * i) + 0.3));
     }
     const auto run = [&](DType dtype, Device device, Activation activation) {
-      const Tensor x = as_leaf(Tensor::of({rows, channels}, values).to(dtype).to(device));
-      const Tensor gamma = as_leaf(Tensor::full({channels}, 1.5, dtype, device));
+      const Tensor x = requires_grad(Tensor::of({rows, channels}, values).to(dtype).to(device));
+      const Tensor gamma = requires_grad(Tensor::full({channels}, 1.5, dtype, device));
       const Tensor y = batch_norm(x, gamma, Tensor::full({channels}, 0.25, dtype, device),
                                   {.eps = 0.0, .activation = activation}, {}, {});
       backward(y, Tensor::of({rows, channels}, slopes).to(dtype).to(device));
@@ -321,7 +322,7 @@ TEST(BatchNorm, ReluLetsNotANumberThrough) {
 TEST(BatchNorm, EmptyTensorsAreLegalWhereDefined) {
   const Tensor no_channels = batch_norm(Tensor::zeros({3, 0}), Tensor::zeros({0}), Tensor::zeros({0}), {}, {}, {});
   EXPECT_EQ(no_channels.shape(), (Shape{3, 0}));
-  const Tensor x = as_leaf(Tensor::zeros({0, 2, 3})), gamma = as_leaf(Tensor::full({3}, 1.0));
+  const Tensor x = requires_grad(Tensor::zeros({0, 2, 3})), gamma = requires_grad(Tensor::full({3}, 1.0));
   const Tensor y = batch_norm(x, gamma, Tensor::zeros({3}), {.training = false, .activation = Activation::relu},
                               Tensor::zeros({3}), Tensor::full({3}, 1.0), Tensor::zeros({0, 2, 3}));
   EXPECT_EQ(y.shape(), (Shape{0, 2, 3}));

@@ -38,7 +38,7 @@ const Pair pairs[] = {
     {{131, 257}, {131, 257}},
 };
 
-/// The value at every place of the broadcast shape, by index arithmetic.
+/// The value at every position of the broadcast shape, by index arithmetic.
 std::vector<double> naive(const Tensor& a, const Tensor& b, const std::function<double(double, double)>& f) {
   const Shape shape = broadcast_shapes("naive", a.shape(), b.shape());
   const std::vector<double> va = a.to_doubles(), vb = b.to_doubles();
@@ -185,11 +185,12 @@ TEST(Binary, IntegersWrapAndCompare) {
   const std::int64_t large = (std::int64_t{1} << 53) + 1;
   const Tensor b = Tensor::of<std::int64_t>({1}, {large});
   EXPECT_EQ(sub(b, Tensor::of<std::int64_t>({1}, {1})).data<std::int64_t>()[0], large - 1);
-  EXPECT_FALSE(wants_grad(add(b, b)));
+  EXPECT_FALSE(needs_grad(add(b, b)));
 }
 
 TEST(Binary, PowersAtZero) {
-  const Tensor a = as_leaf(Tensor::of<float>({3}, {0, 0, -2})), b = as_leaf(Tensor::of<float>({3}, {0, 2, 3}));
+  const Tensor a = requires_grad(Tensor::of<float>({3}, {0, 0, -2})),
+               b = requires_grad(Tensor::of<float>({3}, {0, 2, 3}));
   const Tensor y = pow(a, b);
   EXPECT_EQ(y.to_doubles(), (std::vector<double>{1, 0, -8}));
   backward(y, Tensor::full({3}, 1.0));
@@ -219,7 +220,7 @@ TEST(Binary, NotANumberWinsTheExtremes) {
 }
 
 TEST(Binary, OfEqualsTheGradientGoesToTheFirst) {
-  const Tensor a = as_leaf(Tensor::full({2}, 3.0)), b = as_leaf(Tensor::full({2}, 3.0));
+  const Tensor a = requires_grad(Tensor::full({2}, 3.0)), b = requires_grad(Tensor::full({2}, 3.0));
   backward(maximum(a, b), Tensor::full({2}, 1.0));
   EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{1, 1}));
   EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{0, 0}));
@@ -270,7 +271,7 @@ TEST(Cast, ConvertsAsDocumentedAndRefuses) {
   EXPECT_EQ(whole.data<std::int32_t>()[1], -1);
   EXPECT_EQ(whole.data<std::int32_t>()[2], std::numeric_limits<std::int32_t>::max());
   EXPECT_EQ(whole.data<std::int32_t>()[3], 0);
-  EXPECT_FALSE(wants_grad(cast(as_leaf(x), DType::i32)));
+  EXPECT_FALSE(needs_grad(cast(requires_grad(x), DType::i32)));
   refuses<UsageError>("cast", [] { return cast(Tensor(), DType::f32); });
 }
 

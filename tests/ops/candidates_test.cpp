@@ -25,7 +25,7 @@ Candidates<int, int(int)>& numbers() {
   return list;
 }
 
-TEST(CandidatesChoice, FirstThatDoesNotDecline) {
+TEST(CandidatesChoice, FirstThatSupportsTheProblem) {
   EXPECT_EQ(numbers().choose(8).run(8), 4);
   EXPECT_EQ(last_choice("test_numbers"), "half");
   EXPECT_EQ(numbers().choose(7).run(7), 7);
@@ -58,18 +58,18 @@ TEST(CandidatesPin, OnALibraryThatIsAbsentIsADeviceError) {
                           [] { return std::string("libvendor.so is not to be found; install it"); }},
                          {"own", only_small, [](int x) { return x; }}});
   EXPECT_EQ(list.choose(8).run(8), 8) << "without a pin the next one runs";
-  const PinCandidate pin("test_libraries", "vendor");
+  const ForceCandidate force("test_libraries", "vendor");
   const std::string text = error_message<DeviceError>([&] { (void)list.choose(8); });
-  for (const char* part : {"test_libraries: pinned to vendor", "libvendor.so", "install it", "HEARTH_PICK"})
+  for (const char* part : {"test_libraries: forced to vendor", "libvendor.so", "install it", "HEARTH_PICK"})
     EXPECT_PRED2(contains, text, part);
 }
 
 TEST(CandidatesPin, HoldsForItsLifetime) {
   {
-    const PinCandidate pin("test_numbers", "same");
+    const ForceCandidate force("test_numbers", "same");
     EXPECT_EQ(numbers().choose(8).run(8), 8);
     {
-      const PinCandidate inner("test_numbers", "half");
+      const ForceCandidate inner("test_numbers", "half");
       EXPECT_EQ(numbers().choose(8).run(8), 4);
       EXPECT_THROW(numbers().choose(9), UsageError);
     }
@@ -85,36 +85,36 @@ TEST(CandidatesPin, ReachesWhatIsSlower) {
                       {"second", only_small, [](int x) { return x; }}});
   EXPECT_EQ(list.choose(5).run(5), -5);
   EXPECT_EQ(list.choose(50).run(50), 50);
-  const PinCandidate pin("test_speeds", "first");
+  const ForceCandidate force("test_speeds", "first");
   EXPECT_EQ(list.choose(50).run(50), -50);
   EXPECT_THROW(list.choose(101), UsageError);
 }
 
 TEST(CandidatesPin, UnknownNamesAreRefused) {
-  const PinCandidate pin("test_numbers", "third");
+  const ForceCandidate force("test_numbers", "third");
   EXPECT_THROW(numbers().choose(8), ConfigError);
-  EXPECT_THROW(PinCandidate("test_numbers", ""), UsageError);
+  EXPECT_THROW(ForceCandidate("test_numbers", ""), UsageError);
 }
 
 TEST(CandidatesPin, NameOfAnotherDeviceLeavesThisOneAlone) {
   static Candidates<int, int(int)> here(
       "test_places", {{"half", only_even, [](int x) { return x / 2; }}, {"same", only_small, [](int x) { return x; }}},
       {"elsewhere"});
-  const PinCandidate pin("test_places", "elsewhere");
+  const ForceCandidate force("test_places", "elsewhere");
   EXPECT_EQ(here.choose(8).run(8), 4);
   static Candidates<int, int(int)> there("test_places", {{"elsewhere", only_small, [](int x) { return -x; }}},
                                          {"half", "same"});
   EXPECT_EQ(there.choose(8).run(8), -8);
   EXPECT_EQ(last_choice("test_places"), "elsewhere");
   EXPECT_EQ(candidate_names("test_places"), (std::vector<std::string>{"half", "same", "elsewhere"}));
-  const PinCandidate unknown("test_places", "nowhere");
+  const ForceCandidate unknown("test_places", "nowhere");
   EXPECT_THROW(here.choose(8), ConfigError);
 }
 
 TEST(CandidatesPin, ReachesTheOps) {
   const Tensor x = Tensor::full({2, 3}, 1);
   for (const std::string name : {"onednn", "gemm"}) {
-    const PinCandidate pin("linear", name);
+    const ForceCandidate force("linear", name);
     try {
       EXPECT_EQ(linear(x, Tensor::full({4, 3}, 1), Tensor()).to_doubles(), std::vector<double>(8, 3.0));
       EXPECT_EQ(last_choice("linear"), name);
@@ -123,21 +123,21 @@ TEST(CandidatesPin, ReachesTheOps) {
       EXPECT_EQ(name, "onednn") << error.what();
     }
   }
-  const PinCandidate pin("matmul", "onednn");
+  const ForceCandidate force("matmul", "onednn");
   EXPECT_THROW(matmul(Tensor::zeros({2, 2}, DType::f64), Tensor::zeros({2, 2}, DType::f64)), UsageError);
 }
 
 TEST(CandidatesPin, OfTheEnvironmentNamesOpsOfTheLibraryOnce) {
-  EXPECT_TRUE(detail::pins_of("").empty());
-  const detail::Pins pins = detail::pins_of("conv2d:portable,linear:mma,window_attention:mma");
-  EXPECT_EQ(pins, (detail::Pins{{"conv2d", "portable"}, {"linear", "mma"}, {"window_attention", "mma"}}));
+  EXPECT_TRUE(detail::forced_of("").empty());
+  const detail::Forced forced = detail::forced_of("conv2d:portable,linear:mma,window_attention:mma");
+  EXPECT_EQ(forced, (detail::Forced{{"conv2d", "portable"}, {"linear", "mma"}, {"window_attention", "mma"}}));
   const auto message = [](const char* text) {
-    return error_message<ConfigError>([&] { (void)detail::pins_of(text); });
+    return error_message<ConfigError>([&] { (void)detail::forced_of(text); });
   };
   EXPECT_PRED2(contains, message("linear:mma,conv:portable"), "\"conv\" has several");
   EXPECT_PRED2(contains, message("conv:portable"), "did you mean \"conv2d\"?");
   EXPECT_PRED2(contains, message("test_numbers:half"), "attention, conv2d, linear");
-  EXPECT_PRED2(contains, message("matmul:mma,matmul:portable"), "matmul is pinned twice");
+  EXPECT_PRED2(contains, message("matmul:mma,matmul:portable"), "matmul is forced twice");
   for (const char* text : {"conv2d", ":portable", "conv2d:", "conv2d:portable,,", ","})
     EXPECT_PRED2(contains, message(text), "it must read op:implementation");
 }

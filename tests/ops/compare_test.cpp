@@ -151,7 +151,7 @@ TEST(Compare, WhereTakesEveryType) {
 
 // Infinity times 0 in a masked place would be NaN: the gradient is chosen, not multiplied.
 TEST(Compare, AMaskedInfinityGivesNoGradient) {
-  const Tensor x = as_leaf(Tensor::of<float>({2}, {-INFINITY, 2}));
+  const Tensor x = requires_grad(Tensor::of<float>({2}, {-INFINITY, 2}));
   const Tensor y = where(greater(x, 0.0), x, 0.0);
   backward(y, Tensor::of<float>({2}, {INFINITY, 3}));
   EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 3}));

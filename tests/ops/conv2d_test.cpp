@@ -125,7 +125,7 @@ OP_TEST(Conv2dWideWeights) {
 const char* portable_candidate() { return current_site().device.is_cuda() ? "portable" : "im2col"; }
 
 OP_TEST(Conv2dPortable) {
-  const PinCandidate pin("conv2d", portable_candidate());
+  const ForceCandidate force("conv2d", portable_candidate());
   check_all(Width::site);
   if (site_is_narrow()) check_all(Width::wide);
   if (current_site().device.is_cpu()) {
@@ -135,7 +135,7 @@ OP_TEST(Conv2dPortable) {
 
 // More pixels than one tile, more images than one piece, and filters that are cut in pieces.
 OP_TEST(Conv2dTiles) {
-  const PinCandidate pin("conv2d", portable_candidate());
+  const ForceCandidate force("conv2d", portable_candidate());
   for (const Case& c : {Case{"wide image", {1, 30, 41, 2}, {3, 3, 3, 2}, {.padding = 1}},
                         Case{"small images", {70, 4, 4, 2}, {4, 2, 2, 2}},
                         Case{"many filters", {1, 6, 6, 3}, {70, 1, 1, 3}, {.stride = 1, .padding = 1}}})
@@ -148,7 +148,7 @@ OP_TEST(Conv2dTiles) {
 // Whole and ragged tiles of the tensor-core kernel, with every option, and filter gradients summed over many pixels.
 OP_TEST(Conv2dTensorCores) {
   if (current_site().device.is_cuda() && size_of(site_dtype()) != 2) return;
-  const PinCandidate pin("conv2d", "mma");
+  const ForceCandidate force("conv2d", "mma");
   for (const Width width : {Width::site, Width::wide})
     for (const Case& c :
          {Case{"block", {2, 8, 8, 16}, {24, 3, 3, 16}, {.padding = 1}}, Case{"1x1", {3, 7, 7, 24}, {136, 1, 1, 24}},
@@ -173,7 +173,7 @@ OP_TEST(Conv2dTensorCores) {
 // Images and filters are padded to 8 channels, gradients cut back.
 OP_TEST(Conv2dFewChannels) {
   if (current_site().device.is_cuda() && size_of(site_dtype()) != 2) return;
-  const PinCandidate pin("conv2d", "mma");
+  const ForceCandidate force("conv2d", "mma");
   for (const Width width : {Width::site, Width::wide})
     for (const Case& c : {Case{"stem", {1, 21, 19, 3}, {16, 7, 7, 3}, {.stride = 2, .padding = 3}},
                           Case{"grey", {2, 8, 8, 1}, {8, 3, 3, 1}, {.padding = 1}},
@@ -195,7 +195,7 @@ OP_TEST(Conv2dPaddedImages) {
   for (int i = 0; i < 3 * 256; ++i) values.push_back((i % 256 - 128) / 64.0);
   for (const char* candidate : {"mma", "portable"}) {
     if (candidate == std::string("mma") && !tensor_cores) continue;
-    const PinCandidate pin("conv2d", candidate);
+    const ForceCandidate force("conv2d", candidate);
     for (const std::int64_t room : {3, 4, 5, 8, 11})
       for (const Width width : {Width::site, Width::wide}) {
         SCOPED_TRACE(testing::Message() << candidate << ", room for " << room);
@@ -213,7 +213,7 @@ OP_TEST(Conv2dPaddedImages) {
 }
 
 OP_TEST(Conv2dManyPixels) {
-  const PinCandidate pin("conv2d", portable_candidate());
+  const ForceCandidate force("conv2d", portable_candidate());
   const Case c{"many pixels", {2, 24, 25, 3}, {5, 2, 2, 3}};
   check([&](Draw& draw) {
     const Inputs in = draw_inputs(draw, c, Width::site);
@@ -241,7 +241,7 @@ OP_TEST(Conv2dRelu) {
   for (const char* const candidate : {"portable", "mma"}) {
     const bool on_device = current_site().device.is_cuda();
     if (std::string(candidate) == "mma" && (!on_device || size_of(site_dtype()) != 2)) continue;
-    const PinCandidate pin("conv2d", candidate);
+    const ForceCandidate force("conv2d", candidate);
     for (const std::int64_t channels : {8, 128})
       check([&](Draw& draw) {
         const Tensor x = draw.positive({1, 4, 4, channels}), w = draw.positive({8, 3, 3, channels});
@@ -267,9 +267,9 @@ struct Steps {
 Steps run_steps(const Case& c, const Inputs& in, const Tensor& dy, const char* candidate) {
   Steps steps;
   // f() under the pin; false where the candidate does not support the problem.
-  const auto pinned = [&](auto&& f) {
+  const auto forced = [&](auto&& f) {
     if (candidate == nullptr) return f(), true;
-    const PinCandidate pin("conv2d", candidate);
+    const ForceCandidate force("conv2d", candidate);
     try {
       f();
     } catch (const UsageError&) {
@@ -278,14 +278,14 @@ Steps run_steps(const Case& c, const Inputs& in, const Tensor& dy, const char* c
     EXPECT_EQ(last_choice("conv2d"), candidate);
     return true;
   };
-  steps.forward = pinned([&] { steps.y = {conv2d(in.x, in.w, in.b, c.options)}; });
-  const Tensor x = as_leaf(in.x), w = as_leaf(in.w), b = as_leaf(in.b);
+  steps.forward = forced([&] { steps.y = {conv2d(in.x, in.w, in.b, c.options)}; });
+  const Tensor x = requires_grad(in.x), w = requires_grad(in.w), b = requires_grad(in.b);
   const Tensor of_x = conv2d(x, in.w, in.b, c.options), of_w = conv2d(in.x, w, b, c.options);
-  steps.backward_data = pinned([&] {
+  steps.backward_data = forced([&] {
     backward(of_x, dy);
     steps.dx = {grad_of(x)};
   });
-  steps.backward_weights = pinned([&] {
+  steps.backward_weights = forced([&] {
     backward(of_w, dy);
     steps.dw_db = {grad_of(w), grad_of(b)};
   });
@@ -297,7 +297,7 @@ struct Supported {
 };
 
 /// How many of the cases each step of the candidate takes; their results are those of f64.
-Supported check_pinned(const char* candidate, DType dtype, DType wide) {
+Supported check_forced(const char* candidate, DType dtype, DType wide) {
   std::vector<Case> all = cases();
   all.push_back({"tiles of both bf16 kernels", {8, 4, 4, 32}, {32, 3, 3, 32}, {.padding = 1}});
   all.push_back({"an odd image", {3, 5, 4, 64}, {32, 3, 2, 64}, {.stride = 2, .padding = 1}});
@@ -344,7 +344,7 @@ TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
                                         {DType::bf16, DType::bf16},
                                         {DType::bf16, DType::f32}}) {
     const auto expect = [&](const char* candidate, int forward, int backward_data, int backward_weights) {
-      const Supported found = check_pinned(candidate, images, weights);
+      const Supported found = check_forced(candidate, images, weights);
       EXPECT_EQ(found.forward, forward) << candidate << " in " << images;
       EXPECT_EQ(found.backward_data, backward_data) << candidate << " in " << images;
       EXPECT_EQ(found.backward_weights, backward_weights) << candidate << " in " << images;
@@ -361,7 +361,7 @@ TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
   }
 }
 
-TEST(Conv2dChoice, DeterministicBitsForAnyTeam) {
+TEST(Conv2dChoice, DeterministicBitsForAnyThreadCount) {
   const int before = cpu::threads();
   cpu::set_deterministic(true);
   std::vector<std::vector<double>> results;
@@ -370,7 +370,8 @@ TEST(Conv2dChoice, DeterministicBitsForAnyTeam) {
     std::vector<float> values(8 * 14 * 14 * 16), weights(32 * 9 * 16);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = std::cos(static_cast<float>(3 * i));
-    const Tensor x = as_leaf(Tensor::of({8, 14, 14, 16}, values)), w = as_leaf(Tensor::of({32, 3, 3, 16}, weights));
+    const Tensor x = requires_grad(Tensor::of({8, 14, 14, 16}, values)),
+                 w = requires_grad(Tensor::of({32, 3, 3, 16}, weights));
     const Tensor y = conv2d(x, w, {.stride = 2, .padding = 1});
     backward(y, y.detach());
     std::vector<double> all = y.to_doubles();
@@ -385,8 +386,8 @@ TEST(Conv2dChoice, DeterministicBitsForAnyTeam) {
 }
 
 TEST(Conv2dSizes, NoChannelsGiveTheBias) {
-  const Tensor b = as_leaf(Tensor::of<float>({2}, {1, -2}));
-  const Tensor w = as_leaf(Tensor::empty({2, 3, 3, 0}));
+  const Tensor b = requires_grad(Tensor::of<float>({2}, {1, -2}));
+  const Tensor w = requires_grad(Tensor::empty({2, 3, 3, 0}));
   const Tensor y = conv2d(Tensor::empty({1, 4, 3, 0}), w, b, {.activation = Activation::relu});
   EXPECT_EQ(y.to_doubles(), (std::vector<double>{1, 0, 1, 0}));
   backward(y, Tensor::full(y.shape(), 1));
@@ -395,8 +396,8 @@ TEST(Conv2dSizes, NoChannelsGiveTheBias) {
 }
 
 TEST(Conv2dSizes, NoImagesGiveZeroGradients) {
-  const Tensor w = as_leaf(Tensor::full({2, 3, 3, 4}, 1)), b = as_leaf(Tensor::full({2}, 1));
-  const Tensor x = as_leaf(Tensor::empty({0, 5, 5, 4}));
+  const Tensor w = requires_grad(Tensor::full({2, 3, 3, 4}, 1)), b = requires_grad(Tensor::full({2}, 1));
+  const Tensor x = requires_grad(Tensor::empty({0, 5, 5, 4}));
   const Tensor y = conv2d(x, w, b);
   EXPECT_EQ(y.shape(), (Shape{0, 3, 3, 2}));
   backward(y, Tensor::empty_like(y));
@@ -408,7 +409,7 @@ TEST(Conv2dSizes, NoImagesGiveZeroGradients) {
 // More than the library counts to: the output's middle alone meets the image.
 TEST(Conv2dSizes, PaddingBeyondTheLibrary) {
   const std::int64_t far = std::int64_t{1} << 30;
-  const Tensor x = as_leaf(Tensor::full({1, 1, 1, 2}, 3)), w = as_leaf(Tensor::full({1, 1, 1, 2}, 2));
+  const Tensor x = requires_grad(Tensor::full({1, 1, 1, 2}, 3)), w = requires_grad(Tensor::full({1, 1, 1, 2}, 2));
   const Tensor y = conv2d(x, w, {.stride = {far, 1}, .padding = {far, 0}});
   EXPECT_EQ(y.to_doubles(), (std::vector<double>{0, 12, 0}));
   backward(y, Tensor::of<float>({1, 3, 1, 1}, {5, 7, 9}));
@@ -418,7 +419,7 @@ TEST(Conv2dSizes, PaddingBeyondTheLibrary) {
 
 TEST(Conv2dSizes, CountsItsArithmetic) {
   const double before = profiler::total_flops();
-  const Tensor x = as_leaf(Tensor::zeros({2, 6, 6, 8})), w = as_leaf(Tensor::zeros({12, 3, 3, 4}));
+  const Tensor x = requires_grad(Tensor::zeros({2, 6, 6, 8})), w = requires_grad(Tensor::zeros({12, 3, 3, 4}));
   const Tensor y = conv2d(x, w, {.groups = 2});
   const double forward = profiler::total_flops() - before;
   EXPECT_EQ(forward, 2.0 * 2 * 4 * 4 * 12 * 3 * 3 * 4);
@@ -427,7 +428,7 @@ TEST(Conv2dSizes, CountsItsArithmetic) {
 }
 
 TEST(Conv2dSizes, AutocastNarrowsTheImageOnly) {
-  const Tensor x = as_leaf(Tensor::full({1, 4, 4, 8}, 1)), w = as_leaf(Tensor::full({8, 3, 3, 8}, 1));
+  const Tensor x = requires_grad(Tensor::full({1, 4, 4, 8}, 1)), w = requires_grad(Tensor::full({8, 3, 3, 8}, 1));
   Tensor y;
   {
     const AutocastScope narrow(DType::bf16);
@@ -486,7 +487,7 @@ TEST(Conv2dArguments, Refused) {
 }
 
 TEST(Conv2dArguments, ChangedInputIsRefusedByTheGradient) {
-  const Tensor x = Tensor::zeros({1, 4, 4, 2}), w = as_leaf(Tensor::zeros({2, 3, 3, 2}));
+  const Tensor x = Tensor::zeros({1, 4, 4, 2}), w = requires_grad(Tensor::zeros({2, 3, 3, 2}));
   const Tensor y = conv2d(x, w);
   x.fill_(1);
   EXPECT_THROW(backward(y, Tensor::zeros(y.shape())), UsageError);

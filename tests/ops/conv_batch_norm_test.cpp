@@ -46,7 +46,7 @@ Tensor normalized(Draw& draw, const Case& c, bool pass_moments) {
 
 void check_all(const char* candidate) {
   if (!has_candidate(candidate)) return;
-  const PinCandidate pin("conv2d", candidate);
+  const ForceCandidate force("conv2d", candidate);
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.what);
     // Behind a convolution with a rounded result of its own.
@@ -62,7 +62,7 @@ OP_TEST(ConvMoments) {
   if (!current_site().device.is_cuda()) return;
   for (const char* const candidate : {"portable", "mma"}) {
     if (!has_candidate(candidate)) continue;
-    const PinCandidate pin("conv2d", candidate);
+    const ForceCandidate force("conv2d", candidate);
     for (const Case& c : cases()) {
       SCOPED_TRACE(c.what);
       Random random(3, 1);

@@ -41,8 +41,8 @@ std::vector<double> class_labels(const Case& c) {
 // Of about 1 a row, and exact in every type.
 std::vector<double> targets_of(const Case& c) {
   std::vector<double> targets;
-  const double share = std::exp2(-std::floor(std::log2(static_cast<double>(c.logits.dim(-1))))) / 4.0;
-  for (std::int64_t i = 0; i < c.logits.size(); ++i) targets.push_back(static_cast<double>(i * 5 % 8) * share);
+  const double row_weight = std::exp2(-std::floor(std::log2(static_cast<double>(c.logits.dim(-1))))) / 4.0;
+  for (std::int64_t i = 0; i < c.logits.size(); ++i) targets.push_back(static_cast<double>(i * 5 % 8) * row_weight);
   return targets;
 }
 
@@ -123,7 +123,7 @@ TEST(CrossEntropyEdges, ResultIsWide) {
 
 TEST(CrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {
   for (const Device device : devices()) {
-    const Tensor x = as_leaf(Tensor::of<float>({2, 2}, {1, 2, 3, 4}).to(device));
+    const Tensor x = requires_grad(Tensor::of<float>({2, 2}, {1, 2, 3, 4}).to(device));
     const Tensor loss = cross_entropy(x, Tensor::full({2}, -100, DType::i64, device));
     EXPECT_EQ(loss.item(), 0.0) << device;
     backward(loss);
@@ -137,8 +137,8 @@ TEST(CrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {
 TEST(CrossEntropyOnDevices, TheGradientOfTemporaryLogitsTakesTheirMemory) {
   constexpr std::int64_t rows = 256, classes = 1024, logits = rows * classes * 4, slack = 64 * 1024;
   for (const Device device : devices()) {
-    const Tensor x = as_leaf(Tensor::full({rows, 1}, 0.5, DType::f32, device)),
-                 w = as_leaf(Tensor::full({classes, 1}, 0.5, DType::f32, device));
+    const Tensor x = requires_grad(Tensor::full({rows, 1}, 0.5, DType::f32, device)),
+                 w = requires_grad(Tensor::full({classes, 1}, 0.5, DType::f32, device));
     const Tensor labels = Tensor::zeros({rows}, DType::i64, device);
     const auto growth = [&](bool held) {
       Tensor y = linear(x, w, {});
@@ -156,7 +156,7 @@ TEST(CrossEntropyOnDevices, TheGradientOfTemporaryLogitsTakesTheirMemory) {
 }
 
 TEST(CrossEntropyEdges, LargeLogitsKeepTheirGradient) {
-  const Tensor x = as_leaf(Tensor::of<float>({1, 2}, {100000.0f, 100001.0f}));
+  const Tensor x = requires_grad(Tensor::of<float>({1, 2}, {100000.0f, 100001.0f}));
   const Tensor loss = cross_entropy(x, Tensor::of<std::int64_t>({1}, {0}));
   EXPECT_NEAR(loss.item(), std::log1p(std::exp(1.0)), 1e-6);
   backward(loss);
@@ -218,13 +218,13 @@ OP_TEST(CountCorrectOfTheBestThree) {
         [&](Draw& draw) {
           const std::vector<double> x = draw.distinct(shape).to_doubles();
           const std::vector<double> labels = draw.integers({shape[0]}, shape[1]).to_doubles();
-          double hits = 0;
+          double correct = 0;
           for (std::int64_t row = 0; row < shape[0]; ++row) {
             const auto from = x.begin() + row * shape[1];
             const double value = from[static_cast<std::ptrdiff_t>(labels[static_cast<std::size_t>(row)])];
-            hits += std::count_if(from, from + shape[1], [&](double other) { return other > value; }) < 3 ? 1 : 0;
+            correct += std::count_if(from, from + shape[1], [&](double other) { return other > value; }) < 3 ? 1 : 0;
           }
-          return std::vector<double>{hits};
+          return std::vector<double>{correct};
         },
         {.no_gradient = true});
 }
@@ -245,7 +245,7 @@ TEST(CrossEntropy, RefusesLabelsOnAnotherDevice) {
   const Tensor x = Tensor::zeros({2, 3}, DType::f32, {DeviceType::cuda, 0}), labels = Tensor::zeros({2}, DType::i64);
   refuses<DeviceError>("cross_entropy", [&] { return cross_entropy(x, labels); });
   refuses<DeviceError>("count_correct", [&] { return count_correct(x, labels); });
-  const Tensor loss = cross_entropy(as_leaf(x), labels.to(x.device()));
+  const Tensor loss = cross_entropy(requires_grad(x), labels.to(x.device()));
   refuses<DeviceError>("backward: dy is on cpu", [&] { return backward(loss, Tensor::full({}, 1.0)), 0; });
 }
 

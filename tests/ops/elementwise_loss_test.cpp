@@ -232,7 +232,7 @@ TEST(ElementLoss, ResultIsWide) {
 }
 
 TEST(ElementLoss, LargeLogitsStayFinite) {
-  const Tensor x = as_leaf(Tensor::of<float>({4}, {1e4f, -1e4f, 1e4f, -1e4f}));
+  const Tensor x = requires_grad(Tensor::of<float>({4}, {1e4f, -1e4f, 1e4f, -1e4f}));
   const Tensor t = Tensor::of<float>({4}, {1, 0, 0, 1});
   const Tensor each = bce_with_logits(x, t, {.reduction = Reduction::none});
   EXPECT_EQ(each.to_doubles(), (std::vector<double>{0, 0, 1e4, 1e4}));
@@ -241,7 +241,7 @@ TEST(ElementLoss, LargeLogitsStayFinite) {
 }
 
 TEST(ElementLoss, AllIgnoredIsZero) {
-  const Tensor x = as_leaf(Tensor::full({3}, NAN));
+  const Tensor x = requires_grad(Tensor::full({3}, NAN));
   const Tensor loss = bce_with_logits(x, Tensor::full({3}, 255, DType::u8), {.ignore_target = 255});
   EXPECT_EQ(loss.item(), 0.0);
   backward(loss);

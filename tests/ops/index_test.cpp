@@ -115,13 +115,13 @@ TEST(Index, AMillionHitsOnOneRowSumExactly) {
   const std::int64_t n = 1'000'000;
   const double tenth = static_cast<double>(0.1f);
   const Tensor ids = Tensor::zeros({n}, DType::i32);
-  const Tensor w = as_leaf(Tensor::zeros({3, 2}));
+  const Tensor w = requires_grad(Tensor::zeros({3, 2}));
   backward(embedding(w, ids), Tensor::full({n, 2}, 0.1));
   const std::vector<double> dw = grad_of(w).to_doubles();
   EXPECT_EQ(dw[0], static_cast<double>(static_cast<float>(tenth * n)));
   EXPECT_EQ(dw[1], dw[0]);
   EXPECT_EQ(dw[2], 0.0);
-  const Tensor x = as_leaf(Tensor::zeros({2}));
+  const Tensor x = requires_grad(Tensor::zeros({2}));
   backward(gather(x, 0, ids), Tensor::full({n}, 0.1));
   EXPECT_NEAR(grad_of(x).to_doubles()[0], tenth * n, 0.004);
 }
@@ -133,7 +133,7 @@ TEST(Index, HitsOnOneRowOnADeviceAreAllCounted) {
   const Device device{DeviceType::cuda};
   const std::int64_t n = 32'768;
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    const Tensor w = as_leaf(Tensor::zeros({2, 1}, dtype, device));
+    const Tensor w = requires_grad(Tensor::zeros({2, 1}, dtype, device));
     backward(embedding(w, Tensor::full({n}, 1, DType::i32, device)), Tensor::full({n, 1}, 1.0, dtype, device));
     EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{0, 32'768})) << dtype;
   }
@@ -142,13 +142,13 @@ TEST(Index, HitsOnOneRowOnADeviceAreAllCounted) {
 // Ones added one by one in f32 stand still at 16,777,216.
 TEST(Index, TwentyMillionHitsOnOneRowAreAllCounted) {
   const std::int64_t n = 20'000'000;
-  const Tensor w = as_leaf(Tensor::zeros({2, 1}));
+  const Tensor w = requires_grad(Tensor::zeros({2, 1}));
   backward(embedding(w, Tensor::full({n}, 1, DType::i32)), Tensor::full({n, 1}, 1.0));
   EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{0, 20'000'000}));
 }
 
 TEST(Index, GradientsOfTwoBatchesAdd) {
-  const Tensor w = as_leaf(Tensor::zeros({2, 1}));
+  const Tensor w = requires_grad(Tensor::zeros({2, 1}));
   for (int batch = 0; batch < 2; ++batch)
     backward(embedding(w, Tensor::of<std::int32_t>({2}, {0, 0})), Tensor::full({2, 1}, 1.0));
   EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{4, 0}));

@@ -98,7 +98,7 @@ TEST(TensorMembers, AreTheFunctionsOfTheirNames) {
 }
 
 TEST(TensorMembers, DifferentiateAndReadTheGradient) {
-  const Tensor x = as_leaf(tensor({1, 2, 3}));
+  const Tensor x = requires_grad(tensor({1, 2, 3}));
   x.mul(x)[{Slice(0, 2)}].sum().backward();
   EXPECT_EQ(x.grad().to_doubles(), (Values{2, 4, 0}));
 }

@@ -101,7 +101,7 @@ TEST(LayerNormOnDevices, LargeMeanKeepsItsVariance) {
 
 TEST(LayerNormEdges, EmptyIsLegal) {
   EXPECT_EQ(layer_norm(Tensor::zeros({3, 0}), Tensor::zeros({0}), Tensor::zeros({0})).shape(), (Shape{3, 0}));
-  const Tensor gamma = as_leaf(Tensor::full({4}, 1.0));
+  const Tensor gamma = requires_grad(Tensor::full({4}, 1.0));
   const Tensor y = layer_norm(Tensor::zeros({0, 4}), gamma, Tensor::zeros({4}));
   EXPECT_EQ(y.shape(), (Shape{0, 4}));
   backward(y, Tensor::zeros({0, 4}));

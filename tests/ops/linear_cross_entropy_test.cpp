@@ -104,7 +104,7 @@ TEST(LinearCrossEntropyOnDevices, CountsWhatCountCorrectCounts) {
 
 TEST(LinearCrossEntropyOnDevices, CountsOnceWhereItIsRecomputed) {
   for (const Device device : devices()) {
-    const Tensor x = as_leaf(numbers({50, 8}, device, 1.3)), w = as_leaf(numbers({6, 8}, device, 0.7)),
+    const Tensor x = requires_grad(numbers({50, 8}, device, 1.3)), w = requires_grad(numbers({6, 8}, device, 0.7)),
                  labels = labels_below(6, 50, device);
     const Tensor correct = Tensor::zeros({1}, DType::i64, device);
     const auto head = [&](const Tensor& in) { return linear_cross_entropy(in, w, {}, labels, {}, correct); };
@@ -121,7 +121,7 @@ TEST(LinearCrossEntropyOnDevices, SmallGradientsOfF16Stay) {
   for (const Device device : devices()) {
     const std::int64_t classes = 300000;
     const Tensor x = Tensor::full({1, 2}, 1.0, DType::f16, device);
-    const Tensor w = as_leaf(Tensor::zeros({classes, 2}, DType::f16, device));
+    const Tensor w = requires_grad(Tensor::zeros({classes, 2}, DType::f16, device));
     backward(linear_cross_entropy(x, w, {}, Tensor::zeros({1}, DType::i64, device)), 1024.0);
     const double value = grad_of(w).to_doubles().back();
     EXPECT_NEAR(value * static_cast<double>(classes) / 1024.0, 1.0, 2e-3) << device;
@@ -131,7 +131,7 @@ TEST(LinearCrossEntropyOnDevices, SmallGradientsOfF16Stay) {
 // Gradients of several passes add up in the leaf.
 TEST(LinearCrossEntropyOnDevices, LaterPassesAddToTheGradient) {
   for (const Device device : devices()) {
-    const Tensor w = as_leaf(numbers({6, 8}, device, 0.7)), x = numbers({10, 8}, device, 1.3);
+    const Tensor w = requires_grad(numbers({6, 8}, device, 0.7)), x = numbers({10, 8}, device, 1.3);
     const Tensor labels = labels_below(6, 10, device);
     const auto pass = [&](double seed) { backward(linear_cross_entropy(x, w, {}, labels), seed); };
     pass(1);
@@ -145,7 +145,7 @@ TEST(LinearCrossEntropyOnDevices, LaterPassesAddToTheGradient) {
 TEST(LinearCrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {
   for (const Device device : devices())
     for (const std::int64_t rows : {0, 3}) {
-      const Tensor x = as_leaf(numbers({rows, 4}, device, 1.0)), w = as_leaf(numbers({5, 4}, device, 0.7));
+      const Tensor x = requires_grad(numbers({rows, 4}, device, 1.0)), w = requires_grad(numbers({5, 4}, device, 0.7));
       const Tensor loss = linear_cross_entropy(x, w, {}, Tensor::full({rows}, -100, DType::i64, device));
       EXPECT_EQ(loss.item(), 0.0);
       backward(loss);
@@ -158,8 +158,8 @@ TEST(LinearCrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {
 TEST(LinearCrossEntropyOnDevices, HoldsTheLogitsOfOneChunkAtMost) {
   constexpr std::int64_t rows = 512, inputs = 16, classes = 4096, chunk = 32, slack = 200 * 1024;
   for (const Device device : devices()) {
-    const Tensor x = as_leaf(numbers({rows, inputs}, device, 1.3)),
-                 w = as_leaf(numbers({classes, inputs}, device, 0.7));
+    const Tensor x = requires_grad(numbers({rows, inputs}, device, 1.3)),
+                 w = requires_grad(numbers({classes, inputs}, device, 0.7));
     const Tensor labels = labels_below(classes, rows, device);
     const auto peak_of = [&](auto&& f) {
       f();  // what is made at first use

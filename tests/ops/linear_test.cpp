@@ -67,7 +67,7 @@ OP_TEST(LinearWideWeights) {
 
 OP_TEST(LinearPortable) {
   const char* const last = current_site().device.is_cuda() ? "portable" : "gemm";
-  const PinCandidate pin("linear", last);
+  const ForceCandidate force("linear", last);
   for (const Width width : {Width::site, Width::wide}) {
     check_all(Activation::none, width);
     check_all(Activation::silu, width);
@@ -108,7 +108,7 @@ TEST(LinearSizes, NoInputsGiveTheActivatedBias) {
 }
 
 TEST(LinearSizes, EmptyBatchGivesZeroGradients) {
-  const Tensor w = as_leaf(Tensor::full({3, 2}, 1)), b = as_leaf(Tensor::full({3}, 1));
+  const Tensor w = requires_grad(Tensor::full({3, 2}, 1)), b = requires_grad(Tensor::full({3}, 1));
   for (const Activation activation : all_activations) {
     zero_grad(w);
     zero_grad(b);
@@ -123,15 +123,15 @@ TEST(LinearSizes, EmptyBatchGivesZeroGradients) {
 TEST(LinearSums, BiasGradientOfManyRowsIsExact) {
   // Twenty million ones: plain f32 summation would stop at 2^24.
   const std::int64_t rows = 20'000'000;
-  const Tensor b = as_leaf(Tensor::zeros({1}));
+  const Tensor b = requires_grad(Tensor::zeros({1}));
   const Tensor y = linear(Tensor::empty({rows, 0}), Tensor::empty({1, 0}), b);
   backward(y, Tensor::full({rows, 1}, 1));
   EXPECT_EQ(grad_of(b).item(), static_cast<double>(rows));
 }
 
 TEST(LinearTypes, WideWeightsGetWideGradients) {
-  const Tensor x = as_leaf(Tensor::full({2, 3}, 1, DType::bf16));
-  const Tensor w = as_leaf(Tensor::full({4, 3}, 1)), b = as_leaf(Tensor::full({4}, 1));
+  const Tensor x = requires_grad(Tensor::full({2, 3}, 1, DType::bf16));
+  const Tensor w = requires_grad(Tensor::full({4, 3}, 1)), b = requires_grad(Tensor::full({4}, 1));
   const Tensor y = linear(x, w, b);
   EXPECT_EQ(y.dtype(), DType::bf16);
   backward(y, Tensor::full({2, 4}, 1, DType::bf16));
@@ -143,7 +143,8 @@ TEST(LinearTypes, WideWeightsGetWideGradients) {
 // A narrow leaf may collect its gradient in f32; sums are not rounded on their way there then.
 TEST(LinearTypes, GradientsAreMadeInTheTypeThatTheLeafCollectsIn) {
   const Tensor x = Tensor::of<double>({2, 2}, {1, 1, 1.0 / 512, 1}).to(DType::bf16);
-  const Tensor w = as_leaf(Tensor::full({1, 2}, 1, DType::bf16)), b = as_leaf(Tensor::full({1}, 1, DType::bf16));
+  const Tensor w = requires_grad(Tensor::full({1, 2}, 1, DType::bf16)),
+               b = requires_grad(Tensor::full({1}, 1, DType::bf16));
   for (const Tensor* leaf : {&w, &b}) {
     leaf->grad_state()->grad = Tensor::zeros(leaf->shape(), DType::f32, leaf->device());
     leaf->grad_state()->dtype = DType::f32;

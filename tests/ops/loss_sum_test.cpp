@@ -47,10 +47,10 @@ OP_TEST(LabelShares) {
   const std::vector<double> counts{300, 2, 0, 10, 5, 6, 0};
   const Tensor counted = label_counts(parts, 7);
   EXPECT_EQ(counted.to_doubles(), counts);
-  const std::vector<double> shares = label_shares(counted).to_doubles();
+  const std::vector<double> shares = label_weights(counted).to_doubles();
   ASSERT_EQ(shares.size(), counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i) EXPECT_EQ(shares[i], counts[i] / 323) << i;
-  EXPECT_EQ(label_shares(label_counts(std::span(parts).subspan(2, 1), 7)).to_doubles(), std::vector<double>{0.0})
+  EXPECT_EQ(label_weights(label_counts(std::span(parts).subspan(2, 1), 7)).to_doubles(), std::vector<double>{0.0})
       << "no label counts";
 }
 
@@ -66,8 +66,8 @@ TEST(LossSumRefusal, Arguments) {
     return label_counts(std::span(&bytes, 1), 7);
   });
   refuses<ShapeError>("label_counts", [&] { return label_counts(std::span(&loss, 1), 7); });
-  refuses<UsageError>("label_shares", [&] { return label_shares({}); });
-  refuses<UsageError>("label_shares", [&] { return label_shares(loss); });
+  refuses<UsageError>("label_weights", [&] { return label_weights({}); });
+  refuses<UsageError>("label_weights", [&] { return label_weights(loss); });
   if (device_count(DeviceType::cuda) == 0) return;
   refuses<DeviceError>("add_loss", [&] {
     return add_loss(sum, Tensor::zeros({}, DType::f32, {DeviceType::cuda, 0}), 1), 0;

@@ -77,14 +77,14 @@ OP_TEST(Matmul) { check_all(); }
 const char* last_candidate() { return current_site().device.is_cuda() ? "portable" : "gemm"; }
 
 OP_TEST(MatmulPortable) {
-  const PinCandidate pin("matmul", last_candidate());
+  const ForceCandidate force("matmul", last_candidate());
   check_all();
   EXPECT_EQ(last_choice("matmul"), last_candidate());
 }
 
 // Several tiles with ragged edges, and sums long enough to be shared.
 void check_tiles(const char* candidate) {
-  const PinCandidate pin("matmul", candidate);
+  const ForceCandidate force("matmul", candidate);
   for (const bool transpose_a : {false, true})
     for (const bool transpose_b : {false, true}) {
       const Case c{transpose_a ? Shape{40, 152} : Shape{152, 40},
@@ -113,10 +113,10 @@ OP_TEST(MatmulTensorCores) {
   check_tiles("mma");
 }
 
-TEST(CudaMatmulTensorCores, DeclinesWithReasons) {
+TEST(CudaMatmulTensorCores, UnsupportedProblemsHaveReasons) {
   if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
   const Device device{DeviceType::cuda};
-  const PinCandidate pin("matmul", "mma");
+  const ForceCandidate force("matmul", "mma");
   const auto refused = [&](const Shape& a, const Shape& b, DType dtype, const char* reason) {
     try {
       (void)matmul(Tensor::zeros(a, dtype, device), Tensor::zeros(b, dtype, device));
@@ -144,7 +144,7 @@ TEST(MatmulSizes, EmptyBatchAndRows) {
 TEST(MatmulSizes, EmptyBatchGivesZeroGradientOfTheSharedMatrix) {
   for (const bool transpose_a : {false, true}) {
     const Tensor a = Tensor::empty({0, 4, 4});
-    const Tensor b = as_leaf(Tensor::full({4, 4}, 1));
+    const Tensor b = requires_grad(Tensor::full({4, 4}, 1));
     const Tensor y = matmul(a, b, {.transpose_a = transpose_a});
     backward(y, Tensor::empty_like(y));
     EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(16, 0.0));

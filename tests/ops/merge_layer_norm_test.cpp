@@ -46,7 +46,7 @@ OP_TEST(MergeLayerNorm) {
 Tensor numbers(const Shape& shape, double step, DType dtype, Device device) {
   std::vector<double> values(static_cast<std::size_t>(shape.size()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i) * step) * 2 + step;
-  return as_leaf(Tensor::of<double>(shape, values).to(dtype).to(device));
+  return requires_grad(Tensor::of<double>(shape, values).to(dtype).to(device));
 }
 
 // Of a batch of images, so that rows begin anywhere in them: values and gradients as the parts on their own give them.
@@ -87,7 +87,7 @@ TEST(MergeLayerNormOnDevices, KeepsItsInputAndStatisticsOnly) {
 }
 
 TEST(MergeLayerNorm, EmptyIsLegal) {
-  const Tensor one = as_leaf(Tensor::full({12}, 1.0)), x = Tensor::zeros({0, 4, 5, 3});
+  const Tensor one = requires_grad(Tensor::full({12}, 1.0)), x = Tensor::zeros({0, 4, 5, 3});
   const Tensor y = merge_layer_norm(x, one, Tensor::zeros({12}));
   EXPECT_EQ(y.shape(), (Shape{0, 2, 3, 12}));
   backward(y, Tensor::zeros(y.shape()));

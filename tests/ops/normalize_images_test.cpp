@@ -11,7 +11,7 @@ namespace {
 struct Case {
   const char* what;
   Shape pixels;
-  std::int64_t room = 0;
+  std::int64_t channel_capacity = 0;
   bool erases = false, mixes = false, cuts = false;
 };
 
@@ -35,7 +35,7 @@ const Case cases[] = {
 struct Inputs {
   Tensor pixels, values;
   NormalizeImagesOptions options;
-  std::int64_t room = 0;
+  std::int64_t channel_capacity = 0;
 };
 
 Inputs draw_inputs(Draw& draw, const Case& c) {
@@ -49,7 +49,7 @@ Inputs draw_inputs(Draw& draw, const Case& c) {
   for (double& value : values) value = static_cast<float>(bf16(static_cast<float>(value)));
   in.values = draw.constant({channels, 256}, values).to(DType::f32);
   in.options.dtype = draw.dtype();
-  in.room = c.room;
+  in.channel_capacity = c.channel_capacity;
   if (c.erases) {
     // An empty box, boxes at the borders, and one that leaves the image.
     const std::vector<std::vector<double>> boxes{{0, 0, 0, 0}, {1, 1, 2, 2}, {2, 0, 9, 1}};
@@ -61,13 +61,13 @@ Inputs draw_inputs(Draw& draw, const Case& c) {
   }
   const auto height = static_cast<double>(c.pixels[1]), width = static_cast<double>(c.pixels[2]);
   const std::vector<double> whole{0.625, 0, 0, height, width}, cut{0.625, 1, 2, height - 2, width - 2};
-  if (c.mixes) in.options.share = draw.constant({5}, c.cuts ? cut : whole).to(DType::f32);
+  if (c.mixes) in.options.lambda = draw.constant({5}, c.cuts ? cut : whole).to(DType::f32);
   return in;
 }
 
 std::vector<double> naive(const Inputs& in) {
   const std::vector<double> pixels = in.pixels.to_doubles(), values = in.values.to_doubles();
-  const std::vector<double> mix = in.options.share.defined() ? in.options.share.to_doubles() : std::vector<double>(5);
+  const std::vector<double> mix = in.options.lambda.defined() ? in.options.lambda.to_doubles() : std::vector<double>(5);
   const std::vector<double> boxes =
       in.options.erased.defined() ? in.options.erased.to_doubles() : std::vector<double>();
   const Shape& s = in.pixels.shape();
@@ -101,7 +101,7 @@ OP_TEST(NormalizeImages) {
     check(
         [&](Draw& draw) {
           const Inputs in = draw_inputs(draw, c);
-          return detail::normalize_images(in.pixels, in.values, in.options, in.room);
+          return detail::normalize_images(in.pixels, in.values, in.options, in.channel_capacity);
         },
         [&](Draw& draw) { return naive(draw_inputs(draw, c)); }, {.no_gradient = true});
   }
@@ -111,7 +111,7 @@ OP_TEST(NormalizeImagesRoom) {
   check(
       [](Draw& draw) {
         const Inputs in = draw_inputs(draw, {"", {3, 4, 3, 3}, 8, true, true});
-        const Tensor y = detail::normalize_images(in.pixels, in.values, in.options, in.room);
+        const Tensor y = detail::normalize_images(in.pixels, in.values, in.options, in.channel_capacity);
         EXPECT_EQ(y.shape(), in.pixels.shape());
         EXPECT_EQ(y.strides()[2], 8);
         EXPECT_TRUE(detail::is_padded(y));
@@ -135,7 +135,7 @@ OP_TEST(NormalizeImagesWithAShareOf0ExchangesTheBox) {
   check(
       [](Draw& draw) {
         Inputs in = draw_inputs(draw, {"", {2, 5, 4, 1}});
-        in.options.share = draw.constant({5}, {0, 2, 1, 2, 3}).to(DType::f32);
+        in.options.lambda = draw.constant({5}, {0, 2, 1, 2, 3}).to(DType::f32);
         return normalize_images(in.pixels, in.values, in.options);
       },
       [](Draw& draw) {
@@ -158,14 +158,16 @@ TEST(NormalizeImagesArguments, Refused) {
   const char* const op = "normalize_images";
   const Tensor pixels = Tensor::zeros({2, 4, 4, 3}, DType::u8), values = Tensor::zeros({3, 256});
   const auto with = [&](const NormalizeImagesOptions& options) { return normalize_images(pixels, values, options); };
-  const auto with_room = [&](std::int64_t room) { return detail::normalize_images(pixels, values, {}, room); };
+  const auto with_room = [&](std::int64_t channel_capacity) {
+    return detail::normalize_images(pixels, values, {}, channel_capacity);
+  };
   refuses<UsageError>(op, [&] { return normalize_images(Tensor(), values); });
   refuses<UsageError>(op, [&] { return normalize_images(pixels, Tensor()); });
   refuses<DTypeError>(op, [&] { return normalize_images(pixels.to(DType::f32), values); });
   refuses<DTypeError>(op, [&] { return normalize_images(pixels, values.to(DType::f64)); });
   refuses<DTypeError>(op, [&] { return with({.dtype = DType::i32}); });
   refuses<DTypeError>(op, [&] { return with({.erased = Tensor::zeros({2, 4}, DType::i64)}); });
-  refuses<DTypeError>(op, [&] { return with({.share = Tensor::zeros({5}, DType::f16)}); });
+  refuses<DTypeError>(op, [&] { return with({.lambda = Tensor::zeros({5}, DType::f16)}); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels.as_shape({2, 4, 12}), values); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels, Tensor::zeros({1, 256})); });
   refuses<ShapeError>(op, [&] { return normalize_images(pixels, Tensor::zeros({3, 255})); });
@@ -173,7 +175,7 @@ TEST(NormalizeImagesArguments, Refused) {
   refuses<ShapeError>(op, [&] { return with_room(-1); });
   refuses<ShapeError>(op, [&] { return with_room(std::int64_t{1} << 31); });
   refuses<ShapeError>(op, [&] { return with({.erased = Tensor::zeros({1, 4}, DType::i32)}); });
-  refuses<ShapeError>(op, [&] { return with({.share = Tensor::zeros({1})}); });
+  refuses<ShapeError>(op, [&] { return with({.lambda = Tensor::zeros({1})}); });
 }
 
 }  // namespace

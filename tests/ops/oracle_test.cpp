@@ -28,26 +28,26 @@ std::vector<double> as_if_dense(const Tensor& x) {
 /// y = x^2 by plain loops over doubles.
 struct FaultySquare {
   static constexpr OpInfo info{.name = "faulty_square"};
-  struct Kept {
+  struct Saved {
     Tensor x;
   };
   Fault fault;
 
   double factor(double scale, DType dtype) const { return fault.everywhere || dtype == fault.dtype ? scale : 1.0; }
 
-  Tensor forward(Kept& kept, const Tensor& x) const {
+  Tensor forward(Saved& saved, const Tensor& x) const {
     std::vector<double> values = x.to_doubles();
     if (fault.ignores_strides) values = as_if_dense(x);
     for (double& value : values) value *= value * factor(fault.value_scale, x.dtype());
     if (fault.infinite) values.back() = INFINITY;
-    kept.x = x.contiguous();
+    saved.x = x.contiguous();
     Tensor y = Tensor::of<double>(x.shape(), values).to(x.dtype()).to(x.device());
     if (fault.overwrites) x.fill_(0.0);
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Kept& kept, Tensor dy, const GradWants&) const {
-    const std::vector<double> x = kept.x.to_doubles();
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    const std::vector<double> x = saved.x.to_doubles();
     std::vector<double> values = fault.ignores_strides_of_dy ? as_if_dense(dy) : dy.to_doubles();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] *= 2 * x[i] * factor(fault.gradient_scale, dy.dtype());
     return {Tensor::of<double>(dy.shape(), values).to(dy.dtype()).to(dy.device())};
@@ -57,19 +57,19 @@ struct FaultySquare {
 /// y = a b, whose gradient of `a` is right only beside that of b.
 struct ProductOfTwo {
   static constexpr OpInfo info{.name = "product_of_two"};
-  struct Kept {
+  struct Saved {
     std::vector<double> a, b;
   };
   bool faulty;
 
-  Tensor forward(Kept& kept, const Tensor& a, const Tensor& b) const {
-    kept = {a.to_doubles(), b.to_doubles()};
-    return times(a, kept.a, kept.b);
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    saved = {a.to_doubles(), b.to_doubles()};
+    return times(a, saved.a, saved.b);
   }
-  std::array<Tensor, 2> backward(const Kept& kept, const Tensor& dy, const GradWants& wants) const {
+  std::array<Tensor, 2> backward(const Saved& saved, const Tensor& dy, const NeedsGrad& needs) const {
     std::array<Tensor, 2> gradients;
-    if (wants[0]) gradients[0] = times(dy, dy.to_doubles(), faulty && !wants[1] ? kept.a : kept.b);
-    if (wants[1]) gradients[1] = times(dy, dy.to_doubles(), kept.a);
+    if (needs[0]) gradients[0] = times(dy, dy.to_doubles(), faulty && !needs[1] ? saved.a : saved.b);
+    if (needs[1]) gradients[1] = times(dy, dy.to_doubles(), saved.a);
     return gradients;
   }
   static Tensor times(const Tensor& like, std::vector<double> a, const std::vector<double>& b) {

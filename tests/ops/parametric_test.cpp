@@ -68,10 +68,10 @@ TEST(Parametric, SpecialValues) {
 }
 
 TEST(Parametric, SlopesAtTheKinks) {
-  const Tensor x = as_leaf(Tensor::of<float>({3}, {-1, 0, 2}));
+  const Tensor x = requires_grad(Tensor::of<float>({3}, {-1, 0, 2}));
   backward(clamp(x, -1, 2), Tensor::full({3}, 1.0));
   EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{1, 1, 1}));
-  const Tensor zero = as_leaf(Tensor::zeros({1}));
+  const Tensor zero = requires_grad(Tensor::zeros({1}));
   backward(leaky_relu(zero, 0.25), Tensor::full({1}, 1.0));
   EXPECT_EQ(grad_of(zero).item(), 0.25);
 }

@@ -13,7 +13,7 @@ namespace {
 
 struct Plan {
   int number = 0;
-  std::string declines;
+  std::string unsupported;
 };
 
 TEST(PlanCache, AProblemIsPlannedOnce) {
@@ -23,7 +23,7 @@ TEST(PlanCache, AProblemIsPlannedOnce) {
     return cache.get(key, [&] { return Plan{++made, key < 0 ? "negative" : ""}; });
   };
   const Plan& first = plan(7);
-  EXPECT_EQ(plan(-1).declines, "negative");
+  EXPECT_EQ(plan(-1).unsupported, "negative");
   for (int key = 8; key < 100; ++key) (void)plan(key);
   EXPECT_EQ(&plan(7), &first) << "a plan stays where it is";
   EXPECT_EQ(plan(-1).number, 2) << "what cannot be planned is kept with its reason";

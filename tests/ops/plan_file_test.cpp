@@ -15,18 +15,18 @@ using test::TempDir;
 
 const PlanKey key{"library 1.2.3", "device \"7\"", "4x8 by 8x4"};
 
-KeptPlans read(std::string_view text, std::vector<std::string>& remarks) {
-  KeptPlans plans;
+SavedPlans read(std::string_view text, std::vector<std::string>& remarks) {
+  SavedPlans plans;
   read_plans(text, plans, remarks);
   return plans;
 }
 
 TEST(PlanFileTest, WhatIsWrittenIsRead) {
-  KeptPlans plans;
+  SavedPlans plans;
   plans[key] = {"00ff", 1.25};
   plans[{"library 1.2.3", "device", "another\nproblem"}] = {"0a", 0};
   std::vector<std::string> remarks;
-  const KeptPlans found = read(text_of_plans(plans), remarks);
+  const SavedPlans found = read(text_of_plans(plans), remarks);
   EXPECT_TRUE(remarks.empty());
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found.at(key).plan, "00ff");

@@ -78,7 +78,7 @@ TEST(Pointwise, SpecialValuesGiveWhatCmathGives) {
 
 TEST(Pointwise, SlopesStayFiniteFarOut) {
   for (Tensor (*f)(const Tensor&) : {gelu, gelu_tanh, silu, relu, tanh, sigmoid}) {
-    const Tensor x = as_leaf(Tensor::of<float>({6}, {-INFINITY, -1e30f, -200.0f, 200.0f, 1e30f, INFINITY}));
+    const Tensor x = requires_grad(Tensor::of<float>({6}, {-INFINITY, -1e30f, -200.0f, 200.0f, 1e30f, INFINITY}));
     backward(f(x), Tensor::full({6}, 1.0));
     for (const double slope : grad_of(x).to_doubles()) EXPECT_TRUE(slope == 0.0 || slope == 1.0) << slope;
   }
@@ -92,8 +92,8 @@ TEST(Pointwise, ExpAndLogWidenUnderAutocast) {
   EXPECT_EQ(relu(x).dtype(), DType::bf16);
 }
 
-TEST(Pointwise, BackwardRefusesAKeptTensorThatWasOverwritten) {
-  const Tensor x = as_leaf(Tensor::full({3}, 2.0));
+TEST(Pointwise, BackwardRefusesASavedTensorThatWasOverwritten) {
+  const Tensor x = requires_grad(Tensor::full({3}, 2.0));
   const Tensor y = square(x);
   x.fill_(5.0);
   EXPECT_THROW(backward(y, Tensor::full({3}, 1.0)), UsageError);

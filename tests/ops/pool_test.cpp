@@ -99,7 +99,7 @@ OP_TEST(GlobalAvgPool) {
 }
 
 TEST(MaxPool2dEdges, FirstOfEqualMaximaGetsTheGradient) {
-  const Tensor x = as_leaf(Tensor::full({1, 2, 2, 1}, 3));
+  const Tensor x = requires_grad(Tensor::full({1, 2, 2, 1}, 3));
   const Tensor y = max_pool2d(x, {.kernel = 2});
   backward(y, Tensor::full({1, 1, 1, 1}, 5));
   EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{5, 0, 0, 0}));
@@ -120,7 +120,7 @@ TEST(MaxPool2dEdges, NotANumberWins) {
 }
 
 TEST(MaxPool2dEdges, AllMinusInfinity) {
-  const Tensor x = as_leaf(Tensor::full({1, 2, 2, 1}, -std::numeric_limits<double>::infinity()));
+  const Tensor x = requires_grad(Tensor::full({1, 2, 2, 1}, -std::numeric_limits<double>::infinity()));
   const Tensor y = max_pool2d(x, {.kernel = 2});
   EXPECT_EQ(y.item(), -std::numeric_limits<double>::infinity());
   backward(y, Tensor::full({1, 1, 1, 1}, 1));
@@ -133,7 +133,7 @@ TEST(GlobalAvgPoolEdges, ManyOnesAverageToOne) {
 
 TEST(PoolSizes, EmptyBatchAndNoChannels) {
   for (const Shape& shape : {Shape{0, 4, 4, 3}, {2, 4, 4, 0}}) {
-    const Tensor x = as_leaf(Tensor::empty(shape));
+    const Tensor x = requires_grad(Tensor::empty(shape));
     const std::vector<Tensor> results{max_pool2d(x, {.kernel = 2}), avg_pool2d(x, {.kernel = 2}), global_avg_pool(x)};
     EXPECT_EQ(results[0].shape(), (Shape{shape[0], 2, 2, shape[3]}));
     EXPECT_EQ(results[1].shape(), (Shape{shape[0], 2, 2, shape[3]}));

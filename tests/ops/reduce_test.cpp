@@ -50,7 +50,7 @@ const Case cases[] = {
     {{900, 3, 10}, {1}},
 };
 
-/// f over the elements that fall together, in row-major order of their places.
+/// f over the elements that fall together, in row-major order of their positions.
 std::vector<double> naive(const Tensor& x, const std::vector<int>& axes,
                           const std::function<double(const std::vector<double>&)>& f) {
   const Shape& shape = x.shape();
@@ -159,7 +159,7 @@ TEST(Reduce, LongSumsOfTenthsStayAccurate) {
 }
 
 TEST(Reduce, TheFirstOfEqualsIsTaken) {
-  const Tensor x = as_leaf(Tensor::of<float>({2, 3}, {1, 5, 5, 2, 2, 1}));
+  const Tensor x = requires_grad(Tensor::of<float>({2, 3}, {1, 5, 5, 2, 2, 1}));
   EXPECT_EQ(argmax(x, 1).to_doubles(), (std::vector<double>{1, 0}));
   backward(sum(max(x, {1})));
   EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 1, 0, 1, 0, 0}));
@@ -225,11 +225,11 @@ TEST(ReduceRefusal, ArgMax) {
 // A loss of one's own, of f16 results: 3e5 and 9e4 are beyond what f16 holds.
 TEST(Reduce, ALossOfOnesOwnIsComputedInF32UnderAutocast) {
   const AutocastScope scope(DType::f16);
-  const Tensor small = as_leaf(Tensor::full({100000}, 3.0, DType::f16));
+  const Tensor small = requires_grad(Tensor::full({100000}, 3.0, DType::f16));
   EXPECT_EQ(sum(small).dtype(), DType::f32);
   EXPECT_EQ(sum(small).item(), 3e5);
   EXPECT_EQ(mean(small).dtype(), DType::f32);
-  const Tensor large = as_leaf(Tensor::full({64}, 300.0, DType::f16));
+  const Tensor large = requires_grad(Tensor::full({64}, 300.0, DType::f16));
   const Tensor loss = mean(square(large));
   EXPECT_EQ(square(large).dtype(), DType::f32);
   EXPECT_EQ(loss.item(), 9e4);

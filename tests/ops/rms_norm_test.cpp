@@ -52,7 +52,7 @@ OP_TEST(RmsNormInAChain) {
 }
 
 TEST(RmsNorm, ZerosStayZeros) {
-  const Tensor x = as_leaf(Tensor::zeros({2, 8}));
+  const Tensor x = requires_grad(Tensor::zeros({2, 8}));
   const Tensor y = rms_norm(x, Tensor::full({8}, 2.0));
   for (const double value : y.to_doubles()) EXPECT_EQ(value, 0.0);
   backward(y, Tensor::full({2, 8}, 1.0));

@@ -14,7 +14,7 @@ namespace {
 
 using Place = std::vector<std::int64_t>;
 
-/// Elements of the result of shape `shape`, each read from x at the place that `source` names.
+/// Elements of the result of shape `shape`, each read from x at the position that `source` names.
 std::vector<double> gathered(const Tensor& x, const Shape& shape, const std::function<Place(Place)>& source) {
   const std::vector<double> values = x.to_doubles();
   std::vector<double> result;

@@ -152,7 +152,7 @@ OP_TEST(WindowAttentionOfManyWindows) {
 // 16-bit heads of a multiple of 8 go to the tensor cores otherwise.
 OP_TEST(WindowAttentionByThePortableKernel) {
   if (current_site().device.is_cpu() || size_of(site_dtype()) != 2) return;
-  const PinCandidate pin("window_attention", "portable");
+  const ForceCandidate force("window_attention", "portable");
   check_case({1, 6, 9, 2, 8, 4, 2, true});
 }
 
@@ -210,8 +210,8 @@ std::vector<Tensor> run_all(const Case& c, DType dtype, Device device,
     for (double& value : all) value = random.normal();
     return Tensor::of<double>(shape, all).to(dtype).to(device);
   };
-  const Tensor qkv = as_leaf(values(c.qkv())), table = as_leaf(values(c.table())),
-               behind = as_leaf(values({c.qkv()[3]}));
+  const Tensor qkv = requires_grad(values(c.qkv())), table = requires_grad(values(c.table())),
+               behind = requires_grad(values({c.qkv()[3]}));
   const RandomScope scope(11, 5);
   const Tensor y = f(qkv, table, behind);
   backward(y, values(y.shape()));
@@ -267,8 +267,8 @@ OP_TEST(WindowAttentionDropout) {
 
 // The table and the padding are added to sums in f32.
 TEST(WindowAttention, NarrowsUnderAutocast) {
-  const Tensor qkv = as_leaf(Tensor::full({1, 3, 4, 24}, 1.0));
-  const Tensor table = as_leaf(Tensor::zeros({9, 2})), behind = as_leaf(Tensor::zeros({24}));
+  const Tensor qkv = requires_grad(Tensor::full({1, 3, 4, 24}, 1.0));
+  const Tensor table = requires_grad(Tensor::zeros({9, 2})), behind = requires_grad(Tensor::zeros({24}));
   const AutocastScope scope(DType::bf16);
   const Tensor y = window_attention(qkv, table, {.heads = 2, .window = 2, .padding = behind});
   EXPECT_EQ(y.dtype(), DType::bf16);

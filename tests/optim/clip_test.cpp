@@ -86,7 +86,7 @@ TEST(Clip, SmallGradientsAreLeftAlone) {
   EXPECT_THROW(optim::clip_scale(1.0, std::nan("")), ConfigError);
 }
 
-TEST(Clip, TheNormDoesNotDependOnTheTeam) {
+TEST(Clip, TheNormDoesNotDependOnTheThreadCount) {
   const int threads = cpu::threads();
   Tensor x = Tensor::empty({300'000});
   for (std::int64_t i = 0; i < x.size(); ++i) x.data<float>()[i] = 1.0f / static_cast<float>(i % 977 + 1);

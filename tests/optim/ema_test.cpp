@@ -36,11 +36,11 @@ Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype, Device dev
 /// Parameters of more than one piece, of no whole pack, and of one element; with a buffer and an average of all.
 class Averaged {
  public:
-  Averaged(const std::string& optimizer, DType dtype, Device device, std::optional<NarrowCopy> narrow)
+  Averaged(const std::string& optimizer, DType dtype, Device device, std::optional<LowPrecisionCopy> low_precision)
       : tensors_{numbers({150, 131}, 1, dtype, device), numbers({131}, 2, dtype, device),
                  numbers({1}, 3, dtype, device)},
         buffer_(numbers({37}, 4, dtype, device)),
-        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"scale", &tensors_[2]}}, narrow),
+        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"scale", &tensors_[2]}}, low_precision),
         optimizer_(optim::optimizers().make(parse_json(optimizer, "test"), flat_)),
         ema_(flat_, {{"buffer", &buffer_}}, {.decay = 0.9}) {}
 
@@ -88,8 +88,8 @@ class FusedAverage : public testing::TestWithParam<std::tuple<const char*, Devic
 };
 
 TEST_P(FusedAverage, HasTheBitsOfASeparateOne) {
-  const auto check = [](DType dtype, std::optional<NarrowCopy> narrow) {
-    Averaged fused(optimizer(), dtype, device(), narrow), separate(optimizer(), dtype, device(), narrow);
+  const auto check = [](DType dtype, std::optional<LowPrecisionCopy> low_precision) {
+    Averaged fused(optimizer(), dtype, device(), low_precision), separate(optimizer(), dtype, device(), low_precision);
     const auto before = fused.result();
     for (std::uint64_t number = 0; number < 3; ++number) {
       fused.step(number, true);
@@ -100,8 +100,8 @@ TEST_P(FusedAverage, HasTheBitsOfASeparateOne) {
   };
   check(DType::f32, {});
   check(DType::f64, {});
-  check(DType::f32, NarrowCopy{DType::f16, NarrowCopy::Use::instead});
-  check(DType::f32, NarrowCopy{DType::bf16});
+  check(DType::f32, LowPrecisionCopy{DType::f16, LowPrecisionCopy::Use::instead});
+  check(DType::f32, LowPrecisionCopy{DType::bf16});
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, FusedAverage,
@@ -168,9 +168,9 @@ TEST(FusedAverageMisuse, AnAverageThatWasNotBegunIsRefused) {
 
 TEST(EmaBuffers, OfNarrowTypesAreRefusedAndIntegersAreNotAveraged) {
   test::ToyParameters toy;
-  Tensor narrow = Tensor::zeros({2}, DType::bf16), wide = Tensor::full({2}, 1, DType::f64),
+  Tensor low_precision = Tensor::zeros({2}, DType::bf16), wide = Tensor::full({2}, 1, DType::f64),
          count = Tensor::full({1}, 3, DType::i64);
-  const auto message = test::error_message<DTypeError>([&] { optim::Ema(toy.flat(), {{"mean", &narrow}}, {}); });
+  const auto message = test::error_message<DTypeError>([&] { optim::Ema(toy.flat(), {{"mean", &low_precision}}, {}); });
   EXPECT_PRED2(test::contains, message, "buffer \"mean\" is bf16");
   optim::Ema ema(toy.flat(), {{"mean", &wide}, {"count", &count}}, {.decay = 0.5, .warmup = false});
   wide.fill_(3);

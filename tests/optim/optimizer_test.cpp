@@ -286,14 +286,14 @@ TEST(OptimOptions, BadOnesAreRefused) {
 }
 
 TEST(OptimOptions, EpsIsAboveZeroInTheTypeOfTheWeights) {
-  ToyParameters narrow(DType::f32), wide;
+  ToyParameters low_precision(DType::f32), wide;
   const auto message = [&](const auto& make) { return test::error_message<ConfigError>(make); };
-  EXPECT_PRED2(test::contains, message([&] { optim::Adam(narrow.flat(), {.eps = 1e-46}); }), "adam: eps 1e-46");
-  EXPECT_PRED2(test::contains, message([&] { optim::Lamb(narrow.flat(), {.eps = 1e-46}); }), "lamb: eps 1e-46");
-  EXPECT_THROW(optim::Adam(narrow.flat(), {.eps = 1e39}), ConfigError);
+  EXPECT_PRED2(test::contains, message([&] { optim::Adam(low_precision.flat(), {.eps = 1e-46}); }), "adam: eps 1e-46");
+  EXPECT_PRED2(test::contains, message([&] { optim::Lamb(low_precision.flat(), {.eps = 1e-46}); }), "lamb: eps 1e-46");
+  EXPECT_THROW(optim::Adam(low_precision.flat(), {.eps = 1e39}), ConfigError);
   EXPECT_THROW(optim::Adam(wide.flat(), {.eps = std::nan("")}), ConfigError);
-  for (ToyParameters* const toy : {&narrow, &wide}) {
-    optim::Adam adam(toy->flat(), {.eps = toy == &narrow ? 1e-37 : 1e-46, .weight_decay = 0.0});
+  for (ToyParameters* const toy : {&low_precision, &wide}) {
+    optim::Adam adam(toy->flat(), {.eps = toy == &low_precision ? 1e-37 : 1e-46, .weight_decay = 0.0});
     toy->fill_gradients(0);
     const std::vector<double> before = toy->values();
     adam.step(0.1);
@@ -427,7 +427,7 @@ class LargeParameters {
   FlatParameters flat_;
 };
 
-TEST(OptimThreads, UpdatesDoNotDependOnTheTeam) {
+TEST(OptimThreads, UpdatesDoNotDependOnTheThreadCount) {
   const int threads = cpu::threads();
   for (const char* text : {R"({"type": "sgd", "momentum": 0.9, "weight_decay": 0.1})", R"({"type": "adamw"})",
                            R"({"type": "lars"})", R"({"type": "lamb"})", R"({"type": "lamb", "max_grad_norm": 1})"}) {

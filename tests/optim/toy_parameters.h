@@ -14,11 +14,12 @@ namespace hearth::test {
 
 class ToyParameters {
  public:
-  explicit ToyParameters(DType dtype = DType::f64, Device device = {}, std::optional<NarrowCopy> narrow = {})
+  explicit ToyParameters(DType dtype = DType::f64, Device device = {},
+                         std::optional<LowPrecisionCopy> low_precision = {})
       : tensors_{make({3, 4}, 0, dtype).to(device), make({3}, 12, dtype).to(device),
                  make({2, 3}, 15, dtype).to(device)},
-        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"second.weight", &tensors_[2]}}, narrow) {
-  }
+        flat_({{"first.weight", &tensors_[0]}, {"first.bias", &tensors_[1]}, {"second.weight", &tensors_[2]}},
+              low_precision) {}
 
   FlatParameters& flat() { return flat_; }
 

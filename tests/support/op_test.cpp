@@ -30,7 +30,7 @@ constexpr Site all_sites[] = {
 constexpr std::size_t cpu_sites = 4;
 
 /// Elements of all inputs up to which a check runs gradients from strided views and for single inputs too.
-constexpr std::size_t most_for_further_passes = 4096;
+constexpr std::size_t max_for_further_passes = 4096;
 
 const Site* running_site = &all_sites[1];
 
@@ -84,19 +84,19 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return ca.size() == 0 || std::memcmp(ca.bytes(), cb.bytes(), ca.byte_size()) == 0;
 }
 
-/// Threads and exact mode as given until the end of the scope.
-class TeamScope {
+/// Threads and deterministic mode as given until the end of the scope.
+class ThreadsScope {
  public:
-  explicit TeamScope(int threads) : threads_(cpu::threads()), exact_(cpu::deterministic()) {
+  explicit ThreadsScope(int threads) : threads_(cpu::threads()), exact_(cpu::deterministic()) {
     cpu::set_threads(threads);
     cpu::set_deterministic(true);
   }
-  ~TeamScope() {
+  ~ThreadsScope() {
     cpu::set_threads(threads_);
     cpu::set_deterministic(exact_);
   }
-  TeamScope(const TeamScope&) = delete;
-  TeamScope& operator=(const TeamScope&) = delete;
+  ThreadsScope(const ThreadsScope&) = delete;
+  ThreadsScope& operator=(const ThreadsScope&) = delete;
 
  private:
   int threads_;
@@ -143,7 +143,7 @@ bool register_op_test(const char* name, void (*body)(), const char* file, int li
 }
 
 template <class Make>
-Tensor Draw::floating(const Shape& shape, Width width, bool wants_grad, Make&& make) {
+Tensor Draw::floating(const Shape& shape, Width width, bool needs_grad, Make&& make) {
   if (next_ == inputs_->size()) {
     const bool narrow = size_of(site_dtype_) == 2;
     const DType dtype = width == Width::wide && narrow ? DType::f32 : site_dtype_;
@@ -151,7 +151,7 @@ Tensor Draw::floating(const Shape& shape, Width width, bool wants_grad, Make&& m
     Random random(seed_, next_);
     make(random, values);
     values = Tensor::of<double>(shape, values).to(dtype).to_doubles();
-    inputs_->push_back({shape, dtype, std::move(values), true, wants_grad});
+    inputs_->push_back({shape, dtype, std::move(values), true, needs_grad});
   }
   return take(shape);
 }
@@ -165,8 +165,8 @@ Tensor Draw::take(const Shape& shape) {
   Tensor tensor = Tensor::of<double>(shape, input.values).to(dtype);
   if (!oracle_) tensor = tensor.to(site_device_);
   if (strided_) tensor = spread_out(tensor);
-  const bool leaf = input.wants_grad && leaves_ && only_leaf_.value_or(next_ - 1) == next_ - 1;
-  if (leaf) tensor = as_leaf(tensor);
+  const bool leaf = input.needs_grad && leaves_ && only_leaf_.value_or(next_ - 1) == next_ - 1;
+  if (leaf) tensor = requires_grad(tensor);
   made_.push_back(tensor);
   return tensor;
 }
@@ -237,7 +237,7 @@ class Checker {
       compare_layouts();
       if (differentiable() && seed_ == 1 && is_small()) compare_single_leaves();
       if (site_.device.is_cpu())
-        compare_teams();
+        compare_thread_counts();
       else
         compare_runs();
     }
@@ -267,7 +267,7 @@ class Checker {
   bool is_small() const {
     std::size_t elements = 0;
     for (const DrawnInput& input : inputs_) elements += input.values.size();
-    return elements <= most_for_further_passes;
+    return elements <= max_for_further_passes;
   }
 
   Draw draw_for(Mode mode) {
@@ -288,10 +288,10 @@ class Checker {
     if (!mode.gradient || !differentiable()) return result;
     const Tensor dy = mode.strided ? spread_out(projection(result.y)) : projection(result.y);
     // One input alone may have no part in the result.
-    if (!mode.only_leaf || wants_grad(result.y)) backward(result.y, dy);
+    if (!mode.only_leaf || needs_grad(result.y)) backward(result.y, dy);
     if (mode.strided && changed(dy, weights(dy.size())) != 0) fail("dy was overwritten");
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const bool wanted = inputs_[i].wants_grad && mode.only_leaf.value_or(i) == i;
+      const bool wanted = inputs_[i].needs_grad && mode.only_leaf.value_or(i) == i;
       result.gradients.push_back(wanted ? grad_of(draw.made_[i]).clone() : Tensor());
       const double worst = wanted && !mode.oracle ? changed(draw.made_[i], inputs_[i].values) : 0.0;
       if (worst != 0.0) fail("input ", i, " was overwritten (by up to ", worst, ")");
@@ -331,7 +331,7 @@ class Checker {
         fail("the gradient of input ", k, " is not finite at element ", *i);
       }
     }
-    if (differentiable() && !any) fail("no input wants a gradient; say no_gradient");
+    if (differentiable() && !any) fail("no input needs a gradient; say no_gradient");
     return failures_.empty();
   }
 
@@ -359,7 +359,7 @@ class Checker {
   /// Central differences of the projected value, element by element.
   void compare_differences() {
     for (std::size_t k = 0; k < inputs_.size(); ++k) {
-      if (!inputs_[k].wants_grad || inputs_[k].values.empty()) continue;
+      if (!inputs_[k].needs_grad || inputs_[k].values.empty()) continue;
       const std::vector<double> gradient = result_.gradients[k].to_doubles();
       const double scale = largest(gradient);
       const std::size_t count = gradient.size();
@@ -416,8 +416,8 @@ class Checker {
     const bool gradient = differentiable() && is_small();
     const auto strided = [&] { return evaluate({.strided = true, .gradient = gradient}); };
     if (alike(strided(), result_)) return;
-    // Outside exact mode the CPU may add in another order.
-    const TeamScope exact(1);
+    // Outside deterministic mode the CPU may add in another order.
+    const ThreadsScope exact(1);
     compare_bits(strided(), evaluate({.gradient = gradient}), "between strided and contiguous inputs and dy");
   }
 
@@ -429,20 +429,20 @@ class Checker {
   }
 
   void compare_single_leaves() {
-    const auto wants = [](const DrawnInput& input) { return input.wants_grad; };
+    const auto wants = [](const DrawnInput& input) { return input.needs_grad; };
     if (std::count_if(inputs_.begin(), inputs_.end(), wants) < 2) return;
     for (std::size_t k = 0; k < inputs_.size(); ++k) {
-      if (!inputs_[k].wants_grad) continue;
+      if (!inputs_[k].needs_grad) continue;
       const Result alone = evaluate({.only_leaf = k});
       compare(join_text("the gradient of input ", k, ", which alone wants one,"), alone.gradients[k].to_doubles(),
               result_.gradients[k].to_doubles(), tolerance_of(site_.dtype) * options_.tolerance_scale);
     }
   }
 
-  void compare_teams() {
+  void compare_thread_counts() {
     std::vector<Result> results;
     for (const int threads : {1, 3}) {
-      const TeamScope team(threads);
+      const ThreadsScope pool(threads);
       results.push_back(evaluate({}));
     }
     compare_bits(results[0], results[1], "between one and three threads");

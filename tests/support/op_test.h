@@ -49,7 +49,7 @@ struct DrawnInput {
   DType dtype;  ///< at the site; floating inputs become f64 in the oracle's run
   std::vector<double> values;
   bool floating = true;
-  bool wants_grad = true;
+  bool needs_grad = true;
 };
 
 /// Makes inputs. The function under test is called several times and must draw the same inputs in the same order;
@@ -84,7 +84,7 @@ class Draw {
   Draw(std::uint64_t seed, DType site_dtype, Device site_device, std::vector<DrawnInput>& inputs)
       : seed_(seed), site_dtype_(site_dtype), site_device_(site_device), inputs_(&inputs) {}
   template <class Make>
-  Tensor floating(const Shape& shape, Width width, bool wants_grad, Make&& make);
+  Tensor floating(const Shape& shape, Width width, bool needs_grad, Make&& make);
   Tensor take(const Shape& shape);
 
   std::uint64_t seed_;

@@ -144,10 +144,10 @@ void write_minilm(const fs::path& folder) {
   fs::create_directories(folder);
   fs::copy_file(source_dir() + "/tests/golden/text/wordpiece.json", folder / "tokenizer.json",
                 fs::copy_options::overwrite_existing);
-  models::Bert network({.vocabulary = 700, .layers = 6, .heads = 12, .width = 48, .head = models::BertHead::embedding});
-  nn::initialize(network, 1);
+  models::Bert model({.vocabulary = 700, .layers = 6, .heads = 12, .width = 48, .head = models::BertHead::embedding});
+  nn::initialize(model, 1);
   models::WeightSet ours;
-  for (const NamedTensor& parameter : network.parameters()) ours.weights.push_back({parameter.name, *parameter.tensor});
+  for (const NamedTensor& parameter : model.parameters()) ours.weights.push_back({parameter.name, *parameter.tensor});
   models::NameReport report;
   const models::WeightSet theirs = models::from_hearth(ours, models::WeightFormat::hf_bert, report);
   if (!report.fits()) throw std::runtime_error(report.faults("minilm: "));

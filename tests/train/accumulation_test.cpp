@@ -27,11 +27,11 @@ struct Network : nn::Module {
   bool with_batch_norm;
 
   explicit Network(bool with) : with_batch_norm(with) {
-    adopt("in", in);
-    adopt("norm", norm);
-    adopt("batch_norm", batch_norm);
-    adopt("dropout", dropout);
-    adopt("out", out);
+    register_module("in", in);
+    register_module("norm", norm);
+    register_module("batch_norm", batch_norm);
+    register_module("dropout", dropout);
+    register_module("out", out);
     to(DType::f64);
   }
   Tensor forward(const Tensor& x) override {

@@ -45,7 +45,7 @@ class ChunkedHead : public ::testing::Test {
     std::ofstream(path) << R"({"seed": 3, "device": "cpu", "model": )" << model << R"(, "data": {"type": ")"
                         << (translates ? "parallel_text" : "text") << R"(", "train": [")" << file << R"("], "test": [")"
                         << file << "\"]" << (translates ? "" : R"(, "length": 12)")
-                        << (model == bert ? R"(, "mask_share": 0.3)" : "") << R"(, "tokenizer": {"type": ")"
+                        << (model == bert ? R"(, "mask_probability": 0.3)" : "") << R"(, "tokenizer": {"type": ")"
                         << tokenizer << R"("}}, "optimizer": {"type": "sgd", "lr": 0.1},
       "train": {"batch_size": 8, "steps": 100, "accumulate": 2}})";
     return std::make_unique<Session>(load_config(path, overrides));

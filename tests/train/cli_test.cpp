@@ -258,7 +258,7 @@ TEST_F(Cli, tune_finds_batches_that_fit) {
   expect_failure(hearth({"tune", "batch", "run.json", "--most", "0"}), 2, "usage", {"--most", "at least 1"});
 }
 
-TEST_F(Cli, tune_foretells_the_largest_batch_that_fits) {
+TEST_F(Cli, tune_estimates_the_largest_batch_that_fits) {
   write("run.json",
         R"({"device": "cpu", "data": {"type": "digits", "workers": 0}, "optimizer": {"type": "sgd", "lr": 0.1},
     "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 32}, "train": {"batch_size": 64, "steps": 2}})");
@@ -430,7 +430,7 @@ TEST_F(Cli, doctor_says_what_libraries_do_not_open) {
   unsetenv("HEARTH_CUDA_LIBRARIES");
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_PRED2(contains, result.out, "HEARTH_CUDA_LIBRARIES=" + path("").string());
-  EXPECT_PRED2(contains, result.out, "Hearth's own kernels");
+  EXPECT_PRED2(contains, result.out, "Hearth's native kernels");
 }
 
 TEST_F(Cli, dry_run_prints_the_plan_and_writes_nothing) {

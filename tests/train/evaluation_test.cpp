@@ -27,7 +27,7 @@ struct Kinked : nn::Module {
   Tensor kink = Tensor::zeros({10});
 
   Kinked() {
-    adopt("out", out);
+    register_module("out", out);
     parameter("kink", kink, nn::init::zeros());
   }
   Tensor forward(const Tensor& x) override { return add(out(flatten(x, 1)), sqrt(kink)); }
@@ -39,7 +39,7 @@ struct Moody : nn::Module {
   inline static std::vector<int> bad{};
   nn::Linear out{64, 10};
 
-  Moody() { adopt("out", out); }
+  Moody() { register_module("out", out); }
   Tensor forward(const Tensor& x) override {
     const Tensor y = out(flatten(x, 1));
     if (is_training()) return y;

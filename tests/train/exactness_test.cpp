@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run is a function of its config: killed and resumed, with other worker counts, and in exact mode with other thread
-// counts, it ends with the same bits. These tests run the built program, as a user does.
+// A run is a function of its config: killed and resumed, with other worker counts, and in deterministic mode with other
+// thread counts, it ends with the same bits. These tests run the built program, as a user does.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -108,7 +108,7 @@ class Exactness : public testing::Test {
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 };
 
-/// Networks of every family, by what they change in the configuration above.
+/// Models of every family, by what they change in the configuration above.
 struct KilledFamily {
   const char* name;
   Words changes;
@@ -180,12 +180,12 @@ TEST_F(Exactness, WorkersChangeNothing) {
   }
 }
 
-TEST_F(Exactness, ThreadsChangeNothingInExactMode) {
+TEST_F(Exactness, ThreadsChangeNothingInDeterministicMode) {
   std::string first;
   for (const char* threads : {"1", "2", "3"}) {
     const std::string out = path(std::string("threads") + threads);
-    const std::string team = std::string("HEARTH_THREADS=") + threads;
-    ASSERT_EQ(wait_for(start(train_words(out, {"--set", "train.deterministic=true"}), {team})), 0);
+    const std::string pool = std::string("HEARTH_THREADS=") + threads;
+    ASSERT_EQ(wait_for(start(train_words(out, {"--set", "train.deterministic=true"}), {pool})), 0);
     if (first.empty()) first = hashes_of(out);
     EXPECT_EQ(hashes_of(out), first) << threads << " threads";
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for every family of networks, in every precision, on the CPU and on a CUDA device, real or emulated: steps
+// What holds for every family of models, in every precision, on the CPU and on a CUDA device, real or emulated: steps
 // whose blocks are computed again, steps that are recorded and replayed, and runs that are resumed in the middle end
 // with the same bits, averages and loss scales included.
 #include <gtest/gtest.h>
@@ -118,7 +118,7 @@ TEST_P(Families, EveryWayToTrainEndsWithTheSameBits) {
   const auto replayed = session();
   CapturedStep captured(*replayed);
   go_on(*replayed, steps, [&](auto batches) { return captured.run(batches); });
-  EXPECT_EQ(captured.declined(), "");
+  EXPECT_EQ(captured.unsupported_reason(), "");
   EXPECT_GT(captured.nodes(), 0);
   expect_same_bits(*replayed, *plain, "replayed");
 }

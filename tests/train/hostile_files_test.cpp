@@ -30,7 +30,7 @@ struct Attack {
 };
 
 // A sanitizer keeps a quarter of it.
-const std::int64_t most_memory = test::is_sanitized() ? std::int64_t{1} << 30 : std::int64_t{400} << 20;
+const std::int64_t max_memory = test::is_sanitized() ? std::int64_t{1} << 30 : std::int64_t{400} << 20;
 
 class HostileFiles : public testing::Test {
  protected:
@@ -82,7 +82,7 @@ class HostileFiles : public testing::Test {
       EXPECT_TRUE(result.exit_code == 2 || result.exit_code == 3) << result.exit_code << ": " << result.err;
       EXPECT_PRED2(contains, result.last_error_line(), "hearth: error: ");
       EXPECT_PRED2(contains, result.err + result.out, fs::path(attack.name).filename().string());
-      EXPECT_LT(result.peak_bytes, most_memory);
+      EXPECT_LT(result.peak_bytes, max_memory);
     }
     fs::remove_all(folder_ / attack.name);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small BERT learns to classify texts by the commands of the library.
+// A small BERT learns to classify sequences by the commands of the library.
 #include <gtest/gtest.h>
 
 #include "core/io/file.h"
@@ -70,9 +70,9 @@ TEST_F(LabelledTraining, ABertTellsTextsApart) {
   EXPECT_EQ(parse_json(output_.substr(0, line), "first").at("class").as_string(), "more-a");
   EXPECT_EQ(parse_json(output_.substr(line + 1), "second").at("class").as_string(), "more-b");
   const std::string metrics = read_text(path("out") + "/metrics.jsonl");
-  EXPECT_NE(metrics.find("\"unit\":\"texts/s\""), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\"unit\":\"sequences/s\""), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("\"padding\""), std::string::npos);
-  EXPECT_NE(read_text(path("out") + "/report.html").find("texts per second"), std::string::npos);
+  EXPECT_NE(read_text(path("out") + "/report.html").find("sequences per second"), std::string::npos);
   EXPECT_EQ(run({"predict", path("out"), "absent.txt"}), 3);
   EXPECT_EQ(run({"predict", path("out")}), 2) << "no text is named";
   EXPECT_EQ(run({"predict", path("out"), "--prompt", "a"}), 2);

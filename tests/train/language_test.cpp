@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference runs on real texts, in a short form: the texts come from Debian packages, installed or fetched.
+// The reference runs on real sequences, in a short form: the sequences come from Debian packages, installed or fetched.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ class SlowLanguage : public testing::Test {
     if (is_sanitized) GTEST_SKIP() << "too slow under a sanitizer; text_training_test.cpp covers the same code there";
   }
 
-  /// Whether the script of this name beside the data sets made its files in the folder data-sets/`name`.
+  /// Whether the script of this name beside the datasets made its files in the folder data-sets/`name`.
   bool has(const std::string& name) const {
     return shell("\"" + test::source_dir() + "/scripts/data/" + name + "\" --out data-sets/" + name);
   }
@@ -66,7 +66,7 @@ TEST_F(SlowLanguage, AShortRunOnPronunciationsErrsInLessThan30PercentOfThePhonem
   const double greedy = error_rate("--beam 1"), beam = error_rate("--beam 4");
   EXPECT_LT(greedy, 0.3);
   EXPECT_LE(beam, greedy);
-  EXPECT_GT(beam, 0.05) << "so small a network is not that good";
+  EXPECT_GT(beam, 0.05) << "so small a model is not that good";
 }
 
 }  // namespace

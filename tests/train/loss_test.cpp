@@ -21,7 +21,7 @@ Tensor doubles(const Shape& shape, const std::vector<double>& values) { return T
 
 /// Compares the gradient with central differences in f64.
 void expect_gradient(const Scalar& f, const Shape& shape, const std::vector<double>& at) {
-  const Tensor x = as_leaf(doubles(shape, at));
+  const Tensor x = requires_grad(doubles(shape, at));
   backward(f(x));
   const std::vector<double> gradient = grad_of(x).to_doubles();
   constexpr double step = 1e-6;
@@ -100,7 +100,7 @@ TEST(Loss, FocalCountsWhatIsWrong) {
   expect_gradient([&](const Tensor& x) { return composed::cross_entropy_by_class(x, labels, options); }, {2, 3},
                   {0.5, -1, 2, 1, 0, -0.5});
   // A row that is right to the last bit has loss and gradient 0.
-  const Tensor sure = as_leaf(doubles({1, 2}, {800, 0}));
+  const Tensor sure = requires_grad(doubles({1, 2}, {800, 0}));
   const Tensor loss = composed::cross_entropy_by_class(sure, Tensor::of<std::int64_t>({1}, {0}), {.gamma = 2});
   backward(loss);
   EXPECT_EQ(loss.item(), 0);

@@ -54,7 +54,7 @@ TEST(BatchTrace, FindsThePeakWhereverItIsAtThatBatch) {
 TEST(BatchTrace, CountsWhatIsHeldWhenTheBackwardPassBegins) {
   const BatchTrace law = traced(2, 3);
   EXPECT_EQ(law.kept(10), 10000);
-  EXPECT_EQ(law.kept_by_layer(10), (std::map<std::string, std::int64_t>{{"net", 10000}}));
+  EXPECT_EQ(law.saved_by_layer(10), (std::map<std::string, std::int64_t>{{"net", 10000}}));
 }
 
 TEST(BatchTrace, ReplayTakesAndGivesBackTheSame) {
@@ -64,7 +64,7 @@ TEST(BatchTrace, ReplayTakesAndGivesBackTheSame) {
   law.replay(*counting, 100);
   EXPECT_EQ(counting->statistics().peak, law.peak(100).bytes);
   EXPECT_EQ(counting->statistics().in_use, 0);
-  EXPECT_EQ(pool->statistics().reserved, static_cast<std::int64_t>(least_cuda_region - pool_granule));
+  EXPECT_EQ(pool->statistics().reserved, static_cast<std::int64_t>(min_cuda_region - pool_granule));
   const auto limited = make_limited_memory(*pool, law.peak(100).bytes - 1);
   EXPECT_THROW(law.replay(*limited, 100), OutOfMemory);
   EXPECT_EQ(limited->statistics().in_use, 0);

@@ -24,7 +24,7 @@ LoadedConfig config_of(const test::TempDir& folder, const std::string& model, co
 }
 
 const models::InputInfo images{.height = 32, .width = 32, .channels = 3, .classes = 10};
-const models::InputInfo texts{.classes = 65, .length = 16, .vocabulary = 65};
+const models::InputInfo sequences{.classes = 65, .length = 16, .vocabulary = 65};
 
 TEST(ModelSize, RefusesWhatNoMachineHolds) {
   const test::TempDir folder;
@@ -37,7 +37,7 @@ TEST(ModelSize, RefusesWhatNoMachineHolds) {
     const bool text = std::string(model).find("gpt") != std::string::npos;
     const std::int64_t before = memory_of({}).statistics().allocations;
     const std::string message = test::error_message<OutOfMemory>(
-        [&] { require_model_fits(loaded.config, text ? texts : images, true, 4 * gigabyte); });
+        [&] { require_model_fits(loaded.config, text ? sequences : images, true, 4 * gigabyte); });
     EXPECT_PRED2(test::contains, message, " parameters, which with gradients") << model;
     EXPECT_PRED2(test::contains, message, "4294967296 are available; make the model smaller") << model;
     EXPECT_EQ(memory_of({}).statistics().allocations, before) << model;

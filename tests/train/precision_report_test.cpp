@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which types the ops of a run compute in, as they are told, for images and texts, on the CPU and on a CUDA device,
+// Which types the ops of a run compute in, as they are told, for images and sequences, on the CPU and on a CUDA device,
 // real or emulated.
 #include "train/report/precision_report.h"
 
@@ -44,7 +44,7 @@ std::int64_t count_of_op(const std::vector<std::string>& lines, const std::strin
 
 TEST(PrecisionReport, O1NarrowsProductsAndLeavesTheRestAsItComes) {
   const auto lines = lines_of_run({.level = "O1", .dtype = "bf16"});
-  // The weights are read as their narrow copies.
+  // The weights are read as their low-precision copies.
   EXPECT_EQ(count(lines, "conv2d narrow in bf16 gives bf16 of bf16 bf16 -"), 6);
   EXPECT_EQ(count_of_op(lines, "conv2d"), 6);
   EXPECT_EQ(count(lines, "batch_norm as_is in f32 gives bf16 of bf16 f32 f32 -"), 4);

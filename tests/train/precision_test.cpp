@@ -182,9 +182,9 @@ TEST(Precision, CheckpointsHoldF32AndCrossPrecision) {
       }
       const FlatParameters& flat = *loaded->parameters;
       // In O1 f16 products are made in f32 on the CPU.
-      EXPECT_EQ(flat.narrow().defined(), to.level == "O2" || (to.level == "O1" && to.dtype == "bf16"));
-      if (flat.narrow().defined()) {
-        EXPECT_EQ(flat.narrow().to_doubles(), flat.values().to(flat.narrow().dtype()).to_doubles());
+      EXPECT_EQ(flat.low_precision().defined(), to.level == "O2" || (to.level == "O1" && to.dtype == "bf16"));
+      if (flat.low_precision().defined()) {
+        EXPECT_EQ(flat.low_precision().to_doubles(), flat.values().to(flat.low_precision().dtype()).to_doubles());
       }
       take_steps(*loaded, 4, 6, -1, -1, eager(*loaded));
       if (!same) continue;
@@ -235,19 +235,19 @@ TEST(Precision, AnEvaluationMayUseAnother) {
   EXPECT_NE(narrow.loss(), wide.loss());
 }
 
-// Averages are what an evaluation computes with, in narrow types too.
+// Averages are what an evaluation computes with, in low-precision types too.
 TEST(Precision, AveragedWeightsAreNarrowedWhereTheyAreUsed) {
   const test::TempDir folder;
   const auto session = PrecisionRun{.train = R"(, "ema": 0.9)"}.session(folder);
   take_steps(*session, 0, 3, -1, -1, eager(*session));
   const FlatParameters& flat = *session->parameters;
-  const std::vector<double> before = flat.narrow().to_doubles();
+  const std::vector<double> before = flat.low_precision().to_doubles();
   {
     const optim::EmaScope averaged(*session->ema);
-    EXPECT_EQ(flat.narrow().to_doubles(), flat.values().to(DType::f16).to_doubles());
-    EXPECT_NE(flat.narrow().to_doubles(), before);
+    EXPECT_EQ(flat.low_precision().to_doubles(), flat.values().to(DType::f16).to_doubles());
+    EXPECT_NE(flat.low_precision().to_doubles(), before);
   }
-  EXPECT_EQ(flat.narrow().to_doubles(), before);
+  EXPECT_EQ(flat.low_precision().to_doubles(), before);
 }
 
 TEST(Precision, O2HoldsNarrowWeightsButNotThoseOfNorms) {

@@ -28,10 +28,10 @@ namespace {
 using test::contains;
 using test::error_message;
 
-/// A network of one's own without an embedding.
+/// A model of one's own without an embedding.
 struct Sums : nn::Module {
   nn::Linear out{64, 10};
-  Sums() { adopt("out", out); }
+  Sums() { register_module("out", out); }
   Tensor forward(const Tensor& x) override { return out(flatten(x, 1)); }
 };
 
@@ -97,7 +97,7 @@ TEST_F(PredictorTest, AgreesWithAnEvaluation) {
 TEST_F(PredictorTest, TakesImagesPixelsAndPreparedInputs) {
   const Predictor predictor(digits_run());
   EXPECT_EQ(predictor.classes().size(), 10u);
-  EXPECT_FALSE(predictor.takes_texts());
+  EXPECT_FALSE(predictor.takes_text());
   EXPECT_EQ(predictor.input_shape(), (data::ImageShape{8, 8, 1}));
   const std::vector<data::Image> images = digit_images(40);
   const Prediction expected = predictor.predict_images(images, true);
@@ -112,7 +112,7 @@ TEST_F(PredictorTest, TakesImagesPixelsAndPreparedInputs) {
     prepared.data<float>()[i] =
         static_cast<float>((pixels[static_cast<std::size_t>(i)] / 255.0 - by.mean[0]) / by.std[0]);
   expect_near(predictor.predict_tensor(prepared).logits, expected.logits, 1e-4);
-  // What is not of the network's size and channels is brought to it.
+  // What is not of the model's size and channels is brought to it.
   data::Image large;
   large.reshape(16, 16, 3);
   for (int y = 0; y < 16; ++y)
@@ -154,28 +154,28 @@ TEST_F(PredictorTest, TopIsInOrder) {
 
 TEST_F(PredictorTest, TextsInABatchGiveWhatEachGives) {
   const Predictor predictor(texts_run());
-  EXPECT_TRUE(predictor.takes_texts());
-  const std::vector<std::string> texts{"x", "yxyx", "xxyxyxyxyxyx", ""};
-  const Prediction all = predictor.predict_texts(texts, true);
+  EXPECT_TRUE(predictor.takes_text());
+  const std::vector<std::string> sequences{"x", "yxyx", "xxyxyxyxyxyx", ""};
+  const Prediction all = predictor.predict_text(sequences, true);
   EXPECT_EQ(all.embedding.shape(), (Shape{4, 8}));
-  for (std::size_t i = 0; i < texts.size(); ++i) {
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
-    expect_near(slice(all.logits, 0, row, row + 1), predictor.predict_texts({texts[i]}).logits, 1e-5);
+    expect_near(slice(all.logits, 0, row, row + 1), predictor.predict_text({sequences[i]}).logits, 1e-5);
   }
-  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)predictor.predict_texts({"x", "\xff"}); }), "text 2");
+  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)predictor.predict_text({"x", "\xff"}); }), "text 2");
 }
 
 TEST_F(PredictorTest, RefusesWhatDoesNotFit) {
   {
-    const Predictor texts(texts_run());
-    EXPECT_THROW((void)texts.predict_files({"a.png"}), UsageError);
-    EXPECT_THROW((void)texts.predict_images(digit_images(1)), UsageError);
-    EXPECT_THROW((void)texts.predict_tensor(Tensor::zeros({1, 8, 8, 1})), UsageError);
-    EXPECT_THROW((void)texts.input_shape(), UsageError);
+    const Predictor sequences(texts_run());
+    EXPECT_THROW((void)sequences.predict_files({"a.png"}), UsageError);
+    EXPECT_THROW((void)sequences.predict_images(digit_images(1)), UsageError);
+    EXPECT_THROW((void)sequences.predict_tensor(Tensor::zeros({1, 8, 8, 1})), UsageError);
+    EXPECT_THROW((void)sequences.input_shape(), UsageError);
   }
   std::filesystem::remove_all(folder_ / "run");
   const Predictor images(digits_run());
-  EXPECT_THROW((void)images.predict_texts({"a"}), UsageError);
+  EXPECT_THROW((void)images.predict_text({"a"}), UsageError);
   EXPECT_PRED2(contains, error_message<ShapeError>([&] {
                  (void)images.predict_tensor(Tensor::zeros({1, 9, 8, 1}));
                }),
@@ -194,7 +194,7 @@ TEST_F(PredictorTest, RefusesWhatDoesNotFit) {
   const Predictor own(digits_run(R"({"type": "predictor_sums"})"));
   EXPECT_EQ(own.predict_images(digit_images(1)).logits.dim(1), 10);
   EXPECT_PRED2(contains, error_message<UsageError>([&] { (void)own.predict_images(digit_images(1), true); }),
-               "EmbeddingNetwork");
+               "EmbeddingModel");
 }
 
 TEST_F(PredictorTest, ServesSeveralThreads) {

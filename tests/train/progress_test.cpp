@@ -14,10 +14,10 @@ namespace {
 using test::contains;
 
 const Progress::Step sample{
-    .step = 45, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_share = 0.03};
+    .step = 45, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_fraction = 0.03};
 
 const Progress::Step later{
-    .step = 46, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_share = 0.03};
+    .step = 46, .loss = 0.5, .accuracy = 0.875, .lr = 0.05, .images_per_second = 1234, .wait_fraction = 0.03};
 
 TEST(DurationText, reads_like_a_person_writes) {
   EXPECT_EQ(duration_text(4.24), "4.2s");

@@ -304,7 +304,7 @@ TEST_F(Recovery, RatesThatAreNoNumbersAreRefusedBeforeAFolderIsMade) {
   EXPECT_FALSE(fs::exists(path("runs")));
 }
 
-TEST_F(Recovery, LinksThatAKilledProcessLeftOutAreMended) {
+TEST_F(Recovery, LinksThatAKilledProcessLeftOutAreFixed) {
   ASSERT_EQ(train("1").exit_code, 0);
   fs::remove(path("runs/small/checkpoints/best"));
   fs::remove(path("runs/small/checkpoints/latest"));

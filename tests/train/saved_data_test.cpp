@@ -165,7 +165,7 @@ TEST_F(SavedData, LabelsThatMeanSomethingElseAreRefused) {
     for (const char* part : {"label 1 was \"dog\" of 2 classes", "is \"cow\" of 2", "bring back"})
       EXPECT_PRED2(contains, message, part);
   EXPECT_EQ(open_trained(path("run"))->data.train->class_names(), (std::vector<std::string>{"cat", "dog"}))
-      << "the texts are not opened";
+      << "the sequences are not opened";
 }
 
 TEST_F(SavedData, NumbersAreNoNames) {

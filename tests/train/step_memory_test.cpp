@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a run on the CPU: foretold from small batches, against what the allocator reports at others; and the
+// The memory of a run on the CPU: estimated from small batches, against what the allocator reports at others; and the
 // command that prints it.
 #include "train/run/step_memory.h"
 
@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
-#include "tests/train/foretold_memory.h"
+#include "tests/train/estimated_memory.h"
 
 namespace hearth::train {
 namespace {
@@ -20,30 +20,30 @@ namespace {
 using test::contains;
 using test::MemoryRun;
 
-TEST(StepMemory, ForetellsTheCpuAtTwoBatches) {
+TEST(StepMemory, EstimatesTheCpuAtTwoBatches) {
   const MemoryRun run{.model = test::digits_resnet, .data = test::images_of_8};
-  for (const std::int64_t batch : {48, 160}) run.expect_foretold({8, 16}, batch, 0.01);
+  for (const std::int64_t batch : {48, 160}) run.expect_estimated({8, 16}, batch, 0.01);
 }
 
-TEST(StepMemory, ForetellsAccumulationClippingAveragesAndNarrowTypes) {
+TEST(StepMemory, EstimatesAccumulationClippingAveragesAndLowPrecision) {
   // Without a loader of its own thread, which on a busy machine is not ahead at any step's peak.
   const MemoryRun run{.model = test::digits_resnet,
                       .data = R"({"type": "digits", "workers": 0})",
                       .train = R"(, "accumulate": 3, "clip_norm": 1, "ema": 0.9)",
                       .top_level = R"(, "precision": {"level": "O1", "dtype": "bf16"}, "eval": {"batch_size": 500})"};
-  run.expect_foretold({8, 16}, 48, 0.05);
-  EXPECT_GT(run.foretold({2, 4}, 48).averages, 0);
+  run.expect_estimated({8, 16}, 48, 0.05);
+  EXPECT_GT(run.estimated({2, 4}, 48).averages, 0);
 }
 
-TEST(StepMemory, ForetellsNarrowWeightsAndLossScaling) {
+TEST(StepMemory, EstimatesLowPrecisionWeightsAndLossScaling) {
   const MemoryRun o0{.model = test::digits_resnet, .data = test::images_of_8};
   for (const char* dtype : {"bf16", "f16"}) {
     const MemoryRun run{.model = test::digits_resnet,
                         .data = test::images_of_8,
                         .top_level = std::string(R"(, "precision": {"level": "O2", "dtype": ")") + dtype + "\"}"};
-    run.expect_foretold({8, 16}, 96, 0.05);
+    run.expect_estimated({8, 16}, 96, 0.05);
     // Values in f32 and in 16 bits; the rest of the state is as in O0.
-    const MemoryNeed narrow = run.foretold({2, 4}, 96), wide = o0.foretold({2, 4}, 96);
+    const MemoryNeed narrow = run.estimated({2, 4}, 96), wide = o0.estimated({2, 4}, 96);
     EXPECT_EQ(2 * narrow.parameters, 3 * wide.parameters);
     EXPECT_EQ(narrow.gradients, wide.gradients);
     EXPECT_EQ(narrow.optimizer, wide.optimizer);
@@ -54,7 +54,7 @@ TEST(StepMemory, ForetellsNarrowWeightsAndLossScaling) {
 TEST(StepMemory, PartsAddUpToAStep) {
   const MemoryRun run{.model = R"({"type": "mlp", "hidden": [128, 64]})",
                       .data = R"({"type": "digits", "workers": 0})"};
-  const MemoryNeed need = run.foretold({8, 16}, 256);
+  const MemoryNeed need = run.estimated({8, 16}, 256);
   const std::int64_t weights = 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10;
   // Each parameter begins on a line of 64 bytes.
   EXPECT_GE(need.parameters, 4 * weights);
@@ -99,15 +99,15 @@ TEST_F(SummaryCommand, PrintsTheMemoryOfTheConfiguredBatch) {
   const Json small = summary(), large = summary({"--set", "train.batch_size=64"});
   EXPECT_EQ(small.at("batch_size").as_integer(), 32);
   const Json &a = small.at("memory"), &b = large.at("memory");
-  EXPECT_NEAR(b.at("kept_bytes").as_number(), 2 * a.at("kept_bytes").as_number(), 1e4) << "statistics do not grow";
+  EXPECT_NEAR(b.at("saved_bytes").as_number(), 2 * a.at("saved_bytes").as_number(), 1e4) << "statistics do not grow";
   EXPECT_EQ(b.at("parameter_bytes").as_integer(), a.at("parameter_bytes").as_integer());
   EXPECT_GT(b.at("peak_bytes").as_integer(), a.at("peak_bytes").as_integer());
   EXPECT_EQ(a.at("device").as_string(), "cpu");
   EXPECT_PRED2(contains, a.at("method").as_string(), "batches 16 and 32");
   std::int64_t kept = 0;
-  for (const Json& layer : small.at("layers").items()) kept += layer.at("kept_bytes").as_integer();
-  EXPECT_GT(kept, a.at("kept_bytes").as_integer() / 2) << "most is kept by layers";
-  EXPECT_LE(kept, a.at("kept_bytes").as_integer());
+  for (const Json& layer : small.at("layers").items()) kept += layer.at("saved_bytes").as_integer();
+  EXPECT_GT(kept, a.at("saved_bytes").as_integer() / 2) << "most is kept by layers";
+  EXPECT_LE(kept, a.at("saved_bytes").as_integer());
 }
 
 // Fails as a user would see it, then trains with the batch size that the failure recommends.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small networks trained on texts by the commands of the library: a table of what follows what, and a copier of lines.
+// Small models trained on text by the commands of the library: a table of what follows what, and a copier of
+// lines.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,9 +28,9 @@ struct Follower : nn::Module {
       : table(input.vocabulary, 24),
         out(24, input.classes),
         source_table(std::max<std::int64_t>(1, input.source_vocabulary), 24) {
-    adopt("table", table);
-    adopt("out", out);
-    adopt("source_table", source_table);
+    register_module("table", table);
+    register_module("out", out);
+    register_module("source_table", source_table);
   }
   Tensor forward(const Tensor& ids) override { return out(table(ids)); }
   Tensor forward_inputs(const nn::Inputs& inputs) override {

@@ -37,7 +37,7 @@ class WeightsCommand : public testing::Test {
     message_ = testing::internal::GetCapturedStderr();
     return code;
   }
-  /// A small BERT for masked texts as transformers would save it, in parts behind an index if wanted.
+  /// A small BERT for masked sequences as transformers would save it, in parts behind an index if wanted.
   void put_bert(bool in_parts) const {
     models::Bert network({.vocabulary = 30, .context = 16, .layers = 1, .heads = 2, .width = 8});
     nn::initialize(network, 7);
@@ -64,7 +64,7 @@ class WeightsCommand : public testing::Test {
     put("run.json", R"({"device": "cpu", "model": {"type": "bert", "layers": 1, "heads": 2, "width": 8, "context": 16,
         "vocabulary": 30}, "data": {"type": "text", "train": [")" +
                         path("text.txt") +
-                        R"("], "length": 16, "mask_share": 0.2, "tokenizer": {"type": "characters"}},
+                        R"("], "length": 16, "mask_probability": 0.2, "tokenizer": {"type": "characters"}},
         "optimizer": {"type": "sgd", "lr": 0.001}, "train": {"batch_size": 4, "steps": 1, "ema": 0.9},
         "weights": )" + weights +
                         "}");
@@ -122,12 +122,12 @@ TEST_F(WeightsCommand, ASwinOfTimmThereAndBackAndAsAStart) {
       R"({"device": "cpu", "model": {"type": "swin", "depths": [2, 2], "heads": [1, 2], "width": 4, "patch": 2,
       "window": 2, "mlp_ratio": 2}, "data": {"type": "digits"}, "optimizer": {"type": "sgd", "lr": 0.001},
       "train": {"batch_size": 4, "steps": 1}, "weights": {"path": ")" +
-          timm + R"(", "from": "timm-swin", "fresh": ["head"]}})");
+          timm + R"(", "from": "timm-swin", "reinitialize": ["head"]}})");
   EXPECT_EQ(run({"train", path("run.json"), "--dry-run"}), 0) << message_;
-  EXPECT_PRED2(contains, message_, "not loaded: head.weight, fresh");
+  EXPECT_PRED2(contains, message_, "not loaded: head.weight, reinitialized");
   EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "weights.from=microsoft-swin"}), 3);
   EXPECT_PRED2(contains, message_, "missing layers.0.downsample.reduction.weight");
-  // A network that does not fit the data at all is the configuration's fault.
+  // A model that does not fit the data at all is the configuration's fault.
   EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "model.window=5"}), 2);
   EXPECT_PRED2(contains, message_, "/model: a window of 5 x 5 tokens is larger than the 4 x 4 tokens");
 }
@@ -161,9 +161,10 @@ TEST_F(WeightsCommand, NonFiniteWeightsAreSaidSo) {
   // A run does not start from them.
   EXPECT_EQ(run({"train", config(R"({"path": ")" + path("own") + "\"}"), "--dry-run"}), 3);
   EXPECT_PRED2(contains, message_, "not finite: " + nan);
-  EXPECT_EQ(run({"train", config(R"({"path": ")" + path("own") + R"(", "fresh": ["cls.", "embeddings.LayerNorm"]})"),
-                 "--dry-run"}),
-            0)
+  EXPECT_EQ(
+      run({"train", config(R"({"path": ")" + path("own") + R"(", "reinitialize": ["cls.", "embeddings.LayerNorm"]})"),
+           "--dry-run"}),
+      0)
       << message_;
 }
 
@@ -334,7 +335,7 @@ TEST_F(WeightsCommand, AFaultEndsADryRun) {
                  "model.head=\"embedding\""}),
             0);
   EXPECT_PRED2(contains, message_, "not loaded: cls.predictions.bias, unused");
-  EXPECT_EQ(run({"train", config(R"({"fresh": ["cls"]})"), "--dry-run"}), 2);
+  EXPECT_EQ(run({"train", config(R"({"reinitialize": ["cls"]})"), "--dry-run"}), 2);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ Json to_json(const BenchCase& measured);
 /// A line for people.
 std::string to_line(const BenchCase& measured);
 
-/// The largest |found - exact| as part of the largest |exact|; not-a-number where one of `found` is. UsageError unless
+/// The largest |found - exact| as part of the largest |exact|; NaN where one of `found` is. UsageError unless
 /// both have the same number of elements.
 double relative_error(std::span<const double> found, std::span<const double> exact);
 

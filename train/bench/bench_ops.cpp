@@ -34,10 +34,10 @@ struct Target {
       values[i] = static_cast<float>(((i + first) * 2654435761u >> 8) % 2048) / 1024.0f - 1.0f;
     return placed(wide.to(dtype));
   }
-  Tensor input(const Shape& shape, DType dtype) const { return as_leaf(spread(shape, dtype)); }
+  Tensor input(const Shape& shape, DType dtype) const { return requires_grad(spread(shape, dtype)); }
   /// For the gradient of a result; unlike its operands, so that nothing cancels.
   Tensor gradient(const Tensor& y, DType rounded) const { return spread(y.shape(), rounded, 7919).to(y.dtype()); }
-  Tensor parameter(const Shape& shape, double value) const { return as_leaf(placed(Tensor::full(shape, value))); }
+  Tensor parameter(const Shape& shape, double value) const { return requires_grad(placed(Tensor::full(shape, value))); }
 };
 
 /// An operation on its operands; the first of them is the one whose gradient is looked at.
@@ -197,8 +197,8 @@ class Benches {
     add("linear_cross_entropy", join_text(classes, whole ? "/whole" : ""), {rows, c}, dtype, 0,
         [=](const Target& on) -> Work {
           const Tensor x = on.input({rows * on.scale, c}, dtype);
-          // Logits of a few units, as a network has them.
-          const Tensor w = as_leaf(on.spread({classes, c}, dtype) * (1.0 / 32));
+          // Logits of a few units, as a model has them.
+          const Tensor w = requires_grad(on.spread({classes, c}, dtype) * (1.0 / 32));
           const Tensor labels = Tensor::zeros({rows * on.scale}, DType::i64, on.device);
           if (whole) return {x, [=] { return cross_entropy(hearth::linear(x, w, {}), labels); }};
           return {x, [=] { return linear_cross_entropy(x, w, {}, labels); }};

@@ -21,7 +21,7 @@ class StepBench {
   const data::Batch& batch() const { return batches_[0]; }
   /// Rows of a step.
   std::int64_t rows() const { return batch().size() * static_cast<std::int64_t>(batches_.size()); }
-  /// What a step counts in throughput: images, texts, or ids that are predicted.
+  /// What a step counts in throughput: images, sequences, or ids that are predicted.
   std::int64_t items() const;
   /// Whether steps are replayed by now.
   bool replays() const { return captured_ && captured_->nodes() > 0; }

@@ -58,7 +58,7 @@ Arguments::Arguments(const CommandSpec& command, const std::vector<std::string>&
     }
   }
   const int count = static_cast<int>(positional_.size());
-  HEARTH_CHECK(UsageError, count >= command.least_positional && count <= command.most_positional, command.name, ": ",
+  HEARTH_CHECK(UsageError, count >= command.min_positional && count <= command.max_positional, command.name, ": ",
                count, " arguments; usage: ", usage_line(command));
 }
 

@@ -22,8 +22,8 @@ class Arguments;
 struct CommandSpec {
   std::string name;
   std::string positional;  ///< as shown in the help: "CONFIG.json", "FILE..."
-  int least_positional;
-  int most_positional;
+  int min_positional;
+  int max_positional;
   std::string summary;
   std::vector<OptionSpec> options;
   int (*run)(const Arguments&);

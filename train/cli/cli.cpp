@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of commands, help, and the one place where exceptions become exit codes.
+// The table of commands, help, and the one position where exceptions become exit codes.
 #include "train/cli/cli.h"
 #include "train/cli/commands.h"
 
@@ -54,9 +54,10 @@ const std::vector<CommandSpec>& commands() {
        "Evaluates a run (its best checkpoint) or one checkpoint on the test data.",
        {set_option,
         {"--data", "PATH",
-         "other data than the config names: a folder of class folders, a file of texts, or a folder with such files"},
+         "other data than the config names: a folder of class folders, a file of sequences, or a folder with such "
+         "files"},
         {"--split", "train|valid|test", "which split of the data (default: test, or valid if there is none)"},
-        {"--beam", "N", "pairs of lines: open texts of each search for a translation (default: 4; 1: greedy)"},
+        {"--beam", "N", "pairs of lines: open sequences of each search for a translation (default: 4; 1: greedy)"},
         {"--length-penalty", "A", "pairs of lines: above 0 favours longer translations (default: 0.6)"},
         {"--limit", "N", "pairs of lines: translate the first N only"},
         {"--json", "", "print the result as JSON on stdout"}},
@@ -65,24 +66,26 @@ const std::vector<CommandSpec>& commands() {
        "RUN_OR_CHECKPOINT [INPUT...]",
        1,
        1 << 20,
-       "Classifies image files, all images of folders, or texts, one JSON line each on stdout; writes a text on; or "
+       "Classifies image files, all images of folders, or sequences, one JSON line each on stdout; generates text; "
+       "or "
        "translates files of lines, - for the input. Needs nothing but the checkpoint.",
        {set_option,
-        {"--top", "N", "images and labelled texts: how many classes to list (default: 3)"},
-        {"--logits", "", "images and labelled texts: list the network's outputs too, by label"},
-        {"--embedding", "", "images and labelled texts: list what the network's last layer sees too"},
-        {"--text", "TEXT", "labelled texts: what to classify; may be repeated"},
-        {"--prompt", "TEXT", "running texts: what to go on from; may be repeated"},
-        {"--max-tokens", "N", "texts: how many tokens to write at most (default: 400, translations: the longest row)"},
-        {"--temperature", "X", "running texts: below 1 keeps to what is likely (default: 0.8)"},
-        {"--top-k", "K", "running texts: draw from the K likeliest tokens only"},
-        {"--top-p", "P", "running texts: draw from the likeliest tokens that together have probability P only"},
-        {"--seed", "S", "running texts: another text for each (default: 0)"},
-        {"--greedy", "", "running texts: always the likeliest token"},
-        {"--beam", "N", "pairs of lines: open texts of each search for a translation (default: 4; 1: greedy)"},
+        {"--top", "N", "images and labelled sequences: how many classes to list (default: 3)"},
+        {"--logits", "", "images and labelled sequences: list the model's outputs too, by label"},
+        {"--embedding", "", "images and labelled sequences: list what the model's last layer sees too"},
+        {"--text", "TEXT", "labelled sequences: what to classify; may be repeated"},
+        {"--prompt", "TEXT", "token streams: what to go on from; may be repeated"},
+        {"--max-tokens", "N",
+         "sequences: how many tokens to write at most (default: 400, translations: the longest row)"},
+        {"--temperature", "X", "token streams: below 1 keeps to what is likely (default: 0.8)"},
+        {"--top-k", "K", "token streams: draw from the K most probable tokens only"},
+        {"--top-p", "P", "token streams: draw from the most probable tokens that together have probability P only"},
+        {"--seed", "S", "token streams: another text for each (default: 0)"},
+        {"--greedy", "", "token streams: always the most probable token"},
+        {"--beam", "N", "pairs of lines: open sequences of each search for a translation (default: 4; 1: greedy)"},
         {"--length-penalty", "A", "pairs of lines: above 0 favours longer translations (default: 0.6)"},
         {"--out", "DIR", "tasks of a program's own: where files that are predicted go (default: .)"},
-        {"--json", "", "print texts as JSON lines too"}},
+        {"--json", "", "print sequences as JSON lines too"}},
        predict_command},
       {"report",
        "RUN...",
@@ -131,7 +134,7 @@ const std::vector<CommandSpec>& commands() {
         {"--scale", "N", "ops: factor on batches and rows (default: 1; 16 on a CUDA device)"},
         {"--check", "", "ops: compare with f64 on the CPU first; code 70 if a result is too far off"},
         {"--steps", "N", "step: how many steps to time (default: 20)"},
-        {"--random-data", "", "step: random images instead of the config's data set"},
+        {"--random-data", "", "step: random images instead of the config's dataset"},
         {"--image-size", "N", "step: side of the random images (default: 224)"},
         {"--profile", "", "step: also list where the time goes"},
         {"--trace", "FILE", "step: write a Chrome trace"},
@@ -152,7 +155,7 @@ const std::vector<CommandSpec>& commands() {
        "inspect|verify|pack CONFIG.json [FOLDER]",
        2,
        3,
-       "Looks at the data of a run: counts, sizes and classes; `verify` reads every sample; `pack` turns the texts "
+       "Looks at the data of a run: counts, sizes and classes; `verify` reads every sample; `pack` turns the sequences "
        "into "
        "token files.",
        {set_option, {"--json", "", "print as JSON on stdout"}},

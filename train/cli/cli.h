@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program `hearth`, callable from a program of one's own: register models, data sets or optimizers first, and they
+// The program `hearth`, callable from a program of one's own: register models, datasets or optimizers first, and they
 // are known to every command.
 #pragma once
 

@@ -18,6 +18,7 @@ int schema_command(const Arguments& arguments) {
 
 int config_command(const Arguments& arguments) {
   const LoadedConfig loaded = load_config(arguments.positional()[0], arguments.values("--set"));
+  for (const std::string& hint : loaded.hints) std::cerr << "warning   " << hint << "\n";
   if (arguments.has("--json")) {
     std::cout << to_text(loaded.resolved, 2) << "\n";
     return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hearth doctor`: what this program found on this machine, and what takes the place of what is missing. It reports and
-// judges nothing: the exit code is 0.
+// `hearth doctor`: what this program found on this machine, and what takes the position of what is missing. It reports
+// and judges nothing: the exit code is 0.
 #include <cstdlib>
 #include <iostream>
 
@@ -43,12 +43,12 @@ const char* const no_header = "this build was made without it; install its devel
 Part cpu_library() {
   const bool there = cpu::dnn::available();
   return {"oneDNN", there ? cpu::dnn::library() : "", "", there ? "" : no_header,
-          "convolutions and matrix products by Hearth's own kernels, slower on the CPU"};
+          "convolutions and matrix products by Hearth's native kernels, slower on the CPU"};
 }
 
 std::vector<Part> cuda_parts() {
-  Part dnn{"cuDNN", "", "", why_no_cuda(), "convolutions on CUDA devices by Hearth's own kernels"};
-  Part blas{"cuBLASLt", "", "", why_no_cuda(), "matrix products on CUDA devices by Hearth's own kernels"};
+  Part dnn{"cuDNN", "", "", why_no_cuda(), "convolutions on CUDA devices by Hearth's native kernels"};
+  Part blas{"cuBLASLt", "", "", why_no_cuda(), "matrix products on CUDA devices by Hearth's native kernels"};
 #if HEARTH_HAS_CUDA
   const auto fill = [](Part& part, const cuda::LibraryInfo& found, const std::string& why_not) {
     part.version = found.version;

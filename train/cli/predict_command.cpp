@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// predict: classes of images, and texts written on.
+// predict: classes of images, and sequences written on.
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
@@ -28,10 +28,10 @@ struct Kind {
 };
 
 const Kind images{"images", "hearth predict RUN IMAGE...", {"--top", "--logits", "--embedding"}};
-const Kind labelled_texts{"texts with a label",
-                          "hearth predict RUN FILE (of lines, or - for the input), or --text TEXT",
-                          {"--top", "--logits", "--embedding", "--text"}};
-const Kind running_text{"a running text",
+const Kind labelled_text{"sequences with a label",
+                         "hearth predict RUN FILE (of lines, or - for the input), or --text TEXT",
+                         {"--top", "--logits", "--embedding", "--text"}};
+const Kind running_text{"a token stream",
                         "hearth predict RUN --prompt TEXT",
                         {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"}};
 
@@ -42,7 +42,7 @@ const Kind own_task{"data of the program's own", "hearth predict RUN FILE...", {
 
 /// UsageError for an option that belongs to other kinds of runs only.
 void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
-  for (const Kind& other : {images, labelled_texts, running_text, pairs, own_task})
+  for (const Kind& other : {images, labelled_text, running_text, pairs, own_task})
     for (const char* option : other.options)
       HEARTH_CHECK(
           UsageError,
@@ -161,16 +161,16 @@ int classify_images(const Arguments& arguments, const Predictor& predictor) {
   return 0;
 }
 
-int classify_texts(const Arguments& arguments, const Predictor& predictor) {
-  std::vector<std::string> texts = arguments.values("--text");
+int classify_text(const Arguments& arguments, const Predictor& predictor) {
+  std::vector<std::string> sequences = arguments.values("--text");
   for (const std::string& input : given_inputs(arguments))
-    for (std::string& line : read_lines(input)) texts.push_back(std::move(line));
-  HEARTH_CHECK(UsageError, !texts.empty(), "predict: no text is named; use ", labelled_texts.usage);
-  for (std::size_t first = 0; first < texts.size(); first += inputs_at_once) {
-    const auto begin = texts.begin() + static_cast<std::ptrdiff_t>(first);
+    for (std::string& line : read_lines(input)) sequences.push_back(std::move(line));
+  HEARTH_CHECK(UsageError, !sequences.empty(), "predict: no text is named; use ", labelled_text.usage);
+  for (std::size_t first = 0; first < sequences.size(); first += inputs_at_once) {
+    const auto begin = sequences.begin() + static_cast<std::ptrdiff_t>(first);
     const std::vector<std::string> some(
-        begin, begin + static_cast<std::ptrdiff_t>(std::min(inputs_at_once, texts.size() - first)));
-    write_classes(arguments, predictor, some, predictor.predict_texts(some, arguments.has("--embedding")));
+        begin, begin + static_cast<std::ptrdiff_t>(std::min(inputs_at_once, sequences.size() - first)));
+    write_classes(arguments, predictor, some, predictor.predict_text(some, arguments.has("--embedding")));
   }
   return 0;
 }
@@ -178,7 +178,7 @@ int classify_texts(const Arguments& arguments, const Predictor& predictor) {
 int continue_prompts(const Arguments& arguments, Session& session) {
   const std::vector<std::string> prompts = arguments.values("--prompt");
   HEARTH_CHECK(UsageError, arguments.positional().size() == 1 && !prompts.empty(),
-               "predict: the run was trained on a running text and writes prompts on; use ", running_text.usage);
+               "predict: the run was trained on a token stream and writes prompts on; use ", running_text.usage);
   models::GenerateOptions options{.limits = {.most = arguments.whole("--max-tokens", 400, 1)},
                                   .temperature = arguments.number("--temperature", 0.8),
                                   .top_k = arguments.whole("--top-k", 0, 0),
@@ -186,11 +186,11 @@ int continue_prompts(const Arguments& arguments, Session& session) {
                                   .seed = static_cast<std::uint64_t>(arguments.whole("--seed", 0, 0))};
   if (arguments.has("--greedy")) {
     for (const char* option : {"--temperature", "--top-k", "--top-p", "--seed"})
-      HEARTH_CHECK(UsageError, !arguments.has(option),
-                   "predict: --greedy takes the likeliest ids and draws none; leave ", option, " out");
+      HEARTH_CHECK(UsageError, !arguments.has(option), "predict: --greedy takes the argmax and draws none; leave ",
+                   option, " out");
     options.temperature = 0;
   }
-  const std::vector<Continuation> written = continue_texts(session, prompts, options);
+  const std::vector<Continuation> written = generate_text(session, prompts, options);
   for (std::size_t i = 0; i < written.size(); ++i) {
     if (arguments.has("--json")) {
       std::cout << to_text(Json::object()
@@ -258,8 +258,8 @@ int predict_command(const Arguments& arguments) {
   }
   if (predicts_tokens == nullptr) {
     const Predictor predictor(std::move(session));
-    refuse_options_of_others(arguments, predictor.takes_texts() ? labelled_texts : images);
-    return predictor.takes_texts() ? classify_texts(arguments, predictor) : classify_images(arguments, predictor);
+    refuse_options_of_others(arguments, predictor.takes_text() ? labelled_text : images);
+    return predictor.takes_text() ? classify_text(arguments, predictor) : classify_images(arguments, predictor);
   }
   if (predicts_tokens->sequences().pairs() == nullptr) {
     refuse_options_of_others(arguments, running_text);

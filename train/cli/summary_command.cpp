@@ -43,12 +43,12 @@ struct Summary {
 
   double flops() const { return layers.empty() ? 0 : layers[0].flops; }
   std::int64_t kept_by(const nn::ModuleReport& row) const {
-    const auto found = kept.find(row.path.empty() ? "(network)" : row.path);
+    const auto found = kept.find(row.path.empty() ? "(model)" : row.path);
     return found == kept.end() ? 0 : found->second;
   }
 };
 
-/// The config, on the CPU if it names a GPU that is not here: memory can be foretold without one.
+/// The config, on the CPU if it names a GPU that is not here: memory can be estimated without one.
 LoadedConfig config_for_here(const Arguments& arguments, Device& wanted) {
   std::vector<std::string> overrides = arguments.values("--set");
   LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
@@ -77,7 +77,7 @@ Summary summarize_run(const Arguments& arguments) {
   const std::int64_t batch = largest_rows(session);
   const StepMemory memory(session, batches_to_measure(session), wanted.type);
   summary.need = memory.at(batch);
-  summary.kept = memory.kept_by_layer(batch);
+  summary.kept = memory.saved_by_layer(batch);
   summary.method = memory.method();
   if (wanted == session.device() && !by_tokens) {
     summary.budget = memory_budget(wanted);
@@ -97,7 +97,7 @@ Json to_json(const MemoryNeed& need) {
       .set("buffer_bytes", need.buffers)
       .set("other_bytes", need.other)
       .set("input_bytes", need.inputs)
-      .set("kept_bytes", need.kept)
+      .set("saved_bytes", need.kept)
       .set("working_bytes", need.working)
       .set("evaluation_bytes", need.evaluation)
       .set("peak_bytes", need.peak)
@@ -114,7 +114,7 @@ void print_json(const Summary& summary) {
                        .set("output", Json::array_of(std::vector<std::int64_t>(row.output.begin(), row.output.end())))
                        .set("parameters", row.parameters)
                        .set("flops", row.flops)
-                       .set("kept_bytes", summary.kept_by(row)));
+                       .set("saved_bytes", summary.kept_by(row)));
   Json memory = to_json(summary.need);
   memory.set("device", summary.device).set("method", summary.method);
   if (summary.budget.bytes() >= 0)
@@ -150,7 +150,7 @@ void print_layers(const Summary& summary) {
 
 void print_memory(const Summary& summary) {
   const MemoryNeed& need = summary.need;
-  std::cout << "\nmemory on " << summary.device << " at batch " << need.batch << ", foretold\n";
+  std::cout << "\nmemory on " << summary.device << " at batch " << need.batch << ", estimated\n";
   const auto line = [](const char* what, std::int64_t bytes) {
     if (bytes != 0)
       std::cout << "  " << std::left << std::setw(24) << what << std::right << std::setw(10)

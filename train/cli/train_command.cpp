@@ -46,7 +46,7 @@ void print_plan(const Session& session, const std::string& folder) {
             << "\n";
 }
 
-/// What the data leaves out, once for each place that it was read from.
+/// What the data leaves out, once for each position that it was read from.
 void print_warnings(const data::DataSplits& data) {
   constexpr std::int64_t most = 5;
   std::set<std::string> seen;
@@ -98,6 +98,7 @@ int train_command(const Arguments& arguments) {
   for (const auto& [option, path] : shorthands)
     if (const auto value = arguments.value(option)) overrides.push_back(path + *value);
   LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
+  for (const std::string& hint : loaded.hints) std::cerr << "warning   " << hint << "\n";
   const std::string path = arguments.value("--out").value_or("runs/" + loaded.config.name);
   require_apart(path, arguments.positional()[0]);
   Session session(std::move(loaded));

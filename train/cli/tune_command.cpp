@@ -29,7 +29,7 @@ LoadedConfig config_with_batch(const Arguments& arguments, std::int64_t batch) {
 }
 
 /// The largest batch of the budget of which an epoch has one; 0 if not even 1 fits.
-std::int64_t largest_foretold(const Arguments& arguments) {
+std::int64_t largest_estimated(const Arguments& arguments) {
   Session session(config_with_batch(arguments, 0));
   HEARTH_CHECK(ConfigError, session.data.rows_by_tokens() == 0,
                "tune batch: batches are filled by /data/tokens_per_batch; train.batch_size changes nothing");
@@ -79,22 +79,22 @@ void print(const Trial& trial) {
             << std::setw(10) << trial.peak_mb << " MB\n";
 }
 
-Tuning try_up_to(std::int64_t foretold, const Arguments& arguments, int steps) {
-  Tuning tuning{.largest = foretold};
+Tuning try_up_to(std::int64_t estimated, const Arguments& arguments, int steps) {
+  Tuning tuning{.largest = estimated};
   std::vector<Trial>& trials = tuning.trials;
   // More of the same is not worth its time after two doublings that gained next to nothing.
   int flat = 0;
-  for (const std::int64_t size : sizes_up_to(foretold)) {
+  for (const std::int64_t size : sizes_up_to(estimated)) {
     if (flat >= 2) break;
     try {
       trials.push_back(try_batch(arguments, size, steps));
     } catch (const OutOfMemory&) {
-      std::cerr << "batch " << std::setw(6) << size << "  does not fit, other than foretold\n";
+      std::cerr << "batch " << std::setw(6) << size << "  does not fit, other than estimated\n";
       tuning.largest = trials.empty() ? 0 : trials.back().batch;
       break;
     } catch (const ShapeError& error) {
       // Batch normalisation has nothing to go by where one sample is one value a channel.
-      if (size > 1 || foretold == 1) throw;
+      if (size > 1 || estimated == 1) throw;
       std::cerr << "batch " << std::setw(6) << size << "  is refused: " << error.what() << "\n";
       continue;
     }
@@ -109,8 +109,8 @@ int tune_batch(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
                "tune batch: give a config; usage: hearth tune batch CONFIG.json");
   const int steps = static_cast<int>(arguments.positive("--steps", 5));
-  const std::int64_t foretold = std::min(largest_foretold(arguments), arguments.positive("--most", 1 << 20));
-  const auto [largest, trials, best] = foretold >= 1 ? try_up_to(foretold, arguments, steps) : Tuning{};
+  const std::int64_t estimated = std::min(largest_estimated(arguments), arguments.positive("--most", 1 << 20));
+  const auto [largest, trials, best] = estimated >= 1 ? try_up_to(estimated, arguments, steps) : Tuning{};
   HEARTH_CHECK(OutOfMemory, largest >= 1, "tune batch: not even a batch of 1 fits; see `hearth summary`");
   if (arguments.has("--json")) {
     Json list = Json::array();

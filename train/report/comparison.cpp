@@ -14,8 +14,8 @@
 namespace hearth::train {
 namespace {
 
-constexpr std::size_t most_runs = 16;
-constexpr std::size_t most_differences = 200;
+constexpr std::size_t max_runs = 16;
+constexpr std::size_t max_differences = 200;
 
 struct Run {
   std::string name;
@@ -123,16 +123,16 @@ void add_differences(ReportSections& sections, const std::vector<Run>& runs) {
   sections.heading("Differences of the configurations");
   if (rows.empty()) return sections.paragraph("There is none.");
   const std::size_t all = rows.size();
-  if (all > most_differences) rows.resize(most_differences);
+  if (all > max_differences) rows.resize(max_differences);
   sections.table(headings, rows);
-  if (all > most_differences) sections.paragraph(join_text("the first ", most_differences, " of ", all));
+  if (all > max_differences) sections.paragraph(join_text("the first ", max_differences, " of ", all));
 }
 
 }  // namespace
 
 std::string comparison_html(const std::vector<std::string>& folders) {
-  HEARTH_CHECK(UsageError, folders.size() >= 2 && folders.size() <= most_runs, "report: ", folders.size(),
-               " runs to compare; give 2 to ", most_runs);
+  HEARTH_CHECK(UsageError, folders.size() >= 2 && folders.size() <= max_runs, "report: ", folders.size(),
+               " runs to compare; give 2 to ", max_runs);
   const std::vector<std::string> names = names_of(folders);
   std::vector<Run> runs;
   std::vector<Json> records;

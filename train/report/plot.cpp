@@ -16,8 +16,8 @@ using Points = std::vector<std::pair<double, double>>;
 
 constexpr double width = 560, height = 280;
 constexpr double left = 58, right = 14, top = 32, bottom = 40;
-constexpr std::size_t most_points = 400;
-constexpr std::size_t most_markers = 40;
+constexpr std::size_t max_points = 400;
+constexpr std::size_t max_markers = 40;
 
 struct Axis {
   double low = std::numeric_limits<double>::infinity();
@@ -84,7 +84,7 @@ std::vector<Points> shown_points(const Chart& chart) {
       const double share = chart.percent ? 100 * value : value;
       points.emplace_back(x, chart.scale == Scale::logarithmic ? std::log10(share) : share);
     }
-    result.push_back(thinned(points, most_points));
+    result.push_back(thinned(points, max_points));
   }
   return result;
 }
@@ -116,7 +116,7 @@ class Canvas {
     out_ << "<polyline class=\"c" << colour << "\" points=\"";
     for (const auto& [x, y] : points) out_ << number(px(x)) << "," << number(py(y)) << " ";
     out_ << "\"/>";
-    if (points.size() > most_markers) return;
+    if (points.size() > max_markers) return;
     for (const auto& [x, y] : points)
       out_ << "<circle class=\"c" << colour << "\" r=\"2.5\" cx=\"" << number(px(x)) << "\" cy=\"" << number(py(y))
            << "\"><title>" << html_escaped(chart_.x_label) << " " << tick_text(x) << ": " << value_text(y)

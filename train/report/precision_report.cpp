@@ -17,9 +17,9 @@ const char* name_of_policy(Autocast policy) {
   switch (policy) {
     case Autocast::follow:
       return "follow";
-    case Autocast::narrow:
+    case Autocast::low_precision:
       return "narrow";
-    case Autocast::widen:
+    case Autocast::f32:
       return "widen";
     case Autocast::as_is:
       break;
@@ -46,7 +46,7 @@ class Collector : public OpObserver {
     const bool mixes = info.autocast == Autocast::as_is && row.op != "cast";
     row.runs_in = first == nullptr ? row.gives : name_of(first->dtype());
     if (mixes && row.runs_in != "f64") row.runs_in = "f32";
-    if (info.autocast == Autocast::narrow && row.runs_in == "f32" && allows_tf32() && y.device().is_cuda())
+    if (info.autocast == Autocast::low_precision && row.runs_in == "f32" && allows_tf32() && y.device().is_cuda())
       row.runs_in = "tf32";
     rows.push_back(std::move(row));
   }

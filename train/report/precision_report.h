@@ -16,13 +16,13 @@ struct OpPrecision {
   std::string policy;              ///< narrow, widen, follow, or as_is: the op itself takes mixed types
   std::vector<std::string> reads;  ///< type of each input; "" for one that is absent
   std::string gives;
-  /// The type its arithmetic is rounded to: that of the first input, or f32 for an op that widens or takes mixed types;
-  /// tf32 where a CUDA device's libraries may round the operands to it. Sums are f32 or wider everywhere.
+  /// The type its arithmetic is rounded to: that of the first input, or f32 for an op that upcasts or takes mixed
+  /// types; tf32 where a CUDA device's libraries may round the operands to it. Sums are f32 or wider everywhere.
   std::string runs_in;
 };
 
-/// The op calls of a training step's forward pass and loss at a batch of two blank images or texts, in order, as they
-/// are on the session's device. The session is of no use for training afterwards.
+/// The op calls of a training step's forward pass and loss at a batch of two blank images or text, in order, as
+/// they are on the session's device. The session is of no use for training afterwards.
 std::vector<OpPrecision> precision_of_ops(Session& session);
 
 }  // namespace hearth::train

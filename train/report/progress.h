@@ -26,7 +26,7 @@ class HEARTH_API Progress {
     double lr = 0;
     double images_per_second = 0;  ///< or tokens
     std::string unit = "images/s";
-    double wait_share = 0;  ///< part of the time spent waiting for data, 0 to 1
+    double wait_fraction = 0;  ///< part of the time spent waiting for data, 0 to 1
   };
   /// Whether step() would show something now, so that nothing need be collected for it otherwise.
   bool wants_step() const;

@@ -16,9 +16,9 @@ namespace hearth::train {
 namespace {
 
 // Rows of evaluations shown; of more, every n-th, the best and the last.
-constexpr std::size_t most_rows = 40;
+constexpr std::size_t max_rows = 40;
 // Evaluations whose samples are shown: the first, the last, and some between.
-constexpr std::size_t most_samples = 8;
+constexpr std::size_t max_samples = 8;
 
 // The value of an object's member, or nothing where the object is absent.
 std::optional<double> number_in(const Json* object, std::string_view key) {
@@ -97,7 +97,7 @@ std::string samples_over_time(const std::vector<Json>& records) {
   ReportSections sections;
   if (with.empty()) return "";
   sections.heading("Samples over time");
-  const std::size_t count = std::min(with.size(), most_samples);
+  const std::size_t count = std::min(with.size(), max_samples);
   for (std::size_t i = 0; i < count; ++i) {
     const Json& record = *with[count == 1 ? 0 : i * (with.size() - 1) / (count - 1)];
     sections.paragraph("step " + text_at(record, "step"));
@@ -108,7 +108,7 @@ std::string samples_over_time(const std::vector<Json>& records) {
 
 void write_rows(std::ostream& out, const std::vector<const Json*>& rows, const std::vector<Metric>& metrics,
                 const Json* best) {
-  const std::size_t every = (rows.size() + most_rows - 1) / most_rows;
+  const std::size_t every = (rows.size() + max_rows - 1) / max_rows;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Json& row = *rows[i];
     if ((rows.size() - 1 - i) % every != 0 && &row != best) continue;

@@ -29,7 +29,7 @@ struct NamedTokenizer {
   const data::Tokenizer* tokenizer;
 };
 
-/// Those of the run's texts; none where it has images.
+/// Those of the run's sequences; none where it has images.
 std::vector<NamedTokenizer> tokenizers_of(const Session& session) {
   std::vector<NamedTokenizer> found;
   const char* file = tokenizer_file;
@@ -40,14 +40,14 @@ std::vector<NamedTokenizer> tokenizers_of(const Session& session) {
   return found;
 }
 
-/// Ids of another vocabulary would mean other texts to the weights.
+/// Ids of another vocabulary would mean other sequences to the weights.
 void require_own_tokenizers(const Session& session, const std::string& set) {
   for (const auto& [file, tokenizer] : tokenizers_of(session)) {
     const std::string path = set + "/" + file;
     if (!file_exists(path)) continue;
     HEARTH_CHECK(DataError, data::read_tokenizer(path)->digest() == tokenizer->digest(), path,
-                 " is not the tokenizer that the run's texts and configuration give now (", tokenizer->size(),
-                 " pieces), so that ids would mean something else; bring back the texts that it was trained on");
+                 " is not the tokenizer that the run's sequences and configuration give now (", tokenizer->size(),
+                 " pieces), so that ids would mean something else; bring back the sequences that it was trained on");
   }
 }
 
@@ -169,7 +169,7 @@ std::int64_t metrics_bytes_of(const std::string& set) {
   return bytes;
 }
 
-/// A set that nothing could go on from must not take the place of a good one.
+/// A set that nothing could go on from must not take the position of a good one.
 void require_finite(const State& state, const Session& session) {
   for (const State::Entry& entry : state.entries()) {
     if (entry.tensor == nullptr) continue;

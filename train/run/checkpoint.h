@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving and restoring a session as checkpoint sets: model.safetensors, state.safetensors, config.json, data.json (what
-// the network takes for granted of its data) and, of a run on texts, tokenizer.json.
+// the model takes for granted of its data) and, of a run on text, tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -27,22 +27,22 @@ struct Allowed {
   bool changed_data = false;     ///< it goes on with the data that is there now, and a warning says what changed
 };
 /// Loads the newest complete set of a run's folder. ConfigError if that run differs in what decides the numbers.
-/// DataError if its texts now give another tokenizer, its classes have other names, or its data has changed. FileError
-/// if there are sets but none can be read.
+/// DataError if its sequences now give another tokenizer, its classes have other names, or its data has changed.
+/// FileError if there are sets but none can be read.
 HEARTH_API Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed = {});
 
 /// Makes `latest`, and `best` where it is there, lead to the sets that a session just restored from this folder says. A
 /// process may have been killed between a set and its link.
 HEARTH_API void mend_links(const Session& session, const std::string& checkpoint_folder);
 
-/// A session that computes with the network of a finished or interrupted run, at its best checkpoint (or the newest,
+/// A session that computes with the model of a finished or interrupted run, at its best checkpoint (or the newest,
 /// where no best was kept), or of one checkpoint folder. The checkpoint holds all that this needs, wherever it was
 /// copied to: the session's data has no samples. Images are normalised as in training unless the overrides say how.
 /// FileError naming what is missing. A checkpoint of an earlier version needs the data of its configuration.
 HEARTH_API std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint,
                                                  const std::vector<std::string>& overrides = {});
 
-/// The same with data to evaluate the network on: that which its configuration names, whose relative paths begin at the
+/// The same with data to evaluate the model on: that which its configuration names, whose relative paths begin at the
 /// working directory, or what is at `data_path` (data::evaluation_data()). DataError if the data now gives another
 /// tokenizer, or its classes have other names.
 HEARTH_API std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,

@@ -91,7 +91,7 @@ BatchTrace::Peak BatchTrace::peak(std::int64_t batch) const {
   return peak;
 }
 
-std::map<std::string, std::int64_t> BatchTrace::kept_by_layer(std::int64_t batch) const {
+std::map<std::string, std::int64_t> BatchTrace::saved_by_layer(std::int64_t batch) const {
   std::unordered_map<std::int64_t, const Event*> held;
   for (const Event& event : events_) {
     if (event.origin.backward) break;
@@ -108,7 +108,7 @@ std::map<std::string, std::int64_t> BatchTrace::kept_by_layer(std::int64_t batch
 
 std::int64_t BatchTrace::kept(std::int64_t batch) const {
   std::int64_t sum = 0;
-  for (const auto& [layer, bytes] : kept_by_layer(batch)) sum += bytes;
+  for (const auto& [layer, bytes] : saved_by_layer(batch)) sum += bytes;
   return sum;
 }
 
@@ -143,9 +143,9 @@ class ImaginedRegions final : public RegionSource {
 
   std::byte* map(std::size_t& bytes) override {
     if (device_ == DeviceType::cpu)
-      bytes = (std::max(bytes, least_cpu_region) + step - 1) / step * step;
+      bytes = (std::max(bytes, min_cpu_region) + step - 1) / step * step;
     else
-      bytes = std::max(bytes, least_cuda_region - pool_granule);
+      bytes = std::max(bytes, min_cuda_region - pool_granule);
     std::byte* const base = reinterpret_cast<std::byte*>(next_);
     next_ += (bytes / step + 2) * step;
     return base;

@@ -62,7 +62,7 @@ class BatchTrace {
   /// Bytes taken before the first block of a backward pass, and still held then: what forward keeps.
   std::int64_t kept(std::int64_t batch) const;
   /// The same by layer; "" for what was taken outside of modules.
-  std::map<std::string, std::int64_t> kept_by_layer(std::int64_t batch) const;
+  std::map<std::string, std::int64_t> saved_by_layer(std::int64_t batch) const;
   /// Takes and gives back the blocks, of which nothing is touched. Blocks of before the trace are left out.
   void replay(MemoryResource& memory, std::int64_t batch) const;
 

@@ -17,7 +17,7 @@ namespace {
 class UntouchedRegions final : public RegionSource {
  public:
   std::byte* map(std::size_t& bytes) override {
-    bytes = std::max(bytes, least_cpu_region);
+    bytes = std::max(bytes, min_cpu_region);
     // The page behind a region keeps it apart from the next.
     void* const base =
         mmap(nullptr, bytes + guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

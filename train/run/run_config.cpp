@@ -81,13 +81,14 @@ void describe(Fields<WeightsOptions>& f) {
   f.text("config", &WeightsOptions::config,
          "The configuration that the weights were trained with, which the model is compared with; empty: "
          "config.json beside them.");
-  f.text("fresh", &WeightsOptions::fresh, {},
-         "Beginnings of names of the network that are drawn all the same, as that of a classifier of other classes.");
+  f.text("reinitialize", &WeightsOptions::reinitialize, {},
+         "Beginnings of names of the model that keep their initial values, as that of a classifier of other classes.")
+      .formerly("fresh");
   f.text("unused", &WeightsOptions::unused, {},
-         "Beginnings of names of the file that the network has no use for, as those of another head.");
+         "Beginnings of names of the file that the model has no use for, as those of another head.");
   f.rule([](const WeightsOptions& o) {
-    const bool is_plain = o.fresh.empty() && o.unused.empty() && o.config.empty();
-    return o.path.empty() && !is_plain ? "fresh, unused and config are of a file; give its path" : "";
+    const bool is_plain = o.reinitialize.empty() && o.unused.empty() && o.config.empty();
+    return o.path.empty() && !is_plain ? "reinitialize, unused and config are of a file; give its path" : "";
   });
 }
 
@@ -110,16 +111,15 @@ void describe(Fields<TrainOptions>& f) {
   f.number("clip_norm", &TrainOptions::clip_norm, {.above = 0},
            "Largest norm of all gradients together; larger ones are scaled down. null: no limit.");
   f.boolean("deterministic", &TrainOptions::deterministic,
-            "Exact mode: the same bits for any number of threads. Costs some speed.");
+            "Deterministic mode: the same bits for any number of threads. Costs some speed.");
   f.boolean("graph", &TrainOptions::graph,
             "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without.");
   f.object("ema", &TrainOptions::ema,
            "An exponential moving average of the weights, used for evaluation. A number is its decay; null: none.")
       .shorthand("decay");
-  f.boolean(
-      "chunked_head", &TrainOptions::chunked_head,
-      "Take a cross entropy over a vocabulary by chunks of rows, so that the network's outputs, the largest tensor "
-      "of the step, never exist at once. null: for vocabularies of 16384 pieces or more.");
+  f.boolean("chunked_head", &TrainOptions::chunked_head,
+            "Take a cross entropy over a vocabulary by chunks of rows, so that the model's outputs, the largest tensor "
+            "of the step, never exist at once. null: for vocabularies of 16384 pieces or more.");
   f.rule([](const TrainOptions& o) -> std::string {
     if (o.epochs && o.steps) return "give epochs or steps, not both; null takes one back, as in --set steps=null";
     if (!o.epochs && !o.steps) return "give epochs or steps";
@@ -128,15 +128,16 @@ void describe(Fields<TrainOptions>& f) {
 }
 
 void describe(Fields<EvalOptions>& f) {
-  f.integer("every_epochs", &EvalOptions::every_epochs, {.min = 1},
-            "Epochs between evaluations of the valid part, or the test part where there is no such part; one comes at "
-            "the end too, then also of the test part.");
+  f.integer(
+      "every_epochs", &EvalOptions::every_epochs, {.min = 1},
+      "Epochs between evaluations of the valid split, or the test split where there is no such part; one comes at "
+      "the end too, then also of the test split.");
   f.integer("batch_size", &EvalOptions::batch_size, {.min = 1, .max = 1 << 20}, "null: as in training.");
   f.choice("metric", &EvalOptions::metric,
            {{"none", TranslationMetric::none},
             {"bleu", TranslationMetric::bleu},
             {"error_rate", TranslationMetric::error_rate}},
-           "Of translations, what `hearth eval` counts in those that the network writes: BLEU, edits by the words (of "
+           "Of translations, what `hearth eval` counts in those that the model writes: BLEU, edits by the words (of "
            "pronunciations, phonemes) of the nearest reference, or nothing.");
 }
 
@@ -169,8 +170,8 @@ void describe(Fields<RunConfig>& f) {
   f.integer("seed", &RunConfig::seed, {.min = 0}, "All randomness follows from this number.");
   f.text("device", &RunConfig::device,
          "auto, cpu, cuda or cuda:N. auto takes the first GPU if there is one, else cpu.");
-  f.component("model", &RunConfig::model, models::registry(), "The network.").required();
-  f.component("data", &RunConfig::data, data::datasets(), "The data set and how samples are changed.").required();
+  f.component("model", &RunConfig::model, models::registry(), "The model.").required();
+  f.component("data", &RunConfig::data, data::datasets(), "The dataset and how samples are changed.").required();
   f.component("task", &RunConfig::task, tasks(),
               "What a batch means: inputs of the model, loss and metrics; auto, as the data tells, if not given.");
   f.component("loss", &RunConfig::loss, losses(), "What is minimised; cross_entropy if not given.");
@@ -248,7 +249,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   }
   const std::string fault = fault_of_name(config.name);
   HEARTH_CHECK(ConfigError, fault.empty(), path, ": /name: \"", printable(config.name), "\" ", fault);
-  return {std::move(config), std::move(resolved)};
+  return {std::move(config), std::move(resolved), renamed_keys(*schema_of<RunConfig>(), root)};
 }
 
 Device device_of_run(const std::string& name) {

@@ -64,8 +64,8 @@ struct TrainOptions {
 struct WeightsOptions {
   std::string path;  ///< empty: from nowhere
   models::WeightFormat from = models::WeightFormat::hearth;
-  std::string config;  ///< of the network they belong to; empty: the one beside them
-  std::vector<std::string> fresh;
+  std::string config;  ///< of the model they belong to; empty: the one beside them
+  std::vector<std::string> reinitialize;
   std::vector<std::string> unused;
 };
 
@@ -133,6 +133,7 @@ HEARTH_API double lr_factor(const TrainOptions& options);
 struct LoadedConfig {
   RunConfig config;
   Json resolved;
+  std::vector<std::string> hints{};  ///< a line for each key that was given by its former name
 };
 
 /// Reads, overrides (`--set PATH=VALUE`) and checks a run. The run's name defaults to the file's name without ".json".

@@ -16,7 +16,7 @@ namespace {
 
 // Steps that are watched, and those before them.
 constexpr std::int64_t steps_before = 2, steps_watched = 8;
-constexpr std::size_t most_ops = 16;
+constexpr std::size_t max_ops = 16;
 constexpr const char* phases[] = {"waiting for data", "training steps", "evaluations", "checkpoints"};
 
 double seconds_since(RunProfile::Clock::time_point start) {
@@ -39,7 +39,7 @@ Json bytes_of(const Session& session) {
   const auto set = [&](const char* name, std::int64_t value) {
     if (value > 0) result.set(name, value);
   };
-  set("parameters", bytes(parameters.values()) + bytes(parameters.narrow()));
+  set("parameters", bytes(parameters.values()) + bytes(parameters.low_precision()));
   set("gradients", bytes(parameters.grads()));
   set("optimizer state", optimizer);
   set("averaged weights", averages);
@@ -89,7 +89,7 @@ Json RunProfile::to_json(const Session& session) const {
   if (quickest_seconds_ > 0) {
     std::vector<std::pair<std::string, double>> ops(milliseconds_.begin(), milliseconds_.end());
     std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    if (ops.size() > most_ops) ops.resize(most_ops);
+    if (ops.size() > max_ops) ops.resize(max_ops);
     Json list = Json::object();
     list.set("the whole step", 1e3 * quickest_seconds_);
     for (const auto& [name, milliseconds] : ops) list.set(name, milliseconds);

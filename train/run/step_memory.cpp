@@ -11,7 +11,7 @@
 namespace hearth::train {
 namespace {
 
-// Of a step that is replayed: the places that it reads, and two sets on their way there (cuda::Feed).
+// Of a step that is replayed: the positions that it reads, and two sets on their way there (cuda::Feed).
 constexpr std::int64_t fed_sets = 3;
 // Left free when a batch size is recommended: what the driver rounds up, and small things outside of the pool.
 constexpr double margin = 0.02;
@@ -80,15 +80,15 @@ class Held {
 }  // namespace
 
 bool MemoryBudget::holds(const MemoryNeed& need) const {
-  return (limit < 0 || need.peak <= limit) && (obtainable < 0 || need.reserved <= obtainable);
+  return (limit < 0 || need.peak <= limit) && (available < 0 || need.reserved <= available);
 }
 
 std::int64_t MemoryBudget::bytes() const {
-  if (limit < 0 || obtainable < 0) return std::max(limit, obtainable);
-  return std::min(limit, obtainable);
+  if (limit < 0 || available < 0) return std::max(limit, available);
+  return std::min(limit, available);
 }
 
-MemoryBudget memory_budget(Device device) { return {memory_of(device).statistics().limit, obtainable_memory(device)}; }
+MemoryBudget memory_budget(Device device) { return {memory_of(device).statistics().limit, available_memory(device)}; }
 
 MeasuredBatches batches_to_measure(const Session& session) {
   const std::int64_t small = session.task->rows_to_measure();
@@ -132,7 +132,7 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
 
 void StepMemory::measure_fixed(Session& session) {
   fixed_.parameters = bytes_of(session.parameters->values());
-  if (session.parameters->narrow().defined()) fixed_.parameters += bytes_of(session.parameters->narrow());
+  if (session.parameters->low_precision().defined()) fixed_.parameters += bytes_of(session.parameters->low_precision());
   fixed_.gradients = bytes_of(session.parameters->grads());
   for (const NamedTensor& buffer : session.model->buffers()) fixed_.buffers += bytes_of(*buffer.tensor);
   std::int64_t all = 0;
@@ -140,7 +140,7 @@ void StepMemory::measure_fixed(Session& session) {
     const auto bytes = static_cast<std::int64_t>(storage.bytes);
     if (same_op(storage.origin, "optimizer")) fixed_.optimizer += bytes;
     if (same_op(storage.origin, "average")) fixed_.averages += bytes;
-    // A data set held in memory stays on the CPU.
+    // A dataset held in memory stays on the CPU.
     const bool elsewhere = storage.origin.op == nullptr && device_.type != target_;
     if (same_op(storage.origin, blank_input) || elsewhere) continue;
     fixed_blocks_.push_back(bytes);
@@ -169,7 +169,7 @@ MemoryNeed StepMemory::at(std::int64_t batch) const {
   std::vector<std::unique_ptr<Held>> blocks;
   for (const std::int64_t bytes : fixed_blocks_) blocks.push_back(std::make_unique<Held>(*counting, bytes));
   std::unique_ptr<MemoryResource> arena;
-  if (graph_) arena = make_pool_memory(*counting, least_cuda_region);
+  if (graph_) arena = make_pool_memory(*counting, min_cuda_region);
   {
     const Held inputs(*counting, need.inputs);
     // The second time finds the blocks of the first.
@@ -247,7 +247,7 @@ std::string advice_on_batch(Session& session) {
   try {
     MemoryBudget budget = memory_budget(device);
     const std::int64_t granted = budget.bytes();
-    for (std::int64_t* part : {&budget.limit, &budget.obtainable})
+    for (std::int64_t* part : {&budget.limit, &budget.available})
       if (*part > 0) *part = static_cast<std::int64_t>(static_cast<double>(*part) * (1 - margin));
     const StepMemory memory(session, batch > 2 ? MeasuredBatches{2, 4} : MeasuredBatches{1, 2}, device.type);
     const MemoryNeed wanted = memory.at(batch);
@@ -255,13 +255,13 @@ std::string advice_on_batch(Session& session) {
     if (!fits)
       text = join_text("not even a batch of 1 would fit: ", memory.at(1).peak, " bytes of ", granted, " on ", device);
     else if (*fits >= batch)
-      text = join_text("a run at batch ", batch, " is foretold to need ", wanted.reserved, " bytes of ", granted,
+      text = join_text("a run at batch ", batch, " is estimated to need ", wanted.reserved, " bytes of ", granted,
                        " on ", device, "; something else holds memory");
     else
       text = join_text("train.batch_size=", *fits, " would fit (", memory.at(*fits).peak, " bytes of ", granted, " on ",
                        device, "; ", batch, " needs ", wanted.peak, ")");
   } catch (const OutOfMemory&) {
-    text = "not even a step of a few samples fits; use a smaller network";
+    text = "not even a step of a few samples fits; use a smaller model";
   } catch (const Error&) {
     // What stopped the training is what the caller has to hear of.
   }

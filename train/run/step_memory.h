@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a run needs on its device, foretold for any batch size. A few real steps and evaluations at small
+// The memory that a run needs on its device, estimated for any batch size. A few real steps and evaluations at small
 // batches are watched block by block; what each block would be at another size is replayed through the allocator's own
 // arithmetic. So the answer follows from what the ops really do on this device, and nothing has to fit.
 #pragma once
@@ -23,7 +23,7 @@ struct MemoryNeed {
   std::int64_t optimizer = 0;  ///< moments
   std::int64_t averages = 0;   ///< of weights and buffers
   std::int64_t buffers = 0;    ///< running statistics
-  std::int64_t other = 0;      ///< what else does not depend on the batch, as a data set held in memory
+  std::int64_t other = 0;      ///< what else does not depend on the batch, as a dataset held in memory
   std::int64_t inputs = 0;     ///< batches that are there at once: those of a step, and on the CPU those prepared ahead
   std::int64_t kept = 0;       ///< of forward for backward
   std::int64_t working = 0;    ///< what else a step holds at its peak
@@ -37,7 +37,7 @@ struct MemoryNeed {
 struct MemoryBudget {
   /// Most bytes in use, as HEARTH_MEMORY_LIMIT_MB or a control group limits them; -1 for no limit.
   std::int64_t limit = -1;
-  std::int64_t obtainable = -1;  ///< most bytes from the system; -1 if not known
+  std::int64_t available = -1;  ///< most bytes from the system; -1 if not known
   bool holds(const MemoryNeed& need) const;
   /// The smaller of the two.
   std::int64_t bytes() const;
@@ -65,7 +65,7 @@ class StepMemory {
   /// Why the budget does not hold what a batch needs, with a batch size that would fit; empty if it does.
   std::string shortage(std::int64_t batch, const MemoryBudget& budget) const;
   /// Bytes that forward keeps for backward, by the path of the layer.
-  std::map<std::string, std::int64_t> kept_by_layer(std::int64_t batch) const { return step_->kept_by_layer(batch); }
+  std::map<std::string, std::int64_t> saved_by_layer(std::int64_t batch) const { return step_->saved_by_layer(batch); }
   /// How the numbers came about, in a sentence.
   std::string method() const;
   MeasuredBatches measured() const { return measured_; }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t few_classes = 30;
 constexpr std::size_t worst_classes = 20;
-constexpr std::size_t most_mistakes = 16;
+constexpr std::size_t max_mistakes = 16;
 
 struct Mistake {
   std::int64_t sample = 0, label = 0, predicted = 0;
@@ -36,7 +36,7 @@ void collect(const data::Batch& batch, const Tensor& outputs, const Tensor& labe
     worst.push_back({batch.samples.at(static_cast<std::size_t>(i)), label, predicted, row[predicted], row[label]});
   }
   std::sort(worst.begin(), worst.end(), is_worse);
-  if (worst.size() > most_mistakes) worst.resize(most_mistakes);
+  if (worst.size() > max_mistakes) worst.resize(max_mistakes);
 }
 
 }  // namespace

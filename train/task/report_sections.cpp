@@ -14,10 +14,10 @@ namespace {
 
 constexpr int longest_side = 128;
 constexpr std::size_t longest_text = 2000;
-constexpr std::size_t most_rows = 1000;
-constexpr std::size_t most_figures = 32;
+constexpr std::size_t max_rows = 1000;
+constexpr std::size_t max_figures = 32;
 constexpr std::int64_t largest_square = 30;
-constexpr std::size_t most_confusions = 20;
+constexpr std::size_t max_confusions = 20;
 // Of an image in base64: more than 128 x 128 pixels of four channels ever take.
 constexpr std::size_t largest_image = 100'000;
 
@@ -133,7 +133,7 @@ void ReportSections::table(const std::vector<std::string>& headings,
   out << "<div class=\"scroll\"><table class=\"numbers named\"><tr>";
   for (const std::string& heading : headings) out << "<th>" << html_escaped(heading) << "</th>";
   out << "</tr>";
-  for (std::size_t i = 0; i < std::min(rows.size(), most_rows); ++i) {
+  for (std::size_t i = 0; i < std::min(rows.size(), max_rows); ++i) {
     HEARTH_CHECK(ShapeError, rows[i].size() == headings.size(), "report: row ", i, " of a table has ", rows[i].size(),
                  " cells under ", headings.size(), " headings");
     out << "<tr>";
@@ -142,7 +142,7 @@ void ReportSections::table(const std::vector<std::string>& headings,
   }
   out << "</table></div>";
   body_ += out.str();
-  if (rows.size() > most_rows) paragraph(join_text("the first ", most_rows, " of ", rows.size()));
+  if (rows.size() > max_rows) paragraph(join_text("the first ", max_rows, " of ", rows.size()));
 }
 
 void ReportSections::bars(const std::vector<Bar>& bars) {
@@ -157,7 +157,7 @@ void ReportSections::bars(const std::vector<Bar>& bars) {
 
 void ReportSections::figures(std::span<const Figure> figures) {
   Json list = Json::array();
-  for (std::size_t i = 0; i < std::min(figures.size(), most_figures); ++i) list.push_back(to_json(figures[i]));
+  for (std::size_t i = 0; i < std::min(figures.size(), max_figures); ++i) list.push_back(to_json(figures[i]));
   this->figures(list);
 }
 
@@ -167,7 +167,7 @@ void ReportSections::figures(const Json& figures) {
   out << "<div class=\"figures\">";
   std::size_t count = 0;
   for (const Json& figure : figures.items()) {
-    if (!figure.is_object() || count++ >= most_figures) continue;
+    if (!figure.is_object() || count++ >= max_figures) continue;
     const std::string text = cut(text_in(figure, "text")), caption = cut(text_in(figure, "caption"));
     out << (text.empty() ? "<figure>" : "<figure class=\"wide\">");
     if (const Json* const images = figure.find("images"); images != nullptr && images->is_array()) {
@@ -234,7 +234,7 @@ void ReportSections::confusion(const ConfusionMatrix& matrix, const std::vector<
         all.push_back({count, label, predicted});
   std::stable_sort(all.begin(), all.end(), [](const Confusion& a, const Confusion& b) { return a.count > b.count; });
   std::vector<std::vector<std::string>> rows;
-  for (std::size_t i = 0; i < std::min(all.size(), most_confusions); ++i)
+  for (std::size_t i = 0; i < std::min(all.size(), max_confusions); ++i)
     rows.push_back(
         {name_of_class(names, all[i].label), name_of_class(names, all[i].predicted), join_text(all[i].count)});
   if (!rows.empty()) table({"label", "predicted", "samples"}, rows);

@@ -27,7 +27,7 @@ struct Figure {
 };
 
 /// A figure as metrics.jsonl keeps it: "caption", "text", and "images", PNG files in base64. Images are shrunk to at
-/// most 128 pixels a side, captions and texts cut to 2000 bytes. A build without libpng leaves images out.
+/// most 128 pixels a side, captions and sequences cut to 2000 bytes. A build without libpng leaves images out.
 HEARTH_API Json to_json(const Figure& figure);
 
 class HEARTH_API ReportSections {

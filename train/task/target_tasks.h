@@ -52,8 +52,8 @@ class HEARTH_API RegressionTask : public TargetTask {
 };
 
 /// Labels of which a sample has several or none: the target is 1 where it has one, else 0. Evaluations measure
-/// `precision`, `recall` and `f1` as means over the labels, the same of all labels together (`micro_f1`, ...), the
-/// share of samples of which all is right, `exact_match`, and the mean average precision, `map`.
+/// `precision`, `recall` and `f1` as means over the labels, the same of all labels together (`micro_f1`, ...),
+/// how often all labels of a sample are right, `exact_match`, and the mean average precision, `map`.
 class HEARTH_API MultiLabelTask : public TargetTask {
  public:
   /// ConfigError unless samples have a tensor of the target's name, floating, u8 or bool; and unless class_names(), if

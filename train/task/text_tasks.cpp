@@ -63,11 +63,11 @@ std::string TextClassificationTask::describe() const {
 
 void TextClassificationTask::report(Session& session, const data::DatasetPointer& part, std::int64_t most,
                                     ReportSections& sections) const {
-  const data::LabelledTexts& texts = *part->tokens()->labelled();
+  const data::LabelledText& labelled_text = *part->tokens()->labelled();
   report_classes(session, part, most, sections, [&](std::int64_t sample) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(texts.length_of(sample)));
-    texts.copy(sample, ids.data());
-    return Figure{.text = repaired_text(texts.tokenizer().decode(ids))};
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(labelled_text.length_of(sample)));
+    labelled_text.copy(sample, ids.data());
+    return Figure{.text = repaired_text(labelled_text.tokenizer().decode(ids))};
   });
 }
 
@@ -80,7 +80,7 @@ void LanguageModelTask::check(const Loss& loss) const {
   Task::check(loss);
   HEARTH_CHECK(ConfigError, !loss.ignored_label || *loss.ignored_label == data::ignored_label,
                "/loss/ignore_index: ", *loss.ignored_label,
-               ", but in batches of texts the positions that do not count are labelled ", data::ignored_label,
+               ", but in batches of sequences the positions that do not count are labelled ", data::ignored_label,
                "; leave it out");
 }
 
@@ -95,20 +95,20 @@ void LanguageModelTask::add_metrics(Json& record, const Loss& loss, const Meter&
 }
 
 std::vector<Figure> LanguageModelTask::samples(Session& session, const data::DatasetPointer& part) const {
-  constexpr std::int64_t most_prompt = 24, most_new = 120;
+  constexpr std::int64_t max_prompt = 24, max_new = 120;
   const auto* const text = session.config().data.options<data::TextData>();
-  if (text != nullptr && text->mask_share > 0) return {};
+  if (text != nullptr && text->mask_probability > 0) return {};
   // The beginnings of the split's first two rows.
   data::Loader loader(part, {.batch_size = std::min<std::int64_t>(2, part->size()), .workers = 0});
   const Tensor rows = loader.next()["input"].contiguous();
-  const std::int64_t length = std::min(most_prompt, (rows.dim(1) + 1) / 2);
+  const std::int64_t length = std::min(max_prompt, (rows.dim(1) + 1) / 2);
   std::vector<std::vector<std::int32_t>> prompts;
   for (std::int64_t row = 0; row < rows.dim(0); ++row) {
     const std::int32_t* const ids = rows.data<const std::int32_t>() + row * rows.dim(1);
     prompts.emplace_back(ids, ids + length);
   }
   const std::vector<Continuation> generated =
-      continue_ids(session, prompts, {.limits = {.most = most_new}, .temperature = 0.8});
+      continue_ids(session, prompts, {.limits = {.most = max_new}, .temperature = 0.8});
   std::vector<Figure> figures;
   for (std::size_t i = 0; i < generated.size(); ++i)
     figures.push_back(

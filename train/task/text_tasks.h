@@ -28,9 +28,9 @@ class SequenceTask : public Task {
 class TextClassificationTask : public SequenceTask {
  public:
   explicit TextClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});
-  const data::LabelledTexts& texts() const { return *sequences().labelled(); }
+  const data::LabelledText& labelled_text() const { return *sequences().labelled(); }
   models::InputInfo input_info() const override;
-  const char* unit() const override { return "texts"; }
+  const char* unit() const override { return "sequences"; }
   std::unique_ptr<Metrics> metrics() const override;
   std::string describe() const override;
   void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
@@ -51,7 +51,7 @@ class LanguageModelTask : public SequenceTask {
   void check(const Loss& loss) const override;
   /// `perplexity` and, where every token of the part was predicted, `bits_per_character`.
   void add_metrics(Json& record, const Loss& loss, const Meter& meter, const data::Dataset* part) const override;
-  /// How the model continues two texts of the split; nothing where tokens are masked.
+  /// How the model continues two sequences of the split; nothing where tokens are masked.
   std::vector<Figure> samples(Session& session, const data::DatasetPointer& part) const override;
 
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Described fields and registries: values, defaults, every kind of fault with its place, overrides, resolving.
+// Described fields and registries: values, defaults, every kind of fault with its position, overrides, resolving.
 #include "core/config/config.h"
 
 #include <gtest/gtest.h>
@@ -414,6 +414,27 @@ TEST(ConfigOverride, FaultsOfSuchValuesNameTheAssignment) {
   EXPECT_EQ(fault("train={\"batch_size\": \"x\"}"),
             "--set train={\"batch_size\": \"x\"}: /train/batch_size: expected an integer >= 1, found the string \"x\"");
   EXPECT_EQ(fault("train.batch_size=64"), "no fault");
+}
+
+struct Renamed {
+  double probability = 0;
+};
+void describe(hearth::Fields<Renamed>& f) {
+  f.number("probability", &Renamed::probability, {.min = 0, .max = 1}, "How often.").formerly("rate");
+}
+
+TEST(Config, AFormerNameIsReadWithAHint) {
+  const Json root = parse_json(R"({"rate": 0.5})", "run.json");
+  Json full;
+  EXPECT_EQ(parse_fields<Renamed>(root, "", &full).probability, 0.5);
+  EXPECT_EQ(full, Json::object().set("probability", 0.5));
+  EXPECT_EQ(hearth::renamed_keys(*schema_of<Renamed>(), root),
+            std::vector<std::string>{"run.json:1:2: /rate: this key is now called \"probability\"; the next release "
+                                     "will not know the former name"});
+  const Json now = parse_json(R"({"probability": 0.5})", "run.json");
+  EXPECT_TRUE(hearth::renamed_keys(*schema_of<Renamed>(), now).empty());
+  EXPECT_THROW(parse_fields<Renamed>(parse_json(R"({"rate": 0.5, "probability": 0.4})", "run.json")), ConfigError);
+  EXPECT_THROW(parse_fields<Renamed>(parse_json(R"({"rate": 2})", "run.json")), ConfigError);
 }
 
 }  // namespace

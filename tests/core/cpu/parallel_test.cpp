@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the compute team: cores that the system grants, limits of OpenMP, what the environment asks.
+// The size of the thread pool: cores that the system grants, limits of OpenMP, what the environment asks.
 #include "core/cpu/parallel.h"
 
 #include <gtest/gtest.h>
@@ -78,17 +78,17 @@ TEST(Team, IsNeverLargerThanWhatOpenMpGives) {
 }
 
 TEST(Team, LeavesOpenMpAsTheHostProgramSetIt) {
-  const int before = omp_get_max_threads(), team = threads();
+  const int before = omp_get_max_threads(), pool = threads();
   omp_set_num_threads(3);
   set_threads(2);
   EXPECT_EQ(Tensor::full({1 << 18}, 2).to(DType::f64).to_doubles()[77], 2);
   EXPECT_EQ(omp_get_max_threads(), 3);
-  set_threads(team);
+  set_threads(pool);
   omp_set_num_threads(before);
 }
 
 // The environment is read once, so that each of these needs a process of its own.
-void report_team(const char* name, const char* value) {
+void report_threads(const char* name, const char* value) {
   setenv(name, value, 1);
   std::string text;
   try {
@@ -100,12 +100,12 @@ void report_team(const char* name, const char* value) {
   std::_Exit(0);
 }
 
-TEST(TeamDeathTest, TakesItsSizeFromTheEnvironment) {
+TEST(ThreadPoolDeathTest, TakesItsSizeFromTheEnvironment) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string three = std::to_string(std::min(3, omp_get_thread_limit()));
-  EXPECT_EXIT(report_team("HEARTH_THREADS", "3"), testing::ExitedWithCode(0), "^" + three + "$");
+  EXPECT_EXIT(report_threads("HEARTH_THREADS", "3"), testing::ExitedWithCode(0), "^" + three + "$");
   for (const char* wrong : {"", "0", "-1", "2x", "5000", "many"})
-    EXPECT_EXIT(report_team("HEARTH_THREADS", wrong), testing::ExitedWithCode(0), "from 1 to 4096") << wrong;
+    EXPECT_EXIT(report_threads("HEARTH_THREADS", wrong), testing::ExitedWithCode(0), "from 1 to 4096") << wrong;
 }
 
 }  // namespace

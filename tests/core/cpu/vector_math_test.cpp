@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The f32 elementary functions against f64 ones of the standard library, in units in the last place, over every
+// The f32 elementary functions against f64 ones of the standard library, in units in the last position, over every
 // 997th float of the range, and at the edges.
 #include "core/cpu/vector_math.h"
 
@@ -22,7 +22,8 @@ struct Worst {
   float at = 0;
 };
 
-// Distance in units of the last place of the exact result; below the normal range, in units of the smallest subnormal.
+// Distance in units of the last position of the exact result; below the normal range, in units of the smallest
+// subnormal.
 double ulps_apart(float found, double exact) {
   const float rounded = static_cast<float>(exact);
   if (std::isinf(rounded) || std::isinf(found)) return found == rounded ? 0 : 1e30;

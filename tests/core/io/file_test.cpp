@@ -243,24 +243,24 @@ TEST(File, OnlyRegularFilesAreRead) {
 TEST(File, NoMoreIsReadThanTheLimit) {
   const TempDir directory;
   write_file_synced(directory / "f", std::string(100, 'x'));
-  EXPECT_EQ(read_text(directory / "f", {100, "texts"}).size(), 100u);
+  EXPECT_EQ(read_text(directory / "f", {100, "strings"}).size(), 100u);
   EXPECT_PRED2(contains, error_message<FileError>([&] {
-                 (void)read_text(directory / "f", {99, "texts"});
+                 (void)read_text(directory / "f", {99, "strings"});
                }),
-               "f: 100 bytes; texts may have at most 99");
+               "f: 100 bytes; strings may have at most 99");
   // Of a size that no memory has, without a byte on the disk.
   std::filesystem::resize_file(directory / "f", std::uintmax_t{1} << 42);
   EXPECT_PRED2(contains, error_message<OutOfMemory>([&] {
-                 (void)read_file(directory / "f", {UINT64_MAX, "texts"});
+                 (void)read_file(directory / "f", {UINT64_MAX, "strings"});
                }),
                "f: 4398046511104 bytes are to be held in memory, of which ");
   std::istringstream stream(std::string(100, 'y'));
-  EXPECT_EQ(read_stream(stream, "the input", {100, "texts"}).size(), 100u);
+  EXPECT_EQ(read_stream(stream, "the input", {100, "strings"}).size(), 100u);
   std::istringstream more(std::string(1'000'000, 'y'));
   EXPECT_PRED2(contains, error_message<FileError>([&] {
-                 (void)read_stream(more, "the input", {100, "texts"});
+                 (void)read_stream(more, "the input", {100, "strings"});
                }),
-               "the input: more than 100 bytes, which is the most that texts may have");
+               "the input: more than 100 bytes, which is the most that strings may have");
 }
 
 }  // namespace

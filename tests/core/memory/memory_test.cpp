@@ -168,7 +168,7 @@ TEST(MemoryLimitDeathTest, ComesFromTheEnvironmentAsAWholeNumber) {
     EXPECT_EXIT(report_limit(wrong), testing::ExitedWithCode(0), "from 1 to 8796093022207") << wrong;
 }
 
-TEST(ObtainableMemory, CountsWhatThePoolHasCached) {
+TEST(AvailableMemory, CountsWhatThePoolHasCached) {
   // Holds more than any machine has, and nothing of it is in use.
   class Cache final : public MemoryResource {
     void* allocate(std::size_t) override { throw OutOfMemory("nothing here"); }
@@ -176,9 +176,9 @@ TEST(ObtainableMemory, CountsWhatThePoolHasCached) {
     MemoryStatistics statistics() const override { return {.reserved = std::int64_t{1} << 55}; }
     void reset_peak() override {}
   } cache;
-  EXPECT_LT(obtainable_memory({}), std::int64_t{1} << 55);
+  EXPECT_LT(available_memory({}), std::int64_t{1} << 55);
   const MemoryScope scope(cache);
-  EXPECT_GE(obtainable_memory({}), std::int64_t{1} << 55);
+  EXPECT_GE(available_memory({}), std::int64_t{1} << 55);
 }
 
 TEST(CountingMemory, RemembersThePeak) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts with labels: rows, batches, and what is refused.
+// Sequences with labels: rows, batches, and what is refused.
 #include "data/text/labelled.h"
 
 #include <gtest/gtest.h>
@@ -44,12 +44,12 @@ TEST_F(Labelled, ARowIsBeginTextAndEnd) {
   const DataSplits data = open(R"(, "length": 6)", "b\tabc\na\tc\nb\tabcabcabc\n");
   ASSERT_EQ(data.train->size(), 3);
   EXPECT_EQ(data.train->class_names(), (std::vector<std::string>{"a", "b"}));
-  const LabelledTexts& set = *data.train->tokens()->labelled();
+  const LabelledText& set = *data.train->tokens()->labelled();
   EXPECT_EQ(set.longest(), 8);
   Loader loader = data.eval_loader(data.train, 2);
   const Batch first = loader.next(), second = loader.next();
-  // <pad> 0, <s> 2, </s> 3, and c, a and b from 5 on, the most frequent first; lengths are multiples of 8, long texts
-  // are cut to 6 ids.
+  // <pad> 0, <s> 2, </s> 3, and c, a and b from 5 on, the most frequent first; lengths are multiples of 8, long
+  // sequences are cut to 6 ids.
   EXPECT_EQ(values<std::int32_t>(first["input"]),
             (std::vector<std::int32_t>{2, 6, 7, 5, 3, 0, 0, 0, 2, 5, 3, 0, 0, 0, 0, 0}));
   EXPECT_EQ(values<std::int64_t>(first["labels"]), (std::vector<std::int64_t>{1, 0}));
@@ -89,7 +89,8 @@ TEST_F(Labelled, AnEpochHasEachTextOnceAndLittlePadding) {
   }
   EXPECT_NE(epochs[0], epochs[1]);
   EXPECT_LT(1 - tokens / places, 0.25);
-  EXPECT_GT(data.train->tokens()->padding({.batch_size = 10}).share(), 0.4) << "in order they do not meet their like";
+  EXPECT_GT(data.train->tokens()->padding({.batch_size = 10}).fraction(), 0.4)
+      << "in order they do not meet their like";
   Loader resumed = data.train_loader(10, 5);
   resumed.seek(1, 7);
   EXPECT_EQ(resumed.next().samples, epochs[1][7]);
@@ -101,7 +102,7 @@ TEST_F(Labelled, AShareIsSetAside) {
   const DataSplits data = open(R"(, "valid_fraction": 0.1)", many());
   EXPECT_EQ(data.train->size(), 270);
   ASSERT_EQ(data.valid->size(), 30);
-  const LabelledTexts& train = *data.train->tokens()->labelled();
+  const LabelledText& train = *data.train->tokens()->labelled();
   std::int64_t xs = 0;
   for (std::int64_t i = 0; i < 270; ++i) xs += train.label_of(i) == 0;
   Loader valid = data.eval_loader(data.valid, 30);

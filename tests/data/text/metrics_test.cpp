@@ -14,9 +14,9 @@ namespace hearth::data {
 namespace {
 
 std::vector<std::string> texts_of(const Json& list) {
-  std::vector<std::string> texts;
-  for (const Json& text : list.items()) texts.push_back(text.as_string());
-  return texts;
+  std::vector<std::string> sequences;
+  for (const Json& text : list.items()) sequences.push_back(text.as_string());
+  return sequences;
 }
 
 Json golden_bleu() { return read_json(test::source_dir() + "/tests/golden/text/bleu.json"); }
@@ -69,7 +69,7 @@ TEST(ErrorRateTest, NearestReferenceCounts) {
   EXPECT_EQ(rate.edits(), 1);
   EXPECT_EQ(rate.length(), 10);
   EXPECT_DOUBLE_EQ(rate.rate(), 0.1);
-  EXPECT_DOUBLE_EQ(rate.wrong_share(), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(rate.error_rate(), 1.0 / 3);
   EXPECT_THROW(rate.add(std::vector<std::string>{}, std::span<const std::vector<std::string>>{}), UsageError);
 }
 

@@ -114,7 +114,8 @@ TEST(TextDataTest, BatchesAreAFunctionOfTheirNumber) {
   const TempDir folder;
   const std::string path = put(folder, "pairs.tsv", pair_lines());
   for (const std::string& text :
-       {R"({"type": "text", "train": [)" + quoted(sample_path) + R"(], "length": 32, "mask_share": 0.15, "workers": )",
+       {R"({"type": "text", "train": [)" + quoted(sample_path) +
+            R"(], "length": 32, "mask_probability": 0.15, "workers": )",
         R"({"type": "parallel_text", "train": [)" + quoted(path) + R"(], "tokens_per_batch": 256, "workers": )"}) {
     const DataSplits one = make_data(node(text + "0}")), three = make_data(node(text + "3}"));
     Loader a = one.train_loader(4, 11), b = three.train_loader(4, 11);
@@ -137,7 +138,7 @@ TEST(TextDataTest, BatchesAreAFunctionOfTheirNumber) {
 
 TEST(TextDataTest, MaskedIdsAreToBeGuessed) {
   const DataSplits data = make_data(
-      node(R"({"type": "text", "train": [)" + quoted(sample_path) + R"(], "length": 128, "mask_share": 0.2})"));
+      node(R"({"type": "text", "train": [)" + quoted(sample_path) + R"(], "length": 128, "mask_probability": 0.2})"));
   Loader loader = data.eval_loader(data.train, 16);
   const TokensPointer plain =
       tokenize(data.train->tokens()->tokenizer(), std::vector<std::string_view>{read_corpus(sample_path)}, "x");
@@ -213,10 +214,10 @@ TEST(TextDataTest, BatchesByTokensWasteLittle) {
   }
   EXPECT_EQ(trained, lengths);
   EXPECT_GE(training.samples_per_epoch(), 150);
-  const double share = data.train->tokens()->padding({.batch_size = 8}).share();
+  const double share = data.train->tokens()->padding({.batch_size = 8}).fraction();
   const DataSplits plain = make_data(node(text + "}"));
   EXPECT_LT(share, 0.15);
-  EXPECT_GT(plain.train->tokens()->padding({.batch_size = 8}).share(), 2 * share);
+  EXPECT_GT(plain.train->tokens()->padding({.batch_size = 8}).fraction(), 2 * share);
   // Given bounds put more lengths together.
   const DataSplits two = make_data(node(text + R"(, "tokens_per_batch": 512, "buckets": [32, 64]})"));
   EXPECT_LT(two.eval_loader(two.train, 1).batches_per_epoch(), loader.batches_per_epoch());
@@ -293,7 +294,7 @@ TEST(TextDataTest, AFractionOfNothingIsRefused) {
   for (const char* type : {"parallel_text", "labelled_text"}) {
     const std::string text = join_text(R"({"type": ")", type, R"(", "train": [)", quoted(path), "]");
     EXPECT_EQ(error_message<DataError>([&] { (void)make_data(node(text + R"(, "valid_fraction": 0.3})")); }),
-              path + ": holding out 0.3 of 3 texts leaves one part empty; give another valid_fraction, or 0");
+              path + ": holding out 0.3 of 3 sequences leaves one split empty; give another valid_fraction, or 0");
     EXPECT_EQ(make_data(node(text + R"(, "valid_fraction": 0.4})")).valid->size(), 1);
     EXPECT_EQ(make_data(node(text + R"(, "valid_fraction": 0})")).valid, nullptr);
   }

@@ -27,8 +27,8 @@ using test::error_message;
 
 std::string golden(const std::string& name) { return test::source_dir() + "/tests/golden/text/" + name; }
 
-TokenizerPointer make(const std::string& node, std::vector<std::string_view> texts = {}) {
-  return tokenizers().make(parse_json(node, "run.json"), texts);
+TokenizerPointer make(const std::string& node, std::vector<std::string_view> sequences = {}) {
+  return tokenizers().make(parse_json(node, "run.json"), sequences);
 }
 
 std::vector<std::int32_t> ids_of(const Json& list) {
@@ -47,7 +47,7 @@ void expect_answers(const Tokenizer& tokenizer, const std::string& answers) {
   }
 }
 
-/// Texts of random code points of every plane, with runs of letters and blanks.
+/// Sequences of random code points of every plane, with runs of letters and blanks.
 std::string random_text(std::uint64_t seed) {
   Random random(seed, 0);
   std::string text;

@@ -16,10 +16,10 @@ namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
 
-cuda::Counters cost_of_an_id(nn::Module& network, const Tensor& source) {
-  network.eval();
-  network.to(gpu);
-  const auto decoder = make_decoder(network, {.texts = 4, .room = 16, .source = source});
+cuda::Counters cost_of_an_id(nn::Module& model, const Tensor& source) {
+  model.eval();
+  model.to(gpu);
+  const auto decoder = make_decoder(model, {.sequences = 4, .capacity = 16, .source = source});
   const Tensor ids = Tensor::full({4, 1}, 3, DType::i32);
   cuda::Counters start;
   for (int i = 0; i < 8; ++i) {

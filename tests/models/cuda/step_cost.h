@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step of a network costs on a CUDA device, by counter. The same on a real and on the emulated device.
+// What a training step of a model costs on a CUDA device, by counter. The same on a real and on the emulated device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ inline std::int64_t calls(const cuda::Counters& counters) { return counters.laun
 /// Launches that GELU by erf costs behind the latest products: a library's do not take it on.
 inline std::int64_t gelu_apart() { return last_choice("linear").starts_with("cublaslt") ? 1 : 0; }
 
-/// Of the third step of a network, which is drawn and moved to the device.
+/// Of the third step of a model, which is drawn and moved to the device.
 inline StepCost step_cost(nn::Module& model, const std::function<Tensor()>& loss_of) {
   nn::initialize(model, 1);
   model.to(gpu);

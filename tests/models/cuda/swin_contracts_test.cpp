@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a block of a Swin costs on a CUDA device, by counter, as contracts_test.cpp has it for a ResNet: attention
-// within windows rolls, cuts and pads nothing in memory, and what is kept for the gradient grows with the tokens alone.
+// within windows rolls, cuts and pads nothing in memory, and what is saved for the gradient grows with the tokens
+// alone.
 #include <gtest/gtest.h>
 
 #include "models/swin.h"
@@ -10,7 +11,7 @@
 namespace hearth::models {
 namespace {
 
-// Of a network of one stage, unless `options` say of how many blocks.
+// Of a model of one stage, unless `options` say of how many blocks.
 StepCost cost_of(std::int64_t blocks, SwinOptions options, std::int64_t side) {
   if (options.depths.empty()) options.depths = {blocks};
   options.patch = 1;

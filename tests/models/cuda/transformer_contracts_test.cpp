@@ -30,7 +30,7 @@ Cost cost_of_gpt(std::int64_t layers, double dropout) {
   return cost_of(model, [&] { return model(ids(8)); });
 }
 
-Cost cost_of_transformer(std::int64_t layers, std::int64_t decoder_layers, NormPlace place) {
+Cost cost_of_transformer(std::int64_t layers, std::int64_t decoder_layers, NormPosition place) {
   Transformer model({.source_vocabulary = 16,
                      .vocabulary = 16,
                      .context = 8,
@@ -77,13 +77,13 @@ TEST_F(CudaTransformerContracts, ABlockOfAGpt) {
 
 // Norms after each part take residual and dropout of every part along.
 TEST_F(CudaTransformerContracts, ALayerOfATranslator) {
-  const auto more = [](std::int64_t layers, std::int64_t decoder_layers, NormPlace place) {
+  const auto more = [](std::int64_t layers, std::int64_t decoder_layers, NormPosition place) {
     return cost_of_transformer(layers, decoder_layers, place).forward - cost_of_transformer(1, 1, place).forward;
   };
-  EXPECT_EQ(more(2, 1, NormPlace::before), 9);
-  EXPECT_EQ(more(2, 1, NormPlace::after), 7);
-  EXPECT_EQ(more(1, 2, NormPlace::before), 14);
-  EXPECT_EQ(more(1, 2, NormPlace::after), 12);
+  EXPECT_EQ(more(2, 1, NormPosition::before), 9);
+  EXPECT_EQ(more(2, 1, NormPosition::after), 7);
+  EXPECT_EQ(more(1, 2, NormPosition::before), 14);
+  EXPECT_EQ(more(1, 2, NormPosition::after), 12);
 }
 
 // Four products, attention, and twice residual, dropout and norm in one, whatever stands on top.

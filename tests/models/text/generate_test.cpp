@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing on: by the likeliest id, and by drawing with temperature, top_k and top_p.
+// Writing on: by the argmax, and by drawing with temperature, top_k and top_p.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,14 +30,14 @@ std::vector<models::Written> written(TableDecoder& decoder, const std::vector<Id
 std::vector<std::vector<double>> circle() { return {{0, 3, 1}, {1, 0, 3}, {3, 1, 0}}; }
 
 std::unique_ptr<models::Gpt> gpt(std::int64_t context = 12) {
-  auto network = std::make_unique<models::Gpt>(
+  auto model = std::make_unique<models::Gpt>(
       models::GptOptions{.vocabulary = 13, .context = context, .layers = 2, .heads = 2, .width = 8, .dropout = 0});
-  nn::initialize(*network, 5);
-  network->eval();
-  return network;
+  nn::initialize(*model, 5);
+  model->eval();
+  return model;
 }
 
-TEST(Generate, TheLikeliestIdFollows) {
+TEST(Generate, GreedyDecodingTakesTheArgmax) {
   TableDecoder decoder(circle(), 1, 100);
   const auto result = written(decoder, {{0}}, {.limits = {.most = 5}, .temperature = 0});
   EXPECT_EQ(result[0].ids, (Ids{1, 2, 0, 1, 2}));
@@ -56,7 +56,7 @@ TEST(Generate, ATextEndsBeforeItsEndId) {
   EXPECT_EQ(result[0].ids, (Ids{1}));
   EXPECT_TRUE(result[0].ended && result[1].ended);
   EXPECT_EQ(result[1].ids, Ids{});
-  EXPECT_EQ(decoder.texts(), 1) << "one was over at once";
+  EXPECT_EQ(decoder.sequences(), 1) << "one was over at once";
 }
 
 TEST(Generate, SomeIdsAreNeverWritten) {
@@ -67,18 +67,18 @@ TEST(Generate, SomeIdsAreNeverWritten) {
 }
 
 TEST(Generate, PromptsOfDifferentLengthsGoTogether) {
-  const auto network = gpt();
+  const auto model = gpt();
   const std::vector<Ids> prompts = {{1, 2, 3, 4, 5}, {7}, {3, 9}};
   for (const double temperature : {0.0, 1.5}) {
     const GenerateOptions options{.limits = {.most = 6}, .temperature = temperature, .seed = 11};
-    const auto decoder = models::make_decoder(*network, {.texts = 3});
+    const auto decoder = models::make_decoder(*model, {.sequences = 3});
     const auto together = generate(*decoder, prompts, options);
-    // The same prompt at the same place, with others beside it.
+    // The same prompt at the same position, with others beside it.
     std::vector<Ids> others = {{2}, {4, 4, 4, 4, 4, 4, 4}, {8}};
     for (std::size_t i = 0; i < 3; ++i) {
       std::vector<Ids> mixed = others;
       mixed[i] = prompts[i];
-      const auto again = models::make_decoder(*network, {.texts = 3});
+      const auto again = models::make_decoder(*model, {.sequences = 3});
       EXPECT_EQ(generate(*again, mixed, options)[i].ids, together[i].ids) << i;
       EXPECT_EQ(together[i].ids.size(), 6u);
     }
@@ -86,10 +86,10 @@ TEST(Generate, PromptsOfDifferentLengthsGoTogether) {
 }
 
 TEST(Generate, LongPromptsAreWrittenOnTheSameWhateverIsBeside) {
-  const auto network = gpt(6);
-  // The likeliest of nearly equal ids: every id that is seen counts.
+  const auto model = gpt(6);
+  // The most probable of nearly equal ids: every id that is seen counts.
   const auto beside = [&](const Ids& prompt, const Ids& other) {
-    const auto decoder = models::make_decoder(*network, {.texts = 2});
+    const auto decoder = models::make_decoder(*model, {.sequences = 2});
     return generate(*decoder, {prompt, other}, {.limits = {.most = 20}, .temperature = 0})[0].ids;
   };
   for (const Ids& prompt : {Ids{1, 2, 3, 4, 5, 6, 7, 8, 9}, Ids{10, 3, 8, 1, 2, 12, 4, 5}, Ids{5, 4, 3, 2, 1, 0}})
@@ -97,14 +97,14 @@ TEST(Generate, LongPromptsAreWrittenOnTheSameWhateverIsBeside) {
 }
 
 TEST(Generate, WritesWhatWholePassesWouldSay) {
-  const auto network = gpt();
-  const auto decoder = models::make_decoder(*network, {});
+  const auto model = gpt();
+  const auto decoder = models::make_decoder(*model, {});
   const Ids found = generate(*decoder, {{5, 2}}, {.limits = {.most = 8}, .temperature = 0})[0].ids;
   const NoGrad no_grad;
   Ids text = {5, 2};
   for (const std::int32_t id : found) {
     const std::vector<double> all =
-        (*network)(Tensor::of<std::int32_t>({1, static_cast<std::int64_t>(text.size())}, text)).to_doubles();
+        (*model)(Tensor::of<std::int32_t>({1, static_cast<std::int64_t>(text.size())}, text)).to_doubles();
     const auto last = all.end() - 13;
     EXPECT_EQ(id, std::max_element(last, all.end()) - last);
     text.push_back(id);
@@ -164,7 +164,7 @@ TEST(Generate, TheSeedDecides) {
   };
   EXPECT_EQ(text(1)[0].ids, text(1)[0].ids);
   EXPECT_NE(text(1)[0].ids, text(2)[0].ids);
-  EXPECT_NE(text(1)[0].ids, text(1)[1].ids) << "texts of one batch draw apart";
+  EXPECT_NE(text(1)[0].ids, text(1)[1].ids) << "sequences of one batch draw apart";
 }
 
 TEST(Generate, RefusesWhatCannotBe) {

@@ -247,9 +247,9 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
   }
 }
 
-TEST_F(Conv2dCpu, AnyTeamMatchesPlainLoops) {
-  for (const int team : {1, 2, 3}) {
-    cpu::set_threads(team);
+TEST_F(Conv2dCpu, AnyThreadCountMatchesPlainLoops) {
+  for (const int pool : {1, 2, 3}) {
+    cpu::set_threads(pool);
     Runs runs;
     for (const Pass pass : all_passes)
       check_problem({.shape = shape(3, 12, 12, 16, 24, 3, 3, 1, 1), .pass = pass}, runs);
@@ -269,7 +269,7 @@ std::string bits_of(const Conv2dCandidate& candidate, const ConvProblem& problem
 }
 
 // The two bf16 kernels in either mode.
-TEST_F(Conv2dCpu, ExactModeGivesTheSameBitsForEveryTeam) {
+TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
   for (const ConvShape& s :
        {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
         shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1), shape(8, 2, 2, 128, 256, 3, 3, 1, 1),
@@ -284,8 +284,8 @@ TEST_F(Conv2dCpu, ExactModeGivesTheSameBitsForEveryTeam) {
             if ((!deterministic && !own) || !candidate->unsupported(problem).empty()) continue;
             const Operands operands(problem);
             std::set<std::string> found;
-            for (const int team : {1, 2, 3, 5}) {
-              cpu::set_threads(team);
+            for (const int pool : {1, 2, 3, 5}) {
+              cpu::set_threads(pool);
               found.insert(bits_of(*candidate, problem, operands));
             }
             EXPECT_EQ(found.size(), 1u) << candidate->name << " " << text_of(problem);
@@ -431,7 +431,7 @@ TEST_F(Conv2dCpu, PlansOnlyWhatTheLibraryRuns) {
 
 TEST_F(Conv2dCpu, APinSaysWhatIsUnsupported) {
   const auto message = [](const char* candidate, const ConvShape& s, DType dtype) {
-    const PinCandidate pin("conv2d", candidate);
+    const ForceCandidate force("conv2d", candidate);
     return error_message<UsageError>([&] { (void)choice(s, Pass::forward, dtype); });
   };
   const ConvShape small = shape(2, 6, 6, 8, 8, 3, 3, 1, 1);

@@ -27,9 +27,10 @@ class CudaAddLayerNorm : public testing::Test {
 // The gradient of the parameters takes one more, which adds their shares.
 TEST_F(CudaAddLayerNorm, IsOneLaunchAndTwoForTheGradient) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Tensor x = as_leaf(Tensor::full({4, 64}, 1.0, dtype, gpu)),
-                 f = as_leaf(Tensor::full({4, 64}, 2.0, dtype, gpu));
-    const Tensor gamma = as_leaf(Tensor::full({64}, 1.0, DType::f32, gpu)), beta = as_leaf(gamma.detach().clone());
+    const Tensor x = requires_grad(Tensor::full({4, 64}, 1.0, dtype, gpu)),
+                 f = requires_grad(Tensor::full({4, 64}, 2.0, dtype, gpu));
+    const Tensor gamma = requires_grad(Tensor::full({64}, 1.0, DType::f32, gpu)),
+                 beta = requires_grad(gamma.detach().clone());
     const Tensor dy = Tensor::full({4, 64}, 1.0, dtype, gpu);
     // So that their first contributions are written in place, as by a trainer.
     for (const Tensor& leaf : {x, f, gamma, beta}) (void)grad_of(leaf), zero_grad(leaf);
@@ -45,8 +46,9 @@ TEST_F(CudaAddLayerNorm, IsOneLaunchAndTwoForTheGradient) {
 
 TEST_F(CudaAddLayerNorm, ARecordedStepDrawsByItsNumber) {
   const Tensor x = Tensor::full({5, 96}, 1.0, DType::f32, gpu), f = Tensor::full({5, 96}, 2.0, DType::f32, gpu);
-  const Tensor gamma = as_leaf(Tensor::full({96}, 1.0, DType::f32, gpu)), beta = Tensor::zeros({96}, DType::f32, gpu);
-  const Tensor part = as_leaf(f), places = Tensor::empty({2, 5, 96}, DType::f32, gpu);
+  const Tensor gamma = requires_grad(Tensor::full({96}, 1.0, DType::f32, gpu)),
+               beta = Tensor::zeros({96}, DType::f32, gpu);
+  const Tensor part = requires_grad(f), places = Tensor::empty({2, 5, 96}, DType::f32, gpu);
   const auto place = [&](std::int64_t i) {
     return Tensor::view(places.storage(), {5, 96}, {96, 1}, i * 5 * 96, DType::f32, gpu);
   };

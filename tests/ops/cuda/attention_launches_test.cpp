@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention costs on a device by Hearth's own kernels: launches, memory, and what recorded work draws.
+// What attention costs on a device by Hearth's native kernels: launches, memory, and what recorded work draws.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -52,8 +52,8 @@ constexpr Kernel kernels[] = {
 TEST_F(CudaAttention, IsOneLaunchAndThreeForTheGradient) {
   for (const auto& [name, dtype] : kernels) {
     SCOPED_TRACE(testing::Message() << name << " " << dtype);
-    const PinCandidate pin("attention", name);
-    const Tensor qkv = as_leaf(numbered({2, 70, 3 * 32}, dtype)), dy = numbered({2, 70, 32}, dtype);
+    const ForceCandidate force("attention", name);
+    const Tensor qkv = requires_grad(numbered({2, 70, 3 * 32}, dtype)), dy = numbered({2, 70, 32}, dtype);
     const Tensor lengths = Tensor::of<std::int32_t>({2}, {70, 33}).to(gpu);
     for (const AttentionOptions& options :
          {AttentionOptions{.causal = true}, AttentionOptions{.dropout = 0.25, .key_lengths = lengths}}) {
@@ -92,7 +92,7 @@ TEST_F(CudaAttention, TakesUnalignedAndOddHeadsByThePortableKernel) {
   const Tensor shifted = Tensor::view(wide.storage(), {1, 3, 3 * 16}, wide.strides(), 1, DType::bf16, gpu);
   (void)self_attention(shifted, 1);
   EXPECT_EQ(last_choice("attention"), "portable");
-  const PinCandidate pin("attention", "mma");
+  const ForceCandidate force("attention", "mma");
   refuses<UsageError>("attention", [&] { return self_attention(shifted, 1); });
   refuses<UsageError>("attention", [&] { return self_attention(numbered({1, 3, 3 * 136}, DType::bf16), 1); });
   refuses<UsageError>("attention", [&] { return self_attention(numbered({1, 3, 3 * 16}, DType::f32), 1); });
@@ -111,7 +111,7 @@ double share_of(const Tensor& found, const std::vector<double>& exact) {
 
 TEST_F(CudaAttention, RoundingFavoursNoSide) {
   for (const auto& [name, dtype] : kernels) {
-    const PinCandidate pin("attention", name);
+    const ForceCandidate force("attention", name);
     for (const std::int64_t width : {32, 64, 128}) {
       std::array<Tensor, 3> on_device, exact;
       for (std::size_t i = 0; i < 3; ++i) {
@@ -119,8 +119,8 @@ TEST_F(CudaAttention, RoundingFavoursNoSide) {
         Random random(3, i);
         for (double& value : values) value = random.normal();
         const Tensor rounded = Tensor::of<double>({2, 90, 2, width}, values).to(dtype);
-        on_device[i] = as_leaf(rounded.to(gpu));
-        exact[i] = as_leaf(rounded.to(DType::f64));
+        on_device[i] = requires_grad(rounded.to(gpu));
+        exact[i] = requires_grad(rounded.to(DType::f64));
       }
       std::array<Tensor, 2> y;
       for (const bool device : {false, true}) {
@@ -139,8 +139,8 @@ TEST_F(CudaAttention, RoundingFavoursNoSide) {
 // 600 x 600 weights of 4 heads would be 5.8 MB.
 TEST_F(CudaAttention, MakesNoArrayOfQueriesByKeys) {
   for (const auto& [name, dtype] : kernels) {
-    const PinCandidate pin("attention", name);
-    const Tensor qkv = as_leaf(numbered({1, 600, 3 * 32}, dtype)), dy = numbered({1, 600, 32}, dtype);
+    const ForceCandidate force("attention", name);
+    const Tensor qkv = requires_grad(numbered({1, 600, 3 * 32}, dtype)), dy = numbered({1, 600, 32}, dtype);
     (void)grad_of(qkv);
     const auto before = memory_of(gpu).statistics().in_use;
     memory_of(gpu).reset_peak();
@@ -152,7 +152,7 @@ TEST_F(CudaAttention, MakesNoArrayOfQueriesByKeys) {
 // A replay draws for the step that it runs for, not for the one that was recorded.
 TEST_F(CudaAttention, RecordedDropoutFollowsTheStep) {
   for (const auto& [name, dtype] : kernels) {
-    const PinCandidate pin("attention", name);
+    const ForceCandidate force("attention", name);
     const Tensor q = numbered({1, 20, 2, 16}, dtype), result = Tensor::empty({1, 20, 2, 16}, dtype, gpu);
     const auto drop = [&](std::uint64_t step) {
       const RandomScope scope(9, step);

@@ -23,7 +23,7 @@ class CudaConvMoments : public testing::Test {
 };
 
 TEST_F(CudaConvMoments, LargeMeanKeepsItsVariance) {
-  const PinCandidate pin("conv2d", "portable");
+  const ForceCandidate force("conv2d", "portable");
   std::vector<float> values;
   for (std::int64_t i = 0; i < 40 * 40; ++i) values.push_back(1000000.0f + static_cast<float>(i % 2));
   const Tensor x = Tensor::of({1, 40, 40, 1}, values).to(gpu), one = Tensor::full({1}, 1.0, DType::f32, gpu);
@@ -67,7 +67,7 @@ TEST_F(CudaConvMoments, AnyNumberOfRunsIsJoined) {
 TEST_F(CudaConvMoments, AreNotTakenBehindAnActivation) {
   const Tensor x = Tensor::full({1, 4, 4, 2}, 1.0, DType::f32, gpu),
                w = Tensor::full({2, 1, 1, 2}, 1.0, DType::f32, gpu);
-  const PinCandidate pin("conv2d", "portable");
+  const ForceCandidate force("conv2d", "portable");
   const Tensor b = Tensor::full({2}, 1.0, DType::f32, gpu);
   ChannelMoments moments;
   (void)detail::conv2d(x, w, {}, {}, &moments);
@@ -83,7 +83,7 @@ TEST_F(CudaConvMoments, NeitherBiasNorReluNorMomentsCostALaunch) {
                w = Tensor::full({8, 1, 1, 8}, 1.0, DType::f16, gpu);
   const Tensor b = Tensor::full({8}, 1.0, DType::f16, gpu);
   for (const char* const candidate : {"portable", "mma"}) {
-    const PinCandidate pin("conv2d", candidate);
+    const ForceCandidate force("conv2d", candidate);
     const auto launches = [&](auto&& f) {
       const cuda::Counters before = cuda::counters();
       f();

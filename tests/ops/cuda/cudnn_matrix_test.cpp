@@ -163,7 +163,7 @@ class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
   void add(const std::string& pattern, const std::string& problem, const Probe& found) {
     answers_[pattern].push_back(found);
     const std::string result =
-        found.declines.empty() ? join_text(found.engine, '\t', found.workspace) : "-\t" + found.declines;
+        found.unsupported.empty() ? join_text(found.engine, '\t', found.workspace) : "-\t" + found.unsupported;
     listed_ += join_text(GetParam().device, '\t', pattern, '\t', GetParam().dtype, '\t', problem, '\t', result, '\n');
   }
 
@@ -172,7 +172,7 @@ class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
     std::size_t taken = 0;
     std::int64_t workspace = 0;
     for (const Probe& found : answers) {
-      taken += found.declines.empty() ? 1 : 0;
+      taken += found.unsupported.empty() ? 1 : 0;
       workspace = std::max<std::int64_t>(workspace, found.workspace);
     }
     const std::string room = workspace > 0 ? join_text(", ", (workspace + 999'999) / 1'000'000, " MB") : "";

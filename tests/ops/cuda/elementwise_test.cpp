@@ -30,7 +30,7 @@ Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype, Device dev
   return Tensor::of<double>(shape, values).to(dtype).to(device);
 }
 
-/// The same elements one place behind an aligned address.
+/// The same elements one position behind an aligned address.
 Tensor misaligned(const Tensor& x) {
   const Tensor room = Tensor::empty({x.size() + 1}, x.dtype(), x.device());
   const Tensor part = Tensor::view(room.storage(), x.shape(), contiguous_strides(x.shape()), 1, x.dtype(), x.device());

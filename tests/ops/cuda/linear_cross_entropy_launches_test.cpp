@@ -26,8 +26,8 @@ class CudaLinearCrossEntropy : public testing::Test {
 // In all, the mean and the scale of the gradients; backward, the scaling of both.
 TEST_F(CudaLinearCrossEntropy, CostsFiveCallsAChunkAndNoCopies) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Tensor x = as_leaf(Tensor::full({64, 32}, 0.5, dtype, gpu)),
-                 w = as_leaf(Tensor::full({48, 32}, 0.25, dtype, gpu));
+    const Tensor x = requires_grad(Tensor::full({64, 32}, 0.5, dtype, gpu)),
+                 w = requires_grad(Tensor::full({48, 32}, 0.25, dtype, gpu));
     const Tensor labels = Tensor::zeros({64}, DType::i64, gpu);
     for (const Tensor& leaf : {x, w}) (void)grad_of(leaf), zero_grad(leaf);
     const auto loss_of = [&](std::int64_t chunk) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many kernels a fully connected layer costs on a device by Hearth's own kernels.
+// How many kernels a fully connected layer costs on a device by Hearth's native kernels.
 #include <gtest/gtest.h>
 
 #include "autograd/backward.h"
@@ -37,8 +37,9 @@ TEST_F(CudaLinearLaunches, BiasAndActivationArePartOfTheProduct) {
     DType dtype;
   } kernels[] = {{"mma", DType::bf16}, {"portable", DType::bf16}, {"portable", DType::f32}};
   for (const auto& [name, dtype] : kernels) {
-    const PinCandidate pin("linear", name);
-    const Tensor x = as_leaf(ones({16, 24}, dtype)), w = as_leaf(ones({8, 24}, dtype)), b = as_leaf(ones({8}, dtype));
+    const ForceCandidate force("linear", name);
+    const Tensor x = requires_grad(ones({16, 24}, dtype)), w = requires_grad(ones({8, 24}, dtype)),
+                 b = requires_grad(ones({8}, dtype));
     for (const Activation activation : all_activations) {
       SCOPED_TRACE(testing::Message() << name << " " << dtype << " " << name_of(activation));
       EXPECT_EQ(launches([&] { (void)linear(x, w, b, activation); }), 1);
@@ -49,15 +50,16 @@ TEST_F(CudaLinearLaunches, BiasAndActivationArePartOfTheProduct) {
 }
 
 TEST_F(CudaLinearLaunches, LongSumsAreTwoKernels) {
-  const PinCandidate pin("linear", "mma");
-  const Tensor x = as_leaf(ones({16, 1024}, DType::f16)), w = ones({8, 1024}, DType::f16), b = ones({8}, DType::f16);
+  const ForceCandidate force("linear", "mma");
+  const Tensor x = requires_grad(ones({16, 1024}, DType::f16)), w = ones({8, 1024}, DType::f16),
+               b = ones({8}, DType::f16);
   for (const Activation activation : all_activations)
     EXPECT_EQ(launches([&] { (void)linear(x, w, b, activation); }), 2) << name_of(activation);
 }
 
 TEST_F(CudaLinearLaunches, LaterContributionsAreAddedByTheProduct) {
-  const PinCandidate pin("linear", "portable");
-  const Tensor x = ones({16, 24}, DType::f32), w = as_leaf(ones({8, 24}, DType::f32));
+  const ForceCandidate force("linear", "portable");
+  const Tensor x = ones({16, 24}, DType::f32), w = requires_grad(ones({8, 24}, DType::f32));
   const Tensor dy = ones({16, 8}, DType::f32);
   for (const double times : {1.0, 2.0, 3.0}) {
     const Tensor y = linear(x, w, Tensor());

@@ -16,8 +16,9 @@ TEST(CudaMergeLayerNorm, IsOneLaunchAndTwoForTheGradient) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Shape& shape : {Shape{2, 4, 6, 32}, Shape{2, 5, 3, 24}}) {
       const std::int64_t cols = 4 * shape.dim(3);
-      const Tensor x = as_leaf(Tensor::full(shape, 1.0, dtype, gpu));
-      const Tensor gamma = as_leaf(Tensor::full({cols}, 1.0, DType::f32, gpu)), beta = as_leaf(gamma.detach().clone());
+      const Tensor x = requires_grad(Tensor::full(shape, 1.0, dtype, gpu));
+      const Tensor gamma = requires_grad(Tensor::full({cols}, 1.0, DType::f32, gpu)),
+                   beta = requires_grad(gamma.detach().clone());
       const Tensor dy = Tensor::full({2, (shape.dim(1) + 1) / 2, (shape.dim(2) + 1) / 2, cols}, 1.0, dtype, gpu);
       // So that their first contributions are written in place, as by a trainer.
       for (const Tensor& leaf : {x, gamma, beta}) (void)grad_of(leaf), zero_grad(leaf);

@@ -114,7 +114,7 @@ std::vector<OpCase> op_cases() {
       {"normalize_images",
        {{1, 2, 2, 3}, {3, 256}, {1, 4}, {5}},
        {},
-       [](Tensors t) { (void)normalize_images(t[0], t[1], {.erased = t[2], .share = t[3]}); },
+       [](Tensors t) { (void)normalize_images(t[0], t[1], {.erased = t[2], .lambda = t[3]}); },
        {DType::u8, DType::f32, DType::i32, DType::f32}},
   };
 }
@@ -162,7 +162,7 @@ class CudaMixedParts : public testing::Test {
 
 TEST_F(CudaMixedParts, AreRefusedByTheTapeAndTheSumOfLosses) {
   const Tensor x = Tensor::full({2}, 1, DType::f32, gpu);
-  const Tensor w = as_leaf(Tensor::full({2}, 1, DType::f32, gpu));
+  const Tensor w = requires_grad(Tensor::full({2}, 1, DType::f32, gpu));
   const Tensor y = mul(x, w);
   expect_refusal(error_message<DeviceError>([&] { backward(y, Tensor::full({2}, 1)); }), "backward");
   const Tensor sum = Tensor::zeros({}, DType::f64), loss = Tensor::zeros({}, DType::f32, gpu);
@@ -175,13 +175,13 @@ TEST_F(CudaMixedParts, AreRefusedByTheTapeAndTheSumOfLosses) {
 /// y = x, whose gradient is left on the host.
 struct Astray {
   static constexpr OpInfo info{.name = "astray"};
-  struct Kept {};
-  Tensor forward(Kept&, const Tensor& x) const { return x.clone(); }
-  std::array<Tensor, 1> backward(const Kept&, Tensor dy, const GradWants&) const { return {dy.to(Device{})}; }
+  struct Saved {};
+  Tensor forward(Saved&, const Tensor& x) const { return x.clone(); }
+  std::array<Tensor, 1> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {dy.to(Device{})}; }
 };
 
 TEST_F(CudaMixedParts, AreRefusedAsGradientsAndAsViews) {
-  const Tensor x = as_leaf(Tensor::full({2}, 1, DType::f32, gpu));
+  const Tensor x = requires_grad(Tensor::full({2}, 1, DType::f32, gpu));
   const std::string message =
       error_message<DeviceError>([&] { backward(record(Astray{}, x), Tensor::full({2}, 1, DType::f32, gpu)); });
   for (const char* part : {"astray: ", "on cuda:0", "on cpu", "device of dy"}) EXPECT_PRED2(contains, message, part);

@@ -24,7 +24,7 @@ namespace hearth {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
-constexpr DType narrow_types[] = {DType::f16, DType::bf16};
+constexpr DType low_precision_types[] = {DType::f16, DType::bf16};
 
 class CudaTensorCores : public testing::Test {
  protected:
@@ -57,7 +57,7 @@ void expect_rounded(const Tensor& found, const Tensor& expected, std::int64_t te
 }
 
 TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
-  for (const DType dtype : narrow_types)
+  for (const DType dtype : low_precision_types)
     for (const DType result : {dtype, DType::f32})
       for (const bool transpose_a : {false, true})
         for (const bool transpose_b : {false, true}) {
@@ -93,7 +93,7 @@ TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
 
 // The activation is taken of the sum before that is rounded; an odd row length leaves neighbours at odd places.
 TEST_F(CudaTensorCores, ActivatedProductsAreRoundedOnce) {
-  for (const DType dtype : narrow_types)
+  for (const DType dtype : low_precision_types)
     for (const std::int64_t k : {136, 1032})
       for (const std::int64_t n : {16, 13}) {
         const std::int64_t m = 9;
@@ -140,7 +140,7 @@ TEST_F(CudaTensorCores, ConvolutionsAreRoundedOnce) {
                         .pad_w = 1};
   const Shape of_x{shape.n, shape.h, shape.w, shape.c}, of_w{shape.k, shape.r, shape.s, shape.c};
   const Shape of_y{shape.n, shape.p, shape.q, shape.k};
-  for (const DType dtype : narrow_types) {
+  for (const DType dtype : low_precision_types) {
     const Tensor x = numbers(of_x, 1, dtype), w = numbers(of_w, 2, dtype), y = numbers(of_y, 3, dtype);
     for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
       const ConvProblem problem{.shape = shape, .pass = pass};
@@ -179,7 +179,7 @@ struct FirstConvolution {
 
 FirstConvolution first_convolution(const Tensor& x, const Tensor& weights) {
   FirstConvolution result;
-  const Tensor w = as_leaf(weights);
+  const Tensor w = requires_grad(weights);
   const cuda::Counters start = cuda::counters();
   const Tensor y = conv2d(x, w, {.stride = 2, .padding = 3});
   const cuda::Counters middle = cuda::counters();
@@ -193,13 +193,13 @@ FirstConvolution first_convolution(const Tensor& x, const Tensor& weights) {
 
 // One launch pads images that come dense, and what comes padded is read where it is: in forward and for the gradient.
 TEST_F(CudaTensorCores, PaddedImagesAreNotCopied) {
-  const PinCandidate pin("conv2d", "mma");
-  for (const DType dtype : narrow_types) {
+  const ForceCandidate force("conv2d", "mma");
+  for (const DType dtype : low_precision_types) {
     const Tensor pixels = Tensor::full({2, 14, 14, 3}, 77, DType::u8, gpu);
     const Tensor values = numbers({3, 256}, 4, dtype).to(DType::f32).to(gpu);
     const Tensor w = numbers({16, 7, 7, 3}, 5, dtype).to(DType::f32).to(gpu);
-    EXPECT_EQ(detail::pixel_room(dtype, 3, gpu), 8);
-    EXPECT_EQ(detail::pixel_room(dtype, 8, gpu), 8);
+    EXPECT_EQ(detail::pixel_capacity(dtype, 3, gpu), 8);
+    EXPECT_EQ(detail::pixel_capacity(dtype, 8, gpu), 8);
     const Tensor dense = normalize_images(pixels, values, {.dtype = dtype});
     const Tensor padded = detail::normalize_images(pixels, values, {.dtype = dtype}, 8);
     (void)first_convolution(dense, w);
@@ -222,17 +222,17 @@ TEST_F(CudaTensorCores, ChannelsAreCopiedToTheBit) {
     for (const DType to : {DType::f16, DType::bf16, DType::f32}) {
       if (from != to && from != DType::f32) continue;
       for (const std::int64_t channels : {1, 3, 7, 8})
-        for (const std::int64_t room : {2, 4, 8}) {
+        for (const std::int64_t channel_capacity : {2, 4, 8}) {
           // More pixels than threads of one block.
           const Tensor x = numbers({3, 10, 9, channels}, 6, from).to(from);
-          const Tensor y = Tensor::full({3, 10, 9, room}, 9, to, gpu);
+          const Tensor y = Tensor::full({3, 10, 9, channel_capacity}, 9, to, gpu);
           kernels::copy_channels(stream(), x.to(gpu), y);
           const std::vector<double> values = x.to(to).to_doubles();
           std::vector<double> expected;
           for (std::int64_t pixel = 0; pixel < 270; ++pixel)
-            for (std::int64_t c = 0; c < room; ++c)
+            for (std::int64_t c = 0; c < channel_capacity; ++c)
               expected.push_back(c < channels ? values[static_cast<std::size_t>(pixel * channels + c)] : 0);
-          EXPECT_EQ(y.to_doubles(), expected) << from << " " << channels << " to " << to << " " << room;
+          EXPECT_EQ(y.to_doubles(), expected) << from << " " << channels << " to " << to << " " << channel_capacity;
         }
     }
 }
@@ -240,7 +240,7 @@ TEST_F(CudaTensorCores, ChannelsAreCopiedToTheBit) {
 // Memory beside the channels that is not known to hold zeros is left alone.
 TEST_F(CudaTensorCores, ASliceOfChannelsIsNoPaddedImage) {
   for (const char* candidate : {"mma", "portable"}) {
-    const PinCandidate pin("conv2d", candidate);
+    const ForceCandidate force("conv2d", candidate);
     const Tensor whole = Tensor::full({1, 5, 5, 8}, std::numeric_limits<double>::infinity(), DType::bf16, gpu);
     const Tensor part = Tensor::view(whole.storage(), {1, 5, 5, 3}, whole.strides(), 0, DType::bf16, gpu);
     part.copy_from(Tensor::full({1, 5, 5, 3}, 1, DType::bf16, gpu));

@@ -40,8 +40,9 @@ class CudaWindowAttention : public testing::Test {
 
 TEST_F(CudaWindowAttention, IsOneLaunchAndTwoForTheGradient) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Tensor qkv = as_leaf(numbered({2, 9, 8, 48}, dtype)), dy = numbered({2, 9, 8, 16}, dtype);
-    const Tensor table = as_leaf(numbered({49, 2}, DType::f32)), behind = as_leaf(numbered({48}, DType::f32));
+    const Tensor qkv = requires_grad(numbered({2, 9, 8, 48}, dtype)), dy = numbered({2, 9, 8, 16}, dtype);
+    const Tensor table = requires_grad(numbered({49, 2}, DType::f32)),
+                 behind = requires_grad(numbered({48}, DType::f32));
     const cuda::Counters before = cuda::counters();
     const Tensor y = window_attention(qkv, table, {.heads = 2, .window = 4, .shift = 2, .padding = behind});
     const cuda::Counters between = cuda::counters();
@@ -92,7 +93,7 @@ TEST_F(CudaWindowAttention, RoundingFavoursNoSide) {
           for (double& value : values) value = random.normal();
           const Tensor rounded = Tensor::of<double>(shape, values).to(dtype);
           const DType wide = leaves.empty() ? dtype : DType::f32;
-          leaves.push_back(as_leaf(device ? rounded.to(wide).to(gpu) : rounded.to(DType::f64)));
+          leaves.push_back(requires_grad(device ? rounded.to(wide).to(gpu) : rounded.to(DType::f64)));
         }
         const Tensor y = window_attention(leaves[0], leaves[1],
                                           {.heads = c.heads, .window = c.window, .shift = 3, .padding = leaves[2]});
@@ -140,7 +141,8 @@ TEST_F(CudaWindowAttention, GoesByTheSharedMemoryOfTheDevice) {
 
 // Rolled, cut and padded copies, or scores kept, would be several times the inputs.
 TEST_F(CudaWindowAttention, KeepsNothingButTheInputs) {
-  const Tensor qkv = as_leaf(numbered({1, 28, 28, 96}, DType::f32)), table = as_leaf(numbered({169, 2}, DType::f32));
+  const Tensor qkv = requires_grad(numbered({1, 28, 28, 96}, DType::f32)),
+               table = requires_grad(numbered({169, 2}, DType::f32));
   const auto before = memory_of(gpu).statistics().in_use;
   memory_of(gpu).reset_peak();
   const Tensor y = window_attention(qkv, table, {.heads = 2, .shift = 3});

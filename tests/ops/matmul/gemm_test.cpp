@@ -110,15 +110,15 @@ TYPED_TEST(OwnGemm, EmptySizes) {
   }
 }
 
-TYPED_TEST(OwnGemm, SameBitsForEveryTeamSize) {
+TYPED_TEST(OwnGemm, SameBitsForEveryThreadCount) {
   const std::int64_t sizes[][3] = {{700, 530, 300}, {24, 48, 9000}, {64, 64, 512}};
   for (const auto& s : sizes) {
     const Case<TypeParam> test(true, false, true, s[0], s[1], s[2], 0);
     set_threads(1);
     const auto expected = test.run();
-    for (const int team : {2, 3, 5}) {
-      set_threads(team);
-      EXPECT_TRUE(test.run() == expected) << team << " threads";
+    for (const int pool : {2, 3, 5}) {
+      set_threads(pool);
+      EXPECT_TRUE(test.run() == expected) << pool << " threads";
     }
     parallel_chunks(2, [&](std::int64_t) { EXPECT_TRUE(test.run() == expected) << "nested"; });
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on raw pointers, each implementation against plain loops in double, over odd shapes, types, layouts
-// and exact mode.
+// and deterministic mode.
 #include "ops/matmul/matmul_cpu.h"
 
 #include <gtest/gtest.h>
@@ -139,7 +139,7 @@ TEST_P(CpuMatmul, MatchesPlainLoops) {
         p.a = a, p.b = b, p.c = c;
         p.transpose_a = bits & 1, p.transpose_b = bits & 2, p.accumulate = bits & 4, p.deterministic = bits & 8;
         if (is_library()) {
-          EXPECT_EQ(dnn::declines(p), "");
+          EXPECT_EQ(dnn::unsupported(p), "");
         }
         check(p, bits & 16);
         if (HasFatalFailure()) return;
@@ -181,7 +181,7 @@ TEST_P(CpuMatmul, DegenerateAndSharedOperands) {
     }
 }
 
-TEST_P(CpuMatmul, ExactModeGivesTheSameBitsForEveryTeamSize) {
+TEST_P(CpuMatmul, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     if (!takes(dtype)) continue;
     for (const std::int64_t batch : {0, 1, 2, 10}) {
@@ -191,11 +191,11 @@ TEST_P(CpuMatmul, ExactModeGivesTheSameBitsForEveryTeamSize) {
       p.c = dtype == DType::f64 ? dtype : DType::f32;
       Operands o = make_operands(p);
       std::vector<std::byte> expected;
-      for (const int team : {1, 2, 3}) {
-        set_threads(team);
+      for (const int pool : {1, 2, 3}) {
+        set_threads(pool);
         GetParam().run(o.p, o.a.data(), o.b.data(), nullptr, o.c.data());
-        if (team == 1) expected = o.c.bytes;
-        EXPECT_TRUE(o.c.bytes == expected) << team << " threads, batch " << batch << ", " << name_of(dtype);
+        if (pool == 1) expected = o.c.bytes;
+        EXPECT_TRUE(o.c.bytes == expected) << pool << " threads, batch " << batch << ", " << name_of(dtype);
       }
     }
   }
@@ -223,12 +223,12 @@ TEST(CpuMatmulChoice, IsTheLibraryWhereItTakesTheProblem) {
   EXPECT_EQ(matmul_implementation(p), "gemm");
 }
 
-TEST(DnnMatmul, SaysWhyItDeclines) {
+TEST(DnnMatmul, SaysWhyItIsUnsupported) {
   if (!dnn::available()) {
-    EXPECT_NE(dnn::declines(MatmulProblem{.m = 1, .n = 1, .k = 1}).find("install"), std::string::npos);
+    EXPECT_NE(dnn::unsupported(MatmulProblem{.m = 1, .n = 1, .k = 1}).find("install"), std::string::npos);
     return;
   }
-  EXPECT_NE(dnn::declines({.m = 4, .n = 2, .k = 3, .a = DType::f64, .b = DType::f64, .c = DType::f64}), "");
+  EXPECT_NE(dnn::unsupported({.m = 4, .n = 2, .k = 3, .a = DType::f64, .b = DType::f64, .c = DType::f64}), "");
   EXPECT_THROW(dnn::matmul({.m = 4, .n = 2, .k = 3, .c = DType::bf16}, nullptr, nullptr, nullptr, nullptr), UsageError);
 }
 

@@ -110,7 +110,7 @@ TEST(DnnPack, FollowsTheFormulaOfTheLayout) {
         }
 }
 
-TEST(DnnPack, DeclinesTablesThatVectorsDoNotFill) {
+TEST(DnnPack, TablesThatVectorsDoNotFillAreUnsupported) {
   EXPECT_FALSE(is_packable(dense(1, 32, 32, Unit::one, true, 4, 1)));
   EXPECT_FALSE(is_packable(dense(1, 32, 32, Unit::one, false, 16, 4)));
   EXPECT_FALSE(is_packable(dense(1, 32, 32, Unit::pair_of_k, true, 32, 1)));

@@ -108,8 +108,8 @@ TEST(SignalBlock, PutsBackTheMaskOfTheThread) {
 }
 
 TEST(Team, TakesNoSignalsButOnTheThreadThatLeadsIt) {
-  if (omp_get_thread_limit() < 3) GTEST_SKIP() << "no team to be had";
-  // On a thread of its own, which has no team yet.
+  if (omp_get_thread_limit() < 3) GTEST_SKIP() << "no thread pool to be had";
+  // On a thread of its own, which has no thread pool yet.
   std::thread([] {
     const int before = threads();
     set_threads(3);
@@ -126,7 +126,7 @@ TEST(Team, TakesNoSignalsButOnTheThreadThatLeadsIt) {
 }
 
 TEST(Team, OfTheHostProgramTakesNoSignalsInLibraryCalls) {
-  if (omp_get_thread_limit() < 3) GTEST_SKIP() << "no team to be had";
+  if (omp_get_thread_limit() < 3) GTEST_SKIP() << "no thread pool to be had";
   std::thread([] {
     std::atomic<int> closed{0};
     const auto count_closed = [&] {
@@ -135,7 +135,7 @@ TEST(Team, OfTheHostProgramTakesNoSignalsInLibraryCalls) {
       return closed.exchange(0);
     };
     ASSERT_EQ(count_closed(), 0);
-    block_signals_in_team(3);
+    block_signals_in_thread_pool(3);
     EXPECT_EQ(count_closed(), 2);
     EXPECT_FALSE(blocked(SIGUSR1));
   }).join();

@@ -19,7 +19,7 @@
 #include "core/run_on.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
-#include "optim/loss_scale.h"
+#include "optim/grad_scaler.h"
 #include "optim/registry.h"
 
 namespace hearth {
@@ -157,7 +157,7 @@ TEST_P(OptimOnDevice, TakesFewLaunchesAndNoWait) {
 TEST_P(OptimOnDevice, ClippingOrScalingCostsThreeLaunches) {
   ManyParameters many(DType::f32, gpu);
   const auto optimizer = make(GetParam().text, many.flat());
-  optim::LossScale scale(many.flat(), {}, {});
+  optim::GradScaler scale(many.flat(), {}, {});
   const Tensor norm = Tensor::zeros({1}, DType::f64, gpu);
   const auto launches = [&](const std::function<void()>& between) {
     many.set_gradients(0);
@@ -173,7 +173,7 @@ TEST_P(OptimOnDevice, ClippingOrScalingCostsThreeLaunches) {
   // Two for the norm of all gradients, which LAMB takes over where it wants it too, and one for what follows from it.
   const int without_norm = std::min(GetParam().launches, 2);
   EXPECT_EQ(launches([&] { optim::clip_on_device(many.flat(), *optimizer, 1.0, norm); }), without_norm + 3);
-  EXPECT_EQ(launches([&] { scale.judge(*optimizer, nullptr, 1.0, norm, {}); }), without_norm + 3);
+  EXPECT_EQ(launches([&] { scale.check_found_inf(*optimizer, nullptr, 1.0, norm, {}); }), without_norm + 3);
   EXPECT_EQ(launches([] {}), GetParam().launches) << "a norm is of one step";
 }
 

@@ -113,7 +113,7 @@ void run_pass(const Node& operation, Memory& memory) {
 
 // Element by element.
 
-/// What a mode makes of x and b at a place, which for a choice is where `which` is true.
+/// What a mode makes of x and b at a position, which for a choice is where `which` is true.
 using Function = std::function<double(double x, double b, bool which)>;
 
 Function function_of(cudnnPointwiseMode_t mode) {

@@ -66,12 +66,12 @@ Outcome eager(Session& session, int steps) {
 Outcome replayed(Session& session, int steps) {
   CapturedStep captured(session);
   const Outcome outcome = outcome_of(session, steps, [&](std::span<const data::Batch> b) { return captured.run(b); });
-  EXPECT_EQ(captured.declined(), "");
+  EXPECT_EQ(captured.unsupported_reason(), "");
   EXPECT_GT(captured.nodes(), 0);
   return outcome;
 }
 
-// Networks that are trained each way are in families_test.cpp.
+// Models that are trained each way are in families_test.cpp.
 TEST_F(CudaTraining, ReplayedStepsGiveTheBitsOfEagerOnes) {
   struct Run {
     std::string model, options;
@@ -121,7 +121,7 @@ TEST_F(CudaTraining, AReplayedStepIsOneLaunchAndNoWait) {
     ++run->position.step;
   };
   for (int i = 0; i < 4; ++i) step();
-  ASSERT_EQ(captured.declined(), "");
+  ASSERT_EQ(captured.unsupported_reason(), "");
   const cuda::Counters before = cuda::counters();
   constexpr int steps = 5;
   for (int i = 0; i < steps; ++i) step();
@@ -175,7 +175,8 @@ TEST_F(CudaTraining, SaysWhichOperationKeepsAStepFromBeingRecorded) {
   };
   CapturedStep captured(*run);
   const Outcome outcome = outcome_of(*run, 6, [&](std::span<const data::Batch> b) { return captured.run(b); });
-  EXPECT_NE(captured.declined().find("cannot be part of a recorded step"), std::string::npos) << captured.declined();
+  EXPECT_NE(captured.unsupported_reason().find("cannot be part of a recorded step"), std::string::npos)
+      << captured.unsupported_reason();
   EXPECT_EQ(outcome, eager(*session("cuda", convolutional), 6));
 }
 

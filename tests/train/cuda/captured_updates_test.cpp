@@ -39,7 +39,7 @@ class CudaCapturedUpdates : public testing::Test {
       ++session->position.step;
     }
     session->read_interval();
-    EXPECT_EQ(replay.declined(), "");
+    EXPECT_EQ(replay.unsupported_reason(), "");
     return {session->model_state.hash(), session->training_state.hash(), session->position.interval.loss_sum,
             replay.nodes()};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images that cross the bus as pixels: the network reads the bits that the CPU's loader makes, at a quarter of the
+// Images that cross the bus as pixels: the model reads the bits that the CPU's loader makes, at a quarter of the
 // bytes and for one launch.
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ void expect_the_loaders_bits(Device device) {
           const auto images = [&](DType dtype) {
             return normalize_images(
                 there(batch["images"]), values,
-                {.dtype = dtype, .erased = there(batch.find("erased")), .share = there(batch.find("mix"))});
+                {.dtype = dtype, .erased = there(batch.find("erased")), .lambda = there(batch.find("mix"))});
           };
           const Tensor expected = floats.next()["images"], halved = halves.next()["images"];
           EXPECT_TRUE(same_bits(images(DType::f32), expected))
@@ -121,7 +121,7 @@ TEST_F(CudaPixelInput, CostsOneLaunchForAQuarterOfTheBytes) {
   EXPECT_EQ(floats["images"].byte_size(), 4 * pixels["images"].byte_size());
 }
 
-// One launch where floats take two: to the type that the network computes in, and to pixels of 8 channels.
+// One launch where floats take two: to the type that the model computes in, and to pixels of 8 channels.
 TEST_F(CudaPixelInput, ComesPaddedForTensorCores) {
   const auto run = session(narrow);
   const data::Batch pixels = run->make_train_loader().next(), floats = run->data.train_loader(8, 3).next();

@@ -109,7 +109,7 @@ TEST_F(CudaPrecision, NothingIsConvertedAloneButFloatImages) {
     take_steps(*session, 1, 2, -1, -1, step);
     const cuda::Counters spent = cuda::counters() - before;
     EXPECT_EQ(spent.conversions, 1) << run.level << run.dtype << run.model;
-    // As the loader gives them, they are normalised into the narrow type.
+    // As the loader gives them, they are normalised into the low-precision type.
     data::Loader loader = session->make_train_loader();
     const data::Batch batch = loader.next();
     (void)training_step(*session, std::span(&batch, 1));

@@ -86,8 +86,8 @@ TEST_F(CudaRefusals, ADamagedFileOfPlansIsTold) {
 }
 
 TEST_F(CudaRefusals, ALibraryThatAPinAsksFor) {
-  expect_refusal(train("HEARTH_PICK", "conv2d:cudnn", "cuda"), {"conv2d", "pinned to cudnn", "HEARTH_PICK"});
-  expect_refusal(train("HEARTH_PICK", "linear:cublaslt", "cuda"), {"linear", "pinned to cublaslt", "HEARTH_PICK"});
+  expect_refusal(train("HEARTH_PICK", "conv2d:cudnn", "cuda"), {"conv2d", "forced to cudnn", "HEARTH_PICK"});
+  expect_refusal(train("HEARTH_PICK", "linear:cublaslt", "cuda"), {"linear", "forced to cublaslt", "HEARTH_PICK"});
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class CudaTextPrecision : public ::testing::Test {
     std::ofstream(path) << R"({"seed": 3, "device": "cuda", "model": )" << model << R"(, "data": {"type": ")"
                         << (translates ? "parallel_text" : "text") << R"(", "train": [")" << file << R"("], "test": [")"
                         << file << "\"]" << (translates ? R"(, "tokens_per_batch": 96)" : R"(, "length": 12)")
-                        << (model == bert ? R"(, "mask_share": 0.3)" : "")
+                        << (model == bert ? R"(, "mask_probability": 0.3)" : "")
                         << R"(, "tokenizer": {"type": "characters"}}, "optimizer": {"type": "adamw", "lr": 0.005},
       "precision": {"level": ")"
                         << level << R"(", "dtype": ")" << dtype << R"("}, "train": {"batch_size": 4, "steps": 100}})";
@@ -65,7 +65,7 @@ TEST_F(CudaTextPrecision, ReplayedStepsGiveTheBitsOfEagerOnes) {
       ++one->position.step;
       ++other->position.step;
     }
-    EXPECT_EQ(captured.declined(), "");
+    EXPECT_EQ(captured.unsupported_reason(), "");
     EXPECT_GE(captured.graphs(), model == transformer ? 2 : 1);
     EXPECT_EQ(one->model_state.hash(), other->model_state.hash());
     one->read_interval();
@@ -90,7 +90,7 @@ TEST_F(CudaTextPrecision, ReplayedStepsWithAChunkedHeadGiveTheBitsOfEagerOnes) {
         ++one->position.step;
         ++other->position.step;
       }
-      EXPECT_EQ(captured.declined(), "");
+      EXPECT_EQ(captured.unsupported_reason(), "");
       EXPECT_TRUE(captured.nodes() > 0 || model == bert);
       EXPECT_EQ(one->model_state.hash(), other->model_state.hash()) << level << dtype << model;
     }
@@ -113,8 +113,8 @@ TEST_F(CudaTextPrecision, RecomputedLayersOfATranslatorGiveTheSameBits) {
 }
 
 TEST_F(CudaTextPrecision, NothingIsConvertedAloneInABlock) {
-  // The same network with one block more converts as often in O2. In O1 the sum of the residuals is f32, so that what a
-  // norm gives is narrowed for the product behind it and what the second part adds is widened, forward and backward.
+  // The same model with one block more converts as often in O2. In O1 the sum of the residuals is f32, so that what a
+  // norm gives is cast down for the product behind it and what the second part adds is upcast, forward and backward.
   const std::string deeper = std::string(gpt).replace(std::string(gpt).find("\"layers\": 2"), 11, "\"layers\": 3");
   for (const char* level : {"O1", "O2"}) {
     std::vector<std::int64_t> counts;

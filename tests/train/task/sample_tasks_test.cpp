@@ -54,8 +54,8 @@ void describe(Fields<PointOptions>& fields) { data::describe_common(fields); }
 struct TwoEncoders : nn::Module {
   nn::Linear first{2, 8}, second{2, 8};
   TwoEncoders() {
-    adopt("first", first);
-    adopt("second", second);
+    register_module("first", first);
+    register_module("second", second);
   }
   Tensor forward_inputs(const nn::Inputs& inputs) override { return concat({first(inputs[0]), second(inputs[1])}, 0); }
 };

@@ -84,8 +84,8 @@ class Regression : public Task {
 
 struct Pixels : nn::Module {
   Pixels(std::int64_t channels, std::int64_t classes) : in(channels, 16), out(16, classes) {
-    adopt("in", in);
-    adopt("out", out);
+    register_module("in", in);
+    register_module("out", out);
   }
   Tensor forward(const Tensor& x) override { return out(relu(in(x))); }
   nn::Linear in, out;

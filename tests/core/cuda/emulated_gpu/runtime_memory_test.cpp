@@ -29,7 +29,7 @@ using RuntimeDevices = RuntimeTest;
 // Processes that are meant to die; the name makes them run first.
 using RuntimeMemoryDeathTest = RuntimeTest;
 
-TEST_F(RuntimeMemory, FreshMemoryIsNotANumber) {
+TEST_F(RuntimeMemory, NewMemoryIsNaN) {
   const Floats x(5);
   for (const float value : fetch(x)) EXPECT_NE(value, value);
   const PinnedFloats host(5);

@@ -60,7 +60,7 @@ const char* candidate_of_site() { return site_dtype() == DType::f64 ? "cublaslt_
 
 OP_TEST(LinearByCublasLt) {
   if (current_site().device.is_cpu()) return;
-  const PinCandidate pin("linear", candidate_of_site());
+  const ForceCandidate force("linear", candidate_of_site());
   for (const Width width : {Width::site, Width::wide})
     for (const bool with_bias : {true, false})
       for (const Activation activation : {Activation::none, Activation::gelu_tanh})
@@ -72,7 +72,7 @@ OP_TEST(LinearByCublasLt) {
 
 OP_TEST(LinearByCublasLtUnfused) {
   if (current_site().device.is_cpu()) return;
-  const PinCandidate pin("linear", "cublaslt_unfused");
+  const ForceCandidate force("linear", "cublaslt_unfused");
   for (const Activation activation : {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::silu})
     check_all(activation, Width::site, true);
   check_relu(Width::wide);
@@ -80,7 +80,7 @@ OP_TEST(LinearByCublasLtUnfused) {
 
 OP_TEST(MatmulByCublasLt) {
   if (current_site().device.is_cpu()) return;
-  const PinCandidate pin("matmul", "cublaslt");
+  const ForceCandidate force("matmul", "cublaslt");
   for (const bool transpose_a : {false, true})
     for (const bool transpose_b : {false, true}) {
       const MatmulOptions options{.transpose_a = transpose_a, .transpose_b = transpose_b};
@@ -124,8 +124,8 @@ cuda::Counters counted(F&& f) {
 }
 
 TEST_F(CudaReferenceLinear, ALayerIsOneCallForward) {
-  const Tensor x = as_leaf(numbers({16, 24}, DType::bf16)), w = as_leaf(numbers({8, 24}, DType::bf16));
-  const Tensor b = as_leaf(numbers({8}, DType::bf16));
+  const Tensor x = requires_grad(numbers({16, 24}, DType::bf16)), w = requires_grad(numbers({8, 24}, DType::bf16));
+  const Tensor b = requires_grad(numbers({8}, DType::bf16));
   const struct {
     Activation activation;
     int epilogue;
@@ -142,22 +142,22 @@ TEST_F(CudaReferenceLinear, ALayerIsOneCallForward) {
 }
 
 TEST_F(CudaReferenceLinear, WhatTheLibraryLacksFollowsItsProduct) {
-  const Tensor x = as_leaf(numbers({16, 24}, DType::f16)), w = as_leaf(numbers({8, 24}, DType::f16));
-  const Tensor b = as_leaf(numbers({8}, DType::f16));
+  const Tensor x = requires_grad(numbers({16, 24}, DType::f16)), w = requires_grad(numbers({8, 24}, DType::f16));
+  const Tensor b = requires_grad(numbers({8}, DType::f16));
   for (const Activation activation : {Activation::gelu, Activation::silu}) {
     const cuda::Counters used = counted([&] { (void)linear(x, w, b, activation); });
     EXPECT_EQ(last_choice("linear"), "cublaslt_unfused") << name_of(activation);
     EXPECT_EQ(used.library_calls, 1);
     EXPECT_EQ(used.launches, 1);
-    const PinCandidate pin("linear", "cublaslt");
+    const ForceCandidate force("linear", "cublaslt");
     refuses<UsageError>(activation == Activation::gelu ? "by tanh" : "no SiLU",
                         [&] { return linear(x, w, b, activation); });
   }
 }
 
 TEST_F(CudaReferenceLinear, TheWeightGradientSumsTheBiasGradient) {
-  const Tensor x = as_leaf(numbers({16, 24}, DType::bf16)), w = as_leaf(numbers({8, 24}, DType::f32));
-  const Tensor b = as_leaf(numbers({8}, DType::f32)), dy = numbers({16, 8}, DType::bf16);
+  const Tensor x = requires_grad(numbers({16, 24}, DType::bf16)), w = requires_grad(numbers({8, 24}, DType::f32));
+  const Tensor b = requires_grad(numbers({8}, DType::f32)), dy = numbers({16, 8}, DType::bf16);
   backward(linear(x, w, b), dy);
   const Tensor y = linear(x, w, b);
   zero_grad(w);
@@ -178,20 +178,20 @@ TEST_F(CudaReferenceLinear, TheWeightGradientSumsTheBiasGradient) {
 
 // A bias of x's type beside f32 weights: the library makes one type, so the sum is a kernel of its own.
 TEST_F(CudaReferenceLinear, BiasAndWeightsOfTwoTypesGetTheirOwn) {
-  const Tensor x = numbers({16, 24}, DType::bf16), w = as_leaf(numbers({8, 24}, DType::f32));
-  const Tensor b = as_leaf(numbers({8}, DType::bf16)), dy = Tensor::full({16, 8}, 0.5, DType::bf16, gpu);
+  const Tensor x = numbers({16, 24}, DType::bf16), w = requires_grad(numbers({8, 24}, DType::f32));
+  const Tensor b = requires_grad(numbers({8}, DType::bf16)), dy = Tensor::full({16, 8}, 0.5, DType::bf16, gpu);
   backward(linear(x, w, b), dy);
   EXPECT_EQ(last_choice("linear"), "cublaslt_unfused");
   EXPECT_EQ(grad_of(w).dtype(), DType::f32);
   EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(8, 8.0));
 }
 
-TEST_F(CudaReferenceLinear, SaysWhyItDeclines) {
+TEST_F(CudaReferenceLinear, SaysWhyItIsUnsupported) {
   const auto why = [](auto&& change) {
     MatmulProblem problem{.m = 16, .n = 8, .k = 24, .a = DType::f16, .b = DType::f16, .c = DType::f16};
-    EXPECT_EQ(cuda::blas::declines(problem), "");
+    EXPECT_EQ(cuda::blas::unsupported(problem), "");
     change(problem);
-    return cuda::blas::declines(problem);
+    return cuda::blas::unsupported(problem);
   };
   const auto expect = [](const std::string& reason, const char* part) {
     EXPECT_NE(reason.find(part), std::string::npos) << reason << " does not say: " << part;
@@ -229,7 +229,7 @@ TEST_F(CudaReferenceLinear, SaysWhyItDeclines) {
 
 // The second contribution is added by the product (beta = 1), not by the tape.
 TEST_F(CudaReferenceLinear, LaterContributionsAreAddedByTheProduct) {
-  const Tensor x = numbers({16, 24}, DType::f32), w = as_leaf(numbers({8, 24}, DType::f32));
+  const Tensor x = numbers({16, 24}, DType::f32), w = requires_grad(numbers({8, 24}, DType::f32));
   const Tensor dy = numbers({16, 8}, DType::f32);
   backward(linear(x, w, Tensor()), dy);
   EXPECT_EQ(controls().beta, 0.0f);
@@ -252,7 +252,7 @@ TEST_F(CudaReferenceLinear, AddressesThatDoNotServeAreCopied) {
   const Tensor w = numbers({8, 24}, DType::f16), y = at_one(into, {16, 8});
   cuda::Stream& stream = cuda::stream_of(gpu);
   static kernels::ProductCandidates candidates = kernels::product_candidates(stream, "product of a test");
-  const PinCandidate pin("product of a test", "cublaslt");
+  const ForceCandidate force("product of a test", "cublaslt");
   kernels::product(stream, candidates, {.m = 16, .n = 8, .k = 24, .transpose_b = true}, {.a = x, .b = w, .c = y});
   expect_close(y.to(Device{}), linear(x.clone(), w, Tensor()).to(Device{}), 1e-6);
   const MatmulProblem problem{
@@ -267,8 +267,8 @@ TEST_F(CudaReferenceLinear, TheOrderOfTheStreamHolds) {
   const Tensor dy = numbers({16, 8}, DType::f16);
   std::vector<std::vector<double>> found;
   under_every_stream_policy([&] {
-    const Tensor x = as_leaf(numbers({16, 24}, DType::f16)), w = as_leaf(numbers({8, 24}, DType::f16));
-    const Tensor b = as_leaf(numbers({8}, DType::f16));
+    const Tensor x = requires_grad(numbers({16, 24}, DType::f16)), w = requires_grad(numbers({8, 24}, DType::f16));
+    const Tensor b = requires_grad(numbers({8}, DType::f16));
     const Tensor y = linear(x, w, b, Activation::gelu_tanh);
     backward(y, dy);
     for (const Tensor& t : {y, grad_of(x), grad_of(w), grad_of(b)}) found.push_back(t.to_doubles());
@@ -306,8 +306,8 @@ double error_of_product() {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(static_cast<double>(i) * 1.7));
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(std::cos(static_cast<double>(i) * 2.3));
   const auto results = [&](Device device, DType dtype) {
-    const Tensor a = as_leaf(Tensor::of<float>({33, 64}, x).to(dtype).to(device));
-    const Tensor b = as_leaf(Tensor::of<float>({24, 64}, w).to(dtype).to(device));
+    const Tensor a = requires_grad(Tensor::of<float>({33, 64}, x).to(dtype).to(device));
+    const Tensor b = requires_grad(Tensor::of<float>({24, 64}, w).to(dtype).to(device));
     const Tensor y = linear(a, b, {});
     backward(y, y);
     std::vector<double> all = y.to_doubles();

@@ -88,14 +88,14 @@ TEST_F(CudaPlanChoice, AProblemIsPlannedOnce) {
   EXPECT_EQ(products(), before + 1);
 }
 
-TEST_F(CudaPlanChoice, ExactModeTakesTheHeuristicsFirst) {
+TEST_F(CudaPlanChoice, DeterministicModeTakesTheHeuristicsFirst) {
   make_slow({plain});
   cpu::set_deterministic(true);
   const PlanInfo plan = plan_of_a_product();
   cpu::set_deterministic(false);
   EXPECT_EQ(plan.choice, Choice::heuristic);
   EXPECT_EQ(plan.taken, 0u);
-  EXPECT_EQ(plan.why, "exact mode");
+  EXPECT_EQ(plan.why, "deterministic mode");
   EXPECT_EQ(products(), 1);
   EXPECT_FALSE(file_exists(file()));
 }
@@ -144,7 +144,7 @@ TEST_F(CudaPlanChoice, WithoutRoomForTimingTheFirstIsKept) {
   cuda::emulate::Settings full = before;
   full.memory_bytes = cuda::emulate::memory_in_use(0) + 512;
   cuda::emulate::apply(full);
-  EXPECT_EQ(blas::declines(problem), "");
+  EXPECT_EQ(blas::unsupported(problem), "");
   cuda::emulate::apply(before);
   ASSERT_EQ(blas::plans().size(), 1u);
   const PlanInfo plan = blas::plans()[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and its gradient by a library, beside f64 on the CPU and the own kernels; what it declines, and what it
+// Attention and its gradient by a library, beside f64 on the CPU and the native kernels; what it declines, and what it
 // refuses.
 #include <cudnn.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
 
-/// As beside the own kernels.
+/// As beside the native kernels.
 constexpr CheckOptions rounded{.tolerance_scale = 4.0};
 
 bool is_for_the_library() { return !current_site().device.is_cpu() && size_of(site_dtype()) == 2; }
@@ -58,7 +58,7 @@ void check_library(const Case& c, const AttentionOptions& options,
 
 OP_TEST(LibraryAttention) {
   if (!is_for_the_library()) return;
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   for (const bool causal : {false, true}) {
     for (const Case& c : {Case{1, 1, 1, 1, 8}, {2, 7, 7, 3, 32}, {1, 49, 49, 2, 64}, {2, 5, 37, 1, 128}})
       check_library(c, {.causal = causal});
@@ -70,7 +70,7 @@ OP_TEST(LibraryAttention) {
 
 OP_TEST(LibraryAttentionOfPaddedKeys) {
   if (!is_for_the_library()) return;
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   for (const bool causal : {false, true})
     check_library({5, 9, 21, 2, 16}, {.causal = causal}, [](Draw& draw, AttentionOptions& options) {
       options.key_lengths = draw.indices({5}, {21, 1, -3, 40, 13}, DType::i32);
@@ -80,7 +80,7 @@ OP_TEST(LibraryAttentionOfPaddedKeys) {
 
 OP_TEST(LibraryAttentionBias) {
   if (!is_for_the_library()) return;
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   for (const bool shared : {false, true})
     check_library({3, 7, 10, 2, 8}, {.causal = shared}, [&](Draw& draw, AttentionOptions& options) {
       options.bias = draw.normal({shared ? 1 : 2, 7, 10}, 1.0, shared ? Width::site : Width::wide);
@@ -92,7 +92,7 @@ OP_TEST(LibraryAttentionBias) {
 // A row that the bias hides gives zeros and has no part in gradients.
 OP_TEST(LibraryAttentionOfHiddenRows) {
   if (!is_for_the_library()) return;
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   check_library({2, 3, 4, 1, 8}, {}, [](Draw& draw, AttentionOptions& options) {
     std::vector<double> hidden(12, 0.0);
     for (const std::size_t at : {4, 5, 6, 7, 9}) hidden[at] = -std::numeric_limits<double>::infinity();
@@ -104,7 +104,7 @@ OP_TEST(LibraryAttentionOfHiddenRows) {
 /// Heads in front of the tokens, as another library has them.
 OP_TEST(LibraryAttentionOfHeadsInFront) {
   if (!is_for_the_library()) return;
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   check(
       [](Draw& draw) {
         const auto heads = [&](std::int64_t tokens) {
@@ -121,7 +121,7 @@ OP_TEST(LibraryAttentionOfHeadsInFront) {
 // Where a projection wrote them.
 OP_TEST(LibraryAttentionOfPackedHeads) {
   if (!is_for_the_library()) return;
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   check([](Draw& draw) { return self_attention(draw.normal({2, 19, 3 * 2 * 24}), 2, {.causal = true}); }, rounded);
   check(
       [](Draw& draw) {
@@ -145,11 +145,11 @@ Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype = DType::bf
 std::vector<Tensor> run(std::int64_t tokens, const std::string& forward, const std::string& gradient,
                         std::int64_t samples = 2) {
   const std::int64_t heads = 2, width = 16;
-  const Tensor qkv = as_leaf(numbers({samples, tokens, 3 * heads * width}, 1));
+  const Tensor qkv = requires_grad(numbers({samples, tokens, 3 * heads * width}, 1));
   Tensor y;
   const auto by = [](const std::string& name, const auto& f) {
     if (name.empty()) return f();
-    const PinCandidate pin("attention", name);
+    const ForceCandidate force("attention", name);
     f();
     EXPECT_EQ(last_choice("attention"), name);
   };
@@ -169,15 +169,15 @@ TEST_F(CudaReferenceAttention, EitherMakesTheGradientOfTheOther) {
 
 // Whatever lies behind the lengths, in samples without a key too, which the library is never asked for.
 TEST_F(CudaReferenceAttention, PaddingMayHoldAnything) {
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   const Tensor lengths = Tensor::of<std::int32_t>({2}, {0, 2}).to(gpu);
   std::vector<std::vector<Tensor>> found;
   for (const double padding : {0.0, std::numeric_limits<double>::quiet_NaN()}) {
-    std::vector<Tensor> x{as_leaf(numbers({2, 3, 1, 8}, 1))};
+    std::vector<Tensor> x{requires_grad(numbers({2, 3, 1, 8}, 1))};
     for (const std::uint64_t stream : {2, 3}) {
       const Tensor keys = Tensor::full({2, 4, 1, 8}, padding, DType::bf16, gpu);
       slice(slice(keys, 0, 1, 2), 1, 0, 2).copy_from(numbers({1, 2, 1, 8}, stream));
-      x.push_back(as_leaf(keys));
+      x.push_back(requires_grad(keys));
     }
     const Tensor y = attention(x[0], x[1], x[2], {.key_lengths = lengths});
     backward(y, numbers(y.shape(), 4));
@@ -211,8 +211,8 @@ TEST_F(CudaReferenceAttention, WhatTheLibraryHasNoEngineForIsLeftToOthers) {
   EXPECT_EQ(controls().runs[reference_dnn::rounding], 1) << "forward";
 }
 
-TEST_F(CudaReferenceAttention, SaysWhatItDeclines) {
-  const PinCandidate pin("attention", "cudnn");
+TEST_F(CudaReferenceAttention, SaysWhatIsUnsupported) {
+  const ForceCandidate force("attention", "cudnn");
   const auto heads = [](std::int64_t width, DType dtype = DType::bf16) { return numbers({1, 5, 2, width}, 3, dtype); };
   const auto reason = [](const Tensor& q, const Tensor& k, const AttentionOptions& options) {
     return error_message<UsageError>([&] { (void)attention(q, k, k, options); });
@@ -226,14 +226,14 @@ TEST_F(CudaReferenceAttention, SaysWhatItDeclines) {
   const Tensor odd = Tensor::view(room.storage(), {1, 5, 2, 8}, {85, 17, 8, 1}, 0, DType::bf16, gpu);
   EXPECT_PRED2(contains, reason(odd, heads(8), {}), "multiples of 16 bytes");
 
-  const Tensor q = as_leaf(heads(8)), y = attention(q, heads(8), heads(8));
+  const Tensor q = requires_grad(heads(8)), y = attention(q, heads(8), heads(8));
   const Tensor turned = transpose(numbers({1, 2, 5, 8}, 6), {0, 2, 1, 3});
   EXPECT_PRED2(contains, error_message<UsageError>([&] { backward(y, turned); }), "dy does not lie like y");
 }
 
 TEST_F(CudaReferenceAttention, LaunchesAreOnesOfLengthsOnly) {
-  const PinCandidate pin("attention", "cudnn");
-  const Tensor qkv = as_leaf(numbers({2, 21, 3 * 16}, 1)), dy = numbers({2, 21, 16}, 2);
+  const ForceCandidate force("attention", "cudnn");
+  const Tensor qkv = requires_grad(numbers({2, 21, 3 * 16}, 1)), dy = numbers({2, 21, 16}, 2);
   const Tensor lengths = Tensor::of<std::int32_t>({2}, {21, 9}).to(gpu);
   const auto counted = [](const auto& f) {
     const cuda::Counters before = cuda::counters();
@@ -254,12 +254,12 @@ TEST_F(CudaReferenceAttention, LaunchesAreOnesOfLengthsOnly) {
 
 // Lengths lie on the device and are read anew by each replay.
 TEST_F(CudaReferenceAttention, RecordedWorkReadsTheLengthsOfTheMoment) {
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   const Tensor x = numbers({2, 6, 3 * 16}, 1), dy = numbers({2, 6, 16}, 2);
   const Tensor lengths = Tensor::of<std::int32_t>({2}, {6, 6}).to(gpu);
   const Tensor y = Tensor::empty({2, 6, 16}, DType::bf16, gpu), dx = Tensor::empty(x.shape(), DType::bf16, gpu);
   const auto work = [&] {
-    const Tensor leaf = as_leaf(x), made = self_attention(leaf, 2, {.causal = true, .key_lengths = lengths});
+    const Tensor leaf = requires_grad(x), made = self_attention(leaf, 2, {.causal = true, .key_lengths = lengths});
     y.copy_from(made.detach());
     backward(made, dy);
     dx.copy_from(grad_of(leaf));
@@ -281,12 +281,12 @@ TEST_F(CudaReferenceAttention, RecordedWorkReadsTheLengthsOfTheMoment) {
 
 // Scores of more than 16384 samples are more than a plan may keep, however small each is. With one key, y is v.
 TEST_F(CudaReferenceAttention, LargeBatchesAreSharedOut) {
-  const PinCandidate pin("attention", "cudnn");
+  const ForceCandidate force("attention", "cudnn");
   const std::int64_t samples = 20000, first = 9000;
   const Tensor lengths = Tensor::zeros({samples}, DType::i32, gpu);
   slice(lengths, 0, first, samples).fill_(1);
   std::vector<Tensor> x;
-  for (const std::uint64_t stream : {1, 2, 3}) x.push_back(as_leaf(numbers({samples, 1, 1, 8}, stream)));
+  for (const std::uint64_t stream : {1, 2, 3}) x.push_back(requires_grad(numbers({samples, 1, 1, 8}, stream)));
   const Tensor y = attention(x[0], x[1], x[2], {.key_lengths = lengths}), dy = numbers(y.shape(), 4);
   backward(y, dy);
   EXPECT_EQ(controls().runs[reference_dnn::rounding], 1 + 2);
@@ -340,7 +340,7 @@ TEST_F(CudaReferenceAttention, MisuseIsRefused) {
   EXPECT_PRED2(contains, refusal(more, 0), "numbers of queries");
   more = good;
   more.bias_heads = 3;
-  EXPECT_PRED2(contains, declines(gpu, more), "operation graph") << "a bias of as many heads as there are not";
+  EXPECT_PRED2(contains, unsupported(gpu, more), "operation graph") << "a bias of as many heads as there are not";
   more = good;
   more.batch = 0;
   EXPECT_PRED2(contains, refusal(more, 0), "nothing to attend to");

@@ -29,15 +29,15 @@ Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype) {
 
 /// y with bias and ReLU, and the gradients of x, w and b, for images of so many rows.
 std::vector<Tensor> run(std::int64_t rows, DType dtype) {
-  const Tensor x = as_leaf(numbers({2, rows, 7, 8}, 1, dtype)), w = as_leaf(numbers({16, 3, 3, 8}, 2, dtype)),
-               b = as_leaf(numbers({16}, 3, dtype));
+  const Tensor x = requires_grad(numbers({2, rows, 7, 8}, 1, dtype)),
+               w = requires_grad(numbers({16, 3, 3, 8}, 2, dtype)), b = requires_grad(numbers({16}, 3, dtype));
   const Tensor y = conv2d(x, w, b, {.padding = 1, .activation = Activation::relu});
   backward(y, numbers(y.shape(), 4, dtype));
   return {y, grad_of(x), grad_of(w), grad_of(b)};
 }
 
 std::vector<Tensor> run_portable(std::int64_t rows, DType dtype) {
-  const PinCandidate pin("conv2d", "portable");
+  const ForceCandidate force("conv2d", "portable");
   return run(rows, dtype);
 }
 
@@ -68,7 +68,7 @@ TEST_F(CudaReferenceConvolution, WhatAPlanDoesNotDoIsDoneBehindIt) {
   expect_same(library, own, DType::f32);
 }
 
-TEST_F(CudaReferenceConvolution, PassesThatTheLibraryDeclinesAreLeftToOthers) {
+TEST_F(CudaReferenceConvolution, PassesThatTheLibraryDoesNotSupportAreLeftToOthers) {
   const std::vector<Tensor> own = run_portable(4, DType::f32);
   controls().withheld = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
   const std::vector<Tensor> library = run(4, DType::f32);

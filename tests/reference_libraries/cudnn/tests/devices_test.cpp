@@ -14,7 +14,7 @@ constexpr Device first{DeviceType::cuda, 0}, second{DeviceType::cuda, 1};
 
 /// What `op` asks the library on each device, the second one before the first.
 void expect_a_plan_each(const char* name, const std::function<Tensor(Device)>& op) {
-  const PinCandidate pin(name, "cudnn");
+  const ForceCandidate force(name, "cudnn");
   const auto questions = [&](Device device) {
     const std::int64_t before = controls().questions;
     EXPECT_EQ(op(device).device(), device);

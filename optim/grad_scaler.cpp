@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/loss_scale.h"
+#include "optim/grad_scaler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,8 @@
 
 namespace hearth::optim {
 
-LossScale::LossScale(FlatParameters& parameters, const std::vector<NamedTensor>& buffers,
-                     const LossScaleOptions& options)
+GradScaler::GradScaler(FlatParameters& parameters, const std::vector<NamedTensor>& buffers,
+                       const GradScalerOptions& options)
     : parameters_(parameters), options_(options), input_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError,
                options.floor > 0 && options.floor <= options.start && options.start <= options.ceiling &&
@@ -30,7 +30,7 @@ LossScale::LossScale(FlatParameters& parameters, const std::vector<NamedTensor>&
 }
 
 // A copy keeps bits, so that the flat memory may be called f32 whatever lies in it.
-void LossScale::gather_buffers(const std::vector<NamedTensor>& buffers) {
+void GradScaler::gather_buffers(const std::vector<NamedTensor>& buffers) {
   constexpr std::int64_t line = 64, word = 4;
   const auto lines = [](const Tensor& tensor) {
     return (static_cast<std::int64_t>(tensor.byte_size()) + line - 1) / line;
@@ -52,7 +52,7 @@ void LossScale::gather_buffers(const std::vector<NamedTensor>& buffers) {
   backup_ = buffers_.clone();
 }
 
-void LossScale::begin_step(Optimizer& optimizer, Ema* average, std::int64_t samples) {
+void GradScaler::begin_step(Optimizer& optimizer, Ema* average, std::int64_t samples) {
   optimizer_ = &optimizer;
   average_ = average;
   input_.set({.step = optimizer.steps(),
@@ -61,14 +61,15 @@ void LossScale::begin_step(Optimizer& optimizer, Ema* average, std::int64_t samp
               .samples = samples});
 }
 
-Tensor LossScale::seed(const Tensor& loss, double share, const Tensor& factor) const {
+Tensor GradScaler::seed(const Tensor& loss, double weight, const Tensor& factor) const {
   const Tensor dy = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
   const double* const further = factor.defined() ? factor.data<double>() : nullptr;
-  run_on(loss.device(), [&](auto& stream) { kernels::scale_seed(stream, scale_.data<double>(), share, further, dy); });
+  run_on(loss.device(), [&](auto& stream) { kernels::scale_seed(stream, scale_.data<double>(), weight, further, dy); });
   return dy;
 }
 
-void LossScale::judge(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm, const Sums& sums) {
+void GradScaler::check_found_inf(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm,
+                                 const Sums& sums) {
   const UpdateCells update = optimizer.cells();
   HEARTH_CHECK(UsageError, update.grad_scale != nullptr && update.skip != nullptr,
                "loss scale: this optimizer cannot skip an update; it has to give grad_scale and skip in cells()");
@@ -79,31 +80,31 @@ void LossScale::judge(Optimizer& optimizer, Ema* average, double max_norm, const
     kernels::sum_of_squares(stream, grads, 1.0, squares);
     if (update.squares != nullptr) *update.squares = squares;
     const bool summing = sums.loss.defined();
-    kernels::reach_verdict(stream, {.options = options_,
-                                    .input = input_.at(stream),
-                                    .squares = squares.data<double>(),
-                                    .scale = scale_.data<double>(),
-                                    .counters = counters_.data<std::int64_t>(),
-                                    .uncounted = uncounted_.data<std::int64_t>(),
-                                    .max_norm = max_norm,
-                                    .norm = norm.defined() ? norm.data<double>() : nullptr,
-                                    .update = update,
-                                    .average_share = average != nullptr ? average->share_cell() : nullptr,
-                                    .average = average != nullptr ? average->options() : EmaOptions{},
-                                    .step_loss = summing ? sums.step_loss.data<double>() : nullptr,
-                                    .step_correct = summing ? sums.step_correct.data<std::int64_t>() : nullptr,
-                                    .loss = summing ? sums.loss.data<double>() : nullptr,
-                                    .correct = summing ? sums.correct.data<std::int64_t>() : nullptr});
+    kernels::check_found_inf(stream, {.options = options_,
+                                      .input = input_.at(stream),
+                                      .squares = squares.data<double>(),
+                                      .scale = scale_.data<double>(),
+                                      .counters = counters_.data<std::int64_t>(),
+                                      .uncounted = uncounted_.data<std::int64_t>(),
+                                      .max_norm = max_norm,
+                                      .norm = norm.defined() ? norm.data<double>() : nullptr,
+                                      .update = update,
+                                      .average_weight = average != nullptr ? average->weight_cell() : nullptr,
+                                      .average = average != nullptr ? average->options() : EmaOptions{},
+                                      .step_loss = summing ? sums.step_loss.data<double>() : nullptr,
+                                      .step_correct = summing ? sums.step_correct.data<std::int64_t>() : nullptr,
+                                      .loss = summing ? sums.loss.data<double>() : nullptr,
+                                      .correct = summing ? sums.correct.data<std::int64_t>() : nullptr});
   });
 }
 
-void LossScale::settle_buffers(Optimizer& optimizer) {
+void GradScaler::settle_buffers(Optimizer& optimizer) {
   if (buffers_.size() == 0) return;
   run_on(buffers_.device(),
          [&](auto& stream) { kernels::keep_or_restore(stream, optimizer.cells().skip, buffers_, backup_); });
 }
 
-Tensor LossScale::tell_skipped(Optimizer& optimizer, Ema* average) {
+Tensor GradScaler::tell_skipped(Optimizer& optimizer, Ema* average) {
   const Tensor counters = counters_.to(Device{});
   const std::int64_t skipped = counters.data<const std::int64_t>()[1];
   optimizer.forget_steps(skipped - known_skipped_);
@@ -112,7 +113,7 @@ Tensor LossScale::tell_skipped(Optimizer& optimizer, Ema* average) {
   return counters;
 }
 
-LossScale::Reading LossScale::read(Optimizer& optimizer, Ema* average) {
+GradScaler::Reading GradScaler::read(Optimizer& optimizer, Ema* average) {
   const Tensor counters = tell_skipped(optimizer, average), uncounted = uncounted_.to(Device{});
   Reading reading;
   reading.scale = scale_.item();
@@ -123,7 +124,7 @@ LossScale::Reading LossScale::read(Optimizer& optimizer, Ema* average) {
   return reading;
 }
 
-void LossScale::after_load() {
+void GradScaler::after_load() {
   // The state may be that of a run with other bounds.
   const double loaded = scale_.item(), scale = std::clamp(loaded, options_.floor, options_.ceiling);
   if (scale != loaded) scale_.fill_(scale);
@@ -131,7 +132,7 @@ void LossScale::after_load() {
   backup_.copy_from(buffers_);
 }
 
-void LossScale::register_state(State& state) {
+void GradScaler::register_state(State& state) {
   state.before_reading([this] {
     if (optimizer_ != nullptr) (void)tell_skipped(*optimizer_, average_);
   });

@@ -5,15 +5,15 @@
 #include <cmath>
 
 #include "core/cpu/vector_math.h"
-#include "optim/loss_scale.h"
+#include "optim/grad_scaler.h"
 
 namespace hearth::kernels {
 
-enum VerdictCounter { clean_in_a_row, skipped_updates, skipped_at_floor };
+enum FoundInfCounter { clean_in_a_row, skipped_updates, skipped_at_floor };
 
 /// Moves the scale after an update that was skipped or not.
-HEARTH_ALWAYS_INLINE void move_scale(const Verdict& v, bool skip) {
-  const optim::LossScaleOptions& options = v.options;
+HEARTH_ALWAYS_INLINE void move_scale(const FoundInfCheck& v, bool skip) {
+  const optim::GradScalerOptions& options = v.options;
   if (skip) {
     const bool lowest = !options.dynamic || *v.scale <= options.floor;
     v.counters[skipped_at_floor] = lowest ? v.counters[skipped_at_floor] + 1 : 0;
@@ -29,23 +29,25 @@ HEARTH_ALWAYS_INLINE void move_scale(const Verdict& v, bool skip) {
 }
 
 /// What depends on the number of the update. Updates that were skipped without the host knowing do not count.
-HEARTH_ALWAYS_INLINE void set_numbered(const Verdict& v) {
+HEARTH_ALWAYS_INLINE void set_numbered(const FoundInfCheck& v) {
   const std::int64_t unknown = v.counters[skipped_updates] - v.input->known_skipped;
   const std::int64_t step = v.input->step - unknown;
   const double t = static_cast<double>(step);
   if (v.update.correction1 != nullptr) *v.update.correction1 = 1.0 - std::pow(v.update.beta1, t);
   if (v.update.correction2 != nullptr) *v.update.correction2 = 1.0 - std::pow(v.update.beta2, t);
-  if (v.update.arriving != nullptr) *v.update.arriving = step == 1 ? 1.0 : v.update.arriving_later;
-  if (v.average_share != nullptr) *v.average_share = optim::Ema::share_of(v.average, v.input->average_step - unknown);
+  if (v.update.one_minus_dampening != nullptr)
+    *v.update.one_minus_dampening = step == 1 ? 1.0 : v.update.one_minus_dampening_later;
+  if (v.average_weight != nullptr)
+    *v.average_weight = optim::Ema::weight_of(v.average, v.input->average_step - unknown);
 }
 
-HEARTH_ALWAYS_INLINE void decide(const Verdict& v) {
+HEARTH_ALWAYS_INLINE void decide(const FoundInfCheck& v) {
   // f32 squares always fit f64, so that the sum is finite just where every gradient is.
   const double sum = *v.squares;
   const bool skip = !(sum <= 1.7976931348623157e308);
   *v.update.skip = skip;
   if (skip) {
-    if (v.average_share != nullptr) *v.average_share = 0;
+    if (v.average_weight != nullptr) *v.average_weight = 0;
     *v.uncounted += v.input->samples;
     // That of an earlier step would pass for this one's.
     if (v.norm != nullptr) *v.norm = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's peak as it is foretold from small batches, and as the allocator then reports it.
+// A run's peak as it is estimated from small batches, and as the allocator then reports it.
 #pragma once
 
 #include <fstream>
@@ -31,7 +31,7 @@ struct MemoryRun {
     return std::make_unique<train::Session>(train::load_config(path, {}));
   }
 
-  train::MemoryNeed foretold(train::MeasuredBatches measured, std::int64_t batch) const {
+  train::MemoryNeed estimated(train::MeasuredBatches measured, std::int64_t batch) const {
     const TempDir folder;
     const auto run = session(folder, batch, 3);
     return train::StepMemory(*run, measured, run->device().type).at(batch);
@@ -53,14 +53,14 @@ struct MemoryRun {
   }
 
   /// Both, compared. `share` is the allowed difference, as a part of what depends on the batch.
-  void expect_foretold(train::MeasuredBatches measured, std::int64_t batch, double share, int steps = 3) const {
-    const train::MemoryNeed need = foretold(measured, batch);
+  void expect_estimated(train::MeasuredBatches measured, std::int64_t batch, double share, int steps = 3) const {
+    const train::MemoryNeed need = estimated(measured, batch);
     const auto real = static_cast<double>(reported(batch, steps).peak);
     const auto fixed = static_cast<double>(need.parameters + need.gradients + need.optimizer + need.averages);
     const auto peak = static_cast<double>(need.peak);
     EXPECT_NEAR(peak, real, share * (real - fixed)) << "batch " << batch;
     std::ostringstream difference;
-    difference << "batch " << batch << " from " << measured.small << " and " << measured.large << ": foretold "
+    difference << "batch " << batch << " from " << measured.small << " and " << measured.large << ": estimated "
                << peak / 1e6 << " MB, reported " << real / 1e6 << " MB, of which weights " << fixed / 1e6 << " MB";
     testing::Test::RecordProperty("batch_" + std::to_string(batch), difference.str());
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss scaling on every device: a skipped update leaves no trace, scaling by powers of two changes no bit, and the
 // scale moves as documented.
-#include "optim/loss_scale.h"
+#include "optim/grad_scaler.h"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@
 namespace hearth {
 namespace {
 
-using optim::LossScale;
-using optim::LossScaleOptions;
+using optim::GradScaler;
+using optim::GradScalerOptions;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -36,13 +36,13 @@ const std::vector<std::string> every_optimizer{
     R"({"type": "lamb", "lr": 0.1, "max_grad_norm": 1, "norm_min": 1, "norm_max": 2})",
 };
 
-/// Toy parameters with a narrow copy, a buffer that every step changes, an average and a loss scale.
+/// Toy parameters with a low-precision copy, a buffer that every step changes, an average and a loss scale.
 class Training {
  public:
-  Training(const std::string& optimizer, Device device, const LossScaleOptions& options = {}, double max_norm = 0)
+  Training(const std::string& optimizer, Device device, const GradScalerOptions& options = {}, double max_norm = 0)
       : max_norm_(max_norm),
         buffer_(Tensor::full({5}, 1.0, DType::f32, device)),
-        toy_(DType::f32, device, NarrowCopy{DType::bf16, NarrowCopy::Use::instead}),
+        toy_(DType::f32, device, LowPrecisionCopy{DType::bf16, LowPrecisionCopy::Use::instead}),
         optimizer_(optim::optimizers().make(parse_json(optimizer, "test"), toy_.flat())),
         scale_(toy_.flat(), {{"buffer", &buffer_}}, options),
         ema_(toy_.flat(), {{"buffer", &buffer_}}, {.decay = 0.9}) {
@@ -68,7 +68,7 @@ class Training {
     // As running statistics do.
     const double before = buffer_.to_doubles()[0];
     buffer_.copy_from(Tensor::full({5}, 0.5 * before + planted.value_or(number), DType::f32));
-    scale_.judge(*optimizer_, &ema_, max_norm_, norm_, {});
+    scale_.check_found_inf(*optimizer_, &ema_, max_norm_, norm_, {});
     scale_.settle_buffers(*optimizer_);
     if (average_apart) {
       optimizer_->apply();
@@ -78,18 +78,18 @@ class Training {
       ema_.apply_to_buffers();
     }
   }
-  double seed(double share, const Tensor& further = {}) const {
-    return scale_.seed(Tensor::zeros({}, DType::f32, buffer_.device()), share, further).item();
+  double seed(double weight, const Tensor& further = {}) const {
+    return scale_.seed(Tensor::zeros({}, DType::f32, buffer_.device()), weight, further).item();
   }
   double norm() const { return norm_.item(); }
-  LossScale::Reading read() { return scale_.read(*optimizer_, &ema_); }
+  GradScaler::Reading read() { return scale_.read(*optimizer_, &ema_); }
   std::string hash() {
     (void)read();
     return state.hash();
   }
   void load(const std::string& path) {
     state.load(path);
-    toy_.flat().refresh_narrow();
+    toy_.flat().refresh_low_precision();
     scale_.after_load();
   }
   FlatParameters& flat() { return toy_.flat(); }
@@ -105,7 +105,7 @@ class Training {
   Tensor buffer_, norm_ = Tensor::zeros({1}, DType::f64, buffer_.device());
   test::ToyParameters toy_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  LossScale scale_;
+  GradScaler scale_;
   optim::Ema ema_;
 };
 
@@ -126,7 +126,7 @@ TEST_P(LossScaling, ASkippedUpdateLeavesNoTrace) {
   for (const std::string& optimizer : every_optimizer)
     for (const double planted : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
       // Fixed, so that the scale itself does not tell the two apart.
-      const LossScaleOptions fixed{.dynamic = false, .start = 1024, .floor = 1024, .ceiling = 1024};
+      const GradScalerOptions fixed{.dynamic = false, .start = 1024, .floor = 1024, .ceiling = 1024};
       Training with(optimizer, device_, fixed), without(optimizer, device_, fixed);
       for (const int number : {0, 1, 2, 3, 4, 5}) {
         // The last one too: what it left in running statistics is not written over by another step.
@@ -134,13 +134,13 @@ TEST_P(LossScaling, ASkippedUpdateLeavesNoTrace) {
         with.step(number, poisoned ? std::optional(planted) : std::nullopt);
         if (!poisoned) without.step(number);
       }
-      const LossScale::Reading reading = with.read();
+      const GradScaler::Reading reading = with.read();
       EXPECT_EQ(reading.skipped, 3);
       EXPECT_EQ(reading.uncounted, 12);
       EXPECT_EQ(with.read().uncounted, 0) << "counted once";
       (void)without.read();
       EXPECT_EQ(with.flat().values().to_doubles(), without.flat().values().to_doubles()) << optimizer;
-      EXPECT_EQ(with.flat().narrow().to_doubles(), without.flat().narrow().to_doubles()) << optimizer;
+      EXPECT_EQ(with.flat().low_precision().to_doubles(), without.flat().low_precision().to_doubles()) << optimizer;
       EXPECT_EQ(with.ema().average().to_doubles(), without.ema().average().to_doubles()) << optimizer;
       EXPECT_EQ(with.buffer().to_doubles(), without.buffer().to_doubles()) << optimizer;
       EXPECT_EQ(with.optimizer().steps(), without.optimizer().steps());
@@ -156,13 +156,13 @@ TEST_P(LossScaling, ASkippedUpdateRestoresBuffersOfEveryType) {
   std::vector<NamedTensor> named;
   for (Tensor& buffer : buffers) named.push_back({"buffer", &buffer});
   optim::Sgd sgd(toy.flat(), {});
-  LossScale scale(toy.flat(), named, {});
+  GradScaler scale(toy.flat(), named, {});
   for (const bool overflows : {true, false}) {
     sgd.begin_step(0.1);
     scale.begin_step(sgd, nullptr, 1);
     toy.fill_gradients(overflows ? infinity : 1.0);
     for (const Tensor& buffer : buffers) buffer.fill_(5);
-    scale.judge(sgd, nullptr, 0, {}, {});
+    scale.check_found_inf(sgd, nullptr, 0, {}, {});
     scale.settle_buffers(sgd);
     for (const Tensor& buffer : buffers)
       EXPECT_EQ(buffer.to_doubles(), std::vector<double>(17, overflows ? 3 : 5)) << buffer.dtype();
@@ -229,7 +229,7 @@ TEST_P(LossScaling, UpdatesWriteTheNarrowCopy) {
   for (const std::string& optimizer : every_optimizer) {
     Training run(optimizer, device_);
     for (int number = 0; number < 3; ++number) run.step(number);
-    EXPECT_EQ(run.flat().narrow().to_doubles(), run.flat().values().to(DType::bf16).to_doubles()) << optimizer;
+    EXPECT_EQ(run.flat().low_precision().to_doubles(), run.flat().values().to(DType::bf16).to_doubles()) << optimizer;
   }
 }
 
@@ -237,7 +237,7 @@ TEST_P(LossScaling, MovesBetweenFloorAndCeiling) {
   Training run(every_optimizer[0], device_, {.start = 8, .growth_steps = 2, .floor = 2, .ceiling = 16});
   const auto after = [&](std::optional<double> planted) {
     run.step(0, planted);
-    const LossScale::Reading reading = run.read();
+    const GradScaler::Reading reading = run.read();
     return std::pair(reading.scale, reading.stuck);
   };
   using Pair = std::pair<double, std::int64_t>;
@@ -259,7 +259,7 @@ TEST_P(LossScaling, MovesBetweenFloorAndCeiling) {
 TEST_P(LossScaling, ResumesBitForBit) {
   const test::TempDir folder;
   const std::string path = folder / "state.safetensors";
-  const LossScaleOptions options{.start = 64, .growth_steps = 3};
+  const GradScalerOptions options{.start = 64, .growth_steps = 3};
   const auto steps = [](Training& run, int begin, int end) {
     for (int number = begin; number < end; ++number)
       run.step(number, number % 4 == 2 ? std::optional(infinity) : std::nullopt);
@@ -276,7 +276,7 @@ TEST_P(LossScaling, ResumesBitForBit) {
       second.load(path);
       steps(second, stop, 9);
       EXPECT_EQ(second.hash(), whole.hash()) << optimizer << " stopped after " << stop;
-      EXPECT_EQ(second.flat().narrow().to_doubles(), whole.flat().narrow().to_doubles());
+      EXPECT_EQ(second.flat().low_precision().to_doubles(), whole.flat().low_precision().to_doubles());
     }
   }
 }
@@ -285,7 +285,7 @@ TEST_P(LossScaling, ResumesBitForBit) {
 TEST_P(LossScaling, SavingIsRightWithoutAReading) {
   const test::TempDir folder;
   const std::string path = folder / "state.safetensors";
-  const LossScaleOptions options{.start = 64, .growth_steps = 3};
+  const GradScalerOptions options{.start = 64, .growth_steps = 3};
   const auto steps = [](Training& run, int begin, int end) {
     for (int number = begin; number < end; ++number)
       run.step(number, number % 4 == 2 ? std::optional(infinity) : std::nullopt);
@@ -322,17 +322,17 @@ TEST_P(LossScaling, ALoadedScaleStaysWithinItsBounds) {
   EXPECT_EQ(like.read().scale, 32768);
 }
 
-TEST(LossScaleOptionsTest, BadOnesAreRefused) {
+TEST(GradScalerOptionsTest, BadOnesAreRefused) {
   test::ToyParameters toy(DType::f32), wide(DType::f64);
-  const auto message = [&](const LossScaleOptions& options) {
-    return test::error_message<ConfigError>([&] { LossScale(toy.flat(), {}, options); });
+  const auto message = [&](const GradScalerOptions& options) {
+    return test::error_message<ConfigError>([&] { GradScaler(toy.flat(), {}, options); });
   };
   EXPECT_PRED2(test::contains, message({.start = 0.5}), "0.5 between floor 1");
   EXPECT_PRED2(test::contains, message({.start = 1e9}), "ceiling");
   EXPECT_PRED2(test::contains, message({.floor = 0}), "above 0");
   EXPECT_PRED2(test::contains, message({.ceiling = infinity}), "finite");
   EXPECT_PRED2(test::contains, message({.growth_steps = 0}), "grows after 0 updates");
-  EXPECT_THROW(LossScale(wide.flat(), {}, {}), DTypeError);
+  EXPECT_THROW(GradScaler(wide.flat(), {}, {}), DTypeError);
 }
 
 }  // namespace

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verdict on a scaled update by one thread, and what follows from it for the running statistics.
 #include "core/cuda/elementwise.h"
-#include "optim/verdict.h"
+#include "optim/found_inf.h"
 
 namespace hearth::kernels {
 namespace {
 
 using namespace cuda;
 
-__global__ void verdict_of_one(Verdict verdict) { decide(verdict); }
+__global__ void found_inf_check_of_one(FoundInfCheck check) { decide(check); }
 
 template <class T>
-__global__ void seed_of_one(const double* scale, double share, const double* factor, T* dy) {
-  *dy = narrow<T>(static_cast<acc_t<T>>(share * *scale * (factor == nullptr ? 1.0 : *factor)));
+__global__ void seed_of_one(const double* scale, double weight, const double* factor, T* dy) {
+  *dy = cast_down<T>(static_cast<acc_t<T>>(weight * *scale * (factor == nullptr ? 1.0 : *factor)));
 }
 
 /// A thread an element: traffic is small beside that of a step.
@@ -24,13 +24,13 @@ __global__ void keep_or_restore_elements(const bool* skip, float* values, float*
 
 }  // namespace
 
-void reach_verdict(cuda::Stream& stream, const Verdict& verdict) {
-  launch(stream, "loss_scale", {1, 1}, verdict_of_one, verdict);
+void check_found_inf(cuda::Stream& stream, const FoundInfCheck& check) {
+  launch(stream, "loss_scale", {1, 1}, found_inf_check_of_one, check);
 }
 
-void scale_seed(cuda::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy) {
+void scale_seed(cuda::Stream& stream, const double* scale, double weight, const double* factor, const Tensor& dy) {
   visit_dtype("loss scale", dy.dtype(), Floats{}, [&]<class T>() {
-    launch(stream, "scale_seed", {1, 1}, seed_of_one<T>, scale, share, factor, dy.data<T>());
+    launch(stream, "scale_seed", {1, 1}, seed_of_one<T>, scale, weight, factor, dy.data<T>());
   });
 }
 

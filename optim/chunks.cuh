@@ -13,7 +13,7 @@ namespace hearth::kernels {
 
 using optim::Copies;
 
-inline constexpr int shares_a_piece = 4;
+inline constexpr int chunks_a_piece = 4;
 
 /// The plan's tables as kernels take them.
 struct PlanTables {
@@ -39,23 +39,23 @@ __device__ __forceinline__ RangeOptions options_of(const PlanTables& plan, std::
 }
 
 /// The elements of one block. May be empty.
-struct Share {
+struct Chunk {
   std::int64_t begin;
   std::int64_t end;
   std::int64_t range;
 };
 
-__device__ __forceinline__ Share share_of_block(const PlanTables& plan) {
-  const std::int64_t* const row = plan.pieces + 3 * (blockIdx.x / shares_a_piece);
-  constexpr std::int64_t size = optim::UpdatePlan::piece_elements / shares_a_piece;
-  const std::int64_t begin = row[0] + blockIdx.x % shares_a_piece * size;
+__device__ __forceinline__ Chunk chunk_of_block(const PlanTables& plan) {
+  const std::int64_t* const row = plan.pieces + 3 * (blockIdx.x / chunks_a_piece);
+  constexpr std::int64_t size = optim::UpdatePlan::piece_elements / chunks_a_piece;
+  const std::int64_t begin = row[0] + blockIdx.x % chunks_a_piece * size;
   const std::int64_t end = begin + size < row[1] ? begin + size : row[1];
   return {begin, end, row[2]};
 }
 
 /// f(first element, whether it begins a whole pack) for what this thread has of the share. Ranges begin on 64 bytes.
 template <class T, class F>
-__device__ __forceinline__ void walk_share(const Share& share, const F& f) {
+__device__ __forceinline__ void walk_chunk(const Chunk& share, const F& f) {
   constexpr std::int64_t count = cuda::pack_size<T>;
   const std::int64_t packs = share.end > share.begin ? (share.end - share.begin) / count : 0;
   for (std::int64_t i = threadIdx.x; i < packs; i += blockDim.x) f(share.begin + i * count, true);
@@ -64,8 +64,8 @@ __device__ __forceinline__ void walk_share(const Share& share, const F& f) {
 
 /// Copies as kernels take them; null for what there is not.
 template <class T, class N>
-struct CopyPlaces {
-  N* narrow;
+struct CopyTargets {
+  N* low_precision;
   T* average;
   const double* share;
 };
@@ -74,34 +74,34 @@ struct CopyPlaces {
 template <class T, class F>
 void with_copies(cuda::Stream& stream, const Copies& copies, const F& f) {
   T* const average = copies.average.defined() ? copies.average.data<T>() : nullptr;
-  const double* const share = copies.share != nullptr ? copies.share->at(stream) : nullptr;
-  const bool has_narrow = copies.narrow.defined();
-  if (has_narrow && copies.narrow.dtype() == DType::f16)
-    return f(CopyPlaces<T, f16>{copies.narrow.data<f16>(), average, share});
-  f(CopyPlaces<T, bf16>{has_narrow ? copies.narrow.data<bf16>() : nullptr, average, share});
+  const double* const share = copies.weight != nullptr ? copies.weight->at(stream) : nullptr;
+  const bool has_low_precision = copies.low_precision.defined();
+  if (has_low_precision && copies.low_precision.dtype() == DType::f16)
+    return f(CopyTargets<T, f16>{copies.low_precision.data<f16>(), average, share});
+  f(CopyTargets<T, bf16>{has_low_precision ? copies.low_precision.data<bf16>() : nullptr, average, share});
 }
 
 /// Brings the copies of updated values up to date.
 template <class T, int count, class N>
-__device__ __forceinline__ void store_copies(const CopyPlaces<T, N>& copies, std::int64_t at,
-                                             const cuda::Wide<T, count>& values, bool packed) {
-  if (copies.narrow != nullptr) {
-    cuda::Wide<N, count> rounded;
+__device__ __forceinline__ void store_copies(const CopyTargets<T, N>& copies, std::int64_t at,
+                                             const cuda::Upcast<T, count>& values, bool packed) {
+  if (copies.low_precision != nullptr) {
+    cuda::Upcast<N, count> rounded;
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) rounded.at[k] = static_cast<float>(values.at[k]);
-    cuda::store_wide(copies.narrow + at, rounded, packed);
+    cuda::store_cast_down(copies.low_precision + at, rounded, packed);
   }
   if (copies.average != nullptr) {
     const double share = *copies.share;
-    cuda::Wide<T, count> average = cuda::load_wide<count>(copies.average + at, packed);
+    cuda::Upcast<T, count> average = cuda::load_upcast<count>(copies.average + at, packed);
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) average.at[k] = blended(average.at[k], values.at[k], share);
-    cuda::store_wide(copies.average + at, average, packed);
+    cuda::store_cast_down(copies.average + at, average, packed);
   }
 }
 
 inline cuda::LaunchShape shape_of(const optim::UpdatePlan& plan) {
-  return {cuda::blocks_for(static_cast<std::int64_t>(plan.piece_count()) * shares_a_piece, 1), cuda::element_block};
+  return {cuda::blocks_for(static_cast<std::int64_t>(plan.piece_count()) * chunks_a_piece, 1), cuda::element_block};
 }
 
 }  // namespace hearth::kernels

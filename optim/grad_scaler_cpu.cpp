@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "optim/verdict.h"
+#include "optim/found_inf.h"
 
 namespace hearth::kernels {
 
-void reach_verdict(cpu::Stream&, const Verdict& verdict) { decide(verdict); }
+void check_found_inf(cpu::Stream&, const FoundInfCheck& check) { decide(check); }
 
-void scale_seed(cpu::Stream&, const double* scale, double share, const double* factor, const Tensor& dy) {
-  dy.fill_(share * *scale * (factor == nullptr ? 1.0 : *factor));
+void scale_seed(cpu::Stream&, const double* scale, double weight, const double* factor, const Tensor& dy) {
+  dy.fill_(weight * *scale * (factor == nullptr ? 1.0 : *factor));
 }
 
 void keep_or_restore(cpu::Stream&, const bool* skip, const Tensor& values, const Tensor& backup) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks with a head over a vocabulary: their outputs are what the head makes of their features.
-#include "models/text/vocabulary_network.h"
+// Models with a head over a vocabulary: their outputs are what the head makes of their features.
+#include "models/text/vocabulary_model.h"
 
 #include <gtest/gtest.h>
 
@@ -16,23 +16,23 @@ namespace {
 const Tensor ids = Tensor::of<std::int32_t>({2, 3}, {1, 5, 2, 7, 3, 4});
 
 template <class Network>
-void prepare(Network& network) {
-  nn::initialize(network, 3);
-  network.eval();
+void prepare(Network& model) {
+  nn::initialize(model, 3);
+  model.eval();
 }
 
-void expect_outputs(const VocabularyNetwork::Head& head, const Tensor& features, const Tensor& outputs) {
+void expect_outputs(const VocabularyModel::Head& head, const Tensor& features, const Tensor& outputs) {
   EXPECT_EQ(linear(features, head.weight, head.bias).to_doubles(), outputs.to_doubles());
 }
 
-TEST(VocabularyNetwork, OutputsAreTheHeadOfTheFeatures) {
+TEST(VocabularyModel, OutputsAreTheHeadOfTheFeatures) {
   const NoGrad no_grad;
   for (const bool tie : {true, false}) {
     Gpt gpt({.vocabulary = 9, .context = 4, .layers = 2, .heads = 2, .width = 8, .tie_head = tie});
     prepare(gpt);
     expect_outputs(gpt.head(), gpt.features({ids}), gpt(ids));
   }
-  for (const NormPlace place : {NormPlace::before, NormPlace::after}) {
+  for (const NormPosition place : {NormPosition::before, NormPosition::after}) {
     Transformer transformer({.source_vocabulary = 9,
                              .vocabulary = 9,
                              .context = 4,
@@ -55,14 +55,14 @@ TEST(VocabularyNetwork, OutputsAreTheHeadOfTheFeatures) {
   EXPECT_THROW((void)bert(ids, ids), UsageError);
 }
 
-TEST(VocabularyNetwork, OtherHeadsAreNone) {
+TEST(VocabularyModel, OtherHeadsAreNone) {
   Bert bert({.vocabulary = 9, .context = 4, .layers = 1, .heads = 2, .width = 8, .head = BertHead::classification});
   EXPECT_FALSE(bert.head().weight.defined());
   EXPECT_THROW((void)bert.features({ids}), UsageError);
 }
 
-// Features are calls of the network, as its outputs are: observers see one, not two.
-TEST(VocabularyNetwork, FeaturesAreOneCallOfTheNetwork) {
+// Features are calls of the model, as its outputs are: observers see one, not two.
+TEST(VocabularyModel, FeaturesAreOneCallOfTheModel) {
   struct Counter : nn::CallObserver {
     int calls = 0;
     void before(const nn::Module&) override {}

@@ -16,7 +16,7 @@
 
 namespace hearth::optim {
 
-struct LossScaleOptions {
+struct GradScalerOptions {
   /// Halved by an update that overflowed, doubled after `growth_steps` updates in a row that did not. Else `start` is
   /// kept.
   bool dynamic = true;
@@ -26,8 +26,8 @@ struct LossScaleOptions {
   double ceiling = 16777216;
 };
 
-/// What the host adds to a verdict, each step.
-struct VerdictInput {
+/// What the host adds to the found-inf check of each step.
+struct FoundInfInput {
   std::int64_t step;           ///< number of the update, from 1, if no update was skipped but those the host knows of
   std::int64_t average_step;   ///< likewise of the moving average, from 0
   std::int64_t known_skipped;  ///< skipped updates that the host knows of
@@ -36,15 +36,15 @@ struct VerdictInput {
 
 /// The loss scale and all that hangs on whether an update is skipped. In each step:
 ///
-///   begin_step() of optimizer, begin_update() of the average, begin_step() of this; backward(loss, seed(loss, share));
-///   judge(); settle_buffers(); optimizer.apply(average); apply_to_buffers() of the average.
+///   begin_step() of optimizer, begin_update() of the average, begin_step() of this; backward(loss, seed(loss,
+///   weight)); check_found_inf(); settle_buffers(); optimizer.apply(average); apply_to_buffers() of the average.
 ///
 /// All but the begin_step()s is work of the device, which may be recorded once and replayed. A skipped update leaves
 /// weights, moments, step counts, averages and buffers as if the step had not been run.
 /// Source: Micikevicius et al. 2018 (arXiv:1710.03740).
-class HEARTH_API LossScale {
+class HEARTH_API GradScaler {
  public:
-  /// Sums of losses and hits of a step, and of all steps that were not skipped.
+  /// Sums of losses and correct predictions of a step, and of all steps that were not skipped.
   struct Sums {
     Tensor step_loss, loss;        ///< f64 [1]
     Tensor step_correct, correct;  ///< i64 [1]
@@ -59,18 +59,18 @@ class HEARTH_API LossScale {
   /// The parameters and buffers must outlive it. Buffers (running statistics), of whatever types, become views of one
   /// piece of memory.
   /// ConfigError unless 0 < floor <= start <= ceiling, all finite, and growth_steps is at least 1.
-  LossScale(FlatParameters& parameters, const std::vector<NamedTensor>& buffers, const LossScaleOptions& options);
-  LossScale(const LossScale&) = delete;
-  LossScale& operator=(const LossScale&) = delete;
+  GradScaler(FlatParameters& parameters, const std::vector<NamedTensor>& buffers, const GradScalerOptions& options);
+  GradScaler(const GradScaler&) = delete;
+  GradScaler& operator=(const GradScaler&) = delete;
 
   /// After begin_step() of the optimizer and begin_update() of the average, which may be null; both outlive this.
   void begin_step(Optimizer& optimizer, Ema* average, std::int64_t samples);
-  /// d(total)/d(loss) for backward, `share` times the scale, and times `factor`, f64 [1] on that device, if there is
+  /// d(total)/d(loss) for backward, `weight` times the scale, and times `factor`, f64 [1] on that device, if there is
   /// one.
-  Tensor seed(const Tensor& loss, double share, const Tensor& factor = {}) const;
+  Tensor seed(const Tensor& loss, double weight, const Tensor& factor = {}) const;
   /// Looks at the gradients and settles the update. `max_norm` 0: no clipping. `norm`, f64 [1], may be undefined; it
   /// becomes that of the gradients, or -1 where the update is skipped.
-  void judge(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm, const Sums& sums);
+  void check_found_inf(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm, const Sums& sums);
   /// Puts the buffers back if the update was skipped.
   void settle_buffers(Optimizer& optimizer);
 
@@ -82,7 +82,7 @@ class HEARTH_API LossScale {
   /// Registers the scale and the counts under "loss_scale.". Before the state is saved or hashed, the optimizer and the
   /// average of the last begin_step() are told of skipped steps, as read() tells them.
   void register_state(State& state);
-  const LossScaleOptions& options() const { return options_; }
+  const GradScalerOptions& options() const { return options_; }
 
  private:
   void gather_buffers(const std::vector<NamedTensor>& buffers);
@@ -90,12 +90,12 @@ class HEARTH_API LossScale {
   Tensor tell_skipped(Optimizer& optimizer, Ema* average);
 
   FlatParameters& parameters_;
-  LossScaleOptions options_;
+  GradScalerOptions options_;
   Tensor scale_;      // f64 [1]
   Tensor counters_;   // i64 [3]: updates in a row without overflow, skipped updates, skipped in a row at the floor
   Tensor uncounted_;  // i64 [1]
   Tensor buffers_, backup_;
-  Staged<VerdictInput> input_;
+  Staged<FoundInfInput> input_;
   std::int64_t known_skipped_ = 0;
   Optimizer* optimizer_ = nullptr;  ///< of the last step
   Ema* average_ = nullptr;
@@ -105,20 +105,20 @@ class HEARTH_API LossScale {
 
 namespace hearth::kernels {
 
-using optim::VerdictInput;
+using optim::FoundInfInput;
 
-/// What one verdict reads and writes, all in the memory of one device.
-struct Verdict {
-  optim::LossScaleOptions options;
-  const VerdictInput* input;
+/// What one found-inf check reads and writes, all in the memory of one device.
+struct FoundInfCheck {
+  optim::GradScalerOptions options;
+  const FoundInfInput* input;
   const double* squares;   ///< sum over all gradients
   double* scale;           ///< the loss scale
-  std::int64_t* counters;  ///< as LossScale keeps them
+  std::int64_t* counters;  ///< as GradScaler keeps them
   std::int64_t* uncounted;
   double max_norm;  ///< 0: no clipping
   double* norm;     ///< receives the norm of the gradients without the loss scale, or -1 if skipped; may be null
   optim::UpdateCells update;
-  double* average_share;  ///< null without a moving average
+  double* average_weight;  ///< null without a moving average
   optim::EmaOptions average;
   double* step_loss;  ///< sums of this step, cleared; null if nothing is summed
   std::int64_t* step_correct;
@@ -127,11 +127,11 @@ struct Verdict {
 };
 
 /// Decides whether the update happens, sets its coefficients, and moves the loss scale.
-void reach_verdict(cpu::Stream& stream, const Verdict& verdict);
-void reach_verdict(cuda::Stream& stream, const Verdict& verdict);
-/// dy = share * scale, times *factor unless that is null; dy has one element of any floating type.
-void scale_seed(cpu::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
-void scale_seed(cuda::Stream& stream, const double* scale, double share, const double* factor, const Tensor& dy);
+void check_found_inf(cpu::Stream& stream, const FoundInfCheck& check);
+void check_found_inf(cuda::Stream& stream, const FoundInfCheck& check);
+/// dy = weight * scale, times *factor unless that is null; dy has one element of any floating type.
+void scale_seed(cpu::Stream& stream, const double* scale, double weight, const double* factor, const Tensor& dy);
+void scale_seed(cuda::Stream& stream, const double* scale, double weight, const double* factor, const Tensor& dy);
 /// Where skipped: values = backup; else backup = values. f32, contiguous, of one size; bits are copied as they are.
 void keep_or_restore(cpu::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
 void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup);
