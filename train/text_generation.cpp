@@ -124,7 +124,7 @@ void set_error_rate(Json& record, const std::vector<std::string>& outputs,
     for (const std::string& reference : references[i]) words.push_back(words_of(reference));
     rate.add(words_of(outputs[i]), words);
   }
-  record.set("error_rate", rate.rate()).set("error_rate", rate.error_rate());
+  record.set("error_rate", rate.rate()).set("sequence_error_rate", rate.sequence_error_rate());
 }
 
 }  // namespace

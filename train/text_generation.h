@@ -57,9 +57,9 @@ HEARTH_API std::vector<Translation> translate(Session& session, const std::vecto
                                               models::BeamOptions options);
 
 /// Translates the first `limit` pairs of a part (0: all) and sets `decoded`, their number, and by eval.metric `bleu`,
-/// or `error_rate` (edits by words) and `error_rate` (translations with an edit). For the latter pairs with one source
-/// are translated once and counted against the nearest of their references. References are what the tokenizer makes of
-/// them.
+/// or `error_rate` (edits by words) and `sequence_error_rate` (translations with an edit). For the latter pairs with
+/// one source are translated once and counted against the nearest of their references. References are what the
+/// tokenizer makes of them.
 HEARTH_API void set_translation_metric(Json& record, Session& session, const data::PairDataset& part,
                                        const models::BeamOptions& options, std::int64_t limit);
 

@@ -27,7 +27,9 @@ class HEARTH_API ErrorRate {
   /// Edits by the length of the references: the phoneme (word, character) error rate; it may be above 1.
   double rate() const { return length_ > 0 ? static_cast<double>(edits_) / static_cast<double>(length_) : 0; }
   /// The share of sequences with an error: of pronunciations, the word error rate.
-  double error_rate() const { return count_ > 0 ? static_cast<double>(wrong_) / static_cast<double>(count_) : 0; }
+  double sequence_error_rate() const {
+    return count_ > 0 ? static_cast<double>(wrong_) / static_cast<double>(count_) : 0;
+  }
   std::int64_t edits() const { return edits_; }
   std::int64_t length() const { return length_; }
   std::int64_t count() const { return count_; }

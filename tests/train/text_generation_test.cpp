@@ -150,7 +150,7 @@ TEST_F(TextGeneration, TranslationsAreEvaluated) {
   };
   const Json all = evaluated({});
   EXPECT_EQ(all.at("error_rate").as_number(), 0) << "the second reference of a source is not counted against it";
-  EXPECT_EQ(all.at("error_rate").as_number(), 0);
+  EXPECT_EQ(all.at("sequence_error_rate").as_number(), 0);
   EXPECT_GT(all.at("perplexity").as_number(), 1.1) << "but it is in the loss";
   EXPECT_LE(all.at("decoded").as_integer(), 21);
   EXPECT_EQ(evaluated({"--limit", "1", "--beam", "1"}).at("decoded").as_integer(), 1);

@@ -65,7 +65,7 @@ int eval_command(const Arguments& arguments) {
   if (const Json* value = record.find("bleu")) std::cerr << ", BLEU " << std::setprecision(2) << value->as_number();
   if (const Json* value = record.find("error_rate"))
     std::cerr << ", error rate " << std::setprecision(2) << 100 * value->as_number() << " %, wrong "
-              << 100 * record.at("error_rate").as_number() << " %";
+              << 100 * record.at("sequence_error_rate").as_number() << " %";
   std::cerr << "\n";
   return 0;
 }

@@ -69,7 +69,7 @@ TEST(ErrorRateTest, NearestReferenceCounts) {
   EXPECT_EQ(rate.edits(), 1);
   EXPECT_EQ(rate.length(), 10);
   EXPECT_DOUBLE_EQ(rate.rate(), 0.1);
-  EXPECT_DOUBLE_EQ(rate.error_rate(), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(rate.sequence_error_rate(), 1.0 / 3);
   EXPECT_THROW(rate.add(std::vector<std::string>{}, std::span<const std::vector<std::string>>{}), UsageError);
 }
 
