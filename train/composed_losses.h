@@ -32,8 +32,9 @@ struct CrossEntropyByClassOptions {
   double gamma = 0;  ///< rows count (1 - p)^gamma, p = exp(-their loss): focal loss (Lin et al. 2017, arXiv:1708.02002)
 };
 /// logits [..., C] and labels, i64 [...] or distributions [..., C]; a scalar: the sum of weight * loss over the rows
-/// that are not ignored by the sum of their class weights, as in PyTorch; 0 if there is none. ShapeError unless there
-/// are as many class weights as classes.
+/// that are not ignored by the sum of their class weights, as in PyTorch where there is no label smoothing, whose terms
+/// of the other classes PyTorch weighs by theirs; 0 if there is none. ShapeError unless there are as many class weights
+/// as classes.
 Tensor cross_entropy_by_class(const Tensor& logits, const Tensor& labels, const CrossEntropyByClassOptions& options);
 
 }  // namespace hearth::train::composed
