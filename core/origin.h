@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at work on this thread, so that reports about memory can name the op and the layer. Stored beside every storage
-// and tape node, so it is three plain words whose strings live as long as the process.
+// Who is at work on this thread, so that reports about memory can name the op and the layer. Stored beside every
+// storage and tape node, so it is three plain words whose strings live as long as the process.
 #pragma once
 
 #include <iosfwd>

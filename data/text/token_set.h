@@ -77,8 +77,8 @@ class HEARTH_API PairDataset : public TokenDataset {
 /// What is to be guessed in a window.
 struct WindowOptions {
   std::int64_t length = 256;  ///< ids in a row
-  /// Above 0: the probability of an id to be one of those guessed from all others; 80 % of them are replaced by the mask, 10 % by
-  /// random ids, 10 % stay (Devlin et al., 2019). 0: the next id is to be guessed everywhere.
+  /// Above 0: the probability of an id to be one of those guessed from all others; 80 % of them are replaced by the
+  /// mask, 10 % by random ids, 10 % stay (Devlin et al., 2019). 0: the next id is to be guessed everywhere.
   double mask_probability = 0;
 };
 

@@ -53,7 +53,8 @@ LoadedWeights Session::load_start_weights() {
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   std::vector<NamedTensor> tensors = parameters->masters();
   for (const NamedTensor& buffer : model->buffers()) tensors.push_back(buffer);
-  const models::NameReport loaded = models::load_weights(tensors, imported.weights, {options.reinitialize, options.unused});
+  const models::NameReport loaded =
+      models::load_weights(tensors, imported.weights, {options.reinitialize, options.unused});
   HEARTH_CHECK(FileError, loaded.fits(), loaded.faults(options.path + ": "));
   after_load();
   if (ema) ema->restart();
