@@ -35,7 +35,7 @@ class MultiLabelMetrics : public Metrics {
     counts_.add(as_rows(outputs), as_rows(batch[target_]));
   }
   void report(Json& record) const override {
-    const MultiLabelCounts::Counts all = counts_.all();
+    const ClassCounts all = counts_.all();
     record.set("precision", counts_.mean_precision())
         .set("recall", counts_.mean_recall())
         .set("f1", counts_.mean_f1())
