@@ -59,7 +59,7 @@ class HEARTH_API Trainer {
   void report_model();
   void evaluate_and_log();
   /// Takes an evaluation of the valid split in; whether it is the best so far.
-  bool check_found_inf(const Meter& meter);
+  bool keep_best(const Meter& meter);
   /// DivergedError unless the run's last evaluations gave numbers.
   void require_finite_end() const;
   void save_checkpoint();

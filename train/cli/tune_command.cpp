@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "core/memory/memory.h"
-#include "data/text/token_set.h"
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
