@@ -11,6 +11,7 @@
 #include "ops/image/normalize_images.h"
 #include "ops/index/index.h"
 #include "ops/index/row_lengths.h"
+#include "ops/interpolate/interpolate.h"
 #include "ops/linear/linear.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/elementwise.h"
