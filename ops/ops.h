@@ -8,6 +8,7 @@
 #include "ops/attention/rotary.h"
 #include "ops/attention/window_attention.h"
 #include "ops/conv/conv2d.h"
+#include "ops/conv/conv_transpose2d.h"
 #include "ops/image/normalize_images.h"
 #include "ops/index/index.h"
 #include "ops/index/row_lengths.h"

@@ -7,6 +7,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/io/json_text.h"
+#include "ops/conv/conv_transpose2d.h"
 #include "ops/interpolate/interpolate.h"
 #include "tests/support/op_test.h"
 #include "tests/support/places.h"
@@ -75,6 +76,26 @@ TEST_P(ImageOpsGolden, Interpolate) {
     options.antialias = wanted.at("antialias").as_boolean();
     const Tensor x = images(wanted, GetParam());
     expect_golden(wanted, interpolate(x, options), {{"x", x}});
+  }
+}
+
+TEST_P(ImageOpsGolden, ConvTranspose2d) {
+  const Json& cases = golden("conv_transpose2d");
+  ASSERT_GE(cases.size(), 5u);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Json& wanted = cases.at(i);
+    SCOPED_TRACE("case " + std::to_string(i));
+    const Tensor x = images(wanted, GetParam());
+    const Tensor w = requires_grad(drawn(shape_of(wanted.at("w")), 5, 1, GetParam()));
+    const std::int64_t groups = wanted.at("groups").as_integer();
+    const Tensor b = requires_grad(drawn({w.dim(3) * groups}, 3, 2, GetParam()));
+    const Tensor y = conv_transpose2d(x, w, b,
+                                      {.stride = pair_of(wanted.at("stride")),
+                                       .padding = pair_of(wanted.at("padding")),
+                                       .output_padding = pair_of(wanted.at("output_padding")),
+                                       .dilation = pair_of(wanted.at("dilation")),
+                                       .groups = groups});
+    expect_golden(wanted, y, {{"x", x}, {"w", w}, {"b", b}});
   }
 }
 
