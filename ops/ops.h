@@ -21,6 +21,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/norm/add_layer_norm.h"
 #include "ops/norm/batch_norm.h"
+#include "ops/norm/group_norm.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/merge_layer_norm.h"
 #include "ops/norm/rms_norm.h"

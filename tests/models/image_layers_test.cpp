@@ -8,6 +8,7 @@
 
 #include "models/nn/nn.h"
 #include "ops/conv/conv_transpose2d.h"
+#include "ops/norm/group_norm.h"
 
 namespace hearth {
 namespace {
@@ -59,6 +60,20 @@ TEST(ImageLayers, ConvTranspose2dRefusesWhatDoesNotFit) {
   EXPECT_THROW(nn::ConvTranspose2d(4, 8, {.padding = -1}), ShapeError);
   EXPECT_THROW(nn::ConvTranspose2d(4, 8, {.output_padding = 1}), ShapeError);
   EXPECT_THROW(nn::ConvTranspose2d(4, 6, {.groups = 4}), ShapeError);
+}
+
+TEST(ImageLayers, GroupNormPassesItsOptionsOn) {
+  nn::GroupNorm layer(2, 4, 0.5);
+  nn::initialize(layer, 1);
+  EXPECT_EQ(layer.weight.to_doubles(), std::vector<double>(4, 1.0));
+  EXPECT_EQ(layer.bias.to_doubles(), std::vector<double>(4, 0.0));
+  EXPECT_TRUE(layer.keep_fp32());
+  const Tensor x = Tensor::of<float>({1, 1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, -8});
+  EXPECT_EQ(layer(x).to_doubles(), group_norm(x, layer.weight, layer.bias, 2, 0.5).to_doubles());
+  EXPECT_THROW(nn::GroupNorm(3, 4), ShapeError);
+  EXPECT_THROW(nn::GroupNorm(0, 4), ShapeError);
+  EXPECT_THROW(nn::GroupNorm(1, 0), ShapeError);
+  EXPECT_THROW(nn::GroupNorm(2, 4, 0.0), ShapeError);
 }
 
 }  // namespace

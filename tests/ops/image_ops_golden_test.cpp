@@ -9,6 +9,7 @@
 #include "core/io/json_text.h"
 #include "ops/conv/conv_transpose2d.h"
 #include "ops/interpolate/interpolate.h"
+#include "ops/norm/group_norm.h"
 #include "tests/support/op_test.h"
 #include "tests/support/places.h"
 
@@ -96,6 +97,20 @@ TEST_P(ImageOpsGolden, ConvTranspose2d) {
                                        .dilation = pair_of(wanted.at("dilation")),
                                        .groups = groups});
     expect_golden(wanted, y, {{"x", x}, {"w", w}, {"b", b}});
+  }
+}
+
+TEST_P(ImageOpsGolden, GroupNorm) {
+  const Json& cases = golden("group_norm");
+  ASSERT_GE(cases.size(), 4u);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Json& wanted = cases.at(i);
+    SCOPED_TRACE("case " + std::to_string(i));
+    const Tensor x = images(wanted, GetParam());
+    const Tensor gamma = requires_grad(drawn({x.dim(3)}, 5, 1, GetParam()));
+    const Tensor beta = requires_grad(drawn({x.dim(3)}, 3, 2, GetParam()));
+    const Tensor y = group_norm(x, gamma, beta, wanted.at("groups").as_integer(), wanted.at("eps").as_number());
+    expect_golden(wanted, y, {{"x", x}, {"gamma", gamma}, {"beta", beta}});
   }
 }
 

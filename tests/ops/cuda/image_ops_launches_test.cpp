@@ -6,6 +6,7 @@
 #include "autograd/grad_state.h"
 #include "core/cuda/counters.h"
 #include "ops/interpolate/interpolate.h"
+#include "ops/norm/group_norm.h"
 
 namespace hearth {
 namespace {
@@ -27,6 +28,22 @@ TEST(CudaImageOps, InterpolateIsTwoLaunchesEachWay) {
       backward(y, dy);
       EXPECT_EQ((cuda::counters() - middle).launches, 2);
     }
+}
+
+TEST(CudaImageOps, GroupNormIsOneLaunchAndThreeForTheGradient) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = requires_grad(Tensor::full({2, 9, 7, 24}, 1.0, dtype, gpu)), dy = x.detach().clone();
+    const Tensor gamma = requires_grad(Tensor::full({24}, 1.0, DType::f32, gpu)),
+                 beta = requires_grad(gamma.detach().clone());
+    for (const Tensor& leaf : {x, gamma, beta}) (void)grad_of(leaf), zero_grad(leaf);
+    const cuda::Counters start = cuda::counters();
+    const Tensor y = group_norm(x, gamma, beta, 3);
+    const cuda::Counters middle = cuda::counters();
+    EXPECT_EQ((middle - start).launches, 1);
+    backward(y, dy);
+    EXPECT_EQ((cuda::counters() - middle).launches, 3);
+  }
 }
 
 }  // namespace
