@@ -156,7 +156,10 @@ class PageScript {
         statements.push_back(text + ";");
       } else if (!statements.empty()) {
         std::string& printed = statements.back();
-        printed = "prints(" + number + ", R\"row(" + text + ")row\", " + printed.substr(0, printed.size() - 1) + ");";
+        printed.pop_back();
+        const std::size_t last = printed.rfind("; ") == std::string::npos ? 0 : printed.rfind("; ") + 2;
+        printed = printed.substr(0, last) + "prints(" + number + ", R\"row(" + text + ")row\", " +
+                  printed.substr(last) + ");";
       }
     }
     if (statements.empty()) fail("a row whose second column has no code");
@@ -227,7 +230,8 @@ void run(int line, void (*row)()) {
       command(text);
       if (std::regex_match(text, path)) script_ << "check_path " << quoted(text) << "\n";
     }
-    for (std::sregex_iterator it(line.begin(), line.end(), link), end; it != end; ++it)
+    const std::string words = std::regex_replace(line, code, "");  // a lambda in code is no link
+    for (std::sregex_iterator it(words.begin(), words.end(), link), end; it != end; ++it)
       script_ << "check_link " << quoted(name_) << " " << quoted((*it)[1]) << "\n";
   }
 

@@ -14,7 +14,7 @@
 //   <!-- test skip: REASON -->    the block is not run, because of REASON
 //   <!-- test setup: COMMANDS --> COMMANDS are run at this place; of no block
 //   <!-- test rows: CODE -->      the code in the second column of each row of the table that follows is compiled and
-//                                 run, after CODE; of `a` → `b`, b is what a prints
+//                                 run, after CODE; of `a; b` → `c`, c is what b prints
 // Commands between backquotes, links and paths in the prose are checked too: `hearth` commands have these options, and
 // files exist.
 #pragma once
