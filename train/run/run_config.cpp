@@ -185,6 +185,7 @@ void describe(Fields<RunConfig>& f) {
   f.object("checkpoint", &RunConfig::checkpoint, "What is kept on disk.");
   f.object("log", &RunConfig::log, "What is reported.");
   f.object("dist", &RunConfig::dist, "Several processes.");
+  f.component("hooks", &RunConfig::hooks, hooks(), "What the program does between the steps, in this order.");
 }
 
 double lr_factor(const TrainOptions& options) {

@@ -14,6 +14,7 @@
 #include "models/registry.h"
 #include "models/weights/weights.h"
 #include "optim/registry.h"
+#include "train/hook.h"
 #include "train/task/task.h"
 
 namespace hearth::train {
@@ -114,6 +115,7 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   LogOptions log;
   DistOptions dist;
+  std::vector<HookRegistry::Component> hooks;
 };
 
 HEARTH_API void describe(Fields<PrecisionOptions>&);
