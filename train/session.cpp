@@ -13,6 +13,7 @@
 #include "models/registry.h"
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"
+#include "train/evaluation_hooks.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"
 
@@ -80,6 +81,14 @@ void require_finite_rates(double base, const optim::Schedule& schedule, std::int
   require(base, "that the schedule multiplies");
   for (const std::int64_t step : {std::int64_t{0}, steps / 2, steps - 1})
     require(base * schedule.factor(step), join_text("of step ", step + 1));
+}
+
+/// For what `key` of "train" names, which follows the evaluations of a run.
+void require_valid_split(const data::DataSplits& data, const char* key) {
+  HEARTH_CHECK(ConfigError, data.valid != nullptr, "/train/", key,
+               ": there is no valid split to watch, and the test split decides nothing of a run; set samples aside by "
+               "/data/valid_fraction, or leave ",
+               key, " out");
 }
 
 }  // namespace
@@ -166,6 +175,10 @@ void Session::prepare_training() {
 }
 
 void Session::add_configured_hooks() {
+  if (const EarlyStoppingOptions& options = config().train.early_stopping; options.patience) {
+    require_valid_split(data, "early_stopping");
+    add_hook(early_stopping_hook, make_early_stopping(options));
+  }
   const auto is_taken = [this](const std::string& name) {
     return std::any_of(hooks_.begin(), hooks_.end(), [&](const NamedHook& hook) { return hook.name == name; });
   };

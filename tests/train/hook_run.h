@@ -15,6 +15,15 @@
 
 namespace hearth::test {
 
+/// 3 steps an epoch.
+inline const char* const run_config = R"({
+  "name": "run", "device": "cpu", "seed": 3, "model": {"type": "mlp", "hidden": [16]},
+  "data": {"type": "digits", "workers": 0, "valid_fraction": 0.1},
+  "optimizer": {"type": "sgd", "lr": 0.1, "momentum": 0.9},
+  "train": {"batch_size": 400, "epochs": 4, "deterministic": true},
+  "log": {"every_steps": 2, "report": false, "tensorboard": false}
+})";
+
 /// What a run came to.
 struct HookRun {
   train::TrainResult result;
@@ -29,17 +38,11 @@ struct HookRun {
 
 class HookRuns {
  public:
-  /// Continues the run in `name`, or begins it. 3 steps an epoch. `overrides` as of --set.
+  /// Continues the run in `name`, or begins it. `overrides` as of --set.
   HookRun run(const std::string& name, const std::vector<std::string>& overrides = {},
               const std::function<void(train::Session&)>& prepare = {}) const {
     const std::string config = folder_ / "run.json";
-    std::ofstream(config) << R"({
-      "name": "run", "device": "cpu", "seed": 3, "model": {"type": "mlp", "hidden": [16]},
-      "data": {"type": "digits", "workers": 0, "valid_fraction": 0.1},
-      "optimizer": {"type": "sgd", "lr": 0.1, "momentum": 0.9},
-      "train": {"batch_size": 400, "epochs": 4, "deterministic": true},
-      "log": {"every_steps": 2, "report": false, "tensorboard": false}
-    })";
+    std::ofstream(config) << run_config;
     std::ostringstream out;
     train::Session session(train::load_config(config, overrides));
     if (prepare) prepare(session);

@@ -170,6 +170,11 @@ TEST_F(Hooks, EndTheRunAsItsPlanDoes) {
   EXPECT_EQ(planned.metric("stop_reason"), "");
 }
 
+TEST_F(Hooks, TheReportSaysWhyARunEnded) {
+  (void)run("run", {"log.report=true", "train.epochs=2"}, with<Stopping>(std::int64_t{4}));
+  EXPECT_PRED2(contains, read_text(path("run/report.html")), "&middot; enough is enough</p>");
+}
+
 TEST_F(Hooks, AStoppedRunStaysStopped) {
   const HookRun first = run("run", {}, with<Stopping>(std::int64_t{6}, true));
   EXPECT_EQ(first.metric("step"), "6");

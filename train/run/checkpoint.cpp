@@ -12,6 +12,7 @@
 #include "data/fingerprint.h"
 #include "data/text/token_set.h"
 #include "models/weights/non_finite.h"
+#include "train/evaluation_hooks.h"
 
 namespace hearth::train {
 namespace {
@@ -211,6 +212,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   session.model_state.load(set + "/" + model_file);
   // Earlier versions kept no evaluation of the test split.
   std::vector<std::string> optional{"position.test_"};
+  // A run may go on with early stopping or without.
+  optional.push_back(join_text("hooks.", early_stopping_hook, "."));
   if (!keeps_scale(session.config().precision, saved)) optional.emplace_back("loss_scale.");
   session.training_state.load(set + "/" + state_file, optional);
   const Position& position = session.position;
@@ -294,6 +297,9 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
     result.warnings.push_back(text);
   }
   load_set(session, set, found.step, saved.config.precision);
+  // What ended it may be patient for longer now.
+  const auto early_stopping = [](const Json& resolved) { return resolved.at("train").at("early_stopping"); };
+  if (early_stopping(session.resolved()) != early_stopping(saved.resolved)) session.position.stop_reason.clear();
   result.from = set;
   return result;
 }
