@@ -258,26 +258,6 @@ TEST_F(Cli, tune_finds_batches_that_fit) {
   expect_failure(hearth({"tune", "batch", "run.json", "--most", "0"}), 2, "usage", {"--most", "at least 1"});
 }
 
-TEST_F(Cli, tune_suggests_a_learning_rate) {
-  write("run.json", good_config);
-  const ProgramResult tuned =
-      hearth({"tune", "lr", "run.json", "--steps", "60", "--min", "1e-4", "--max", "1", "--json"});
-  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  const Json result = parse_json(tuned.out, "tune");
-  const double suggested = result.at("suggested_lr").as_number();
-  EXPECT_GT(suggested, 1e-4);
-  EXPECT_LT(suggested, 1);
-  EXPECT_GE(result.at("tried").size(), 20u);
-  EXPECT_PRED2(contains, tuned.err, "steepest");
-  EXPECT_FALSE(file_exists(path("runs"))) << "it writes no run";
-  EXPECT_PRED2(contains, hearth({"tune", "lr", "run.json", "--steps", "60"}).out, "optimizer.lr");
-  expect_failure(hearth({"tune", "lr"}), 2, "usage", {"CONFIG.json"});
-  expect_failure(hearth({"tune", "lr", "run.json", "--most", "20"}), 2, "usage", {"--most"});
-  expect_failure(hearth({"tune", "batch", "run.json", "--min", "1"}), 2, "usage", {"--min"});
-  expect_failure(hearth({"tune", "lr", "run.json", "--steps", "3"}), 2, "config", {"at least 20"});
-  expect_failure(hearth({"tune", "lr", "run.json", "--min", "2", "--max", "1"}), 2, "config", {"larger"});
-}
-
 TEST_F(Cli, tune_estimates_the_largest_batch_that_fits) {
   write("run.json",
         R"({"device": "cpu", "data": {"type": "digits", "workers": 0}, "optimizer": {"type": "sgd", "lr": 0.1},

@@ -9,6 +9,8 @@
 
 #include "core/error.h"
 #include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
 #include "tests/train/hook_run.h"
 
 namespace hearth::train {
@@ -83,6 +85,36 @@ TEST_F(LrRanges, OptionsAreChecked) {
   EXPECT_PRED2(contains, refused({.min_lr = 1, .max_lr = 1}), "larger");
   EXPECT_PRED2(contains, refused({.max_lr = std::numeric_limits<double>::infinity()}), "larger");
   EXPECT_PRED2(contains, refused({.steps = 19}), "at least 20");
+}
+
+TEST_F(LrRanges, AreACommandOfTheProgram) {
+  const std::string config = folder_ / "run.json";
+  std::ofstream(config) << test::run_config;
+  const auto tune = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {test::hearth_program(), "tune"});
+    return test::run_program(std::move(words), folder_.path());
+  };
+  const test::ProgramResult tuned =
+      tune({"lr", "run.json", "--steps", "60", "--min", "1e-3", "--max", "10", "--set", "batch_size=64", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const Json result = parse_json(tuned.out, "tune");
+  const double suggested = result.at("suggested_lr").as_number();
+  EXPECT_GT(suggested, 1e-3);
+  EXPECT_LT(suggested, 10);
+  EXPECT_GE(result.at("tried").size(), 20u);
+  EXPECT_PRED2(contains, tuned.err, "steepest");
+  EXPECT_FALSE(file_exists(folder_ / "runs")) << "it writes no run";
+  EXPECT_PRED2(contains, tune({"lr", "run.json"}).out, "optimizer.lr");
+  const auto expect_refused = [&](std::vector<std::string> words, const std::string& part) {
+    const test::ProgramResult refused = tune(std::move(words));
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_PRED2(contains, refused.last_error_line(), part);
+  };
+  expect_refused({"lr"}, "CONFIG.json");
+  expect_refused({"lr", "run.json", "--most", "20"}, "--most");
+  expect_refused({"batch", "run.json", "--min", "1"}, "--min");
+  expect_refused({"lr", "run.json", "--steps", "3"}, "at least 20");
+  expect_refused({"lr", "run.json", "--min", "2", "--max", "1"}, "larger");
 }
 
 }  // namespace
