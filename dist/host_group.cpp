@@ -92,9 +92,7 @@ HostGroup::Traffic HostGroup::traffic() const {
   return traffic_;
 }
 
-void HostGroup::abort(const std::string& reason) {
-  transport_->abort(join_text("rank ", rank(), " gave up: ", reason));
-}
+void HostGroup::abort(const std::string& reason) { transport_->abort(reason); }
 
 Work HostGroup::start(std::function<void()> run) {
   Job job{std::move(run), {}};

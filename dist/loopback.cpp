@@ -78,7 +78,7 @@ class Loopback : public Transport {
 
   void abort(const std::string& reason) override {
     const std::lock_guard lock(hub_->mutex);
-    if (hub_->failure.empty()) hub_->failure = reason;
+    if (hub_->failure.empty()) hub_->failure = join_text("rank ", rank_, " gave up: ", reason);
     hub_->changed.notify_all();
   }
 

@@ -32,7 +32,8 @@ class Transport {
   /// Sends and receives all of these, in any order, and returns when all are through. Between two ranks messages arrive
   /// in the order of the calls; sizes must match. PeerError where a rank is gone or nothing moves for too long.
   virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
-  /// From any thread: makes an exchange under way, and all later ones, throw PeerError(reason).
+  /// From any thread: this rank gives up. Exchanges under way and later ones of all ranks throw PeerError, which names
+  /// it and the reason.
   virtual void abort(const std::string& reason) = 0;
 };
 

@@ -7,16 +7,17 @@
 #include <random>
 
 #include "core/error.h"
-#include "tests/support/ranks.h"
+#include "tests/dist/groups.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::dist {
 namespace {
 
 using test::failures_of_ranks;
 
-/// As failures_of_ranks() with loopback groups, where nothing may fail.
-void run_ranks(int size, const std::function<void(Collective&)>& f) {
-  for (const std::string& failure : failures_of_ranks(loopback_groups(size), f)) EXPECT_EQ(failure, "");
+/// As failures_of_ranks(), where nothing may fail.
+void run_ranks(int size, const std::function<void(Collective&)>& f, const std::string& backend = "loopback") {
+  for (const std::string& failure : failures_of_ranks(groups_of(backend, size), f)) EXPECT_EQ(failure, "");
 }
 
 /// What rank r holds before a sum; of all magnitudes, so that another order of adding gives other bits.
@@ -44,13 +45,30 @@ T sum_by_pairs(std::vector<T> row) {
 }
 
 struct Case {
+  const char* backend;
   int ranks;
   std::int64_t count;
 };
 class HostGroups : public testing::TestWithParam<Case> {};
 
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* backend : {"loopback", HEARTH_HAS_GLOO ? "gloo" : ""})
+    for (const auto& [ranks, count] : {std::pair<int, std::int64_t>{1, 5},
+                                       {2, 1},
+                                       {2, 5000},
+                                       {3, 112},
+                                       {3, 113},
+                                       {4, 40000},
+                                       {5, 3001},
+                                       {8, 20},
+                                       {8, 1000}})
+      if (*backend != 0) all.push_back({backend, ranks, count});
+  return all;
+}
+
 TEST_P(HostGroups, SumsByPairsOfRanksWithTheSameBitsEverywhere) {
-  const auto [ranks, count] = GetParam();
+  const auto [backend, ranks, count] = GetParam();
   std::vector<std::vector<float>> of_ranks;
   for (int r = 0; r < ranks; ++r) of_ranks.push_back(numbers_of<float>(r, count));
   std::vector<float> expected;
@@ -61,44 +79,48 @@ TEST_P(HostGroups, SumsByPairsOfRanksWithTheSameBitsEverywhere) {
   }
   std::mutex mutex;
   std::vector<float> first;
-  run_ranks(ranks, [&, count = count](Collective& group) {
-    const Tensor x = Tensor::of({count}, numbers_of<float>(group.rank(), count));
-    group.all_reduce(x).wait();
-    const float* values = x.data<const float>();
-    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(values[i], expected[i]) << i;
-    const std::lock_guard lock(mutex);
-    if (first.empty()) first.assign(values, values + count);
-    EXPECT_EQ(std::vector<float>(values, values + count), first);
-  });
+  run_ranks(
+      ranks,
+      [&, count = count](Collective& group) {
+        const Tensor x = Tensor::of({count}, numbers_of<float>(group.rank(), count));
+        group.all_reduce(x).wait();
+        const float* values = x.data<const float>();
+        for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(values[i], expected[i]) << i;
+        const std::lock_guard lock(mutex);
+        if (first.empty()) first.assign(values, values + count);
+        EXPECT_EQ(std::vector<float>(values, values + count), first);
+      },
+      backend);
 }
 
 TEST_P(HostGroups, GathersScattersAndBroadcasts) {
-  const auto [ranks, count] = GetParam();
-  run_ranks(ranks, [n = count](Collective& group) {
-    const int rank = group.rank(), size = group.size();
-    const Tensor part = Tensor::full({n}, rank + 0.5), all = Tensor::zeros({n * size});
-    group.all_gather(part, all).wait();
-    for (std::int64_t i = 0; i < n * size; ++i) ASSERT_EQ(all.data<const float>()[i], static_cast<float>(i / n) + 0.5F);
+  const auto [backend, ranks, count] = GetParam();
+  run_ranks(
+      ranks,
+      [n = count](Collective& group) {
+        const int rank = group.rank(), size = group.size();
+        const Tensor part = Tensor::full({n}, rank + 0.5), all = Tensor::zeros({n * size});
+        group.all_gather(part, all).wait();
+        for (std::int64_t i = 0; i < n * size; ++i)
+          ASSERT_EQ(all.data<const float>()[i], static_cast<float>(i / n) + 0.5F);
 
-    const Tensor sum = Tensor::zeros({n});
-    group.reduce_scatter(all, sum).wait();
-    for (std::int64_t i = 0; i < n; ++i)
-      ASSERT_EQ(sum.data<const float>()[i], static_cast<float>(size) * (static_cast<float>(rank) + 0.5F));
+        const Tensor sum = Tensor::zeros({n});
+        group.reduce_scatter(all, sum).wait();
+        for (std::int64_t i = 0; i < n; ++i)
+          ASSERT_EQ(sum.data<const float>()[i], static_cast<float>(size) * (static_cast<float>(rank) + 0.5F));
 
-    for (int root = 0; root < size; ++root) {
-      const Tensor x = Tensor::full({n}, rank == root ? 7.0 + root : -1.0, DType::f64);
-      group.broadcast(x, root).wait();
-      for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(x.data<const double>()[i], 7.0 + root);
-    }
-  });
+        for (int root = 0; root < size; ++root) {
+          const Tensor x = Tensor::full({n}, rank == root ? 7.0 + root : -1.0, DType::f64);
+          group.broadcast(x, root).wait();
+          for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(x.data<const double>()[i], 7.0 + root);
+        }
+      },
+      backend);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HostGroups,
-                         testing::Values(Case{1, 5}, Case{2, 1}, Case{2, 5000}, Case{3, 112}, Case{3, 113},
-                                         Case{4, 40000}, Case{5, 3001}, Case{8, 20}, Case{8, 1000}),
-                         [](const auto& one) {
-                           return join_text("ranks", one.param.ranks, "_elements", one.param.count);
-                         });
+INSTANTIATE_TEST_SUITE_P(All, HostGroups, testing::ValuesIn(cases()), [](const auto& one) {
+  return join_text(one.param.backend, "_ranks", one.param.ranks, "_elements", one.param.count);
+});
 
 TEST(HostGroup, MinimaMaximaAndIntegers) {
   run_ranks(3, [](Collective& group) {
@@ -147,10 +169,10 @@ TEST(HostGroup, DisagreementNamesBothCalls) {
     const Tensor x = Tensor::zeros({group.rank() == 1 ? 101 : 100});
     group.all_reduce(x).wait();
   });
-  EXPECT_EQ(failures[1].substr(0, 30), "the ranks disagree: rank 0 cal");
   for (const std::string& failure : failures) {
     EXPECT_NE(failure.find("all_reduce of f32 [101] (sum), its collective number 2"), std::string::npos) << failure;
     EXPECT_NE(failure.find("all_reduce of f32 [100]"), std::string::npos) << failure;
+    EXPECT_NE(failure.find("the ranks disagree: rank "), std::string::npos) << failure;
   }
 }
 
@@ -190,8 +212,8 @@ TEST(HostGroup, ARankThatLeavesOrGivesUpIsNamed) {
       });
       EXPECT_EQ(failures[2], "");
       for (int rank = 0; rank < 2; ++rank)
-        EXPECT_EQ(failures[static_cast<std::size_t>(rank)],
-                  gives_up ? "rank 2 gave up: no memory" : "rank 2 has left the group");
+        EXPECT_PRED2(test::contains, failures[static_cast<std::size_t>(rank)],
+                     gives_up ? "rank 2 gave up: no memory" : "rank 2 has left the group");
     }
 }
 
@@ -205,7 +227,7 @@ TEST(HostGroup, AfterAFailureAllFails) {
     EXPECT_THROW(first.wait(), PeerError) << "a second time";
     group.barrier();
   });
-  EXPECT_EQ(failures[0], "rank 1 has left the group");
+  EXPECT_PRED2(test::contains, failures[0], "rank 1 has left the group");
 }
 
 TEST(HostGroup, BadArguments) {
