@@ -40,8 +40,8 @@ class BatchMaker {
   virtual std::int64_t samples_per_epoch() const = 0;
   /// The samples of a batch, row by row.
   virtual std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const = 0;
-  /// Whether the rows of a batch are in order of length.
-  virtual bool sorts_by_length() const { return false; }
+  /// Tokens of a sample; 0 where all samples take equally long.
+  virtual std::int64_t length_of(std::int64_t) const { return 0; }
   /// Makes the tensors of a batch whose samples, at least one, epoch and index are set; false once `cancelled()`, which
   /// is asked now and then.
   virtual bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const = 0;

@@ -171,20 +171,45 @@ class Loader::Pipeline {
     return number / part.count * part.of + part.first + number % part.count;
   }
 
-  /// The rows of a piece: a run of the batch's or, where they are in order of length, dealt out to and fro, so that all
-  /// pieces have about as many tokens.
+  /// The rows of a piece: a run of the batch's or, where rows are of different lengths, such that all pieces have about
+  /// as many rows and tokens.
   void cut(std::vector<std::int64_t>& samples, std::int64_t which) const {
-    const std::int64_t cuts = options.part.cuts, count = static_cast<std::int64_t>(samples.size());
+    const auto cuts = options.part.cuts, count = static_cast<std::int64_t>(samples.size());
     if (cuts == 1) return;
     std::vector<std::int64_t> rows;
-    if (maker_->sorts_by_length())
-      for (std::int64_t first = 0, turn = 0; first < count; first += cuts, ++turn) {
-        const std::int64_t row = first + (turn % 2 == 0 ? which : cuts - 1 - which);
-        if (row < count) rows.push_back(samples[static_cast<std::size_t>(row)]);
-      }
-    else
+    if (maker_->length_of(samples.front()) == 0)
       rows.assign(samples.begin() + count * which / cuts, samples.begin() + count * (which + 1) / cuts);
+    else
+      for (const std::int64_t row : balanced_rows(samples, cuts, which))
+        rows.push_back(samples[static_cast<std::size_t>(row)]);
     samples = std::move(rows);
+  }
+
+  /// The longest row first, each goes to the piece that has the fewest tokens and lacks rows.
+  std::vector<std::int64_t> balanced_rows(const std::vector<std::int64_t>& samples, std::int64_t cuts,
+                                          std::int64_t which) const {
+    struct Piece {
+      std::int64_t tokens = 0, lacks = 0;
+    };
+    const auto count = static_cast<std::int64_t>(samples.size());
+    std::vector<std::pair<std::int64_t, std::int64_t>> by_length;
+    for (std::int64_t row = 0; row < count; ++row)
+      by_length.emplace_back(-maker_->length_of(samples[static_cast<std::size_t>(row)]), row);
+    std::sort(by_length.begin(), by_length.end());
+    std::vector<Piece> pieces(static_cast<std::size_t>(cuts));
+    for (std::int64_t i = 0; i < cuts; ++i)
+      pieces[static_cast<std::size_t>(i)].lacks = count * (i + 1) / cuts - count * i / cuts;
+    std::vector<std::int64_t> rows;
+    for (const auto& [shortness, row] : by_length) {
+      const auto least = std::min_element(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+        return std::pair(a.lacks == 0, a.tokens) < std::pair(b.lacks == 0, b.tokens);
+      });
+      least->tokens -= shortness;
+      --least->lacks;
+      if (least - pieces.begin() == which) rows.push_back(row);
+    }
+    std::sort(rows.begin(), rows.end());
+    return rows;
   }
 
   /// What next() returns as its `number`th, or nothing once it is no longer wanted.

@@ -36,7 +36,7 @@ class LabelledBatches : public BatchMaker {
     std::iota(samples.begin(), samples.end(), first);
     return samples;
   }
-  bool sorts_by_length() const override { return true; }
+  std::int64_t length_of(std::int64_t sample) const override { return set_.length_of(sample); }
 
   bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
     std::int64_t length = 1;

@@ -169,7 +169,9 @@ class PairBatches : public BatchMaker {
     const Cut& cut = plan->cuts[number];
     return samples_of(plan->orders[cut.bucket], cut);
   }
-  bool sorts_by_length() const override { return true; }
+  std::int64_t length_of(std::int64_t sample) const override {
+    return set_.source_length(sample) + set_.target_length(sample);
+  }
 
   bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
     const std::int64_t rows = batch.size(), multiple = set_.options().multiple;
