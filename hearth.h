@@ -65,6 +65,7 @@
 #include "optim/schedule.h"
 #include "optim/sgd.h"
 #include "train/cli/cli.h"
+#include "train/hook.h"
 #include "train/predictor.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_config.h"

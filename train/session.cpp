@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/session.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/grad_state.h"
@@ -12,6 +13,7 @@
 #include "models/registry.h"
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"
+#include "train/evaluation_hooks.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"
 
@@ -81,10 +83,19 @@ void require_finite_rates(double base, const optim::Schedule& schedule, std::int
     require(base * schedule.factor(step), join_text("of step ", step + 1));
 }
 
+/// For what `key` of "train" names, which follows the evaluations of a run.
+void require_valid_split(const data::DataSplits& data, const char* key) {
+  HEARTH_CHECK(ConfigError, data.valid != nullptr, "/train/", key,
+               ": there is no valid split to watch, and the test split decides nothing of a run; set samples aside by "
+               "/data/valid_fraction, or leave ",
+               key, " out");
+}
+
 }  // namespace
 
 Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)) {
   build_or_explain();
+  add_configured_hooks();
 }
 
 Session::Session(LoadedConfig loaded, data::DataSplits given)
@@ -163,6 +174,41 @@ void Session::prepare_training() {
   require_finite_rates(base_lr_, *schedule, plan.total_steps);
 }
 
+void Session::add_configured_hooks() {
+  if (const EarlyStoppingOptions& options = config().train.early_stopping; options.patience) {
+    require_valid_split(data, "early_stopping");
+    add_hook(early_stopping_hook, make_early_stopping(options));
+  }
+  const auto is_taken = [this](const std::string& name) {
+    return std::any_of(hooks_.begin(), hooks_.end(), [&](const NamedHook& hook) { return hook.name == name; });
+  };
+  for (const HookRegistry::Component& component : config().hooks) {
+    std::string name = component.type();
+    for (int i = 2; is_taken(name); ++i) name = join_text(component.type(), "_", i);
+    add_hook(name, component.make());
+  }
+}
+
+void Session::add_hook(const std::string& name, std::unique_ptr<Hook> hook) {
+  HEARTH_CHECK(UsageError, hook != nullptr, "hook \"", name, "\": there is none; give an object");
+  HEARTH_CHECK(UsageError, !name.empty(), "hook: its name is empty; its state is registered under it");
+  for (const NamedHook& known : hooks_)
+    HEARTH_CHECK(UsageError, known.name != name, "hook \"", name, "\": the name is taken; give another");
+  hook->register_state(training_state, "hooks." + name + ".");
+  hooks_.push_back({name, std::move(hook)});
+}
+
+double Session::lr(std::int64_t step) const {
+  double lr = base_lr_ * schedule->factor(step);
+  for (const NamedHook& one : hooks_) lr = one.hook->lr(*this, step, lr);
+  return lr;
+}
+
+void Session::request_stop(const std::string& reason) {
+  HEARTH_CHECK(UsageError, !reason.empty(), "request_stop: the reason is empty; say why the run ends");
+  if (!at_end()) position.stop_reason = reason;
+}
+
 void Session::register_state() {
   for (const NamedTensor& parameter : parameters->masters()) model_state.add(parameter.name, parameter.tensor);
   for (const NamedTensor& buffer : model->buffers()) model_state.add(buffer.name, buffer.tensor);
@@ -182,6 +228,7 @@ void Session::register_state() {
   training_state.add("position.last_loss", &position.last_loss);
   training_state.add("position.test_accuracy", &position.test_accuracy);
   training_state.add("position.test_loss", &position.test_loss);
+  for (const NamedHook& one : hooks_) one.hook->register_state(training_state, "hooks." + one.name + ".");
 }
 
 void Sums::read(Meter& meter) const {

@@ -16,6 +16,7 @@
 #include "optim/ema.h"
 #include "optim/grad_scaler.h"
 #include "optim/registry.h"
+#include "train/hook.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {
@@ -40,6 +41,12 @@ struct Meter {
   double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
 };
 
+/// What one step did.
+struct StepResult {
+  std::int64_t samples = 0;
+  double lr = 0;
+};
+
 /// A meter's sums where the run computes, so that a step need not wait for its device.
 struct HEARTH_API Sums {
   explicit Sums(Device device)
@@ -52,7 +59,8 @@ struct HEARTH_API Sums {
   Tensor correct;  ///< i64 [1]
 };
 
-/// Where a run stands. All but metrics_bytes, which depends on timings, is registered state.
+/// Where a run stands. All is registered state but metrics_bytes, which depends on timings, and stop_reason, a text:
+/// these are kept in the manifest of a checkpoint.
 struct Position {
   std::int64_t step = 0;
   Meter interval;                       ///< since the last line of training metrics, as of the last read_interval()
@@ -65,13 +73,20 @@ struct Position {
   double last_loss = 0;
   double test_accuracy = -1;  ///< at the end, where there is a valid split too; below 0: none so far
   double test_loss = 0;
-  std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint, kept in its manifest
+  std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint
+  std::string stop_reason{};       ///< why a hook ended the run; empty where none did
 };
 
 /// What is said of weights that a run starts from.
 struct LoadedWeights {
   std::vector<std::string> left_out;  ///< what was not loaded, and why
   std::vector<std::string> notes;     ///< what was assumed
+};
+
+/// A hook and the name under which its state is registered.
+struct NamedHook {
+  std::string name;
+  std::unique_ptr<Hook> hook;
 };
 
 class HEARTH_API Session {
@@ -97,14 +112,25 @@ class HEARTH_API Session {
   /// everything that does not fit; ConfigError with the options of the model in which it differs from the model of
   /// the weights.
   LoadedWeights load_start_weights();
-  /// Makes all but the data anew, as the constructor did: forgets what steps have changed.
+  /// Makes all but the data and the hooks anew, as the constructor did: forgets what steps have changed.
   void restart();
   /// After the weights or the state were loaded.
   void after_load();
   /// The learning rate that the schedule multiplies: the optimizer's, scaled by `train.lr_scaling`.
   double base_lr() const { return base_lr_; }
-  /// The learning rate of a step.
-  double lr(std::int64_t step) const { return base_lr_ * schedule->factor(step); }
+  /// The learning rate of a step: the schedule's, passed through the hooks as they stand.
+  double lr(std::int64_t step) const;
+  /// Adds a hook after those of the configuration and those added before; its state is registered under
+  /// "hooks.<name>.". Comes before Trainer::resume(). UsageError for a null pointer, and a name that is empty or taken.
+  void add_hook(const std::string& name, std::unique_ptr<Hook> hook);
+  /// The hooks in the order in which they are called.
+  const std::vector<NamedHook>& hooks() const { return hooks_; }
+  /// Asks the run to end after this step as it would at the end of its plan: with its last evaluations, a checkpoint
+  /// and the report. `reason` is what the console, metrics.jsonl and run.json say. Changes nothing where the run
+  /// is at its end anyway. UsageError for an empty reason.
+  void request_stop(const std::string& reason);
+  /// Whether there is no step left: the plan is done, or a hook ended the run.
+  bool at_end() const { return position.step >= plan.total_steps || !position.stop_reason.empty(); }
   /// Shuffled training batches, from the first one on.
   data::Loader make_train_loader() const;
   /// The type in which images reach a device of this kind: a GPU normalises them itself and gets their pixels.
@@ -161,6 +187,7 @@ class HEARTH_API Session {
   void build_or_explain();
   void build();
   void prepare_training();
+  void add_configured_hooks();
   void register_state();
   bool begins_with_convolution() const;
   void read_loss_scale();
@@ -170,6 +197,7 @@ class HEARTH_API Session {
   std::optional<Json> data_fingerprint_;
   Device device_;
   double base_lr_ = 0;
+  std::vector<NamedHook> hooks_;
   std::vector<NamedTensor> buffers_;
   Tensor pixel_values_;  ///< f32 [C, 256]: what a pixel value of a channel is for the model
   bool pads_pixels_ = false;

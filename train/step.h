@@ -9,11 +9,6 @@
 
 namespace hearth::train {
 
-struct StepResult {
-  std::int64_t samples = 0;
-  double lr = 0;
-};
-
 /// A batch of `rows` blank samples, each as long as it can be, of the names, shapes and types that the run's loader
 /// gives for a device of this kind; on the host.
 data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target);

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/cpu/parallel.h"
+#include "core/io/checkpoint_set.h"
 #include "core/text_stream.h"
 #include "train/captured_step.h"
 #include "train/report/report.h"
@@ -68,7 +69,7 @@ bool Trainer::at_epoch_end(std::int64_t every) const {
   const Plan& plan = session_.plan;
   const std::int64_t step = session_.position.step;
   const auto periods = [&](std::int64_t steps) { return optim::epochs_over(steps, plan.steps_per_epoch) / every; };
-  return step == plan.total_steps || periods(step) != periods(step - 1);
+  return session_.at_end() || periods(step) != periods(step - 1);
 }
 
 TrainResult Trainer::run(const std::string& command_line) {
@@ -87,10 +88,10 @@ TrainResult Trainer::run(const std::string& command_line) {
 
 TrainResult Trainer::run_plan(const std::string& command_line) {
   const RunConfig& config = session_.config();
-  Position& position = session_.position;
-  const Plan& plan = session_.plan;
+  const Position& position = session_.position;
   TrainResult result;
-  result.already_done = position.step >= plan.total_steps;
+  result.already_done = session_.at_end();
+  result.stop_reason = position.stop_reason;
   const std::string info_path = folder_.file("run.json");
   if (result.already_done && !moved_ && status_in(info_path) == "finished") {
     result.metrics = final_metrics();
@@ -111,7 +112,8 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     open_folder();
     take_steps();
     require_finite_end();
-    result.stop_signal = position.step < plan.total_steps ? SignalScope::requested() : 0;
+    result.stop_signal = session_.at_end() ? 0 : SignalScope::requested();
+    result.stop_reason = position.stop_reason;
     result.metrics = final_metrics();
     info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics, profile_.to_json(session_));
   } catch (...) {
@@ -143,7 +145,7 @@ void Trainer::open_folder() {
   if (!lost.empty()) progress_.line("warning: " + lost);
   if (!moved_) return;
   // So that the new folder is a whole run from the start, with a best where there is nothing left to train.
-  if (session_.position.step >= session_.plan.total_steps) evaluate_and_log();
+  if (session_.at_end()) (void)evaluate_and_log();
   save_checkpoint();
 }
 
@@ -151,12 +153,12 @@ void Trainer::take_steps() {
   const Plan& plan = session_.plan;
   const Position& position = session_.position;
   // Of a run that was at its end before it was made longer.
-  if (position.step < plan.total_steps) session_.position.test_accuracy = -1, session_.position.test_loss = 0;
+  if (!session_.at_end()) session_.position.test_accuracy = -1, session_.position.test_loss = 0;
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
   data::Loader loader = session_.make_train_loader();
   loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
-  while (position.step < plan.total_steps && SignalScope::requested() == 0) {
+  while (!session_.at_end() && SignalScope::requested() == 0) {
     advance(loader);
     if (!SignalScope::checkpoint_requested()) continue;
     save_checkpoint();
@@ -178,15 +180,14 @@ StepResult Trainer::run_step(std::span<const data::Batch> batches) {
   return step;
 }
 
-void Trainer::advance(data::Loader& loader) {
-  const RunConfig& config = session_.config();
+StepResult Trainer::take_step(data::Loader& loader) {
   Position& position = session_.position;
-  const std::int64_t total_steps = session_.plan.total_steps;
   const auto started = Clock::now();
   std::vector<data::Batch> batches;
-  for (std::int64_t i = 0; i < config.train.accumulate; ++i) batches.push_back(loader.next());
+  for (std::int64_t i = 0; i < session_.config().train.accumulate; ++i) batches.push_back(loader.next());
   interval_wait_seconds_ += seconds_since(started);
   profile_.add(RunProfile::Phase::data, started);
+  for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   const StepResult step = run_step(batches);
   profile_.add(RunProfile::Phase::steps, prepared);
@@ -198,16 +199,49 @@ void Trainer::advance(data::Loader& loader) {
     position.interval_tokens += batch.tokens;
     position.interval_positions += batch.positions;
   }
-  if (progress_.wants_step() || position.step == total_steps) {
+  return step;
+}
+
+void Trainer::finish_step(const StepResult& step) {
+  const std::vector<NamedHook>& hooks = session_.hooks();
+  for (const NamedHook& one : hooks) one.hook->after_step(session_, step);
+  const double length = session_.plan.steps_per_epoch;
+  const std::int64_t at = session_.position.step, epoch = optim::epochs_over(at, length);
+  if (epoch == optim::epochs_over(at - 1, length)) return;
+  for (const NamedHook& one : hooks) one.hook->after_epoch(session_, epoch);
+}
+
+void Trainer::advance(data::Loader& loader) {
+  const RunConfig& config = session_.config();
+  const std::int64_t at = session_.position.step + 1;
+  const StepResult step = take_step(loader);
+  finish_step(step);
+  if (progress_.wants_step() || session_.at_end()) {
     session_.read_interval();
     progress_.step(progress_step(step));
   }
 
-  if (position.step % config.log.every_steps == 0 || position.step == total_steps) log_interval(step);
-  if (at_epoch_end(config.eval.every_epochs)) evaluate_and_log();
-  const bool due = config.checkpoint.every_steps ? position.step % *config.checkpoint.every_steps == 0
+  const bool logged = at % config.log.every_steps == 0 || session_.at_end();
+  if (logged) log_interval(step);
+  const bool evaluates = at_epoch_end(config.eval.every_epochs), best = evaluates && evaluate_and_log();
+  // An evaluation may have ended the run.
+  if (session_.at_end() && !logged) log_interval(step);
+  if (!session_.position.stop_reason.empty()) log_stop();
+  const bool due = config.checkpoint.every_steps ? at % *config.checkpoint.every_steps == 0
                                                  : at_epoch_end(config.checkpoint.every_epochs);
-  if (due || position.step == total_steps) save_checkpoint();
+  if (due || session_.at_end() || (best && config.checkpoint.best)) save_checkpoint();
+  // A new best must be on disk before it can be called the best.
+  if (evaluates && config.log.report) write_report(folder_.path(), session_.position.best_step);
+}
+
+void Trainer::log_stop() {
+  const Position& position = session_.position;
+  folder_.add(Json::object()
+                  .set("step", position.step)
+                  .set("epoch", static_cast<double>(position.step) / session_.plan.steps_per_epoch)
+                  .set("split", "train")
+                  .set("stop_reason", position.stop_reason));
+  progress_.line(join_text("stopped at step ", position.step, ": ", position.stop_reason));
 }
 
 Progress::Step Trainer::progress_step(const StepResult& last) const {
@@ -306,31 +340,31 @@ bool Trainer::check_found_inf(const Meter& meter) {
   return true;
 }
 
-void Trainer::evaluate_and_log() {
+bool Trainer::evaluate_and_log() {
   Position& position = session_.position;
   const auto [split, part] = session_.validation_part();
-  if (!part) return;
+  if (!part) return false;
   const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
   const bool best = session_.data.valid && check_found_inf(meter);
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
+  for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, split, meter);
   const std::string epoch = epoch_text(position.step, session_.plan.steps_per_epoch);
   progress_.line(epoch + text + (best ? "  (best)" : ""));
   // What no choice was made by tells how good the run is.
-  if (position.step == session_.plan.total_steps && session_.data.test && session_.data.test != part) {
+  if (session_.at_end() && session_.data.test && session_.data.test != part) {
     const Evaluation last = evaluate_part("test", session_.data.test);
     position.test_accuracy = last.meter.accuracy();
     position.test_loss = last.meter.loss();
+    for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", last.meter);
     progress_.line(std::string(epoch.size(), ' ') + last.text);
   }
-  // A new best must be on disk before it can be called the best.
-  if (best && session_.config().checkpoint.best) save_checkpoint();
-  if (session_.config().log.report) write_report(folder_.path(), position.best_step);
+  return best;
 }
 
 void Trainer::require_finite_end() const {
   const Position& position = session_.position;
-  if (position.step < session_.plan.total_steps) return;
+  if (!session_.at_end()) return;
   for (const double loss : {position.last_loss, position.test_loss})
     HEARTH_CHECK(DivergedError, std::isfinite(loss), "the loss of the last evaluation is ", loss, " at step ",
                  position.step, "; lower the learning rate, warm up longer, or clip the gradients",
@@ -349,12 +383,15 @@ void Trainer::save_checkpoint() {
   if (!session_.data.valid) position.best_step = position.step;
   save_session(session_, folder_.checkpoints());
   saved_step_ = position.step;
+  const std::string set = folder_.checkpoints() + "/" + checkpoint_name(position.step);
+  for (const NamedHook& one : session_.hooks()) one.hook->after_checkpoint(session_, set);
   profile_.add(RunProfile::Phase::checkpoints, started);
 }
 
 Json Trainer::final_metrics() const {
   const Position& position = session_.position;
   Json metrics = Json::object();
+  if (!position.stop_reason.empty()) metrics.set("stop_reason", position.stop_reason);
   metrics.set("step", position.step)
       .set("weights_sha256", session_.model_state.hash())
       .set("state_sha256", session_.training_state.hash());

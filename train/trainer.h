@@ -14,10 +14,10 @@
 namespace hearth::train {
 
 class CapturedStep;
-struct StepResult;
 
 struct TrainResult {
   int stop_signal = 0;        ///< the signal that ended it early, or 0
+  std::string stop_reason;    ///< why a hook ended it early; empty where none did
   bool already_done = false;  ///< a resumed run had no step left
   Json metrics;               ///< the last evaluation, and the best
 };
@@ -33,8 +33,8 @@ class HEARTH_API Trainer {
   /// over. From a folder other than its own, the run may go on in another precision; what its own folder held is
   /// deleted, and which evaluation is the best is found anew.
   bool resume(const std::string& directory, bool changed_data = false);
-  /// Runs to the end of the plan, or until a signal asks to stop. OutOfMemory says what batch size would fit; the
-  /// session is of no use for training then.
+  /// Runs to the end of the plan, or until a hook or a signal asks to stop. OutOfMemory says what batch size would fit;
+  /// the session is of no use for training then.
   TrainResult run(const std::string& command_line);
 
  private:
@@ -45,6 +45,10 @@ class HEARTH_API Trainer {
   void take_steps();
   /// One step, and the evaluation, log line and checkpoint due after it.
   void advance(data::Loader& loader);
+  /// Its first part: the batches, the step, and what is counted of it.
+  StepResult take_step(data::Loader& loader);
+  /// Its second part.
+  void finish_step(const StepResult& step);
   Progress::Step progress_step(const StepResult& last) const;
   void log_interval(const StepResult& last);
   struct Evaluation {
@@ -57,7 +61,10 @@ class HEARTH_API Trainer {
   Json samples(const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
   void report_model();
-  void evaluate_and_log();
+  /// Whether it was the best so far.
+  bool evaluate_and_log();
+  /// Says why a hook ends the run, if one does.
+  void log_stop();
   /// Takes an evaluation of the valid split in; whether it is the best so far.
   bool check_found_inf(const Meter& meter);
   /// DivergedError unless the run's last evaluations gave numbers.

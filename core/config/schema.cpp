@@ -132,6 +132,8 @@ Json registry_schema(const ComponentTypes& types) {
   }
   Json result = Json::object();
   result.set("description", types.doc()).set("type", "object");
+  // A choice among none is no schema. Without types all are accepted: another program may know them.
+  if (types.types().empty()) return result.set("required", Json::array().push_back("type"));
   result.set("properties", Json::object().set("type", Json::object().set("enum", std::move(names))));
   return result.set("required", Json::array().push_back("type")).set("oneOf", std::move(each));
 }

@@ -131,7 +131,10 @@ int train_command(const Arguments& arguments) {
                                              : "; the same command without --resume goes on from there"));
     return 128 + result.stop_signal;
   }
-  if (result.already_done) progress.line("the run was finished before; use --resume never to train it again");
+  if (result.already_done)
+    progress.line(join_text("the run was finished before",
+                            result.stop_reason.empty() ? "" : " (" + result.stop_reason + ")",
+                            "; use --resume never to train it again"));
   const std::string summary = final_line(result.metrics);
   if (!summary.empty()) progress.line(summary);
   if (session.config().log.report) progress.line("report " + folder.file("report.html"));

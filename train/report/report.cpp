@@ -60,6 +60,9 @@ void write_status(std::ostream& out, const Json& run_info) {
   if (const std::string started = text_at(run_info, "started"); !started.empty())
     out << "started " << html_escaped(started) << "  ";
   if (const auto seconds = number_at(run_info, "seconds")) out << "&middot; ran " << duration_text(*seconds);
+  const Json* const metrics = run_info.find("metrics");
+  if (const std::string reason = metrics != nullptr ? text_at(*metrics, "stop_reason") : ""; !reason.empty())
+    out << " &middot; " << html_escaped(reason);
   out << "</p>";
 }
 

@@ -12,6 +12,7 @@
 #include "data/fingerprint.h"
 #include "data/text/token_set.h"
 #include "models/weights/non_finite.h"
+#include "train/evaluation_hooks.h"
 
 namespace hearth::train {
 namespace {
@@ -23,6 +24,7 @@ constexpr const char* data_file = "data.json";
 constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* source_tokenizer_file = "source_tokenizer.json";
 constexpr const char* metrics_note = "metrics_bytes";
+constexpr const char* stop_note = "stop_reason";
 
 struct NamedTokenizer {
   const char* file;
@@ -169,6 +171,15 @@ std::int64_t metrics_bytes_of(const std::string& set) {
   return bytes;
 }
 
+/// Why a hook ended the run with this set; "" where none did.
+std::string stop_reason_of(const std::string& set) {
+  const Json notes = notes_of_checkpoint(set);
+  const Json* const noted = notes.find(stop_note);
+  if (noted == nullptr) return "";
+  HEARTH_CHECK(FileError, noted->is_string(), set, "/manifest.json: ", stop_note, " is ", to_text(*noted), ", no text");
+  return noted->as_string();
+}
+
 /// A set that nothing could go on from must not take the position of a good one.
 void require_finite(const State& state, const Session& session) {
   for (const State::Entry& entry : state.entries()) {
@@ -201,6 +212,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   session.model_state.load(set + "/" + model_file);
   // Earlier versions kept no evaluation of the test split.
   std::vector<std::string> optional{"position.test_"};
+  // A run may go on with early stopping or without.
+  optional.push_back(join_text("hooks.", early_stopping_hook, "."));
   if (!keeps_scale(session.config().precision, saved)) optional.emplace_back("loss_scale.");
   session.training_state.load(set + "/" + state_file, optional);
   const Position& position = session.position;
@@ -208,6 +221,7 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
                state_file, ": is the state after step ", position.step, ", the best of which is that of step ",
                position.best_step, ", in a checkpoint of step ", step, "; resume from another one");
   session.position.metrics_bytes = metrics_bytes_of(set);
+  session.position.stop_reason = stop_reason_of(set);
   session.after_load();
   session.write_interval();
 }
@@ -223,6 +237,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   session.model_state.save(writer.file(model_file), {{"format", "pt"}});
   session.training_state.save(writer.file(state_file));
   writer.note(metrics_note, session.position.metrics_bytes);
+  if (const std::string& reason = session.position.stop_reason; !reason.empty()) writer.note(stop_note, reason);
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
   write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");
@@ -282,6 +297,9 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
     result.warnings.push_back(text);
   }
   load_set(session, set, found.step, saved.config.precision);
+  // What ended it may be patient for longer now.
+  const auto early_stopping = [](const Json& resolved) { return resolved.at("train").at("early_stopping"); };
+  if (early_stopping(session.resolved()) != early_stopping(saved.resolved)) session.position.stop_reason.clear();
   result.from = set;
   return result;
 }

@@ -100,6 +100,15 @@ void describe(Fields<AverageOptions>& f) {
   f.rule([](const AverageOptions& o) { return o.warmup && !o.decay ? "warmup needs a decay" : ""; });
 }
 
+void describe(Fields<EarlyStoppingOptions>& f) {
+  f.integer("patience", &EarlyStoppingOptions::patience, {.min = 1},
+            "Evaluations in a row without improvement after which the run ends.");
+  f.number("min_delta", &EarlyStoppingOptions::min_delta, {.min = 0},
+           "An improvement is more than this: of the accuracy, a fraction of 1, or of the loss.");
+  f.rule(
+      [](const EarlyStoppingOptions& o) { return o.min_delta > 0 && !o.patience ? "min_delta needs a patience" : ""; });
+}
+
 void describe(Fields<TrainOptions>& f) {
   f.integer("batch_size", &TrainOptions::batch_size, {.min = 1, .max = 1 << 20}, "Samples in one batch.");
   f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
@@ -120,6 +129,10 @@ void describe(Fields<TrainOptions>& f) {
   f.boolean("chunked_head", &TrainOptions::chunked_head,
             "Take a cross entropy over a vocabulary by chunks of rows, so that the model's outputs, the largest tensor "
             "of the step, never exist at once. null: for vocabularies of 16384 pieces or more.");
+  f.object("early_stopping", &TrainOptions::early_stopping,
+           "Ends the run when its evaluations of the valid split no longer get better, by what `best` means: accuracy, "
+           "or loss. A number is the patience; null: it goes on to the end.")
+      .shorthand("patience");
   f.rule([](const TrainOptions& o) -> std::string {
     if (o.epochs && o.steps) return "give epochs or steps, not both; null takes one back, as in --set steps=null";
     if (!o.epochs && !o.steps) return "give epochs or steps";
@@ -185,6 +198,7 @@ void describe(Fields<RunConfig>& f) {
   f.object("checkpoint", &RunConfig::checkpoint, "What is kept on disk.");
   f.object("log", &RunConfig::log, "What is reported.");
   f.object("dist", &RunConfig::dist, "Several processes.");
+  f.component("hooks", &RunConfig::hooks, hooks(), "What the program does between the steps, in this order.");
 }
 
 double lr_factor(const TrainOptions& options) {
@@ -284,8 +298,9 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
   collect_differences(resolved, other, "", all);
   for (const std::string& difference : all) {
     bool free = false;
-    for (const char* prefix : {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps",
-                               "/train/graph", "/data/workers", "/data/prefetch", "/comment", "/$schema"})
+    for (const char* prefix :
+         {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps", "/train/early_stopping",
+          "/train/graph", "/data/workers", "/data/prefetch", "/comment", "/$schema"})
       free = free || difference.starts_with(prefix);
     if (!free) result.push_back(difference);
   }

@@ -14,6 +14,7 @@
 #include "models/registry.h"
 #include "models/weights/weights.h"
 #include "optim/registry.h"
+#include "train/hook.h"
 #include "train/task/task.h"
 
 namespace hearth::train {
@@ -47,6 +48,12 @@ struct AverageOptions {
   bool warmup = false;
 };
 
+/// Of the end of a run whose evaluations of the valid split no longer get better.
+struct EarlyStoppingOptions {
+  std::optional<std::int64_t> patience;  ///< evaluations; it is off without a number
+  double min_delta = 0;
+};
+
 struct TrainOptions {
   std::int64_t batch_size = 64;
   std::optional<std::int64_t> epochs;
@@ -58,6 +65,7 @@ struct TrainOptions {
   bool graph = false;
   AverageOptions ema;
   std::optional<bool> chunked_head;
+  EarlyStoppingOptions early_stopping;
 };
 
 /// Where a run's weights come from that are not drawn.
@@ -114,6 +122,7 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   LogOptions log;
   DistOptions dist;
+  std::vector<HookRegistry::Component> hooks;
 };
 
 HEARTH_API void describe(Fields<PrecisionOptions>&);
@@ -145,7 +154,7 @@ HEARTH_API LoadedConfig load_config(const std::string& path, const std::vector<s
 HEARTH_API Device device_of_run(const std::string& name);
 
 /// Paths at which two resolved runs differ in what changes the numbers of the training, so that one cannot continue
-/// the other. The length of the run, logging, checkpoints, evaluation, name and device do not count.
+/// the other. The length of the run, early stopping, logging, checkpoints, evaluation, name and device do not count.
 HEARTH_API std::vector<std::string> differences_that_matter(const Json& resolved, const Json& other);
 
 }  // namespace hearth::train

@@ -97,6 +97,30 @@ TEST(Config, AValueMayStandForOneKeyOfAnObject) {
   EXPECT_EQ(schema.size(), 2u);
 }
 
+using Nothing = hearth::Registry<int()>;
+Nothing& nothing() {
+  static Nothing registry("nothing", "Types that a program adds.");
+  return registry;
+}
+struct Open {
+  std::vector<Nothing::Component> parts;
+};
+void describe(hearth::Fields<Open>& f) { f.component("parts", &Open::parts, nothing(), "Parts."); }
+
+// A choice among none would be no valid schema.
+TEST(Config, ARegistryWithoutTypesHasASchema) {
+  const Json of_registry = json_schema(*schema_of<Open>(), "Test").at("$defs").at("nothing");
+  EXPECT_EQ(of_registry.find("oneOf"), nullptr);
+  EXPECT_EQ(of_registry.find("properties"), nullptr);
+  EXPECT_EQ(of_registry.at("required").at(0).as_string(), "type");
+  try {
+    (void)parse_fields<Open>(parse_json(R"({"parts": [{"type": "any"}]})", "run.json"));
+    ADD_FAILURE() << "an unknown type was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("known types of nothing: none"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Config, AbsentKeysKeepTheMembersDefaults) {
   const RunConfig run = parse_fields<RunConfig>(parse_json(minimal, "run.json"));
   EXPECT_EQ(run.name, "run");

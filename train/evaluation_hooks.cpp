@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation_hooks.h"
+
+#include <cmath>
+
+#include "train/session.h"
+
+namespace hearth::train {
+namespace {
+
+/// The best evaluation of a run, and how many have come since.
+class BestEvaluation {
+ public:
+  void register_state(State& state, const std::string& prefix) {
+    state.add(prefix + "best", &best_);
+    state.add(prefix + "best_step", &step_);
+    state.add(prefix + "worse", &worse_);
+  }
+  /// An evaluation that is not better by more than `margin` counts as worse, as does one whose loss is not finite.
+  void take(const Session& session, const Meter& meter, double margin) {
+    const bool by_loss = session.task->best_by_loss();
+    const double value = by_loss ? meter.loss() : meter.accuracy();
+    const double gain = by_loss ? best_ - value : value - best_;
+    ++worse_;
+    if (!std::isfinite(meter.loss()) || (step_ >= 0 && gain <= margin)) return;
+    best_ = value;
+    step_ = session.position.step;
+    worse_ = 0;
+  }
+  double best() const { return best_; }
+  std::int64_t worse() const { return worse_; }
+  /// "the best valid loss was 0.5 at step 20"
+  std::string text(const Session& session) const {
+    if (step_ < 0) return "none was finite";
+    return join_text("the best ", session.best_by(), " was ", best_, " at step ", step_);
+  }
+
+ private:
+  double best_ = 0;
+  std::int64_t step_ = -1;  // none so far
+  std::int64_t worse_ = 0;  // in a row
+};
+
+class EarlyStopping : public Hook {
+ public:
+  explicit EarlyStopping(const EarlyStoppingOptions& options) : options_(options) {}
+
+  void register_state(State& state, const std::string& prefix) override { best_.register_state(state, prefix); }
+  void after_evaluation(Session& session, const std::string& split, const Meter& meter) override {
+    if (split != "valid") return;
+    best_.take(session, meter, options_.min_delta);
+    if (best_.worse() < *options_.patience) return;
+    session.request_stop(join_text("early stopping: no improvement in ", best_.worse(), " evaluation",
+                                   best_.worse() == 1 ? "" : "s", "; ", best_.text(session)));
+  }
+
+ private:
+  EarlyStoppingOptions options_;
+  BestEvaluation best_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> make_early_stopping(const EarlyStoppingOptions& options) {
+  return std::make_unique<EarlyStopping>(options);
+}
+
+}  // namespace hearth::train

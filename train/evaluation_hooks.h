@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows from the evaluations of a run while it goes on. The evaluations are compared as for the best checkpoint:
+// by the accuracy of the valid split, or by its loss (Task::best_by_loss). An equal number is no improvement.
+#pragma once
+
+#include <memory>
+
+#include "train/hook.h"
+#include "train/run/run_config.h"
+
+namespace hearth::train {
+
+/// The name of its hook, under which its state is registered.
+constexpr const char* early_stopping_hook = "early_stopping";
+/// Ends the run after `patience` evaluations in a row that were not better by more than min_delta than the best one.
+/// The options have a patience.
+std::unique_ptr<Hook> make_early_stopping(const EarlyStoppingOptions& options);
+
+}  // namespace hearth::train
