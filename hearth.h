@@ -10,6 +10,7 @@
 #include "autograd/recompute.h"
 #include "autograd/record.h"
 #include "core/config/config.h"
+#include "core/config/schema.h"
 #include "core/creation.h"
 #include "core/dtype.h"
 #include "core/error.h"

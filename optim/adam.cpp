@@ -15,14 +15,8 @@ Adam::Adam(FlatParameters& parameters, const AdamOptions& options)
   HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
                "adam: beta1 ", options.beta1, " and beta2 ", options.beta2, "; both are in [0, 1)");
   check_eps("adam", options.eps);
-  first_ = make_moment();
-  second_ = make_moment();
-}
-
-void Adam::register_state(State& state) {
-  Optimizer::register_state(state);
-  state.add("optimizer.first_moment", &first_);
-  state.add("optimizer.second_moment", &second_);
+  make_moment("optimizer.first_moment", first_);
+  make_moment("optimizer.second_moment", second_);
 }
 
 void Adam::prepare(double lr, double grad_scale) {

@@ -69,7 +69,6 @@ class HEARTH_API Adam : public Optimizer {
  public:
   /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0 in the type of the weights too.
   Adam(FlatParameters& parameters, const AdamOptions& options);
-  void register_state(State& state) override;
 
  private:
   void prepare(double lr, double grad_scale) override;

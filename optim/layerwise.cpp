@@ -27,12 +27,7 @@ Lars::Lars(FlatParameters& parameters, const LarsOptions& options)
                " is outside (0, 1); 0.9 is usual, and sgd goes without momentum");
   HEARTH_CHECK(ConfigError, options.trust > 0 && options.eps >= 0, "lars: trust ", options.trust, " and eps ",
                options.eps, "; trust is above 0 and eps at least 0");
-  momentum_ = make_moment();
-}
-
-void Lars::register_state(State& state) {
-  Optimizer::register_state(state);
-  state.add("optimizer.momentum", &momentum_);
+  make_moment("optimizer.momentum", momentum_);
 }
 
 void Lars::prepare(double lr, double grad_scale) {
@@ -71,14 +66,8 @@ Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
   HEARTH_CHECK(ConfigError, options.norm_min >= 0 && options.norm_min <= norm_max && norm_max > 0, "lamb: norm_min ",
                options.norm_min, " and norm_max ", norm_max,
                "; norm_min is at least 0 and at most norm_max, which is above 0");
-  first_ = make_moment();
-  second_ = make_moment();
-}
-
-void Lamb::register_state(State& state) {
-  Optimizer::register_state(state);
-  state.add("optimizer.first_moment", &first_);
-  state.add("optimizer.second_moment", &second_);
+  make_moment("optimizer.first_moment", first_);
+  make_moment("optimizer.second_moment", second_);
 }
 
 void Lamb::prepare(double lr, double grad_scale) {

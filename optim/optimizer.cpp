@@ -82,11 +82,15 @@ void Optimizer::check_eps(const char* op, double eps) const {
                ", as the weights are ", parameters_->values().dtype());
 }
 
-void Optimizer::register_state(State& state) { state.add("optimizer.steps", &steps_); }
+void Optimizer::register_state(State& state) {
+  state.add("optimizer.steps", &steps_);
+  for (const NamedTensor& moment : moments_) state.add(moment.name, moment.tensor);
+}
 
-Tensor Optimizer::make_moment() const {
+void Optimizer::make_moment(const char* name, Tensor& moment) {
   const Tensor& values = parameters_->values();
-  return Tensor::zeros(values.shape(), values.dtype(), values.device());
+  moment = Tensor::zeros(values.shape(), values.dtype(), values.device());
+  moments_.push_back({name, &moment});
 }
 
 }  // namespace hearth::optim

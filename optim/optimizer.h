@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "autograd/parameters.h"
 #include "core/io/state.h"
@@ -88,7 +89,7 @@ class HEARTH_API Optimizer {
   void forget_steps(std::int64_t count) { steps_ -= count; }
   const std::vector<ParameterRange>& ranges() const { return plan_.ranges(); }
 
-  /// Registers the step count and the moments under "optimizer.".
+  /// Registers the step count and what make_moment() made.
   virtual void register_state(State& state);
 
  protected:
@@ -101,8 +102,8 @@ class HEARTH_API Optimizer {
 
   /// ConfigError, naming `op`, unless eps is above 0 and stays so, and finite, in the type of the values.
   void check_eps(const char* op, double eps) const;
-  /// Zeros of the shape and type of the flat values, where they are.
-  Tensor make_moment() const;
+  /// Makes a member zeros of the shape and type of the flat values, where they are, and state of that name.
+  void make_moment(const char* name, Tensor& moment);
 
  private:
   void check_parameters() const;
@@ -111,6 +112,7 @@ class HEARTH_API Optimizer {
   std::weak_ptr<const void> parameters_alive_;
   UpdatePlan plan_;
   double base_lr_;
+  std::vector<NamedTensor> moments_;
   const Schedule* schedule_ = nullptr;
   double clip_ = 1.0;  // what clip_grad_norm() found, for the next step()
   std::int64_t steps_ = 0;

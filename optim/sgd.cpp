@@ -18,12 +18,7 @@ Sgd::Sgd(FlatParameters& parameters, const SgdOptions& options)
   HEARTH_CHECK(ConfigError, !options.nesterov || (options.momentum > 0 && options.dampening == 0),
                "sgd: nesterov needs momentum above 0 and dampening 0; momentum is ", options.momentum, ", dampening ",
                options.dampening);
-  if (options.momentum > 0) momentum_ = make_moment();
-}
-
-void Sgd::register_state(State& state) {
-  Optimizer::register_state(state);
-  if (momentum_) state.add("optimizer.momentum", &momentum_);
+  if (options.momentum > 0) make_moment("optimizer.momentum", momentum_);
 }
 
 void Sgd::prepare(double lr, double grad_scale) {

@@ -38,7 +38,6 @@ class HEARTH_API Sgd : public Optimizer {
  public:
   /// ConfigError unless momentum is in [0, 1), dampening in [0, 1], and nesterov comes with momentum and no dampening.
   Sgd(FlatParameters& parameters, const SgdOptions& options);
-  void register_state(State& state) override;
 
  private:
   void prepare(double lr, double grad_scale) override;

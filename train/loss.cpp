@@ -1,39 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loss.h"
 
+#include <memory>
 #include <vector>
 
+#include "core/creation.h"
+#include "core/run_on.h"
 #include "ops/ops.h"
-#include "train/composed_losses.h"
 
 namespace hearth::train {
 namespace {
 
-struct CrossEntropyFields {
+// Where no label is ignored, none has this.
+constexpr std::int64_t no_class = -100;
+
+/// A loss of classes, as its fields say.
+struct ClassLossFields {
   double label_smoothing = 0;
+  double gamma = 0;  ///< above 0: rows count (1 - p)^gamma, focal loss (Lin et al. 2017, arXiv:1708.02002)
   std::int64_t ignore_index = -100;
   std::vector<double> class_weights{};
 };
+struct CrossEntropyFields : ClassLossFields {};
+struct FocalFields : ClassLossFields {
+  FocalFields() { gamma = 2; }
+};
+
+template <class T>
+void describe_rows(Fields<T>& f) {
+  f.integer("ignore_index", &T::ignore_index, {},
+            "Samples with this label do not count. Of sequences whose ids are predicted it is -100.");
+  f.number("class_weights", &T::class_weights, {.above = 0},
+           "What a sample of each class counts for, one number a class; empty: all the same. The mean is by the sum of "
+           "the weights in a batch, of soft labels by the number of samples.");
+}
 void describe(Fields<CrossEntropyFields>& f) {
   f.number("label_smoothing", &CrossEntropyFields::label_smoothing, {.min = 0, .below = 1},
            "Share of the target spread evenly over all classes.");
-  f.integer("ignore_index", &CrossEntropyFields::ignore_index, {},
-            "Samples with this label do not count. Of sequences whose ids are predicted it is -100.");
-  f.number("class_weights", &CrossEntropyFields::class_weights, {.above = 0},
-           "What a sample of each class counts for, one number a class; empty: all the same. The mean is by the sum of "
-           "the weights in a batch.");
+  describe_rows(f);
 }
-
-struct FocalFields {
-  double gamma = 2;
-  std::int64_t ignore_index = -100;
-  std::vector<double> class_weights{};
-};
 void describe(Fields<FocalFields>& f) {
   f.number("gamma", &FocalFields::gamma, {.above = 0, .max = 100},
            "Samples count (1 - p)^gamma, where p is the probability of their class.");
-  f.integer("ignore_index", &FocalFields::ignore_index, {}, "Samples with this label do not count.");
-  f.number("class_weights", &FocalFields::class_weights, {.above = 0}, "As in cross_entropy.");
+  describe_rows(f);
 }
 
 struct HuberFields {
@@ -51,47 +60,116 @@ void describe(Fields<BceFields>& f) {
            "Factor on the loss of labels that are 1; above 1 raises recall, below 1 precision.");
 }
 
-/// Outputs in f32 or wider.
-Tensor widened(const Tensor& outputs) { return cast(outputs, outputs.dtype() == DType::f64 ? DType::f64 : DType::f32); }
+/// A tensor that a loss needs besides the batch, kept where the run computes: Loss::place moves it there, so that steps
+/// copy nothing from the host.
+class Constant {
+ public:
+  Tensor on(Device device) const { return value_->defined() ? value_->to(device) : Tensor(); }
+  void place(const Tensor& value, Device device) const { *value_ = value.to(device); }
+
+ private:
+  std::shared_ptr<Tensor> value_ = std::make_shared<Tensor>();
+};
+
+Tensor class_numbers(std::int64_t classes) { return arange(0, static_cast<double>(classes), 1, DType::i64); }
+
+/// The targets as `outputs` has its axes, of its type: i64 [N] of classes become one-hot rows [N, C]; others are
+/// converted, and reshaped where they have as many elements. ShapeError where they have not; IndexError for labels that
+/// are no class, on the CPU.
+Tensor targets_like(const Tensor& outputs, const Tensor& labels, const Constant& numbers, const char* op) {
+  const std::int64_t rows = outputs.rank() == 2 ? outputs.dim(0) : -1;
+  if (labels.dtype() == DType::i64 && labels.rank() == 1 && labels.dim(0) == rows) {
+    const std::int64_t classes = outputs.dim(1);
+    run_on(labels.device(),
+           [&](auto& stream) { kernels::require_class_labels(stream, op, labels, classes, no_class); });
+    Tensor known = numbers.on(labels.device());
+    if (!known.defined() || known.size() != classes) known = class_numbers(classes).to(labels.device());
+    return equal(reshape(labels, {rows, 1}), known).to(outputs.dtype());
+  }
+  HEARTH_CHECK(ShapeError, labels.size() == outputs.size(), op, ": outputs ", describe(outputs), " and targets ",
+               describe(labels), "; give the model as many outputs as a sample has targets");
+  return reshape(labels.to(outputs.dtype()), outputs.shape());
+}
 
 /// A loss of outputs and targets of one shape.
 template <class F>
 Loss elementwise(const char* op, F&& f) {
-  return [op, f](const Tensor& outputs, const Tensor& labels) {
-    const Tensor x = widened(outputs);
-    return f(x, composed::labels_like(x, labels, op));
+  const Constant numbers;
+  Loss loss = [op, f, numbers](const Tensor& outputs, const Tensor& labels) {
+    const Tensor x = upcast(outputs);
+    return f(x, targets_like(x, labels, numbers, op));
   };
+  loss.place = [numbers](Device device, std::int64_t classes) { numbers.place(class_numbers(classes), device); };
+  return loss;
 }
 
-Loss cross_entropy_loss(const CrossEntropyFields& o) {
+/// [rows]: what each counts for in the mean, its class's weight; 0 where it is ignored.
+Tensor row_weights(const Tensor& labels, const Tensor& weights, std::int64_t ignored, DType dtype) {
+  const Tensor rows = reshape(labels, {-1});
+  const Tensor counts = not_equal(rows, static_cast<double>(ignored));
+  if (!weights.defined()) return counts.to(dtype);
+  return where(counts, index_select(weights, 0, where(counts, rows, 0.0)), 0.0);
+}
+
+/// Sum over the classes of target * weight * -log p, for each row; 0 where it is ignored.
+Tensor weighted_losses(const Tensor& logits, const Tensor& labels, const ClassLossFields& o, const Tensor& weights) {
+  const CrossEntropyOptions each{.ignore_index = o.ignore_index, .reduction = Reduction::none};
+  const double even = o.label_smoothing / static_cast<double>(logits.dim(-1)), kept = 1 - o.label_smoothing;
+  if (is_floating(labels.dtype()))
+    return cross_entropy(logits, mul(add(mul(labels.to(weights.dtype()), kept), even), weights), each);
+  const Tensor of_labels = row_weights(labels, weights, o.ignore_index, weights.dtype());
+  const Tensor hard = mul(reshape(cross_entropy(logits, labels, each), {-1}), of_labels);
+  if (even == 0) return hard;
+  const Tensor counts = row_weights(labels, {}, o.ignore_index, weights.dtype());
+  const Tensor all = reshape(cross_entropy(logits, expand(weights, logits.shape()), each), {-1});
+  return add(mul(hard, kept), mul(mul(all, counts), even));
+}
+
+/// Cross entropy whose rows count by class, as torch.nn.functional.cross_entropy has it, and by how far they are from
+/// right. `given`: the weights, f64 [C]; undefined: all 1.
+Tensor cross_entropy_by_class(const Tensor& logits, const Tensor& labels, const ClassLossFields& o,
+                              const Tensor& given) {
+  HEARTH_CHECK(ShapeError, !given.defined() || given.size() == logits.dim(-1), "cross_entropy: ", given.size(),
+               " class weights for ", logits.dim(-1), " classes; give one a class");
+  const DType dtype = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor weights = given.defined() ? given.to(dtype) : Tensor();
+  Tensor losses;
+  if (!weights.defined() || o.gamma > 0)
+    losses = cross_entropy(logits, labels, {.ignore_index = o.ignore_index, .reduction = Reduction::none});
+  Tensor counted = weights.defined() ? weighted_losses(logits, labels, o, weights) : losses;
+  if (o.gamma > 0) {
+    // Above 0, so that the logarithm and its gradient are finite where a row is right.
+    constexpr double smallest = 1e-12;
+    const Tensor wrong = maximum(sub(1.0, exp(neg(losses))), smallest);
+    counted = mul(reshape(exp(mul(log(wrong), o.gamma)), counted.shape()), counted);
+  }
+  if (is_floating(labels.dtype())) return mean(counted);
+  return div(sum(counted), maximum(sum(row_weights(labels, weights, o.ignore_index, dtype)), 1e-12));
+}
+
+Loss class_loss(const ClassLossFields& o) {
   Loss loss;
-  if (o.class_weights.empty()) {
-    const CrossEntropyOptions options{.label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index};
-    loss = [options](const Tensor& outputs, const Tensor& labels) { return cross_entropy(outputs, labels, options); };
+  if (o.class_weights.empty() && o.gamma == 0) {
+    loss = [o](const Tensor& outputs, const Tensor& labels) {
+      return cross_entropy(outputs, labels, {.label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index});
+    };
     loss.of_head = [o](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels, const Tensor& correct) {
       return linear_cross_entropy(x, w, b, labels,
                                   {.label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index}, correct);
     };
     loss.is_likelihood = o.label_smoothing == 0;
   } else {
-    const composed::CrossEntropyByClassOptions options{
-        .label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index, .class_weights = o.class_weights};
-    loss = [options](const Tensor& outputs, const Tensor& labels) {
-      return composed::cross_entropy_by_class(outputs, labels, options);
+    const Constant weights;
+    const auto place = [o, weights](Device device, std::int64_t) {
+      if (!o.class_weights.empty())
+        weights.place(Tensor::of({static_cast<std::int64_t>(o.class_weights.size())}, o.class_weights), device);
     };
+    place({}, 0);
+    loss = [o, weights](const Tensor& outputs, const Tensor& labels) {
+      return cross_entropy_by_class(outputs, labels, o, weights.on(outputs.device()));
+    };
+    loss.place = place;
   }
-  loss.ignored_label = o.ignore_index;
-  loss.labels = LabelKind::classes;
-  loss.class_weights = static_cast<std::int64_t>(o.class_weights.size());
-  return loss;
-}
-
-Loss focal_loss(const FocalFields& o) {
-  const composed::CrossEntropyByClassOptions options{
-      .ignore_index = o.ignore_index, .class_weights = o.class_weights, .gamma = o.gamma};
-  Loss loss = [options](const Tensor& outputs, const Tensor& labels) {
-    return composed::cross_entropy_by_class(outputs, labels, options);
-  };
   loss.ignored_label = o.ignore_index;
   loss.labels = LabelKind::classes;
   loss.class_weights = static_cast<std::int64_t>(o.class_weights.size());
@@ -100,27 +178,30 @@ Loss focal_loss(const FocalFields& o) {
 
 }  // namespace
 
+Tensor upcast(const Tensor& x) { return cast(x, x.dtype() == DType::f64 ? DType::f64 : DType::f32); }
+
 LossRegistry& losses() {
   static LossRegistry registry("loss", "What training minimises.", [](LossRegistry& r) {
     r.add<CrossEntropyFields>("cross_entropy", "Cross entropy of softmax outputs, averaged over the batch.",
-                              cross_entropy_loss);
-    r.add<FocalFields>("focal", "Cross entropy in which samples that are already right count less.", focal_loss);
+                              class_loss);
+    r.add<FocalFields>("focal", "Cross entropy in which samples that are already right count less.", class_loss);
     r.add<NoOptions>("mse", "Mean squared difference between outputs and targets, or one-hot labels.",
                      [](const NoOptions&) {
                        return elementwise("mse", [](const Tensor& x, const Tensor& t) { return mse(x, t); });
                      });
-    r.add<NoOptions>("l1", "Mean absolute difference between outputs and targets.",
-                     [](const NoOptions&) { return elementwise("l1", composed::l1); });
+    r.add<NoOptions>("l1", "Mean absolute difference between outputs and targets.", [](const NoOptions&) {
+      return elementwise("l1", [](const Tensor& x, const Tensor& t) { return l1_loss(x, t); });
+    });
     r.add<HuberFields>("huber", "Squared for small differences, absolute for large ones.", [](const HuberFields& o) {
-      return elementwise("huber",
-                         [delta = o.delta](const Tensor& x, const Tensor& t) { return composed::huber(x, t, delta); });
+      return elementwise("huber", [o](const Tensor& x, const Tensor& t) { return huber_loss(x, t, o.delta); });
     });
     r.add<BceFields>("bce_with_logits", "Binary cross entropy of each output's sigmoid, for labels that are 0 or 1.",
                      [](const BceFields& o) {
-                       return elementwise("bce_with_logits",
-                                          [weight = o.positive_weight](const Tensor& x, const Tensor& t) {
-                                            return composed::bce_with_logits(x, t, weight);
-                                          });
+                       return elementwise("bce_with_logits", [o](const Tensor& x, const Tensor& t) {
+                         const bool even = o.positive_weight == 1;
+                         return bce_with_logits(
+                             x, t, {}, even ? Tensor() : Tensor::full({1}, o.positive_weight, x.dtype(), x.device()));
+                       });
                      });
   });
   return registry;

@@ -33,7 +33,13 @@ struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)>
   /// `correct`, one i64, unless absent. Empty for losses that need the outputs.
   std::function<Tensor(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels, const Tensor& correct)>
       of_head;
+  /// Called once before the first batch, with the device of the run and the number of classes (0: there are none):
+  /// brings there what the loss needs besides the batch. Empty for losses that need nothing.
+  std::function<void(Device device, std::int64_t classes)> place;
 };
+
+/// x in f32, or in f64 where it has that type: what losses are computed in.
+HEARTH_API Tensor upcast(const Tensor& x);
 
 using LossRegistry = Registry<Loss()>;
 /// Known here: cross_entropy {label_smoothing, ignore_index, class_weights}, focal {gamma, ...}, and of targets with an

@@ -149,6 +149,7 @@ void Session::build() {
   parameters = std::make_unique<FlatParameters>(model->parameters(), low_precision_copy(config.precision, device_));
   loss = config.loss.make();
   task->check(loss);
+  if (loss.place) loss.place(device_, input.classes);
   chunked = chunked_model(*model, loss, config.train.chunked_head);
   if (trains_) prepare_training();
   const OriginScope of_average = OriginScope::of_op("average");

@@ -256,14 +256,16 @@ TEST_P(LossScaling, MovesBetweenFloorAndCeiling) {
   EXPECT_EQ(run.read().skipped, 5);
 }
 
+// Of four steps in a row one overflows.
+void steps(Training& run, int begin, int end) {
+  for (int number = begin; number < end; ++number)
+    run.step(number, number % 4 == 2 ? std::optional(infinity) : std::nullopt);
+}
+
 TEST_P(LossScaling, ResumesBitForBit) {
   const test::TempDir folder;
   const std::string path = folder / "state.safetensors";
   const GradScalerOptions options{.start = 64, .growth_steps = 3};
-  const auto steps = [](Training& run, int begin, int end) {
-    for (int number = begin; number < end; ++number)
-      run.step(number, number % 4 == 2 ? std::optional(infinity) : std::nullopt);
-  };
   for (const std::string& optimizer : every_optimizer) {
     Training whole(optimizer, device_, options);
     steps(whole, 0, 9);
@@ -286,10 +288,6 @@ TEST_P(LossScaling, SavingIsRightWithoutAReading) {
   const test::TempDir folder;
   const std::string path = folder / "state.safetensors";
   const GradScalerOptions options{.start = 64, .growth_steps = 3};
-  const auto steps = [](Training& run, int begin, int end) {
-    for (int number = begin; number < end; ++number)
-      run.step(number, number % 4 == 2 ? std::optional(infinity) : std::nullopt);
-  };
   for (const std::string& optimizer : every_optimizer) {
     Training whole(optimizer, device_, options), first(optimizer, device_, options),
         second(optimizer, device_, options);

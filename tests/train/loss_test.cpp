@@ -10,7 +10,7 @@
 #include "autograd/grad_state.h"
 #include "core/io/json_text.h"
 #include "tests/support/error_message.h"
-#include "train/composed_losses.h"
+#include "tests/support/places.h"
 
 namespace hearth::train {
 namespace {
@@ -43,8 +43,8 @@ TEST(Loss, L1AndHuberOfHandComputedValues) {
   EXPECT_DOUBLE_EQ(loss_of("l1")(x, t).item(), (0.5 + 0 + 3 + 2) / 4);
   EXPECT_DOUBLE_EQ(loss_of("huber", R"(, "delta": 2)")(x, t).item(), (0.125 + 0 + 2 * (3 - 1) + 2) / 4);
   const std::vector<double> at{0.2, 1.3, 3, -2};
-  expect_gradient([&](const Tensor& y) { return composed::l1(y, t); }, {2, 2}, at);
-  expect_gradient([&](const Tensor& y) { return composed::huber(y, t, 2.5); }, {2, 2}, at);
+  for (const Loss& loss : {loss_of("l1"), loss_of("huber", R"(, "delta": 2.5)")})
+    expect_gradient([&](const Tensor& y) { return loss(y, t); }, {2, 2}, at);
 }
 
 TEST(Loss, BinaryCrossEntropyIsThatOfTheSigmoid) {
@@ -59,11 +59,12 @@ TEST(Loss, BinaryCrossEntropyIsThatOfTheSigmoid) {
   };
   const Tensor x = doubles({2, 2}, z), t = doubles({2, 2}, target);
   EXPECT_NEAR(loss_of("bce_with_logits")(x, t).item(), value(1), 1e-12);
-  EXPECT_NEAR(loss_of("bce_with_logits", R"(, "positive_weight": 3)")(x, t).item(), value(3), 1e-12);
-  expect_gradient([&](const Tensor& y) { return composed::bce_with_logits(y, t, 3); }, {2, 2}, z);
+  const Loss loss = loss_of("bce_with_logits", R"(, "positive_weight": 3)");
+  EXPECT_NEAR(loss(x, t).item(), value(3), 1e-12);
+  expect_gradient([&](const Tensor& y) { return loss(y, t); }, {2, 2}, z);
   // Neither end overflows.
-  EXPECT_DOUBLE_EQ(composed::bce_with_logits(doubles({2}, {1000, -1000}), doubles({2}, {1, 0}), 1).item(), 0);
-  EXPECT_DOUBLE_EQ(composed::bce_with_logits(doubles({2}, {1000, -1000}), doubles({2}, {0, 1}), 1).item(), 1000);
+  EXPECT_DOUBLE_EQ(loss_of("bce_with_logits")(doubles({2}, {1000, -1000}), doubles({2}, {1, 0})).item(), 0);
+  EXPECT_DOUBLE_EQ(loss_of("bce_with_logits")(doubles({2}, {1000, -1000}), doubles({2}, {0, 1})).item(), 1000);
 }
 
 double minus_log_softmax(const std::vector<double>& row, std::size_t label) {
@@ -77,16 +78,41 @@ TEST(Loss, ClassWeightsAverageByTheirSum) {
   const Tensor logits = doubles({3, 3}, {0.5, -1, 2, 1, 0, -0.5, 7, 8, 9});
   const Tensor labels = Tensor::of<std::int64_t>({3}, {2, 0, -100});
   const double expected = (3 * minus_log_softmax(a, 2) + 0.5 * minus_log_softmax(b, 0)) / 3.5;
-  EXPECT_NEAR(loss_of("cross_entropy", R"(, "class_weights": [0.5, 1, 3])")(logits, labels).item(), expected, 1e-12);
-  const composed::CrossEntropyByClassOptions options{.class_weights = {0.5, 1, 3}};
-  expect_gradient([&](const Tensor& x) { return composed::cross_entropy_by_class(x, labels, options); }, {3, 3},
-                  {0.5, -1, 2, 1, 0, -0.5, 7, 8, 9});
-  // Distributions, as mixup makes them: a row counts the mean of its classes' weights.
+  const Loss loss = loss_of("cross_entropy", R"(, "class_weights": [0.5, 1, 3])");
+  EXPECT_NEAR(loss(logits, labels).item(), expected, 1e-12);
+  expect_gradient([&](const Tensor& x) { return loss(x, labels); }, {3, 3}, {0.5, -1, 2, 1, 0, -0.5, 7, 8, 9});
+  // Distributions, as mixup makes them: the weights are those of their classes, and the mean is over the rows.
   const Tensor mixed = doubles({1, 3}, {0.25, 0, 0.75});
-  const double row = 0.25 * minus_log_softmax(a, 0) + 0.75 * minus_log_softmax(a, 2);
-  EXPECT_NEAR(composed::cross_entropy_by_class(doubles({1, 3}, a), mixed, options).item(), row, 1e-12);
-  EXPECT_EQ(composed::cross_entropy_by_class(doubles({1, 3}, a), Tensor::of<std::int64_t>({1}, {-100}), options).item(),
-            0);
+  const double row = 0.5 * 0.25 * minus_log_softmax(a, 0) + 3 * 0.75 * minus_log_softmax(a, 2);
+  EXPECT_NEAR(loss(doubles({1, 3}, a), mixed).item(), row, 1e-12);
+  EXPECT_EQ(loss(doubles({1, 3}, a), Tensor::of<std::int64_t>({1}, {-100})).item(), 0);
+}
+
+// golden/make_losses.py.
+TEST(Loss, ClassWeightsAndLabelSmoothingAreThoseOfPyTorch) {
+  const Json golden = read_json(test::source_dir() + "/tests/golden/losses.json");
+  const auto values = [](const Json& list) {
+    std::vector<double> all;
+    for (const Json& row : list.items())
+      for (const Json& value : row.items()) all.push_back(value.as_number());
+    return all;
+  };
+  std::vector<std::int64_t> classes;
+  for (const Json& label : golden.at("classes").items())
+    classes.push_back(static_cast<std::int64_t>(label.as_number()));
+  const Tensor hard = Tensor::of({4}, classes), soft = doubles({4, 3}, values(golden.at("distributions")));
+  for (const Json& one : golden.at("cases").items()) {
+    const Loss loss = loss_of("cross_entropy", join_text(R"(, "class_weights": [0.3, 1, 2.7], "label_smoothing": )",
+                                                         one.at("label_smoothing").as_number()));
+    const bool is_soft = one.at("soft").as_boolean();
+    const Tensor x = requires_grad(doubles({4, 3}, values(golden.at("logits"))));
+    const Tensor result = loss(x, is_soft ? soft : hard);
+    backward(result);
+    EXPECT_NEAR(result.item(), one.at("loss").as_number(), 1e-12) << to_text(one);
+    const std::vector<double> gradient = grad_of(x).to_doubles();
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      EXPECT_NEAR(gradient[i], one.at("gradient").items()[i].as_number(), 1e-12) << to_text(one) << " element " << i;
+  }
 }
 
 TEST(Loss, FocalCountsWhatIsWrong) {
@@ -96,12 +122,13 @@ TEST(Loss, FocalCountsWhatIsWrong) {
   const auto term = [](double loss, double gamma) { return std::pow(1 - std::exp(-loss), gamma) * loss; };
   const double expected = (term(minus_log_softmax(a, 2), 1.5) + term(minus_log_softmax(b, 1), 1.5)) / 2;
   EXPECT_NEAR(loss_of("focal", R"(, "gamma": 1.5)")(logits, labels).item(), expected, 1e-12);
-  const composed::CrossEntropyByClassOptions options{.class_weights = {1, 2, 4}, .gamma = 2};
-  expect_gradient([&](const Tensor& x) { return composed::cross_entropy_by_class(x, labels, options); }, {2, 3},
-                  {0.5, -1, 2, 1, 0, -0.5});
+  const Loss weighted = loss_of("focal", R"(, "class_weights": [1, 2, 4])");
+  EXPECT_NEAR(weighted(logits, labels).item(),
+              (4 * term(minus_log_softmax(a, 2), 2) + 2 * term(minus_log_softmax(b, 1), 2)) / 6, 1e-12);
+  expect_gradient([&](const Tensor& x) { return weighted(x, labels); }, {2, 3}, {0.5, -1, 2, 1, 0, -0.5});
   // A row that is right to the last bit has loss and gradient 0.
   const Tensor sure = requires_grad(doubles({1, 2}, {800, 0}));
-  const Tensor loss = composed::cross_entropy_by_class(sure, Tensor::of<std::int64_t>({1}, {0}), {.gamma = 2});
+  const Tensor loss = loss_of("focal")(sure, Tensor::of<std::int64_t>({1}, {0}));
   backward(loss);
   EXPECT_EQ(loss.item(), 0);
   EXPECT_EQ(grad_of(sure).to_doubles(), (std::vector<double>{0, 0}));

@@ -42,11 +42,7 @@ void collect(const data::Batch& batch, const Tensor& outputs, const Tensor& labe
 }  // namespace
 
 void report_each_class(const ConfusionMatrix& matrix, const std::vector<std::string>& names, ReportSections& sections) {
-  const auto samples = [&](std::int64_t label) {
-    std::int64_t sum = 0;
-    for (std::int64_t other = 0; other < matrix.classes(); ++other) sum += matrix.count(label, other);
-    return sum;
-  };
+  const auto samples = [&](std::int64_t label) { return matrix.of(label).present; };
   std::vector<std::int64_t> order(static_cast<std::size_t>(matrix.classes()));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (matrix.classes() > few_classes) {

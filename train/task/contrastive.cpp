@@ -14,7 +14,7 @@ namespace {
 /// Rows of length 1, in f32 or f64.
 Tensor normalized(const Tensor& x) {
   constexpr double smallest = 1e-12;  // of the squared length
-  const Tensor wide = cast(x, x.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  const Tensor wide = upcast(x);
   return div(wide, sqrt(maximum(sum(square(wide), {1}, true), smallest)));
 }
 

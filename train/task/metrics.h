@@ -27,6 +27,15 @@ class HEARTH_API Metrics {
 /// measure.
 HEARTH_API std::vector<std::pair<std::string, double>> headline_metrics(const Json& record);
 
+/// How predictions of a class, or of a label, turned out. Ratios are 0 where the denominator is.
+struct HEARTH_API ClassCounts {
+  std::int64_t correct = 0, predicted = 0, present = 0;
+  double precision() const;  ///< correct of those predicted
+  double recall() const;     ///< correct of those present
+  double f1() const;         ///< their harmonic mean
+  double iou() const;        ///< those predicted and present over those that are either
+};
+
 /// How often samples of each class were predicted as each class, and what follows from it.
 class HEARTH_API ConfusionMatrix {
  public:
@@ -41,24 +50,20 @@ class HEARTH_API ConfusionMatrix {
   std::int64_t count(std::int64_t label, std::int64_t predicted) const;
   /// Share of the samples that are predicted correctly; 0 without samples.
   double accuracy() const;
-  /// Of a class: correct of those predicted so, correct of those that are so, their harmonic mean, and the intersection
-  /// of both sets over their union. 0 where the denominator is; IndexError.
-  double precision(std::int64_t label) const;
-  double recall(std::int64_t label) const;
-  double f1(std::int64_t label) const;
-  double iou(std::int64_t label) const;
+  /// Of a class; IndexError.
+  ClassCounts of(std::int64_t label) const;
+  double precision(std::int64_t label) const { return of(label).precision(); }
+  double recall(std::int64_t label) const { return of(label).recall(); }
+  double f1(std::int64_t label) const { return of(label).f1(); }
+  double iou(std::int64_t label) const { return of(label).iou(); }
   /// Means over the classes that are labels or predictions of some sample.
-  double mean_precision() const;
-  double mean_recall() const;
-  double mean_f1() const;
-  double mean_iou() const;
+  double mean_precision() const { return mean(&ClassCounts::precision); }
+  double mean_recall() const { return mean(&ClassCounts::recall); }
+  double mean_f1() const { return mean(&ClassCounts::f1); }
+  double mean_iou() const { return mean(&ClassCounts::iou); }
 
  private:
-  struct Sums {
-    std::int64_t correct = 0, predicted = 0, labelled = 0;
-  };
-  Sums sums_of(std::int64_t label) const;
-  double mean(double (ConfusionMatrix::*metric)(std::int64_t) const) const;
+  double mean(double (ClassCounts::*metric)() const) const;
 
   std::int64_t classes_;
   std::vector<std::int64_t> counts_;  // [classes, classes]: label, prediction
@@ -97,20 +102,13 @@ class HEARTH_API MultiLabelCounts {
   /// device. ShapeError, DTypeError.
   void add(const Tensor& scores, const Tensor& present);
 
-  /// How predictions of some labels turned out.
-  struct Counts {
-    std::int64_t correct = 0, predicted = 0, present = 0;
-    double precision() const;
-    double recall() const;
-    double f1() const;
-  };
   /// Of one label (IndexError); of all labels together, which is what micro averages are of.
-  const Counts& of(std::int64_t label) const;
-  Counts all() const;
+  const ClassCounts& of(std::int64_t label) const;
+  ClassCounts all() const;
   /// Means over the labels that are predicted or present somewhere (macro averages).
-  double mean_precision() const { return mean(&Counts::precision); }
-  double mean_recall() const { return mean(&Counts::recall); }
-  double mean_f1() const { return mean(&Counts::f1); }
+  double mean_precision() const { return mean(&ClassCounts::precision); }
+  double mean_recall() const { return mean(&ClassCounts::recall); }
+  double mean_f1() const { return mean(&ClassCounts::f1); }
   /// Share of the samples of which every label is predicted correctly.
   double exact() const;
   /// The precision at each sample that has the label, by descending score, averaged over these samples; equal scores
@@ -120,11 +118,11 @@ class HEARTH_API MultiLabelCounts {
   double mean_average_precision() const;
 
  private:
-  double mean(double (Counts::*metric)() const) const;
+  double mean(double (ClassCounts::*metric)() const) const;
 
   double threshold_;
   std::int64_t samples_ = 0, exact_ = 0;
-  std::vector<Counts> counts_;
+  std::vector<ClassCounts> counts_;
   std::vector<std::vector<std::pair<float, bool>>> scores_;  // of each label: score, and whether it is there
 };
 

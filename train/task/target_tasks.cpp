@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "ops/ops.h"
-#include "train/composed_losses.h"
 #include "train/session.h"
 
 namespace hearth::train {
@@ -36,7 +35,7 @@ class MultiLabelMetrics : public Metrics {
     counts_.add(as_rows(outputs), as_rows(batch[target_]));
   }
   void report(Json& record) const override {
-    const MultiLabelCounts::Counts all = counts_.all();
+    const ClassCounts all = counts_.all();
     record.set("precision", counts_.mean_precision())
         .set("recall", counts_.mean_recall())
         .set("f1", counts_.mean_f1())
@@ -81,12 +80,13 @@ models::InputInfo TargetTask::input_info() const {
 
 Tensor TargetTask::loss(Session& session, const data::Batch& batch, const Measured& measured) const {
   const Tensor outputs = (*session.model)(inputs(session, batch));
-  const DType wide = outputs.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor& target = batch[target_];
   // As many rows, or a model with one output would be compared with every row.
-  HEARTH_CHECK(ShapeError, outputs.rank() >= 1 && outputs.dim(0) == batch[target_].dim(0), name_, ": outputs ",
-               hearth::describe(outputs), " for targets ", hearth::describe(batch[target_]));
-  const Tensor x = as_rows(cast(outputs, wide));
-  const Tensor loss = session.loss(x, composed::labels_like(x, batch[target_].to(wide), name_));
+  HEARTH_CHECK(ShapeError, outputs.rank() >= 1 && outputs.dim(0) == target.dim(0) && outputs.size() == target.size(),
+               name_, ": outputs ", hearth::describe(outputs), " for targets ", hearth::describe(target),
+               "; give the model as many outputs as a sample has targets");
+  const Tensor x = as_rows(upcast(outputs));
+  const Tensor loss = session.loss(x, reshape(target.to(x.dtype()), x.shape()));
   if (measured.metrics != nullptr) measured.metrics->add(outputs, batch);
   return loss;
 }

@@ -111,6 +111,37 @@ TEST_F(CudaTraining, SquaredErrorTakesLabelsOnTheDevice) {
   EXPECT_EQ(replayed(*session("cuda", mlp, loss), 6), there);
 }
 
+// What a loss needs besides the batch, class weights or rows of labels, lies on the device: a step with it copies no
+// more than one without.
+TEST_F(CudaTraining, LossesCopyNothingIntoAStep) {
+  const std::string mlp = R"({"type": "mlp", "hidden": [16]})";
+  const std::string weights = R"(, "class_weights": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])";
+  const auto copies_of = [&](const std::string& loss, const std::string& augment) {
+    const auto run = session("cuda", mlp, R"(}, "loss": {"type": )" + loss, augment);
+    data::Loader loader = run->make_train_loader();
+    cuda::Counters before;
+    for (int i = 0; i < 2; ++i) {
+      const data::Batch batch = loader.next();
+      before = cuda::counters();
+      (void)training_step(*run, std::span(&batch, 1));
+      ++run->position.step;
+    }
+    const cuda::Counters spent = cuda::counters() - before;
+    EXPECT_EQ(spent.waits, 0) << loss;
+    EXPECT_EQ(replayed(*session("cuda", mlp, R"(}, "loss": {"type": )" + loss, augment), 5),
+              eager(*session("cuda", mlp, R"(}, "loss": {"type": )" + loss, augment), 5))
+        << loss << augment;
+    return spent.copies_in;
+  };
+  for (const char* augment : {"", R"(, "mixup": 0.4)"}) {
+    const std::int64_t plain = copies_of(R"("cross_entropy")", augment);
+    EXPECT_EQ(copies_of(R"("cross_entropy", "label_smoothing": 0.1)" + weights, augment), plain) << augment;
+    EXPECT_EQ(copies_of(R"("focal")" + weights, augment), plain) << augment;
+    for (const char* loss : {R"("mse")", R"("l1")", R"("huber")", R"("bce_with_logits", "positive_weight": 2)"})
+      EXPECT_EQ(copies_of(loss, augment), plain) << loss << augment;
+  }
+}
+
 TEST_F(CudaTraining, AReplayedStepIsOneLaunchAndNoWait) {
   const auto run = session("cuda", convolutional);
   CapturedStep captured(*run);
