@@ -255,7 +255,8 @@ std::int64_t DataSplits::train_batches(std::int64_t batch_size) const {
   return train->batches(train_transforms, how)->per_epoch();
 }
 
-Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype) const {
+Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype,
+                                const LoaderPart& part) const {
   return Loader(train, train_transforms,
                 {.batch_size = batch_size,
                  .workers = options.workers,
@@ -265,7 +266,8 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DTy
                  .seed = seed,
                  .mixup_alpha = options.augment.mixup,
                  .cutmix_alpha = options.augment.cutmix,
-                 .dtype = dtype});
+                 .dtype = dtype,
+                 .part = part});
 }
 
 Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DType dtype) const {

@@ -25,24 +25,22 @@ constexpr double verdict_seconds = 1.5;
 /// Where ranks find each other's addresses.
 class ControlStore : public gloo::rendezvous::Store {
  public:
-  explicit ControlStore(Control& control) : control_(control) {}
+  ControlStore(Control& control, double seconds) : control_(control), seconds_(seconds) {}
   void set(const std::string& key, const std::vector<char>& data) override {
     control_.set("gloo/" + key, std::string(data.begin(), data.end()));
   }
   std::vector<char> get(const std::string& key) override {
-    const std::string value = control_.get("gloo/" + key);
+    const std::string value = control_.get("gloo/" + key, seconds_);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override {
-    for (const std::string& key : keys) (void)control_.get("gloo/" + key);
+    for (const std::string& key : keys) (void)control_.get("gloo/" + key, seconds_);
   }
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    for (const std::string& key : keys)
-      (void)control_.get("gloo/" + key, std::chrono::duration<double>(timeout).count());
-  }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
 
  private:
   Control& control_;
+  double seconds_;
 };
 
 using Buffer = gloo::transport::UnboundBuffer;
@@ -58,7 +56,7 @@ class GlooTransport : public Transport {
     try {
       std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
       context_->setTimeout(timeout_);
-      ControlStore store(control);
+      ControlStore store(control, options.join_seconds);
       context_->connectFullMesh(store, device);
     } catch (const Error&) {
       throw;

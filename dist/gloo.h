@@ -11,6 +11,7 @@ namespace hearth::dist {
 
 struct GlooOptions {
   std::string address{};         ///< of this machine, to listen on; "": the one by which the server is reached
+  double join_seconds = 60;      ///< to wait for the other ranks' addresses
   double timeout_seconds = 300;  ///< an exchange in which nothing arrives for so long fails
 };
 

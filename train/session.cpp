@@ -93,7 +93,8 @@ void require_valid_split(const data::DataSplits& data, const char* key) {
 
 }  // namespace
 
-Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)) {
+Session::Session(LoadedConfig loaded, Collective* group)
+    : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)), group_(group) {
   build_or_explain();
   add_configured_hooks();
 }
@@ -107,6 +108,7 @@ void Session::restart() {
   ema.reset();
   loss_scale.reset();
   optimizer.reset();
+  ranks.reset();
   parameters.reset();
   model.reset();
   model_state = {};
@@ -161,6 +163,8 @@ void Session::build() {
 
 void Session::prepare_training() {
   const RunConfig& config = loaded_.config;
+  if (group_ != nullptr)
+    ranks = std::make_unique<Ranks>(*group_, config, loaded_.resolved, *parameters, model->buffers());
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))
     device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
   if (config.precision.dtype == ComputeType::f16) {
@@ -243,7 +247,7 @@ void Sums::write(const Meter& meter) const {
 }
 
 void Session::read_interval() {
-  sums.read(position.interval);
+  ranks ? ranks->read_sums(sums, position.interval) : sums.read(position.interval);
   if (device_grad_norm.defined()) grad_norm = device_grad_norm.item();
   if (loss_scale) read_loss_scale();
   if (!std::isfinite(position.interval.loss_sum))
@@ -301,7 +305,8 @@ void Session::set_switches() const {
 }
 
 data::Loader Session::make_train_loader() const {
-  return data.train_loader(config().train.batch_size, config().seed, image_type(device_.type));
+  return data.train_loader(config().train.batch_size, config().seed, image_type(device_.type),
+                           ranks ? ranks->part() : data::LoaderPart{});
 }
 
 bool Session::begins_with_convolution() const {
