@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
+#include "core/io/state.h"
 #include "core/random.h"
 #include "core/run_on.h"
 #include "core/shape.h"

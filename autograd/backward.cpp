@@ -31,6 +31,8 @@ class BackwardPass {
   /// What an exception left unswept would be taken for swept by the next sweep that comes there.
   ~BackwardPass() {
     for (const std::shared_ptr<GradState>& state : heap_) state->pending = {};
+    if (is_recomputing()) return;  // the outer pass goes on with it
+    for (const auto& [leaf, missing] : expected_) leaf->pending = {};
   }
 
   void run(const std::shared_ptr<GradState>& root, const Tensor& dy) {
@@ -41,7 +43,7 @@ class BackwardPass {
       const std::shared_ptr<GradState> state = std::move(heap_.back());
       heap_.pop_back();
       const std::shared_ptr<Node> node = state->node;
-      Tensor dy_of_node = std::exchange(state->pending, {});
+      Tensor dy_of_node = take_pending(*state);
       const profiler::Scope scope(node->name());
       const OriginScope origin({node->name(), node->layer(), true});
       std::vector<Tensor> gradients = node->run(std::move(dy_of_node));
@@ -101,22 +103,56 @@ class BackwardPass {
 
   void deliver(const std::shared_ptr<GradState>& state, Tensor gradient) {
     if (state->node == nullptr) {
-      if (gradient.defined())
-        accumulate_leaf(*state, widens(*state, gradient) ? gradient.contiguous().to(DType::f32) : std::move(gradient));
+      if (gradient.defined()) {
+        if (widens(*state, gradient)) gradient = gradient.contiguous().to(DType::f32);
+        if (state->hooks.empty())
+          accumulate_leaf(*state, std::move(gradient));
+        else
+          add_pending(*state, std::move(gradient));
+      }
       // In the sweep of a recomputed part the last contribution is not known; the outer sweep gets there later.
-      if (--expected_[state.get()] == 0 && !is_recomputing())
+      if (--expected_[state.get()] == 0 && !is_recomputing()) {
+        if (state->pending.defined()) accumulate_leaf(*state, take_pending(*state));
         for (const auto& hook : state->ready_hooks) hook();
+      }
       return;
     }
     if (!gradient.defined()) return;  // this path contributes nothing
     if (!state->pending.defined()) {
       heap_.push_back(state);
-      state->pending = std::move(gradient);
       std::push_heap(heap_.begin(), heap_.end(), before);
+    }
+    add_pending(*state, std::move(gradient));
+  }
+
+  static void add_pending(GradState& state, Tensor gradient) {
+    if (!state.pending.defined()) {
+      state.pending = std::move(gradient);
       return;
     }
-    if (!state->pending.is_contiguous() || !state->pending.sole_owner()) state->pending = state->pending.clone();
-    add(state->pending, gradient);
+    if (!state.pending.is_contiguous() || !state.pending.sole_owner()) state.pending = state.pending.clone();
+    add(state.pending, gradient);
+  }
+
+  /// The whole gradient of this pass, as hooks leave it.
+  static Tensor take_pending(GradState& state) {
+    Tensor gradient = std::exchange(state.pending, {});
+    for (const auto& hook : state.hooks) {
+      Tensor replacement = hook(gradient);
+      if (!replacement.defined()) continue;
+      check_replacement(state, replacement);
+      gradient = std::move(replacement);
+    }
+    return gradient;
+  }
+
+  static void check_replacement(const GradState& state, const Tensor& gradient) {
+    HEARTH_CHECK(ShapeError, gradient.shape() == state.shape, "backward: a hook returned ", describe(gradient),
+                 " for the gradient of a tensor of shape ", state.shape, "; return one of that shape, or nothing");
+    HEARTH_CHECK(DTypeError, gradient.dtype() == state.dtype, "backward: a hook returned ", describe(gradient),
+                 " for a gradient of type ", state.dtype, "; convert it with to()");
+    HEARTH_CHECK(DeviceError, gradient.device() == state.device, "backward: a hook returned a gradient on ",
+                 gradient.device(), " for a tensor on ", state.device, "; move it with to(device)");
   }
 
   static void accumulate_leaf(GradState& state, Tensor gradient) {
@@ -137,7 +173,7 @@ class BackwardPass {
     state.is_zero = false;
   }
 
-  std::unordered_map<const GradState*, std::int64_t> expected_;
+  std::unordered_map<GradState*, std::int64_t> expected_;
   std::vector<std::shared_ptr<GradState>> heap_;
 };
 

@@ -37,8 +37,10 @@ struct HEARTH_API GradState {
   std::vector<std::function<void()>> ready_hooks;
   /// Result: the node that made it. Null for a leaf.
   std::shared_ptr<Node> node;
-  /// Result: what has been summed so far during a backward pass.
+  /// Result, and leaf with hooks: what has been summed so far during a backward pass.
   Tensor pending;
+  /// See register_hook().
+  std::vector<std::function<Tensor(const Tensor&)>> hooks;
 
   ~GradState();
 };
@@ -53,6 +55,12 @@ HEARTH_API Tensor requires_grad(const Tensor& tensor);
 HEARTH_API Tensor grad_of(const Tensor& leaf);
 /// Forgets the leaf's gradient: it reads as zero and the next contribution replaces it.
 HEARTH_API void zero_grad(const Tensor& leaf);
+/// In each backward pass f(dy) is called once, with the whole gradient of `tensor`, a leaf or the result of an op,
+/// before it goes on or, in a leaf, is added to what is there. A defined tensor that f returns replaces it, and has its
+/// shape, type and device (ShapeError, DTypeError, DeviceError in the backward pass). Hooks run in the order they were
+/// registered, without recording; a step that is captured once and replayed calls them once. UsageError for a tensor
+/// that needs no gradient and for an empty f.
+HEARTH_API void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor& dy)> f);
 /// f runs each time a backward pass has delivered its last contribution to this leaf.
 HEARTH_API void on_grad_ready(const Tensor& leaf, std::function<void()> f);
 

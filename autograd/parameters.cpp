@@ -125,6 +125,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
   auto state = std::make_shared<GradState>(grad);
   state->flat = lease_;
   state->grad = grad;
+  if (needs_grad(handle)) state->hooks = handle.grad_state()->hooks;
   const bool instead = low_precision && low_precision->use == LowPrecisionCopy::Use::instead && !parameter.keep_fp32;
   if (low_precision && !instead && !parameter.keep_fp32) {
     state->low_precision = view_of(low_precision_);

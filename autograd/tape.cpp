@@ -83,6 +83,13 @@ Tensor grad_of(const Tensor& leaf) {
 
 void zero_grad(const Tensor& leaf) { leaf_state(leaf, "zero_grad").is_zero = true; }
 
+void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> f) {
+  HEARTH_CHECK(UsageError, needs_grad(tensor), "register_hook: no gradient reaches this tensor (", describe(tensor),
+               "); make a leaf of it with requires_grad() before the forward pass, and see that NoGrad is off");
+  HEARTH_CHECK(UsageError, f != nullptr, "register_hook: the function is empty");
+  tensor.grad_state()->hooks.push_back(std::move(f));
+}
+
 void on_grad_ready(const Tensor& leaf, std::function<void()> f) {
   leaf_state(leaf, "on_grad_ready").ready_hooks.push_back(std::move(f));
 }
@@ -160,7 +167,9 @@ void throw_consumed(const char* op) {
 const GradState* NeedsGrad::leaf_of_single_use(std::size_t i, const Shape& shape, DType dtype) const {
   const GradState* state = inputs_[i].get();
   // An input used twice by one op gets two contributions, so neither may claim the final place.
-  if (state == nullptr || std::count(inputs_.begin(), inputs_.end(), inputs_[i]) > 1) return nullptr;
+  // Hooks see a gradient before it gets there.
+  if (state == nullptr || !state->hooks.empty() || std::count(inputs_.begin(), inputs_.end(), inputs_[i]) > 1)
+    return nullptr;
   const bool fits =
       state->node == nullptr && state->grad.defined() && state->grad.shape() == shape && state->grad.dtype() == dtype;
   return fits ? state : nullptr;

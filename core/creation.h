@@ -32,8 +32,17 @@ class HEARTH_API NestedValues {
 /// type that holds them (Tensor::of takes others). ShapeError for rows of different lengths.
 HEARTH_API Tensor tensor(std::initializer_list<NestedValues> values, DType dtype = DType::f32, Device device = {});
 
-/// Ones. `Tensor::zeros`, `Tensor::full` and `Tensor::of` are their own.
+/// Ones. Tensor::of copies a std::vector, Tensor::empty leaves the elements as they are.
 HEARTH_API Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
+inline Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {}) {
+  return Tensor::zeros(shape, dtype, device);
+}
+inline Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {}) {
+  return Tensor::full(shape, value, dtype, device);
+}
+/// Of the shape and type of `other`, and on its device.
+inline Tensor zeros_like(const Tensor& other) { return Tensor::zeros(other.shape(), other.dtype(), other.device()); }
+inline Tensor ones_like(const Tensor& other) { return Tensor::full(other.shape(), 1, other.dtype(), other.device()); }
 /// begin, begin + step, ... before `end`. [ceil((end - begin) / step)]. UsageError unless step leads from begin to end.
 HEARTH_API Tensor arange(double begin, double end, double step = 1, DType dtype = DType::f32, Device device = {});
 /// 0, 1, ... before `end`.

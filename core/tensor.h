@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <concepts>
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -70,6 +72,15 @@ class HEARTH_API Tensor {
  public:
   /// Undefined: stands for "absent", for example a layer without bias.
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  /// `x = y` makes x another name of y's elements.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// `x[0] = y` and `x[{all, 1}] = 5` write into x's storage: y is broadcast to the part and converted to its type.
+  /// Not recorded: UsageError where x or y needs a gradient, unless NoGrad is on.
+  const Tensor& operator=(const Tensor& source) const&&;
+  const Tensor& operator=(double value) const&&;
 
   /// Uninitialised, contiguous. OutOfMemory names the shape.
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});
@@ -101,6 +112,8 @@ class HEARTH_API Tensor {
   std::int64_t dim(int axis) const { return body().shape.dim(axis); }
   /// Number of elements.
   std::int64_t size() const { return body().shape.size(); }
+  /// Extent of an axis, as dim().
+  std::int64_t size(int axis) const { return dim(axis); }
   std::size_t byte_size() const { return static_cast<std::size_t>(size()) * size_of(dtype()); }
   DType dtype() const { return body().dtype; }
   Device device() const { return body().device; }
@@ -169,12 +182,34 @@ class HEARTH_API Tensor {
   void backward() const;
   /// grad_of().
   Tensor grad() const;
+  /// Makes this handle a leaf that collects a gradient: *this = requires_grad(*this). UsageError for `on` = false, with
+  /// what to do instead.
+  Tensor requires_grad_(bool on = true);
+  /// hearth::register_hook(): f(dy) sees each gradient of this tensor and, if it returns a tensor, replaces it.
+  template <std::invocable<const Tensor&> F>
+  void register_hook(F f) const {
+    if constexpr (std::is_void_v<std::invoke_result_t<F, const Tensor&>>) {
+      add_hook([f = std::move(f)](const Tensor& dy) mutable {
+        f(dy);
+        return Tensor();
+      });
+    } else {
+      add_hook(std::move(f));
+    }
+  }
 
   /// Part of the tensor by position, a view: x[0], x[-1], x[{0, all}], x[{all, Slice(0, 3), 2}] (ops/shape/indexing.h).
   Tensor operator[](std::int64_t position) const;
   Tensor operator[](std::initializer_list<Index> indices) const;
+  template <std::same_as<Tensor> Ids>
+  Tensor operator[](const Ids&) const {
+    static_assert(sizeof(Ids) == 0, "x[ids]: use index_select(x, axis, ids); for a mask, where() or masked_fill()");
+    return {};
+  }
   Tensor slice(int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1) const;
   Tensor reshape(const Extents& extents) const;
+  /// reshape() that never copies: UsageError for a tensor that is not contiguous.
+  Tensor view(const Extents& extents) const;
   Tensor flatten(int first_axis) const;
   /// transpose(x, axes) of ops.
   Tensor permute(const std::vector<int>& axes) const;
@@ -186,6 +221,23 @@ class HEARTH_API Tensor {
   Tensor mean(const std::vector<int>& axes = {}, bool keep_dims = false) const;
   Tensor max(const std::vector<int>& axes = {}, bool keep_dims = false) const;
   Tensor min(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  /// Over one axis: x.sum(0), x.mean(-1, true).
+  template <std::signed_integral Axis>
+  Tensor sum(Axis axis, bool keep_dims = false) const {
+    return sum(std::vector<int>{static_cast<int>(axis)}, keep_dims);
+  }
+  template <std::signed_integral Axis>
+  Tensor mean(Axis axis, bool keep_dims = false) const {
+    return mean(std::vector<int>{static_cast<int>(axis)}, keep_dims);
+  }
+  template <std::signed_integral Axis>
+  Tensor max(Axis axis, bool keep_dims = false) const {
+    return max(std::vector<int>{static_cast<int>(axis)}, keep_dims);
+  }
+  template <std::signed_integral Axis>
+  Tensor min(Axis axis, bool keep_dims = false) const {
+    return min(std::vector<int>{static_cast<int>(axis)}, keep_dims);
+  }
   Tensor argmax(int axis, bool keep_dims = false) const;
 
   Tensor add(const Tensor& other) const;
@@ -226,6 +278,7 @@ class HEARTH_API Tensor {
   [[noreturn]] static void throw_undefined();
   void check_dtype(DType wanted) const;
   void count_write() const;
+  void add_hook(std::function<Tensor(const Tensor&)> f) const;
   static Tensor make(Body body);
 
   std::shared_ptr<const Body> body_;

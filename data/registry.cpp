@@ -255,7 +255,13 @@ std::int64_t DataSplits::train_batches(std::int64_t batch_size) const {
   return train->batches(train_transforms, how)->per_epoch();
 }
 
-Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DType dtype,
+namespace {
+
+DType image_type(DeviceType target) { return target == DeviceType::cuda ? DType::u8 : DType::f32; }
+
+}  // namespace
+
+Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target,
                                 const LoaderPart& part) const {
   return Loader(train, train_transforms,
                 {.batch_size = batch_size,
@@ -266,13 +272,16 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DTy
                  .seed = seed,
                  .mixup_alpha = options.augment.mixup,
                  .cutmix_alpha = options.augment.cutmix,
-                 .dtype = dtype,
+                 .dtype = image_type(target),
                  .part = part});
 }
 
-Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DType dtype) const {
+Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target) const {
   return Loader(part, eval_transforms,
-                {.batch_size = batch_size, .workers = options.workers, .prefetch = options.prefetch, .dtype = dtype});
+                {.batch_size = batch_size,
+                 .workers = options.workers,
+                 .prefetch = options.prefetch,
+                 .dtype = image_type(target)});
 }
 
 namespace {

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "autograd/backward.h"
+#include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "ops/matmul/matmul.h"
-#include "ops/pointwise/binary.h"
-#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/operators.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/indexing.h"
 #include "ops/shape/view.h"
@@ -16,6 +16,30 @@ namespace hearth {
 
 void Tensor::backward() const { hearth::backward(*this); }
 Tensor Tensor::grad() const { return grad_of(*this); }
+Tensor Tensor::requires_grad_(bool on) {
+  HEARTH_CHECK(UsageError, on,
+               "requires_grad_(false): to take a layer out of training call layer.freeze() before FlatParameters are "
+               "made; x.detach() is a tensor without gradient");
+  return *this = requires_grad(*this);
+}
+void Tensor::add_hook(std::function<Tensor(const Tensor&)> f) const { hearth::register_hook(*this, std::move(f)); }
+
+const Tensor& Tensor::operator=(const Tensor& source) const&& {
+  write_in_place("x[i] = y", *this, source);
+  return *this;
+}
+const Tensor& Tensor::operator=(double value) const&& {
+  write_in_place("x[i] = y", *this, Tensor::full({}, value, dtype(), device()));
+  return *this;
+}
+
+void write_in_place(const char* what, const Tensor& to, const Tensor& value) {
+  HEARTH_CHECK(UsageError, !grad_enabled() || (!needs_grad(to) && !needs_grad(value)), what, ": writes into ",
+               describe(to),
+               " in place, which the tape does not record; make a new tensor (x = x + y, where(), concat()), or write "
+               "within NoGrad where no gradient is meant");
+  to.copy_from(expand(value, to.shape()));
+}
 
 Tensor Tensor::operator[](std::int64_t position) const {
   const Index index(position);
@@ -28,6 +52,11 @@ Tensor Tensor::slice(int axis, std::int64_t begin, std::int64_t end, std::int64_
   return hearth::slice(*this, axis, begin, end, step);
 }
 Tensor Tensor::reshape(const Extents& extents) const { return hearth::reshape(*this, extents); }
+Tensor Tensor::view(const Extents& extents) const {
+  HEARTH_CHECK(UsageError, is_contiguous(), "view: the tensor ", describe(*this),
+               " is not contiguous, and a view never copies; use reshape(), which copies where it must");
+  return hearth::reshape(*this, extents);
+}
 Tensor Tensor::flatten(int first_axis) const { return hearth::flatten(*this, first_axis); }
 Tensor Tensor::permute(const std::vector<int>& axes) const { return hearth::transpose(*this, axes); }
 Tensor Tensor::transpose(int axis_a, int axis_b) const {

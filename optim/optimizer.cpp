@@ -17,11 +17,16 @@ Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOpti
       parameters_alive_(parameters.lifetime()),
       plan_(parameters, options, ranges),
       base_lr_(base_lr) {
-  HEARTH_CHECK(ConfigError, std::isfinite(base_lr) && base_lr >= 0, "optimizer: learning rate ", base_lr,
-               "; it is finite and at least 0");
+  set_lr(base_lr);
   const DType dtype = parameters.values().dtype();
   HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "optimizer: the parameters are ", dtype,
                "; they are f32 or f64");
+}
+
+void Optimizer::set_lr(double lr) {
+  HEARTH_CHECK(ConfigError, std::isfinite(lr) && lr >= 0, "optimizer: learning rate ", lr,
+               "; it is finite and at least 0");
+  base_lr_ = lr;
 }
 
 void Optimizer::step(double lr, double grad_scale) {
@@ -91,6 +96,18 @@ void Optimizer::make_moment(const char* name, Tensor& moment) {
   const Tensor& values = parameters_->values();
   moment = Tensor::zeros(values.shape(), values.dtype(), values.device());
   moments_.push_back({name, &moment});
+}
+
+void save(Optimizer& optimizer, const std::string& path) {
+  State state;
+  optimizer.register_state(state);
+  state.save(path);
+}
+
+void load(Optimizer& optimizer, const std::string& path) {
+  State state;
+  optimizer.register_state(state);
+  state.load(path);
 }
 
 }  // namespace hearth::optim

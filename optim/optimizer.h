@@ -81,8 +81,11 @@ class HEARTH_API Optimizer {
   /// For work between the two halves that clips or skips.
   virtual UpdateCells cells() = 0;
 
-  /// The learning rate it was made with; a schedule multiplies it.
+  /// The learning rate it was made with or was given since; a schedule multiplies it.
   double base_lr() const { return base_lr_; }
+  /// Another base_lr() from the next step on. It is an option, not part of the saved state. ConfigError as the
+  /// constructor.
+  void set_lr(double lr);
   /// Steps done so far. Those that were skipped on the device count until forget_steps().
   std::int64_t steps() const { return steps_; }
   /// `count` of the steps were skipped.
@@ -143,5 +146,12 @@ struct SplitScale {
   T first;
   T second;
 };
+
+/// Writes the state of the optimizer, its moments and its step count, to a safetensors file; with nn::save() of the
+/// model a loop can go on from both. FileError.
+HEARTH_API void save(Optimizer& optimizer, const std::string& path);
+/// Reads it back into one of the same kind over the same parameters; step count and schedule go on from there.
+/// FileError, with nothing changed, for what is missing, unexpected or of another shape.
+HEARTH_API void load(Optimizer& optimizer, const std::string& path);
 
 }  // namespace hearth::optim

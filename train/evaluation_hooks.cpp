@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluation_hooks.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "train/session.h"
@@ -29,6 +30,8 @@ class BestEvaluation {
   }
   double best() const { return best_; }
   std::int64_t worse() const { return worse_; }
+  /// Begins to count anew; the best stays.
+  void forgive() { worse_ = 0; }
   /// "the best valid loss was 0.5 at step 20"
   std::string text(const Session& session) const {
     if (step_ < 0) return "none was finite";
@@ -59,10 +62,46 @@ class EarlyStopping : public Hook {
   BestEvaluation best_;
 };
 
+class ReduceLr : public Hook {
+ public:
+  explicit ReduceLr(const ReduceLrOptions& options) : options_(options) {}
+
+  void register_state(State& state, const std::string& prefix) override {
+    best_.register_state(state, prefix);
+    state.add(prefix + "scale", &scale_);
+    state.add(prefix + "cooldown", &cooldown_);
+  }
+  double lr(const Session&, std::int64_t, double lr) const override {
+    return std::max(lr * scale_, std::min(lr, options_.min_lr));
+  }
+  void after_evaluation(Session& session, const std::string& split, const Meter& meter) override {
+    if (split != "valid") return;
+    best_.take(session, meter, options_.threshold * std::abs(best_.best()));
+    if (cooldown_ > 0) {
+      --cooldown_;
+      best_.forgive();
+    }
+    if (best_.worse() <= *options_.patience) return;
+    scale_ *= options_.factor;
+    cooldown_ = options_.cooldown;
+    best_.forgive();
+  }
+
+ private:
+  ReduceLrOptions options_;
+  BestEvaluation best_;
+  double scale_ = 1;
+  std::int64_t cooldown_ = 0;  // evaluations that do not count
+};
+
 }  // namespace
 
 std::unique_ptr<Hook> make_early_stopping(const EarlyStoppingOptions& options) {
   return std::make_unique<EarlyStopping>(options);
+}
+
+std::unique_ptr<Hook> make_reduce_lr_on_plateau(const ReduceLrOptions& options) {
+  return std::make_unique<ReduceLr>(options);
 }
 
 }  // namespace hearth::train

@@ -15,7 +15,7 @@
 #include "models/embedding_model.h"
 #include "ops/ops.h"
 #include "train/run/checkpoint.h"
-#include "train/task/text_tasks.h"
+#include "train/session.h"
 
 namespace hearth {
 namespace {
@@ -29,19 +29,6 @@ std::mutex& computing() {
   return mutex;
 }
 
-/// Rows of ids, filled up to the longest.
-Tensor padded(const std::vector<Tensor>& rows, std::int32_t pad) {
-  std::int64_t length = 0;
-  for (const Tensor& row : rows) length = std::max(length, row.dim(1));
-  const Tensor batch = Tensor::full({static_cast<std::int64_t>(rows.size()), length}, pad, DType::i32);
-  std::int32_t* to = batch.data<std::int32_t>();
-  for (const Tensor& row : rows) {
-    std::copy_n(row.data<std::int32_t>(), row.size(), to);
-    to += length;
-  }
-  return batch;
-}
-
 /// Appends rows [n, C] of a piece to those of the pieces before.
 void append(Tensor& all, std::int64_t first, std::int64_t total, const Tensor& piece) {
   const Tensor rows = piece.to(DType::f32).to(Device{}).contiguous();
@@ -53,10 +40,10 @@ void append(Tensor& all, std::int64_t first, std::int64_t total, const Tensor& p
 
 struct Predictor::Body {
   explicit Body(std::unique_ptr<train::Session> opened) : session(std::move(opened)) {
-    if (const auto* const task = dynamic_cast<const train::TextClassificationTask*>(session->task.get()))
-      sequences = &task->labelled_text();
-    HEARTH_CHECK(UsageError, sequences != nullptr || session->data.train->images() != nullptr,
-                 "predictor: the run was trained on text without labels and predicts no classes; use "
+    const train::Predicts predicts = session->task->predicts();
+    if (predicts == train::Predicts::text_classes) sequences = session->data.train->tokens()->labelled();
+    HEARTH_CHECK(UsageError, sequences != nullptr || predicts == train::Predicts::image_classes,
+                 "predictor: the run's task predicts no classes; of one on text without labels use "
                  "train::generate_text() or train::translate()");
     session->use_averaged_weights();
     session->model->eval();
@@ -197,7 +184,7 @@ Prediction Predictor::predict_text(const std::vector<std::string>& sequences, bo
   HEARTH_CHECK(UsageError, set != nullptr, "predictor: the run was trained on images; use predict_files()");
   return body_->predict(static_cast<std::int64_t>(sequences.size()), embedding,
                         [&](std::int64_t first, std::int64_t count) {
-                          std::vector<Tensor> rows;
+                          std::vector<std::vector<std::int32_t>> rows;
                           for (std::int64_t i = first; i < first + count; ++i) {
                             const std::string& text = sequences[static_cast<std::size_t>(i)];
                             const std::string name = join_text("text ", i + 1);
@@ -208,7 +195,7 @@ Prediction Predictor::predict_text(const std::vector<std::string>& sequences, bo
                               throw DataError(join_text(name, ": ", error.what()));
                             }
                           }
-                          return padded(rows, set->tokenizer().special().pad);
+                          return data::padded_rows(rows, set->tokenizer().special().pad);
                         });
 }
 

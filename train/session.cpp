@@ -9,10 +9,7 @@
 #include "core/origin.h"
 #include "core/tf32.h"
 #include "data/fingerprint.h"
-#include "data/text/token_set.h"
 #include "models/registry.h"
-#include "ops/image/padded_images.h"
-#include "ops/ops.h"
 #include "train/evaluation_hooks.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"
@@ -144,9 +141,7 @@ void Session::build() {
   // Initial values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
   model->to(device_);
-  const std::span<const float> values = data.train_transforms.normalizer().values();
-  pixel_values_ = Tensor::of({data.input_shape().channels, 256}, values).to(device_);
-  pads_pixels_ = begins_with_convolution();
+  task->prepare(*this);
   sums = Sums(device_);
   parameters = std::make_unique<FlatParameters>(model->parameters(), low_precision_copy(config.precision, device_));
   loss = config.loss.make();
@@ -180,6 +175,10 @@ void Session::prepare_training() {
 }
 
 void Session::add_configured_hooks() {
+  if (const ReduceLrOptions& options = config().train.reduce_lr_on_plateau; options.patience) {
+    require_valid_split(data, "reduce_lr_on_plateau");
+    add_hook("reduce_lr_on_plateau", make_reduce_lr_on_plateau(options));
+  }
   if (const EarlyStoppingOptions& options = config().train.early_stopping; options.patience) {
     require_valid_split(data, "early_stopping");
     add_hook(early_stopping_hook, make_early_stopping(options));
@@ -305,23 +304,8 @@ void Session::set_switches() const {
 }
 
 data::Loader Session::make_train_loader() const {
-  return data.train_loader(config().train.batch_size, config().seed, image_type(device_.type),
+  return data.train_loader(config().train.batch_size, config().seed, device_.type,
                            ranks ? ranks->part() : data::LoaderPart{});
-}
-
-bool Session::begins_with_convolution() const {
-  const std::vector<NamedTensor> all = model->parameters();
-  return !all.empty() && all.front().tensor->rank() == 4 && all.front().tensor->dim(3) == data.input_shape().channels;
-}
-
-Tensor Session::images_of(const data::Batch& batch) const {
-  const Tensor& images = batch["images"];
-  if (images.dtype() != DType::u8) return images;
-  const DType dtype = autocast().value_or(DType::f32);
-  const std::int64_t channel_capacity = pads_pixels_ ? detail::pixel_capacity(dtype, images.dim(3), device_) : 0;
-  return detail::normalize_images(images, pixel_values_,
-                                  {.dtype = dtype, .erased = batch.find("erased"), .lambda = batch.find("mix")},
-                                  channel_capacity);
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

@@ -135,10 +135,6 @@ class HEARTH_API Session {
   bool at_end() const { return position.step >= plan.total_steps || !position.stop_reason.empty(); }
   /// Shuffled training batches, from the first one on.
   data::Loader make_train_loader() const;
-  /// The type in which images reach a device of this kind: a GPU normalises them itself and gets their pixels.
-  static DType image_type(DeviceType device) { return device == DeviceType::cuda ? DType::u8 : DType::f32; }
-  /// A batch's images as the model takes them: pixels are normalised where they lie, others are as they are.
-  Tensor images_of(const data::Batch& batch) const;
   /// The named part of the data; for "" the test split, or the valid split if there is none. Null if there is no such
   /// part. UsageError for a name other than train, valid and test.
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;
@@ -192,7 +188,6 @@ class HEARTH_API Session {
   void prepare_training();
   void add_configured_hooks();
   void register_state();
-  bool begins_with_convolution() const;
   void read_loss_scale();
 
   LoadedConfig loaded_;
@@ -203,8 +198,6 @@ class HEARTH_API Session {
   double base_lr_ = 0;
   std::vector<NamedHook> hooks_;
   std::vector<NamedTensor> buffers_;
-  Tensor pixel_values_;  ///< f32 [C, 256]: what a pixel value of a channel is for the model
-  bool pads_pixels_ = false;
 };
 
 /// Throws DivergedError: `what`, and the first parameter whose gradient is not finite.

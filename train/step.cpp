@@ -15,7 +15,6 @@
 #include "core/origin.h"
 #include "core/random.h"
 #include "core/run_on.h"
-#include "data/text/token_set.h"
 #include "ops/ops.h"
 #include "optim/clip.h"
 #include "train/ranks.h"
@@ -177,7 +176,7 @@ void decide(Session& session) {
 
 data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target) {
   const std::int64_t few = std::min<std::int64_t>(2, session.data.train->size());
-  const data::Batch sample = session.data.train_loader(few, session.config().seed, Session::image_type(target)).next();
+  const data::Batch sample = session.data.train_loader(few, session.config().seed, target).next();
   data::Batch batch = sample.map([&](const data::Batch::Named& one) {
     const bool shared = one.axis == data::Batch::Axis::shared;
     const Shape shape = shared ? one.tensor.shape() : session.task->longest(one.tensor.shape().with(0, rows));
@@ -230,23 +229,26 @@ void evaluation_step(Session& session, const data::Batch& input, const Sums& sum
   add_loss(sums.loss, loss, static_cast<double>(input.count()));
 }
 
+EvaluationScope::EvaluationScope(Session& session)
+    : session_(session), was_training_(session.model->is_training()), autocast_(session.autocast()) {
+  if (session.ema && !session.ema->in_use()) averaged_.emplace(*session.ema);
+  session.set_switches();
+  session.model->eval();
+}
+
+EvaluationScope::~EvaluationScope() { session_.model->train(was_training_); }
+
 void visit_batches(Session& session, const data::DatasetPointer& part, std::int64_t most,
                    const std::function<void(const data::Batch&)>& use) {
-  std::optional<optim::EmaScope> averaged;
-  if (session.ema && !session.ema->in_use()) averaged.emplace(*session.ema);
-  session.model->train(false);
-  session.set_switches();
-  const NoGrad no_grad;
-  const AutocastScope autocast(session.autocast());
+  const EvaluationScope as_in_evaluations(session);
   const std::int64_t batch_size = session.config().eval.batch_size.value_or(session.config().train.batch_size);
-  data::Loader loader = session.data.eval_loader(part, batch_size, Session::image_type(session.device().type));
+  data::Loader loader = session.data.eval_loader(part, batch_size, session.device().type);
   std::int64_t seen = 0;
   for (std::int64_t i = 0; i < loader.batches_per_epoch() && seen < most; ++i) {
     const data::Batch batch = loader.next().to(session.device());
     seen += batch.size();
     use(batch);
   }
-  session.model->train(true);
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {

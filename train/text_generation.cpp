@@ -6,28 +6,16 @@
 #include <numeric>
 #include <sstream>
 
-#include "autograd/grad_mode.h"
 #include "data/text/bleu.h"
 #include "data/text/error_rate.h"
 #include "data/text/text_data.h"
 #include "data/text/unicode.h"
-#include "train/task/text_tasks.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-
-/// The session computes as in its evaluations.
-struct WritingScope {
-  explicit WritingScope(Session& session) : autocast(session.autocast()) {
-    session.set_switches();
-    session.use_averaged_weights();
-    session.model->eval();
-  }
-  NoGrad no_grad;
-  AutocastScope autocast;
-};
 
 /// The ids of a text; DataError that begins with its position.
 Ids encoded(const data::Tokenizer& tokenizer, const std::string& text, const std::string& place) {
@@ -47,40 +35,33 @@ std::string text_behind(const data::Tokenizer& tokenizer, Ids before, const Ids&
   return repaired_text(whole.starts_with(prompt) ? whole.substr(prompt.size()) : tokenizer.decode(added));
 }
 
+/// At most `most` ids of a tokenizer, none of them special; its end ends a text.
+models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int64_t most) {
+  const data::SpecialIds& special = tokenizer.special();
+  models::WritingLimits limits{.most = most, .end = special.end, .vocabulary = tokenizer.size()};
+  for (const std::int32_t id : {special.pad, special.unknown, special.begin, special.mask})
+    if (id >= 0 && id != special.end) limits.never.push_back(id);
+  return limits;
+}
+
 // Searched for together; each with its beam.
 constexpr std::size_t sources_at_once = 32;
 
 /// UsageError for a run on something else, or on masked sequences.
 const data::TokenDataset& token_stream_of(const Session& session) {
-  const auto* const task = dynamic_cast<const LanguageModelTask*>(session.task.get());
-  HEARTH_CHECK(UsageError, task != nullptr && task->sequences().pairs() == nullptr,
+  HEARTH_CHECK(UsageError, session.task->predicts() == Predicts::continuations,
                "generate: the run was not trained on a token stream (data \"text\"), which prompts go on from");
   const auto* const text = session.config().data.options<data::TextData>();
   HEARTH_CHECK(UsageError, text == nullptr || text->mask_probability == 0,
                "generate: the run was trained to guess masked tokens (data.mask_probability ", text->mask_probability,
                "), not those that follow; train one without masks");
-  return task->sequences();
+  return *session.data.train->tokens();
 }
 
 const data::PairDataset& set_of_pairs(const Session& session) {
-  const auto* const task = dynamic_cast<const TranslationTask*>(session.task.get());
-  HEARTH_CHECK(UsageError, task != nullptr,
+  HEARTH_CHECK(UsageError, session.task->predicts() == Predicts::translations,
                "translate: the run was not trained on pairs of lines (data \"parallel_text\")");
-  return task->pairs();
-}
-
-/// As many rows as ids, filled up to the longest.
-Tensor padded(const std::vector<const Ids*>& rows, std::int32_t pad) {
-  std::size_t longest = 0;
-  for (const Ids* row : rows) longest = std::max(longest, row->size());
-  const Tensor result =
-      Tensor::full({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)}, pad, DType::i32);
-  std::int32_t* to = result.data<std::int32_t>();
-  for (const Ids* row : rows) {
-    std::copy(row->begin(), row->end(), to);
-    to += longest;
-  }
-  return result;
+  return *session.data.train->tokens()->pairs();
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -142,14 +123,6 @@ std::string repaired_text(std::string_view text) {
   return result;
 }
 
-models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int64_t most) {
-  const data::SpecialIds& special = tokenizer.special();
-  models::WritingLimits limits{.most = most, .end = special.end, .vocabulary = tokenizer.size()};
-  for (const std::int32_t id : {special.pad, special.unknown, special.begin, special.mask})
-    if (id >= 0 && id != special.end) limits.never.push_back(id);
-  return limits;
-}
-
 std::vector<Continuation> generate_text(Session& session, const std::vector<std::string>& prompts,
                                         models::GenerateOptions options) {
   const data::Tokenizer& tokenizer = token_stream_of(session).tokenizer();
@@ -169,7 +142,7 @@ std::vector<Continuation> continue_ids(Session& session, const std::vector<std::
   const data::TokenDataset& set = token_stream_of(session);
   const data::Tokenizer& tokenizer = set.tokenizer();
   options.limits = writing_limits(tokenizer, options.limits.most);
-  const WritingScope scope(session);
+  const EvaluationScope as_in_evaluations(session);
   const auto decoder = models::make_decoder(
       *session.model, {.sequences = static_cast<std::int64_t>(prompts.size()), .capacity = set.longest()});
   const std::vector<models::Written> written = models::generate(*decoder, prompts, options);
@@ -207,16 +180,16 @@ std::vector<Translation> translate(Session& session, const std::vector<std::vect
     if (sources[i].size() > 1) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
-  const WritingScope scope(session);
+  const EvaluationScope as_in_evaluations(session);
   for (std::size_t first = 0; first < order.size(); first += sources_at_once) {
     const std::size_t count = std::min(sources_at_once, order.size() - first);
-    std::vector<const Ids*> rows;
-    for (std::size_t i = first; i < first + count; ++i) rows.push_back(&sources[order[i]]);
+    std::vector<Ids> rows;
+    for (std::size_t i = first; i < first + count; ++i) rows.push_back(sources[order[i]]);
     const auto decoder = models::make_decoder(
         *session.model,
         {.sequences = checked_mul(static_cast<std::int64_t>(count), options.beam, "translate: sequences"),
          .capacity = set.longest(),
-         .source = padded(rows, set.source_tokenizer().special().pad)});
+         .source = data::padded_rows(rows, set.source_tokenizer().special().pad)});
     const auto found = models::beam_search(*decoder, std::vector<Ids>(count, Ids{tokenizer.special().begin}), options);
     for (std::size_t i = 0; i < count; ++i)
       result[order[first + i]] = {repaired_text(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};

@@ -14,9 +14,6 @@
 
 namespace hearth::train {
 
-/// At most `most` ids of a tokenizer, none of them special; its end ends a text.
-HEARTH_API models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int64_t most);
-
 struct Continuation {
   std::string text;  ///< without the prompt; UTF-8
   std::int64_t tokens = 0;

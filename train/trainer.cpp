@@ -19,6 +19,7 @@
 #include "train/run/step_memory.h"
 #include "train/step.h"
 #include "train/task/report_sections.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -312,16 +313,13 @@ void Trainer::log_interval(const StepResult& last) {
 
 Json Trainer::samples(const data::DatasetPointer& part) {
   Json list = Json::array();
-  std::optional<optim::EmaScope> averaged;
-  if (session_.ema && !session_.ema->in_use()) averaged.emplace(*session_.ema);
-  session_.model->eval();
+  const EvaluationScope as_in_evaluations(session_);
   try {
     for (const Figure& figure : session_.task->samples(session_, part)) list.push_back(to_json(figure));
   } catch (const Error& error) {
     // What is shown of a model is no reason to stop its training.
     progress_.line(join_text("warning: no samples for the report: ", error.what()));
   }
-  session_.model->train(true);
   return list.size() > 0 ? list : Json();
 }
 
@@ -353,7 +351,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   return {meter, text.str()};
 }
 
-bool Trainer::check_found_inf(const Meter& meter) {
+bool Trainer::keep_best(const Meter& meter) {
   Position& position = session_.position;
   const bool by_loss = session_.task->best_by_loss();
   const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
@@ -371,7 +369,7 @@ bool Trainer::evaluate_and_log() {
   const auto [split, part] = session_.validation_part();
   if (!part) return false;
   const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
-  const bool best = session_.data.valid && check_found_inf(meter);
+  const bool best = session_.data.valid && keep_best(meter);
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
   for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, split, meter);

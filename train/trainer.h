@@ -68,7 +68,7 @@ class HEARTH_API Trainer {
   /// Says why a hook ends the run, if one does.
   void log_stop();
   /// Takes an evaluation of the valid split in; whether it is the best so far.
-  bool check_found_inf(const Meter& meter);
+  bool keep_best(const Meter& meter);
   /// DivergedError unless the run's last evaluations gave numbers.
   void require_finite_end() const;
   void save_checkpoint();

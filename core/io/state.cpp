@@ -3,6 +3,7 @@
 #include "core/io/state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/io/checksum.h"
 #include "core/io/printable.h"
@@ -43,7 +44,19 @@ void State::Entry::write(std::span<const std::byte> from) const {
   tensor->copy_from(staged);
 }
 
+void State::within(const std::string& prefix, const std::function<void(State&)>& add) {
+  const std::string around = std::exchange(prefix_, prefix_ + prefix);
+  try {
+    add(*this);
+  } catch (...) {
+    prefix_ = around;
+    throw;
+  }
+  prefix_ = around;
+}
+
 void State::add_entry(Entry entry) {
+  entry.name = prefix_ + entry.name;
   HEARTH_CHECK(UsageError, names_.insert(entry.name).second, "state: '", entry.name,
                "' is registered already; give every tensor and number a name of its own");
   entries_.push_back(std::move(entry));

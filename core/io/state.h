@@ -45,6 +45,10 @@ class HEARTH_API State {
   void add(const std::string& name, std::uint64_t* value);
   void add(const std::string& name, double* value);
 
+  /// Calls add(*this); the names of what it registers begin with `prefix`, within that of a call around it. So that
+  /// two optimizers are parts of one state.
+  void within(const std::string& prefix, const std::function<void(State&)>& add);
+
   /// f brings what is registered up to date where it lags behind, as numbers do that a device counts on. It runs before
   /// the entries are saved, hashed or given out.
   void before_reading(std::function<void()> f) { before_reading_.push_back(std::move(f)); }
@@ -71,6 +75,7 @@ class HEARTH_API State {
   std::vector<Entry> entries_;
   std::vector<std::function<void()>> before_reading_;
   std::set<std::string> names_;
+  std::string prefix_;  // of within()
 };
 
 }  // namespace hearth

@@ -141,14 +141,14 @@ void LabelledText::copy(std::int64_t sample, std::int32_t* to) const {
   if (special.end >= 0) to[count] = special.end;
 }
 
-Tensor LabelledText::input_of(std::string_view text) const {
+std::vector<std::int32_t> LabelledText::input_of(std::string_view text) const {
   const SpecialIds& special = tokenizer().special();
   std::vector<std::int32_t> ids = tokenizer().encode(text);
   ids.resize(static_cast<std::size_t>(kept(static_cast<std::int64_t>(ids.size()))));
   if (special.begin >= 0) ids.insert(ids.begin(), special.begin);
   if (special.end >= 0) ids.push_back(special.end);
   HEARTH_CHECK(DataError, !ids.empty(), "the text has no ids");
-  return Tensor::of<std::int32_t>({1, static_cast<std::int64_t>(ids.size())}, ids);
+  return ids;
 }
 
 std::unique_ptr<BatchMaker> LabelledText::batches(const Transforms&, const LoaderOptions& options) const {

@@ -27,8 +27,8 @@ class HEARTH_API LabelledText : public TokenDataset {
   LabelledText(TokenizerPointer tokenizer, TokensPointer tokens, std::vector<std::int64_t> labels,
                std::vector<std::string> names, LabelledOptions options);
 
-  /// i32 [1, T]: the input that a text alone makes.
-  Tensor input_of(std::string_view text) const;
+  /// The row that a text makes. DataError for one without ids.
+  std::vector<std::int32_t> input_of(std::string_view text) const;
   /// Some of the sequences, in that order.
   std::shared_ptr<const LabelledText> subset(std::vector<std::int64_t> samples) const;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text/token_set.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "data/batch_maker.h"
 
@@ -26,6 +28,16 @@ Padding TokenDataset::padding(LoaderOptions options) const {
     sums.positions += batch.positions;
   }
   return sums;
+}
+
+Tensor padded_rows(const std::vector<std::vector<std::int32_t>>& rows, std::int32_t pad) {
+  std::size_t longest = 0;
+  for (const std::vector<std::int32_t>& row : rows) longest = std::max(longest, row.size());
+  const Tensor batch =
+      Tensor::full({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)}, pad, DType::i32);
+  std::int32_t* to = batch.data<std::int32_t>();
+  for (std::size_t i = 0; i < rows.size(); ++i) std::copy(rows[i].begin(), rows[i].end(), to + i * longest);
+  return batch;
 }
 
 }  // namespace hearth::data

@@ -2,10 +2,12 @@
 // Datasets of sequences: windows of a token stream, pairs of lines, lines with a label.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/tensor.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "data/text/tokenizer.h"
@@ -73,6 +75,9 @@ class HEARTH_API PairDataset : public TokenDataset {
   virtual std::vector<std::int32_t> source_ids(std::int64_t sample) const = 0;
   const PairDataset* pairs() const final { return this; }
 };
+
+/// i32 [rows, T]: ids, each row filled up with `pad` to the longest.
+HEARTH_API Tensor padded_rows(const std::vector<std::vector<std::int32_t>>& rows, std::int32_t pad);
 
 /// What is to be guessed in a window.
 struct WindowOptions {

@@ -98,12 +98,6 @@ struct Block : nn::Module {
   Tensor forward(const Tensor& x) override { return second_norm(second(first_norm(first(x)))); }
 };
 
-/// Each pixel four times: [N, H, W, C] to [N, 2H, 2W, C].
-Tensor twice_as_large(const Tensor& x) {
-  const std::int64_t n = x.dim(0), h = x.dim(1), w = x.dim(2), c = x.dim(3);
-  return reshape(expand(reshape(x, {n, h, 1, w, 1, c}), {n, h, 2, w, 2, c}), {n, 2 * h, 2 * w, c});
-}
-
 /// A U-Net of three levels (Ronneberger et al., 2015). x [N, H, W, C], sides multiples of 4; y [N, H, W, classes].
 struct UNet : nn::Module {
   Block down1, down2, bottom, up2, up1;
@@ -126,8 +120,8 @@ struct UNet : nn::Module {
   Tensor forward(const Tensor& x) override {
     const Tensor whole = down1(x), half = down2(max_pool2d(whole, {.kernel = 2, .stride = 2}));
     const Tensor quarter = bottom(max_pool2d(half, {.kernel = 2, .stride = 2}));
-    const Tensor wider = up2(concat({twice_as_large(quarter), half}, 3));
-    return out(up1(concat({twice_as_large(wider), whole}, 3)));
+    const Tensor wider = up2(concat({interpolate(quarter, {.scale = 2}), half}, 3));
+    return out(up1(concat({interpolate(wider, {.scale = 2}), whole}, 3)));
   }
 };
 

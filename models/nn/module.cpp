@@ -234,6 +234,20 @@ void Module::freeze(bool on) {
 
 void Module::on_forward(std::function<void(const Module&, const Tensor&)> f) { forward_hooks_.push_back(std::move(f)); }
 
+void Module::on_backward(std::function<void(const Module&, const Tensor&)> f) {
+  HEARTH_CHECK(UsageError, f != nullptr, "module ", type_name(), ": on_backward() of an empty function");
+  on_forward([f = std::move(f)](const Module& module, const Tensor& y) {
+    // A leaf is not this call's result: it would go on calling f for others.
+    if (!needs_grad(y) || y.grad_state()->node == nullptr) return;
+    y.register_hook([f, &module](const Tensor& dy) { f(module, dy); });
+  });
+}
+
+void Module::zero_grad() {
+  for (const NamedTensor& parameter : parameters())
+    if (needs_grad(*parameter.tensor)) hearth::zero_grad(*parameter.tensor);
+}
+
 void Module::for_each_module(const std::function<void(Module&)>& f) {
   f(*this);
   for (Module* child : children_) child->for_each_module(f);

@@ -96,6 +96,11 @@ class HEARTH_API Module {
   void freeze(bool on = true);
   /// Runs f(module, y) after each call of this module, with its result.
   void on_forward(std::function<void(const Module&, const Tensor& y)> f);
+  /// Runs f(module, dy) in each backward pass, with the gradient of the result of each call of this module that was
+  /// recorded. This module must be alive then. To change a gradient: Tensor::register_hook().
+  void on_backward(std::function<void(const Module&, const Tensor& dy)> f);
+  /// Forgets the gradients of all parameters below this module; Optimizer::zero_grad() does it for those it updates.
+  void zero_grad();
 
   /// Converts all parameters and buffers; f32 and f64 only (DTypeError). UsageError if a parameter to be converted is
   /// part of FlatParameters, which would go on with the old values. Tied weights stay tied.

@@ -13,3 +13,4 @@
 #include "models/nn/norm.h"       // IWYU pragma: export
 #include "models/nn/pool.h"       // IWYU pragma: export
 #include "models/nn/summary.h"    // IWYU pragma: export
+#include "models/nn/upsample.h"   // IWYU pragma: export

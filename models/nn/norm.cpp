@@ -56,4 +56,16 @@ SumAndNorm LayerNorm::operator()(const Tensor& x, const Tensor& f, double dropou
   return result;
 }
 
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, double eps) : groups_(groups), eps_(eps) {
+  HEARTH_CHECK(ShapeError, groups >= 1 && channels >= 1 && channels % groups == 0 && eps > 0,
+               "group_norm layer: ", groups, " groups, ", channels, " channels, eps ", eps,
+               "; groups and channels are at least 1, groups divide channels, and eps is above 0");
+  weight = Tensor::full({channels}, 1.0);
+  bias = Tensor::zeros({channels});
+  parameter("weight", weight, init::ones());
+  parameter("bias", bias, init::zeros());
+}
+
+Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, weight, bias, groups_, eps_); }
+
 }  // namespace hearth::nn

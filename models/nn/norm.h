@@ -62,4 +62,21 @@ class HEARTH_API LayerNorm : public Module {
   double eps_;
 };
 
+/// Group normalisation of each image [..., channels]: weight, bias [channels]. With groups = channels it is instance
+/// normalisation, with groups = 1 layer normalisation over the whole image. Source: Wu and He 2018 (arXiv:1803.08494).
+class HEARTH_API GroupNorm : public Module {
+ public:
+  /// ShapeError unless groups and channels are at least 1, groups divide channels, and eps > 0.
+  GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5);
+  Tensor forward(const Tensor& x) override;
+  bool keep_fp32() const override { return true; }
+
+  Tensor weight;
+  Tensor bias;
+
+ private:
+  std::int64_t groups_;
+  double eps_;
+};
+
 }  // namespace hearth::nn

@@ -2,6 +2,7 @@
 // Sums, means and extremes over axes.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,24 @@ HEARTH_API Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool 
 /// The gradient goes to the first of equals (row-major). ShapeError where there is nothing to choose from.
 HEARTH_API Tensor max(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 HEARTH_API Tensor min(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+
+/// Over one axis: sum(x, 0).
+template <std::signed_integral Axis>
+Tensor sum(const Tensor& x, Axis axis, bool keep_dims = false) {
+  return x.sum(axis, keep_dims);
+}
+template <std::signed_integral Axis>
+Tensor mean(const Tensor& x, Axis axis, bool keep_dims = false) {
+  return x.mean(axis, keep_dims);
+}
+template <std::signed_integral Axis>
+Tensor max(const Tensor& x, Axis axis, bool keep_dims = false) {
+  return x.max(axis, keep_dims);
+}
+template <std::signed_integral Axis>
+Tensor min(const Tensor& x, Axis axis, bool keep_dims = false) {
+  return x.min(axis, keep_dims);
+}
 
 /// The place of the largest element along `axis`, the first of equals, as i64. No gradient.
 HEARTH_API Tensor argmax(const Tensor& x, int axis, bool keep_dims = false);

@@ -4,7 +4,9 @@
 
 #include "autograd/accumulate.h"
 #include "autograd/backward.h"
+#include "autograd/grad_mode.h"
 #include "autograd/parameters.h"
+#include "autograd/recompute.h"
 #include "autograd/record.h"
 #include "core/run_on.h"
 #include "tests/support/error_message.h"
@@ -186,6 +188,66 @@ struct AddInPlace {
     return gradients;
   }
 };
+
+TEST(Tape, HooksSeeAndReplaceTheWholeGradientOfAPass) {
+  const Tensor a = leaf({2, 3}), b = leaf({5, 7});
+  const Tensor square = multiply(a, a);
+  std::vector<double> seen;
+  int calls = 0;
+  register_hook(square, [&](const Tensor& dy) {
+    seen = dy.to_doubles();
+    return Tensor();
+  });
+  register_hook(a, [&](const Tensor& da) {
+    EXPECT_FALSE(grad_enabled());
+    ++calls;
+    return map2(da, da, [](double x, double) { return 10 * x; });
+  });
+  register_hook(a, [](const Tensor& da) { return map2(da, da, [](double x, double) { return x + 1; }); });
+  backward(total(multiply(square, b)));
+  EXPECT_EQ(seen, (std::vector<double>{5, 7})) << "of a result, before its op's gradient";
+  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{201, 421})) << "2 a b, both contributions, once, in order";
+  EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{4, 9}));
+  backward(total(a));
+  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{212, 432})) << "what was there before is left alone";
+  int in_place = 0;
+  backward(total(record(AddInPlace{&in_place}, a, leaf({1, 1}))));
+  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{223, 443})) << "the hook does not see what was there";
+  EXPECT_EQ(in_place, 0);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Tape, HooksOfLeavesReachFlatGradientsAndRecomputedParts) {
+  Tensor w = leaf({2, 3});
+  register_hook(w, [](const Tensor& dw) { return map2(dw, dw, [](double x, double) { return -x; }); });
+  FlatParameters parameters({{"w", &w}});
+  const auto f = [&](const Tensor& x) { return multiply(multiply(x, w), w); };
+  backward(total(recompute(f, leaf({1, 1}), {w})));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{-4, -6}));
+  backward(total(f(leaf({1, 1}))));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{-8, -12}));
+}
+
+TEST(Tape, AHookThatDoesNotFitOrThrowsLeavesNothing) {
+  const Tensor a = leaf({2, 3});
+  bool bad = true;
+  register_hook(a, [&](const Tensor& da) { return bad ? Tensor::zeros({3}, DType::f64) : da; });
+  EXPECT_PRED2(test::contains, test::error_message<ShapeError>([&] { backward(total(multiply(a, a))); }),
+               "a hook returned f64 [3] for the gradient of a tensor of shape [2]");
+  bad = false;
+  backward(total(a));
+  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{1, 1}));
+  const Tensor b = leaf({2}), c = leaf({3});
+  register_hook(c, [](const Tensor&) -> Tensor { throw UsageError("mine"); });
+  register_hook(b, [](const Tensor& db) { return db; });
+  EXPECT_THROW(backward(total(multiply(multiply(c, b), b))), UsageError);
+  backward(total(b));
+  EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{1})) << "not what the failed pass had summed";
+  register_hook(b, [](const Tensor& db) { return db.to(DType::f32); });
+  EXPECT_THROW(backward(total(b)), DTypeError);
+  EXPECT_THROW(register_hook(Tensor::zeros({2}), [](const Tensor& d) { return d; }), UsageError);
+  EXPECT_THROW(register_hook(b, nullptr), UsageError);
+}
 
 TEST(Tape, AnOpMayAddToALeafsGradient) {
   int in_place = 0;

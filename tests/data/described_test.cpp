@@ -56,7 +56,7 @@ TEST(DescribedData, OfTextsNeedsTheirTokenizer) {
   facts.tokenizer = parse_tokenizer(trained.train->tokens()->tokenizer().to_json(), "saved");
   const DataSplits described = described_data(datasets().parse(config), facts);
   const auto input = [](const DataSplits& data) { return data.train->tokens()->labelled()->input_of("xyyxxyyx"); };
-  EXPECT_EQ(input(described).to_doubles(), input(trained).to_doubles());
+  EXPECT_EQ(input(described), input(trained));
   EXPECT_EQ(described.train->tokens()->longest(), trained.train->tokens()->longest());
   EXPECT_THROW((void)described.eval_loader(described.train, 1), DataError);
 }

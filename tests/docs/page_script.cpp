@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/docs/page_script.h"
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <sstream>
@@ -35,6 +36,8 @@ class PageScript {
         block(line.substr(3));
       } else if (starts(line, "<!--")) {
         comment();
+      } else if (directives_.count("rows") != 0 && starts(line, "|")) {
+        table();
       } else if (blank && starts(line, "    ") && !in_list_) {
         fail("an indented block; put it between ``` lines that name its language");
       } else {
@@ -43,6 +46,7 @@ class PageScript {
       blank = trimmed(line).empty();
     }
     if (!directives_.empty()) fail("a comment of the tests without a block behind it");
+    if (!row_calls_.empty()) run_rows();
     script_ << "finished=yes\n";
     return script_.str();
   }
@@ -77,7 +81,7 @@ class PageScript {
       script_ << trimmed(value) << "\n";
       return;
     }
-    static const std::vector<std::string> known{"file", "before", "after", "quote", "output", "skip"};
+    static const std::vector<std::string> known{"file", "before", "after", "quote", "output", "skip", "rows"};
     if (std::find(known.begin(), known.end(), kind) == known.end()) fail("unknown comment of the tests: " + kind);
     if (trimmed(value).empty()) fail("nothing is said by \"test " + kind + "\"");
     directives_[kind] = kind == "before" || kind == "after" ? value : trimmed(value);
@@ -126,6 +130,78 @@ class PageScript {
     }
   }
 
+  /// The code in the second column of each row of a table: a function that begins with the directive's declarations.
+  void table() {
+    const std::string declarations = directives_["rows"];
+    directives_.clear();
+    const std::size_t heading = at_;
+    for (; at_ < lines_.size() && starts(lines_[at_], "|"); ++at_) {
+      prose(lines_[at_]);
+      if (at_ > heading + 1) row(lines_[at_], declarations);
+    }
+    --at_;
+  }
+
+  void row(const std::string& line, const std::string& declarations) {
+    const std::size_t first = line.find('|', 1);
+    const std::size_t second = first == std::string::npos ? first : line.find('|', first + 1);
+    if (second == std::string::npos) fail("a row of fewer than two columns");
+    const std::string cell = line.substr(first + 1, second - first - 1);
+    static const std::regex code("(\xE2\x86\x92 )?`([^`]+)`");  // an arrow marks what the code before it prints
+    std::vector<std::string> statements;
+    const std::string number = std::to_string(at_ + 1);
+    for (std::sregex_iterator it(cell.begin(), cell.end(), code), end; it != end; ++it) {
+      const std::string text = (*it)[2];
+      if (!(*it)[1].matched) {
+        statements.push_back(text + ";");
+      } else if (!statements.empty()) {
+        std::string& printed = statements.back();
+        printed.pop_back();
+        const std::size_t last = printed.rfind("; ") == std::string::npos ? 0 : printed.rfind("; ") + 2;
+        printed = printed.substr(0, last) + "prints(" + number + ", R\"row(" + text + ")row\", " +
+                  printed.substr(last) + ");";
+      }
+    }
+    if (statements.empty()) fail("a row whose second column has no code");
+    rows_ << "void row_" << number << "() {\n" << declarations << "\n";
+    for (const std::string& statement : statements)
+      rows_ << "#line " << number << " \"" << name_ << "\"\n" << statement << "\n";
+    rows_ << "}\n";
+    row_calls_ += "  run(" + number + ", row_" + number + ");\n";
+  }
+
+  /// One program of all rows, which names the line of the page where one does not compile, throws or prints other text.
+  void run_rows() {
+    mark();
+    save("rows.cpp", R"(#include <hearth/hearth.h>
+
+#include <iostream>
+#include <sstream>
+using namespace hearth;
+int failures = 0;
+template <class T>
+void prints(int line, const std::string& wanted, const T& value) {
+  std::ostringstream text;
+  text << std::boolalpha << value;
+  std::string found = text.str();
+  std::erase(found, '\n');
+  if (found == wanted) return;
+  std::cerr << "line " << line << ": prints " << found << ", not " << wanted << "\n";
+  ++failures;
+}
+void run(int line, void (*row)()) {
+  try {
+    row();
+  } catch (const std::exception& error) {
+    std::cerr << "line " << line << ": throws " << error.what() << "\n";
+    ++failures;
+  }
+}
+)" + rows_.str() + "int main() {\n" +
+                         row_calls_ + "  return failures == 0 ? 0 : 1;\n}\n");
+    script_ << "compile_and_run 'rows.cpp'\n";
+  }
+
   void save(const std::string& name, const std::string& text) {
     script_ << "cat >" << quoted(name) << " <<'END_OF_SNIPPET'\n"
             << text << (text.ends_with('\n') ? "" : "\n") << "END_OF_SNIPPET\n";
@@ -154,7 +230,8 @@ class PageScript {
       command(text);
       if (std::regex_match(text, path)) script_ << "check_path " << quoted(text) << "\n";
     }
-    for (std::sregex_iterator it(line.begin(), line.end(), link), end; it != end; ++it)
+    const std::string words = std::regex_replace(line, code, "");  // a lambda in code is no link
+    for (std::sregex_iterator it(words.begin(), words.end(), link), end; it != end; ++it)
       script_ << "check_link " << quoted(name_) << " " << quoted((*it)[1]) << "\n";
   }
 
@@ -164,6 +241,8 @@ class PageScript {
   bool in_list_ = false;
   std::map<std::string, std::string> directives_;
   std::ostringstream script_;
+  std::ostringstream rows_;
+  std::string row_calls_;
 };
 
 }  // namespace

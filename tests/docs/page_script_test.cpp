@@ -44,6 +44,21 @@ TEST(PageScript, comments_change_what_is_done_with_the_next_block_alone) {
   EXPECT_PRED2(contains, script, "\ntouch a\n");
 }
 
+TEST(PageScript, rows_of_a_table_are_compiled_and_run) {
+  const std::string script = page_script("page.md",
+                                         "<!-- test rows: int x = 1; -->\n| a | b | c |\n|---|---|---|\n| `q` | `x` → "
+                                         "`1`, `a; f(x)` → `2`, `f(x)` | `no` |\n\n");
+  EXPECT_PRED2(contains, script, "void row_4() {\nint x = 1;\n#line 4 \"page.md\"\nprints(4, R\"row(1)row\", x);\n");
+  EXPECT_PRED2(contains, script, "\na; prints(4, R\"row(2)row\", f(x));\n");
+  EXPECT_PRED2(contains, script, "\nf(x);\n}\n");
+  EXPECT_PRED2(contains, script, "run(4, row_4);\n");
+  EXPECT_PRED2(contains, script, "compile_and_run 'rows.cpp'");
+  EXPECT_EQ(script.find("no;"), std::string::npos);
+  EXPECT_PRED2(contains, failure("<!-- test rows: x -->\n| a | b |\n|---|---|\n| `q` | words |\n"),
+               "page.md:4: a row whose second column has no code");
+  EXPECT_PRED2(contains, failure("<!-- test rows: x -->\n| a |\n|---|\n| `q` |\n"), "fewer than two columns");
+}
+
 TEST(PageScript, prose_is_looked_at) {
   const std::string script = page_script(
       "docs/page.md",

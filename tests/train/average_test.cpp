@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "autograd/grad_mode.h"
 #include "core/io/checkpoint_set.h"
 #include "core/io/file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/run/checkpoint.h"
 #include "train/step.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -48,6 +50,23 @@ TEST(Average, ANumberIsTheDecayFromTheFirstUpdateOn) {
   EXPECT_EQ(session_with(folder, "null")->ema, nullptr);
   EXPECT_TRUE(test::contains(test::error_message<ConfigError>([&] { session_with(folder, R"({"warmup": true})"); }),
                              "warmup needs a decay"));
+}
+
+TEST(Average, AnEvaluationUsesItAndGivesBackWhatWas) {
+  const test::TempDir folder;
+  const auto session = session_with(folder, "0.9");
+  session->model->train(true);
+  const auto expect_evaluating = [&](bool evaluating) {
+    EXPECT_EQ(session->ema->in_use(), evaluating);
+    EXPECT_EQ(session->model->is_training(), !evaluating);
+    EXPECT_EQ(grad_enabled(), !evaluating);
+  };
+  {
+    const EvaluationScope outer(*session);
+    { const EvaluationScope inner(*session); }
+    expect_evaluating(true);
+  }
+  expect_evaluating(false);
 }
 
 /// A checkpoint whose configuration has a number, as the version wrote it in which that meant a warm-up.

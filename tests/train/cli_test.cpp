@@ -254,7 +254,7 @@ TEST_F(Cli, tune_finds_batches_that_fit) {
   }
   EXPECT_TRUE(known);
   expect_failure(hearth({"tune", "batch"}), 2, "usage", {"CONFIG.json"});
-  expect_failure(hearth({"tune", "width", "run.json"}), 2, "usage", {"width", "batch"});
+  expect_failure(hearth({"tune", "width", "run.json"}), 2, "usage", {"width", "batch or lr"});
   expect_failure(hearth({"tune", "batch", "run.json", "--most", "0"}), 2, "usage", {"--most", "at least 1"});
 }
 

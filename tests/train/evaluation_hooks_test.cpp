@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "tests/support/error_message.h"
 #include "tests/train/hook_run.h"
+#include "train/task/classification.h"
 
 namespace hearth::train {
 namespace {
@@ -138,6 +139,96 @@ TEST_F(EarlyStopping, ConfigurationsAreChecked) {
   const std::string no_valid = refused({"train.early_stopping=2", "data.valid_fraction=0"});
   EXPECT_PRED2(contains, no_valid, "/train/early_stopping");
   EXPECT_PRED2(contains, no_valid, "valid_fraction");
+}
+
+using Plateau = EvaluationHooks;
+
+/// Evaluations are compared by their loss.
+struct ByLoss : ClassificationTask {
+  using ClassificationTask::ClassificationTask;
+  bool best_by_loss() const override { return true; }
+};
+
+// As torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.15 gives them, mode "max" and for losses "min".
+TEST_F(Plateau, LowersRatesAsPyTorchDoes) {
+  const std::vector<double> accuracies{0.5, 0.6, 0.6, 0.59, 0.6, 0.61, 0.61, 0.61, 0.61, 0.62,
+                                       0.6, 0.6, 0.6, 0.6,  0.6, 0.6,  0.6,  0.6,  0.6};
+  const std::vector<double> losses{2.0, 1.5, 1.49999, 1.6, 1.4, 1.45, 1.4, 1.3999, 1.3, 1.29, 1.31, 1.3, 1.3};
+  const auto rates = [&](const std::string& options, const std::vector<double>& shown, bool by_loss) {
+    Session watched = session({"train.reduce_lr_on_plateau=" + options});
+    if (by_loss) watched.task = std::make_unique<ByLoss>(watched.data);
+    std::vector<double> result;
+    for (const double value : shown) {
+      show(watched, by_loss ? 0.1 : value, by_loss ? value : 1);
+      show(watched, 0.99, 0.01, "test");  // counts for nothing
+      result.push_back(watched.lr(0));
+    }
+    return result;
+  };
+  const auto expect = [&](const std::vector<double>& found, const std::vector<double>& torch) {
+    ASSERT_EQ(found.size(), torch.size());
+    for (std::size_t i = 0; i < torch.size(); ++i) EXPECT_NEAR(found[i], torch[i], 1e-14) << i;
+  };
+  expect(rates(R"({"patience": 2, "factor": 0.5})", accuracies, false),
+         {0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025, 0.0125, 0.0125, 0.0125, 0.00625,
+          0.00625, 0.00625, 0.003125});
+  expect(rates(R"({"patience": 1, "cooldown": 2, "min_lr": 0.001})", accuracies, false),
+         {0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001,
+          0.001, 0.001});
+  expect(rates(R"({"patience": 1, "factor": 0.2})", losses, true),
+         {0.1, 0.1, 0.1, 0.02, 0.02, 0.02, 0.004, 0.004, 0.004, 0.004, 0.004, 0.0008, 0.0008});
+  expect(rates(R"({"patience": 0, "factor": 0.5, "threshold": 0.05})", losses, true),
+         {0.1, 0.1, 0.05, 0.025, 0.025, 0.0125, 0.00625, 0.003125, 0.003125, 0.0015625, 0.00078125, 0.000390625,
+          0.0001953125});
+}
+
+TEST_F(Plateau, MultipliesTheSchedulesRate) {
+  Session watched = session({R"(train.reduce_lr_on_plateau={"patience": 0, "factor": 0.5, "min_lr": 0.02})",
+                             R"(schedule={"type": "constant", "warmup_steps": 10})"});
+  const auto expect = [&](double first, double last) {
+    EXPECT_DOUBLE_EQ(watched.lr(0), first);
+    EXPECT_DOUBLE_EQ(watched.lr(11), last);
+  };
+  show(watched, 0.5, 1);
+  expect(0.01, 0.1);
+  show(watched, 0.5, 1);
+  // min_lr raises no rate that the schedule has below it.
+  expect(0.01, 0.05);
+  show(watched, 0.5, 1);
+  expect(0.01, 0.025);
+  show(watched, 0.5, 1);
+  expect(0.01, 0.02);
+}
+
+TEST_F(Plateau, GoesOnBitForBit) {
+  const std::vector<std::string> changes{R"(train.reduce_lr_on_plateau={"patience": 0, "factor": 0.5, "cooldown": 1})",
+                                         "train.epochs=12", "optimizer.lr=0.8"};
+  const HookRun whole = run("whole", changes);
+  std::vector<double> rates;
+  for (const Json& record : metrics("whole"))
+    if (record.find("lr") != nullptr) rates.push_back(record.at("lr").as_number());
+  ASSERT_LT(rates.back(), 0.4) << "two reductions at least";
+  for (const std::int64_t failure : {11, 29}) {
+    const std::string name = "failing" + std::to_string(failure);
+    EXPECT_THROW((void)run(name, changes, failing_at(failure)), std::out_of_range);
+    EXPECT_EQ(run(name, changes).hashes, whole.hashes);
+  }
+  // Its options change numbers, so that another run cannot go on.
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)run("whole", {"train.epochs=13"}); }),
+               "/train/reduce_lr_on_plateau");
+}
+
+TEST_F(Plateau, ConfigurationsAreChecked) {
+  const auto refused = [&](const std::string& options, const std::string& more = "seed=3") {
+    return test::error_message<ConfigError>([&] { (void)run("bad", {"train.reduce_lr_on_plateau=" + options, more}); });
+  };
+  EXPECT_PRED2(contains, refused("-1"), "/train/reduce_lr_on_plateau/patience");
+  EXPECT_PRED2(contains, refused(R"({"patience": 2, "factor": 1})"), "factor");
+  EXPECT_PRED2(contains, refused(R"({"patience": 2, "threshold": -0.1})"), "threshold");
+  EXPECT_PRED2(contains, refused(R"({"patience": 2, "min_lr": -1})"), "min_lr");
+  EXPECT_PRED2(contains, refused(R"({"patience": 2, "cooldown": 0.5})"), "cooldown");
+  EXPECT_PRED2(contains, refused(R"({"factor": 0.5})"), "need a patience");
+  EXPECT_PRED2(contains, refused("2", "data.valid_fraction=0"), "valid_fraction");
 }
 
 }  // namespace

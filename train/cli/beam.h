@@ -2,20 +2,19 @@
 // The options of a beam search, as eval and predict take them.
 #pragma once
 
-#include "data/text/token_set.h"
+#include "core/error.h"
 #include "models/text/beam_search.h"
 #include "train/cli/arguments.h"
-#include "train/session.h"
 
 namespace hearth::train {
 
-/// Of --beam, --length-penalty and, for commands that have it, --max-tokens.
-inline models::BeamOptions beam_options(const Arguments& arguments, const Session& session) {
+/// Of --beam, --length-penalty and, for commands that have it, --max-tokens, which is `longest` if not given.
+inline models::BeamOptions beam_options(const Arguments& arguments, std::int64_t longest) {
   const models::BeamOptions usual;
   constexpr std::int64_t widest = 65536;
   const std::int64_t beam = arguments.whole("--beam", usual.beam, 1);
   HEARTH_CHECK(UsageError, beam <= widest, "--beam ", beam, "; it must be at most ", widest);
-  return {.limits = {.most = arguments.whole("--max-tokens", session.data.train->tokens()->longest(), 1)},
+  return {.limits = {.most = arguments.whole("--max-tokens", longest, 1)},
           .beam = beam,
           .length_penalty = arguments.number("--length-penalty", usual.length_penalty)};
 }

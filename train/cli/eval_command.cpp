@@ -8,7 +8,6 @@
 #include "train/cli/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/step.h"
-#include "train/task/text_tasks.h"
 #include "train/text_generation.h"
 
 namespace hearth::train {
@@ -31,12 +30,13 @@ int eval_command(const Arguments& arguments) {
   const auto [split, part] = session->evaluation_part(wanted);
   HEARTH_CHECK(DataError, part != nullptr && part->size() > 0, "eval: ", path.empty() ? "the data of this run" : path,
                " has no ", wanted.empty() ? "test or valid" : wanted, " split; choose another with --split");
-  const bool translates = dynamic_cast<const TranslationTask*>(session->task.get()) != nullptr &&
-                          session->config().eval.metric != TranslationMetric::none;
+  const bool translates =
+      session->task->predicts() == Predicts::translations && session->config().eval.metric != TranslationMetric::none;
   for (const char* option : {"--beam", "--length-penalty", "--limit"})
     HEARTH_CHECK(UsageError, translates || !arguments.has(option), "eval: ", option,
                  " is for runs on pairs of lines, with an eval.metric");
-  const models::BeamOptions beam = translates ? beam_options(arguments, *session) : models::BeamOptions{};
+  const models::BeamOptions beam =
+      translates ? beam_options(arguments, part->tokens()->longest()) : models::BeamOptions{};
   const std::int64_t limit = arguments.whole("--limit", 0, 1);
   warn_of_non_finite(*session->model);
   const Meter meter = evaluate(*session, part);

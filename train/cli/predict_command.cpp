@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // predict: classes of images, and sequences written on.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <initializer_list>
 #include <iostream>
 #include <iterator>
 
-#include "autograd/grad_mode.h"
 #include "data/formats/image_folder.h"
 #include "data/text/labelled.h"
-#include "ops/ops.h"
+#include "ops/shape/concat.h"
 #include "train/cli/beam.h"
 #include "train/cli/commands.h"
 #include "train/predictor.h"
 #include "train/run/checkpoint.h"
-#include "train/task/text_tasks.h"
 #include "train/text_generation.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -24,33 +24,9 @@ namespace {
 struct Kind {
   const char* trained_on;
   const char* usage;
-  std::initializer_list<const char*> options;
+  std::initializer_list<std::string_view> options;
+  int (*run)(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session);
 };
-
-const Kind images{"images", "hearth predict RUN IMAGE...", {"--top", "--logits", "--embedding"}};
-const Kind labelled_text{"sequences with a label",
-                         "hearth predict RUN FILE (of lines, or - for the input), or --text TEXT",
-                         {"--top", "--logits", "--embedding", "--text"}};
-const Kind running_text{"a token stream",
-                        "hearth predict RUN --prompt TEXT",
-                        {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"}};
-
-const Kind pairs{
-    "pairs of lines", "hearth predict RUN FILE (or - for the input)", {"--beam", "--length-penalty", "--max-tokens"}};
-
-const Kind own_task{"data of the program's own", "hearth predict RUN FILE...", {"--out"}};
-
-/// UsageError for an option that belongs to other kinds of runs only.
-void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
-  for (const Kind& other : {images, labelled_text, running_text, pairs, own_task})
-    for (const char* option : other.options)
-      HEARTH_CHECK(
-          UsageError,
-          !arguments.has(option) ||
-              std::find_if(kind.options.begin(), kind.options.end(),
-                           [&](const char* own) { return std::string_view(own) == option; }) != kind.options.end(),
-          "predict: ", option, " is not for this run, which was trained on ", kind.trained_on, "; use ", kind.usage);
-}
 
 std::vector<std::string> read_lines(const std::string& input) {
   const std::string text =
@@ -94,7 +70,7 @@ void write_classes(const Arguments& arguments, const Predictor& predictor, const
 }
 
 /// The files named, and of folders all images below them.
-std::vector<std::string> image_inputs(const Arguments& arguments) {
+std::vector<std::string> image_inputs(const Kind& kind, const Arguments& arguments) {
   std::vector<std::string> files;
   for (const std::string& input : given_inputs(arguments)) {
     std::error_code absent;
@@ -106,7 +82,7 @@ std::vector<std::string> image_inputs(const Arguments& arguments) {
     HEARTH_CHECK(DataError, !below.empty(), input, ": has no image file; give files, or a folder that has some");
     files.insert(files.end(), below.begin(), below.end());
   }
-  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", images.usage);
+  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", kind.usage);
   return files;
 }
 
@@ -136,8 +112,9 @@ class Unreadable {
   bool is_file_error_ = false;
 };
 
-int classify_images(const Arguments& arguments, const Predictor& predictor) {
-  const std::vector<std::string> files = image_inputs(arguments);
+int classify_images(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
+  const Predictor predictor(std::move(session));
+  const std::vector<std::string> files = image_inputs(kind, arguments);
   Unreadable unreadable;
   for (std::size_t first = 0; first < files.size(); first += inputs_at_once) {
     std::vector<std::string> names;
@@ -161,11 +138,12 @@ int classify_images(const Arguments& arguments, const Predictor& predictor) {
   return 0;
 }
 
-int classify_text(const Arguments& arguments, const Predictor& predictor) {
+int classify_text(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
+  const Predictor predictor(std::move(session));
   std::vector<std::string> sequences = arguments.values("--text");
   for (const std::string& input : given_inputs(arguments))
     for (std::string& line : read_lines(input)) sequences.push_back(std::move(line));
-  HEARTH_CHECK(UsageError, !sequences.empty(), "predict: no text is named; use ", labelled_text.usage);
+  HEARTH_CHECK(UsageError, !sequences.empty(), "predict: no text is named; use ", kind.usage);
   for (std::size_t first = 0; first < sequences.size(); first += inputs_at_once) {
     const auto begin = sequences.begin() + static_cast<std::ptrdiff_t>(first);
     const std::vector<std::string> some(
@@ -175,10 +153,10 @@ int classify_text(const Arguments& arguments, const Predictor& predictor) {
   return 0;
 }
 
-int continue_prompts(const Arguments& arguments, Session& session) {
+int continue_prompts(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
   const std::vector<std::string> prompts = arguments.values("--prompt");
   HEARTH_CHECK(UsageError, arguments.positional().size() == 1 && !prompts.empty(),
-               "predict: the run was trained on a token stream and writes prompts on; use ", running_text.usage);
+               "predict: the run was trained on a token stream and writes prompts on; use ", kind.usage);
   models::GenerateOptions options{.limits = {.most = arguments.whole("--max-tokens", 400, 1)},
                                   .temperature = arguments.number("--temperature", 0.8),
                                   .top_k = arguments.whole("--top-k", 0, 0),
@@ -190,7 +168,7 @@ int continue_prompts(const Arguments& arguments, Session& session) {
                    option, " out");
     options.temperature = 0;
   }
-  const std::vector<Continuation> written = generate_text(session, prompts, options);
+  const std::vector<Continuation> written = generate_text(*session, prompts, options);
   for (std::size_t i = 0; i < written.size(); ++i) {
     if (arguments.has("--json")) {
       std::cout << to_text(Json::object()
@@ -206,31 +184,26 @@ int continue_prompts(const Arguments& arguments, Session& session) {
   return 0;
 }
 
-/// Files, by a task of the program's own.
-int predict_by_task(const Arguments& arguments, Session& session) {
+int predict_by_task(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
   const std::vector<std::string> inputs = given_inputs(arguments);
-  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no file is named; use ", own_task.usage);
+  HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no file is named; use ", kind.usage);
   const std::string folder = arguments.value("--out").value_or(".");
   std::filesystem::create_directories(folder);
-  session.set_switches();
-  session.use_averaged_weights();
-  session.model->eval();
-  const NoGrad no_grad;
-  const AutocastScope autocast(session.autocast());
+  const EvaluationScope as_in_evaluations(*session);
   for (const std::string& input : inputs)
-    std::cout << to_text(session.task->predict(session, input, folder)) << std::endl;
+    std::cout << to_text(session->task->predict(*session, input, folder)) << std::endl;
   return 0;
 }
 
-int translate_files(const Arguments& arguments, Session& session) {
+int translate_files(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
   const std::vector<std::string> inputs = given_inputs(arguments);
   HEARTH_CHECK(UsageError, !inputs.empty(), "predict: the run was trained on pairs of lines and translates files; use ",
-               pairs.usage);
-  const models::BeamOptions options = beam_options(arguments, session);
+               kind.usage);
+  const models::BeamOptions options = beam_options(arguments, session->data.train->tokens()->longest());
   for (const std::string& input : inputs) {
     const std::vector<std::string> lines = read_lines(input);
     const auto translations =
-        translate(session, encode_sources(session, lines, input == "-" ? "the input" : input), options);
+        translate(*session, encode_sources(*session, lines, input == "-" ? "the input" : input), options);
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (arguments.has("--json"))
         std::cout << to_text(Json::object()
@@ -247,26 +220,41 @@ int translate_files(const Arguments& arguments, Session& session) {
   return 0;
 }
 
+// In the order of Predicts.
+const std::array<Kind, 5> kinds{{
+    {"images", "hearth predict RUN IMAGE...", {"--top", "--logits", "--embedding"}, classify_images},
+    {"sequences with a label",
+     "hearth predict RUN FILE (of lines, or - for the input), or --text TEXT",
+     {"--top", "--logits", "--embedding", "--text"},
+     classify_text},
+    {"a token stream",
+     "hearth predict RUN --prompt TEXT",
+     {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"},
+     continue_prompts},
+    {"pairs of lines",
+     "hearth predict RUN FILE (or - for the input)",
+     {"--beam", "--length-penalty", "--max-tokens"},
+     translate_files},
+    {"data of the program's own", "hearth predict RUN FILE...", {"--out"}, predict_by_task},
+}};
+
+/// UsageError for an option that belongs to other kinds of runs only.
+void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
+  for (const Kind& other : kinds)
+    for (const std::string_view option : other.options)
+      HEARTH_CHECK(
+          UsageError,
+          !arguments.has(option) || std::find(kind.options.begin(), kind.options.end(), option) != kind.options.end(),
+          "predict: ", option, " is not for this run, which was trained on ", kind.trained_on, "; use ", kind.usage);
+}
+
 }  // namespace
 
 int predict_command(const Arguments& arguments) {
   auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
-  const auto* const predicts_tokens = dynamic_cast<const LanguageModelTask*>(session->task.get());
-  if (session->data.train->images() == nullptr && session->data.train->tokens() == nullptr) {
-    refuse_options_of_others(arguments, own_task);
-    return predict_by_task(arguments, *session);
-  }
-  if (predicts_tokens == nullptr) {
-    const Predictor predictor(std::move(session));
-    refuse_options_of_others(arguments, predictor.takes_text() ? labelled_text : images);
-    return predictor.takes_text() ? classify_text(arguments, predictor) : classify_images(arguments, predictor);
-  }
-  if (predicts_tokens->sequences().pairs() == nullptr) {
-    refuse_options_of_others(arguments, running_text);
-    return continue_prompts(arguments, *session);
-  }
-  refuse_options_of_others(arguments, pairs);
-  return translate_files(arguments, *session);
+  const Kind& kind = kinds.at(static_cast<std::size_t>(session->task->predicts()));
+  refuse_options_of_others(arguments, kind);
+  return kind.run(kind, arguments, std::move(session));
 }
 
 }  // namespace hearth::train

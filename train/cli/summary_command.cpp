@@ -5,7 +5,6 @@
 
 #include "autograd/grad_mode.h"
 #include "core/text_stream.h"
-#include "data/text/token_set.h"
 #include "models/nn/summary.h"
 #include "train/cli/commands.h"
 #include "train/report/precision_report.h"

@@ -12,7 +12,6 @@
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/io/printable.h"
-#include "data/text/token_set.h"
 #include "dist/process_group.h"
 #include "train/cli/commands.h"
 #include "train/run/signals.h"

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// tune batch: the largest batch that fits, and the batch at which samples go by fastest.
+// tune batch: the largest batch that fits, and the batch at which samples go by fastest. tune lr: the learning rate at
+// which the loss falls fastest.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
 
 #include "core/memory/memory.h"
-#include "data/text/token_set.h"
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
+#include "train/run/lr_range.h"
 #include "train/run/step_memory.h"
 
 namespace hearth::train {
@@ -108,6 +109,7 @@ Tuning try_up_to(std::int64_t estimated, const Arguments& arguments, int steps) 
 int tune_batch(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
                "tune batch: give a config; usage: hearth tune batch CONFIG.json");
+  arguments.refuse_others("tune batch", {"--set", "--json", "--steps", "--most"});
   const int steps = static_cast<int>(arguments.positive("--steps", 5));
   const std::int64_t estimated = std::min(largest_estimated(arguments), arguments.positive("--most", 1 << 20));
   const auto [largest, trials, best] = estimated >= 1 ? try_up_to(estimated, arguments, steps) : Tuning{};
@@ -126,12 +128,58 @@ int tune_batch(const Arguments& arguments) {
   return 0;
 }
 
+void print(const LrRange& range) {
+  constexpr std::size_t rows = 20;
+  const std::size_t every = std::max<std::size_t>(1, range.trials.size() / rows);
+  for (std::size_t i = 0; i < range.trials.size(); ++i) {
+    const LrTrial& trial = range.trials[i];
+    const bool is_steepest = range.steepest == static_cast<std::int64_t>(i);
+    if (i % every != 0 && !is_steepest && i + 1 != range.trials.size()) continue;
+    std::cerr << "lr " << std::scientific << std::setprecision(2) << trial.lr << std::fixed << std::setprecision(4)
+              << "  loss " << std::setw(9) << trial.loss << "  smoothed " << std::setw(9) << trial.smoothed
+              << (is_steepest ? "  steepest" : "") << "\n";
+  }
+  if (range.diverged) std::cerr << "the loss diverged there\n";
+}
+
+int tune_lr(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
+               "tune lr: give a config; usage: hearth tune lr CONFIG.json");
+  arguments.refuse_others("tune lr", {"--set", "--json", "--steps", "--min", "--max"});
+  LrRangeOptions options;
+  options.min_lr = arguments.number("--min", options.min_lr);
+  options.max_lr = arguments.number("--max", options.max_lr);
+  options.steps = arguments.positive("--steps", options.steps);
+  Session session(config_with_batch(arguments, 0));
+  (void)session.load_start_weights();
+  const LrRange range = test_lr_range(session, options);
+  print(range);
+  const LrTrial* const found = range.steepest ? &range.trials[static_cast<std::size_t>(*range.steepest)] : nullptr;
+  if (arguments.has("--json")) {
+    Json list = Json::array();
+    for (const LrTrial& trial : range.trials)
+      list.push_back(Json::object().set("lr", trial.lr).set("loss", trial.loss).set("smoothed", trial.smoothed));
+    std::cout << to_text(Json::object()
+                             .set("suggested_lr", found != nullptr ? Json(found->lr) : Json())
+                             .set("diverged", range.diverged)
+                             .set("tried", list))
+              << "\n";
+    return 0;
+  }
+  if (found == nullptr)
+    std::cout << "no suggestion: the loss falls at none of these rates; use other --min and --max, or more --steps\n";
+  else
+    std::cout << "suggested optimizer.lr: " << std::setprecision(2) << std::defaultfloat << found->lr << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int tune_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   if (what == "batch") return tune_batch(arguments);
-  throw UsageError(join_text("tune: \"", what, "\" is not known; use batch"));
+  if (what == "lr") return tune_lr(arguments);
+  throw UsageError(join_text("tune: \"", what, "\" is not known; use batch or lr"));
 }
 
 }  // namespace hearth::train

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a report tells of a model: what its task makes of a split, and its layers.
-#include <optional>
 
 #include "autograd/grad_mode.h"
 #include "models/nn/summary.h"
@@ -8,6 +7,7 @@
 #include "train/report/report.h"
 #include "train/step.h"
 #include "train/task/report_sections.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -22,10 +22,8 @@ void add_task(Session& session, const ModelReport& options, ReportSections& sect
   ReportSections own;
   session.task->report(session, part, options.most, own);
   if (options.samples) {
-    std::optional<optim::EmaScope> averaged;
-    if (session.ema && !session.ema->in_use()) averaged.emplace(*session.ema);
+    const EvaluationScope as_in_evaluations(session);
     const std::vector<Figure> samples = session.task->samples(session, part);
-    session.model->train(true);
     if (!samples.empty()) own.heading("Samples");
     own.figures(samples);
   }

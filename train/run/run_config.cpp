@@ -109,6 +109,21 @@ void describe(Fields<EarlyStoppingOptions>& f) {
       [](const EarlyStoppingOptions& o) { return o.min_delta > 0 && !o.patience ? "min_delta needs a patience" : ""; });
 }
 
+void describe(Fields<ReduceLrOptions>& f) {
+  f.integer("patience", &ReduceLrOptions::patience, {.min = 0},
+            "Evaluations in a row without improvement that are borne; the next one lowers the rate.");
+  f.number("factor", &ReduceLrOptions::factor, {.above = 0, .below = 1}, "On the rate, each time.");
+  f.number("threshold", &ReduceLrOptions::threshold, {.min = 0},
+           "An improvement is more than this fraction of the best accuracy or loss.");
+  f.integer("cooldown", &ReduceLrOptions::cooldown, {.min = 0}, "Evaluations after a reduction that do not count.");
+  f.number("min_lr", &ReduceLrOptions::min_lr, {.min = 0}, "The rate is lowered no further than to this.");
+  f.rule([](const ReduceLrOptions& o) {
+    const ReduceLrOptions none;
+    const bool set = o.factor != none.factor || o.threshold != none.threshold || o.cooldown > 0 || o.min_lr > 0;
+    return set && !o.patience ? "factor, threshold, cooldown and min_lr need a patience" : "";
+  });
+}
+
 void describe(Fields<TrainOptions>& f) {
   f.integer("batch_size", &TrainOptions::batch_size, {.min = 1, .max = 1 << 20}, "Samples in one batch.");
   f.integer("epochs", &TrainOptions::epochs, {.min = 1}, "Passes over the training data.");
@@ -132,6 +147,10 @@ void describe(Fields<TrainOptions>& f) {
   f.object("early_stopping", &TrainOptions::early_stopping,
            "Ends the run when its evaluations of the valid split no longer get better, by what `best` means: accuracy, "
            "or loss. A number is the patience; null: it goes on to the end.")
+      .shorthand("patience");
+  f.object("reduce_lr_on_plateau", &TrainOptions::reduce_lr_on_plateau,
+           "Lowers the learning rate that the schedule gives when the evaluations of the valid split no longer get "
+           "better, as PyTorch's ReduceLROnPlateau. A number is the patience; null: never.")
       .shorthand("patience");
   f.rule([](const TrainOptions& o) -> std::string {
     if (o.epochs && o.steps) return "give epochs or steps, not both; null takes one back, as in --set steps=null";

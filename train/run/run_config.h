@@ -54,6 +54,15 @@ struct EarlyStoppingOptions {
   double min_delta = 0;
 };
 
+/// Of learning rates that fall where the evaluations of the valid split no longer get better.
+struct ReduceLrOptions {
+  std::optional<std::int64_t> patience;  ///< evaluations; it is off without a number
+  double factor = 0.1;
+  double threshold = 1e-4;
+  std::int64_t cooldown = 0;
+  double min_lr = 0;
+};
+
 struct TrainOptions {
   std::int64_t batch_size = 64;
   std::optional<std::int64_t> epochs;
@@ -66,6 +75,7 @@ struct TrainOptions {
   AverageOptions ema;
   std::optional<bool> chunked_head;
   EarlyStoppingOptions early_stopping;
+  ReduceLrOptions reduce_lr_on_plateau;
 };
 
 /// Where a run's weights come from that are not drawn.

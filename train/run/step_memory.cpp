@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/build.h"
-#include "data/text/token_set.h"
 #include "train/step.h"
 
 namespace hearth::train {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/image/padded_images.h"
 #include "ops/ops.h"
 #include "train/session.h"
 #include "train/task/class_report.h"
@@ -91,8 +92,22 @@ models::InputInfo ClassificationTask::input_info() const {
           .labelled = true};
 }
 
+void ClassificationTask::prepare(const Session& session) {
+  if (samples_) return;
+  const std::int64_t channels = data_.input_shape().channels;
+  pixel_values_ = Tensor::of({channels, 256}, data_.train_transforms.normalizer().values()).to(session.device());
+  const std::vector<NamedTensor> all = session.model->parameters();
+  pads_pixels_ = !all.empty() && all.front().tensor->rank() == 4 && all.front().tensor->dim(3) == channels;
+}
+
 nn::Inputs ClassificationTask::inputs(const Session& session, const data::Batch& batch) const {
-  return samples_ ? samples_->of(batch) : nn::Inputs{session.images_of(batch)};
+  if (samples_) return samples_->of(batch);
+  const Tensor& images = batch["images"];
+  if (images.dtype() != DType::u8) return {images};
+  const DType dtype = session.autocast().value_or(DType::f32);
+  const std::int64_t capacity = pads_pixels_ ? detail::pixel_capacity(dtype, images.dim(3), session.device()) : 0;
+  return {detail::normalize_images(
+      images, pixel_values_, {.dtype = dtype, .erased = batch.find("erased"), .lambda = batch.find("mix")}, capacity)};
 }
 
 std::string ClassificationTask::describe() const {

@@ -28,9 +28,12 @@ class HEARTH_API ClassificationTask : public Task {
  public:
   explicit ClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});
   models::InputInfo input_info() const override;
+  void prepare(const Session& session) override;
+  /// Pixels are normalised where they lie; other images are as they are.
   nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
   const char* unit() const override { return samples_ ? "samples" : "images"; }
   std::unique_ptr<Metrics> metrics() const override { return class_metrics(options_, data_.train->class_names()); }
+  Predicts predicts() const override { return samples_ ? Predicts::files : Predicts::image_classes; }
   std::string describe() const override;
   std::int64_t rows_to_measure() const override;
   void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
@@ -40,6 +43,8 @@ class HEARTH_API ClassificationTask : public Task {
   const data::DataSplits& data_;
   ClassMetricOptions options_;
   std::optional<SampleInputs> samples_;  // of a dataset of one's own
+  Tensor pixel_values_;                  // f32 [C, 256]: what a pixel value of a channel is for the model
+  bool pads_pixels_ = false;             // as its first layer, a convolution, has them padded
 };
 
 }  // namespace hearth::train

@@ -4,6 +4,7 @@
 // capture and the memory estimate know no other kind of problem than the task.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,12 +30,23 @@ struct Measured {
   Metrics* metrics = nullptr;  ///< takes the batch in; null in training
 };
 
+/// What `hearth predict` makes of a run.
+enum class Predicts : std::uint8_t {
+  image_classes,  ///< classes of images
+  text_classes,   ///< classes of sequences
+  continuations,  ///< what prompts go on with
+  translations,   ///< other sequences for those given
+  files,          ///< a line for each file, by Task::predict
+};
+
 class HEARTH_API Task {
  public:
   virtual ~Task() = default;
 
   /// What a model is told of the data when it is made.
   virtual models::InputInfo input_info() const { return {}; }
+  /// Called once the model lies on the run's device: brings there what inputs() needs besides the batch. Here: nothing.
+  virtual void prepare(const Session&) {}
   /// The tensors that the model takes, in order, of a batch that lies where the model does.
   virtual nn::Inputs inputs(const Session& session, const data::Batch& batch) const = 0;
   /// The loss of a batch that lies where the model does, a scalar: the mean over what counts. Here: the run's loss of
@@ -55,6 +67,7 @@ class HEARTH_API Task {
   /// Adds to a record what follows from the loss and accuracy of `meter`. `part`: the dataset of an evaluation of all
   /// its samples; null for a stretch of training.
   virtual void add_metrics(Json&, const Loss&, const Meter&, const data::Dataset*) const {}
+  virtual Predicts predicts() const { return Predicts::files; }
   /// Prediction for a file, as a line of `hearth predict`; may write files into `folder`. The session's model is in
   /// evaluation mode. UsageError unless the task overrides it.
   virtual Json predict(Session& session, const std::string& path, const std::string& folder) const;

@@ -124,7 +124,7 @@ TranslationTask::TranslationTask(const data::DataSplits& data) : LanguageModelTa
 
 models::InputInfo TranslationTask::input_info() const {
   models::InputInfo info = SequenceTask::input_info();
-  const data::Tokenizer& source = pairs().source_tokenizer();
+  const data::Tokenizer& source = sequences().pairs()->source_tokenizer();
   info.source_vocabulary = source.size();
   info.source_pad = source.special().pad;
   return info;

@@ -16,11 +16,12 @@ class SequenceTask : public Task {
   std::string describe() const override;
   Shape longest(const Shape& shape) const override;
   std::int64_t rows_to_measure() const override;
-  const data::TokenDataset& sequences() const { return *data_.train->tokens(); }
 
  protected:
   /// ConfigError, naming the task, unless the data are sequences.
   SequenceTask(const char* name, const data::DataSplits& data);
+  const data::TokenDataset& sequences() const { return *data_.train->tokens(); }
+
   const data::DataSplits& data_;
 };
 
@@ -28,9 +29,9 @@ class SequenceTask : public Task {
 class TextClassificationTask : public SequenceTask {
  public:
   explicit TextClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});
-  const data::LabelledText& labelled_text() const { return *sequences().labelled(); }
   models::InputInfo input_info() const override;
   const char* unit() const override { return "sequences"; }
+  Predicts predicts() const override { return Predicts::text_classes; }
   std::unique_ptr<Metrics> metrics() const override;
   std::string describe() const override;
   void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
@@ -47,6 +48,7 @@ class LanguageModelTask : public SequenceTask {
   const char* unit() const override { return "tokens"; }
   /// What a token is followed by has many right answers: the loss tells more.
   bool best_by_loss() const override { return true; }
+  Predicts predicts() const override { return Predicts::continuations; }
   /// Positions that do not count are labelled data::ignored_label.
   void check(const Loss& loss) const override;
   /// `perplexity` and, where every token of the part was predicted, `bits_per_character`.
@@ -62,9 +64,9 @@ class LanguageModelTask : public SequenceTask {
 class TranslationTask : public LanguageModelTask {
  public:
   explicit TranslationTask(const data::DataSplits& data);
-  const data::PairDataset& pairs() const { return *sequences().pairs(); }
   models::InputInfo input_info() const override;
   nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
+  Predicts predicts() const override { return Predicts::translations; }
   /// Translations of the first pairs of the split, by greedy decoding, beside what they should be.
   std::vector<Figure> samples(Session& session, const data::DatasetPointer& part) const override;
 };

@@ -70,6 +70,23 @@ TEST_F(StateTest, RoundTripsIntoTheStorageThatIsThere) {
   EXPECT_EQ(SafetensorsFile(path_).metadata().at("note"), "x");
 }
 
+TEST_F(StateTest, NamesBeginWithThePrefixAroundThem) {
+  std::int64_t value = 0;
+  State state;
+  state.within("a.", [&](State& s) {
+    s.add("step", &value);
+    s.within("b.", [&](State& inner) { inner.add("step", &value); });
+    s.add("last", &value);
+  });
+  // What throws leaves no prefix behind.
+  EXPECT_THROW(state.within("c.", [](State& s) { s.add("step", static_cast<std::int64_t*>(nullptr)); }), UsageError);
+  state.add("step", &value);
+  std::vector<std::string> names;
+  for (const State::Entry& entry : state.entries()) names.push_back(entry.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a.step", "a.b.step", "a.last", "step"}));
+  EXPECT_THROW(state.within("a.", [&](State& s) { s.add("step", &value); }), UsageError);
+}
+
 TEST_F(StateTest, TheHashSeesEveryBitNameAndShape) {
   Example example;
   const std::string before = example.state.hash();

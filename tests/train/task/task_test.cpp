@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
+#include "train/predictor.h"
 #include "train/session.h"
 #include "train/step.h"
 
@@ -128,6 +129,15 @@ TEST(Task, OfAProgramTrainsAndEvaluates) {
   const data::Batch blank = blank_batch(*session, 5, DeviceType::cpu);
   EXPECT_EQ(blank["x"].shape(), (Shape{5, 2}));
   EXPECT_EQ(blank["y"].to_doubles(), std::vector<double>(5, 0.0));
+}
+
+TEST(Task, OfAProgramPredictsFilesUnlessItSaysOtherwise) {
+  add_own_once();
+  EXPECT_EQ(session_of("mlp", "digits", "classification")->task->predicts(), Predicts::image_classes);
+  auto own = session_of("task_test_linear", "task_test_lines", "task_test_regression");
+  EXPECT_EQ(own->task->predicts(), Predicts::files);
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { const Predictor predictor(std::move(own)); }),
+               "predicts no classes");
 }
 
 TEST(Task, SegmentationMeasuresEachClass) {
