@@ -40,6 +40,7 @@ HEARTH_ERROR_CLASS(FileError, "file", 3)           ///< a file that cannot be re
 HEARTH_ERROR_CLASS(DeviceError, "device", 4)       ///< a device that is absent or failed
 HEARTH_ERROR_CLASS(OutOfMemory, "memory", 4)       ///< an allocation that did not fit
 HEARTH_ERROR_CLASS(DivergedError, "diverged", 5)   ///< training produced values that are not finite
+HEARTH_ERROR_CLASS(PeerError, "peer", 6)           ///< another rank failed, or does something else than this one
 HEARTH_ERROR_CLASS(InternalError, "internal", 70)  ///< a defect of Hearth or of a library below it
 #undef HEARTH_ERROR_CLASS
 

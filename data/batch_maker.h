@@ -38,9 +38,13 @@ class BatchMaker {
   virtual std::int64_t per_epoch() const = 0;
   /// Samples of every epoch.
   virtual std::int64_t samples_per_epoch() const = 0;
-  /// The batch, without epoch and index; nothing once `cancelled()`, which is asked now and then.
-  virtual std::optional<Batch> make(std::int64_t epoch, std::int64_t index, Workspace& space,
-                                    const std::function<bool()>& cancelled) const = 0;
+  /// The samples of a batch, row by row.
+  virtual std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const = 0;
+  /// Tokens of a sample; 0 where all samples take equally long.
+  virtual std::int64_t length_of(std::int64_t) const { return 0; }
+  /// Makes the tensors of a batch whose samples, at least one, epoch and index are set; false once `cancelled()`, which
+  /// is asked now and then.
+  virtual bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const = 0;
 };
 
 /// What is worked out once an epoch and shared. Batches in flight touch two epochs at most, or few more.
@@ -72,12 +76,11 @@ class OrderedBatches : public BatchMaker {
  public:
   std::int64_t per_epoch() const override { return per_epoch_; }
   std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, size_); }
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override;
 
  protected:
   /// `what` names the samples, for messages. ConfigError for a batch size below 1; DataError where there is no batch.
   OrderedBatches(std::int64_t size, const LoaderOptions& options, const std::string& source, const char* what);
-  /// The samples of a batch.
-  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const;
   const LoaderOptions& options() const { return options_; }
 
  private:

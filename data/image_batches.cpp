@@ -25,12 +25,9 @@ class ImageBatches : public OrderedBatches {
                  "loader: images of ", options.dtype, "; f32, bf16, f16 and u8 are possible");
   }
 
-  std::optional<Batch> make(std::int64_t epoch_number, std::int64_t index, Workspace& space,
-                            const std::function<bool()>& cancelled) const override {
-    Batch batch;
-    batch.samples = samples_of(epoch_number, index);
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const override {
     const std::int64_t count = batch.size();
-    const auto epoch = static_cast<std::uint64_t>(epoch_number);
+    const auto epoch = static_cast<std::uint64_t>(batch.epoch);
     const ImageShape shape = transforms_.output_shape();
     const Tensor images = Tensor::empty({count, shape.height, shape.width, shape.channels}, options().dtype);
     const Tensor labels = Tensor::empty({count}, DType::i64);
@@ -42,7 +39,7 @@ class ImageBatches : public OrderedBatches {
     std::byte* target = images.bytes();
     const std::size_t stride = images.byte_size() / static_cast<std::size_t>(count);
     for (std::int64_t i = 0; i < count; ++i) {
-      if (cancelled()) return std::nullopt;
+      if (cancelled()) return false;
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(i)];
       labels.data<std::int64_t>()[i] = dataset_.read(sample, space.image);
       const Random random = random_of(options().seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
@@ -56,13 +53,14 @@ class ImageBatches : public OrderedBatches {
       const std::int32_t sides[] = {box.top, box.left, box.height, box.width};
       if (erased.defined()) std::copy_n(sides, 4, erased.data<std::int32_t>() + 4 * i);
     }
-    if (options().mixup_alpha > 0 || options().cutmix_alpha > 0) mix(batch, epoch, index);
-    return batch;
+    if (options().mixup_alpha > 0 || options().cutmix_alpha > 0) mix(batch);
+    return true;
   }
 
  private:
-  void mix(Batch& batch, std::uint64_t epoch, std::int64_t index) const {
-    Random random = random_of(options().seed, Purpose::mixup, epoch, static_cast<std::uint32_t>(index));
+  void mix(Batch& batch) const {
+    Random random = random_of(options().seed, Purpose::mixup, static_cast<std::uint64_t>(batch.epoch),
+                              static_cast<std::uint32_t>(batch.index));
     const ImageShape shape = transforms_.output_shape();
     const PairMix how = draw_pair_mix(options().mixup_alpha, options().cutmix_alpha, shape.height, shape.width, random);
     batch.lambda = how.weight;

@@ -83,9 +83,13 @@ class Loader::Pipeline {
   void seek(std::int64_t epoch, std::int64_t batch) {
     HEARTH_CHECK(IndexError, epoch >= 0 && epoch < (std::int64_t{1} << 32) && batch >= 0 && batch <= per_epoch,
                  "loader: cannot seek to epoch ", epoch, ", batch ", batch, ": an epoch has ", per_epoch, " batches");
+    const LoaderPart& part = options.part;
+    const std::int64_t piece = (epoch * per_epoch + batch) * part.cuts;
+    HEARTH_CHECK(UsageError, piece % part.of == 0, "loader: epoch ", epoch, ", batch ", batch, " is inside of ",
+                 part.of, " pieces that belong together");
     {
       const std::lock_guard lock(mutex_);
-      delivered = epoch * per_epoch + batch;
+      delivered = piece / part.of * part.count;
       next_number_ = delivered;
       generation_.fetch_add(1, std::memory_order_relaxed);
       for (Slot& slot : ring_) slot = {};
@@ -95,11 +99,14 @@ class Loader::Pipeline {
 
   std::int64_t samples_per_epoch() const { return maker_->samples_per_epoch(); }
 
+  /// The number of the batch that next() returns next, through all epochs.
+  std::int64_t next_batch() const { return piece_of(delivered) / options.part.cuts; }
+
   const DatasetPointer dataset;
   const Transforms transforms;
   const LoaderOptions options;
   std::int64_t per_epoch = 0;
-  std::int64_t delivered = 0;  // number of the batch next() returns next; changed under the mutex
+  std::int64_t delivered = 0;  // what next() has returned since the beginning; changed under the mutex
 
  private:
   struct Slot {
@@ -122,6 +129,11 @@ class Loader::Pipeline {
                  " workers; 0..256 are possible");
     HEARTH_CHECK(ConfigError, options.prefetch >= 1 && options.prefetch <= 4096, "loader: prefetch ", options.prefetch,
                  " is outside 1..4096");
+    const LoaderPart& part = options.part;
+    HEARTH_CHECK(ConfigError,
+                 part.cuts >= 1 && part.first >= 0 && part.count >= 1 && part.first + part.count <= part.of,
+                 "loader: pieces ", part.first, "..", part.first + part.count - 1, " of ", part.of, ", batches in ",
+                 part.cuts, " pieces");
   }
 
   Slot& slot_of(std::int64_t number) {
@@ -153,11 +165,61 @@ class Loader::Pipeline {
     }
   }
 
-  /// The batch with this number, or nothing once it is no longer wanted.
+  /// The piece, through all batches, that the loader gives as its `number`th.
+  std::int64_t piece_of(std::int64_t number) const {
+    const LoaderPart& part = options.part;
+    return number / part.count * part.of + part.first + number % part.count;
+  }
+
+  /// The rows of a piece: a run of the batch's or, where rows are of different lengths, such that all pieces have about
+  /// as many rows and tokens.
+  void cut(std::vector<std::int64_t>& samples, std::int64_t which) const {
+    const auto cuts = options.part.cuts, count = static_cast<std::int64_t>(samples.size());
+    if (cuts == 1) return;
+    std::vector<std::int64_t> rows;
+    if (maker_->length_of(samples.front()) == 0)
+      rows.assign(samples.begin() + count * which / cuts, samples.begin() + count * (which + 1) / cuts);
+    else
+      for (const std::int64_t row : balanced_rows(samples, cuts, which))
+        rows.push_back(samples[static_cast<std::size_t>(row)]);
+    samples = std::move(rows);
+  }
+
+  /// The longest row first, each goes to the piece that has the fewest tokens and lacks rows.
+  std::vector<std::int64_t> balanced_rows(const std::vector<std::int64_t>& samples, std::int64_t cuts,
+                                          std::int64_t which) const {
+    struct Piece {
+      std::int64_t tokens = 0, lacks = 0;
+    };
+    const auto count = static_cast<std::int64_t>(samples.size());
+    std::vector<std::pair<std::int64_t, std::int64_t>> by_length;
+    for (std::int64_t row = 0; row < count; ++row)
+      by_length.emplace_back(-maker_->length_of(samples[static_cast<std::size_t>(row)]), row);
+    std::sort(by_length.begin(), by_length.end());
+    std::vector<Piece> pieces(static_cast<std::size_t>(cuts));
+    for (std::int64_t i = 0; i < cuts; ++i)
+      pieces[static_cast<std::size_t>(i)].lacks = count * (i + 1) / cuts - count * i / cuts;
+    std::vector<std::int64_t> rows;
+    for (const auto& [shortness, row] : by_length) {
+      const auto least = std::min_element(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+        return std::pair(a.lacks == 0, a.tokens) < std::pair(b.lacks == 0, b.tokens);
+      });
+      least->tokens -= shortness;
+      --least->lacks;
+      if (least - pieces.begin() == which) rows.push_back(row);
+    }
+    std::sort(rows.begin(), rows.end());
+    return rows;
+  }
+
+  /// What next() returns as its `number`th, or nothing once it is no longer wanted.
   std::optional<Batch> prepare(std::int64_t number, Workspace& space, const std::function<bool()>& cancelled) const {
-    const std::int64_t epoch = number / per_epoch, index = number % per_epoch;
-    std::optional<Batch> batch = maker_->make(epoch, index, space, cancelled);
-    if (batch) batch->epoch = epoch, batch->index = index;
+    const std::int64_t piece = piece_of(number), whole = piece / options.part.cuts;
+    Batch batch;
+    batch.epoch = whole / per_epoch, batch.index = whole % per_epoch;
+    batch.samples = maker_->samples_of(batch.epoch, batch.index);
+    cut(batch.samples, piece % options.part.cuts);
+    if (cancelled() || (!batch.samples.empty() && !maker_->fill(batch, space, cancelled))) return std::nullopt;
     return batch;
   }
 
@@ -201,8 +263,8 @@ Batch Loader::next() { return pipeline_->next(); }
 void Loader::seek(std::int64_t epoch, std::int64_t batch) { pipeline_->seek(epoch, batch); }
 std::int64_t Loader::batches_per_epoch() const { return pipeline_->per_epoch; }
 std::int64_t Loader::samples_per_epoch() const { return pipeline_->samples_per_epoch(); }
-std::int64_t Loader::epoch() const { return pipeline_->delivered / pipeline_->per_epoch; }
-std::int64_t Loader::batch() const { return pipeline_->delivered % pipeline_->per_epoch; }
+std::int64_t Loader::epoch() const { return pipeline_->next_batch() / pipeline_->per_epoch; }
+std::int64_t Loader::batch() const { return pipeline_->next_batch() % pipeline_->per_epoch; }
 const Dataset& Loader::dataset() const { return *pipeline_->dataset; }
 const Transforms& Loader::transforms() const { return pipeline_->transforms; }
 const LoaderOptions& Loader::options() const { return pipeline_->options; }

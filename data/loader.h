@@ -12,6 +12,15 @@
 
 namespace hearth::data {
 
+/// The part of a data parallel rank. Every batch is cut by rows into `cuts` pieces, which may be of no rows; of every
+/// `of` pieces, numbered through all batches, the loader gives `count` from `first` on.
+struct LoaderPart {
+  std::int64_t cuts = 1;
+  std::int64_t of = 1;
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+};
+
 struct LoaderOptions {
   std::int64_t batch_size = 32;
   int workers = 2;   ///< threads; 0 prepares each batch inside next()
@@ -22,6 +31,7 @@ struct LoaderOptions {
   double mixup_alpha = 0;    ///< above 0: mix pairs of samples, labels become soft
   double cutmix_alpha = 0;   ///< above 0: boxes change places between samples; with both, one of them a batch
   DType dtype = DType::f32;  ///< of the images: f32, bf16, f16, or u8 for pixels that are normalised elsewhere
+  LoaderPart part{};
 };
 
 class HEARTH_API Loader {
@@ -39,13 +49,13 @@ class HEARTH_API Loader {
   /// call that would have returned it; the call after that goes on with the next batch.
   Batch next();
   /// Makes next() continue with this batch. Costs nothing but the batches that were already prepared.
-  /// IndexError for a batch the epoch does not have.
+  /// IndexError for a batch the epoch does not have; with a part, UsageError where no `of` pieces begin.
   void seek(std::int64_t epoch, std::int64_t batch);
 
   std::int64_t batches_per_epoch() const;
   /// Samples an epoch delivers.
   std::int64_t samples_per_epoch() const;
-  /// Epoch and index of the batch that next() returns next.
+  /// Epoch and index of the batch of which next() returns the whole, or a piece, next.
   std::int64_t epoch() const;
   std::int64_t batch() const;
   const Dataset& dataset() const;

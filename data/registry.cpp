@@ -261,7 +261,8 @@ DType image_type(DeviceType target) { return target == DeviceType::cuda ? DType:
 
 }  // namespace
 
-Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target) const {
+Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target,
+                                const LoaderPart& part) const {
   return Loader(train, train_transforms,
                 {.batch_size = batch_size,
                  .workers = options.workers,
@@ -271,7 +272,8 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, Dev
                  .seed = seed,
                  .mixup_alpha = options.augment.mixup,
                  .cutmix_alpha = options.augment.cutmix,
-                 .dtype = image_type(target)});
+                 .dtype = image_type(target),
+                 .part = part});
 }
 
 Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target) const {

@@ -87,7 +87,9 @@ struct HEARTH_API DataSplits {
   std::int64_t train_batches(std::int64_t batch_size) const;
   /// Shuffled batches of the training split, all of `batch_size`; mixed if the configuration says so. `target`: where
   /// they are used; CUDA devices normalise images themselves and get their pixels.
-  Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target = DeviceType::cpu) const;
+  /// With `part` the pieces of one rank.
+  Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target = DeviceType::cpu,
+                      const LoaderPart& part = {}) const;
   /// Batches of a part in order, the last one as small as it is.
   Loader eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target = DeviceType::cpu) const;
 };

@@ -17,19 +17,19 @@ class SampleBatches : public OrderedBatches {
   SampleBatches(const SampleDataset& dataset, const LoaderOptions& options)
       : OrderedBatches(dataset.size(), options, dataset.source(), "samples"), dataset_(dataset) {}
 
-  std::optional<Batch> make(std::int64_t epoch, std::int64_t index, Workspace&,
-                            const std::function<bool()>& cancelled) const override {
-    const std::vector<std::int64_t> chosen = samples_of(epoch, index);
+  bool fill(Batch& batch, Workspace&, const std::function<bool()>& cancelled) const override {
     std::vector<TensorSample> samples;
-    for (const std::int64_t sample : chosen) {
-      if (cancelled()) return std::nullopt;
-      Random random = random_of(options().seed, Purpose::augment, static_cast<std::uint64_t>(epoch),
+    for (const std::int64_t sample : batch.samples) {
+      if (cancelled()) return false;
+      Random random = random_of(options().seed, Purpose::augment, static_cast<std::uint64_t>(batch.epoch),
                                 static_cast<std::uint32_t>(sample));
       samples.push_back(dataset_.read(sample, random));
     }
-    Batch batch = dataset_.collate(samples);
-    batch.samples = chosen;
-    return batch;
+    Batch made = dataset_.collate(samples);
+    made.samples = std::move(batch.samples);
+    made.epoch = batch.epoch, made.index = batch.index;
+    batch = std::move(made);
+    return true;
   }
 
  private:

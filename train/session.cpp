@@ -90,7 +90,8 @@ void require_valid_split(const data::DataSplits& data, const char* key) {
 
 }  // namespace
 
-Session::Session(LoadedConfig loaded) : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)) {
+Session::Session(LoadedConfig loaded, Collective* group)
+    : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)), group_(group) {
   build_or_explain();
   add_configured_hooks();
 }
@@ -104,6 +105,7 @@ void Session::restart() {
   ema.reset();
   loss_scale.reset();
   optimizer.reset();
+  ranks.reset();
   parameters.reset();
   model.reset();
   model_state = {};
@@ -156,6 +158,8 @@ void Session::build() {
 
 void Session::prepare_training() {
   const RunConfig& config = loaded_.config;
+  if (group_ != nullptr)
+    ranks = std::make_unique<Ranks>(*group_, config, loaded_.resolved, *parameters, model->buffers());
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))
     device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
   if (config.precision.dtype == ComputeType::f16) {
@@ -242,7 +246,7 @@ void Sums::write(const Meter& meter) const {
 }
 
 void Session::read_interval() {
-  sums.read(position.interval);
+  ranks ? ranks->read_sums(sums, position.interval) : sums.read(position.interval);
   if (device_grad_norm.defined()) grad_norm = device_grad_norm.item();
   if (loss_scale) read_loss_scale();
   if (!std::isfinite(position.interval.loss_sum))
@@ -300,7 +304,8 @@ void Session::set_switches() const {
 }
 
 data::Loader Session::make_train_loader() const {
-  return data.train_loader(config().train.batch_size, config().seed, device_.type);
+  return data.train_loader(config().train.batch_size, config().seed, device_.type,
+                           ranks ? ranks->part() : data::LoaderPart{});
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

@@ -17,6 +17,7 @@
 #include "optim/grad_scaler.h"
 #include "optim/registry.h"
 #include "train/hook.h"
+#include "train/ranks.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {
@@ -91,8 +92,9 @@ struct NamedHook {
 
 class HEARTH_API Session {
  public:
-  /// Opens the data and builds the model with its initial values, the optimizer and the schedule.
-  explicit Session(LoadedConfig loaded);
+  /// Opens the data and builds the model with its initial values, the optimizer and the schedule. With a group, which
+  /// must outlive the session, it is a rank of a data parallel run.
+  explicit Session(LoadedConfig loaded, Collective* group = nullptr);
   /// For a model that is trained already and stays as it is: builds the model, and no optimizer, schedule, loss scale
   /// or plan. `given` may be without samples (data::described_data()).
   Session(LoadedConfig loaded, data::DataSplits given);
@@ -155,12 +157,13 @@ class HEARTH_API Session {
   /// Starts a new interval.
   void clear_interval();
   /// After position.interval was loaded.
-  void write_interval() { sums.write(position.interval); }
+  void write_interval() { sums.write(ranks && !ranks->writes() ? Meter{} : position.interval); }
 
   data::DataSplits data;
   std::unique_ptr<Task> task;  ///< what a batch means
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<FlatParameters> parameters;
+  std::unique_ptr<Ranks> ranks;                   ///< null in a run of one process
   std::unique_ptr<optim::Optimizer> optimizer;    ///< null where nothing is trained
   std::unique_ptr<optim::Schedule> schedule;      ///< likewise
   std::unique_ptr<optim::Ema> ema;                ///< null without averaging
@@ -188,6 +191,7 @@ class HEARTH_API Session {
   void read_loss_scale();
 
   LoadedConfig loaded_;
+  Collective* group_ = nullptr;
   bool trains_ = true;
   std::optional<Json> data_fingerprint_;
   Device device_;

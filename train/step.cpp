@@ -17,6 +17,7 @@
 #include "core/run_on.h"
 #include "ops/ops.h"
 #include "optim/clip.h"
+#include "train/ranks.h"
 #include "train/visit_batches.h"
 
 namespace hearth::train {
@@ -31,10 +32,12 @@ struct Share {
   double of_samples = 1;
   Tensor of_labels{};  // f64 [1]; undefined where all count, and where there is one batch
   Tensor labels{};     // f64 [1]: how many count; undefined where the meter counts rows
+  double losses = 0;   // for how many losses the mean stands, where `labels` does not tell
 };
 
 std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inputs, std::int64_t samples) {
   std::vector<Share> held(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) held[i].losses = static_cast<double>(inputs[i].count());
   std::vector<Tensor> labels;
   bool may_ignore = false;
   for (const data::Batch& input : inputs) {
@@ -55,8 +58,19 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inpu
   const Tensor parts = inputs.size() > 1 ? label_weights(counts) : Tensor();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].counted >= 0) held[i].labels = element(counts, i);
-    if (parts.defined()) held[i].of_labels = element(parts, i);
+    if (!parts.defined()) continue;
+    held[i].of_labels = element(parts, i);
+    // So that the sum is that of the mean over all rows.
+    held[i].losses = static_cast<double>(samples);
   }
+  return held;
+}
+
+/// The same as the ranks have agreed on it.
+std::vector<Share> shares_of(const StepPart& part) {
+  std::vector<Share> held;
+  for (const StepPart::Piece& piece : part.of_pieces)
+    held.push_back({.of_samples = piece.weight, .losses = piece.losses});
   return held;
 }
 
@@ -73,46 +87,60 @@ void backward_of(Session& session, const Tensor& loss, const Share& share) {
 // nothing waits: the device decides, and read_interval() reports.
 bool host_decides(const Session& session) { return session.device().is_cpu() && !session.loss_scale; }
 
+// What the random operations of a batch draw by. Rows of one shape draw as those of one batch would; otherwise, as with
+// sequences of different lengths, each batch draws numbers of its own.
+RandomKey random_key(const Session& session, bool alike, std::int64_t first_row, std::int64_t rows,
+                     std::int64_t number) {
+  RandomKey key{session.config().seed, static_cast<std::uint64_t>(session.position.step)};
+  if (alike)
+    key.part = {first_row, rows};
+  else
+    key.op = static_cast<std::uint32_t>(number) * max_random_ops;
+  return key;
+}
+
 void require_finite(const Session& session, const Tensor& loss) {
   const double value = loss.item();
   if (!std::isfinite(value))
     throw_diverged(session, join_text("the loss is ", value, " at step ", session.position.step + 1));
 }
 
+// Adds the gradients of one batch's loss, and the loss to the meter.
+void accumulate_batch(Session& session, const data::Batch& input, const Share& share) {
+  const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
+  const Tensor loss = session.task->loss(session, input, {.correct = sums.correct});
+  backward_of(session, loss, share);
+  // Other ranks learn of it by their gradients.
+  if (host_decides(session) && !session.ranks) require_finite(session, loss);
+  // As many losses as the device counted labels.
+  add_loss(sums.loss, loss, share.labels.defined() ? 1 : share.losses,
+           share.labels.defined() ? share.labels : share.of_labels);
+}
+
 // Gradients of the mean over all samples that count.
 void accumulate_gradients(Session& session, std::span<const data::Batch> inputs) {
   session.set_switches();
   const AutocastScope autocast(session.autocast());
+  Ranks* const ranks = session.ranks.get();
   std::int64_t samples = 0;
   for (const data::Batch& input : inputs) samples += input.count();
   session.parameters->zero_grads();
-  const std::vector<Share> held = shares_of(session.loss, inputs, samples);
-  std::int64_t begun = 0;
-  // Rows of one shape draw as those of one batch would; otherwise, as with sequences of different lengths, each batch
-  // draws numbers of its own.
-  const bool alike = std::all_of(inputs.begin(), inputs.end(),
-                                 [&](const data::Batch& input) { return same_but_for_rows(input, inputs[0]); });
+  const std::vector<Share> held = ranks ? shares_of(ranks->step()) : shares_of(session.loss, inputs, samples);
+  const bool alike = ranks ? ranks->step().alike
+                           : std::all_of(inputs.begin(), inputs.end(),
+                                         [&](const data::Batch& input) { return same_but_for_rows(input, inputs[0]); });
+  std::int64_t begun = ranks ? ranks->step().rows_before : 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const data::Batch& input = inputs[i];
-    RandomKey key{session.config().seed, static_cast<std::uint64_t>(session.position.step)};
-    if (alike)
-      key.part = {begun, input.rows()};
-    else
-      key.op = static_cast<std::uint32_t>(i) * max_random_ops;
-    const RandomScope random(key);
+    const auto number = static_cast<std::int64_t>(i);
+    const RandomScope random(
+        random_key(session, alike, begun, input.rows(), number + (ranks ? ranks->step().first_piece : 0)));
     begun += input.rows();
-    const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
-    const Tensor loss = session.task->loss(session, input, {.correct = sums.correct});
-    backward_of(session, loss, held[i]);
-    if (host_decides(session)) require_finite(session, loss);
-    // As many losses as the device counted labels, or so that the sum is that of the mean over all rows.
-    const Share& share = held[i];
-    if (share.labels.defined())
-      add_loss(sums.loss, loss, 1, share.labels);
-    else
-      add_loss(sums.loss, loss, static_cast<double>(share.of_labels.defined() ? samples : input.count()),
-               share.of_labels);
+    if (ranks) ranks->begin_piece(number);
+    if (input.size() > 0) accumulate_batch(session, input, held[i]);
+    if (ranks) ranks->end_piece(number, input.size() > 0);
   }
+  if (ranks) ranks->finish_step();
 }
 
 // Where the gradients are not clipped, their norm is read all the same: a finite loss may have some that are not
@@ -187,6 +215,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
     inputs.push_back(batch.to(session.device()));
     samples += batch.count();
   }
+  if (session.ranks) samples = session.ranks->step().samples;
   const StepResult result = begin_step(session, samples);
   run_step(session, inputs);
   return result;

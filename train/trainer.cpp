@@ -42,7 +42,10 @@ std::string epoch_text(std::int64_t step, double steps_per_epoch) {
 }  // namespace
 
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
-    : session_(session), folder_(folder), progress_(progress) {}
+    : session_(session), folder_(folder), progress_(progress) {
+  // Rank 0 has made the folder, which the others look into.
+  if (session.ranks) session.ranks->group().barrier();
+}
 
 Trainer::~Trainer() = default;
 
@@ -51,12 +54,13 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   const bool own = std::filesystem::equivalent(directory + "/checkpoints", folder_.checkpoints(), absent);
   const Restored restored =
       restore_newest(session_, directory, {.other_precision = !own, .changed_data = changed_data});
+  if (session_.ranks) session_.ranks->require_same("checkpoint to go on from", restored.from);
   for (const std::string& text : restored.damaged) progress_.line("warning: " + text + "; using an older checkpoint");
   for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;
   progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
   if (own) {
-    mend_links(session_, folder_.checkpoints());
+    if (folder_.writes()) mend_links(session_, folder_.checkpoints());
     return true;
   }
   moved_ = true;
@@ -82,7 +86,8 @@ TrainResult Trainer::run(const std::string& command_line) {
   }
   // All that a step held is free by now.
   captured_.reset();
-  const std::string advice = advice_on_batch(session_);
+  // The advice takes trial steps, which other ranks know nothing of.
+  const std::string advice = session_.ranks ? "" : advice_on_batch(session_);
   if (!advice.empty()) text.insert(std::min(text.find('\n'), text.size()), "; " + advice);
   throw OutOfMemory(text);
 }
@@ -100,9 +105,17 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   }
 
   const RunInfo info(info_path, {config.name, config.seed, name_of(session_.device()), command_line});
-  info.write("running", Json::object());
+  const auto write_info = [&](const std::string& status, const Json& metrics, const Json& profile = {}) {
+    if (folder_.writes()) info.write(status, metrics, profile);
+  };
+  write_info("running", Json::object());
+  if (session_.ranks)
+    session_.ranks->require_same("state to begin with", session_.model_state.hash() + session_.training_state.hash());
   if (config.train.graph) {
-    if (session_.device().is_cuda())
+    if (session_.ranks)
+      progress_.line(join_text("graph: steps run one by one, as ", session_.ranks->group().backend(),
+                               " sums gradients on the host"));
+    else if (session_.device().is_cuda())
       captured_ = std::make_unique<CapturedStep>(session_);
     else
       progress_.line("graph: steps run one by one on the cpu");
@@ -113,21 +126,22 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     open_folder();
     take_steps();
     require_finite_end();
-    result.stop_signal = session_.at_end() ? 0 : SignalScope::requested();
+    result.stop_signal = session_.at_end() ? 0 : stop_signal();
     result.stop_reason = position.stop_reason;
     result.metrics = final_metrics();
-    info.write(result.stop_signal != 0 ? "stopped" : "finished", result.metrics, profile_.to_json(session_));
+    write_info(result.stop_signal != 0 ? "stopped" : "finished", result.metrics, profile_.to_json(session_));
   } catch (...) {
     try {
-      info.write("failed", final_metrics());
-      if (config.log.report) write_report(folder_.path());
+      write_info("failed", final_metrics());
+      if (folder_.writes() && config.log.report) write_report(folder_.path());
     } catch (...) {
       // What stopped the training is what the caller has to hear of.
     }
     throw;
   }
-  if (config.log.report) write_report(folder_.path());
-  if (config.log.report && result.stop_signal == 0) report_model();
+  if (!folder_.writes() || !config.log.report) return result;
+  write_report(folder_.path());
+  if (result.stop_signal == 0) report_model();
   return result;
 }
 
@@ -159,13 +173,17 @@ void Trainer::take_steps() {
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
   data::Loader loader = session_.make_train_loader();
   loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
-  while (!session_.at_end() && SignalScope::requested() == 0) {
+  while (!session_.at_end() && stop_signal() == 0) {
     advance(loader);
-    if (!SignalScope::checkpoint_requested()) continue;
+    if (session_.ranks ? !session_.ranks->wishes().checkpoint : !SignalScope::checkpoint_requested()) continue;
     save_checkpoint();
     progress_.line(join_text("checkpoint at step ", position.step, ", as a signal asked"));
   }
-  if (SignalScope::requested() != 0) save_checkpoint();
+  if (stop_signal() != 0) save_checkpoint();
+}
+
+int Trainer::stop_signal() const {
+  return session_.ranks ? session_.ranks->wishes().stop_signal : SignalScope::requested();
 }
 
 StepResult Trainer::run_step(std::span<const data::Batch> batches) {
@@ -185,9 +203,16 @@ StepResult Trainer::take_step(data::Loader& loader) {
   Position& position = session_.position;
   const auto started = Clock::now();
   std::vector<data::Batch> batches;
-  for (std::int64_t i = 0; i < session_.config().train.accumulate; ++i) batches.push_back(loader.next());
+  Ranks* const ranks = session_.ranks.get();
+  const std::int64_t count = ranks ? ranks->pieces() : session_.config().train.accumulate;
+  for (std::int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
   interval_wait_seconds_ += seconds_since(started);
   profile_.add(RunProfile::Phase::data, started);
+  if (ranks)
+    ranks->begin_step(batches, session_.loss,
+                      {.stop_signal = SignalScope::requested(),
+                       .checkpoint = SignalScope::checkpoint_requested(),
+                       .shows_progress = progress_.wants_step()});
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   const StepResult step = run_step(batches);
@@ -197,9 +222,10 @@ StepResult Trainer::take_step(data::Loader& loader) {
   interval_seconds_ += seconds_since(started);
   interval_samples_ += step.samples;
   for (const data::Batch& batch : batches) {
-    position.interval_tokens += batch.tokens;
-    position.interval_positions += batch.positions;
+    position.interval_tokens += ranks ? 0 : batch.tokens;
+    position.interval_positions += ranks ? 0 : batch.positions;
   }
+  if (ranks) position.interval_tokens += ranks->step().tokens, position.interval_positions += ranks->step().positions;
   return step;
 }
 
@@ -217,7 +243,7 @@ void Trainer::advance(data::Loader& loader) {
   const std::int64_t at = session_.position.step + 1;
   const StepResult step = take_step(loader);
   finish_step(step);
-  if (progress_.wants_step() || session_.at_end()) {
+  if ((session_.ranks ? session_.ranks->wishes().shows_progress : progress_.wants_step()) || session_.at_end()) {
     session_.read_interval();
     progress_.step(progress_step(step));
   }
@@ -232,7 +258,7 @@ void Trainer::advance(data::Loader& loader) {
                                                  : at_epoch_end(config.checkpoint.every_epochs);
   if (due || session_.at_end() || (best && config.checkpoint.best)) save_checkpoint();
   // A new best must be on disk before it can be called the best.
-  if (evaluates && config.log.report) write_report(folder_.path(), session_.position.best_step);
+  if (evaluates && config.log.report && folder_.writes()) write_report(folder_.path(), session_.position.best_step);
 }
 
 void Trainer::log_stop() {
@@ -312,7 +338,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   record.set("throughput", rate).set("unit", session_.throughput_unit());
   session_.task->add_metrics(record, session_.loss, meter, part.get());
   if (meter.metrics) meter.metrics->report(record);
-  if (Json figures = with_samples ? samples(part) : Json(); !figures.is_null())
+  if (Json figures = with_samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
     record.set("figures", std::move(figures));
   profile_.add(RunProfile::Phase::evaluations, started);
   folder_.add(record);
@@ -379,7 +405,9 @@ void Trainer::save_checkpoint() {
   folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
   if (!session_.data.valid) position.best_step = position.step;
-  save_session(session_, folder_.checkpoints());
+  if (session_.ranks) session_.read_interval();
+  if (folder_.writes()) save_session(session_, folder_.checkpoints());
+  if (session_.ranks) session_.ranks->group().barrier();
   saved_step_ = position.step;
   const std::string set = folder_.checkpoints() + "/" + checkpoint_name(position.step);
   for (const NamedHook& one : session_.hooks()) one.hook->after_checkpoint(session_, set);

@@ -43,6 +43,8 @@ class HEARTH_API Trainer {
   void open_folder();
   /// All steps to come, and what a signal asks for.
   void take_steps();
+  /// The signal that asked for a stop, on this rank or another; 0 for none.
+  int stop_signal() const;
   /// One step, and the evaluation, log line and checkpoint due after it.
   void advance(data::Loader& loader);
   /// Its first part: the batches, the step, and what is counted of it.

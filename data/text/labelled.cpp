@@ -26,20 +26,32 @@ class LabelledBatches : public BatchMaker {
   std::int64_t per_epoch() const override { return per_epoch_; }
   std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, set_.size()); }
 
-  std::optional<Batch> make(std::int64_t epoch, std::int64_t index, Workspace&,
-                            const std::function<bool()>& cancelled) const override {
-    Batch batch;
-    if (!options_.shuffle) {
-      const std::int64_t first = index * options_.batch_size;
-      batch.samples.resize(static_cast<std::size_t>(std::min(options_.batch_size, set_.size() - first)));
-      std::iota(batch.samples.begin(), batch.samples.end(), first);
-    } else {
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override {
+    if (options_.shuffle) {
       const auto plan = plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
-      batch.samples = (*plan)[static_cast<std::size_t>(index)];
+      return (*plan)[static_cast<std::size_t>(index)];
     }
-    if (cancelled()) return std::nullopt;
-    write(batch);
-    return batch;
+    const std::int64_t first = index * options_.batch_size;
+    std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(options_.batch_size, set_.size() - first)));
+    std::iota(samples.begin(), samples.end(), first);
+    return samples;
+  }
+  std::int64_t length_of(std::int64_t sample) const override { return set_.length_of(sample); }
+
+  bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
+    std::int64_t length = 1;
+    for (const std::int64_t sample : batch.samples) length = std::max(length, set_.length_of(sample));
+    length = rounded_up(length, set_.options().multiple);
+    batch.set("input", Tensor::full({batch.size(), length}, set_.tokenizer().special().pad, DType::i32));
+    batch.set("labels", Tensor::empty({batch.size()}, DType::i64));
+    batch.positions = batch.size() * length;
+    for (std::int64_t row = 0; row < batch.size(); ++row) {
+      const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      set_.copy(sample, batch["input"].data<std::int32_t>() + row * length);
+      batch["labels"].data<std::int64_t>()[row] = set_.label_of(sample);
+      batch.tokens += set_.length_of(sample);
+    }
+    return true;
   }
 
  private:
@@ -58,21 +70,6 @@ class LabelledBatches : public BatchMaker {
       plan.emplace_back(order.begin() + first, order.begin() + std::min(first + options_.batch_size, size));
     }
     return plan;
-  }
-
-  void write(Batch& batch) const {
-    std::int64_t length = 1;
-    for (const std::int64_t sample : batch.samples) length = std::max(length, set_.length_of(sample));
-    length = rounded_up(length, set_.options().multiple);
-    batch.set("input", Tensor::full({batch.size(), length}, set_.tokenizer().special().pad, DType::i32));
-    batch.set("labels", Tensor::empty({batch.size()}, DType::i64));
-    batch.positions = batch.size() * length;
-    for (std::int64_t row = 0; row < batch.size(); ++row) {
-      const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
-      set_.copy(sample, batch["input"].data<std::int32_t>() + row * length);
-      batch["labels"].data<std::int64_t>()[row] = set_.label_of(sample);
-      batch.tokens += set_.length_of(sample);
-    }
   }
 
   const LabelledText& set_;

@@ -162,27 +162,53 @@ class PairBatches : public BatchMaker {
   std::int64_t per_epoch() const override { return static_cast<std::int64_t>(cuts_.size()); }
   std::int64_t samples_per_epoch() const override { return samples_; }
 
-  std::optional<Batch> make(std::int64_t epoch, std::int64_t index, Workspace&,
-                            const std::function<bool()>& cancelled) const override {
-    const auto place = static_cast<std::size_t>(index);
-    Batch batch;
-    if (!options_.shuffle) {
-      const Cut& cut = cuts_[place];
-      take(buckets_[cut.bucket].samples, cut, batch);
-    } else {
-      const auto plan = plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
-      const Cut& cut = plan->cuts[place];
-      take(plan->orders[cut.bucket], cut, batch);
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override {
+    const auto number = static_cast<std::size_t>(index);
+    if (!options_.shuffle) return samples_of(buckets_[cuts_[number].bucket].samples, cuts_[number]);
+    const auto plan = plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
+    const Cut& cut = plan->cuts[number];
+    return samples_of(plan->orders[cut.bucket], cut);
+  }
+  std::int64_t length_of(std::int64_t sample) const override {
+    return set_.source_length(sample) + set_.target_length(sample);
+  }
+
+  bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
+    const std::int64_t rows = batch.size(), multiple = set_.options().multiple;
+    std::int64_t source_length = 1, target_length = 1;
+    for (const std::int64_t sample : batch.samples) {
+      source_length = std::max(source_length, set_.source_length(sample));
+      target_length = std::max(target_length, set_.target_length(sample));
     }
-    if (cancelled()) return std::nullopt;
-    write(batch);
-    return batch;
+    source_length = rounded_up(source_length, multiple);
+    target_length = rounded_up(target_length, multiple);
+    const SpecialIds& special = set_.tokenizer().special();
+    batch.set("source", Tensor::full({rows, source_length}, set_.source_tokenizer().special().pad, DType::i32));
+    batch.set("target", Tensor::full({rows, target_length}, special.pad, DType::i32));
+    batch.set("labels", Tensor::full({rows, target_length}, static_cast<double>(ignored_label), DType::i64));
+    batch.positions = rows * (source_length + target_length);
+    batch.counted = 0;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(target_length));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      set_.copy_source(sample, batch["source"].data<std::int32_t>() + row * source_length);
+      set_.copy_target(sample, ids.data());
+      const std::int64_t count = set_.target_length(sample);
+      std::int32_t* const target = batch["target"].data<std::int32_t>() + row * target_length;
+      std::int64_t* const labels = batch["labels"].data<std::int64_t>() + row * target_length;
+      target[0] = special.begin;
+      std::copy_n(ids.data(), count - 1, target + 1);
+      std::copy_n(ids.data(), count, labels);
+      batch.tokens += set_.source_length(sample) + count;
+      batch.counted += count;
+    }
+    return true;
   }
 
  private:
-  static void take(const std::vector<std::int64_t>& order, const Cut& cut, Batch& batch) {
+  static std::vector<std::int64_t> samples_of(const std::vector<std::int64_t>& order, const Cut& cut) {
     const auto first = order.begin() + static_cast<std::ptrdiff_t>(cut.first);
-    batch.samples.assign(first, first + static_cast<std::ptrdiff_t>(cut.rows));
+    return {first, first + static_cast<std::ptrdiff_t>(cut.rows)};
   }
 
   void fill_buckets() {
@@ -234,37 +260,6 @@ class PairBatches : public BatchMaker {
     for (const std::int64_t cut : shuffled_order(per_epoch(), options_.seed, epoch))
       plan.cuts.push_back(cuts_[static_cast<std::size_t>(cut)]);
     return plan;
-  }
-
-  void write(Batch& batch) const {
-    const std::int64_t rows = batch.size(), multiple = set_.options().multiple;
-    std::int64_t source_length = 1, target_length = 1;
-    for (const std::int64_t sample : batch.samples) {
-      source_length = std::max(source_length, set_.source_length(sample));
-      target_length = std::max(target_length, set_.target_length(sample));
-    }
-    source_length = rounded_up(source_length, multiple);
-    target_length = rounded_up(target_length, multiple);
-    const SpecialIds& special = set_.tokenizer().special();
-    batch.set("source", Tensor::full({rows, source_length}, set_.source_tokenizer().special().pad, DType::i32));
-    batch.set("target", Tensor::full({rows, target_length}, special.pad, DType::i32));
-    batch.set("labels", Tensor::full({rows, target_length}, static_cast<double>(ignored_label), DType::i64));
-    batch.positions = rows * (source_length + target_length);
-    batch.counted = 0;
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(target_length));
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
-      set_.copy_source(sample, batch["source"].data<std::int32_t>() + row * source_length);
-      set_.copy_target(sample, ids.data());
-      const std::int64_t count = set_.target_length(sample);
-      std::int32_t* const target = batch["target"].data<std::int32_t>() + row * target_length;
-      std::int64_t* const labels = batch["labels"].data<std::int64_t>() + row * target_length;
-      target[0] = special.begin;
-      std::copy_n(ids.data(), count - 1, target + 1);
-      std::copy_n(ids.data(), count, labels);
-      batch.tokens += set_.source_length(sample) + count;
-      batch.counted += count;
-    }
   }
 
   const TextPairs& set_;

@@ -21,9 +21,11 @@ Padding TokenDataset::padding(LoaderOptions options) const {
   Workspace space;
   Padding sums;
   for (std::int64_t i = 0; i < maker->per_epoch(); ++i) {
-    const auto batch = maker->make(0, i, space, [] { return false; });
-    sums.tokens += batch->tokens;
-    sums.positions += batch->positions;
+    Batch batch;
+    batch.samples = maker->samples_of(0, i);
+    maker->fill(batch, space, [] { return false; });
+    sums.tokens += batch.tokens;
+    sums.positions += batch.positions;
   }
   return sums;
 }

@@ -77,12 +77,9 @@ class WindowBatches : public OrderedBatches {
     if (options.shuffle) starts_ = set.guesses() - windows_of(set, options) * set.options().length + 1;
   }
 
-  std::optional<Batch> make(std::int64_t epoch_number, std::int64_t index, Workspace&,
-                            const std::function<bool()>& cancelled) const override {
-    const auto epoch = static_cast<std::uint64_t>(epoch_number);
+  bool fill(Batch& batch, Workspace&, const std::function<bool()>& cancelled) const override {
+    const auto epoch = static_cast<std::uint64_t>(batch.epoch);
     const std::int64_t length = set_.options().length;
-    Batch batch;
-    batch.samples = samples_of(epoch_number, index);
     const std::int64_t rows = batch.size();
     std::int64_t start = 0;
     if (options().shuffle) {
@@ -95,7 +92,7 @@ class WindowBatches : public OrderedBatches {
     batch.counted = 0;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1);
     for (std::int64_t row = 0; row < rows; ++row) {
-      if (cancelled()) return std::nullopt;
+      if (cancelled()) return false;
       const std::int64_t window = batch.samples[static_cast<std::size_t>(row)];
       std::int32_t* const input = batch["input"].data<std::int32_t>() + row * length;
       std::int64_t* const labels = batch["labels"].data<std::int64_t>() + row * length;
@@ -109,7 +106,7 @@ class WindowBatches : public OrderedBatches {
         shift(ids.data(), there - 1, input, labels);
       }
     }
-    return batch;
+    return true;
   }
 
  private:

@@ -331,6 +331,68 @@ TEST(LoaderTest, RefusesOptionsOutOfRange) {
   EXPECT_THROW(Loader(none, steps(*set), {}), DataError);
 }
 
+TEST(LoaderPartTest, TheRanksPiecesAreTheBatchesOfOneProcess) {
+  // 23 samples in batches of 8: the last one has 7 rows. Steps of two batches, each cut into `cuts`.
+  const auto set = std::make_shared<Probe>(23);
+  Loader whole(set, steps(*set), {.batch_size = 8, .workers = 0, .shuffle = true, .seed = 5});
+  std::vector<Batch> batches;
+  for (int i = 0; i < 6; ++i) batches.push_back(whole.next());
+  for (const auto& [ranks, cuts] : {std::pair<std::int64_t, std::int64_t>{1, 2}, {2, 1}, {4, 2}, {3, 3}, {16, 8}})
+    for (const int workers : {0, 2}) {
+      const std::int64_t pieces = 2 * cuts, each = pieces / ranks;
+      std::vector<std::vector<std::int64_t>> samples(6);
+      std::vector<Loader> loaders;
+      for (std::int64_t rank = 0; rank < ranks; ++rank)
+        loaders.emplace_back(set, steps(*set),
+                             LoaderOptions{.batch_size = 8,
+                                           .workers = workers,
+                                           .shuffle = true,
+                                           .seed = 5,
+                                           .part = {.cuts = cuts, .of = pieces, .first = rank * each, .count = each}});
+      for (int step = 0; step < 3; ++step)
+        for (Loader& loader : loaders)
+          for (std::int64_t i = 0; i < each; ++i) {
+            const Batch piece = loader.next();
+            const auto number = static_cast<std::size_t>(piece.epoch * 3 + piece.index);
+            const Batch& batch = batches[number];
+            for (std::int64_t row = 0; row < piece.size(); ++row) {
+              // Pixel by pixel: augmented as in one process.
+              const std::int64_t at = static_cast<std::int64_t>(samples[number].size());
+              const std::int64_t pixels = batch["images"].size() / batch.size();
+              ASSERT_EQ(std::memcmp(piece["images"].data<const float>() + row * pixels,
+                                    batch["images"].data<const float>() + at * pixels,
+                                    static_cast<std::size_t>(pixels) * sizeof(float)),
+                        0);
+              samples[number].push_back(piece.samples[static_cast<std::size_t>(row)]);
+            }
+            EXPECT_EQ(piece.tensors().empty(), piece.size() == 0);
+          }
+      for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(samples[i], batches[i].samples) << ranks << " ranks, batch " << i;
+    }
+}
+
+TEST(LoaderPartTest, SeeksToTheBeginningOfAStep) {
+  const auto set = std::make_shared<Probe>(24);
+  const LoaderOptions options{
+      .batch_size = 8, .shuffle = true, .seed = 5, .part = {.cuts = 1, .of = 2, .first = 1, .count = 1}};
+  Loader straight(set, steps(*set), options), jumped(set, steps(*set), options);
+  EXPECT_EQ(straight.batches_per_epoch(), 3);
+  (void)straight.next();
+  (void)straight.next();
+  EXPECT_EQ(straight.epoch(), 1);
+  EXPECT_EQ(straight.batch(), 2) << "what is next is batch 5 of all";
+  jumped.seek(1, 1);
+  EXPECT_EQ(jumped.next().samples, straight.next().samples);
+  EXPECT_THROW(jumped.seek(0, 1), UsageError);
+}
+
+TEST(LoaderPartTest, RefusesImpossibleParts) {
+  const auto set = std::make_shared<Probe>(24);
+  for (const LoaderPart& part : {LoaderPart{.cuts = 0}, LoaderPart{.first = -1}, LoaderPart{.count = 0},
+                                 LoaderPart{.of = 2, .first = 2}, LoaderPart{.of = 2, .first = 1, .count = 2}})
+    EXPECT_THROW(Loader(set, steps(*set), {.part = part}), ConfigError);
+}
+
 TEST(OrderTest, IsAPermutationWithEveryPlaceLikely) {
   std::vector<int> first(10);
   for (std::uint64_t epoch = 0; epoch < 5000; ++epoch) {

@@ -11,6 +11,7 @@ const std::vector<CommandSpec>& commands();
 
 // One function a command; the table is in cli.cpp.
 int train_command(const Arguments& arguments);
+int launch_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
 int report_command(const Arguments& arguments);

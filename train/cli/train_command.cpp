@@ -12,6 +12,7 @@
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/io/printable.h"
+#include "dist/process_group.h"
 #include "train/cli/commands.h"
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
@@ -20,11 +21,12 @@
 namespace hearth::train {
 namespace {
 
-void print_plan(const Session& session, const std::string& folder) {
+void print_plan(const Session& session, const std::string& folder, const std::string& ranks) {
   const RunConfig& config = session.config();
   std::cerr << "run       " << config.name << " -> " << printable(folder) << "\n"
             << "device    " << session.device() << ", " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
-            << "model     " << config.model.type() << ", " << session.model->parameter_count() << " parameters\n"
+            << (ranks.empty() ? "" : "ranks     " + ranks + "\n") << "model     " << config.model.type() << ", "
+            << session.model->parameter_count() << " parameters\n"
             << "data      " << config.data.type() << ", " << session.data.train->size() << " training "
             << session.task->describe() << "\n";
   std::cerr << "precision " << name_of(config.precision.level) << " " << name_of(config.precision.dtype)
@@ -63,6 +65,7 @@ void print_warnings(const data::DataSplits& data) {
 
 void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
+  if (session.ranks && !session.ranks->writes()) return;
   if (const WeightsOptions& options = session.config().weights; !options.path.empty())
     std::cerr << "weights   " << printable(options.path) << " (" << name_of(options.from) << ")\n";
   for (const std::string& name : loaded.left_out) std::cerr << "          not loaded: " << printable(name) << "\n";
@@ -83,35 +86,44 @@ std::string final_line(const Json& metrics) {
   return text;
 }
 
-}  // namespace
+/// The group that this process is a rank of; null in a run of one process. `text` describes it.
+std::unique_ptr<Collective> join_group(const DistOptions& options, std::string& text) {
+  if (options.backend == DistBackend::none) return nullptr;
+  const std::optional<dist::Placement> placement = dist::placement(options.address);
+  HEARTH_CHECK(ConfigError, placement || options.backend == DistBackend::automatic,
+               "/dist/backend: gloo, but nothing says which rank this process is; start the run by hearth launch -n N "
+               "-- train ..., torchrun, mpirun or srun");
+  if (!placement) return nullptr;
+  const int rank = placement->rank;
+  std::unique_ptr<Collective> group =
+      dist::join_processes(*placement, {.give_up_seconds = options.timeout, .warn = [rank](const std::string& warning) {
+                                          if (rank == 0) std::cerr << "warning   " << warning << std::endl;
+                                        }});
+  text = join_text(group->size(), " (", group->backend(), ", ", placement->source, ")");
+  return group;
+}
 
-int train_command(const Arguments& arguments) {
-  // Messages into a pipe whose reader has gone end no training.
-  survive(SIGPIPE);
-  std::vector<std::string> overrides = arguments.values("--set");
-  if (const auto device = arguments.value("--device")) overrides.push_back("device=\"" + *device + "\"");
-  constexpr std::pair<const char*, const char*> shorthands[] = {{"--epochs", "train.epochs="},
-                                                                {"--lr", "optimizer.lr="},
-                                                                {"--batch-size", "train.batch_size="},
-                                                                {"--seed", "seed="}};
-  for (const auto& [option, path] : shorthands)
-    if (const auto value = arguments.value(option)) overrides.push_back(path + *value);
-  LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
-  for (const std::string& hint : loaded.hints) std::cerr << "warning   " << hint << "\n";
+/// Trains, as a rank of `group` unless it is null.
+int train(const Arguments& arguments, LoadedConfig loaded, Collective* group, const std::string& ranks) {
   const std::string path = arguments.value("--out").value_or("runs/" + loaded.config.name);
   require_apart(path, arguments.positional()[0]);
-  Session session(std::move(loaded));
-  print_plan(session, path);
-  print_warnings(session.data);
+  Session session(std::move(loaded), group);
+  const bool writes = group == nullptr || group->rank() == 0;
+  if (writes) {
+    print_plan(session, path, ranks);
+    print_warnings(session.data);
+  }
   // Where the system would end the process without a word.
-  if (session.device().is_cpu() && cpu::group_memory()) require_run_fits(session, memory_budget(session.device()));
+  if (session.device().is_cpu() && cpu::group_memory() && group == nullptr)
+    require_run_fits(session, memory_budget(session.device()));
   if (arguments.has("--dry-run")) {
     start_from_weights(session);
     return 0;
   }
 
-  RunFolder folder(path);
-  Progress progress(std::cerr, isatty(STDERR_FILENO) == 1);
+  RunFolder folder(path, writes);
+  std::ostream nowhere(nullptr);
+  Progress progress(writes ? std::cerr : nowhere, writes && isatty(STDERR_FILENO) == 1);
   Trainer trainer(session, folder, progress);
   const std::string resume = arguments.value("--resume").value_or("auto");
   const bool resumed =
@@ -138,6 +150,33 @@ int train_command(const Arguments& arguments) {
   if (!summary.empty()) progress.line(summary);
   if (session.config().log.report) progress.line("report " + folder.file("report.html"));
   return 0;
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  // Messages into a pipe whose reader has gone end no training.
+  survive(SIGPIPE);
+  std::vector<std::string> overrides = arguments.values("--set");
+  if (const auto device = arguments.value("--device")) overrides.push_back("device=\"" + *device + "\"");
+  constexpr std::pair<const char*, const char*> shorthands[] = {{"--epochs", "train.epochs="},
+                                                                {"--lr", "optimizer.lr="},
+                                                                {"--batch-size", "train.batch_size="},
+                                                                {"--seed", "seed="}};
+  for (const auto& [option, path] : shorthands)
+    if (const auto value = arguments.value(option)) overrides.push_back(path + *value);
+  LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
+  std::string ranks;
+  const std::unique_ptr<Collective> group = join_group(loaded.config.dist, ranks);
+  if (group == nullptr || group->rank() == 0)
+    for (const std::string& hint : loaded.hints) std::cerr << "warning   " << hint << "\n";
+  try {
+    return train(arguments, std::move(loaded), group.get(), ranks);
+  } catch (const std::exception& error) {
+    // So that the other ranks name this one, and why.
+    if (group != nullptr) group->abort(error.what());
+    throw;
+  }
 }
 
 }  // namespace hearth::train

@@ -230,7 +230,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
 
 void save_session(Session& session, const std::string& checkpoint_folder) {
   const CheckpointOptions& options = session.config().checkpoint;
-  session.read_interval();
+  // Ranks read it together.
+  if (!session.ranks) session.read_interval();
   require_finite(session.model_state, session);
   require_finite(session.training_state, session);
   CheckpointWriter writer(checkpoint_folder, session.position.step);

@@ -193,8 +193,27 @@ void describe(Fields<LogOptions>& f) {
 }
 
 void describe(Fields<DistOptions>& f) {
-  f.choice("backend", &DistOptions::backend, {{"none", DistBackend::none}},
-           "Data parallelism between processes; this version runs in one process.");
+  f.choice(
+      "backend", &DistOptions::backend,
+      {{"auto", DistBackend::automatic}, {"none", DistBackend::none}, {"gloo", DistBackend::gloo}},
+      "What connects the ranks of a data parallel run. auto: gloo where `hearth launch`, torchrun's variables, Open "
+      "MPI, Slurm or Kubernetes say that this process is a rank, else none.");
+  f.text("address", &DistOptions::address,
+         "HOST or HOST:PORT where rank 0 listens and the ranks meet; as the launcher says if not given.");
+  f.number("bucket_mb", &DistOptions::bucket_mb, {.above = 0, .max = 65536},
+           "MiB of gradients that are summed over the ranks at once.");
+  f.number("first_bucket_mb", &DistOptions::first_bucket_mb, {.above = 0, .max = 65536},
+           "The same of the first sum of a step, so that communication begins early.");
+  f.boolean("overlap", &DistOptions::overlap,
+            "Sums gradients while the backward pass goes on; in deterministic mode they are summed after it.");
+  f.choice("wire", &DistOptions::wire, {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
+           "The type in which gradients travel. Sums are formed in f32; bf16 and f16 halve the bytes and round.");
+  f.integer(
+      "shards", &DistOptions::shards, {.min = 1, .max = 1 << 16},
+      "Pieces that each batch is cut into. With train.deterministic runs of the same number give the same bits on "
+      "any number of ranks; null: 8 then, else as few as serve all ranks.");
+  f.number("timeout", &DistOptions::timeout, {.above = 0, .max = 86400},
+           "Seconds without a sign of life from a rank after which the run ends.");
 }
 
 void describe(Fields<RunConfig>& f) {
@@ -319,7 +338,8 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
     bool free = false;
     for (const char* prefix :
          {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps", "/train/early_stopping",
-          "/train/graph", "/data/workers", "/data/prefetch", "/comment", "/$schema"})
+          "/train/graph", "/data/workers", "/dist/backend", "/dist/address", "/dist/timeout", "/dist/overlap",
+          "/data/prefetch", "/comment", "/$schema"})
       free = free || difference.starts_with(prefix);
     if (!free) result.push_back(difference);
   }

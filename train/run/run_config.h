@@ -109,10 +109,17 @@ struct LogOptions {
   bool report = true;
 };
 
-enum class DistBackend : std::uint8_t { none };
+enum class DistBackend : std::uint8_t { automatic, none, gloo };
 
 struct DistOptions {
-  DistBackend backend = DistBackend::none;
+  DistBackend backend = DistBackend::automatic;
+  std::string address;
+  double bucket_mb = 25;
+  double first_bucket_mb = 1;
+  bool overlap = true;
+  DType wire = DType::f32;
+  std::optional<std::int64_t> shards;
+  double timeout = 60;
 };
 
 struct RunConfig {

@@ -84,8 +84,9 @@ FileLock::~FileLock() { ::close(descriptor_); }
 
 RunFolder::~RunFolder() = default;
 
-RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
+RunFolder::RunFolder(std::string path, bool writes) : path_(std::move(path)) {
   HEARTH_CHECK(UsageError, !path_.empty(), "the run's folder has an empty name; give one, or leave --out away");
+  if (!writes) return;
   make_directories(checkpoints());
   lock_ = std::make_unique<FileLock>(file(".lock"));
   HEARTH_CHECK(FileError, lock_->held(), path_, ": another process",
@@ -94,6 +95,7 @@ RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
 }
 
 void RunFolder::clear() {
+  if (!writes()) return;
   const std::vector<std::string> found = named_as_of_a_run(path_);
   HEARTH_CHECK(FileError, found.empty() || holds_run(path_), path_, ": holds no run, but ", found.front(),
                " that a run would replace; give another --out, or move that file");
@@ -106,6 +108,7 @@ void RunFolder::clear() {
 
 std::string RunFolder::open(const Json& resolved_config, std::int64_t metrics_bytes, bool tensorboard,
                             std::int64_t first_step) {
+  if (!writes()) return "";
   // The first, as writing the other makes both names durable.
   metrics_ = std::make_unique<MetricsLog>(file("metrics.jsonl"), metrics_bytes);
   write_file_synced(file("config.json"), to_text(resolved_config, 2) + "\n");
@@ -116,6 +119,7 @@ std::string RunFolder::open(const Json& resolved_config, std::int64_t metrics_by
 }
 
 void RunFolder::add(const Json& record) {
+  if (!writes()) return;
   HEARTH_CHECK(UsageError, metrics_ != nullptr, "run folder ", path_, ": add before open");
   metrics_->add(record);
   if (!events_) return;

@@ -44,11 +44,13 @@ class HEARTH_API FileLock {
 class HEARTH_API RunFolder {
  public:
   /// Makes the folder if need be, and locks it for the life of the object. UsageError for an empty path; FileError if
-  /// it cannot be written, or another process trains into it.
-  explicit RunFolder(std::string path);
+  /// it cannot be written, or another process trains into it. Without `writes` nothing is made, locked, written or
+  /// deleted: for ranks whose run is written by rank 0.
+  explicit RunFolder(std::string path, bool writes = true);
   ~RunFolder();
 
   const std::string& path() const { return path_; }
+  bool writes() const { return lock_ != nullptr; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 

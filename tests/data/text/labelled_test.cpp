@@ -153,5 +153,32 @@ TEST_F(Labelled, LinesThatAreNoneAreNamed) {
   EXPECT_PRED2(contains, refusal(wordpiece, "a\ta\n"), "no id for padding");
 }
 
+TEST_F(Labelled, RanksGetAboutEquallyManyTokens) {
+  // Lengths as those of words in a text: few long ones (Zipf).
+  std::string text;
+  for (int i = 0; i < 2000; ++i)
+    text +=
+        (i % 2 == 0 ? "x\t" : "y\t") + std::string(static_cast<std::size_t>(1 + 400 / (1 + i * 37 % 401)), 'a') + "\n";
+  const DataSplits data = open(R"(, "length": 512)", text);
+  constexpr int ranks = 4;
+  std::vector<std::int64_t> tokens(ranks), rows(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    Loader loader(data.train, {.batch_size = 128,
+                               .workers = 0,
+                               .shuffle = true,
+                               .drop_last = true,
+                               .part = {.cuts = ranks, .of = ranks, .first = rank, .count = 1}});
+    for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+      const Batch batch = loader.next();
+      tokens[rank] += batch.tokens;
+      rows[rank] += batch.size();
+    }
+  }
+  const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
+  EXPECT_LE(static_cast<double>(*most - *least), 0.02 * static_cast<double>(*most))
+      << tokens[0] << ' ' << tokens[1] << ' ' << tokens[2] << ' ' << tokens[3];
+  for (const std::int64_t count : rows) EXPECT_EQ(count, 15 * 32);
+}
+
 }  // namespace
 }  // namespace hearth::data

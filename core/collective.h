@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a data parallel run do together. Abstract here, so that layers and optimizers can take a reference;
+// dist has the implementations.
+#pragma once
+
+#include <future>
+#include <optional>
+
+#include "core/export.h"
+#include "core/tensor.h"
+
+namespace hearth {
+
+enum class Reduce : std::uint8_t { sum, min, max };
+
+/// A collective that was started. Its tensors must stay as they are until wait() has returned.
+class HEARTH_API Work {
+ public:
+  /// One that is done.
+  Work() = default;
+  explicit Work(std::shared_future<void> future) : future_(std::move(future)) {}
+
+  /// Returns when this rank has its result; throws what made the collective fail. May be called again.
+  void wait() const {
+    if (future_.valid()) future_.get();
+  }
+  bool done() const {
+    return !future_.valid() || future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+
+ private:
+  std::shared_future<void> future_;
+};
+
+/// A group of ranks 0..size()-1, of which this object is one. Every rank calls the same collectives in the same order
+/// with tensors of the same shapes and types; PeerError, naming the rank, where one does not, dies or gives up. After
+/// a failure every later collective fails with the same message.
+///
+/// Results have the same bits on every rank, and from run to run: sums are formed by pairs of neighbouring ranks, then
+/// pairs of these, in the precision of the tensor but at least in f32. Tensors must be contiguous (ShapeError).
+class HEARTH_API Collective {
+ public:
+  virtual ~Collective() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// "loopback", "gloo" or "nccl".
+  virtual const char* backend() const = 0;
+
+  /// Replaces x by its sum (minimum, maximum) over all ranks. With `wire`, a low-precision type, f32 elements travel in
+  /// that type: each rank's and the sum are rounded to it, the sum is formed in f32.
+  virtual Work all_reduce(const Tensor& x, Reduce op = Reduce::sum, std::optional<DType> wire = {}) = 0;
+  /// part becomes this rank's piece of the sum of x over all ranks: x [size * n], part [n].
+  virtual Work reduce_scatter(const Tensor& x, const Tensor& part) = 0;
+  /// all becomes the parts of all ranks in order: part [n], all [size * n].
+  virtual Work all_gather(const Tensor& part, const Tensor& all) = 0;
+  /// x becomes that of rank `root`.
+  virtual Work broadcast(const Tensor& x, int root = 0) = 0;
+  /// Returns when every rank has come here.
+  virtual void barrier() = 0;
+
+  /// Tells the other ranks that this one gives up: what they wait for fails with its name and `reason`.
+  virtual void abort(const std::string& reason) = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <list>
+#include <vector>
+
+#include "core/build.h"
+#include "core/cpu/signals.h"
+#include "core/error.h"
+#include "dist/control.h"
+#include "dist/frame.h"
+
+namespace hearth::dist {
+namespace {
+
+// Of connections that have not proved anything yet.
+constexpr int max_strangers = 64;
+constexpr double stranger_seconds = 5;
+// What waits to be sent to a rank that does not read.
+constexpr std::size_t max_unsent = 1 << 22;
+
+struct Connection {
+  Socket socket;
+  std::string in, out;
+  std::string nonce;
+  std::string who;     // "rank 2 (pid 4711 on node7)", once it has joined
+  std::string status;  // what it did last
+  std::vector<std::string> waits_for;
+  int rank = -1;
+  bool broken = false;   // it is gone, or sent what no rank sends
+  bool closing = false;  // once `out` is sent
+  bool silent = false;   // the others were warned
+  Deadline heard = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+class ControlServer::Loop {
+ public:
+  Loop(const std::string& address, int port, const ControlOptions& options)
+      : options_(options), listener_(listen_on(address, port)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    HEARTH_CHECK(UsageError, options.size >= 1, "control server: a group of ", options.size, " ranks");
+    HEARTH_CHECK(InternalError, static_cast<bool>(wake_), "eventfd: no descriptor");
+    joined_.assign(static_cast<std::size_t>(options.size), false);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Loop() {
+    stopping_ = true;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.descriptor(), &one, sizeof one);
+    thread_.join();
+  }
+
+  int port() const { return port_of(listener_); }
+  bool wait_for_end(double seconds) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, in_seconds(seconds), [&] { return ended_ == options_.size; });
+  }
+
+ private:
+  void run() {
+    cpu::block_signals_for_good();
+    Deadline next_beat = std::chrono::steady_clock::now();
+    while (!stopping_) {
+      wait_for_events(next_beat);
+      accept_strangers();
+      for (Connection& one : connections_) serve(one);
+      if (std::chrono::steady_clock::now() >= next_beat) {
+        next_beat = in_seconds(options_.beat_seconds);
+        look_after();
+      }
+      for (Connection& one : connections_) flush(one);
+      connections_.remove_if([&](Connection& one) { return end(one); });
+    }
+    for (Connection& one : connections_) flush(one);
+  }
+
+  void wait_for_events(Deadline next_beat) {
+    std::vector<pollfd> all{{wake_.descriptor(), POLLIN, 0}, {listener_.descriptor(), POLLIN, 0}};
+    for (const Connection& one : connections_)
+      all.push_back({one.socket.descriptor(), static_cast<short>(one.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
+    poll(all.data(), all.size(), milliseconds_left(next_beat));
+  }
+
+  void accept_strangers() {
+    const auto strangers = [&] {
+      return std::count_if(connections_.begin(), connections_.end(),
+                           [](const Connection& one) { return one.rank < 0; });
+    };
+    while (true) {
+      Socket socket(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket) return;
+      // The oldest one goes, so that sockets held open keep no rank out.
+      if (strangers() >= max_strangers)
+        std::find_if(connections_.begin(), connections_.end(), [](const Connection& one) {
+          return one.rank < 0 && !one.broken;
+        })->broken = true;
+      Connection& one = connections_.emplace_back();
+      one.socket = std::move(socket);
+      one.nonce = random_nonce();
+      one.out = framed(Frame::hello, one.nonce);
+    }
+  }
+
+  void serve(Connection& one) {
+    char bytes[16384];
+    while (!one.broken && !one.closing) {
+      const ssize_t got = recv(one.socket.descriptor(), bytes, sizeof bytes, 0);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (got <= 0) {
+        one.broken = true;
+        return;
+      }
+      one.in.append(bytes, static_cast<std::size_t>(got));
+      one.heard = std::chrono::steady_clock::now();
+      while (auto frame = take_frame(one.in, one.rank < 0 ? max_frame_of_strangers : max_frame, one.broken)) {
+        one.rank < 0 ? join(one, frame->first, frame->second) : take(one, frame->first, frame->second);
+        if (one.broken || one.closing) return;
+      }
+    }
+  }
+
+  void join(Connection& one, Frame kind, const std::string& payload) {
+    const std::optional<JoinRequest> request = kind == Frame::join ? JoinRequest::of(payload) : std::nullopt;
+    if (!request ||
+        !same_proof(request->proof, hmac_sha256(options_.token, "rank" + request->signed_text(one.nonce)))) {
+      one.broken = true;
+      return;
+    }
+    const std::string reason = reason_against(*request);
+    if (!reason.empty()) {
+      one.out += framed(Frame::refused, reason);
+      one.closing = true;
+      return;
+    }
+    one.rank = request->rank;
+    one.who = join_text("rank ", one.rank, " (pid ", request->pid, " on ", request->host, ')');
+    joined_[static_cast<std::size_t>(one.rank)] = true;
+    one.out += framed(Frame::welcome, hmac_sha256(options_.token, "server" + request->signed_text(one.nonce)));
+    if (!failure_.empty()) one.out += framed(Frame::failed, failure_);
+  }
+
+  std::string reason_against(const JoinRequest& request) const {
+    if (request.version != build::version)
+      return join_text("rank ", request.rank, " on ", request.host, " runs Hearth ", request.version,
+                       ", the server runs ", build::version);
+    if (request.size != options_.size)
+      return join_text("rank ", request.rank, " on ", request.host, " expects ", request.size,
+                       " ranks, the server expects ", options_.size);
+    if (request.rank < 0 || request.rank >= options_.size)
+      return join_text("there is no rank ", request.rank, "; ranks are 0..", options_.size - 1);
+    if (joined_[static_cast<std::size_t>(request.rank)])
+      return join_text("rank ", request.rank, " has joined already; every process needs a rank of its own");
+    return "";
+  }
+
+  void take(Connection& one, Frame kind, const std::string& payload) {
+    switch (kind) {
+      case Frame::beat:
+        if (!payload.empty()) one.status = payload;
+        return;
+      case Frame::set: {
+        const std::size_t end = payload.find('\0');
+        if (end == std::string::npos) break;
+        const std::string key = payload.substr(0, end);
+        values_[key] = payload;
+        for (Connection& other : connections_)
+          if (std::erase(other.waits_for, key) > 0) other.out += framed(Frame::value, payload);
+        return;
+      }
+      case Frame::get: {
+        const auto found = values_.find(payload);
+        if (found == values_.end())
+          one.waits_for.push_back(payload);
+        else
+          one.out += framed(Frame::value, found->second);
+        return;
+      }
+      case Frame::give_up:
+        fail(one.who + " gave up: " + payload, &one);
+        note_end(one);
+        one.closing = true;
+        return;
+      case Frame::leave:
+        note_end(one);
+        one.closing = true;
+        return;
+      default:
+        break;
+    }
+    one.broken = true;
+  }
+
+  /// Beats, strangers who say nothing, ranks that do not answer.
+  void look_after() {
+    for (Connection& one : connections_) {
+      const double silence = std::chrono::duration<double>(std::chrono::steady_clock::now() - one.heard).count();
+      if (one.rank < 0) {
+        one.broken = one.broken || silence > stranger_seconds;
+        continue;
+      }
+      one.out += framed(Frame::beat, "");
+      if (silence > options_.give_up_seconds) {
+        fail(join_text(one.who, " gave no sign of life for ", options_.give_up_seconds, " s", after(one)), &one);
+      } else if ((silence > options_.warn_seconds) != one.silent) {
+        one.silent = !one.silent;
+        tell(framed(Frame::warning, one.silent ? join_text(one.who, " has given no sign of life for ",
+                                                           options_.warn_seconds, " s", after(one))
+                                               : one.who + " is there again"),
+             &one);
+      }
+    }
+  }
+
+  static std::string after(const Connection& one) { return one.status.empty() ? "" : ", last seen at " + one.status; }
+
+  void tell(const std::string& frame, const Connection* but) {
+    for (Connection& one : connections_)
+      if (&one != but && one.rank >= 0) one.out += frame;
+  }
+
+  void fail(const std::string& reason, const Connection* cause) {
+    if (!failure_.empty()) return;
+    failure_ = reason;
+    tell(framed(Frame::failed, reason), cause);
+  }
+
+  void flush(Connection& one) {
+    while (!one.broken && !one.out.empty()) {
+      const ssize_t sent = send(one.socket.descriptor(), one.out.data(), one.out.size(), MSG_NOSIGNAL);
+      if (sent > 0)
+        one.out.erase(0, static_cast<std::size_t>(sent));
+      else if (errno == EAGAIN || errno == EINTR)
+        break;
+      else
+        one.broken = true;
+    }
+    // A rank that is stopped reads nothing; the beats that it misses say nothing new.
+    if (one.out.size() > max_unsent) one.broken = true;
+  }
+
+  /// Whether the connection is over.
+  bool end(Connection& one) {
+    if (one.broken && one.rank >= 0 && !one.closing) {
+      fail(one.who + " died" + after(one), &one);
+      note_end(one);
+    }
+    return one.broken || (one.closing && one.out.empty());
+  }
+
+  void note_end(const Connection&) {
+    const std::lock_guard lock(mutex_);
+    ++ended_;
+    changed_.notify_all();
+  }
+
+  const ControlOptions options_;
+  const Socket listener_;
+  const Socket wake_;
+  std::atomic<bool> stopping_{false};
+  // Of the thread.
+  std::list<Connection> connections_;
+  std::vector<bool> joined_;
+  std::map<std::string, std::string> values_;  // by key, with the key
+  std::string failure_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int ended_ = 0;
+  std::thread thread_;
+};
+
+ControlServer::ControlServer(const std::string& address, int port, const ControlOptions& options)
+    : loop_(std::make_unique<Loop>(address, port, options)) {}
+ControlServer::~ControlServer() = default;
+int ControlServer::port() const { return loop_->port(); }
+bool ControlServer::wait_for_end(double seconds) const { return loop_->wait_for_end(seconds); }
+
+}  // namespace hearth::dist

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data parallel training: every rank has all parameters and a part of the batch; the gradients are summed over the
+// ranks, bucket by bucket, while the backward pass goes on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autograd/parameters.h"
+#include "core/collective.h"
+
+namespace hearth::dist {
+
+struct DataParallelOptions {
+  double bucket_mb = 25;       ///< MiB of gradients that are summed in one collective
+  double first_bucket_mb = 1;  ///< of the first, so that communication begins early
+  bool overlap = true;         ///< sum a bucket as soon as the backward pass has filled it; else all in reduce()
+  /// The type in which f32 gradients travel: bf16 or f16 halve the bytes. Sums are formed in f32.
+  std::optional<DType> wire{};
+};
+
+/// Sums the gradients of `parameters` over the ranks of `group`; both must outlive it. Gradients are sums, not means:
+/// a rank weighs its loss by its part of the global batch, as with backward(loss, 1.0 / group.size()) for equal parts.
+///
+///   dist::DataParallel parallel(group, parameters);
+///   ...
+///   backward(loss, 1.0 / group.size());
+///   parallel.reduce();
+///   optimizer.step();
+class HEARTH_API DataParallel {
+ public:
+  /// Gives every rank the values of rank 0. PeerError, naming the rank and the parameter, where the ranks have
+  /// different parameters; ConfigError for sizes that are not above 0.
+  DataParallel(Collective& group, FlatParameters& parameters, DataParallelOptions options = {});
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  /// Whether backward passes from now on begin to sum what they have filled. Off for all but the last one of an
+  /// update that accumulates several.
+  void overlap_next(bool on);
+  /// After the last backward() of an update: sums what was not summed yet and waits for all. Gradients of parameters
+  /// that had no part in the loss count as zeros. PeerError where a rank failed: the gradients are of no use then.
+  void reduce();
+
+  /// PeerError, naming the rank, unless all ranks have the same bits in `x`; `what` is its name in the message.
+  void require_equal(const Tensor& x, const std::string& what);
+
+  struct Bucket {
+    std::int64_t begin = 0;  ///< first element within FlatParameters::grads()
+    std::int64_t size = 0;
+    int parameters = 0;
+  };
+  /// In the order in which they are summed: from the end of the buffer, where a backward pass begins.
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// How many buckets the last reduce() found summed or under way.
+  int overlapped() const { return overlapped_; }
+  /// Seconds that the last reduce() waited.
+  double exposed_seconds() const { return exposed_seconds_; }
+  Collective& group() const { return *group_; }
+
+ private:
+  struct Progress;  // of one backward pass
+
+  void make_buckets();
+  void agree();
+  void arrived(std::size_t entry);
+  void start_ready();
+  void start(std::size_t bucket);
+
+  Collective* group_;
+  FlatParameters* parameters_;
+  DataParallelOptions options_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;   ///< by entry
+  std::shared_ptr<DataParallel*> self_;  ///< what the hooks of leaves refer to; null after the end
+  bool overlap_ = true;
+  std::vector<char> arrived_;  ///< by entry
+  std::vector<int> missing_;   ///< entries that a bucket waits for
+  std::vector<Work> works_;    ///< of the buckets that were started
+  int overlapped_ = 0;
+  double exposed_seconds_ = 0;
+};
+
+/// Adds up gradients of micro-batches in an order that does not depend on how many a rank has: neighbours in pairs,
+/// then pairs of these, as the ranks' sums are added. Where each rank has 2^k of them the result has the same bits for
+/// every number of ranks. Holds up to k further buffers of the gradients' size.
+class HEARTH_API PairwiseSum {
+ public:
+  /// `sum` is where each term appears and where the result will be, contiguous; it must outlive this.
+  explicit PairwiseSum(Tensor sum) : sum_(std::move(sum)) {}
+
+  /// Takes the next term of `total` in; the last one leaves the sum of all in the tensor.
+  void add(std::int64_t index, std::int64_t total);
+
+ private:
+  Tensor sum_;
+  std::vector<Tensor> levels_;
+};
+
+}  // namespace hearth::dist

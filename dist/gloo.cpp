@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/gloo.h"
+
+#include "core/build.h"
+#include "core/error.h"
+
+#if HEARTH_HAS_GLOO
+#include <gloo/common/error.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#endif
+
+#include <mutex>
+
+namespace hearth::dist {
+
+#if HEARTH_HAS_GLOO
+namespace {
+
+// By then the side channel knows why a connection broke.
+constexpr double verdict_seconds = 1.5;
+
+/// Where ranks find each other's addresses.
+class ControlStore : public gloo::rendezvous::Store {
+ public:
+  ControlStore(Control& control, double seconds) : control_(control), seconds_(seconds) {}
+  void set(const std::string& key, const std::vector<char>& data) override {
+    control_.set("gloo/" + key, std::string(data.begin(), data.end()));
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::string value = control_.get("gloo/" + key, seconds_);
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) (void)control_.get("gloo/" + key, seconds_);
+  }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
+
+ private:
+  Control& control_;
+  double seconds_;
+};
+
+using Buffer = gloo::transport::UnboundBuffer;
+
+class GlooTransport : public Transport {
+ public:
+  GlooTransport(Control& control, int size, const GlooOptions& options)
+      : control_(control),
+        timeout_(static_cast<std::int64_t>(options.timeout_seconds * 1e3)),
+        context_(std::make_shared<gloo::rendezvous::Context>(control.rank(), size)) {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = options.address.empty() ? control.local_address() : options.address;
+    try {
+      std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
+      context_->setTimeout(timeout_);
+      ControlStore store(control, options.join_seconds);
+      context_->connectFullMesh(store, device);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw_peer_error(
+          join_text("rank ", rank(), " cannot connect with the others from ", attributes.hostname, ": ", error.what()));
+    }
+    control.on_failure([this](const std::string& reason) { interrupt(reason); });
+  }
+  ~GlooTransport() override { control_.on_failure(nullptr); }
+
+  int rank() const override { return context_->rank; }
+  int size() const override { return context_->size; }
+  const char* name() const override { return "gloo"; }
+
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    const std::uint64_t slot = next_slot_++;
+    std::vector<std::unique_ptr<Buffer>> sent, received;
+    int peer = -1;
+    const char* doing = "send to";
+    try {
+      for (const Incoming& one : in) received.push_back(buffer(one.bytes.data(), one.bytes.size()));
+      for (const Outgoing& one : out)
+        sent.push_back(buffer(const_cast<std::byte*>(one.bytes.data()), one.bytes.size()));
+      const Waiting waiting(*this, sent, received);
+      for (std::size_t i = 0; i < in.size(); ++i)
+        if (received[i] != nullptr) received[i]->recv(peer = in[i].from, slot);
+      for (std::size_t i = 0; i < out.size(); ++i)
+        if (sent[i] != nullptr) sent[i]->send(peer = out[i].to, slot);
+      doing = "receive from";
+      for (std::size_t i = 0; i < in.size(); ++i)
+        if (received[i] != nullptr && !received[i]->waitRecv(&(peer = in[i].from), timeout_)) throw_interrupted();
+      doing = "send to";
+      for (std::size_t i = 0; i < out.size(); ++i)
+        if (sent[i] != nullptr && !sent[i]->waitSend(&(peer = out[i].to), timeout_)) throw_interrupted();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw_peer_error(join_text("rank ", rank(), " cannot ", doing, " rank ", peer, ": ", error.what()));
+    }
+  }
+
+  void abort(const std::string& reason) override {
+    interrupt(reason);
+    if (control_.failure().empty()) control_.give_up(reason);
+  }
+
+ private:
+  /// The buffers of an exchange, as long as somebody may wait for them.
+  struct Waiting {
+    Waiting(GlooTransport& transport, std::vector<std::unique_ptr<Buffer>>& sent,
+            std::vector<std::unique_ptr<Buffer>>& received)
+        : of(transport) {
+      const std::lock_guard lock(of.mutex_);
+      if (!of.reason_.empty()) throw PeerError(of.reason_);
+      of.sent_ = &sent, of.received_ = &received;
+    }
+    ~Waiting() {
+      const std::lock_guard lock(of.mutex_);
+      of.sent_ = of.received_ = nullptr;
+    }
+    GlooTransport& of;
+  };
+
+  /// Null for nothing, which is not sent.
+  std::unique_ptr<Buffer> buffer(std::byte* bytes, std::size_t size) {
+    return size == 0 ? nullptr : context_->createUnboundBuffer(bytes, size);
+  }
+
+  void interrupt(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (reason_.empty()) reason_ = reason;
+    if (received_ == nullptr) return;
+    for (const std::unique_ptr<Buffer>& one : *received_)
+      if (one != nullptr) one->abortWaitRecv();
+    for (const std::unique_ptr<Buffer>& one : *sent_)
+      if (one != nullptr) one->abortWaitSend();
+  }
+  [[noreturn]] void throw_interrupted() {
+    const std::lock_guard lock(mutex_);
+    throw PeerError(reason_);
+  }
+  /// With what the side channel says, which knows better; else with `otherwise`.
+  [[noreturn]] void throw_peer_error(const std::string& otherwise) {
+    const std::string reason = control_.failure(verdict_seconds);
+    throw PeerError(reason.empty() ? otherwise : reason);
+  }
+
+  Control& control_;
+  const std::chrono::milliseconds timeout_;
+  const std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::uint64_t next_slot_ = 1;
+  std::mutex mutex_;
+  std::string reason_;
+  std::vector<std::unique_ptr<Buffer>>* sent_ = nullptr;
+  std::vector<std::unique_ptr<Buffer>>* received_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> gloo_transport(Control& control, int size, const GlooOptions& options) {
+  return std::make_unique<GlooTransport>(control, size, options);
+}
+
+#else
+
+std::unique_ptr<Transport> gloo_transport(Control&, int, const GlooOptions&) {
+  throw UsageError("dist: this build of Hearth has no Gloo; install libgloo-dev and build again");
+}
+
+#endif
+
+}  // namespace hearth::dist

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks connected by Gloo, over TCP.
+#pragma once
+
+#include <memory>
+
+#include "dist/control.h"
+#include "dist/transport.h"
+
+namespace hearth::dist {
+
+struct GlooOptions {
+  std::string address{};         ///< of this machine, to listen on; "": the one by which the server is reached
+  double join_seconds = 60;      ///< to wait for the other ranks' addresses
+  double timeout_seconds = 300;  ///< an exchange in which nothing arrives for so long fails
+};
+
+/// Connects this rank with all others, which meet by `control`; it must outlive the transport and may be told of
+/// failures by it. UsageError in a build without Gloo.
+std::unique_ptr<Transport> gloo_transport(Control& control, int size, const GlooOptions& options);
+
+}  // namespace hearth::dist

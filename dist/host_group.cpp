@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/host_group.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/cpu/signals.h"
+#include "core/error.h"
+#include "dist/ordered_sum.h"
+
+namespace hearth::dist {
+namespace {
+
+enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
+constexpr const char* kind_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+constexpr const char* reduce_names[] = {"sum", "min", "max"};
+
+constexpr std::size_t inline_bytes = 448;
+// Pieces of a sum begin on whole cache lines.
+constexpr std::int64_t grain_bytes = 64;
+
+}  // namespace
+
+/// What a rank is about to do; the same on all ranks.
+struct HostGroup::Call {
+  std::uint64_t sequence = 0;
+  std::int64_t count = 0;
+  std::int32_t root = 0;
+  Kind kind{};
+  Reduce op{};
+  DType dtype{};
+  std::uint8_t wire = 0;  // 1 + the type; 0: none
+
+  bool operator==(const Call&) const = default;
+};
+
+namespace {
+
+template <class Call>
+std::string text_of(const Call& call) {
+  std::string text = join_text(kind_names[static_cast<int>(call.kind)], " of ", call.dtype, " [", call.count, "]");
+  if (call.kind == Kind::all_reduce) text += join_text(" (", reduce_names[static_cast<int>(call.op)], ")");
+  if (call.kind == Kind::broadcast) text += join_text(" from rank ", call.root);
+  return text + join_text(", its collective number ", call.sequence + 1);
+}
+
+/// The elements of each rank: the first ones get `grain` more where they do not divide evenly.
+struct Pieces {
+  Pieces(std::int64_t total, int ranks, std::int64_t grain_size) : count(total), grain(grain_size) {
+    const std::int64_t grains = (count + grain - 1) / grain;
+    each = grains / ranks, extra = grains % ranks;
+  }
+  std::int64_t begin(int rank) const {
+    return std::min(count, (each * rank + std::min<std::int64_t>(extra, rank)) * grain);
+  }
+  std::int64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
+
+  std::int64_t count, grain, each, extra;
+};
+
+std::span<const std::byte> bytes_of(const Tensor& x) { return {x.bytes(), x.byte_size()}; }
+
+void check_contiguous(const char* op, const Tensor& x) {
+  HEARTH_CHECK(UsageError, x.defined(), op, ": the tensor is undefined");
+  HEARTH_CHECK(ShapeError, x.is_contiguous(), op, ": ", describe(x), " is not contiguous; give it x.contiguous()");
+}
+
+}  // namespace
+
+HostGroup::HostGroup(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {
+  thread_ = std::thread([this] { work(); });
+}
+
+HostGroup::~HostGroup() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+int HostGroup::rank() const { return transport_->rank(); }
+int HostGroup::size() const { return transport_->size(); }
+const char* HostGroup::backend() const { return transport_->name(); }
+
+HostGroup::Traffic HostGroup::traffic() const {
+  const std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
+void HostGroup::abort(const std::string& reason) { transport_->abort(reason); }
+
+Work HostGroup::start(std::function<void()> run) {
+  Job job{std::move(run), {}};
+  Work started(job.done.get_future().share());
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_all();
+  return started;
+}
+
+void HostGroup::work() {
+  cpu::block_signals_for_good();
+  pthread_setname_np(pthread_self(), "hearth-dist");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    const std::exception_ptr failed = failure_;
+    lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
+    std::exception_ptr fault = failed;
+    if (!fault) try {
+        job.run();
+      } catch (const std::exception& error) {
+        fault = std::current_exception();
+        transport_->abort(error.what());
+      }
+    lock.lock();
+    failure_ = fault;
+    traffic_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++traffic_.collectives;
+    // What the job refers to goes before its owner goes on.
+    job.run = nullptr;
+    lock.unlock();
+    fault ? job.done.set_exception(fault) : job.done.set_value();
+    lock.lock();
+  }
+}
+
+Work HostGroup::start_on(const Tensor& input, const Tensor& output,
+                         std::function<void(const Tensor&, const Tensor&)> on_host) {
+  output.storage()->bump_version();
+  if (output.device().is_cpu() && input.device().is_cpu())
+    return start([=, run = std::move(on_host)] { run(input, output); });
+  const Tensor in = input.to(Device{});
+  const Tensor out = input.same_storage(output) ? in : output.to(Device{});
+  start([&] { on_host(in, out); }).wait();
+  output.copy_from(out);
+  return {};
+}
+
+void HostGroup::send_all(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  transport_->exchange(out, in);
+  const std::lock_guard lock(mutex_);
+  for (const Outgoing& one : out) traffic_.bytes += static_cast<std::int64_t>(one.bytes.size());
+}
+
+std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span<const std::byte> inlined) {
+  struct Message {
+    Call call;
+    std::byte data[inline_bytes];
+  };
+  static_assert(std::is_trivially_copyable_v<Call>);
+  Call call = mine;
+  call.sequence = sequence_++;
+  Message message{};
+  message.call = call;
+  if (!inlined.empty()) std::memcpy(message.data, inlined.data(), inlined.size());
+  std::vector<Message> all(static_cast<std::size_t>(size()));
+  std::vector<Outgoing> out;
+  std::vector<Incoming> in;
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    out.push_back({other, std::as_bytes(std::span(&message, 1))});
+    in.push_back({other, std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(other)], 1))});
+  }
+  all[static_cast<std::size_t>(rank())] = message;
+  send_all(out, in);
+  for (int other = 0; other < size(); ++other) {
+    const Call& theirs = all[static_cast<std::size_t>(other)].call;
+    HEARTH_CHECK(PeerError, theirs == call, "the ranks disagree: rank ", other, " calls ", text_of(theirs), "; rank ",
+                 rank(), " calls ", text_of(call));
+  }
+  std::vector<std::vector<std::byte>> data;
+  for (const Message& one : all) data.emplace_back(one.data, one.data + inlined.size());
+  return data;
+}
+
+std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std::int64_t count, std::size_t size_of_x,
+                                                         std::int64_t grain) {
+  const Pieces pieces(count, size(), grain);
+  const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of_x; };
+  const std::size_t mine = bytes(pieces.size(rank()));
+  received_.resize(mine * static_cast<std::size_t>(size()));
+  std::vector<Outgoing> out;
+  std::vector<Incoming> in;
+  std::vector<const std::byte*> rows;
+  for (int other = 0; other < size(); ++other) {
+    std::byte* const row = received_.data() + mine * static_cast<std::size_t>(other);
+    if (other == rank()) {
+      rows.push_back(x + bytes(pieces.begin(rank())));
+      continue;
+    }
+    rows.push_back(row);
+    out.push_back({other, {x + bytes(pieces.begin(other)), bytes(pieces.size(other))}});
+    in.push_back({other, {row, mine}});
+  }
+  send_all(out, in);
+  return rows;
+}
+
+void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
+  const DType type = wire.value_or(x.dtype());
+  const Call call{.count = x.size(),
+                  .kind = Kind::all_reduce,
+                  .op = op,
+                  .dtype = x.dtype(),
+                  .wire = wire ? static_cast<std::uint8_t>(1 + static_cast<int>(*wire)) : std::uint8_t{0}};
+  // In the type that travels: x itself, or a rounded copy.
+  const Tensor sent = wire ? x.to(type) : x;
+  const bool is_small = sent.byte_size() <= inline_bytes;
+  const std::vector<std::vector<std::byte>> inlined = agree(call, is_small ? bytes_of(sent) : std::span<std::byte>{});
+  if (size() == 1 || x.size() == 0) {
+    if (wire) x.copy_from(sent);
+    return;
+  }
+  if (is_small) {
+    std::vector<const std::byte*> rows;
+    for (const std::vector<std::byte>& one : inlined) rows.push_back(one.data());
+    reduce_rows(rows, type, sent.bytes(), type, x.size(), op);
+  } else {
+    const std::size_t size_of_sent = size_of(type);
+    const std::int64_t grain = grain_bytes / static_cast<std::int64_t>(size_of_sent);
+    const Pieces pieces(x.size(), size(), grain);
+    const auto piece = [&](int of) {
+      return std::span(sent.bytes() + static_cast<std::size_t>(pieces.begin(of)) * size_of_sent,
+                       static_cast<std::size_t>(pieces.size(of)) * size_of_sent);
+    };
+    const std::vector<const std::byte*> rows = exchange_pieces(sent.bytes(), x.size(), size_of_sent, grain);
+    reduce_rows(rows, type, piece(rank()).data(), type, pieces.size(rank()), op);
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank()) continue;
+      out.push_back({other, piece(rank())});
+      in.push_back({other, piece(other)});
+    }
+    send_all(out, in);
+  }
+  if (wire) x.copy_from(sent);
+}
+
+Work HostGroup::all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
+  check_contiguous("all_reduce", x);
+  HEARTH_CHECK(DTypeError, x.dtype() != DType::boolean, "all_reduce: ", describe(x), ": bool has no sum; take u8");
+  HEARTH_CHECK(DTypeError, !wire || (x.dtype() == DType::f32 && (*wire == DType::bf16 || *wire == DType::f16)),
+               "all_reduce: ", describe(x), " cannot travel as ", wire.value_or(x.dtype()),
+               "; f32 may, as bf16 or f16");
+  return start_on(x, x, [this, op, wire](const Tensor&, const Tensor& y) { run_all_reduce(y, op, wire); });
+}
+
+Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
+  check_contiguous("reduce_scatter", x);
+  check_contiguous("reduce_scatter", part);
+  HEARTH_CHECK(ShapeError, x.size() == part.size() * size() && x.dtype() == part.dtype(),
+               "reduce_scatter: ", describe(x), " is not ", size(), " times ", describe(part), ", one part a rank");
+  return start_on(x, part, [this](const Tensor& from, const Tensor& to) {
+    agree({.count = from.size(), .kind = Kind::reduce_scatter, .dtype = from.dtype()}, {});
+    if (to.size() == 0) return;
+    const auto rows = exchange_pieces(from.bytes(), from.size(), size_of(from.dtype()), to.size());
+    reduce_rows(rows, from.dtype(), to.bytes(), from.dtype(), to.size(), Reduce::sum);
+  });
+}
+
+Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
+  check_contiguous("all_gather", part);
+  check_contiguous("all_gather", all);
+  HEARTH_CHECK(ShapeError, all.size() == part.size() * size() && all.dtype() == part.dtype(),
+               "all_gather: ", describe(all), " is not ", size(), " times ", describe(part), ", one part a rank");
+  return start_on(part, all, [this](const Tensor& from, const Tensor& to) {
+    const bool is_small = from.byte_size() <= inline_bytes;
+    const auto inlined = agree({.count = to.size(), .kind = Kind::all_gather, .dtype = to.dtype()},
+                               is_small ? bytes_of(from) : std::span<const std::byte>{});
+    const auto part_of = [&](int rank) {
+      return std::span(to.bytes() + static_cast<std::size_t>(rank) * from.byte_size(), from.byte_size());
+    };
+    const auto put = [&](int rank, const std::byte* bytes) {
+      if (from.byte_size() > 0 && bytes != part_of(rank).data())
+        std::memmove(part_of(rank).data(), bytes, from.byte_size());
+    };
+    put(rank(), from.bytes());
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int other = 0; other < size(); ++other) {
+      if (is_small) put(other, inlined[static_cast<std::size_t>(other)].data());
+      if (is_small || other == rank()) continue;
+      out.push_back({other, part_of(rank())});
+      in.push_back({other, part_of(other)});
+    }
+    if (!is_small) send_all(out, in);
+  });
+}
+
+Work HostGroup::broadcast(const Tensor& x, int root) {
+  check_contiguous("broadcast", x);
+  HEARTH_CHECK(IndexError, root >= 0 && root < size(), "broadcast: there is no rank ", root, "; ranks are 0..",
+               size() - 1);
+  return start_on(x, x, [this, root](const Tensor&, const Tensor& y) {
+    const bool is_small = y.byte_size() <= inline_bytes;
+    const auto inlined = agree({.count = y.size(), .root = root, .kind = Kind::broadcast, .dtype = y.dtype()},
+                               is_small ? bytes_of(y) : std::span<const std::byte>{});
+    if (y.size() == 0 || size() == 1) return;
+    if (is_small) {
+      std::memcpy(y.bytes(), inlined[static_cast<std::size_t>(root)].data(), y.byte_size());
+      return;
+    }
+    // The root sends each rank a piece; the ranks exchange these.
+    const Pieces pieces(static_cast<std::int64_t>(y.byte_size()), size(), grain_bytes);
+    const auto piece = [&](int of) {
+      return std::span(y.bytes() + pieces.begin(of), static_cast<std::size_t>(pieces.size(of)));
+    };
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int other = 0; other < size(); ++other)
+      if (rank() == root && other != root) out.push_back({other, piece(other)});
+    if (rank() != root) in.push_back({root, piece(rank())});
+    send_all(out, in);
+    out.clear();
+    in.clear();
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank()) continue;
+      if (other != root) out.push_back({other, piece(rank())});
+      if (rank() != root) in.push_back({other, piece(other)});
+    }
+    send_all(out, in);
+  });
+}
+
+void HostGroup::barrier() { all_reduce(Tensor::zeros({1}, DType::u8)).wait(); }
+
+std::vector<std::unique_ptr<Collective>> loopback_groups(int size) {
+  std::vector<std::unique_ptr<Collective>> groups;
+  for (std::unique_ptr<Transport>& transport : loopback_transports(size))
+    groups.push_back(std::make_unique<HostGroup>(std::move(transport)));
+  return groups;
+}
+
+}  // namespace hearth::dist

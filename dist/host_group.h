@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of ranks that exchange bytes: on the host, one after the other, by a thread of their own.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/collective.h"
+#include "dist/transport.h"
+
+namespace hearth::dist {
+
+/// The ranks of a transport as a group. Before each collective the ranks compare what they are about to do, in one
+/// small message, which carries the data too where that is small. A large sum costs each rank 2 (n - 1) / n of its
+/// bytes, sent and received: every rank adds up one piece, then all exchange the sums.
+///
+/// Tensors on a device are copied to the host and back; the caller waits for that.
+class HEARTH_API HostGroup : public Collective {
+ public:
+  explicit HostGroup(std::unique_ptr<Transport> transport);
+  /// Waits for what was started.
+  ~HostGroup() override;
+
+  int rank() const override;
+  int size() const override;
+  const char* backend() const override;
+
+  Work all_reduce(const Tensor& x, Reduce op = Reduce::sum, std::optional<DType> wire = {}) override;
+  Work reduce_scatter(const Tensor& x, const Tensor& part) override;
+  Work all_gather(const Tensor& part, const Tensor& all) override;
+  Work broadcast(const Tensor& x, int root = 0) override;
+  void barrier() override;
+  void abort(const std::string& reason) override;
+
+  /// Bytes sent so far, and the seconds that collectives took.
+  struct Traffic {
+    std::int64_t bytes = 0;
+    double seconds = 0;
+    std::int64_t collectives = 0;
+  };
+  Traffic traffic() const;
+
+ private:
+  struct Call;
+  struct Job {
+    std::function<void()> run;
+    std::promise<void> done;
+  };
+
+  Work start(std::function<void()> run);
+  /// Runs `on_host` on host copies of device tensors and copies back; starts it for tensors of the host.
+  Work start_on(const Tensor& input, const Tensor& output, std::function<void(const Tensor&, const Tensor&)> on_host);
+  void work();
+  /// All ranks tell each other what they call, with at most inline_bytes of data; returns what each sent.
+  std::vector<std::vector<std::byte>> agree(const Call& call, std::span<const std::byte> inlined);
+  void send_all(std::span<const Outgoing> out, std::span<const Incoming> in);
+  void run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire);
+  /// Sends each rank its piece of x, elements of `size` bytes, and receives all pieces of this rank's range.
+  std::vector<const std::byte*> exchange_pieces(const std::byte* x, std::int64_t count, std::size_t size,
+                                                std::int64_t grain);
+
+  const std::unique_ptr<Transport> transport_;
+  std::vector<std::byte> received_;
+  std::uint64_t sequence_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  std::exception_ptr failure_;
+  bool stopping_ = false;
+  Traffic traffic_;
+  std::thread thread_;
+};
+
+/// Groups of `size` ranks that are threads of this process: for tests, and for programs that compute in threads.
+HEARTH_API std::vector<std::unique_ptr<Collective>> loopback_groups(int size);
+
+}  // namespace hearth::dist

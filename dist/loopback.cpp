@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+#include "core/error.h"
+#include "dist/transport.h"
+
+namespace hearth::dist {
+namespace {
+
+/// What all ranks of a group see, under one mutex.
+struct Hub {
+  explicit Hub(int size)
+      : ranks(size),
+        boxes(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
+        left(static_cast<std::size_t>(size)) {}
+
+  struct Message {
+    std::span<const std::byte> bytes;
+    int* unread;  // counts down in the sender's exchange()
+  };
+  std::deque<Message>& box(int from, int to) {
+    return boxes[static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(to)];
+  }
+  bool has_left(int rank) const { return left[static_cast<std::size_t>(rank)] != 0; }
+  void check() const {
+    if (!failure.empty()) throw PeerError(failure);
+  }
+
+  const int ranks;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::deque<Message>> boxes;  // what a rank has sent to another and was not received yet
+  std::vector<char> left;                  // by rank
+  std::string failure;
+};
+
+class Loopback : public Transport {
+ public:
+  Loopback(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  ~Loopback() override {
+    const std::lock_guard lock(hub_->mutex);
+    hub_->left[static_cast<std::size_t>(rank_)] = 1;
+    hub_->changed.notify_all();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return hub_->ranks; }
+  const char* name() const override { return "loopback"; }
+
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    std::unique_lock lock(hub_->mutex);
+    int unread = static_cast<int>(out.size());
+    hub_->check();
+    for (const Outgoing& one : out) hub_->box(rank_, one.to).push_back({one.bytes, &unread});
+    hub_->changed.notify_all();
+    try {
+      for (const Incoming& one : in) receive(lock, one);
+      const auto lost = [&] {
+        return std::find_if(out.begin(), out.end(), [&](const Outgoing& one) {
+          return hub_->has_left(one.to) && !hub_->box(rank_, one.to).empty();
+        });
+      };
+      hub_->changed.wait(lock, [&] { return unread == 0 || !hub_->failure.empty() || lost() != out.end(); });
+      if (unread != 0) {
+        hub_->check();
+        throw PeerError(join_text("rank ", lost()->to, " has left the group"));
+      }
+    } catch (...) {
+      // Nobody may read this frame's memory any more.
+      for (const Outgoing& one : out) hub_->box(rank_, one.to).clear();
+      throw;
+    }
+  }
+
+  void abort(const std::string& reason) override {
+    const std::lock_guard lock(hub_->mutex);
+    if (hub_->failure.empty()) hub_->failure = join_text("rank ", rank_, " gave up: ", reason);
+    hub_->changed.notify_all();
+  }
+
+ private:
+  void receive(std::unique_lock<std::mutex>& lock, const Incoming& one) {
+    std::deque<Hub::Message>& box = hub_->box(one.from, rank_);
+    hub_->changed.wait(lock, [&] { return !box.empty() || !hub_->failure.empty() || hub_->has_left(one.from); });
+    if (box.empty()) {
+      hub_->check();
+      throw PeerError(join_text("rank ", one.from, " has left the group"));
+    }
+    const Hub::Message message = box.front();
+    HEARTH_CHECK(PeerError, message.bytes.size() == one.bytes.size(), "rank ", one.from, " sends ",
+                 message.bytes.size(), " bytes where rank ", rank_, " expects ", one.bytes.size());
+    if (!message.bytes.empty()) std::memcpy(one.bytes.data(), message.bytes.data(), message.bytes.size());
+    box.pop_front();
+    --*message.unread;
+    hub_->changed.notify_all();
+  }
+
+  const std::shared_ptr<Hub> hub_;
+  const int rank_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> loopback_transports(int size) {
+  HEARTH_CHECK(UsageError, size >= 1 && size <= 4096, "loopback: ", size, " ranks; 1..4096 are possible");
+  const auto hub = std::make_shared<Hub>(size);
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int rank = 0; rank < size; ++rank) transports.push_back(std::make_unique<Loopback>(hub, rank));
+  return transports;
+}
+
+}  // namespace hearth::dist

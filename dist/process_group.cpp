@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/process_group.h"
+
+#include "dist/control.h"
+#include "dist/gloo.h"
+#include "dist/host_group.h"
+
+namespace hearth::dist {
+namespace {
+
+// For the others to hear of the end before the server goes.
+constexpr double farewell_seconds = 5;
+
+/// A Gloo transport and what it needs to live.
+class ProcessTransport : public Transport {
+ public:
+  ProcessTransport(const Placement& at, const ProcessGroupOptions& options) {
+    const ControlOptions control{.size = at.size, .token = at.token, .give_up_seconds = options.give_up_seconds};
+    if (at.rank == 0 && !at.is_server_elsewhere)
+      server_ = std::make_unique<ControlServer>(at.address, at.port, control);
+    control_ = std::make_unique<Control>(at.address, at.port, at.rank, control, options.join_seconds);
+    if (options.warn) control_->on_warning(options.warn);
+    transport_ = gloo_transport(*control_, at.size, {.join_seconds = options.join_seconds});
+  }
+  ~ProcessTransport() override {
+    transport_.reset();
+    control_.reset();
+    if (server_) server_->wait_for_end(farewell_seconds);
+  }
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  const char* name() const override { return transport_->name(); }
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override { transport_->exchange(out, in); }
+  void abort(const std::string& reason) override { transport_->abort(reason); }
+
+ private:
+  std::unique_ptr<ControlServer> server_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<Transport> transport_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> join_processes(const Placement& placement, const ProcessGroupOptions& options) {
+  return std::make_unique<HostGroup>(std::make_unique<ProcessTransport>(placement, options));
+}
+
+}  // namespace hearth::dist

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How bytes get from one rank to another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hearth::dist {
+
+struct Outgoing {
+  int to = 0;
+  std::span<const std::byte> bytes;
+};
+struct Incoming {
+  int from = 0;
+  std::span<std::byte> bytes;
+};
+
+/// The connections of one rank with all others. Used by one thread at a time, but for abort().
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const char* name() const = 0;
+
+  /// Sends and receives all of these, in any order, and returns when all are through. Between two ranks messages arrive
+  /// in the order of the calls; sizes must match. PeerError where a rank is gone or nothing moves for too long.
+  virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
+  /// From any thread: this rank gives up. Exchanges under way and later ones of all ranks throw PeerError, which names
+  /// it and the reason.
+  virtual void abort(const std::string& reason) = 0;
+};
+
+/// Transports of `size` ranks that are threads of this process.
+std::vector<std::unique_ptr<Transport>> loopback_transports(int size);
+
+}  // namespace hearth::dist

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/control.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/build.h"
+#include "core/error.h"
+#include "dist/frame.h"
+#include "tests/support/error_message.h"
+
+namespace hearth::dist {
+namespace {
+
+const ControlOptions two{.size = 2, .token = "secret", .beat_seconds = 0.02};
+
+/// A server on this machine, and how its ranks reach it.
+struct Group {
+  explicit Group(ControlOptions chosen = two) : options(chosen), server("127.0.0.1", 0, chosen) {}
+  std::unique_ptr<Control> join(int rank) const { return join(rank, options); }
+  std::unique_ptr<Control> join(int rank, const ControlOptions& mine) const {
+    return std::make_unique<Control>("127.0.0.1", server.port(), rank, mine, 5);
+  }
+  ControlOptions options;
+  ControlServer server;
+};
+
+TEST(Hmac, IsThatOfRfc4231) {
+  const auto hex = [](const std::string& bytes) {
+    std::string text;
+    for (const char c : bytes) {
+      text += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
+      text += "0123456789abcdef"[c & 15];
+    }
+    return text;
+  };
+  EXPECT_EQ(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Frames, AreTakenOneByOneAndLimited) {
+  std::string bytes = framed(Frame::set, "abc") + framed(Frame::beat, "");
+  std::string more;
+  bool broken = false;
+  std::vector<std::string> seen;
+  for (const char c : bytes) {
+    more += c;
+    while (const auto frame = take_frame(more, 100, broken)) seen.push_back(frame->second);
+  }
+  EXPECT_EQ(seen, (std::vector<std::string>{"abc", ""}));
+  EXPECT_FALSE(broken);
+  for (const std::string& bad : {std::string(4, '\0'), std::string("\xff\xff\xff\xff")}) {
+    std::string copy = bad;
+    EXPECT_FALSE(take_frame(copy, 100, broken));
+    EXPECT_TRUE(broken);
+  }
+}
+
+TEST(ControlGroup, PassesValues) {
+  const Group group;
+  const auto a = group.join(0), b = group.join(1);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    a->set("where", std::string("a\0b", 3));
+  });
+  EXPECT_EQ(b->get("where"), std::string("a\0b", 3)) << "waits until it is set";
+  later.join();
+  EXPECT_EQ(a->get("where").size(), 3U);
+  EXPECT_THROW(b->get("never", 0.05), PeerError);
+  EXPECT_EQ(a->local_address(), "127.0.0.1");
+}
+
+TEST(ControlGroup, RanksThatLeaveFailNobody) {
+  Group group;
+  auto a = group.join(0), b = group.join(1);
+  a.reset();
+  EXPECT_EQ(b->failure(0.2), "");
+  EXPECT_FALSE(group.server.wait_for_end(0));
+  b.reset();
+  EXPECT_TRUE(group.server.wait_for_end(5));
+}
+
+TEST(ControlGroup, ARankThatGivesUpIsNamedToAll) {
+  const Group group;
+  const auto a = group.join(0), b = group.join(1);
+  std::string called;
+  a->on_failure([&](const std::string& reason) { called = reason; });
+  b->give_up("the loss is nan");
+  const std::string reason = a->failure(5);
+  EXPECT_TRUE(reason.starts_with("rank 1 (pid ")) << reason;
+  EXPECT_TRUE(reason.ends_with(") gave up: the loss is nan")) << reason;
+  EXPECT_EQ(b->failure(), "rank 1 gave up: the loss is nan");
+  EXPECT_THROW(a->get("never"), PeerError);
+  std::string late;
+  a->on_failure([&](const std::string& text) { late = text; });
+  EXPECT_EQ(late, reason) << "who asks late is told at once";
+}
+
+/// Joins as a rank by hand.
+Socket join_by_hand(int port, int rank, int size, const std::string& token, std::string* answer = nullptr) {
+  Socket socket = connect_to("127.0.0.1", port, in_seconds(5));
+  std::string bytes(4 + 1 + nonce_size, '\0');
+  EXPECT_TRUE(receive_fully(socket, std::as_writable_bytes(std::span(bytes)), in_seconds(5)));
+  JoinRequest request{.nonce = random_nonce(),
+                      .proof = std::string(proof_size, '\0'),
+                      .rank = rank,
+                      .size = size,
+                      .pid = 77,
+                      .host = "node9",
+                      .version = build::version};
+  request.proof = hmac_sha256(token, "rank" + request.signed_text(std::string_view(bytes).substr(5)));
+  const std::string frame = framed(Frame::join, request.text());
+  EXPECT_TRUE(send_fully(socket, std::as_bytes(std::span(frame)), in_seconds(5)));
+  std::string head(5, '\0');
+  if (!receive_fully(socket, std::as_writable_bytes(std::span(head)), in_seconds(5))) head[4] = '-';
+  if (answer != nullptr) *answer = head.substr(4);
+  return socket;
+}
+
+TEST(ControlGroup, ARankThatDiesIsNamedWithWhatItDidLast) {
+  const Group group;
+  const auto a = group.join(0);
+  Socket b = join_by_hand(group.server.port(), 1, 2, "secret");
+  const std::string beat = framed(Frame::beat, "step 12");
+  ASSERT_TRUE(send_fully(b, std::as_bytes(std::span(beat)), in_seconds(5)));
+  const auto start = std::chrono::steady_clock::now();
+  b = Socket();
+  EXPECT_EQ(a->failure(5), "rank 1 (pid 77 on node9) died, last seen at step 12");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+}
+
+TEST(ControlGroup, SilenceIsWarnedOfAndEndsTheGroup) {
+  ControlOptions options = two;
+  options.warn_seconds = 0.15;
+  options.give_up_seconds = 0.6;
+  const Group group(options);
+  const auto a = group.join(0);
+  std::mutex mutex;
+  std::vector<std::string> warnings;
+  a->on_warning([&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    warnings.push_back(text);
+  });
+  const Socket b = join_by_hand(group.server.port(), 1, 2, "secret");
+  // Silent, there again, silent for good.
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const std::string beat = framed(Frame::beat, "");
+  ASSERT_TRUE(send_fully(b, std::as_bytes(std::span(beat)), in_seconds(5)));
+  EXPECT_EQ(a->failure(5), "rank 1 (pid 77 on node9) gave no sign of life for 0.6 s");
+  const std::lock_guard lock(mutex);
+  ASSERT_GE(warnings.size(), 2U);
+  EXPECT_EQ(warnings[0], "rank 1 (pid 77 on node9) has given no sign of life for 0.15 s");
+  EXPECT_EQ(warnings[1], "rank 1 (pid 77 on node9) is there again");
+}
+
+TEST(ControlGroup, TheEndOfTheServerIsNoticed) {
+  auto group = std::make_unique<Group>();
+  const auto a = group->join(0);
+  group.reset();
+  EXPECT_NE(a->failure(5).find("is gone"), std::string::npos);
+}
+
+TEST(ControlGroup, RefusesWhoDoesNotFit) {
+  const Group group;
+  const auto a = group.join(0);
+  const auto message = [&](int rank, const ControlOptions& options) {
+    return test::error_message<PeerError>([&] { (void)group.join(rank, options); });
+  };
+  ControlOptions other = two;
+  EXPECT_NE(message(0, other).find("rank 0 has joined already"), std::string::npos);
+  EXPECT_NE(message(2, other).find("there is no rank 2; ranks are 0..1"), std::string::npos);
+  EXPECT_NE(message(-1, other).find("there is no rank -1"), std::string::npos);
+  other.size = 3;
+  EXPECT_NE(message(1, other).find("expects 3 ranks, the server expects 2"), std::string::npos);
+  other = two;
+  other.token = "secreT";
+  EXPECT_NE(message(1, other).find("the same token (HEARTH_TOKEN)"), std::string::npos);
+  EXPECT_EQ(a->failure(0.1), "") << "who is refused harms nobody";
+  EXPECT_NO_THROW(group.join(1));
+}
+
+TEST(ControlGroup, StrangersHarmNothing) {
+  const Group group;
+  const auto a = group.join(0);
+  std::vector<Socket> held;
+  for (int i = 0; i < 200; ++i) held.push_back(connect_to("127.0.0.1", group.server.port(), in_seconds(5)));
+  for (const std::string& garbage :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, 'x'), std::string(4, '\0'), framed(Frame::set, "k"),
+        framed(Frame::join, "short"), framed(Frame::give_up, "ha"), std::string("\xff\xff\xff\x7f", 4)}) {
+    const Socket socket = connect_to("127.0.0.1", group.server.port(), in_seconds(5));
+    send_fully(socket, std::as_bytes(std::span(garbage)), in_seconds(1));
+  }
+  // What another rank has sent once proves nothing with a new random number.
+  std::string answer;
+  (void)join_by_hand(group.server.port(), 1, 2, "wrong", &answer);
+  EXPECT_EQ(answer, "-");
+  const auto b = group.join(1);
+  b->set("k", "v");
+  EXPECT_EQ(a->get("k"), "v");
+  EXPECT_EQ(a->failure(), "");
+}
+
+TEST(ControlGroup, AForeignServerIsNotTrusted) {
+  // It says hello, but cannot prove that it knows the token.
+  const Socket listener = listen_on("127.0.0.1", 0);
+  std::thread impostor([&] {
+    Socket socket;
+    while (!socket) socket = Socket(accept(listener.descriptor(), nullptr, nullptr));
+    const std::string frames =
+        framed(Frame::hello, std::string(nonce_size, 'n')) + framed(Frame::welcome, std::string(proof_size, 'p'));
+    send_fully(socket, std::as_bytes(std::span(frames)), in_seconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  const std::string message =
+      test::error_message<PeerError>([&] { const Control control("127.0.0.1", port_of(listener), 0, two, 5); });
+  impostor.join();
+  EXPECT_NE(message.find("does not know the token"), std::string::npos) << message;
+}
+
+TEST(ControlGroup, ListensOnlyWhereAsked) {
+  const Group group;
+  EXPECT_THROW(connect_to("127.0.0.2", group.server.port(), in_seconds(0.1)), PeerError);
+  EXPECT_THROW(ControlServer("127.0.0.1", group.server.port(), two), PeerError) << "the port is taken";
+  EXPECT_THROW(ControlServer("no.such.host.invalid", 0, two), PeerError);
+  EXPECT_TRUE(is_loopback("127.0.0.1"));
+  EXPECT_TRUE(is_loopback("localhost"));
+  EXPECT_FALSE(is_loopback("0.0.0.0"));
+  EXPECT_FALSE(is_loopback("192.0.2.1"));
+}
+
+TEST(ControlGroup, NobodyListens) {
+  const Socket unused = listen_on("127.0.0.1", 0);
+  const int port = port_of(unused);
+  shutdown(unused.descriptor(), SHUT_RDWR);
+  EXPECT_NE(test::error_message<PeerError>([&] {
+              const Control control("127.0.0.1", port, 0, two, 0.2);
+            }).find("cannot reach 127.0.0.1 port"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace hearth::dist

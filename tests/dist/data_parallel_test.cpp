@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <random>
+
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "autograd/record.h"
+#include "core/error.h"
+#include "dist/host_group.h"
+#include "tests/support/ranks.h"
+
+namespace hearth::dist {
+namespace {
+
+using test::failures_of_ranks;
+
+/// y = sum of factor * x, an op of the test's own: dist knows no other.
+struct ScaledSum {
+  static constexpr OpInfo info{.name = "scaled_sum"};
+  double factor;
+  struct Saved {
+    Shape shape;
+  };
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.shape = x.shape();
+    double sum = 0;
+    for (const double value : x.to_doubles()) sum += value;
+    return Tensor::full({1}, factor * sum, x.dtype());
+  }
+  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    return {Tensor::full(saved.shape, factor * dy.item(), dy.dtype())};
+  }
+};
+struct Add {
+  static constexpr OpInfo info{.name = "add_of_test"};
+  struct Saved {};
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
+    return Tensor::full({1}, a.item() + b.item(), a.dtype());
+  }
+  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {dy, dy}; }
+};
+
+/// Parameters p0, p1, ... of these sizes, each element `value`.
+struct Net {
+  Net(const std::vector<std::int64_t>& sizes, double value, const char* prefix = "p") {
+    tensors.reserve(sizes.size());
+    std::vector<NamedTensor> named;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      tensors.push_back(requires_grad(Tensor::full({sizes[i]}, value)));
+      named.push_back({prefix + std::to_string(i), &tensors.back()});
+    }
+    flat = std::make_unique<FlatParameters>(named);
+  }
+  /// The sum over the parameters but `without` of (i + 1) * factor * sum(p_i).
+  Tensor loss(double factor, int without = -1) const {
+    Tensor sum;
+    for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
+      if (i == without) continue;
+      const Tensor term = record(ScaledSum{(i + 1) * factor}, tensors[static_cast<std::size_t>(i)]);
+      sum = sum.defined() ? record(Add{}, sum, term) : term;
+    }
+    return sum;
+  }
+  double grad(std::size_t i) const { return grad_of(tensors[i]).to_doubles()[0]; }
+
+  std::vector<Tensor> tensors;
+  std::unique_ptr<FlatParameters> flat;
+};
+
+void run_ranks(int size, const std::function<void(Collective&)>& f) {
+  for (const std::string& failure : failures_of_ranks(loopback_groups(size), f)) EXPECT_EQ(failure, "");
+}
+
+TEST(DataParallel, GivesAllRanksTheValuesOfRankZero) {
+  run_ranks(3, [](Collective& group) {
+    Net net({5, 3}, group.rank() + 1.0);
+    DataParallel parallel(group, *net.flat);
+    EXPECT_EQ(net.tensors[1].to_doubles(), (std::vector<double>{1, 1, 1}));
+    parallel.require_equal(net.flat->values(), "values");
+  });
+}
+
+TEST(DataParallel, BucketsLieFromTheEndAndTheFirstIsSmall) {
+  run_ranks(1, [](Collective& group) {
+    // Each parameter takes 64 KiB.
+    Net net(std::vector<std::int64_t>(10, 16384), 0);
+    DataParallel parallel(group, *net.flat, {.bucket_mb = 0.25, .first_bucket_mb = 0.06});
+    std::vector<std::int64_t> begins;
+    for (const DataParallel::Bucket& bucket : parallel.buckets()) begins.push_back(bucket.begin / 16384);
+    EXPECT_EQ(begins, (std::vector<std::int64_t>{9, 5, 1, 0}));
+    EXPECT_EQ(parallel.buckets()[1].size, 4 * 16384);
+  });
+}
+
+TEST(DataParallel, SumsGradientsWhileTheBackwardPassGoesOn) {
+  for (const bool overlap : {true, false})
+    run_ranks(2, [&](Collective& group) {
+      Net net({3000, 3000, 3000}, 1);
+      DataParallel parallel(group, *net.flat, {.bucket_mb = 0.001, .first_bucket_mb = 0.001, .overlap = overlap});
+      ASSERT_EQ(parallel.buckets().size(), 3U);
+      for (int step = 0; step < 3; ++step) {
+        net.flat->zero_grads();
+        backward(net.loss(group.rank() + 1 + step));
+        parallel.reduce();
+        EXPECT_EQ(parallel.overlapped(), overlap ? 3 : 0);
+        for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(net.grad(i), static_cast<double>(i + 1) * (3 + 2 * step));
+      }
+    });
+}
+
+TEST(DataParallel, AnAccumulationSumsOnceAtItsEnd) {
+  run_ranks(2, [](Collective& group) {
+    Net net({300, 20}, 1);
+    DataParallel parallel(group, *net.flat);
+    parallel.overlap_next(false);
+    backward(net.loss(1));
+    backward(net.loss(2));
+    parallel.overlap_next(true);
+    backward(net.loss(group.rank()));
+    parallel.reduce();
+    EXPECT_EQ(net.grad(0), 7);
+    EXPECT_EQ(net.grad(1), 14);
+  });
+}
+
+TEST(DataParallel, AParameterWithoutPartInTheLossCountsAsZero) {
+  // On one rank, and on all, with leftovers of the step before in its gradient.
+  for (const int with_it : {0, 1})
+    run_ranks(2, [&](Collective& group) {
+      Net net({30, 20, 10}, 1);
+      DataParallel parallel(group, *net.flat, {.bucket_mb = 1e-5, .first_bucket_mb = 1e-5});
+      backward(net.loss(5));
+      parallel.reduce();
+      net.flat->zero_grads();
+      backward(net.loss(1, group.rank() < with_it ? -1 : 1));
+      parallel.reduce();
+      // Before an update: must not forget the other rank's part.
+      net.flat->finish_grads();
+      EXPECT_EQ(net.grad(0), 2);
+      EXPECT_EQ(net.grad(1), 2 * with_it);
+      EXPECT_EQ(net.grad(2), 6);
+    });
+}
+
+TEST(DataParallel, LowPrecisionOnTheWire) {
+  run_ranks(2, [](Collective& group) {
+    Net net({400}, 1);
+    DataParallel parallel(group, *net.flat, {.wire = DType::bf16});
+    backward(net.loss(1 + 0x1p-10));
+    parallel.reduce();
+    EXPECT_EQ(net.grad(0), 2);
+  });
+}
+
+TEST(DataParallel, OtherParametersAreNamed) {
+  const auto failure = [](const std::function<Net(int)>& net_of) {
+    const std::vector<std::string> failures = failures_of_ranks(loopback_groups(3), [&](Collective& group) {
+      const Net net = net_of(group.rank());
+      DataParallel parallel(group, *net.flat);
+    });
+    EXPECT_NE(failures[0], "");
+    EXPECT_NE(failures[2], "");
+    return failures[1];
+  };
+  EXPECT_EQ(failure([](int rank) { return Net(std::vector<std::int64_t>(rank == 1 ? 3 : 2, 5), 0); }),
+            "data parallel: rank 1 has 3 parameters and rank 0 has 2; every rank builds the same model");
+  EXPECT_EQ(failure([](int rank) {
+              return Net({5, rank == 1 ? 6 : 7}, 0);
+            }),
+            "data parallel: parameter 1, on rank 1 \"p1\" f32 [6], is not the same on ranks 0 and 1; every rank builds "
+            "the same model");
+  EXPECT_NE(failure([](int rank) { return Net({5}, 0, rank == 2 ? "q" : "p"); }).find("not the same on ranks 0 and 2"),
+            std::string::npos);
+}
+
+TEST(DataParallel, OtherBitsAreNamed) {
+  const std::vector<std::string> failures = failures_of_ranks(loopback_groups(3), [](Collective& group) {
+    Net net({5}, 0);
+    DataParallel parallel(group, *net.flat);
+    parallel.require_equal(Tensor::full({2}, group.rank() == 2 ? -0.0 : 0.0), "the moments");
+  });
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "the moments: rank 2 has other bits than rank 0");
+}
+
+TEST(DataParallel, ASecondBackwardBeforeReduceIsRefused) {
+  run_ranks(1, [](Collective& group) {
+    Net net({5}, 0);
+    DataParallel parallel(group, *net.flat);
+    backward(net.loss(1));
+    EXPECT_THROW(backward(net.loss(1)), UsageError);
+    EXPECT_THROW(DataParallel(group, *net.flat, {.bucket_mb = 0}), ConfigError);
+    EXPECT_THROW(DataParallel(group, *net.flat, {.first_bucket_mb = -1}), ConfigError);
+    EXPECT_THROW(DataParallel(group, *net.flat, {.bucket_mb = NAN}), ConfigError);
+  });
+}
+
+TEST(DataParallel, ARankThatDiesFailsTheOthersReduce) {
+  const std::vector<std::string> failures = failures_of_ranks(loopback_groups(3), [](Collective& group) {
+    Net net({5}, 0);
+    DataParallel parallel(group, *net.flat);
+    backward(net.loss(1));
+    if (group.rank() == 1) {
+      group.abort("the loss is nan");
+      return;
+    }
+    parallel.reduce();
+  });
+  EXPECT_EQ(failures[0], "rank 1 gave up: the loss is nan");
+  EXPECT_EQ(failures[2], failures[0]);
+}
+
+TEST(PairwiseSum, HasTheSameBitsHoweverTheTermsAreSpread) {
+  constexpr std::int64_t elements = 37;
+  const auto term = [](std::int64_t index) {
+    std::mt19937_64 bits(static_cast<std::uint64_t>(index));
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < elements; ++i)
+      values.push_back(std::ldexp(static_cast<float>(bits() >> 40), static_cast<int>(bits() % 40) - 40));
+    return Tensor::of({elements}, values);
+  };
+  for (const std::int64_t terms : {1, 2, 3, 5, 8, 16, 24}) {
+    std::vector<std::vector<double>> sums;
+    for (const int ranks : {1, 2, 3, 4, 8}) {
+      const std::int64_t each = terms / ranks;
+      if (terms % ranks != 0 || (ranks > 1 && (each & (each - 1)) != 0)) continue;
+      std::mutex mutex;
+      run_ranks(ranks, [&](Collective& group) {
+        const Tensor sum = Tensor::zeros({elements});
+        PairwiseSum pairwise(sum);
+        for (int step = 0; step < 2; ++step)
+          for (std::int64_t i = 0; i < each; ++i) {
+            sum.copy_from(term(group.rank() * each + i));
+            pairwise.add(i, each);
+          }
+        group.all_reduce(sum).wait();
+        const std::lock_guard lock(mutex);
+        sums.push_back(sum.to_doubles());
+      });
+    }
+    for (const std::vector<double>& one : sums) EXPECT_EQ(one, sums[0]) << terms << " terms";
+    // And it is the sum.
+    for (std::size_t i = 0; i < elements; ++i) {
+      double exact = 0;
+      for (std::int64_t t = 0; t < terms; ++t) exact += term(t).to_doubles()[i];
+      EXPECT_NEAR(sums[0][i], exact, 1e-6 * exact);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::dist

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data parallel runs: ranks end with the same bits as each other and, in deterministic mode, as any other number of
+// ranks; without it, with the losses of one process.
+#include "train/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <mutex>
+#include <ostream>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "dist/host_group.h"
+#include "tests/support/error_message.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temp_dir.h"
+#include "train/trainer.h"
+
+namespace hearth::train {
+namespace {
+
+struct Problem {
+  const char *name, *model, *data, *rest;
+};
+
+constexpr const char* sgd = R"("optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9},)";
+constexpr const char* adamw = R"("optimizer": {"type": "adamw", "lr": 0.003},)";
+constexpr const char* lamb = R"("optimizer": {"type": "lamb", "lr": 0.003},)";
+constexpr const char* digits = R"({"type": "digits", "valid_fraction": 0.2, "augment": {"padded_crop": 1}})";
+constexpr const char* text =
+    R"({"type": "text", "train": ["TEXT"], "length": 12, "tokenizer": {"type": "characters"}})";
+constexpr const char* pairs = R"({"type": "parallel_text", "train": ["PAIRS"], "tokenizer": {"type": "words"},
+    "tokens_per_batch": 150, "multiple": 2})";
+constexpr const char* resnet = R"({"type": "resnet", "blocks": [1], "stem": "small", "width": 8})";
+constexpr const char* gpt = R"({"type": "gpt", "layers": 1, "heads": 2, "width": 16, "dropout": 0.1})";
+
+const Problem problems[] = {
+    {"resnet", resnet, digits, sgd},
+    {"resnet_O2_f16_ema_clip", resnet, digits,
+     R"("optimizer": {"type": "lars", "lr": 0.5}, "precision": {"level": "O2", "dtype": "f16"},)"},
+    {"gpt_accumulate", gpt, text, adamw},
+    {"bert_lamb", R"({"type": "bert", "layers": 1, "heads": 2, "width": 16})",
+     R"({"type": "text", "train": ["TEXT"], "length": 12, "mask_probability": 0.2,
+         "tokenizer": {"type": "characters"}})",
+     lamb},
+    {"translation",
+     R"({"type": "transformer", "layers": 1, "decoder_layers": 1, "heads": 2, "width": 16, "dropout": 0.1})", pairs,
+     adamw},
+    {"swin", R"({"type": "swin", "depths": [2], "heads": [1], "width": 8, "patch": 2, "window": 2, "drop_path": 0.2})",
+     digits, R"("optimizer": {"type": "adamw", "lr": 0.003}, "precision": {"level": "O1", "dtype": "bf16"},)"},
+};
+void PrintTo(const Problem& problem, std::ostream* out) { *out << problem.name; }
+
+class RanksTest : public testing::TestWithParam<Problem> {
+ protected:
+  RanksTest() {
+    std::ofstream lines(folder_ / "text.txt"), sentences(folder_ / "pairs.tsv");
+    for (int i = 0; i < 120; ++i) {
+      lines << "the hen of house " << i * i << " lays eggs.\n";
+      for (int word = 0; word <= i % 9; ++word) sentences << (word ? " " : "") << "w" << (i + word) % 7;
+      sentences << '\t';
+      for (int word = 0; word <= i % 9; ++word) sentences << (word ? " " : "") << "v" << (i + 2 * word) % 7;
+      sentences << '\n';
+    }
+  }
+
+  LoadedConfig config(const Problem& problem, const std::vector<std::string>& overrides) const {
+    const auto with_paths = [&](std::string json) {
+      for (const auto& [word, file] : {std::pair{"TEXT", "text.txt"}, {"PAIRS", "pairs.tsv"}})
+        if (const std::size_t at = json.find(word); at != json.npos)
+          json.replace(at, 4 + (*word == 'P'), folder_ / file);
+      return json;
+    };
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    const std::string path = folder_ / "run.json";
+    std::ofstream(path) << R"({"seed": 3, "device": "cpu", )" << problem.rest << R"( "model": )" << problem.model
+                        << R"(, "data": )" << with_paths(problem.data) << R"(, "train": {"batch_size": 16, "steps": 4},
+        "checkpoint": {"every_steps": 2}, "log": {"every_steps": 1, "tensorboard": false, "report": false}})";
+    return load_config(path, overrides);
+  }
+
+  struct Result {
+    std::string weights;  // hash
+    std::vector<double> losses;
+  };
+  /// Trains with so many ranks, or, for 0, in one process; checks that the ranks end alike.
+  Result train(int ranks, const std::vector<std::string>& overrides, const std::string& out) const {
+    Result result;
+    std::mutex mutex;
+    const auto run = [&](Collective* group) {
+      Session session(config(GetParam(), overrides), group);
+      const bool writes = group == nullptr || group->rank() == 0;
+      RunFolder run_folder(folder_ / out, writes);
+      std::ostream nowhere(nullptr);
+      Progress progress(nowhere, false);
+      Trainer trainer(session, run_folder, progress);
+      if (!trainer.resume(run_folder.path())) run_folder.clear();
+      const TrainResult done = trainer.run("test");
+      const std::lock_guard lock(mutex);
+      const std::string hash = done.metrics.at("weights_sha256").as_string();
+      if (result.weights.empty()) result.weights = hash;
+      EXPECT_EQ(hash, result.weights);
+    };
+    if (ranks == 0)
+      run(nullptr);
+    else
+      for (const std::string& failure :
+           test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) { run(&group); }))
+        EXPECT_EQ(failure, "");
+    std::ifstream metrics(folder_ / (out + "/metrics.jsonl"));
+    for (std::string line; std::getline(metrics, line);) {
+      const Json record = parse_json(line, "metrics.jsonl");
+      if (record.at("split").as_string() == "train") result.losses.push_back(record.at("loss").as_number());
+    }
+    return result;
+  }
+
+  std::vector<std::string> with(std::vector<std::string> more) const {
+    const std::string name = GetParam().name;
+    if (name.find("ema") != name.npos) more.push_back("train.ema=0.9");
+    if (name.find("clip") != name.npos) more.push_back("train.clip_norm=0.5");
+    if (name.find("accumulate") != name.npos) more.push_back("train.accumulate=2");
+    return more;
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_P(RanksTest, EndWithTheSameBitsForAnyNumberInDeterministicMode) {
+  const std::vector<std::string> overrides = with({"train.deterministic=true", "dist.shards=4"});
+  const Result one = train(1, overrides, "one");
+  ASSERT_EQ(one.losses.size(), 4U);
+  for (const int ranks : {2, 4}) {
+    const Result many = train(ranks, overrides, join_text("ranks", ranks));
+    EXPECT_EQ(many.weights, one.weights) << ranks << " ranks";
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(many.losses[i], one.losses[i], 1e-12 * std::abs(one.losses[i]));
+  }
+}
+
+TEST_P(RanksTest, HaveTheLossesOfOneProcess) {
+  const Result one = train(0, with({}), "alone");
+  ASSERT_EQ(one.losses.size(), 4U);
+  const std::string name = GetParam().name;
+  // Statistics of batch normalisation are those of a rank's rows; sequences of several lengths draw otherwise.
+  const bool differs = name.find("resnet") != name.npos || name == "translation";
+  const bool rounds = name.find("O1") != name.npos || name == "swin";
+  for (const int ranks : {2, 4}) {
+    const Result many = train(ranks, with({}), join_text("ranks", ranks));
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(many.losses[i], one.losses[i], differs ? 0.5 : rounds ? 0.02 : 1e-4) << ranks << " ranks, step " << i;
+  }
+}
+
+TEST_P(RanksTest, GoOnWithAnotherNumberOfRanks) {
+  const std::vector<std::string> whole = with({"train.deterministic=true", "dist.shards=4"});
+  std::vector<std::string> half = whole;
+  half.push_back("train.steps=2");
+  const Result straight = train(4, whole, "straight");
+  // The schedule is constant, so that the length of a run changes nothing.
+  (void)train(2, half, "resumed");
+  const Result resumed = train(4, whole, "resumed");
+  EXPECT_EQ(resumed.weights, straight.weights);
+  EXPECT_EQ(resumed.losses, straight.losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RanksTest, testing::ValuesIn(problems),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+class RanksOfDigits : public RanksTest {
+ protected:
+  /// What each of three ranks fails with whose own overrides are these.
+  std::vector<std::string> failures(int ranks, const std::function<std::vector<std::string>(int)>& overrides) const {
+    return test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
+      const Session session(config(problems[0], overrides(group.rank())), &group);
+    });
+  }
+};
+
+TEST_F(RanksOfDigits, PiecesThatDoNotGoRoundAreRefused) {
+  for (const std::string& failure : failures(3, [](int) { return std::vector<std::string>{"dist.shards=4"}; }))
+    EXPECT_EQ(failure, "/dist/shards: 1 batches of 4 pieces a step do not go round 3 ranks; give a multiple");
+  for (const std::string& failure : failures(2, [](int) {
+         return std::vector<std::string>{"dist.shards=6", "train.deterministic=true"};
+       }))
+    EXPECT_PRED2(test::contains, failure, "in deterministic mode that is a power of 2");
+}
+
+TEST_F(RanksOfDigits, AnotherConfigurationIsNamed) {
+  for (const std::string& failure :
+       failures(3, [](int rank) { return std::vector<std::string>{rank == 2 ? "seed=4" : "seed=3"}; }))
+    EXPECT_PRED2(test::contains, failure, "rank 2 has another configuration than rank 0");
+}
+
+}  // namespace
+}  // namespace hearth::train

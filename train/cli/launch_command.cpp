@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hearth launch`: the ranks of a run as processes of this machine.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "core/cpu/parallel.h"
+#include "core/error.h"
+#include "dist/control.h"
+#include "train/cli/commands.h"
+
+namespace hearth::train {
+namespace {
+
+// For the other ranks to notice that one is gone, to write what they have to, and to end.
+constexpr double seconds_to_end = 20;
+constexpr int code_of_peers = 6;
+
+struct Rank {
+  pid_t pid = -1;
+  int code = -1;       ///< once it has ended
+  std::thread output;  ///< passes on what it prints
+};
+
+/// Signals that the launcher takes one by one, as long as this lives.
+class Blocked {
+ public:
+  Blocked() {
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+  }
+  ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  sigset_t set, before;
+};
+
+/// Lines of a rank's output, each with its rank.
+void pass_on(int descriptor, int rank) {
+  static std::mutex mutex;
+  std::string pending;
+  char bytes[4096];
+  while (true) {
+    const ssize_t got = read(descriptor, bytes, sizeof bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got > 0) pending.append(bytes, static_cast<std::size_t>(got));
+    if (got <= 0 && !pending.empty() && pending.back() != '\n') pending += '\n';
+    for (std::size_t end; (end = pending.find('\n')) != pending.npos; pending.erase(0, end + 1)) {
+      const std::lock_guard lock(mutex);
+      std::cerr << "[rank " << rank << "] " << pending.substr(0, end) << std::endl;
+    }
+    if (got <= 0) break;
+  }
+  close(descriptor);
+}
+
+class Launch {
+ public:
+  Launch(int size, std::vector<std::string> words) : size_(size), words_(std::move(words)) {}
+
+  /// Runs all ranks to their end; the exit code of the first that failed, 0 where none did.
+  int run() {
+    const dist::ControlServer server("127.0.0.1", 0, {.size = size_});
+    const Blocked blocked;
+    ranks_ = std::vector<Rank>(static_cast<std::size_t>(size_));
+    first_failed_ = -1;
+    for (int rank = 0; rank < size_; ++rank) start(rank, server.port(), blocked.before);
+    watch(blocked.set);
+    for (Rank& rank : ranks_)
+      if (rank.output.joinable()) rank.output.join();
+    return first_failed_ < 0 ? 0 : ranks_[static_cast<std::size_t>(first_failed_)].code;
+  }
+  /// The signal that asked the launcher to stop, or 0.
+  int stopped_by() const { return stopped_by_; }
+
+ private:
+  void start(int rank, int port, const sigset_t& mask) {
+    int ends[2] = {-1, -1};
+    HEARTH_CHECK(DeviceError, rank == 0 || pipe2(ends, O_CLOEXEC) == 0, "launch: no pipe: ", std::strerror(errno));
+    const std::pair<const char*, std::string> variables[] = {
+        {"RANK", std::to_string(rank)}, {"LOCAL_RANK", std::to_string(rank)},  {"WORLD_SIZE", std::to_string(size_)},
+        {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)}, {"HEARTH_SERVER", "launcher"}};
+    std::vector<char*> arguments{const_cast<char*>("hearth")};
+    for (std::string& word : words_) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const std::string threads = std::to_string(std::max(1, cpu::threads() / size_));
+    const pid_t launcher = getpid(), pid = fork();
+    HEARTH_CHECK(DeviceError, pid >= 0, "launch: rank ", rank, " cannot be started: ", std::strerror(errno));
+    if (pid == 0) {
+      // No rank outlives the launcher, whatever ends it; signals from a terminal come by it.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != launcher) _exit(1);
+      setpgid(0, 0);
+      if (rank != 0) dup2(ends[1], STDOUT_FILENO), dup2(ends[1], STDERR_FILENO);
+      for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
+      setenv("HEARTH_THREADS", threads.c_str(), 0);
+      pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+      execv("/proc/self/exe", arguments.data());
+      _exit(127);
+    }
+    Rank& started = ranks_[static_cast<std::size_t>(rank)];
+    started.pid = pid;
+    if (rank == 0) return;
+    close(ends[1]);
+    started.output = std::thread(pass_on, ends[0], rank);
+  }
+
+  void watch(const sigset_t& set) {
+    dist::Deadline end = dist::Deadline::max();
+    while (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.code < 0; })) {
+      const timespec tenth{0, 100'000'000};
+      const int signal = sigtimedwait(&set, nullptr, &tenth);
+      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+        stopped_by_ = signal;
+        tell_all(signal);
+      }
+      reap();
+      if (first_failed_ >= 0 && end == dist::Deadline::max()) end = dist::in_seconds(seconds_to_end);
+      if (std::chrono::steady_clock::now() > end) tell_all(SIGKILL);
+    }
+  }
+
+  void tell_all(int signal) {
+    for (const Rank& rank : ranks_)
+      if (rank.code < 0) kill(rank.pid, signal);
+  }
+
+  void reap() {
+    for (int i = 0; i < size_; ++i) {
+      Rank& rank = ranks_[static_cast<std::size_t>(i)];
+      int status = 0;
+      if (rank.code >= 0 || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
+      rank.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      if (WIFSIGNALED(status))
+        std::cerr << "launch: rank " << i << " (pid " << rank.pid << ") was ended by signal " << WTERMSIG(status)
+                  << std::endl;
+      // What the others fail with tells of the first.
+      const int first = first_failed_ < 0 ? 0 : ranks_[static_cast<std::size_t>(first_failed_)].code;
+      if (rank.code != 0 && (first == 0 || (first == code_of_peers && rank.code != code_of_peers))) first_failed_ = i;
+    }
+  }
+
+  const int size_;
+  std::vector<std::string> words_;
+  std::vector<Rank> ranks_;
+  int first_failed_ = -1;
+  int stopped_by_ = 0;
+};
+
+}  // namespace
+
+int launch_command(const Arguments& arguments) {
+  const std::int64_t size = arguments.positive("-n", 0);
+  HEARTH_CHECK(UsageError, size >= 1 && size <= 1024, "launch: -n says how many ranks are started, 1 to 1024");
+  const std::vector<std::string>& words = arguments.positional();
+  HEARTH_CHECK(UsageError, words[0] == "train", "launch: ", words[0],
+               " does not run as several ranks; usage: hearth launch -n N -- train CONFIG.json [options]");
+  const std::int64_t restarts = arguments.whole("--restart", 0, 0);
+  Launch launch(static_cast<int>(size), words);
+  int code = launch.run();
+  // What the same command would run into again is no reason to try again.
+  for (std::int64_t i = 1; i <= restarts && code != 0 && code != 2 && code != 3 && launch.stopped_by() == 0; ++i) {
+    std::cerr << "launch: restart " << i << " of " << restarts << std::endl;
+    code = launch.run();
+  }
+  return code;
+}
+
+}  // namespace hearth::train

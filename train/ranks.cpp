@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/ranks.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "autograd/grad_state.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "ops/ops.h"
+#include "train/loss.h"
+#include "train/session.h"
+
+namespace hearth::train {
+namespace {
+
+// Enough for 1, 2, 4 or 8 ranks.
+constexpr std::int64_t cuts_in_deterministic_mode = 8;
+
+/// Into how many pieces a batch is cut: so many that all ranks get as many pieces of a step.
+std::int64_t cuts_of(const RunConfig& config, int ranks) {
+  const std::int64_t batches = config.train.accumulate;
+  if (config.dist.shards || config.train.deterministic) {
+    const std::int64_t cuts = config.dist.shards.value_or(cuts_in_deterministic_mode), pieces = batches * cuts;
+    const std::int64_t each = pieces / ranks;
+    HEARTH_CHECK(ConfigError, pieces % ranks == 0, "/dist/shards: ", batches, " batches of ", cuts,
+                 " pieces a step do not go round ", ranks, " ranks; give a multiple");
+    HEARTH_CHECK(ConfigError, !config.train.deterministic || (each & (each - 1)) == 0, "/dist/shards: ", each,
+                 " pieces for each of ", ranks,
+                 " ranks; in deterministic mode that is a power of 2, so that sums do not depend on the ranks");
+    return cuts;
+  }
+  return ranks / std::gcd(batches, static_cast<std::int64_t>(ranks));
+}
+
+dist::DataParallelOptions options_of(const RunConfig& config) {
+  dist::DataParallelOptions options{.bucket_mb = config.dist.bucket_mb,
+                                    .first_bucket_mb = config.dist.first_bucket_mb,
+                                    .overlap = config.dist.overlap && !config.train.deterministic};
+  if (config.dist.wire != DType::f32) options.wire = config.dist.wire;
+  return options;
+}
+
+/// A number that tells shapes and types of a batch, but for its rows, from others.
+std::int64_t kind_of(const data::Batch& batch) {
+  std::string text;
+  for (const data::Batch::Named& one : batch.tensors())
+    text += join_text(one.name, ' ', one.tensor.dtype(), ' ',
+                      one.axis == data::Batch::Axis::rows ? one.tensor.shape().with(0, 1) : one.tensor.shape(), '\n');
+  return crc32c(std::as_bytes(std::span(text)));
+}
+
+/// What a rank tells the others before a step.
+struct Told {
+  std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
+  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0;
+  static constexpr std::int64_t numbers = 10;
+};
+static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
+
+}  // namespace
+
+Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, FlatParameters& parameters,
+             std::vector<NamedTensor> buffers)
+    : group_(group),
+      deterministic_(config.train.deterministic),
+      cuts_(cuts_of(config, group.size())),
+      each_(config.train.accumulate * cuts_ / group.size()),
+      parameters_(parameters),
+      parallel_((require_same("configuration", to_text(resolved, 1)), group), parameters, options_of(config)),
+      gradients_(parameters.grads()),
+      buffers_(std::move(buffers)) {
+  std::erase_if(buffers_, [](const NamedTensor& buffer) { return !is_floating(buffer.tensor->dtype()); });
+  std::int64_t elements = 0;
+  for (const NamedTensor& buffer : buffers_) {
+    group_.broadcast(*buffer.tensor).wait();
+    elements += buffer.tensor->size();
+    buffers_before_.push_back(buffer.tensor->clone());
+  }
+  if (elements == 0) return;
+  const Tensor& first = *buffers_.front().tensor;
+  moved_ = Tensor::zeros({elements}, first.dtype(), first.device());
+  moves_ = std::make_unique<dist::PairwiseSum>(moved_);
+}
+
+data::LoaderPart Ranks::part() const {
+  return {.cuts = cuts_, .of = each_ * size(), .first = each_ * rank(), .count = each_};
+}
+
+const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes) {
+  Told mine{.stop_signal = wishes.stop_signal,
+            .checkpoint = wishes.checkpoint,
+            .shows_progress = wishes.shows_progress && writes()};
+  std::vector<double> labels(pieces.size());
+  bool alike = true, may_ignore = false;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const data::Batch& piece = pieces[i];
+    if (piece.size() == 0) continue;
+    const std::int64_t kind = kind_of(piece);
+    alike = alike && (mine.pieces == 0 || kind == mine.kind);
+    mine.kind = kind;
+    ++mine.pieces;
+    mine.rows += piece.rows();
+    mine.samples += piece.count();
+    mine.tokens += piece.tokens;
+    mine.positions += piece.positions;
+    const Tensor of_piece = piece.find("labels");
+    if (!loss.ignored_label || !of_piece.defined() || is_floating(of_piece.dtype())) continue;
+    may_ignore = true;
+    labels[i] = label_counts(std::span(&of_piece, 1), *loss.ignored_label).item();
+    mine.labels += static_cast<std::int64_t>(labels[i]);
+  }
+  if (!alike) mine.kind = -1 - rank();
+  Tensor all = Tensor::zeros({size() * Told::numbers}, DType::i64);
+  const Tensor own = Tensor::of<std::int64_t>(
+      {Told::numbers}, std::span<const std::int64_t>(reinterpret_cast<const std::int64_t*>(&mine), Told::numbers));
+  group_.all_gather(own, all).wait();
+  const Told* const told = reinterpret_cast<const Told*>(all.data<const std::int64_t>());
+  step_ = {.first_piece = each_ * rank()};
+  wishes_ = {};
+  std::int64_t all_labels = 0, kind = 0;
+  for (int other = 0; other < size(); ++other) {
+    const Told& one = told[other];
+    step_.samples += one.samples;
+    step_.tokens += one.tokens;
+    step_.positions += one.positions;
+    step_.pieces += one.pieces;
+    if (other < rank()) step_.rows_before += one.rows;
+    if (one.pieces > 0) {
+      step_.alike = step_.alike && (kind == 0 || kind == one.kind) && one.kind >= 0;
+      kind = one.kind;
+    }
+    all_labels += one.labels;
+    wishes_.stop_signal = std::max(wishes_.stop_signal, static_cast<int>(one.stop_signal));
+    wishes_.checkpoint = wishes_.checkpoint || one.checkpoint != 0;
+    wishes_.shows_progress = wishes_.shows_progress || one.shows_progress != 0;
+  }
+  const auto part_of = [](double part, std::int64_t whole) {
+    return whole > 0 ? part / static_cast<double>(whole) : 0;
+  };
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto count = static_cast<double>(pieces[i].count());
+    StepPart::Piece& piece = step_.of_pieces.emplace_back();
+    piece.weight = may_ignore ? part_of(labels[i], all_labels) : part_of(count, step_.samples);
+    piece.losses = !may_ignore              ? count
+                   : pieces[i].counted >= 0 ? labels[i]
+                                            : piece.weight * static_cast<double>(step_.samples);
+  }
+  return step_;
+}
+
+void Ranks::begin_piece(std::int64_t piece) {
+  // What comes after the last one is summed as it comes.
+  parallel_.overlap_next(piece + 1 == each_);
+  if (deterministic_) parameters_.zero_grads();
+  for (std::size_t i = 0; piece == 0 && i < buffers_.size(); ++i) buffers_before_[i].copy_from(*buffers_[i].tensor);
+}
+
+void Ranks::end_piece(std::int64_t piece, bool has_rows) {
+  if (deterministic_) {
+    for (const FlatParameters::Entry& entry : parameters_.entries()) (void)grad_of(entry.value);
+    gradients_.add(piece, each_);
+  }
+  if (!moves_) return;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const Tensor& buffer = *buffers_[i].tensor;
+    const Tensor place = Tensor::view(moved_.storage(), buffer.shape(), contiguous_strides(buffer.shape()), begin,
+                                      moved_.dtype(), moved_.device());
+    has_rows ? place.copy_from(buffer) : place.fill_(0);
+    buffer.copy_from(buffers_before_[i]);
+    begin += buffer.size();
+  }
+  moves_->add(piece, each_);
+}
+
+void Ranks::finish_step() {
+  parallel_.reduce();
+  if (!moves_ || step_.pieces == 0) return;
+  group_.all_reduce(moved_).wait();
+  const Tensor mean = mul(moved_, 1.0 / static_cast<double>(step_.pieces));
+  std::int64_t begin = 0;
+  for (const NamedTensor& named : buffers_) {
+    const Tensor& buffer = *named.tensor;
+    buffer.copy_from(Tensor::view(mean.storage(), buffer.shape(), contiguous_strides(buffer.shape()), begin,
+                                  mean.dtype(), mean.device()));
+    begin += buffer.size();
+  }
+}
+
+void Ranks::read_sums(const Sums& sums, Meter& meter) const {
+  const Work works[] = {group_.all_reduce(sums.loss), group_.all_reduce(sums.correct)};
+  for (const Work& work : works) work.wait();
+  sums.read(meter);
+  if (!writes()) sums.write({});
+}
+
+void Ranks::require_same(const std::string& what, const std::string& text) const {
+  const auto gather = [&](std::int64_t number) {
+    const Tensor all = Tensor::zeros({size()}, DType::i64);
+    group_.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();
+    const std::int64_t* const numbers = all.data<const std::int64_t>();
+    return std::vector<std::int64_t>(numbers, numbers + size());
+  };
+  const std::vector<std::int64_t> sums = gather(crc32c(std::as_bytes(std::span(text))));
+  for (int other = 1; other < size(); ++other)
+    HEARTH_CHECK(PeerError, sums[static_cast<std::size_t>(other)] == sums[0], "rank ", other, " has another ", what,
+                 " than rank 0; start all ranks with the same files, options and data");
+}
+
+}  // namespace hearth::train
