@@ -33,7 +33,7 @@ struct ControlOptions {
 };
 
 /// Runs on a thread of its own, in rank 0 or in what started the ranks.
-class HEARTH_API ControlServer {
+class ControlServer {
  public:
   /// Listens on this address only; port 0 takes a free one.
   ControlServer(const std::string& address, int port, const ControlOptions& options);
@@ -52,7 +52,7 @@ class HEARTH_API ControlServer {
 };
 
 /// A rank's connection to the server.
-class HEARTH_API Control {
+class Control {
  public:
   /// Joins as `rank`, trying for so long. PeerError where the server refuses: a wrong token, a rank that is taken,
   /// another size, another version of Hearth.

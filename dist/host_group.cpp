@@ -337,11 +337,4 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
 
 void HostGroup::barrier() { all_reduce(Tensor::zeros({1}, DType::u8)).wait(); }
 
-std::vector<std::unique_ptr<Collective>> loopback_groups(int size) {
-  std::vector<std::unique_ptr<Collective>> groups;
-  for (std::unique_ptr<Transport>& transport : loopback_transports(size))
-    groups.push_back(std::make_unique<HostGroup>(std::move(transport)));
-  return groups;
-}
-
 }  // namespace hearth::dist

@@ -21,7 +21,7 @@ namespace hearth::dist {
 /// bytes, sent and received: every rank adds up one piece, then all exchange the sums.
 ///
 /// Tensors on a device are copied to the host and back; the caller waits for that.
-class HEARTH_API HostGroup : public Collective {
+class HostGroup : public Collective {
  public:
   explicit HostGroup(std::unique_ptr<Transport> transport);
   /// Waits for what was started.
@@ -77,8 +77,5 @@ class HEARTH_API HostGroup : public Collective {
   Traffic traffic_;
   std::thread thread_;
 };
-
-/// Groups of `size` ranks that are threads of this process: for tests, and for programs that compute in threads.
-HEARTH_API std::vector<std::unique_ptr<Collective>> loopback_groups(int size);
 
 }  // namespace hearth::dist

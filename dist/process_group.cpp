@@ -46,4 +46,11 @@ std::unique_ptr<Collective> join_processes(const Placement& placement, const Pro
   return std::make_unique<HostGroup>(std::make_unique<ProcessTransport>(placement, options));
 }
 
+std::vector<std::unique_ptr<Collective>> loopback_groups(int size) {
+  std::vector<std::unique_ptr<Collective>> groups;
+  for (std::unique_ptr<Transport>& transport : loopback_transports(size))
+    groups.push_back(std::make_unique<HostGroup>(std::move(transport)));
+  return groups;
+}
+
 }  // namespace hearth::dist

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process as a rank.
+// Groups of ranks: processes, or threads of one.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/collective.h"
 #include "dist/environment.h"
@@ -22,5 +23,9 @@ struct ProcessGroupOptions {
 /// started them does. PeerError where the ranks do not come together; UsageError in a build without Gloo.
 HEARTH_API std::unique_ptr<Collective> join_processes(const Placement& placement,
                                                       const ProcessGroupOptions& options = {});
+
+/// Groups of `size` ranks that are threads of this process: for tests, and for programs that compute in threads. Each
+/// object is used by one thread.
+HEARTH_API std::vector<std::unique_ptr<Collective>> loopback_groups(int size);
 
 }  // namespace hearth::dist

@@ -25,15 +25,15 @@ Tensor Tensor::requires_grad_(bool on) {
 void Tensor::add_hook(std::function<Tensor(const Tensor&)> f) const { hearth::register_hook(*this, std::move(f)); }
 
 const Tensor& Tensor::operator=(const Tensor& source) const&& {
-  write_in_place("x[i] = y", *this, source);
+  detail::write_in_place("x[i] = y", *this, source);
   return *this;
 }
 const Tensor& Tensor::operator=(double value) const&& {
-  write_in_place("x[i] = y", *this, Tensor::full({}, value, dtype(), device()));
+  detail::write_in_place("x[i] = y", *this, Tensor::full({}, value, dtype(), device()));
   return *this;
 }
 
-void write_in_place(const char* what, const Tensor& to, const Tensor& value) {
+void detail::write_in_place(const char* what, const Tensor& to, const Tensor& value) {
   HEARTH_CHECK(UsageError, !grad_enabled() || (!needs_grad(to) && !needs_grad(value)), what, ": writes into ",
                describe(to),
                " in place, which the tape does not record; make a new tensor (x = x + y, where(), concat()), or write "

@@ -26,18 +26,20 @@ inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
 
 inline Tensor operator-(const Tensor& x) { return neg(x); }
 
+namespace detail {
 /// Writes the elements of `value`, broadcast to its shape and converted to its type, into `to`. Not recorded:
 /// UsageError, which begins with `what`, where one of both needs a gradient, unless NoGrad is on.
 HEARTH_API void write_in_place(const char* what, const Tensor& to, const Tensor& value);
+}  // namespace detail
 
-// In place, for updates by hand within NoGrad: w -= lr * w.grad(). UsageError as write_in_place().
+// In place, for updates by hand within NoGrad: w -= lr * w.grad(). UsageError where the tape would miss the write.
 #define HEARTH_IN_PLACE_OPERATOR(symbol)                                      \
   inline const Tensor& operator symbol##=(const Tensor& a, const Tensor& b) { \
-    write_in_place("a " #symbol "= b", a, a symbol b);                        \
+    detail::write_in_place("a " #symbol "= b", a, a symbol b);                        \
     return a;                                                                 \
   }                                                                           \
   inline const Tensor& operator symbol##=(const Tensor& a, double b) {        \
-    write_in_place("a " #symbol "= b", a, a symbol b);                        \
+    detail::write_in_place("a " #symbol "= b", a, a symbol b);                        \
     return a;                                                                 \
   }
 HEARTH_IN_PLACE_OPERATOR(+)

@@ -11,7 +11,7 @@
 #include "autograd/grad_state.h"
 #include "autograd/record.h"
 #include "core/error.h"
-#include "dist/host_group.h"
+#include "dist/process_group.h"
 #include "tests/support/ranks.h"
 
 namespace hearth::dist {

@@ -12,6 +12,7 @@
 #include "dist/control.h"
 #include "dist/gloo.h"
 #include "dist/host_group.h"
+#include "dist/process_group.h"
 #include "tests/support/ranks.h"
 
 namespace hearth::dist {

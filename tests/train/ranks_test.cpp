@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "dist/host_group.h"
+#include "dist/process_group.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"

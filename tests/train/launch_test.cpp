@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as processes: started by `hearth launch` or by the variables of other launchers, killed, and started again.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
+
+namespace hearth::train {
+namespace {
+
+using test::contains;
+using test::ProgramResult;
+
+class Launched : public testing::Test {
+ protected:
+  Launched() {
+    std::ofstream(folder_ / "run.json") << R"({"seed": 3, "device": "cpu",
+      "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 8},
+      "data": {"type": "digits", "valid_fraction": 0.1}, "optimizer": {"type": "adamw", "lr": 0.003},
+      "train": {"batch_size": 16, "steps": 60, "deterministic": true},
+      "checkpoint": {"every_steps": 10}, "log": {"every_steps": 5, "report": false, "tensorboard": false}})";
+  }
+
+  ProgramResult run(std::vector<std::string> words) const { return test::run_program(words, folder_.path(), 300); }
+  ProgramResult launch(const std::string& ranks, const std::string& out, std::vector<std::string> more = {}) const {
+    std::vector<std::string> words{test::hearth_program(), "launch", "-n", ranks};
+    for (const char* option : {"--restart"})
+      if (!more.empty() && more[0] == option) {
+        words.insert(words.end(), more.begin(), more.begin() + 2);
+        more.erase(more.begin(), more.begin() + 2);
+      }
+    words.insert(words.end(), {"--", "train", "run.json", "--out", out});
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  std::string weights(const std::string& out) const {
+    std::ifstream file(folder_ / (out + "/run.json"));
+    const Json info = parse_json(std::string(std::istreambuf_iterator<char>(file), {}), "run.json");
+    EXPECT_EQ(info.at("status").as_string(), "finished");
+    return info.at("metrics").at("weights_sha256").as_string();
+  }
+
+  /// Processes of this program that train into `out`.
+  std::vector<pid_t> ranks_of(const std::string& out) const {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != name.npos) continue;
+      std::ifstream file(entry.path() / "cmdline");
+      const std::string line(std::istreambuf_iterator<char>(file), {});
+      std::error_code none;
+      const auto place = std::filesystem::read_symlink(entry.path() / "cwd", none);
+      if (contains(line, std::string("\0train\0", 7)) && contains(line, out) && !contains(line, "launch") &&
+          place == std::filesystem::canonical(folder_.path()))
+        found.push_back(std::stoi(name));
+    }
+    return found;
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(Launched, AnyNumberOfRanksEndsWithTheSameBits) {
+  for (const char* ranks : {"1", "2", "4"}) {
+    const ProgramResult result = launch(ranks, std::string("out") + ranks);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(contains(result.err, std::string("ranks     ") + ranks + " (gloo, hearth launch)")) << result.err;
+    EXPECT_FALSE(contains(result.err, "[rank ")) << "only rank 0 tells of the progress: " << result.err;
+  }
+  EXPECT_EQ(weights("out2"), weights("out1"));
+  EXPECT_EQ(weights("out4"), weights("out1"));
+}
+
+TEST_F(Launched, AKilledRankIsNamedAndARestartEndsWithTheSameBits) {
+  ASSERT_EQ(launch("2", "quiet").exit_code, 0);
+  // Killed after the first checkpoint; the moment is another one each time.
+  const auto kill_one = [&](const std::string& out) {
+    const std::string set = folder_ / (out + "/checkpoints/step-00000010");
+    while (!std::filesystem::exists(set)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::vector<pid_t> ranks = ranks_of(out);
+    EXPECT_EQ(ranks.size(), 2U);
+    if (!ranks.empty()) kill(ranks.back(), SIGKILL);
+    return std::chrono::steady_clock::now();
+  };
+  auto killed = std::async(std::launch::async, [&] { return kill_one("dead"); });
+  const ProgramResult dead = launch("2", "dead");
+  const auto end = std::chrono::steady_clock::now();
+  EXPECT_EQ(dead.exit_code, 137) << dead.err;
+  EXPECT_TRUE(contains(dead.err, "was ended by signal 9")) << dead.err;
+  EXPECT_TRUE(contains(dead.err, "hearth: error: peer: rank ")) << dead.err;
+  EXPECT_TRUE(contains(dead.err, ") died")) << dead.err;
+  // Nobody waits for a time limit; the machine may be busy.
+  EXPECT_LT(end - killed.get(), std::chrono::seconds(15));
+  EXPECT_TRUE(ranks_of("dead").empty()) << "an orphan";
+
+  auto once = std::async(std::launch::async, [&] { return kill_one("again"); });
+  const ProgramResult again = launch("2", "again", {"--restart", "1"});
+  (void)once.get();
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_TRUE(contains(again.err, "launch: restart 1 of 1")) << again.err;
+  EXPECT_TRUE(contains(again.err, "resumed at step ")) << again.err;
+  EXPECT_EQ(weights("again"), weights("quiet"));
+}
+
+TEST_F(Launched, ASignalStopsAllRanksAfterACheckpoint) {
+  auto stopped = std::async(std::launch::async, [&] {
+    while (!std::filesystem::exists(folder_ / "out/checkpoints/step-00000010"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    // To one rank only: the others hear of it.
+    const std::vector<pid_t> ranks = ranks_of("out");
+    if (!ranks.empty()) kill(ranks.back(), SIGTERM);
+  });
+  const ProgramResult result = launch("2", "out", {"--set", "train.steps=100000"});
+  stopped.get();
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  EXPECT_TRUE(contains(result.err, "stopped by signal 15 after step ")) << result.err;
+  EXPECT_FALSE(contains(result.err, "error")) << result.err;
+}
+
+TEST_F(Launched, VariablesOfOtherLaunchersMakeRanksToo) {
+  const std::vector<std::vector<std::string>> launchers{
+      {"RANK=%", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29617"},
+      {"OMPI_COMM_WORLD_RANK=%", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77"},
+      {"SLURM_PROCID=%", "SLURM_NTASKS=2", "SLURM_NNODES=1", "SLURM_JOB_ID=4711"},
+      {"JOB_COMPLETION_INDEX=%", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29618", "HEARTH_TOKEN=secret"}};
+  for (std::size_t i = 0; i < launchers.size(); ++i) {
+    const std::string out = "out" + std::to_string(i);
+    std::vector<std::future<ProgramResult>> ranks;
+    for (const char* rank : {"0", "1"}) {
+      std::vector<std::string> words{"/usr/bin/env"};
+      for (std::string word : launchers[i]) {
+        if (word.back() == '%') word.replace(word.size() - 1, 1, rank);
+        words.push_back(word);
+      }
+      words.insert(words.end(), {test::hearth_program(), "train", "run.json", "--out", out, "--set", "train.steps=4"});
+      ranks.push_back(std::async(std::launch::async, [this, words] { return run(words); }));
+    }
+    for (std::future<ProgramResult>& rank : ranks) {
+      const ProgramResult result = rank.get();
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+    }
+    EXPECT_EQ(weights(out), weights("out0"));
+  }
+}
+
+TEST_F(Launched, FaultsOfUse) {
+  const auto expect = [&](const std::vector<std::string>& words, int code, const std::string& text) {
+    std::vector<std::string> all{test::hearth_program()};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult result = run(all);
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_TRUE(contains(result.err, text)) << result.err;
+  };
+  expect({"launch", "--", "train", "run.json"}, 2, "-n says how many ranks");
+  expect({"launch", "-n", "0", "--", "train", "run.json"}, 2, "at least 1");
+  expect({"launch", "-n", "2", "--", "eval", "run"}, 2, "eval does not run as several ranks");
+  expect({"launch", "-n", "2", "--", "train", "absent.json"}, 3, "absent.json");
+  expect({"launch", "-n", "3", "--", "train", "run.json"}, 2, "/dist/shards: 1 batches of 8 pieces");
+  expect({"train", "run.json", "--set", "dist.backend=\"gloo\""}, 2, "nothing says which rank this process is");
+}
+
+}  // namespace
+}  // namespace hearth::train
