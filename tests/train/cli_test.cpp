@@ -131,10 +131,6 @@ TEST_F(Cli, no_message_moves_the_cursor) {
   EXPECT_PRED2(contains, hearth({"weights", "inspect", "w.safetensors"}).out, "a\\x1b[31m\\nb ");
 }
 
-TEST_F(Cli, planned_commands_say_that_they_are_not_here) {
-  expect_failure(hearth({"launch"}), 2, "usage", {"launch", "not in this build"});
-}
-
 TEST_F(Cli, the_good_config_is_good) {
   write("run.json", good_config);
   const ProgramResult result = hearth({"config", "run.json", "--json", "--set", "optimizer.lr=0.25"});

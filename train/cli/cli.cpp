@@ -214,10 +214,6 @@ const std::vector<CommandSpec>& commands() {
 }
 
 namespace {
-
-// Commands of the published interface that later versions bring.
-bool is_planned(const std::string& name) { return name == "launch"; }
-
 void print_help() {
   std::cerr << "hearth " << build::version << ": trains neural networks from one JSON file\n\n"
             << "usage: hearth <command> [options]\n\n";
@@ -236,7 +232,6 @@ const CommandSpec& command_named(const std::string& name) {
     if (command.name == name) return command;
     known.push_back(command.name);
   }
-  HEARTH_CHECK(UsageError, !is_planned(name), name, ": not in this build");
   throw UsageError(join_text("unknown command \"", name, "\"; ", suggest(name, known, "commands")));
 }
 
