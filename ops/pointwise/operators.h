@@ -35,11 +35,11 @@ HEARTH_API void write_in_place(const char* what, const Tensor& to, const Tensor&
 // In place, for updates by hand within NoGrad: w -= lr * w.grad(). UsageError where the tape would miss the write.
 #define HEARTH_IN_PLACE_OPERATOR(symbol)                                      \
   inline const Tensor& operator symbol##=(const Tensor& a, const Tensor& b) { \
-    detail::write_in_place("a " #symbol "= b", a, a symbol b);                        \
+    detail::write_in_place("a " #symbol "= b", a, a symbol b);                \
     return a;                                                                 \
   }                                                                           \
   inline const Tensor& operator symbol##=(const Tensor& a, double b) {        \
-    detail::write_in_place("a " #symbol "= b", a, a symbol b);                        \
+    detail::write_in_place("a " #symbol "= b", a, a symbol b);                \
     return a;                                                                 \
   }
 HEARTH_IN_PLACE_OPERATOR(+)

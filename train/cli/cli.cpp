@@ -214,6 +214,7 @@ const std::vector<CommandSpec>& commands() {
 }
 
 namespace {
+
 void print_help() {
   std::cerr << "hearth " << build::version << ": trains neural networks from one JSON file\n\n"
             << "usage: hearth <command> [options]\n\n";
