@@ -11,6 +11,7 @@
 #include "ops/conv/conv_transpose2d.h"
 #include "ops/image/normalize_images.h"
 #include "ops/index/index.h"
+#include "ops/index/one_hot.h"
 #include "ops/index/row_lengths.h"
 #include "ops/interpolate/interpolate.h"
 #include "ops/linear/linear.h"
@@ -36,8 +37,10 @@
 #include "ops/pointwise/swiglu.h"
 #include "ops/pool/pool.h"
 #include "ops/reduce/reduce.h"
+#include "ops/reduce/statistics.h"
 #include "ops/shape/concat.h"
 #include "ops/shape/indexing.h"
+#include "ops/shape/split.h"
 #include "ops/shape/view.h"
 #include "ops/softmax/softmax.h"
 // IWYU pragma: end_exports

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/reduce/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/compare.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/view.h"
+
+namespace hearth {
+namespace {
+
+void check_floating(const char* op, const Tensor& x) {
+  HEARTH_CHECK(DTypeError, is_floating(x.dtype()), op, ": ", describe(x), "; x is floating");
+}
+
+}  // namespace
+
+Tensor var(const Tensor& x, const std::vector<int>& axes, const VarianceOptions& options) {
+  check_floating("var", x);
+  HEARTH_CHECK(ShapeError, std::isfinite(options.correction), "var: a correction of ", options.correction);
+  const Tensor mean_of_x = mean(x, axes, true);
+  const Tensor squares = sum(square(sub(x, mean_of_x)), axes, options.keep_dims);
+  const double elements = mean_of_x.size() == 0 ? 0 : static_cast<double>(x.size() / mean_of_x.size());
+  return div(squares, std::max(0.0, elements - options.correction));
+}
+
+Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+  check_floating("logsumexp", x);
+  const Tensor largest = max(x.detach(), axes, true);
+  // An infinite maximum is left where it is: exp(-inf) = 0 and exp(inf) = inf then.
+  const Tensor shift = masked_fill(largest, equal(abs(largest), std::numeric_limits<double>::infinity()), 0);
+  const Tensor total = sum(exp(sub(x, shift)), axes, keep_dims);
+  // Where all is -inf there is nothing to differentiate: log(0) would give a gradient of NaN.
+  const Tensor nothing = equal(total, 0);
+  const Tensor y = add(log(masked_fill(total, nothing, 1)), reshape(shift, total.shape()));
+  return masked_fill(y, nothing, -std::numeric_limits<double>::infinity());
+}
+
+}  // namespace hearth
