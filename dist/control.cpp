@@ -148,39 +148,39 @@ void Control::take(Frame kind, const std::string& payload) {
 }
 
 void Control::fail(const std::string& reason) {
-  std::function<void(const std::string&)> f;
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) return;
     failure_ = reason;
-    // A rank that leaves does not call back.
-    if (!stopping_) f = failed_;
     changed_.notify_all();
+    // A rank that leaves does not call back.
+    if (stopping_) return;
   }
-  if (f) f(reason);
+  const std::lock_guard lock(calling_);
+  tell_failure(reason);
+}
+
+void Control::tell_failure(const std::string& reason) {
+  if (reason.empty() || !failed_ || told_) return;
+  told_ = true;
+  failed_(reason);
 }
 
 void Control::warn(const std::string& text) {
-  std::function<void(const std::string&)> f;
-  {
-    const std::lock_guard lock(mutex_);
-    f = warned_;
-  }
-  if (f) f(text);
+  const std::lock_guard lock(calling_);
+  if (warned_) warned_(text);
 }
 
 void Control::on_failure(std::function<void(const std::string&)> f) {
-  std::string failed;
-  {
-    const std::lock_guard lock(mutex_);
-    failed_ = f;
-    failed = failure_;
-  }
-  if (!failed.empty() && f) f(failed);
+  const std::string failed = failure();
+  const std::lock_guard lock(calling_);
+  failed_ = std::move(f);
+  told_ = false;
+  tell_failure(failed);
 }
 
 void Control::on_warning(std::function<void(const std::string&)> f) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(calling_);
   warned_ = std::move(f);
 }
 

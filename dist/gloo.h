@@ -10,9 +10,10 @@
 namespace hearth::dist {
 
 struct GlooOptions {
-  std::string address{};         ///< of this machine, to listen on; "": the one by which the server is reached
-  double join_seconds = 60;      ///< to wait for the other ranks' addresses
-  double timeout_seconds = 300;  ///< an exchange in which nothing arrives for so long fails
+  std::string address{};     ///< of this machine, to listen on; "": the one by which the server is reached
+  double join_seconds = 60;  ///< to wait for the other ranks' addresses
+  /// An exchange in which nothing arrives for so long fails: longer than rank 0 evaluates or writes for all.
+  double timeout_seconds = 1800;
 };
 
 /// Connects this rank with all others, which meet by `control`; it must outlive the transport and may be told of

@@ -50,6 +50,25 @@ std::int64_t kind_of(const data::Batch& batch) {
   return crc32c(std::as_bytes(std::span(text)));
 }
 
+void require_same(Collective& group, const std::string& what, const std::string& text) {
+  const auto gather = [&](std::int64_t number) {
+    const Tensor all = Tensor::zeros({group.size()}, DType::i64);
+    group.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();
+    const std::int64_t* const numbers = all.data<const std::int64_t>();
+    return std::vector<std::int64_t>(numbers, numbers + group.size());
+  };
+  const std::vector<std::int64_t> sums = gather(crc32c(std::as_bytes(std::span(text))));
+  for (int other = 1; other < group.size(); ++other)
+    HEARTH_CHECK(PeerError, sums[static_cast<std::size_t>(other)] == sums[0], "rank ", other, " has another ", what,
+                 " than rank 0; start all ranks with the same files, options and data");
+}
+
+/// The group, whose ranks have the same configuration.
+Collective& of_one_configuration(Collective& group, const Json& resolved) {
+  require_same(group, "configuration", to_text(resolved));
+  return group;
+}
+
 /// What a rank tells the others before a step.
 struct Told {
   std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
@@ -67,7 +86,7 @@ Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, F
       cuts_(cuts_of(config, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(parameters),
-      parallel_((require_same("configuration", to_text(resolved, 1)), group), parameters, options_of(config)),
+      parallel_(of_one_configuration(group, resolved), parameters, options_of(config)),
       gradients_(parameters.grads()),
       buffers_(std::move(buffers)) {
   std::erase_if(buffers_, [](const NamedTensor& buffer) { return !is_floating(buffer.tensor->dtype()); });
@@ -196,16 +215,7 @@ void Ranks::read_sums(const Sums& sums, Meter& meter) const {
 }
 
 void Ranks::require_same(const std::string& what, const std::string& text) const {
-  const auto gather = [&](std::int64_t number) {
-    const Tensor all = Tensor::zeros({size()}, DType::i64);
-    group_.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();
-    const std::int64_t* const numbers = all.data<const std::int64_t>();
-    return std::vector<std::int64_t>(numbers, numbers + size());
-  };
-  const std::vector<std::int64_t> sums = gather(crc32c(std::as_bytes(std::span(text))));
-  for (int other = 1; other < size(); ++other)
-    HEARTH_CHECK(PeerError, sums[static_cast<std::size_t>(other)] == sums[0], "rank ", other, " has another ", what,
-                 " than rank 0; start all ranks with the same files, options and data");
+  train::require_same(group_, what, text);
 }
 
 }  // namespace hearth::train

@@ -45,7 +45,7 @@ struct StepWishes {
 class HEARTH_API Ranks {
  public:
   /// Gives all ranks the values of rank 0. ConfigError where the pieces do not go round; PeerError where the ranks have
-  /// different configurations, named by their first line that differs, or different models.
+  /// different configurations or models.
   Ranks(Collective& group, const RunConfig& config, const Json& resolved, FlatParameters& parameters,
         std::vector<NamedTensor> buffers);
 

@@ -109,6 +109,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     if (folder_.writes()) info.write(status, metrics, profile);
   };
   write_info("running", Json::object());
+  if (session_.ranks) session_.ranks->require_same("data", to_text(session_.data_fingerprint()));
   if (session_.ranks)
     session_.ranks->require_same("state to begin with", session_.model_state.hash() + session_.training_state.hash());
   if (config.train.graph) {

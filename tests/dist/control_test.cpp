@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -90,11 +91,17 @@ TEST(ControlGroup, ARankThatGivesUpIsNamedToAll) {
   const Group group;
   const auto a = group.join(0), b = group.join(1);
   std::string called;
-  a->on_failure([&](const std::string& reason) { called = reason; });
+  std::promise<void> told;
+  a->on_failure([&](const std::string& reason) {
+    called = reason;
+    told.set_value();
+  });
   b->give_up("the loss is nan");
   const std::string reason = a->failure(5);
   EXPECT_TRUE(reason.starts_with("rank 1 (pid ")) << reason;
   EXPECT_TRUE(reason.ends_with(") gave up: the loss is nan")) << reason;
+  told.get_future().get();
+  EXPECT_EQ(called, reason);
   EXPECT_EQ(b->failure(), "rank 1 gave up: the loss is nan");
   EXPECT_THROW(a->get("never"), PeerError);
   std::string late;
