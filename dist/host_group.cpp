@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "core/cpu/signals.h"
@@ -87,11 +86,6 @@ int HostGroup::rank() const { return transport_->rank(); }
 int HostGroup::size() const { return transport_->size(); }
 const char* HostGroup::backend() const { return transport_->name(); }
 
-HostGroup::Traffic HostGroup::traffic() const {
-  const std::lock_guard lock(mutex_);
-  return traffic_;
-}
-
 void HostGroup::abort(const std::string& reason) { transport_->abort(reason); }
 
 Work HostGroup::start(std::function<void()> run) {
@@ -116,7 +110,6 @@ void HostGroup::work() {
     jobs_.pop_front();
     const std::exception_ptr failed = failure_;
     lock.unlock();
-    const auto start = std::chrono::steady_clock::now();
     std::exception_ptr fault = failed;
     if (!fault) try {
         job.run();
@@ -126,8 +119,6 @@ void HostGroup::work() {
       }
     lock.lock();
     failure_ = fault;
-    traffic_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++traffic_.collectives;
     // What the job refers to goes before its owner goes on.
     job.run = nullptr;
     lock.unlock();
@@ -146,12 +137,6 @@ Work HostGroup::start_on(const Tensor& input, const Tensor& output,
   start([&] { on_host(in, out); }).wait();
   output.copy_from(out);
   return {};
-}
-
-void HostGroup::send_all(std::span<const Outgoing> out, std::span<const Incoming> in) {
-  transport_->exchange(out, in);
-  const std::lock_guard lock(mutex_);
-  for (const Outgoing& one : out) traffic_.bytes += static_cast<std::int64_t>(one.bytes.size());
 }
 
 std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span<const std::byte> inlined) {
@@ -174,7 +159,7 @@ std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span
     in.push_back({other, std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(other)], 1))});
   }
   all[static_cast<std::size_t>(rank())] = message;
-  send_all(out, in);
+  transport_->exchange(out, in);
   for (int other = 0; other < size(); ++other) {
     const Call& theirs = all[static_cast<std::size_t>(other)].call;
     HEARTH_CHECK(PeerError, theirs == call, "the ranks disagree: rank ", other, " calls ", text_of(theirs), "; rank ",
@@ -204,7 +189,7 @@ std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std
     out.push_back({other, {x + bytes(pieces.begin(other)), bytes(pieces.size(other))}});
     in.push_back({other, {row, mine}});
   }
-  send_all(out, in);
+  transport_->exchange(out, in);
   return rows;
 }
 
@@ -244,7 +229,7 @@ void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> 
       out.push_back({other, piece(rank())});
       in.push_back({other, piece(other)});
     }
-    send_all(out, in);
+    transport_->exchange(out, in);
   }
   if (wire) x.copy_from(sent);
 }
@@ -296,7 +281,7 @@ Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
       out.push_back({other, part_of(rank())});
       in.push_back({other, part_of(other)});
     }
-    if (!is_small) send_all(out, in);
+    if (!is_small) transport_->exchange(out, in);
   });
 }
 
@@ -323,7 +308,7 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
     for (int other = 0; other < size(); ++other)
       if (rank() == root && other != root) out.push_back({other, piece(other)});
     if (rank() != root) in.push_back({root, piece(rank())});
-    send_all(out, in);
+    transport_->exchange(out, in);
     out.clear();
     in.clear();
     for (int other = 0; other < size(); ++other) {
@@ -331,7 +316,7 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
       if (other != root) out.push_back({other, piece(rank())});
       if (rank() != root) in.push_back({other, piece(other)});
     }
-    send_all(out, in);
+    transport_->exchange(out, in);
   });
 }
 

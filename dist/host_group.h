@@ -38,14 +38,6 @@ class HostGroup : public Collective {
   void barrier() override;
   void abort(const std::string& reason) override;
 
-  /// Bytes sent so far, and the seconds that collectives took.
-  struct Traffic {
-    std::int64_t bytes = 0;
-    double seconds = 0;
-    std::int64_t collectives = 0;
-  };
-  Traffic traffic() const;
-
  private:
   struct Call;
   struct Job {
@@ -59,7 +51,6 @@ class HostGroup : public Collective {
   void work();
   /// All ranks tell each other what they call, with at most inline_bytes of data; returns what each sent.
   std::vector<std::vector<std::byte>> agree(const Call& call, std::span<const std::byte> inlined);
-  void send_all(std::span<const Outgoing> out, std::span<const Incoming> in);
   void run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire);
   /// Sends each rank its piece of x, elements of `size` bytes, and receives all pieces of this rank's range.
   std::vector<const std::byte*> exchange_pieces(const std::byte* x, std::int64_t count, std::size_t size,
@@ -69,12 +60,11 @@ class HostGroup : public Collective {
   std::vector<std::byte> received_;
   std::uint64_t sequence_ = 0;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   std::exception_ptr failure_;
   bool stopping_ = false;
-  Traffic traffic_;
   std::thread thread_;
 };
 

@@ -222,11 +222,16 @@ StepResult Trainer::take_step(data::Loader& loader) {
   position.interval.samples += step.samples;
   interval_seconds_ += seconds_since(started);
   interval_samples_ += step.samples;
-  for (const data::Batch& batch : batches) {
-    position.interval_tokens += ranks ? 0 : batch.tokens;
-    position.interval_positions += ranks ? 0 : batch.positions;
+  if (ranks) {
+    position.interval_tokens += ranks->step().tokens;
+    position.interval_positions += ranks->step().positions;
+    interval_communication_seconds_ += ranks->parallel().exposed_seconds();
+    return step;
   }
-  if (ranks) position.interval_tokens += ranks->step().tokens, position.interval_positions += ranks->step().positions;
+  for (const data::Batch& batch : batches) {
+    position.interval_tokens += batch.tokens;
+    position.interval_positions += batch.positions;
+  }
   return step;
 }
 
@@ -305,10 +310,13 @@ void Trainer::log_interval(const StepResult& last) {
   if (session_.loss_scale)
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_fraction);
+  if (session_.ranks)
+    record.set("ranks", session_.ranks->size())
+        .set("communication_wait", interval_communication_seconds_ / std::max(1e-9, interval_seconds_));
   folder_.add(record);
   progress_.interval(now);
   session_.clear_interval();
-  interval_seconds_ = interval_wait_seconds_ = 0;
+  interval_seconds_ = interval_wait_seconds_ = interval_communication_seconds_ = 0;
   interval_samples_ = 0;
 }
 

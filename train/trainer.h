@@ -86,6 +86,7 @@ class HEARTH_API Trainer {
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;
+  double interval_communication_seconds_ = 0;  ///< in which the ranks had nothing else to do
   std::int64_t interval_samples_ = 0;
   RunProfile profile_;
 };
