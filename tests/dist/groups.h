@@ -10,41 +10,26 @@
 #include <vector>
 
 #include "dist/control.h"
-#include "dist/gloo.h"
-#include "dist/host_group.h"
 #include "dist/process_group.h"
 #include "tests/support/ranks.h"
 
 namespace hearth::dist {
 
-/// A rank of a Gloo group and what it needs: all in one process.
-class GlooRank : public Transport {
- public:
-  GlooRank(std::shared_ptr<ControlServer> server, std::unique_ptr<Control> control, int size)
-      : server_(std::move(server)), control_(std::move(control)), transport_(gloo_transport(*control_, size, {})) {}
-
-  int rank() const override { return transport_->rank(); }
-  int size() const override { return transport_->size(); }
-  const char* name() const override { return transport_->name(); }
-  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override { transport_->exchange(out, in); }
-  void abort(const std::string& reason) override { transport_->abort(reason); }
-
- private:
-  std::shared_ptr<ControlServer> server_;
-  std::unique_ptr<Control> control_;
-  std::unique_ptr<Transport> transport_;
-};
-
 inline std::vector<std::unique_ptr<Collective>> gloo_groups(int size) {
-  const ControlOptions options{.size = size, .token = "of the test", .beat_seconds = 0.05};
-  const auto server = std::make_shared<ControlServer>("127.0.0.1", 0, options);
+  // Until the end of the program, as the groups need theirs to their own end.
+  static std::vector<std::unique_ptr<ControlServer>> servers;
+  const std::string token = "of the test";
+  servers.push_back(std::make_unique<ControlServer>("127.0.0.1", 0, ControlOptions{.size = size, .token = token}));
   std::vector<std::unique_ptr<Collective>> groups(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      auto control = std::make_unique<Control>("127.0.0.1", server->port(), rank, options, 20);
-      groups[static_cast<std::size_t>(rank)] =
-          std::make_unique<HostGroup>(std::make_unique<GlooRank>(server, std::move(control), size));
+      groups[static_cast<std::size_t>(rank)] = join_processes({.rank = rank,
+                                                               .size = size,
+                                                               .address = "127.0.0.1",
+                                                               .port = servers.back()->port(),
+                                                               .token = token,
+                                                               .is_server_elsewhere = true});
     });
   for (std::thread& thread : threads) thread.join();
   return groups;

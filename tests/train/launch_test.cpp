@@ -50,6 +50,11 @@ class Launched : public testing::Test {
     return info.at("metrics").at("weights_sha256").as_string();
   }
 
+  void wait_for_checkpoint(const std::string& out) const {
+    while (!std::filesystem::exists(folder_ / (out + "/checkpoints/latest")))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
   /// Processes of this program that train into `out`.
   std::vector<pid_t> ranks_of(const std::string& out) const {
     std::vector<pid_t> found;
@@ -82,18 +87,19 @@ TEST_F(Launched, AnyNumberOfRanksEndsWithTheSameBits) {
 }
 
 TEST_F(Launched, AKilledRankIsNamedAndARestartEndsWithTheSameBits) {
-  ASSERT_EQ(launch("2", "quiet").exit_code, 0);
+  // Long enough to be met while it runs.
+  const std::vector<std::string> longer{"--set", "train.steps=300"};
+  ASSERT_EQ(launch("2", "quiet", longer).exit_code, 0);
   // Killed after the first checkpoint; the moment is another one each time.
   const auto kill_one = [&](const std::string& out) {
-    const std::string set = folder_ / (out + "/checkpoints/step-00000010");
-    while (!std::filesystem::exists(set)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_for_checkpoint(out);
     const std::vector<pid_t> ranks = ranks_of(out);
     EXPECT_EQ(ranks.size(), 2U);
     if (!ranks.empty()) kill(ranks.back(), SIGKILL);
     return std::chrono::steady_clock::now();
   };
   auto killed = std::async(std::launch::async, [&] { return kill_one("dead"); });
-  const ProgramResult dead = launch("2", "dead");
+  const ProgramResult dead = launch("2", "dead", longer);
   const auto end = std::chrono::steady_clock::now();
   EXPECT_EQ(dead.exit_code, 137) << dead.err;
   EXPECT_TRUE(contains(dead.err, "was ended by signal 9")) << dead.err;
@@ -104,7 +110,7 @@ TEST_F(Launched, AKilledRankIsNamedAndARestartEndsWithTheSameBits) {
   EXPECT_TRUE(ranks_of("dead").empty()) << "an orphan";
 
   auto once = std::async(std::launch::async, [&] { return kill_one("again"); });
-  const ProgramResult again = launch("2", "again", {"--restart", "1"});
+  const ProgramResult again = launch("2", "again", {"--restart", "1", "--set", "train.steps=300"});
   (void)once.get();
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_TRUE(contains(again.err, "launch: restart 1 of 1")) << again.err;
@@ -114,8 +120,7 @@ TEST_F(Launched, AKilledRankIsNamedAndARestartEndsWithTheSameBits) {
 
 TEST_F(Launched, ASignalStopsAllRanksAfterACheckpoint) {
   auto stopped = std::async(std::launch::async, [&] {
-    while (!std::filesystem::exists(folder_ / "out/checkpoints/step-00000010"))
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_for_checkpoint("out");
     // To one rank only: the others hear of it.
     const std::vector<pid_t> ranks = ranks_of("out");
     if (!ranks.empty()) kill(ranks.back(), SIGTERM);
