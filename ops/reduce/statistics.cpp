@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "ops/pointwise/binary.h"
+#include "ops/pointwise/cast.h"
 #include "ops/pointwise/compare.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -19,27 +20,30 @@ void check_floating(const char* op, const Tensor& x) {
   HEARTH_CHECK(DTypeError, is_floating(x.dtype()), op, ": ", describe(x), "; x is floating");
 }
 
+/// 16-bit types in f32: their squares and sums would not fit.
+Tensor wide(const Tensor& x) { return size_of(x.dtype()) == 2 ? cast(x, DType::f32) : x; }
+
 }  // namespace
 
 Tensor var(const Tensor& x, const std::vector<int>& axes, const VarianceOptions& options) {
   check_floating("var", x);
   HEARTH_CHECK(ShapeError, std::isfinite(options.correction), "var: a correction of ", options.correction);
-  const Tensor mean_of_x = mean(x, axes, true);
-  const Tensor squares = sum(square(sub(x, mean_of_x)), axes, options.keep_dims);
+  const Tensor values = wide(x), mean_of_x = mean(values, axes, true);
+  const Tensor squares = sum(square(sub(values, mean_of_x)), axes, options.keep_dims);
   const double elements = mean_of_x.size() == 0 ? 0 : static_cast<double>(x.size() / mean_of_x.size());
-  return div(squares, std::max(0.0, elements - options.correction));
+  return cast(div(squares, std::max(0.0, elements - options.correction)), x.dtype());
 }
 
 Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
   check_floating("logsumexp", x);
-  const Tensor largest = max(x.detach(), axes, true);
+  const Tensor values = wide(x), largest = max(values.detach(), axes, true);
   // An infinite maximum is left where it is: exp(-inf) = 0 and exp(inf) = inf then.
   const Tensor shift = masked_fill(largest, equal(abs(largest), std::numeric_limits<double>::infinity()), 0);
-  const Tensor total = sum(exp(sub(x, shift)), axes, keep_dims);
+  const Tensor total = sum(exp(sub(values, shift)), axes, keep_dims);
   // Where all is -inf there is nothing to differentiate: log(0) would give a gradient of NaN.
   const Tensor nothing = equal(total, 0);
   const Tensor y = add(log(masked_fill(total, nothing, 1)), reshape(shift, total.shape()));
-  return masked_fill(y, nothing, -std::numeric_limits<double>::infinity());
+  return cast(masked_fill(y, nothing, -std::numeric_limits<double>::infinity()), x.dtype());
 }
 
 }  // namespace hearth

@@ -14,11 +14,13 @@ struct VarianceOptions {
 };
 
 /// The variance over these axes: the sum of (x - mean)^2, over the number of elements less the correction. x floating.
-/// NaN where that is 0, infinity where it is below. ShapeError for an axis out of range; DTypeError.
+/// NaN where that is 0, infinity where it is below. 16-bit types are computed in f32. ShapeError for an axis out of
+/// range; DTypeError.
 HEARTH_API Tensor var(const Tensor& x, const std::vector<int>& axes = {}, const VarianceOptions& options = {});
 
 /// log(sum(exp(x))) over these axes, without overflow: infinities give what the limit is. x floating. The gradient is
-/// the softmax, and 0 where all are -infinity. ShapeError for an axis out of range; DTypeError.
+/// the softmax, and 0 where all are -infinity. 16-bit types are computed in f32. ShapeError for an axis out of range or
+/// without elements; DTypeError.
 HEARTH_API Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep_dims = false);
 
 }  // namespace hearth

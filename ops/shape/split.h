@@ -31,8 +31,8 @@ HEARTH_API Tensor squeeze(const Tensor& x, int axis);
 /// x with a new axis of extent 1 at this position; a view where x is contiguous. ShapeError for a position out of
 /// range.
 HEARTH_API Tensor unsqueeze(const Tensor& x, int axis);
-/// x with the order of the elements along these axes reversed; a copy. ShapeError for an axis out of range or named
-/// twice; any element type that index_select() takes.
+/// x with the order of the elements along these axes reversed; a copy, but x itself for no axes. ShapeError for an axis
+/// out of range or named twice; any element type that index_select() takes.
 HEARTH_API Tensor flip(const Tensor& x, const std::vector<int>& axes);
 
 namespace detail {

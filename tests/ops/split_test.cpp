@@ -85,11 +85,24 @@ TEST(Split, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)split(x, std::vector<std::int64_t>{4, 2}, 1), ShapeError);
   EXPECT_THROW((void)split(x, std::vector<std::int64_t>{6, -1}, 1), ShapeError);
   EXPECT_THROW((void)chunk(x, 0), ShapeError);
+  EXPECT_THROW((void)chunk(x, -1), ShapeError);
   EXPECT_THROW((void)chunk(x, 2, -3), ShapeError);
+  EXPECT_THROW((void)chunk(x, 2, 2), ShapeError);
+  EXPECT_THROW((void)chunk(Tensor(), 2), UsageError);
   EXPECT_THROW((void)squeeze(x, 2), ShapeError);
+  EXPECT_THROW((void)squeeze(x, -3), ShapeError);
+  EXPECT_THROW((void)squeeze(Tensor::zeros({}), 0), ShapeError);
+  EXPECT_THROW((void)squeeze(Tensor(), 0), UsageError);
+  EXPECT_THROW((void)squeeze(Tensor()), UsageError);
   EXPECT_THROW((void)unsqueeze(x, 3), ShapeError);
   EXPECT_THROW((void)unsqueeze(x, -4), ShapeError);
+  EXPECT_THROW((void)unsqueeze(Tensor::zeros({}), 1), ShapeError);
+  EXPECT_THROW((void)unsqueeze(Tensor::zeros({}), -2), ShapeError);
+  EXPECT_THROW((void)unsqueeze(Tensor(), 0), UsageError);
   EXPECT_THROW((void)flip(x, {2}), ShapeError);
+  EXPECT_THROW((void)flip(x, {-3}), ShapeError);
+  EXPECT_THROW((void)flip(x, {0, 0}), ShapeError);
+  EXPECT_THROW((void)flip(Tensor(), {0}), UsageError);
   EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)flip(x, {1, -1}); }), "named twice");
 }
 

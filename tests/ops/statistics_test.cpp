@@ -40,6 +40,9 @@ TEST(Statistics, AreThoseOfPyTorch) {
   EXPECT_EQ(var(x, {1}, {.keep_dims = true}).shape(), (Shape{2, 1}));
   EXPECT_TRUE(std::isnan(var(tensor({3})).item())) << "0 / 0, as in PyTorch";
   EXPECT_EQ(var(tensor({1, 3}), {}, {.correction = 2}).item(), infinity);
+  // Their sum of squares is no f16.
+  EXPECT_NEAR(var(tensor({-200, 200}).to(DType::f16), {}, {.correction = 0}).item(), 40000, 32);
+  EXPECT_NEAR(var(tensor({-240, 240, -240, 240}).to(DType::f16), {}, {.correction = 0}).item(), 57600, 32);
   // Far from zero and beyond what exp() can hold.
   EXPECT_NEAR(logsumexp(tensor({1000, 1000}), {0}).item(), 1000 + std::log(2.0), 1e-4);
   EXPECT_NEAR(logsumexp(tensor({-1000, -1000}), {0}).item(), -1000 + std::log(2.0), 1e-4);
