@@ -31,6 +31,10 @@ class Launched : public testing::Test {
       "checkpoint": {"every_steps": 10}, "log": {"every_steps": 5, "report": false, "tensorboard": false}})";
   }
 
+  void SetUp() override {
+    if (!HEARTH_HAS_GLOO) GTEST_SKIP() << "this build has no Gloo";
+  }
+
   ProgramResult run(std::vector<std::string> words) const { return test::run_program(words, folder_.path(), 300); }
   ProgramResult launch(const std::string& ranks, const std::string& out, std::vector<std::string> more = {}) const {
     std::vector<std::string> words{test::hearth_program(), "launch", "-n", ranks};
