@@ -11,6 +11,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json_text.h"
+#include "tests/support/devices.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
@@ -88,6 +89,22 @@ TEST_F(Launched, AnyNumberOfRanksEndsWithTheSameBits) {
   }
   EXPECT_EQ(weights("out2"), weights("out1"));
   EXPECT_EQ(weights("out4"), weights("out1"));
+}
+
+TEST_F(Launched, ACudaDeviceEndsWithTheSameBitsTooAndSkipsTogether) {
+  if (test::devices().size() < 2) GTEST_SKIP() << "no CUDA device";
+  // A scale that overflows at once, so that updates are skipped.
+  const std::vector<std::string> options{"--device", "cuda",
+                                         "--set",    "train.steps=6",
+                                         "--set",    R"(precision={"level": "O2", "dtype": "f16"})",
+                                         "--set",    "precision.growth_steps=1",
+                                         "--set",    "train.graph=true"};
+  for (const char* ranks : {"1", "2"}) {
+    const ProgramResult result = launch(ranks, std::string("out") + ranks, options);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(contains(result.err, "graph: steps run one by one, as gloo sums gradients on the host")) << result.err;
+  }
+  EXPECT_EQ(weights("out2"), weights("out1"));
 }
 
 TEST_F(Launched, AKilledRankIsNamedAndARestartEndsWithTheSameBits) {
