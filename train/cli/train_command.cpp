@@ -21,30 +21,41 @@
 namespace hearth::train {
 namespace {
 
+/// Writes a line in one piece, so that an error on the way leaves no half of it before its own message.
+template <class... Parts>
+void print_line(const Parts&... parts) {
+  std::cerr << join_text(parts..., "\n");
+}
+
+/// The learning rate and how it was scaled to the batch.
+std::string describe_lr(const Session& session) {
+  const TrainOptions& train = session.config().train;
+  const LrScalingOptions& scaling = train.lr_scaling;
+  std::string text = join_text(session.base_lr());
+  if (scaling.rule != optim::LrScaling::none)
+    text += join_text(" = ", session.optimizer->base_lr(), " x ", lr_factor(train), ", ",
+                      scaling.rule == optim::LrScaling::linear ? "linear" : "sqrt", " from ", *scaling.reference_batch,
+                      " to ", train.batch_size * train.accumulate, " samples an update");
+  return text;
+}
+
 void print_plan(const Session& session, const std::string& folder, const std::string& ranks) {
   const RunConfig& config = session.config();
-  std::cerr << "run       " << config.name << " -> " << printable(folder) << "\n"
-            << "device    " << session.device() << ", " << cpu::threads() << " threads, " << name_of(cpu::isa()) << "\n"
-            << (ranks.empty() ? "" : "ranks     " + ranks + "\n") << "model     " << config.model.type() << ", "
-            << session.model->parameter_count() << " parameters\n"
-            << "data      " << config.data.type() << ", " << session.data.train->size() << " training "
-            << session.task->describe() << "\n";
-  std::cerr << "precision " << name_of(config.precision.level) << " " << name_of(config.precision.dtype)
-            << (config.train.deterministic ? ", exact" : "") << "\n"
-            << "plan      " << session.plan.total_steps << " steps of " << config.train.batch_size;
-  if (config.train.accumulate > 1) std::cerr << " x " << config.train.accumulate;
-  std::cerr << ", " << session.plan.steps_per_epoch << " an epoch\n"
-            << "rate      " << session.base_lr();
-  if (const LrScalingOptions& scaling = config.train.lr_scaling; scaling.rule != optim::LrScaling::none)
-    std::cerr << " = " << session.optimizer->base_lr() << " x " << lr_factor(config.train) << ", "
-              << (scaling.rule == optim::LrScaling::linear ? "linear" : "sqrt") << " from " << *scaling.reference_batch
-              << " to " << config.train.batch_size * config.train.accumulate << " samples an update";
-  std::cerr << ", " << config.schedule.type() << "\n"
-            << "best      "
-            << (session.data.valid
-                    ? join_text("by ", session.best_by())
-                    : "the last checkpoint, as there is no valid split; data.valid_fraction sets one aside")
-            << "\n";
+  print_line("run       ", config.name, " -> ", printable(folder));
+  print_line("device    ", session.device(), ", ", cpu::threads(), " threads, ", name_of(cpu::isa()));
+  if (!ranks.empty()) print_line("ranks     ", ranks);
+  print_line("model     ", config.model.type(), ", ", session.model->parameter_count(), " parameters");
+  print_line("data      ", config.data.type(), ", ", session.data.train->size(), " training ",
+             session.task->describe());
+  print_line("precision ", name_of(config.precision.level), " ", name_of(config.precision.dtype),
+             config.train.deterministic ? ", deterministic" : "");
+  print_line("plan      ", session.plan.total_steps, " steps of ", config.train.batch_size,
+             config.train.accumulate > 1 ? join_text(" x ", config.train.accumulate) : "", ", ",
+             session.plan.steps_per_epoch, " an epoch");
+  print_line("rate      ", describe_lr(session), ", ", config.schedule.type());
+  print_line("best      ", session.data.valid
+                               ? join_text("by ", session.best_by())
+                               : "the last checkpoint, as there is no valid split; data.valid_fraction sets one aside");
 }
 
 /// What the data leaves out, once for each position that it was read from.
@@ -55,10 +66,9 @@ void print_warnings(const data::DataSplits& data) {
     if (!set || !seen.insert(set->source()).second) continue;
     for (const data::Warnings& warnings : {set->warnings(), set->unreadable()}) {
       const std::int64_t shown = std::min(most, static_cast<std::int64_t>(warnings.first.size()));
-      for (std::int64_t i = 0; i < shown; ++i)
-        std::cerr << "warning   " << warnings.first[static_cast<std::size_t>(i)] << "\n";
+      for (std::int64_t i = 0; i < shown; ++i) print_line("warning   ", warnings.first[static_cast<std::size_t>(i)]);
       if (warnings.count > shown)
-        std::cerr << "          and " << warnings.count - shown << " more; `hearth data inspect` names the first 20\n";
+        print_line("          and ", warnings.count - shown, " more; `hearth data inspect` names the first 20");
     }
   }
 }
@@ -67,9 +77,9 @@ void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
   if (session.ranks && !session.ranks->writes()) return;
   if (const WeightsOptions& options = session.config().weights; !options.path.empty())
-    std::cerr << "weights   " << printable(options.path) << " (" << name_of(options.from) << ")\n";
-  for (const std::string& name : loaded.left_out) std::cerr << "          not loaded: " << printable(name) << "\n";
-  for (const std::string& note : loaded.notes) std::cerr << "          warning: " << printable(note) << "\n";
+    print_line("weights   ", printable(options.path), " (", name_of(options.from), ")");
+  for (const std::string& name : loaded.left_out) print_line("          not loaded: ", printable(name));
+  for (const std::string& note : loaded.notes) print_line("          warning: ", printable(note));
 }
 
 /// What the run came to, by the metrics of run.json; "" without an evaluation.
@@ -97,7 +107,7 @@ std::unique_ptr<Collective> join_group(const DistOptions& options, std::string& 
   const int rank = placement->rank;
   std::unique_ptr<Collective> group =
       dist::join_processes(*placement, {.give_up_seconds = options.timeout, .warn = [rank](const std::string& warning) {
-                                          if (rank == 0) std::cerr << "warning   " << warning << std::endl;
+                                          if (rank == 0) print_line("warning   ", warning);
                                         }});
   text = join_text(group->size(), " (", group->backend(), ", ", placement->source, ")");
   return group;
@@ -169,7 +179,7 @@ int train_command(const Arguments& arguments) {
   std::string ranks;
   const std::unique_ptr<Collective> group = join_group(loaded.config.dist, ranks);
   if (group == nullptr || group->rank() == 0)
-    for (const std::string& hint : loaded.hints) std::cerr << "warning   " << hint << "\n";
+    for (const std::string& hint : loaded.hints) print_line("warning   ", hint);
   try {
     return train(arguments, std::move(loaded), group.get(), ranks);
   } catch (const std::exception& error) {
