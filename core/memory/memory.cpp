@@ -88,7 +88,7 @@ class LimitedMemory final : public MemoryResource {
   void reset_peak() override { below_.reset_peak(); }
 
  private:
-  /// Counts the bytes only if there is room: another thread must not find the limit reached by what is refused here.
+  /// Counts the bytes only if they fit: another thread must not find the limit reached by what is refused here.
   bool take(std::size_t bytes) {
     std::int64_t held = in_use_.load();
     do {
