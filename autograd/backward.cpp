@@ -84,7 +84,7 @@ class BackwardPass {
     }
   }
 
-  /// A narrow leaf may collect in f32.
+  /// A low-precision leaf may collect in f32.
   static bool widens(const GradState& state, const Tensor& gradient) {
     return state.node == nullptr && state.dtype == DType::f32 && size_of(gradient.dtype()) == 2;
   }

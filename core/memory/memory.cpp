@@ -32,7 +32,7 @@ std::size_t padded(std::size_t bytes) {
 [[noreturn]] void throw_out_of_memory(std::size_t bytes, const MemoryStatistics& now, const char* reason) {
   throw OutOfMemory(join_text("out of memory: ", bytes, " bytes asked, ", now.in_use, " in use, ",
                               now.reserved - now.in_use, " cached; ", reason,
-                              "; use a smaller batch, or a narrower precision"));
+                              "; use a smaller batch, or a lower precision"));
 }
 
 class SystemMemory final : public MemoryResource {
