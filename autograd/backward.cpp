@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes are numbered in creation order, which is a topological order. So backward is a counting pass (how many
-// contributions does each leaf get in this graph?) and one sweep with a max-heap on the number: no recursion, and a
+// contributions does each leaf get in this graph?) and one pass with a max-heap on the number: no recursion, and a
 // fixed order of summation.
 #include "autograd/backward.h"
 
@@ -28,7 +28,7 @@ class BackwardPass {
   explicit BackwardPass(const std::shared_ptr<GradState>& root) { count(root); }
   BackwardPass(const BackwardPass&) = delete;
   BackwardPass& operator=(const BackwardPass&) = delete;
-  /// What an exception left unswept would be taken for swept by the next sweep that comes there.
+  /// What an exception left unvisited would be taken for visited by the next backward pass that comes there.
   ~BackwardPass() {
     for (const std::shared_ptr<GradState>& state : heap_) state->pending = {};
     if (is_recomputing()) return;  // the outer pass goes on with it
@@ -84,7 +84,7 @@ class BackwardPass {
     }
   }
 
-  /// A narrow leaf may collect in f32.
+  /// A low-precision leaf may collect in f32.
   static bool widens(const GradState& state, const Tensor& gradient) {
     return state.node == nullptr && state.dtype == DType::f32 && size_of(gradient.dtype()) == 2;
   }
@@ -110,7 +110,7 @@ class BackwardPass {
         else
           add_pending(*state, std::move(gradient));
       }
-      // In the sweep of a recomputed part the last contribution is not known; the outer sweep gets there later.
+      // In the backward pass of a recomputed part the last contribution is not known; the outer pass gets there later.
       if (--expected_[state.get()] == 0 && !is_recomputing()) {
         if (state->pending.defined()) accumulate_leaf(*state, take_pending(*state));
         for (const auto& hook : state->ready_hooks) hook();

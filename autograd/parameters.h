@@ -43,16 +43,16 @@ struct LowPrecisionCopy {
 
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
 /// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype
-/// and one device. Gradients have the type of values(), also where a handle is narrow. Handles that lead to the same
-/// elements (tied weights) are one parameter, under the first one's name, and stay tied. Frozen parameters are left
-/// out.
+/// and one device. Gradients have the type of values(), also where a handle is of low precision. Handles that lead to
+/// the same elements (tied weights) are one parameter, under the first one's name, and stay tied. Frozen parameters are
+/// left out.
 ///
 /// A handle keeps its tensor from then on: values are written with copy_from(), never by assigning another tensor.
 class HEARTH_API FlatParameters {
  public:
   struct Entry {
     std::string name;
-    Tensor value;        ///< leaf view of values(), or of narrow(): what the model computes with
+    Tensor value;        ///< leaf view of values(), or of low_precision(): what the model computes with
     Tensor master;       ///< view of values()
     std::int64_t begin;  ///< first element within the buffers
     std::int64_t size;   ///< elements
@@ -105,7 +105,7 @@ class HEARTH_API FlatParameters {
   /// given another tensor, or low-precision weights were written that the update overwrites; and where another
   /// optimizer has used these gradients.
   void begin_update(const void* optimizer);
-  /// After it: what was written to values() was written to narrow() too.
+  /// After it: what was written to values() was written to low_precision() too.
   void end_update(const void* optimizer);
   /// Ends with these FlatParameters.
   std::weak_ptr<const void> lifetime() const { return lease_; }
@@ -116,7 +116,7 @@ class HEARTH_API FlatParameters {
   void bind(Entry& entry, const NamedTensor& parameter, const std::optional<LowPrecisionCopy>& low_precision);
   void check_handles() const;
   void check_low_precision() const;
-  /// Takes narrow() to be the rounded values() from now on.
+  /// Takes low_precision() to be the rounded values() from now on.
   void note_rounded();
 
   std::shared_ptr<const void> lease_ = std::make_shared<char>();  ///< what the leaves' GradState::flat waits for

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// VGG networks. A convolution without norm applies its ReLU itself; indices of layers that have no module of their own
+// VGG models. A convolution without norm applies its ReLU itself; indices of layers that have no module of their own
 // here (ReLU) are left out, so that the names match.
 #include "models/vgg.h"
 

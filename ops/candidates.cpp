@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process-wide record of ops with several implementations, and the pins set on them.
+// The process-wide record of ops with several implementations, and the candidates that are forced.
 #include "ops/candidates.h"
 
 #include <algorithm>

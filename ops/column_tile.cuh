@@ -56,7 +56,7 @@ struct TilePlace {
 };
 
 /// Adds `value` over the threads of the block that own the same columns, in a fixed order; all of them get the sums.
-/// All threads of the block call. `shared` has room for 256 * width values.
+/// All threads of the block call. `shared` holds 256 * width values.
 template <int width>
 __device__ void sum_down(double (&value)[width], double* shared, int across) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -18,7 +18,7 @@ inline constexpr int lane_units = width == 1 || sizeof(T) == 8 ? 8 / width : 32 
 template <class T, int width>
 inline constexpr std::int64_t warp_cols = warp_size* lane_units<T, width>* width;
 
-/// How many lanes of a warp share a row of `cols` <= 32 * most_units * width elements: a power of two. As few as divide
+/// How many lanes of a warp share a row of `cols` <= 32 * max_units * width elements: a power of two. As few as divide
 /// the row's units evenly, because idle lanes cost more than a few steps.
 inline int lanes_for(std::int64_t cols, int width, int max_units) {
   const std::int64_t units = (cols + width - 1) / width;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict on a scaled update by one thread, and what follows from it for the running statistics.
+// The found-inf check of a scaled update by one thread, and what follows from it for the running statistics.
 #include "core/cuda/elementwise.h"
 #include "optim/found_inf.h"
 

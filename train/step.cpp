@@ -23,7 +23,7 @@
 namespace hearth::train {
 namespace {
 
-// Random operations of one forward pass, at most, so that there is room for a million batches in a step.
+// Random operations of one forward pass, at most, so that a million batches fit in a step.
 constexpr std::uint32_t max_random_ops = 1 << 12;
 
 // What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the

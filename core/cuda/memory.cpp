@@ -57,7 +57,7 @@ class DriverMemory final : public MemoryResource {
       (void)cudaGetLastError();
       throw OutOfMemory(join_text("out of memory on ", device_, ": ", bytes, " bytes asked, ", in_use_.load(),
                                   " in use: ", cudaGetErrorString(status),
-                                  "; use a smaller batch, or a narrower precision"));
+                                  "; use a smaller batch, or a lower precision"));
     }
     ++live_counters().allocations;
     in_use_ += static_cast<std::int64_t>(bytes);

@@ -149,7 +149,7 @@ void throw_status(cudaError_t status, const char* call) {
   const std::string text =
       join_text(call, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")", fault_details());
   if (status == cudaErrorMemoryAllocation)
-    throw OutOfMemory(join_text("out of device memory: ", text, "; use a smaller batch, or a narrower precision"));
+    throw OutOfMemory(join_text("out of device memory: ", text, "; use a smaller batch, or a lower precision"));
   throw DeviceError(join_text(text,
                               "; a failed kernel leaves the process unable to use the device: start it again, with "
                               "CUDA_LAUNCH_BLOCKING=1 to find the kernel"));

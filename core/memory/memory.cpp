@@ -32,7 +32,7 @@ std::size_t padded(std::size_t bytes) {
 [[noreturn]] void throw_out_of_memory(std::size_t bytes, const MemoryStatistics& now, const char* reason) {
   throw OutOfMemory(join_text("out of memory: ", bytes, " bytes asked, ", now.in_use, " in use, ",
                               now.reserved - now.in_use, " cached; ", reason,
-                              "; use a smaller batch, or a narrower precision"));
+                              "; use a smaller batch, or a lower precision"));
 }
 
 class SystemMemory final : public MemoryResource {
@@ -88,7 +88,7 @@ class LimitedMemory final : public MemoryResource {
   void reset_peak() override { below_.reset_peak(); }
 
  private:
-  /// Counts the bytes only if there is room: another thread must not find the limit reached by what is refused here.
+  /// Counts the bytes only if they fit: another thread must not find the limit reached by what is refused here.
   bool take(std::size_t bytes) {
     std::int64_t held = in_use_.load();
     do {

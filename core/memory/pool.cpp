@@ -182,7 +182,7 @@ class PoolMemory final : public MemoryResource {
     regions_.reserve(regions_.size() + 1);
     std::byte* const base = source_->map(bytes);
     HEARTH_CHECK(OutOfMemory, base != nullptr, "out of memory: ", size, " bytes asked, ", in_use_, " in use, ",
-                 reserved_ - in_use_, " cached; the system refused; use a smaller batch, or a narrower precision");
+                 reserved_ - in_use_, " cached; the system refused; use a smaller batch, or a lower precision");
     regions_.push_back(base);
     reserved_ += static_cast<std::int64_t>(bytes);
     add_free(base, bytes);

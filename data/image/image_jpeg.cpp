@@ -89,7 +89,7 @@ bool begin(Decoding& decoding, const unsigned char* bytes, unsigned long size) {
   return true;
 }
 
-// Rows of `stride` bytes. `cmyk_row` has room for one row of four channels. False on error.
+// Rows of `stride` bytes. `cmyk_row` holds one row of four channels. False on error.
 bool read_rows(Decoding& decoding, unsigned char* rows, std::size_t stride, unsigned char* cmyk_row) {
   jpeg_decompress_struct& info = decoding.info;
   if (setjmp(decoding.errors.escape) != 0) return false;

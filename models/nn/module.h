@@ -111,7 +111,7 @@ class HEARTH_API Module {
   /// f(module) for this module and all below, a parent before its children.
   void for_each_module(const std::function<void(Module&)>& f);
 
-  /// Whether parameters stay f32 where others are narrow (mixed precision O2): norms say so.
+  /// Whether parameters stay f32 where others have low precision (mixed precision O2): norms say so.
   virtual bool keep_fp32() const { return false; }
 
   /// Name within the parent; "" at the top, and for one that was registered without.

@@ -100,7 +100,7 @@ std::uint64_t StoredZip::read_entry(std::uint64_t at) {
   const std::vector<std::byte> text = bytes_at(at + central_size, name_size);
   const std::string name(reinterpret_cast<const char*>(text.data()), text.size());
   std::uint64_t packed = number(at + 20, 4), plain = number(at + 24, 4), local = number(at + 42, 4);
-  // What has no room in 32 bits stands in the extra field 1, in this order.
+  // What does not fit 32 bits stands in the extra field 1, in this order.
   for (std::uint64_t extra = at + central_size + name_size, stop = extra + extra_size; extra + 4 <= stop;) {
     const std::uint64_t kind = number(extra, 2), length = number(extra + 2, 2);
     std::uint64_t next = extra + 4;

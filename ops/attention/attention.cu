@@ -4,6 +4,7 @@
 // the rows y + 16 a and the columns x + 16 b of the tile and the channels x + 16 c of results. Forward and the gradient
 // of q walk over the keys, that of k and v over the queries, so that nothing is added across blocks and bits repeat.
 // Sums are f32 (f64 beside f64). Traffic: k and v are read once for each tile of queries.
+// Reference: attention_cpu.cpp, attention_grad_cpu.cpp.
 #include <limits>
 
 #include "ops/attention/kernels.h"

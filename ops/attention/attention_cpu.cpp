@@ -4,6 +4,11 @@
 // products are one register tile of rows x 2 vectors; keys and values are packed once for a head, queries once for a
 // block, both upcast to the type of sums. A piece of parallel work is a head, or a run of queries of one where there
 // are few heads.
+// Reference, for each sample and head:
+//   for query i:
+//     for key j it sees: score[j] = scale * dot(q[i], k[j]) + bias[i, j]
+//     lse[i] = log(sum of exp(score[j]))
+//     y[i] = sum of exp(score[j] - lse[i]) * kept(i, j) / (1 - dropout) * v[j]
 #include <algorithm>
 #include <cmath>
 #include <limits>

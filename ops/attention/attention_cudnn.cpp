@@ -199,7 +199,7 @@ const Plan& plan_for(int device, const Problem& problem) {
   });
 }
 
-/// What needs no plan to be declined; or empty.
+/// Why the problem is unsupported, as far as that needs no plan; or empty.
 std::string refused(const Attention& p) {
   if (p.dtype != DType::f16 && p.dtype != DType::bf16) return "cuDNN's attention takes f16 and bf16";
   if (p.width % 8 != 0) return "heads of " + std::to_string(p.width) + " channels, not a multiple of 8";

@@ -2,6 +2,14 @@
 // The gradient of attention, block by block as the forward pass (attention_cpu.cpp): the weights are made again from
 // the kept logarithms of their sums. A piece of parallel work is a head, or a run of queries of one where there are few
 // heads; the partial gradients of keys and values of such runs are added in order.
+// Reference, for each sample and head, with keep = kept(i, j) / (1 - dropout):
+//   for query i: for key j it sees:
+//     p = exp(scale * dot(q[i], k[j]) + bias[i, j] - lse[i])
+//     dv[j] += p * keep * dy[i]
+//     ds = p * (keep * dot(dy[i], v[j]) - dot(dy[i], y[i]))
+//     dbias[i, j] += ds
+//     dq[i] += scale * ds * k[j]
+//     dk[j] += scale * ds * q[i]
 #include <algorithm>
 #include <cmath>
 #include <limits>

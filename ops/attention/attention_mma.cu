@@ -5,6 +5,7 @@
 // next product's left operand, so weights are rounded to 16 bits and multiplied where they are. For dk and dv the
 // scores are made transposed. Nothing is added across blocks. Traffic: the passing sequence is read once for 64 rows.
 // Source: Dao, "FlashAttention-2" (ICLR 2024), with dq and dk, dv as kernels of their own so that bits repeat.
+// Reference: attention_cpu.cpp, attention_grad_cpu.cpp.
 #include <limits>
 
 #include "ops/attention/kernels.h"

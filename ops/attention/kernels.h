@@ -20,7 +20,7 @@ void attention_grad_portable(cuda::Stream&, const AttentionArguments& arguments,
 
 /// The widest heads that the tensor cores' kernels take.
 inline constexpr std::int64_t max_mma_width = 128;
-/// For f16 and bf16, widths of a multiple of 8 up to most_mma_width, and rows aligned to 16 bytes (attention_mma.cu).
+/// For f16 and bf16, widths of a multiple of 8 up to max_mma_width, and rows aligned to 16 bytes (attention_mma.cu).
 /// As many launches.
 void attention_mma(cuda::Stream&, const AttentionArguments& arguments, const Tensor& y, const Tensor& lse);
 void attention_grad_mma(cuda::Stream&, const AttentionArguments& arguments, const AttentionSaved& saved,

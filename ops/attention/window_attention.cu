@@ -5,6 +5,7 @@
 // Forward is one launch. The gradient makes the weights again: over the queries for q and the biases, over the keys for
 // k and v. A block of it walks over its share of the windows of one head, adding the gradients of biases and padding to
 // sums of its own, which it folds into the table's entries at its end; a second launch adds the shares in order.
+// Reference: window_attention_cpu.cpp.
 #include <cmath>
 #include <limits>
 

@@ -4,6 +4,14 @@
 // of a few rows, of as many tokens as there are: attention's own (tile_cpu.inc) work on whole blocks of keys. The table
 // of biases is laid out once a call as the blocks of scores lie, and its gradient is summed in that layout, by shares
 // of the windows that the shape decides on, added in order.
+// Reference, for each sample, window and head, over its tokens; those behind the image have padding as q, k, v:
+//   for token i:
+//     for token j:
+//       score[j] = dot(q[i], k[j]) / sqrt(D) + table[entry(i, j)] + (region(i) == region(j) ? 0 : -100)
+//     p = softmax(score), keep = kept(i, j) / (1 - dropout)
+//     y[i] = sum of p[j] * keep * v[j]
+//   gradient: dv[j] += p[j] * keep * dy[i];  ds = p[j] * (keep * dot(dy[i], v[j]) - dot(dy[i], y[i]))
+//     dtable[entry(i, j)] += ds;  dq[i] += ds / sqrt(D) * k[j];  dk[j] += ds / sqrt(D) * q[i]
 #include <algorithm>
 #include <cmath>
 #include <limits>

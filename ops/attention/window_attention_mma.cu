@@ -6,6 +6,7 @@
 // makes the weights again; they and the slopes go through shared memory, rounded to 16 bits, for the products whose
 // rows are keys. The biases' gradient stays in registers until the share ends, of more than 64 tokens in shared memory.
 // Traffic: every operand is read once and every result written once.
+// Reference: window_attention_cpu.cpp.
 #include <limits>
 
 #include "ops/attention/mma_rows.cuh"

@@ -17,7 +17,7 @@ constexpr int warp_rows = 16;
 /// Shared memory that a kernel takes where it can choose; an H100 or H200 has as much.
 constexpr std::size_t max_shared = 227 * 1024;
 
-/// A warp for 16 of the tokens that there is room for.
+/// A warp for each 16 of the tokens that fit.
 template <int tokens>
 constexpr int threads_of = tokens / warp_rows* warp_size;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The portable convolution of the device: implicit GEMM in tiles of 64 x 64 with sums in f32 (f64 for f64), every type
 // and option.
+// Reference: conv2d_cpu.cpp.
 #include "core/cuda/kernel.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/moments.cuh"

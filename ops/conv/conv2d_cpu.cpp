@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a convolution on the CPU.
+// Reference, without groups, bias and activation, as all of them compute it; i = p stride - padding + r dilation,
+// j = q stride - padding + s dilation, and pixels outside of the image are zeros:
+//   for all n, p, q, k, r, s, c:
+//     forward:           y[n, p, q, k]   += x[n, i, j, c] * w[k, r, s, c]
+//     backward_data:     dx[n, i, j, c] += dy[n, p, q, k] * w[k, r, s, c]
+//     backward_weights:  dw[k, r, s, c]  += dy[n, p, q, k] * x[n, i, j, c]
 #include "ops/conv/conv2d_cpu.h"
 
 #include <algorithm>

@@ -53,7 +53,7 @@ ConvProblem padded(ConvProblem problem) {
   return problem;
 }
 
-/// Readable images of few channels as contiguous ones of more: the same memory if they have room for just these.
+/// Readable images of few channels as contiguous ones of more: the same memory if their pixels are that large.
 Tensor whole_pixels(cuda::Stream& stream, const Tensor& x) {
   const Shape shape = x.shape().with(3, tensor_core_channels);
   if (pixel_stride(x) == tensor_core_channels)

@@ -87,7 +87,7 @@ const Plan& plan_for(const ConvProblem& problem) {
   });
 }
 
-/// What needs no plan to be declined; or empty.
+/// Why the problem is unsupported, as far as that needs no plan; or empty.
 std::string refused(const ConvProblem& problem) {
   if (problem.activations == DType::f64) return "f64 is left to the portable kernel";
   if (problem.bias && (problem.pass != Pass::forward || problem.bias != problem.activations))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The convolution of 16-bit types on tensor cores: implicit GEMM in tiles of 128 x 128, f32 sums.
+// Reference: conv2d_cpu.cpp.
 #include "core/cuda/kernel.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/moments.cuh"

@@ -7,6 +7,7 @@
 //   images: [n / 8, h, w, channels / 2, 8] and filters: [outputs / 32, taps, channels / 2, 32], each element two bf16,
 //
 // where channels are those summed over and outputs those of the result: c and k forward, k and c for the data gradient.
+// Reference: conv2d_cpu.cpp.
 #include <algorithm>
 #include <vector>
 

@@ -38,8 +38,8 @@ void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperan
 /// The same by the choice among these.
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
 
-/// x as the passes read it: contiguous; 16-bit images of few channels, in one group on a CUDA device, in pixels of more
-/// room, which holds zeros. Copies what is not so.
+/// x as the passes read it: contiguous; 16-bit images of few channels, in one group on a CUDA device, in larger
+/// pixels, whose rest is zeros. Copies what is not so.
 Tensor readable_images(cpu::Stream&, const ConvShape& shape, const Tensor& x);
 Tensor readable_images(cuda::Stream&, const ConvShape& shape, const Tensor& x);
 /// Elements from one pixel of readable images to the next.

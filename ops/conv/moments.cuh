@@ -29,7 +29,7 @@ struct MomentsTile {
   static constexpr int elements = side * pitch;
 };
 
-/// The sum of `value` over the threads t, t + columns, ... that share a column. `shared` has room for a value of each
+/// The sum of `value` over the threads t, t + columns, ... that share a column. `shared` holds a value of each
 /// thread. All threads of the block call. Ends with a barrier.
 template <class Layout, class A>
 __device__ A sum_groups(A value, A* shared) {

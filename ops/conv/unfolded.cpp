@@ -3,6 +3,7 @@
 // into the library's layout takes longer than using them. There the few pixels are unfolded instead (each output
 // pixel's taps side by side, zeros where they fall outside), and the filters are read once, as they are stored, by a
 // matrix product.
+// Reference: conv2d_cpu.cpp.
 #include <algorithm>
 #include <cstring>
 

@@ -49,7 +49,7 @@ kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, c
   return s;
 }
 
-/// Owns a storage whose pixels have room, in the place of who asked for it: std::get_deleter tells such a one from
+/// Owns a storage with padded pixels, in place of the one that was asked for: std::get_deleter tells such a one from
 /// others for as long as it lives.
 struct PaddedPixels {
   std::shared_ptr<Storage> storage;

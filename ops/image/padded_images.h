@@ -16,12 +16,12 @@ namespace detail {
 /// number for all: cuDNN's for f16 also read 4, but an image padded to that is copied for a pass that it does not do.
 constexpr std::int64_t tensor_core_channels = 8;
 
-/// How much room, in channels, pixels should have for conv2d to read them without a copy: tensor_core_channels for
+/// How large, in channels, pixels should be for conv2d to read them without a copy: tensor_core_channels for
 /// fewer channels in f16 or bf16 on a CUDA device, else `channels`.
 std::int64_t pixel_capacity(DType dtype, std::int64_t channels, Device device);
 
-/// normalize_images() into pixels of so much room, 0 for none beyond the channels; what lies behind them is zeros, and
-/// a convolution knows. ShapeError for room that is too small or too large.
+/// normalize_images() into pixels of `room` channels, 0 for no more than the image has; what lies behind them is zeros,
+/// and a convolution knows. ShapeError for room that is too small or too large.
 Tensor normalize_images(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options,
                         std::int64_t channel_capacity);
 

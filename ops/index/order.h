@@ -7,7 +7,7 @@
 
 namespace hearth::kernels {
 
-/// The places of keys, sorted by key; equal keys in order of place.
+/// The positions of keys, sorted by key; equal keys in order of position.
 struct Order {
   Tensor keys;    ///< i64 [n], ascending
   Tensor places;  ///< i64 [n]

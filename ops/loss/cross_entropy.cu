@@ -2,6 +2,7 @@
 // Lanes of a warp share a row of up to a thousand classes, a block shares a longer one. The loss reads the logits once,
 // whatever their number: largest element, sum of exponentials and what smoothing or targets add are found together. The
 // gradient reads them once more and writes once, in place where it may. Narrow logits are read as they are.
+// Reference: cross_entropy_cpu.cpp.
 #include "ops/loss/cross_entropy.h"
 
 #include "ops/softmax/online_sum.cuh"

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row after the other; the passes after the first find the row in a cache. Narrow logits are read as they are.
+// Reference, for each row of C classes that is not ignored:
+//   t = (1 - label_smoothing) * target + label_smoothing / C, where target is the label's one-hot row or given
+//   loss = -sum(t * log_softmax(x))
+//   dx = scale * (softmax(x) * sum(t) - t)
 #include <algorithm>
 #include <cmath>
 #include <limits>

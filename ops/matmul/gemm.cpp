@@ -2,6 +2,11 @@
 // Goto-style blocking: C is cut into tiles by its shape, and each tile is the work of one thread, which walks k in
 // blocks, packs both operands into panels as wide as the register tile, and multiplies panel by panel.
 // Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 2008).
+// Reference:
+//   for i < m: for j < n:
+//     sum = accumulate ? c[i, j] : 0
+//     for l < k: sum += a[i, l] * b[l, j]
+//     c[i, j] = sum
 #include "ops/matmul/gemm.h"
 
 #include <algorithm>

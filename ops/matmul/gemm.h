@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The project's own matrix product: blocked, packed, vectorised for the instruction set found at run time.
-// It is the portable candidate wherever a library is absent or declines, and the only one for f64.
+// The native matrix product: blocked, packed, vectorised for the instruction set found at run time.
+// It is the portable candidate wherever a library is absent or does not support a problem, and the only one for f64.
 #pragma once
 
 #include <cstdint>

@@ -114,7 +114,7 @@ void choose(Plans& all, Plan& plan, const std::vector<Algorithm>& offered) {
   if (!all.why_unsaved.empty()) return take_first(all.why_unsaved);
   const Fastest fastest = fastest_algorithm(device_of(plan.problem), plan, offered);
   const bool timed = std::isfinite(fastest.microseconds);
-  // Also the first, where there was no room for timing: another process might have room, and choose otherwise.
+  // Also the first, where memory did not suffice for timing: in another process it might, and that one chose otherwise.
   const SavedPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
   const auto holds = all.file().keep(key, chosen, stale);
   if (!holds) {
@@ -139,7 +139,7 @@ const Plan& plan_of(const MatmulProblem& problem) {
   return all_plans().get(problem, [&] { return make_plan(all_plans(), problem); });
 }
 
-/// What needs no plan to be declined; or empty.
+/// Why the problem is unsupported, as far as that needs no plan; or empty.
 std::string refused(const MatmulProblem& p) {
   if (p.activation == Activation::gelu)
     return "cuBLASLt's GELU is the approximation by tanh (gelu_tanh); this one is by erf";

@@ -30,7 +30,7 @@ struct Plan {
 
 /// The plan's descriptors, without an algorithm.
 Plan describe_product(const MatmulProblem& problem, cublasLtHandle_t handle);
-/// What the heuristic offers for them, best first; empty, with plan.declines set, if there is nothing.
+/// What the heuristic offers for them, best first; empty, with plan.unsupported set, if there is nothing.
 std::vector<Algorithm> offered_algorithms(Plan& plan);
 /// Queues the product.
 cublasStatus_t enqueue_product(const Plan& plan, const Algorithm& algorithm, const Operands& operands, void* workspace,

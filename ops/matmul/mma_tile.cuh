@@ -85,7 +85,7 @@ struct Carrier {
     }
   }
   /// Four matrices of 8 x 8: rows from `row` on and k from `k` on, the second 8 rows and the second 8 of k at the
-  /// places that the lane's address selects.
+  /// positions that the lane's address selects.
   __device__ void load(unsigned (&to)[4], int stage, int row, int k) const {
     const T* const from = shared + stage * step_elements;
     if (along)

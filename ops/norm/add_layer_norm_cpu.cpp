@@ -66,7 +66,7 @@ struct SumGradient {
   F* df;  ///< null: not wanted
   DropoutFactors<P> dropout;
   PathFactors<P> path;
-  std::int64_t begin;  ///< the row that the sweep calls 0
+  std::int64_t begin;  ///< the row that the pass calls 0
   std::int64_t cols;
 
   HEARTH_ALWAYS_INLINE void store(std::int64_t r, std::int64_t c, P value) const {

@@ -2,6 +2,12 @@
 // Memory traffic decides the speed: training reads x twice and writes y once, the gradient reads x and dy twice and
 // writes dx over dy. Rows are cut into chunks that depend on the shape only, and chunks are visited backwards in every
 // second pass, because the end of a tensor larger than the cache is what the first pass left there.
+// Reference in training, for each channel, of n values:
+//   mean = sum(x) / n;  rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
+//   y = activation((x - mean) * rstd * gamma + beta + residual)
+//   g = y > 0 ? dy : 0 (dy without activation);  d_residual = g
+//   d_beta = sum(g);  d_gamma = sum(g * (x - mean)) * rstd
+//   dx = gamma * rstd * (g - d_beta / n - (x - mean) * rstd * d_gamma / n)
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -2,6 +2,7 @@
 // Forward: a block a group of an image, which it reads from memory once and twice more from the cache. Gradient: a
 // first launch sums by image and channel, a second makes dx, a block a group, and a third adds the images up for the
 // parameters. Runs of values are summed in P and joined in f64, in a fixed order.
+// Reference: group_norm_cpu.cpp.
 #include "ops/norm/group_norm.h"
 
 #include <cmath>

@@ -16,8 +16,8 @@ namespace hearth {
 /// there are none, it is instance normalisation.
 ///
 /// x [N, ..., C], any floating type; y has its shape and type. `groups` divides C. gamma and beta are [C], f64 for f64
-/// x, else f32, also where x is narrow. Statistics in f32 or wider, the deviations taken from the group's own mean.
-/// N, C or the number of pixels may be 0. UsageError, ShapeError or DTypeError for arguments that do not fit.
+/// x, else f32, also for x of low precision. Statistics in f32 or wider, the deviations taken from the group's own
+/// mean. N, C or the number of pixels may be 0. UsageError, ShapeError or DTypeError for arguments that do not fit.
 HEARTH_API Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, std::int64_t groups,
                              double eps = 1e-5);
 

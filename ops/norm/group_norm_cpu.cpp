@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A piece of work is some groups of one image, at least about 64 channels, so that loops over channels fill vectors. It
 // sums by channel, in f64, and joins the channels of each group.
+// Reference: that of layer_norm_cpu.inc, where a row is one group of one image, all pixels; gamma and
+// beta are the channel's.
 #include <algorithm>
 #include <cmath>
 

@@ -10,6 +10,7 @@
 // those of its gradient. For rows of any length there are element(row, cols, c) and again(row, cols, c) behind it, and
 // store(row, cols, c, value). What normalises and what makes gradients may be different Rows, with only load, element
 // and again, or only load, element and store.
+// Reference: layer_norm_cpu.inc.
 #pragma once
 
 #include <algorithm>

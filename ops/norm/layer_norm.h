@@ -12,8 +12,8 @@ namespace hearth {
 /// 2016).
 ///
 /// x [..., C], any floating type; y has its shape and type. gamma and beta are [C], f64 for f64 x, else f32, also where
-/// x is narrow. Statistics in f32 or wider, the deviations taken from the row's own mean. C = 0 is legal and empty.
-/// UsageError, ShapeError or DTypeError for arguments that do not fit.
+/// x is of low precision. Statistics in f32 or wider, the deviations taken from the row's own mean. C = 0 is legal and
+/// empty. UsageError, ShapeError or DTypeError for arguments that do not fit.
 HEARTH_API Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 
 namespace kernels {

@@ -11,8 +11,8 @@ namespace hearth {
 /// y = x / sqrt(mean x^2 + eps) * gamma, over every row (Zhang, Sennrich, 2019).
 ///
 /// x [..., C], any floating type; y has its shape and type. gamma is [C], f64 for f64 x, else f32, also where x is
-/// narrow. Sums in f32 or wider. C = 0 is legal and empty. UsageError, ShapeError or DTypeError for arguments that do
-/// not fit.
+/// of low precision. Sums in f32 or wider. C = 0 is legal and empty. UsageError, ShapeError or DTypeError for arguments
+/// that do not fit.
 HEARTH_API Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
 
 namespace kernels {

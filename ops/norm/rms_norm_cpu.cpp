@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row after the other, from memory once: its second pass finds it in the nearest cache. The gradient makes dx and
-// the rows' share of gamma's gradient in the same sweep.
+// the rows' share of gamma's gradient in the same pass.
+// Reference, for each row, of n values:
+//   r = 1 / sqrt(sum(x^2) / n + eps);  y = x * r * gamma
+//   d_gamma += dy * x * r
+//   g = dy * gamma;  dx = r * (g - x * r^2 * sum(g * x) / n)
 #include <algorithm>
 #include <cmath>
 

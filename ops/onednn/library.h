@@ -33,7 +33,7 @@ dnnl::engine& engine();
 /// The calling thread's stream.
 dnnl::stream& stream();
 
-/// f32 and bf16 only; others are declined before.
+/// f32 and bf16 only; others are unsupported.
 dnnl::memory::data_type library_type(DType dtype);
 
 /// The library's own reference code is a thousand times slower than what it replaces.

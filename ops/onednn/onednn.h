@@ -23,7 +23,7 @@ bool has_hardware_bf16();
 struct PlanInfo {
   std::string problem;         ///< "conv2d backward_weights n32 64x64x3 k64 3x3 ..."
   std::string implementation;  ///< the library's name of its code
-  bool reference = false;      ///< slow reference code, so that the problem is declined
+  bool reference = false;      ///< slow reference code: treated as unsupported
   std::size_t scratch_bytes = 0;
 };
 /// All plans made so far, in the order of their problems.

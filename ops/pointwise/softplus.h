@@ -25,8 +25,8 @@ HEARTH_ALWAYS_INLINE A softplus(A x) {
   return x > A(0) ? x + tail : tail;
 }
 
-/// x^p for x >= 0: 1 for p = 0, 0 for x = 0 and p > 0. f64 as the standard library, f32 within 16 units in the last
-/// place for results in [1e-6, 1e6].
+/// x^p for x >= 0: 1 for p = 0, 0 for x = 0 and p > 0. f64 as the standard library, f32 within 16 ULP for results in
+/// [1e-6, 1e6].
 HEARTH_ALWAYS_INLINE double power(double x, double p) { return std::pow(x, p); }
 HEARTH_ALWAYS_INLINE float power(float x, float p) {
   return p == 0.0f ? 1.0f : (x == 0.0f ? (p > 0.0f ? 0.0f : std::numeric_limits<float>::infinity()) : exp(p * log(x)));

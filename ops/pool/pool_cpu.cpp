@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling on the CPU, vectorised over channels. Gradients are gathered: each pixel of dx looks up the windows that hold
 // it and is written once, so pieces of work never meet and sums are f32 (f64 for f64) throughout.
+// Reference, for each image, channel and window:
+//   max_pool2d: y = x[at], the first largest pixel of the window;  dx[at] += dy
+//   avg_pool2d: y = sum(x) / count;  dx += dy / count for each pixel of the window
 #include <algorithm>
 #include <cstdint>
 

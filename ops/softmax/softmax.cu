@@ -2,6 +2,7 @@
 // Rows that fit the registers of a warp are read once and written once; longer ones are shared by a block, which finds
 // the largest element and the sum in one reading and reads the row again, mostly from the cache, to write the result.
 // The two forms of the op differ in a few instructions only, so they share kernels.
+// Reference: softmax_cpu.cpp.
 #include "ops/softmax/softmax.h"
 
 #include "ops/softmax/online_sum.cuh"

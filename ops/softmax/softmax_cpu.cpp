@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row after the other: it is read three times, from the nearest caches unless it is very long.
+// Reference, for each row:
+//   log_sum = max(x) + log(sum(exp(x - max(x))))
+//   softmax: y = exp(x - log_sum);  dx = y * (dy - sum(dy * y))
+//   log_softmax: y = x - log_sum;  dx = dy - exp(y) * sum(dy)
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -157,7 +157,7 @@ TEST(Tape, DepthDoesNotMeetTheStack) {
   for (int i = 0; i < 200000; ++i) unused = multiply(unused, one);
   backward(total(y));
   EXPECT_EQ(grad_of(a).item(), 1);
-  unused = {};  // a graph that was never swept is taken apart without recursion too
+  unused = {};  // a graph without a backward pass is taken apart without recursion too
 }
 
 TEST(Tape, HooksFireOnceAfterTheLastContribution) {
@@ -365,7 +365,7 @@ TEST(Tape, ABackwardPassThatFailedLeavesNothingToTheNext) {
   const Tensor a = leaf({2}), b = leaf({5}), c = leaf({3});
   const Tensor shared = multiply(a, b);
   int in_place = 0;
-  // The failing op comes first in the sweep, when the shared result has its gradient already.
+  // The failing op comes first in the backward pass, when the shared result has its gradient already.
   const Tensor lost = record(AddInPlace{&in_place}, shared, record(Fails{}, c));
   EXPECT_THROW(backward(total(lost)), DeviceError);
   backward(total(multiply(shared, c)));

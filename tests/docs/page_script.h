@@ -12,7 +12,7 @@
 //   <!-- test quote: PATH -->     each line of the block is one of the file PATH
 //   <!-- test output: COMMAND --> the block is what COMMAND prints, whatever its spaces
 //   <!-- test skip: REASON -->    the block is not run, because of REASON
-//   <!-- test setup: COMMANDS --> COMMANDS are run at this place; of no block
+//   <!-- test setup: COMMANDS --> COMMANDS are run here; of no block
 //   <!-- test rows: CODE -->      the code in the second column of each row of the table that follows is compiled and
 //                                 run, after CODE; of `a; b` → `c`, c is what b prints
 // Commands between backquotes, links and paths in the prose are checked too: `hearth` commands have these options, and

@@ -188,7 +188,7 @@ OP_TEST(Conv2dFewChannels) {
     }
 }
 
-// Images that lie in pixels of more room, as a run's input does, are read there by every candidate.
+// Images that lie in padded pixels, as a run's input does, are read there by every candidate.
 OP_TEST(Conv2dPaddedImages) {
   const bool tensor_cores = !current_site().device.is_cuda() || size_of(site_dtype()) == 2;
   std::vector<double> values;
@@ -258,15 +258,16 @@ TEST(Conv2dChoice, LibraryWhereItIsPresent) {
   EXPECT_EQ(last_choice("conv2d"), "im2col");
 }
 
-/// y = conv2d(x, w, b), the gradients of x, and those of w and b; each step alone under the pin, if there is one.
+/// y = conv2d(x, w, b), the gradients of x, and those of w and b; each step alone with the forced candidate, if there
+/// is one.
 struct Steps {
   std::vector<Tensor> y, dx, dw_db;
-  bool forward = true, backward_data = true, backward_weights = true;  ///< whether the pinned candidate supports it
+  bool forward = true, backward_data = true, backward_weights = true;  ///< whether the forced candidate supports it
 };
 
 Steps run_steps(const Case& c, const Inputs& in, const Tensor& dy, const char* candidate) {
   Steps steps;
-  // f() under the pin; false where the candidate does not support the problem.
+  // f() with the forced candidate; false where the candidate does not support the problem.
   const auto forced = [&](auto&& f) {
     if (candidate == nullptr) return f(), true;
     const ForceCandidate force("conv2d", candidate);

@@ -116,7 +116,8 @@ TEST(LinearCrossEntropyOnDevices, CountsOnceWhereItIsRecomputed) {
   }
 }
 
-// The share of labels is not known to a chunk, nor is the loss scale: gradients of f16 must not vanish on the way.
+// A chunk does not know which fraction of the labels counts, nor is the loss scale: gradients of f16 must not vanish on
+// the way.
 TEST(LinearCrossEntropyOnDevices, SmallGradientsOfF16Stay) {
   for (const Device device : devices()) {
     const std::int64_t classes = 300000;

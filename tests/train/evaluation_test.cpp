@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training makes of its evaluations: by which part it judges itself, and what becomes of a run whose losses or
+// What a training makes of its evaluations: which split it goes by, and what becomes of a run whose losses or
 // gradients are no numbers.
 #include <gtest/gtest.h>
 

@@ -109,7 +109,7 @@ TEST(PoolOverBlocks, IsCountedAndLimitedWithTheRest) {
   const auto pool = make_pool_memory(*limited, std::size_t{2} << 20);
   void* const a = pool->allocate(1000);
   EXPECT_EQ(limited->statistics().in_use, 2 << 20);
-  // There is no room for a comfortable region, but for the block itself.
+  // A comfortable region does not fit, but the block itself does.
   void* const b = pool->allocate(std::size_t{2} << 20 >> 1);
   void* const c = pool->allocate((std::size_t{1} << 20) - pool_granule);
   EXPECT_EQ(limited->statistics().in_use, 3 << 20);

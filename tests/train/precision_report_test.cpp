@@ -45,7 +45,7 @@ std::int64_t count_of_op(const std::vector<std::string>& lines, const std::strin
 TEST(PrecisionReport, O1NarrowsProductsAndLeavesTheRestAsItComes) {
   const auto lines = lines_of_run({.level = "O1", .dtype = "bf16"});
   // The weights are read as their low-precision copies.
-  EXPECT_EQ(count(lines, "conv2d narrow in bf16 gives bf16 of bf16 bf16 -"), 6);
+  EXPECT_EQ(count(lines, "conv2d low_precision in bf16 gives bf16 of bf16 bf16 -"), 6);
   EXPECT_EQ(count_of_op(lines, "conv2d"), 6);
   EXPECT_EQ(count(lines, "batch_norm as_is in f32 gives bf16 of bf16 f32 f32 -"), 4);
   EXPECT_EQ(count(lines, "cross_entropy as_is in f32 gives f32 of bf16 i64"), 1);
@@ -73,7 +73,7 @@ TEST(PrecisionReport, OfATextKnowsItsOps) {
   EXPECT_EQ(count_of_op(lines, "linear"), 9) << "four a block, and the head";
   for (const std::string& line : lines)
     if (line.starts_with("linear ")) {
-      EXPECT_PRED2(test::contains, line, "narrow in bf16 gives bf16 of bf16 bf16");
+      EXPECT_PRED2(test::contains, line, "low_precision in bf16 gives bf16 of bf16 bf16");
     }
   EXPECT_EQ(count(lines, "cross_entropy as_is in f32 gives f32 of bf16 i64"), 1);
 }
@@ -98,14 +98,14 @@ TEST_F(PrecisionReportOnADevice, ImagesComeAsPixels) {
 TEST_F(PrecisionReportOnADevice, ProductsMayBeOfTf32There) {
   PrecisionRun run{.level = "O1", .dtype = "tf32", .device = "cuda", .model = test::tiny_resnet};
   const auto lines = lines_of_run(run);
-  EXPECT_EQ(count(lines, "conv2d narrow in tf32 gives f32 of f32 f32 -"), 3);
+  EXPECT_EQ(count(lines, "conv2d low_precision in tf32 gives f32 of f32 f32 -"), 3);
   EXPECT_EQ(count(lines, "batch_norm as_is in f32 gives f32 of f32 f32 f32 -"), 2);
   run.device = "cpu";
-  EXPECT_EQ(count(lines_of_run(run), "conv2d narrow in f32 gives f32 of f32 f32 -"), 3);
+  EXPECT_EQ(count(lines_of_run(run), "conv2d low_precision in f32 gives f32 of f32 f32 -"), 3);
   // A switch of the process.
   run.level = "O0";
   run.dtype = "f32";
-  EXPECT_EQ(count(lines_of_run(run), "conv2d narrow in f32 gives f32 of f32 f32 -"), 3);
+  EXPECT_EQ(count(lines_of_run(run), "conv2d low_precision in f32 gives f32 of f32 f32 -"), 3);
 }
 
 TEST(PrecisionReport, SaysWhereTheConfigsDeviceIsNot) {

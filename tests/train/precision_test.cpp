@@ -36,8 +36,8 @@ struct Refused {
 TEST(PrecisionConfig, WhatMakesNoSenseIsRefusedWithARemedy) {
   const test::TempDir folder;
   const std::vector<Refused> cases{
-      {R"({"level": "O2", "dtype": "f32"})", {"O2", "narrow dtype", "bf16 or f16"}},
-      {R"({"level": "O1"})", {"O1", "narrow dtype"}},
+      {R"({"level": "O2", "dtype": "f32"})", {"O2", "low-precision dtype", "bf16 or f16"}},
+      {R"({"level": "O1"})", {"O1", "low-precision dtype"}},
       {R"({"level": "O0", "dtype": "f16"})", {"O0 computes in f32", "O1 or O2 for f16"}},
       {R"({"level": "O2", "dtype": "tf32"})", {"tf32", "level O1"}},
       {R"({"level": "O0", "dtype": "tf32"})", {"O0 computes in f32"}},
@@ -330,7 +330,7 @@ TEST(Precision, TheSummaryListsEachOpWithItsTypes) {
     if (name == "conv2d" || name == "linear") {
       EXPECT_EQ(runs_in, "f16");
       EXPECT_EQ(reads(op, 1), "f16") << "the weight";
-      EXPECT_EQ(op.at("policy").as_string(), "narrow");
+      EXPECT_EQ(op.at("policy").as_string(), "low_precision");
     } else if (name == "batch_norm") {
       EXPECT_EQ(runs_in, "f32");
       EXPECT_EQ(reads(op, 0) + reads(op, 1) + op.at("gives").as_string(), "f16f32f16");

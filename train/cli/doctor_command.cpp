@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `hearth doctor`: what this program found on this machine, and what takes the position of what is missing. It reports
-// and judges nothing: the exit code is 0.
+// and decides nothing: the exit code is 0.
 #include <cstdlib>
 #include <iostream>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// predict: classes of images, and sequences written on.
+// predict: classes of images, and generated sequences.
 #include <algorithm>
 #include <array>
 #include <filesystem>

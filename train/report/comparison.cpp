@@ -50,7 +50,7 @@ void write_legend(std::ostream& out, const std::vector<Run>& runs) {
   out << "</p>";
 }
 
-/// A chart of each metric in training, and of each in the splits that the runs are judged by.
+/// A chart of each metric in training, and of each in the splits that the runs are compared by.
 std::vector<Chart> charts_of(const std::vector<Run>& runs, const std::vector<Metric>& metrics) {
   std::vector<Chart> charts;
   for (const Metric& metric : metrics)
@@ -62,7 +62,7 @@ std::vector<Chart> charts_of(const std::vector<Run>& runs, const std::vector<Met
       for (std::size_t i = 0; i < runs.size(); ++i) {
         const std::vector<Json>& records = runs[i].records.metrics;
         chart.curves.push_back(
-            {runs[i].name, points_of(records, training ? "train" : judged_split(records), metric.key), i});
+            {runs[i].name, points_of(records, training ? "train" : deciding_split(records), metric.key), i});
       }
       choose_scale(chart, metric);
       charts.push_back(std::move(chart));
@@ -80,10 +80,10 @@ void add_final_metrics(ReportSections& sections, const std::vector<Run>& runs, c
     const Json* const summary = info.find("metrics");
     const auto of_summary = [&](const char* key) { return summary != nullptr ? text_at(*summary, key) : ""; };
     const auto seconds = number_at(info, "seconds");
-    // The split that judges, and below it the one that is evaluated at the end.
-    const std::string judged = judged_split(run.records.metrics);
-    std::vector<std::string> splits{judged};
-    if (judged != "test" && last_of(run.records.metrics, "test") != nullptr) splits.emplace_back("test");
+    // The split that chooses the best checkpoint, and below it the one that is evaluated at the end.
+    const std::string deciding = deciding_split(run.records.metrics);
+    std::vector<std::string> splits{deciding};
+    if (deciding != "test" && last_of(run.records.metrics, "test") != nullptr) splits.emplace_back("test");
     for (const std::string& split : splits) {
       const Json* const last = last_of(run.records.metrics, split);
       std::vector<std::string> row{run.name,           text_at(info, "status"), seconds ? duration_text(*seconds) : "",

@@ -65,7 +65,7 @@ pre { background: var(--panel); border: 1px solid var(--line); border-radius: 8p
   pre { white-space: pre-wrap; } }
 )";
 
-// By what a model is judged, and how its training goes.
+// What a model is evaluated by, and how its training goes.
 const std::vector<Metric>& known_metrics() {
   static const std::vector<Metric> known{
       {.key = "loss", .title = "loss"},
@@ -180,7 +180,7 @@ std::vector<std::pair<double, double>> points_of(const std::vector<Json>& record
   return points;
 }
 
-std::string judged_split(const std::vector<Json>& records) { return last_of(records, "valid") ? "valid" : "test"; }
+std::string deciding_split(const std::vector<Json>& records) { return last_of(records, "valid") ? "valid" : "test"; }
 
 const Json* last_of(const std::vector<Json>& records, const std::string& split) {
   const auto last = std::find_if(records.rbegin(), records.rend(),

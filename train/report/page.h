@@ -46,8 +46,8 @@ void choose_scale(Chart& chart, const Metric& metric);
 std::vector<std::pair<double, double>> points_of(const std::vector<Json>& records, const std::string& split,
                                                  const std::string& key);
 
-/// The split that the run was judged by, as training chooses it.
-std::string judged_split(const std::vector<Json>& records);
+/// The split that chooses the best checkpoint.
+std::string deciding_split(const std::vector<Json>& records);
 /// The last record of a split, or null.
 const Json* last_of(const std::vector<Json>& records, const std::string& split);
 

@@ -18,9 +18,9 @@ const char* name_of_policy(Autocast policy) {
     case Autocast::follow:
       return "follow";
     case Autocast::low_precision:
-      return "narrow";
+      return "low_precision";
     case Autocast::f32:
-      return "widen";
+      return "f32";
     case Autocast::as_is:
       break;
   }

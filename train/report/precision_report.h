@@ -13,7 +13,7 @@ namespace hearth::train {
 struct OpPrecision {
   std::string layer;  ///< dotted path; "" outside of modules
   std::string op;
-  std::string policy;              ///< narrow, widen, follow, or as_is: the op itself takes mixed types
+  std::string policy;              ///< name of its Autocast
   std::vector<std::string> reads;  ///< type of each input; "" for one that is absent
   std::string gives;
   /// The type its arithmetic is rounded to: that of the first input, or f32 for an op that upcasts or takes mixed

@@ -72,9 +72,9 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
   };
   out << "<div class=\"tiles\">";
   const Json* const metrics = run_info.find("metrics");
-  const std::string judged = judged_split(records);
-  const Json* const last = last_of(records, judged);
-  const Json* const test = judged == "test" ? nullptr : last_of(records, "test");
+  const std::string deciding = deciding_split(records);
+  const Json* const last = last_of(records, deciding);
+  const Json* const test = deciding == "test" ? nullptr : last_of(records, "test");
   const bool by_loss = metrics && text_at(*metrics, "best_by") == "valid loss";
   if (const auto best = number_in(metrics, by_loss ? "best_loss" : "best_accuracy"))
     tile(by_loss ? rounded(*best, 4) : percent_text(*best), by_loss ? "best loss" : "best accuracy");
@@ -84,7 +84,7 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
     if (metric.of_training) continue;
     const auto shown = [&](double value) { return metric.percent ? percent_text(value) : rounded(value, 4); };
     if (const auto value = number_in(last, metric.key))
-      tile(shown(*value), (judged == "test" ? "final test " : "final ") + metric.title);
+      tile(shown(*value), (deciding == "test" ? "final test " : "final ") + metric.title);
     if (const auto value = number_in(test, metric.key)) tile(shown(*value), "test " + metric.title);
   }
   if (const auto steps = number_in(metrics, "step")) tile(rounded(*steps, 12), "steps");
@@ -133,12 +133,13 @@ void write_evaluations(std::ostream& out, const Json& run_info, const std::vecto
   std::vector<Json> evaluations;
   const Json* best = nullptr;
   const auto best_step = number_in(run_info.find("metrics"), "best_step");
-  const std::string judged = judged_split(records);
+  const std::string deciding = deciding_split(records);
   for (const Json& record : records) {
     if (text_at(record, "split") == "train") continue;
     rows.push_back(&record);
     evaluations.push_back(record);
-    if (judged == "valid" && best_step && number_at(record, "step") == best_step && text_at(record, "split") == judged)
+    if (deciding == "valid" && best_step && number_at(record, "step") == best_step &&
+        text_at(record, "split") == deciding)
       best = &record;
   }
   if (rows.empty()) return;
@@ -149,7 +150,7 @@ void write_evaluations(std::ostream& out, const Json& run_info, const std::vecto
   for (const Metric& metric : metrics) out << "<th>" << html_escaped(metric.title) << "</th>";
   out << "</tr>";
   write_rows(out, rows, metrics, best);
-  if (judged == "test")
+  if (deciding == "test")
     out << "<p class=\"sub\">There is no valid split: the best checkpoint is the last one, and no choice was made by "
            "the test split.</p>";
   out << "</section>";

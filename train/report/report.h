@@ -27,7 +27,7 @@ HEARTH_API void write_report(const std::string& folder, const std::string& path,
 constexpr std::int64_t samples_of_report = 10'000;
 
 struct ModelReport {
-  std::string split{};                    ///< of the data; "": the one that the run is judged by
+  std::string split{};                    ///< of the data; "": the one that chooses the best checkpoint
   std::int64_t most = samples_of_report;  ///< looks at the first samples only
   bool samples = false;                   ///< also has the model generate some, for a run that did not on its way
 };

@@ -25,8 +25,10 @@ void describe(Fields<PrecisionOptions>& f) {
   f.choice(
       "level", &PrecisionOptions::level,
       {{"O0", PrecisionLevel::O0}, {"O1", PrecisionLevel::O1}, {"O2", PrecisionLevel::O2}},
-      "O0: everything in `dtype` f32. O1: convolutions and matrix products in the narrow `dtype`, the rest as each "
-      "operation needs; weights, their updates, statistics and losses stay f32. O2: the model's weights are narrow "
+      "O0: everything in `dtype` f32. O1: convolutions and matrix products in the low-precision `dtype`, the rest as "
+      "each "
+      "operation needs; weights, their updates, statistics and losses stay f32. O2: the model's weights have low "
+      "precision "
       "too, except those of norms; updates act on f32 values, which are what is saved. With tf32 level O1 keeps all in "
       "f32.");
   f.choice(
@@ -48,7 +50,7 @@ void describe(Fields<PrecisionOptions>& f) {
     if (o.level == PrecisionLevel::O2 && o.dtype == ComputeType::tf32)
       return "tf32 is a way to multiply f32, not a type that weights are held in; use level O1, or bf16 or f16";
     if (o.level != PrecisionLevel::O0 && o.dtype == ComputeType::f32)
-      return join_text("level ", name_of(o.level), " needs a narrow dtype; use bf16 or f16");
+      return join_text("level ", name_of(o.level), " needs a low-precision dtype; use bf16 or f16");
     if (o.dtype != ComputeType::f16 && o.loss_scale)
       return type + " has the exponents of f32, so a loss scale does nothing for it; leave loss_scale out, or use f16";
     if (o.growth_steps && (o.dtype != ComputeType::f16 || o.loss_scale.value_or(0) != 0))

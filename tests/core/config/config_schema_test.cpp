@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON schema accepts and refuses what the library does, judged by a small validator here and, where python3 has
+// The JSON schema accepts and refuses what the library does, checked by a small validator here and, where python3 has
 // the jsonschema package, by that one; and the reference page names every key.
 #include <gtest/gtest.h>
 

@@ -127,7 +127,7 @@ TEST_F(CudaWindowAttention, GoesByTheSharedMemoryOfTheDevice) {
   };
   EXPECT_EQ(run(DType::bf16, 32, 12), "mma");
   EXPECT_EQ(run(DType::f64, 32, 12), "portable");
-  // Forward alone has room for 11 x 11.
+  // Forward alone fits 11 x 11.
   EXPECT_EQ(refused(DType::f64, 64, 11, "portable: windows of 11 with heads of 64 channels, f64, take 270256 bytes"),
             0);
   struct Limit {

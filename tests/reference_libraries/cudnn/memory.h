@@ -15,7 +15,7 @@ using Extents = std::vector<std::int64_t>;
 
 Extents extents_of(const Node& operation, Name tensor);
 
-/// Those between operations have room here.
+/// Those between operations lie here.
 class Memory {
  public:
   explicit Memory(const std::map<std::int64_t, void*>& stored) : stored_(stored) {}

@@ -286,7 +286,7 @@ TEST_F(CudaReferenceLinear, PlansAreMadeBeforeAStepIsRecorded) {
     y = linear(x, w, Tensor(), Activation::relu);
   };
   const auto record = [&] { return cuda::Graph::record(stream, arena, work); };
-  // The arena has room, but nobody asked for this product yet.
+  // The arena is large enough, but nobody asked for this product yet.
   arena.run([&] { (void)Tensor::empty({16, 8}, DType::f32, gpu); });
   refuses<DeviceError>("choosing cuBLASLt's plan", [&] { return record(); });
   arena.run(work);

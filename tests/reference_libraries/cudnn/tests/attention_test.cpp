@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and its gradient by a library, beside f64 on the CPU and the native kernels; what it declines, and what it
-// refuses.
+// Attention and its gradient by a library, beside f64 on the CPU and the native kernels; what it does not support, and
+// what it refuses.
 #include <cudnn.h>
 
 #include <cmath>
