@@ -276,12 +276,14 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, Dev
                  .part = part});
 }
 
-Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target) const {
+Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target,
+                               const LoaderPart& of_rank) const {
   return Loader(part, eval_transforms,
                 {.batch_size = batch_size,
                  .workers = options.workers,
                  .prefetch = options.prefetch,
-                 .dtype = image_type(target)});
+                 .dtype = image_type(target),
+                 .part = of_rank});
 }
 
 namespace {

@@ -90,8 +90,9 @@ struct HEARTH_API DataSplits {
   /// With `part` the pieces of one rank.
   Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target = DeviceType::cpu,
                       const LoaderPart& part = {}) const;
-  /// Batches of a part in order, the last one as small as it is.
-  Loader eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target = DeviceType::cpu) const;
+  /// Batches of a split in order, the last one as small as it is. `of_rank` as for train_loader().
+  Loader eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target = DeviceType::cpu,
+                     const LoaderPart& of_rank = {}) const;
 };
 
 /// A set opened by its type's factory, with the options common to all.

@@ -50,8 +50,8 @@ struct StepResult {
 
 /// A meter's sums where the run computes, so that a step need not wait for its device.
 struct HEARTH_API Sums {
-  explicit Sums(Device device)
-      : loss(Tensor::zeros({1}, DType::f64, device)), correct(Tensor::zeros({1}, DType::i64, device)) {}
+  explicit Sums(Device device) : Sums(Tensor::zeros({1}, DType::f64, device), Tensor::zeros({1}, DType::i64, device)) {}
+  Sums(Tensor loss_sum, Tensor correct_sum) : loss(std::move(loss_sum)), correct(std::move(correct_sum)) {}
   /// Waits for the device.
   void read(Meter& meter) const;
   void write(const Meter& meter) const;

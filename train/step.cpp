@@ -36,7 +36,7 @@ struct Share {
 };
 
 Tensor element_of(const Tensor& all, std::size_t i) {
-  return Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
+  return Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), all.dtype(), all.device());
 }
 
 std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inputs, std::int64_t samples) {
@@ -249,11 +249,57 @@ EvaluationScope::EvaluationScope(Session& session)
 
 EvaluationScope::~EvaluationScope() { session_.model->train(was_training_); }
 
+namespace {
+
+data::Loader evaluation_loader(const Session& session, const data::DatasetPointer& part,
+                               const data::LoaderPart& of_rank = {}) {
+  const std::int64_t batch_size = session.config().eval.batch_size.value_or(session.config().train.batch_size);
+  return session.data.eval_loader(part, batch_size, session.device().type, of_rank);
+}
+
+/// `one` [n] of every rank, on the host, in order of rank: [ranks, n].
+Tensor of_all_ranks(Collective& group, const Tensor& one) {
+  const Tensor all = Tensor::zeros({group.size(), one.size()}, one.dtype());
+  group.all_gather(one.to(Device{}), reshape(all, {all.size()})).wait();
+  return all;
+}
+
+/// Evaluates with all ranks, which take the batches in turn. Their sums are added in the order of the batches, so that
+/// every rank has the bits of one process.
+Meter evaluate_by_ranks(Session& session, const data::DatasetPointer& part, const std::shared_ptr<Metrics>& metrics) {
+  Collective& group = session.ranks->group();
+  const std::int64_t ranks = group.size(), rank = group.rank();
+  const EvaluationScope as_in_evaluations(session);
+  data::Loader loader = evaluation_loader(session, part, {.of = ranks, .first = rank});
+  const std::int64_t batches = loader.batches_per_epoch(), rounds = (batches + ranks - 1) / ranks;
+  const Tensor losses = Tensor::zeros({rounds}, DType::f64, session.device()),
+               correct = Tensor::zeros({rounds}, DType::i64, session.device()),
+               samples = Tensor::zeros({rounds}, DType::i64);
+  for (std::int64_t round = 0; round * ranks + rank < batches; ++round) {
+    const data::Batch batch = loader.next().to(session.device());
+    const auto at = static_cast<std::size_t>(round);
+    evaluation_step(session, batch, {element_of(losses, at), element_of(correct, at)}, metrics.get());
+    samples.data<std::int64_t>()[round] = batch.count();
+  }
+  Meter meter{.metrics = metrics};
+  const Tensor all_losses = of_all_ranks(group, losses), all_correct = of_all_ranks(group, correct),
+               all_samples = of_all_ranks(group, samples);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const std::int64_t at = i % ranks * rounds + i / ranks;
+    meter.loss_sum += all_losses.data<const double>()[at];
+    meter.correct += all_correct.data<const std::int64_t>()[at];
+    meter.samples += all_samples.data<const std::int64_t>()[at];
+  }
+  if (metrics) metrics->reduce(group);
+  return meter;
+}
+
+}  // namespace
+
 void visit_batches(Session& session, const data::DatasetPointer& part, std::int64_t most,
                    const std::function<void(const data::Batch&)>& use) {
   const EvaluationScope as_in_evaluations(session);
-  const std::int64_t batch_size = session.config().eval.batch_size.value_or(session.config().train.batch_size);
-  data::Loader loader = session.data.eval_loader(part, batch_size, session.device().type);
+  data::Loader loader = evaluation_loader(session, part);
   std::int64_t seen = 0;
   for (std::int64_t i = 0; i < loader.batches_per_epoch() && seen < most; ++i) {
     const data::Batch batch = loader.next().to(session.device());
@@ -263,9 +309,10 @@ void visit_batches(Session& session, const data::DatasetPointer& part, std::int6
 }
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {
+  const std::shared_ptr<Metrics> metrics = session.task->metrics();
+  if (session.ranks && (!metrics || metrics->is_reducible())) return evaluate_by_ranks(session, part, metrics);
   // Summed where the run computes; read once at the end.
   const Sums sums(session.device());
-  const std::shared_ptr<Metrics> metrics = session.task->metrics();
   Meter meter{.metrics = metrics};
   visit_batches(session, part, std::numeric_limits<std::int64_t>::max(), [&](const data::Batch& batch) {
     evaluation_step(session, batch, sums, metrics.get());

@@ -32,7 +32,9 @@ void run_step(Session& session, std::span<const data::Batch> inputs);
 /// model's mode.
 void evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics = nullptr);
 
-/// Loss and accuracy over a dataset, in evaluation mode with the averaged weights if there are any.
+/// Loss and accuracy over a dataset, in evaluation mode with the averaged weights if there are any. The ranks of a data
+/// parallel run, which all call it, evaluate a part of the batches each, unless the task's metrics are not reducible,
+/// and have the same result, with the bits of one process.
 Meter evaluate(Session& session, const data::DatasetPointer& part);
 
 }  // namespace hearth::train

@@ -20,6 +20,8 @@
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
+#include "train/step.h"
+#include "train/task/metrics.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
@@ -182,6 +184,31 @@ class RanksOfDigits : public RanksTest {
     });
   }
 };
+
+// Of 360 samples: with 3 ranks the last batch is one rank's alone, with batches of 200 one of them has none.
+TEST_P(RanksTest, EvaluateAsOneProcess) {
+  for (const char* batch_size : {"eval.batch_size=7", "eval.batch_size=200"}) {
+    std::vector<std::string> overrides = with({batch_size});
+    if (std::string(GetParam().name).starts_with("resnet"))
+      overrides.emplace_back(R"(task={"type": "classification", "by_class": true, "top_k": 2})");
+    const auto evaluated = [&](Session& session) {
+      const Meter meter = evaluate(session, session.data.valid ? session.data.valid : session.data.train);
+      Json record = Json::object();
+      record.set("loss", meter.loss_sum).set("correct", meter.correct).set("samples", meter.samples);
+      if (meter.metrics) meter.metrics->report(record);
+      return to_text(record);
+    };
+    Session alone(config(GetParam(), overrides));
+    const std::string expected = evaluated(alone);
+    EXPECT_EQ(expected.find("f1_by_class") != expected.npos, overrides.back().starts_with("task="));
+    for (const int ranks : {1, 2, 3, 4})
+      for (const std::string& failure : test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
+             Session session(config(GetParam(), overrides), &group);
+             EXPECT_EQ(evaluated(session), expected) << ranks << " ranks, " << batch_size;
+           }))
+        EXPECT_EQ(failure, "");
+  }
+}
 
 TEST_F(RanksOfDigits, PiecesThatDoNotGoRoundAreRefused) {
   for (const std::string& failure : failures(3, [](int) { return std::vector<std::string>{"dist.shards=4"}; }))

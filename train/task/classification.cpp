@@ -26,6 +26,14 @@ class ClassMetrics : public Metrics {
     }
     if (options_.by_class) matrix_.add(argmax(outputs, -1), labels, data::ignored_label);
   }
+  bool is_reducible() const override { return true; }
+  void reduce(Collective& group) override {
+    const Tensor counts = Tensor::of<double>({2}, {correct_, static_cast<double>(samples_)});
+    group.all_reduce(counts).wait();
+    correct_ = counts.data<const double>()[0];
+    samples_ = static_cast<std::int64_t>(counts.data<const double>()[1]);
+    matrix_.reduce(group);
+  }
   void report(Json& record) const override {
     if (options_.top_k) record.set("top_k_accuracy", samples_ > 0 ? correct_ / static_cast<double>(samples_) : 0.0);
     if (!options_.by_class) return;

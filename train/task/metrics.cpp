@@ -70,6 +70,12 @@ void ConfusionMatrix::add(const Tensor& predicted, const Tensor& labels, std::op
   }
 }
 
+void ConfusionMatrix::reduce(Collective& group) {
+  const Tensor all = Tensor::of(Shape{static_cast<std::int64_t>(counts_.size())}, counts_);
+  group.all_reduce(all).wait();
+  std::copy_n(all.data<const std::int64_t>(), counts_.size(), counts_.begin());
+}
+
 std::int64_t ConfusionMatrix::count(std::int64_t label, std::int64_t predicted) const {
   HEARTH_CHECK(IndexError, label >= 0 && label < classes_ && predicted >= 0 && predicted < classes_,
                "confusion matrix: label ", label, " and prediction ", predicted, " of ", classes_, " classes");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/collective.h"
 #include "core/io/json_text.h"
 #include "data/batch.h"
 
@@ -21,6 +22,11 @@ class HEARTH_API Metrics {
   virtual void add(const Tensor& outputs, const data::Batch& batch) = 0;
   /// Writes what was measured into a record of metrics.
   virtual void report(Json& record) const = 0;
+  /// Whether the ranks of a data parallel run may take in different batches and then reduce(). Where they may not,
+  /// every rank takes in all.
+  virtual bool is_reducible() const { return false; }
+  /// Makes of what the ranks took in, each its own batches, what one process takes in; all ranks call it.
+  virtual void reduce(Collective&) {}
 };
 
 /// The numbers of a record of metrics that are told in one line, by their keys: those that tasks of the library
@@ -44,6 +50,9 @@ class HEARTH_API ConfusionMatrix {
   /// Takes in predicted classes and labels, i64 or i32 of one shape (ShapeError, DTypeError), on any device. Labels
   /// equal to `ignored` do not count. IndexError for others outside the classes.
   void add(const Tensor& predicted, const Tensor& labels, std::optional<std::int64_t> ignored = std::nullopt);
+
+  /// Adds up the counts of all ranks, which all call it.
+  void reduce(Collective& group);
 
   std::int64_t classes() const { return classes_; }
   /// Samples of class `label` that were predicted as `predicted`. IndexError.

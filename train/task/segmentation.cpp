@@ -23,6 +23,8 @@ class SegmentationMetrics : public Metrics {
   void add(const Tensor& outputs, const data::Batch& batch) override {
     matrix_.add(argmax(outputs, -1), batch["labels"], data::ignored_label);
   }
+  bool is_reducible() const override { return true; }
+  void reduce(Collective& group) override { matrix_.reduce(group); }
   void report(Json& record) const override {
     Json classes = Json::object();
     for (std::size_t label = 0; label < names_.size(); ++label)
