@@ -140,6 +140,35 @@ void FlatParameters::refresh_low_precision() {
   note_rounded();
 }
 
+std::vector<std::int64_t> FlatParameters::even_cuts(int ranks) const {
+  const std::int64_t total = values_.size();
+  std::vector<std::int64_t> cuts{0};
+  std::size_t entry = 0;
+  for (int rank = 1; rank < ranks; ++rank) {
+    // total * rank / ranks, which could overflow.
+    const std::int64_t wanted = total / ranks * rank + total % ranks * rank / ranks;
+    while (entry + 1 < entries_.size() && entries_[entry + 1].begin <= wanted) ++entry;
+    const std::int64_t begin = entries_[entry].begin,
+                       end = entry + 1 < entries_.size() ? entries_[entry + 1].begin : total,
+                       before = begin + (wanted - begin) / piece_elements * piece_elements,
+                       after = std::min(end, before + piece_elements);
+    cuts.push_back(wanted - before <= after - wanted ? before : after);
+  }
+  cuts.push_back(total);
+  return cuts;
+}
+
+void FlatParameters::shard_updates(Collective& group) {
+  HEARTH_CHECK(UsageError, !shards_, "flat parameters: their updates are divided among ranks already");
+  shards_ = Shards{&group, even_cuts(group.size())};
+}
+
+void FlatParameters::gather_values() {
+  if (!shards_) return;
+  shards_->gather(values_);
+  refresh_low_precision();
+}
+
 void FlatParameters::note_rounded() {
   if (!low_precision_.defined()) return;
   *rounded_ = values_.storage()->version();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/shards.h"
 #include "core/tensor.h"
 
 namespace hearth {
@@ -75,6 +76,22 @@ class HEARTH_API FlatParameters {
   const Tensor& low_precision() const { return low_precision_; }
   /// Rounds all values anew.
   void refresh_low_precision();
+
+  /// The most of a parameter that is updated, and whose squares are summed, in one piece.
+  static constexpr std::int64_t piece_elements = 16384;
+  /// Where the buffers would be cut for so many ranks: between pieces of parameters, as evenly as these allow.
+  std::vector<std::int64_t> even_cuts(int ranks) const;
+  /// From now on an optimizer or a moving average keeps what it has of this rank's part of the values only, and each
+  /// update ends with the values of all ranks' parts. All ranks call it, with `group` that must outlive this, before
+  /// the optimizer is made. UsageError where it was called before.
+  void shard_updates(Collective& group);
+  /// How updates are divided among ranks; null where they are not.
+  const Shards* shards() const { return shards_ ? &*shards_ : nullptr; }
+  /// This rank's part of a tensor like values(); all of it where updates are not divided.
+  Tensor own(const Tensor& flat) const { return shards_ ? shards_->own(flat) : flat; }
+  /// Brings values() and low_precision() up to date where other ranks have written their parts.
+  void gather_values();
+
   /// The names and the f32 (or f64) values, for saving.
   std::vector<NamedTensor> masters();
   /// Marks all gradients as empty: the next contributions replace them.
@@ -107,6 +124,7 @@ class HEARTH_API FlatParameters {
   Tensor values_;
   Tensor grads_;
   Tensor low_precision_;
+  std::optional<Shards> shards_;
   std::shared_ptr<std::uint64_t> rounded_ =
       std::make_shared<std::uint64_t>(0);  ///< version of values_ in low_precision_
   std::uint64_t low_precision_version_ = 0;

@@ -39,10 +39,13 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
   for (const double size : {options_.bucket_mb, options_.first_bucket_mb})
     HEARTH_CHECK(ConfigError, std::isfinite(size) && size > 0, "data parallel: a bucket of ", size,
                  " MiB; sizes are above 0");
+  HEARTH_CHECK(ConfigError, options_.zero == 0 || options_.zero == 1, "data parallel: zero ", options_.zero,
+               "; it is 0 or 1, which divides the optimizer's state among the ranks");
   agree();
   make_buckets();
   group_->broadcast(parameters_->values()).wait();
   if (parameters_->low_precision().defined()) parameters_->refresh_low_precision();
+  if (options_.zero == 1) parameters_->shard_updates(*group_);
   const std::vector<FlatParameters::Entry>& entries = parameters_->entries();
   for (std::size_t i = 0; i < entries.size(); ++i)
     on_grad_ready(entries[i].value, [self = self_, i] {

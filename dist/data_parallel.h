@@ -18,6 +18,9 @@ struct DataParallelOptions {
   double bucket_mb = 25;       ///< MiB of gradients that are summed in one collective
   double first_bucket_mb = 1;  ///< of the first, so that communication begins early
   bool overlap = true;         ///< sum a bucket as soon as the backward pass has filled it; else all in reduce()
+  /// 1: each rank keeps the optimizer's state, and a moving average, of a part of the weights, updates that part and
+  /// gives it to the others (stage 1 of ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054). The results are the same.
+  int zero = 0;
   /// The type in which f32 gradients travel: bf16 or f16 halve the bytes. Sums are formed in f32.
   std::optional<DType> wire{};
 };
@@ -30,10 +33,12 @@ struct DataParallelOptions {
 ///   backward(loss, 1.0 / group.size());
 ///   parallel.reduce();
 ///   optimizer.step();
+///
+/// With `zero`, optimizers and moving averages of `parameters` are made after this.
 class HEARTH_API DataParallel {
  public:
   /// Gives every rank the values of rank 0. PeerError, naming the rank and the parameter, where the ranks have
-  /// different parameters; ConfigError for sizes that are not above 0.
+  /// different parameters; ConfigError for sizes that are not above 0 and a `zero` other than 0 and 1.
   DataParallel(Collective& group, FlatParameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;

@@ -69,6 +69,7 @@ class HEARTH_API Adam : public Optimizer {
  public:
   /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0 in the type of the weights too.
   Adam(FlatParameters& parameters, const AdamOptions& options);
+  bool can_shard() const override { return true; }
 
  private:
   void prepare(double lr, double grad_scale) override;

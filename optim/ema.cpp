@@ -24,7 +24,10 @@ void take_in(const Tensor& average, const Tensor& values, const Staged<double>& 
 }  // namespace
 
 Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
-    : parameters_(parameters), average_(parameters.values().clone()), options_(options), weight_(average_.device()) {
+    : parameters_(parameters),
+      average_(parameters.own(parameters.values()).clone()),
+      options_(options),
+      weight_(average_.device()) {
   HEARTH_CHECK(ConfigError, options.decay >= 0 && options.decay < 1, "ema: decay ", options.decay,
                " is outside [0, 1)");
   for (NamedTensor& buffer : buffers) {
@@ -39,7 +42,7 @@ Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const Ema
 
 void Ema::restart() {
   HEARTH_CHECK(UsageError, !in_use_, "ema: restart while the averages are in use; swap back first");
-  average_.copy_from(parameters_.values());
+  average_.copy_from(parameters_.own(parameters_.values()));
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffer_averages_[i].copy_from(*buffers_[i].tensor);
   updates_ = 0;
 }
@@ -63,7 +66,7 @@ const Staged<double>& Ema::weight_for(std::int64_t update) {
 
 void Ema::apply() {
   begun_ = false;
-  take_in(average_, parameters_.values(), weight_);
+  take_in(average_, parameters_.own(parameters_.values()), weight_);
   apply_to_buffers();
 }
 
@@ -72,15 +75,24 @@ void Ema::apply_to_buffers() {
 }
 
 void Ema::swap() {
-  exchange_values(average_, parameters_.values());
+  exchange_values(average_, parameters_.own(parameters_.values()));
   for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
-  parameters_.refresh_low_precision();
   in_use_ = !in_use_;
+  parameters_.shards() != nullptr ? parameters_.gather_values() : parameters_.refresh_low_precision();
+}
+
+EmaScope::~EmaScope() {
+  try {
+    ema_.swap();
+  } catch (const PeerError&) {
+    // Of ranks that have a part of the averages each, one is gone: the run ends.
+  }
 }
 
 void Ema::register_state(State& state) {
   state.add("ema.updates", &updates_);
-  state.add("ema.average", &average_);
+  const Shards* const shards = parameters_.shards();
+  shards != nullptr ? state.add_shard("ema.average", &average_, *shards) : state.add("ema.average", &average_);
   for (std::size_t i = 0; i < buffers_.size(); ++i) state.add("ema." + buffers_[i].name, &buffer_averages_[i]);
 }
 

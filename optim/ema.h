@@ -49,7 +49,8 @@ class HEARTH_API Ema {
   void apply_to_buffers();
   /// Begins again, as a copy of the present values.
   void restart();
-  /// Exchanges averages and values: the model computes with the averages until the next call.
+  /// Exchanges averages and values: the model computes with the averages until the next call. Where each rank has a
+  /// part of the averages (FlatParameters::shard_updates()) all ranks call it.
   void swap();
   bool in_use() const { return in_use_; }
   /// Updates done so far. Those that were skipped on the device count until forget_updates().
@@ -63,7 +64,7 @@ class HEARTH_API Ema {
   const Staged<double>& weight_for(std::int64_t update);
   const EmaOptions& options() const { return options_; }
   const FlatParameters& parameters() const { return parameters_; }
-  /// The average of the flat values (after an odd number of swaps the values themselves).
+  /// The average of the flat values (after an odd number of swaps the values themselves), or of this rank's part.
   const Tensor& average() const { return average_; }
 
   /// Registers the averages under "ema.".
@@ -86,7 +87,8 @@ class HEARTH_API Ema {
 class HEARTH_API EmaScope {
  public:
   explicit EmaScope(Ema& ema) : ema_(ema) { ema_.swap(); }
-  ~EmaScope() { ema_.swap(); }
+  /// Keeps the averages in use where another rank has failed.
+  ~EmaScope();
   EmaScope(const EmaScope&) = delete;
   EmaScope& operator=(const EmaScope&) = delete;
 

@@ -194,25 +194,33 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
       ranges_.push_back(range);
     }
   }
-  cut_pieces();
+  const Shards* const shards = parameters.shards();
+  cut_pieces(shards ? shards->begin() : 0, shards ? shards->end() : parameters.values().size());
   if (!parameters.values().device().is_cpu()) make_tables(parameters.values().device());
 }
 
-void UpdatePlan::cut_pieces() {
+// Those of the elements from `first` to `last` are this rank's.
+void UpdatePlan::cut_pieces(std::int64_t first, std::int64_t last) {
   std::int64_t in_task = task_elements;
+  std::size_t own_end = 0;
   for (std::size_t r = 0; r < ranges_.size(); ++r) {
     const ParameterRange& range = ranges_[r];
     for (std::int64_t begin = range.begin; begin < range.end; begin += piece_elements) {
-      const std::int64_t end = std::min(begin + piece_elements, range.end);
+      const std::int64_t own_begin = std::max(begin, first), end = std::min({begin + piece_elements, range.end, last});
+      if (own_begin >= end) {
+        pieces_.push_back({0, 0, r, pieces_.size()});
+        continue;
+      }
       if (in_task >= task_elements) {
         tasks_.push_back(pieces_.size());
         in_task = 0;
       }
-      pieces_.push_back({begin, end, r, pieces_.size()});
-      in_task += end - begin;
+      pieces_.push_back({own_begin - first, end - first, r, pieces_.size()});
+      own_end = pieces_.size();
+      in_task += end - own_begin;
     }
   }
-  tasks_.push_back(pieces_.size());
+  tasks_.push_back(own_end);
 }
 
 void UpdatePlan::make_tables(Device device) {

@@ -75,11 +75,12 @@ struct ParameterRange {
 enum class Ranges { merged, by_parameter };
 
 /// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the thread pool and for a device's
-/// blocks.
+/// blocks. Where ranks update a part each, ranges and pieces are still those of the whole, so that sums over a range
+/// have the same terms for any number of ranks; the positions of pieces count from the beginning of the rank's part.
 class HEARTH_API UpdatePlan {
  public:
   /// The most a piece holds.
-  static constexpr std::int64_t piece_elements = 16384;
+  static constexpr std::int64_t piece_elements = FlatParameters::piece_elements;
 
   /// ConfigError for a group without patterns, a pattern that matches no parameter, a group without effect because
   /// groups before it have all of its parameters, `adapt` where ranges are merged, a negative scale or a negative
@@ -91,14 +92,15 @@ class HEARTH_API UpdatePlan {
   /// Part of one range, small enough to stay in a core's cache.
   struct Piece {
     std::int64_t begin;
-    std::int64_t end;
+    std::int64_t end;   ///< `begin` for a piece of other ranks
     std::size_t range;  ///< index into ranges()
     std::size_t index;  ///< of this piece
   };
   std::size_t piece_count() const { return pieces_.size(); }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
-  /// f(piece) for all pieces, spread over the thread pool; the pieces depend on the parameters' sizes only.
+  /// f(piece) for all pieces of this rank, spread over the thread pool; the pieces depend on the parameters' sizes
+  /// only.
   template <class F>
   void for_each_piece(const F& f) const {
     cpu::parallel_chunks(static_cast<std::int64_t>(tasks_.size()) - 1, [&](std::int64_t task) {
@@ -116,7 +118,7 @@ class HEARTH_API UpdatePlan {
   const Tensor& range_table() const { return range_table_; }
 
  private:
-  void cut_pieces();
+  void cut_pieces(std::int64_t first, std::int64_t last);
   void make_tables(Device device);
 
   std::vector<ParameterRange> ranges_;

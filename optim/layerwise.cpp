@@ -91,7 +91,7 @@ void Lamb::update(const UpdateBuffers& on) {
     Tensor squares = std::exchange(squares_, {});
     if (options_.max_grad_norm && !squares.defined()) {
       squares = Tensor::empty({}, DType::f64, on.grads.device());
-      kernels::sum_of_squares(stream, on.grads, 1.0, squares);
+      kernels::sum_of_squares(stream, all_grads(), 1.0, squares);
     }
     kernels::lamb_update(stream, on, first_, second_, coefficients_, squares);
   });

@@ -120,6 +120,12 @@ Tensor make_partials(const optim::UpdatePlan& plan, Device device) {
   return Tensor::empty({static_cast<std::int64_t>(plan.piece_count()) * chunks_a_piece, 2}, DType::f64, device);
 }
 
+/// Where ranks update a part each: blocks of other ranks' pieces have nothing and gave zeros, so that the sum over the
+/// ranks is exact.
+void sum_over_ranks(const UpdateBuffers& on, const Tensor& partials) {
+  if (on.group != nullptr) on.group->all_reduce(partials).wait();
+}
+
 Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(partials.data<double>()); }
 
 }  // namespace
@@ -130,6 +136,7 @@ void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& mo
   visit_dtype("lars", on.values.dtype(), FullFloats{}, [&]<class T>() {
     launch(stream, "lars_norms", shape_of(on.plan), square_shares<T>, tables_of(on.plan), coefficients.at(stream),
            on.values.data<T>(), on.grads.data<T>(), squares_of(partials));
+    sum_over_ranks(on, partials);
     launch_sgd<T>(stream, on, moment, coefficients, LarsTrust{constants, squares_of(partials)});
   });
 }
@@ -144,6 +151,7 @@ void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& fi
     launch(stream, "lamb_moments", shape_of(on.plan), lamb_moment_shares<T>, tables_of(on.plan),
            coefficients.at(stream), squares.defined() ? squares.data<double>() : nullptr, w, on.grads.data<T>(), m, v,
            squares_of(partials));
+    sum_over_ranks(on, partials);
     with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
       launch(stream, "lamb_update", shape_of(on.plan), lamb_shares<T, C>, tables_of(on.plan), coefficients.at(stream),
              squares_of(partials), w, m, v, places);

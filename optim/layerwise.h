@@ -47,6 +47,7 @@ class HEARTH_API Lars : public Optimizer {
  public:
   /// ConfigError unless momentum is in (0, 1), trust above 0 and eps at least 0.
   Lars(FlatParameters& parameters, const LarsOptions& options);
+  bool can_shard() const override { return true; }
 
  private:
   void prepare(double lr, double grad_scale) override;
@@ -89,6 +90,7 @@ class HEARTH_API Lamb : public Optimizer {
   /// ConfigError unless beta1 and beta2 are in [0, 1), eps (in the type of the weights too) and max_grad_norm are above
   /// 0, and 0 <= norm_min <= norm_max with norm_max above 0.
   Lamb(FlatParameters& parameters, const LambOptions& options);
+  bool can_shard() const override { return true; }
 
  private:
   void prepare(double lr, double grad_scale) override;

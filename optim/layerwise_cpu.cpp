@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of each parameter and the LAMB update. Each piece has its own partial sums, which are added in order.
 // Traffic of LAMB: reads w, g, m, v and writes m, v; then reads w, m, v and writes w and the copies.
+#include <algorithm>
 #include <vector>
 
 #include "optim/clip.h"
@@ -40,8 +41,15 @@ namespace hearth::kernels {
 
 namespace {
 
-/// Adds the pieces' partial sums to their ranges' in order; gives the roots.
-std::vector<double> norms_of_ranges(const optim::UpdatePlan& plan, const std::vector<double>& partial) {
+/// Adds the pieces' partial sums, where other ranks have some too, to their ranges' in order; gives the roots.
+std::vector<double> norms_of_ranges(const UpdateBuffers& on, std::vector<double>& partial) {
+  const optim::UpdatePlan& plan = on.plan;
+  if (on.group != nullptr) {
+    // One rank's number and zeros: the sum is exact.
+    const Tensor sums = Tensor::of<double>({static_cast<std::int64_t>(partial.size())}, partial);
+    on.group->all_reduce(sums).wait();
+    std::copy_n(sums.data<const double>(), partial.size(), partial.begin());
+  }
   std::vector<double> norms(plan.ranges().size(), 0.0);
   for (const auto& piece : plan.pieces()) norms[piece.range] += partial[piece.index];
   for (double& norm : norms) norm = std::sqrt(norm);
@@ -62,8 +70,8 @@ void lars_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& mom
       of_grads[piece.index] = sum_of_squares(g + piece.begin, n, coefficients.value().grad_scale);
     });
   });
-  const std::vector<double> value_norms = norms_of_ranges(on.plan, of_values);
-  const std::vector<double> grad_norms = norms_of_ranges(on.plan, of_grads);
+  const std::vector<double> value_norms = norms_of_ranges(on, of_values);
+  const std::vector<double> grad_norms = norms_of_ranges(on, of_grads);
   std::vector<double> trust;
   for (std::size_t i = 0; i < value_norms.size(); ++i) {
     const optim::ParameterRange& range = on.plan.ranges()[i];
@@ -92,8 +100,8 @@ void lamb_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& first, con
       of_values[piece.index] = sum_of_squares(w + begin, n, 1.0);
       of_steps[piece.index] = sum_of_squares(direction.data(), n, 1.0);
     });
-    const std::vector<double> value_norms = norms_of_ranges(on.plan, of_values);
-    const std::vector<double> step_norms = norms_of_ranges(on.plan, of_steps);
+    const std::vector<double> value_norms = norms_of_ranges(on, of_values);
+    const std::vector<double> step_norms = norms_of_ranges(on, of_steps);
     on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
       const optim::ParameterRange& range = on.plan.ranges()[piece.range];
       const double step =

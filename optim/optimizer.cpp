@@ -16,6 +16,7 @@ Optimizer::Optimizer(FlatParameters& parameters, double base_lr, const GroupOpti
     : parameters_(&parameters),
       parameters_alive_(parameters.lifetime()),
       plan_(parameters, options, ranges),
+      sharded_(parameters.shards() != nullptr),
       base_lr_(base_lr) {
   set_lr(base_lr);
   const DType dtype = parameters.values().dtype();
@@ -65,18 +66,27 @@ void Optimizer::apply(Ema* average) {
   HEARTH_CHECK(UsageError, begun_ > 0,
                "optimizer: apply() before begin_step(), which gives the update its learning rate");
   check_parameters();
+  const Shards* const shards = parameters_->shards();
+  HEARTH_CHECK(UsageError, sharded_ == (shards != nullptr),
+               "optimizer: updates were divided among ranks after it was made; make DataParallel first");
+  HEARTH_CHECK(UsageError, shards == nullptr || can_shard(),
+               "optimizer: updates are divided among ranks (zero), which this optimizer does not say it can do; leave "
+               "zero out, or override can_shard()");
   parameters_->begin_update(this);
-  Copies copies{.low_precision = parameters_->low_precision()};
+  // Of all ranks' new values it is made afterwards.
+  Copies copies{.low_precision = shards != nullptr ? Tensor() : parameters_->low_precision()};
   if (average != nullptr) {
     HEARTH_CHECK(UsageError, &average->parameters() == parameters_,
                  "optimizer: the moving average is of other parameters; make it of those of the optimizer");
     copies.average = average->average();
     copies.weight = &average->weight_for(begun_);
   }
-  update({parameters_->values(), parameters_->grads(), copies, plan_});
+  const Tensor values = parameters_->own(parameters_->values()), grads = parameters_->own(parameters_->grads());
+  update({values, grads, copies, plan_, shards != nullptr ? shards->group : nullptr});
   for (const Tensor& written : {parameters_->values(), copies.low_precision, copies.average})
     if (written.defined()) written.storage()->bump_version();
   parameters_->end_update(this);
+  parameters_->gather_values();
 }
 
 void Optimizer::check_eps(const char* op, double eps) const {
@@ -89,11 +99,13 @@ void Optimizer::check_eps(const char* op, double eps) const {
 
 void Optimizer::register_state(State& state) {
   state.add("optimizer.steps", &steps_);
-  for (const NamedTensor& moment : moments_) state.add(moment.name, moment.tensor);
+  const Shards* const shards = parameters_->shards();
+  for (const NamedTensor& moment : moments_)
+    shards != nullptr ? state.add_shard(moment.name, moment.tensor, *shards) : state.add(moment.name, moment.tensor);
 }
 
 void Optimizer::make_moment(const char* name, Tensor& moment) {
-  const Tensor& values = parameters_->values();
+  const Tensor values = parameters_->own(parameters_->values());
   moment = Tensor::zeros(values.shape(), values.dtype(), values.device());
   moments_.push_back({name, &moment});
 }

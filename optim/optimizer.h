@@ -34,11 +34,13 @@ struct UpdateCells {
   Tensor* squares = nullptr;
 };
 
-/// What an update reads and writes: the flat values, their gradients, the copies of the new values, and the plan.
+/// What an update reads and writes: the flat values, their gradients, the copies of the new values, and the plan. Where
+/// ranks update a part each, tensors are this rank's part.
 struct UpdateBuffers {
   const Tensor &values, &grads;
   const Copies& copies;
   const UpdatePlan& plan;
+  Collective* group = nullptr;  ///< of the ranks that update a part each; null for none
 };
 
 class Ema;
@@ -91,6 +93,11 @@ class HEARTH_API Optimizer {
   /// `count` of the steps were skipped.
   void forget_steps(std::int64_t count) { steps_ -= count; }
   const std::vector<ParameterRange>& ranges() const { return plan_.ranges(); }
+  /// Values that make_moment() has made of each weight.
+  std::int64_t moments() const { return static_cast<std::int64_t>(moments_.size()); }
+  /// Whether ranks may update a part each (FlatParameters::shard_updates()): each element is updated by itself, or by
+  /// sums that are added up over the ranks. An optimizer of one's own says so, too.
+  virtual bool can_shard() const { return false; }
 
   /// Registers the step count and what make_moment() made.
   virtual void register_state(State& state);
@@ -105,7 +112,10 @@ class HEARTH_API Optimizer {
 
   /// ConfigError, naming `op`, unless eps is above 0 and stays so, and finite, in the type of the values.
   void check_eps(const char* op, double eps) const;
-  /// Makes a member zeros of the shape and type of the flat values, where they are, and state of that name.
+  /// All gradients, also where ranks update a part each.
+  const Tensor& all_grads() const { return parameters_->grads(); }
+  /// Makes a member zeros of the shape and type of the flat values, or of this rank's part of them, where they are, and
+  /// state of that name.
   void make_moment(const char* name, Tensor& moment);
 
  private:
@@ -114,6 +124,7 @@ class HEARTH_API Optimizer {
   FlatParameters* parameters_;
   std::weak_ptr<const void> parameters_alive_;
   UpdatePlan plan_;
+  bool sharded_ = false;
   double base_lr_;
   std::vector<NamedTensor> moments_;
   const Schedule* schedule_ = nullptr;

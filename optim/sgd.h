@@ -38,6 +38,7 @@ class HEARTH_API Sgd : public Optimizer {
  public:
   /// ConfigError unless momentum is in [0, 1), dampening in [0, 1], and nesterov comes with momentum and no dampening.
   Sgd(FlatParameters& parameters, const SgdOptions& options);
+  bool can_shard() const override { return true; }
 
  private:
   void prepare(double lr, double grad_scale) override;

@@ -36,7 +36,8 @@ std::int64_t cuts_of(const RunConfig& config, int ranks) {
 dist::DataParallelOptions options_of(const RunConfig& config) {
   dist::DataParallelOptions options{.bucket_mb = config.dist.bucket_mb,
                                     .first_bucket_mb = config.dist.first_bucket_mb,
-                                    .overlap = config.dist.overlap && !config.train.deterministic};
+                                    .overlap = config.dist.overlap && !config.train.deterministic,
+                                    .zero = static_cast<int>(config.dist.zero)};
   if (config.dist.wire != DType::f32) options.wire = config.dist.wire;
   return options;
 }

@@ -169,6 +169,10 @@ void Session::prepare_training() {
   }
   const OriginScope of_optimizer = OriginScope::of_op("optimizer");
   optimizer = config.optimizer.make(*parameters);
+  HEARTH_CHECK(ConfigError, config.dist.zero == 0 || optimizer->can_shard(), "/dist/zero: the optimizer \"",
+               config.optimizer.type(),
+               "\" does not say that ranks may update a part of the weights each; leave zero "
+               "out, or override Optimizer::can_shard()");
   base_lr_ = optimizer->base_lr() * lr_factor(config.train);
   schedule = config.schedule.make({plan.total_steps, plan.steps_per_epoch});
   require_finite_rates(base_lr_, *schedule, plan.total_steps);

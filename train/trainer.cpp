@@ -39,6 +39,15 @@ std::string epoch_text(std::int64_t step, double steps_per_epoch) {
   return text.str();
 }
 
+/// Uses the averages where each rank has a part of them, which all ranks have to do together, around what one does
+/// alone.
+struct ShardedAverageScope {
+  explicit ShardedAverageScope(Session& session) {
+    if (session.ema && session.parameters->shards() != nullptr) averaged.emplace(*session.ema);
+  }
+  std::optional<optim::EmaScope> averaged{};
+};
+
 }  // namespace
 
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
@@ -133,20 +142,23 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     write_info(result.stop_signal != 0 ? "stopped" : "finished", result.metrics, profile_.to_json(session_));
   } catch (...) {
     try {
-      write_info("failed", final_metrics());
+      // Others may have nothing to do with this failure, and give no part of the state.
+      write_info("failed", session_.parameters->shards() != nullptr ? Json::object() : final_metrics());
       if (folder_.writes() && config.log.report) write_report(folder_.path());
     } catch (...) {
       // What stopped the training is what the caller has to hear of.
     }
     throw;
   }
-  if (!folder_.writes() || !config.log.report) return result;
-  write_report(folder_.path());
+  if (!config.log.report) return result;
+  if (folder_.writes()) write_report(folder_.path());
   if (result.stop_signal == 0) report_model();
   return result;
 }
 
 void Trainer::report_model() {
+  const ShardedAverageScope for_one_rank(session_);
+  if (!folder_.writes()) return;
   try {
     write_report(folder_.path(), folder_.file("report.html"), model_sections(session_));
   } catch (const Error& error) {
@@ -337,6 +349,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
                                            bool with_samples) {
   const Position& position = session_.position;
   const auto started = Clock::now();
+  const ShardedAverageScope with_samples_of_one_rank(session_);
   const Meter meter = evaluate(session_, part);
   const double rate = static_cast<double>(meter.samples) / std::max(1e-9, seconds_since(started));
   Json record = Json::object();
@@ -416,7 +429,7 @@ void Trainer::save_checkpoint() {
   position.metrics_bytes = folder_.metrics_bytes();
   if (!session_.data.valid) position.best_step = position.step;
   if (session_.ranks) session_.read_interval();
-  if (folder_.writes()) save_session(session_, folder_.checkpoints());
+  folder_.writes() ? save_session(session_, folder_.checkpoints()) : read_for_checkpoint(session_);
   if (session_.ranks) session_.ranks->group().barrier();
   saved_step_ = position.step;
   const std::string set = folder_.checkpoints() + "/" + checkpoint_name(position.step);

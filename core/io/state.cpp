@@ -15,7 +15,8 @@ std::span<std::byte> State::Entry::bytes() const {
   if (tensor == nullptr) return {scalar, size_of(dtype)};
   // The handle is the owner's: nothing else would keep a reassigned one from being read or written past its end.
   HEARTH_CHECK(UsageError,
-               tensor->defined() && tensor->dtype() == dtype && tensor->shape() == shape && tensor->is_contiguous(),
+               tensor->defined() && tensor->dtype() == dtype && tensor->is_contiguous() &&
+                   tensor->shape() == (shards != nullptr ? Shape{shards->end() - shards->begin()} : shape),
                "state: '", name, "' was registered as ", dtype, " ", shape, " and is now ", hearth::describe(*tensor),
                tensor->defined() && !tensor->is_contiguous() ? " (not contiguous)" : "",
                "; copy into a registered tensor, do not replace it by another kind");
@@ -24,6 +25,13 @@ std::span<std::byte> State::Entry::bytes() const {
 
 State::Entry::HostBytes State::Entry::read() const {
   const std::span<std::byte> own = bytes();
+  if (shards != nullptr) {
+    Tensor whole = Tensor::empty(shape, dtype);
+    shards->own(whole).copy_from(tensor->to(Device{}));
+    shards->gather(whole);
+    const std::span<const std::byte> gathered{whole.bytes(), whole.byte_size()};
+    return {std::move(whole), gathered};
+  }
   if (tensor == nullptr || tensor->device().is_cpu()) return {Tensor(), own};
   Tensor copy = tensor->to(Device{});
   const std::span<const std::byte> copied{copy.bytes(), copy.byte_size()};
@@ -32,6 +40,12 @@ State::Entry::HostBytes State::Entry::read() const {
 
 void State::Entry::write(std::span<const std::byte> from) const {
   const std::span<std::byte> own = bytes();
+  if (shards != nullptr) {
+    const std::size_t element = size_of(dtype), skipped = static_cast<std::size_t>(shards->begin()) * element;
+    HEARTH_CHECK(InternalError, from.size() == static_cast<std::size_t>(shards->total()) * element, "state: '", name,
+                 "' takes ", shards->total(), " elements, not ", from.size(), " bytes");
+    from = from.subspan(skipped, own.size());
+  }
   HEARTH_CHECK(InternalError, from.size() == own.size(), "state: '", name, "' takes ", own.size(), " bytes, not ",
                from.size());
   if (tensor == nullptr || tensor->device().is_cpu()) {
@@ -39,7 +53,7 @@ void State::Entry::write(std::span<const std::byte> from) const {
     if (tensor != nullptr) tensor->storage()->bump_version();
     return;
   }
-  const Tensor staged = Tensor::empty(shape, dtype);
+  const Tensor staged = Tensor::empty(tensor->shape(), dtype);
   std::copy(from.begin(), from.end(), staged.bytes());
   tensor->copy_from(staged);
 }
@@ -71,6 +85,18 @@ void State::add(const std::string& name, Tensor* tensor) {
   HEARTH_CHECK(UsageError, tensor != nullptr && tensor->defined(), "state: '", name, "' is no tensor yet");
   HEARTH_CHECK(UsageError, tensor->is_contiguous(), "state: '", name, "' is not contiguous; copy it first");
   add_entry({name, tensor->dtype(), tensor->shape(), tensor, nullptr});
+}
+
+void State::add_shard(const std::string& name, Tensor* part, const Shards& shards) {
+  HEARTH_CHECK(UsageError, part != nullptr && part->defined(), "state: '", name, "' is no tensor yet");
+  Entry entry{name, part->dtype(), {shards.total()}, part, nullptr, &shards};
+  (void)entry.bytes();  // throws where it is no such part
+  add_entry(std::move(entry));
+}
+
+void State::read_shards() const {
+  for (const Entry& entry : entries())
+    if (entry.shards != nullptr) (void)entry.read();
 }
 
 void State::add(const std::string& name, std::int64_t* value) { add_scalar(name, DType::i64, value); }

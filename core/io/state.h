@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/shards.h"
 #include "core/tensor.h"
 
 namespace hearth {
@@ -22,24 +23,29 @@ class HEARTH_API State {
     DType dtype;
     Shape shape;
     /// The bytes now; for a tensor those of the storage its handle leads to at this moment, in the device's memory.
-    /// UsageError if the handle was given a tensor of another kind since it was registered.
+    /// UsageError if the handle was given a tensor of another kind since it was registered. Of a shard this rank's.
     std::span<std::byte> bytes() const;
-    /// The same bytes where the host can read them. What lies on a device is copied, which waits for it.
+    /// The same bytes where the host can read them. What lies on a device is copied, which waits for it. Of a shard
+    /// those of all ranks, which all call it.
     struct HostBytes {
       Tensor copy;  ///< owns the bytes, or undefined where nothing had to be copied
       std::span<const std::byte> bytes;
     };
     HostBytes read() const;
-    /// Overwrites what is registered with as many bytes.
+    /// Overwrites what is registered with as many bytes; a shard with its part of them.
     void write(std::span<const std::byte> from) const;
 
-    Tensor* tensor = nullptr;     ///< a tensor, or
-    std::byte* scalar = nullptr;  ///< a single number of `dtype`
+    Tensor* tensor = nullptr;        ///< a tensor, or
+    std::byte* scalar = nullptr;     ///< a single number of `dtype`
+    const Shards* shards = nullptr;  ///< of a tensor that is a shard; `shape` is that of the whole
   };
 
   /// Registers a contiguous tensor on any device, or a number. The pointer must stay valid. UsageError for a name that
   /// is taken and for null pointers.
   void add(const std::string& name, Tensor* tensor);
+  /// Registers this rank's part of a tensor [total] that `shards`, which must outlive this, divides. It is saved,
+  /// hashed and loaded as the whole: all ranks save and hash together, or call read_shards() where only one saves.
+  void add_shard(const std::string& name, Tensor* part, const Shards& shards);
   void add(const std::string& name, std::int64_t* value);
   /// Stored as the i64 with the same bits.
   void add(const std::string& name, std::uint64_t* value);
@@ -56,6 +62,9 @@ class HEARTH_API State {
   const std::vector<Entry>& entries() const;
   /// SHA-256 over names, types, shapes and bytes in the order of registration, in hexadecimal.
   std::string hash() const;
+
+  /// While another rank reads the whole state once (save(), hash()): gives it this rank's shards.
+  void read_shards() const;
 
   /// Writes a safetensors file with per-block checksums; numbers become tensors of shape []. FileError if it cannot be
   /// written; an earlier file of that name is as before then.

@@ -91,6 +91,26 @@ TEST_F(Launched, AnyNumberOfRanksEndsWithTheSameBits) {
   EXPECT_EQ(weights("out4"), weights("out1"));
 }
 
+TEST_F(Launched, DividedStateEndsWithTheSameBitsAfterADeathAndOnAnotherNumberOfRanks) {
+  const std::vector<std::string> averaged{"--set", "train.ema=0.9", "--set", "train.steps=200"};
+  ASSERT_EQ(launch("1", "whole", averaged).exit_code, 0);
+  std::vector<std::string> divided = averaged;
+  divided.insert(divided.end(), {"--set", "dist.zero=1"});
+  auto killed = std::async(std::launch::async, [&] {
+    wait_for_checkpoint("divided");
+    for (const pid_t rank : ranks_of("divided")) return kill(rank, SIGKILL);
+    return -1;
+  });
+  const ProgramResult dead = launch("2", "divided", divided);
+  EXPECT_EQ(killed.get(), 0);
+  EXPECT_NE(dead.exit_code, 0);
+  EXPECT_TRUE(contains(dead.err, ") died")) << dead.err;
+  const ProgramResult resumed = launch("4", "divided", divided);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(contains(resumed.err, "resumed at step ")) << resumed.err;
+  EXPECT_EQ(weights("divided"), weights("whole"));
+}
+
 TEST_F(Launched, ACudaDeviceEndsWithTheSameBitsTooAndSkipsTogether) {
   if (test::devices().size() < 2) GTEST_SKIP() << "no CUDA device";
   // A scale that overflows at once, so that updates are skipped.

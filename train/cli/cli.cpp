@@ -127,6 +127,7 @@ const std::vector<CommandSpec>& commands() {
        1,
        "Lists layers, output shapes, parameters, arithmetic, the memory of a run and the largest batch that fits.",
        {set_option,
+        {"--ranks", "N", "the memory of each of N ranks too, with dist.zero and its rows of the batch"},
         {"--precision", "", "list each op with the types it reads, computes in and gives"},
         {"--json", "", "print as JSON on stdout"}},
        summary_command},

@@ -8,6 +8,7 @@
 #include "models/nn/summary.h"
 #include "train/cli/commands.h"
 #include "train/report/precision_report.h"
+#include "train/run/rank_memory.h"
 #include "train/run/step_memory.h"
 #include "train/step.h"
 
@@ -35,6 +36,7 @@ struct Summary {
   std::int64_t parameters = 0;
   std::string device;
   MemoryNeed need;
+  std::vector<MemoryNeed> ranks;  ///< of each, for its rows; empty unless asked for
   std::string method;
   MemoryBudget budget;
   std::optional<std::int64_t> largest_batch;
@@ -76,6 +78,8 @@ Summary summarize_run(const Arguments& arguments) {
   const std::int64_t batch = largest_rows(session);
   const StepMemory memory(session, batches_to_measure(session), wanted.type);
   summary.need = memory.at(batch);
+  if (arguments.has("--ranks"))
+    summary.ranks = memory_of_ranks(session, memory, batch, static_cast<int>(arguments.positive("--ranks", 1)));
   summary.kept = memory.saved_by_layer(batch);
   summary.method = memory.method();
   if (wanted == session.device() && !by_tokens) {
@@ -119,14 +123,16 @@ void print_json(const Summary& summary) {
   if (summary.budget.bytes() >= 0)
     memory.set("available_bytes", summary.budget.bytes())
         .set("largest_batch_size", summary.largest_batch ? Json(*summary.largest_batch) : Json());
-  std::cout << to_text(Json::object()
-                           .set("layers", list)
-                           .set("parameters", summary.parameters)
-                           .set("forward_flops_per_image", summary.flops())
-                           .set("batch_size", summary.need.batch)
-                           .set("memory", memory),
-                       2)
-            << "\n";
+  Json all = Json::object()
+                 .set("layers", list)
+                 .set("parameters", summary.parameters)
+                 .set("forward_flops_per_image", summary.flops())
+                 .set("batch_size", summary.need.batch)
+                 .set("memory", memory);
+  Json ranks = Json::array();
+  for (const MemoryNeed& need : summary.ranks) ranks.push_back(to_json(need).set("batch_size", need.batch));
+  if (!summary.ranks.empty()) all.set("ranks", ranks);
+  std::cout << to_text(all, 2) << "\n";
 }
 
 void print_layers(const Summary& summary) {
@@ -145,6 +151,19 @@ void print_layers(const Summary& summary) {
   }
   std::cout << "\nparameters                " << summary.parameters << "\nforward FLOP per image    "
             << count_text(summary.flops()) << "\n";
+}
+
+std::string bytes_text(std::int64_t bytes) { return count_text(static_cast<double>(bytes)) + "B"; }
+
+void print_ranks(const Summary& summary) {
+  if (summary.ranks.empty()) return;
+  std::cout << "\nmemory of each of " << summary.ranks.size() << " ranks at " << summary.ranks[0].batch
+            << " rows of the batch, estimated\n  rank  optimizer state  averaged weights    peak in use\n";
+  for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
+    const MemoryNeed& need = summary.ranks[rank];
+    std::cout << std::right << std::setw(6) << rank << std::setw(17) << bytes_text(need.optimizer) << std::setw(18)
+              << bytes_text(need.averages) << std::setw(15) << bytes_text(need.peak) << "\n";
+  }
 }
 
 void print_memory(const Summary& summary) {
@@ -226,6 +245,7 @@ int summary_command(const Arguments& arguments) {
   } else {
     print_layers(summary);
     print_memory(summary);
+    print_ranks(summary);
   }
   HEARTH_CHECK(OutOfMemory, summary.shortage.empty(), summary.shortage);
   return 0;

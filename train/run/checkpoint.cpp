@@ -248,6 +248,11 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   prune_checkpoints(checkpoint_folder, options.keep);
 }
 
+void read_for_checkpoint(const Session& session) {
+  // Once to check it, once to write it.
+  for (int i = 0; i < 2; ++i) session.training_state.read_shards();
+}
+
 void mend_links(const Session& session, const std::string& checkpoint_folder) {
   namespace fs = std::filesystem;
   const auto link = [&](const char* name, std::int64_t step) {

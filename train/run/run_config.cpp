@@ -218,6 +218,9 @@ void describe(Fields<DistOptions>& f) {
       "shards", &DistOptions::shards, {.min = 1, .max = 1 << 16},
       "Pieces that each batch is cut into. With train.deterministic runs of the same number give the same bits on "
       "any number of ranks; null: 8 then, else as few as serve all ranks.");
+  f.integer("zero", &DistOptions::zero, {.min = 0, .max = 1},
+            "1: each rank keeps the optimizer's state and the averaged weights of a part of the weights, and updates "
+            "that part (ZeRO stage 1); the results are the same.");
   f.number("timeout", &DistOptions::timeout, {.above = 0, .max = 86400},
            "Seconds without a sign of life from a rank after which the run ends.");
 }
@@ -351,7 +354,7 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
     for (const char* prefix :
          {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps", "/train/early_stopping",
           "/train/graph", "/data/workers", "/dist/backend", "/dist/address", "/dist/timeout", "/dist/overlap",
-          "/data/prefetch", "/comment", "/$schema"})
+          "/dist/zero", "/data/prefetch", "/comment", "/$schema"})
       free = free || difference.starts_with(prefix);
     if (!free) result.push_back(difference);
   }

@@ -119,6 +119,7 @@ struct DistOptions {
   bool overlap = true;
   DType wire = DType::f32;
   std::optional<std::int64_t> shards;
+  std::int64_t zero = 0;
   double timeout = 60;
 };
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run/rank_memory.h"
+
+namespace hearth::train {
+
+std::vector<RankStates> states_of_ranks(const Session& session, int ranks) {
+  const FlatParameters& parameters = *session.parameters;
+  const auto element = static_cast<std::int64_t>(size_of(parameters.values().dtype()));
+  std::vector<std::int64_t> cuts = parameters.even_cuts(ranks);
+  std::vector<RankStates> result;
+  for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
+    const std::int64_t elements =
+        session.config().dist.zero == 1 ? cuts[rank + 1] - cuts[rank] : parameters.values().size();
+    result.push_back({elements * element * session.optimizer->moments(), session.ema ? elements * element : 0});
+  }
+  return result;
+}
+
+std::vector<MemoryNeed> memory_of_ranks(const Session& session, const StepMemory& memory, std::int64_t batch,
+                                        int ranks) {
+  const MemoryNeed whole = memory.at((batch + ranks - 1) / ranks);
+  const std::int64_t values =
+      session.parameters->values().size() * static_cast<std::int64_t>(size_of(session.parameters->values().dtype()));
+  std::vector<MemoryNeed> needs;
+  for (const RankStates& states : states_of_ranks(session, ranks)) {
+    MemoryNeed need = whole;
+    const std::int64_t saved_of_optimizer = values * session.optimizer->moments() - states.optimizer,
+                       saved_of_averages = (session.ema ? values : 0) - states.averages;
+    need.optimizer -= saved_of_optimizer;
+    need.averages -= saved_of_averages;
+    need.peak -= saved_of_optimizer + saved_of_averages;
+    need.reserved -= saved_of_optimizer + saved_of_averages;
+    needs.push_back(need);
+  }
+  return needs;
+}
+
+}  // namespace hearth::train
