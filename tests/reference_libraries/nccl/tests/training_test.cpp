@@ -31,6 +31,7 @@ const Problem problems[] = {
      R"("optimizer": {"type": "lars", "lr": 0.5}, "precision": {"level": "O2", "dtype": "f16", "growth_steps": 1},)"},
     {"resnet_bf16_on_the_wire", resnet, digits,
      R"("optimizer": {"type": "adamw", "lr": 0.003}, "dist": {"wire": "bf16", "bucket_mb": 0.01},)"},
+    {"resnet_zero", resnet, digits, R"("optimizer": {"type": "lamb", "lr": 0.003}, "dist": {"zero": 1},)"},
     {"gpt_accumulate", R"({"type": "gpt", "layers": 1, "heads": 2, "width": 16, "dropout": 0.1})",
      R"({"type": "text", "train": ["TEXT"], "length": 12, "tokenizer": {"type": "characters"}})",
      R"("optimizer": {"type": "adamw", "lr": 0.003},)"},
