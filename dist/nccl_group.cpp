@@ -37,7 +37,7 @@ std::string why_no_nccl() { return nccl::why_absent(); }
 std::string why_no_nccl() { return "this build of Hearth has no CUDA backend; build it with -DHEARTH_CUDA=ON"; }
 #endif
 
-std::string why_no_nccl(Collective& host, Device device) {
+std::string why_no_nccl(Collective& host, [[maybe_unused]] Device device) {
   std::string why = why_no_nccl();
   std::int64_t mine = 0;  // for: it cannot
   if (why.empty() && !device.is_cuda()) why = join_text("rank ", host.rank(), " computes on ", device);
