@@ -40,8 +40,8 @@ std::string why_no_nccl() { return "this build of Hearth has no CUDA backend; bu
 std::string why_no_nccl(Collective& host, [[maybe_unused]] Device device) {
   std::string why = why_no_nccl();
   std::int64_t mine = 0;  // for: it cannot
-#if HEARTH_HAS_CUDA
   if (why.empty() && !device.is_cuda()) why = join_text("rank ", host.rank(), " computes on ", device);
+#if HEARTH_HAS_CUDA
   if (why.empty()) mine = identity_of(device);
 #endif
   const Tensor all = Tensor::zeros({host.size()}, DType::i64);
