@@ -84,7 +84,10 @@ class Zero : public testing::TestWithParam<Problem> {
       std::ostream nowhere(nullptr);
       Progress progress(nowhere, false);
       Trainer trainer(session, run_folder, progress);
-      if (!trainer.resume(run_folder.path())) run_folder.clear();
+      if (!trainer.resume(run_folder.path())) {
+        run_folder.clear();
+        EXPECT_TRUE(session.load_start_weights().left_out.empty());
+      }
       const TrainResult done = trainer.run("test");
       EXPECT_EQ(session.parameters->shards() != nullptr, zero == 1);
       if (ranks > 1) {
@@ -126,6 +129,16 @@ TEST_P(Zero, GoesOnFromAnyNumberOfRanksDividedOrNot) {
   EXPECT_EQ(train(1, 0, "joined").weights, straight.weights);
   (void)train(2, 0, "separated", half);
   EXPECT_EQ(train(2, 1, "separated").weights, straight.weights);
+}
+
+TEST_P(Zero, StartsFromWeights) {
+  (void)train(1, 0, "before", {"train.steps=2"});
+  const std::vector<std::string> weights{
+      join_text("weights.path=", folder_ / "before/checkpoints/latest/model.safetensors")};
+  const Result divided = train(2, 1, "divided", weights), whole = train(2, 0, "whole", weights);
+  EXPECT_EQ(divided.weights, whole.weights);
+  EXPECT_EQ(divided.state, whole.state);
+  EXPECT_NE(divided.weights, train(2, 0, "drawn").weights);
 }
 
 TEST_P(Zero, ChangesNothingWithoutDeterministicMode) {
