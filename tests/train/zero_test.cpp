@@ -345,6 +345,25 @@ TEST(ZeroMemory, IsThatOfTheSummary) {
   }
 }
 
+TEST(ZeroLoop, DividedValuesAreRefusedWhereTheyCannotBe) {
+  const auto failures = [](LowPrecisionCopy::Use use, const std::function<void(Collective&, FlatParameters&)>& f) {
+    return test::failures_of_ranks(dist::loopback_groups(2), [&](Collective& group) {
+      Tensor w = Tensor::full({4, 4}, 1.0);
+      FlatParameters parameters({{"w", &w}}, LowPrecisionCopy{DType::bf16, use, &group});
+      f(group, parameters);
+    });
+  };
+  for (const std::string& failure : failures(LowPrecisionCopy::Use::beside, [](Collective&, FlatParameters&) {}))
+    EXPECT_PRED2(contains, failure, "give LowPrecisionCopy::shards with Use::instead");
+  for (const std::string& failure : failures(
+           LowPrecisionCopy::Use::instead,
+           [](Collective&group, FlatParameters&parameters) { const dist::DataParallel parallel(group, parameters); }))
+    EXPECT_PRED2(contains, failure, "give it this group and zero 1 here");
+  for (const std::string& failure : failures(
+           LowPrecisionCopy::Use::instead, [](Collective&, FlatParameters& parameters) { (void)parameters.masters(); }))
+    EXPECT_PRED2(contains, failure, "use register_masters()");
+}
+
 TEST(ZeroConfig, OptimizersThatCannotAreRefusedByName) {
   static const bool added = [] {
     optim::optimizers().add<NoOptions>(
