@@ -3,6 +3,7 @@
 // dist has the implementations.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <optional>
 
@@ -18,11 +19,15 @@ class HEARTH_API Work {
  public:
   /// One that is done.
   Work() = default;
-  explicit Work(std::shared_future<void> future) : future_(std::move(future)) {}
+  /// Done when `future` is there and `then`, which each wait() calls, has returned.
+  explicit Work(std::shared_future<void> future, std::function<void()> then = {})
+      : future_(std::move(future)), then_(std::move(then)) {}
 
-  /// Returns when this rank has its result; throws what made the collective fail. May be called again.
+  /// Returns when this rank has its result; throws what made the collective fail. May be called again. With NCCL the
+  /// host does not wait for the device: what is queued from now on comes after the result.
   void wait() const {
     if (future_.valid()) future_.get();
+    if (then_) then_();
   }
   bool done() const {
     return !future_.valid() || future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
@@ -30,6 +35,7 @@ class HEARTH_API Work {
 
  private:
   std::shared_future<void> future_;
+  std::function<void()> then_;
 };
 
 /// A group of ranks 0..size()-1, of which this object is one. Every rank calls the same collectives in the same order
@@ -46,6 +52,8 @@ class HEARTH_API Collective {
   virtual int size() const = 0;
   /// "loopback", "gloo" or "nccl".
   virtual const char* backend() const = 0;
+  /// Where this rank's tensors lie that are not copied to the host for a collective: its own CUDA device, or the CPU.
+  virtual Device device() const { return {}; }
 
   /// Replaces x by its sum (minimum, maximum) over all ranks. With `wire`, a low-precision type, f32 elements travel in
   /// that type: each rank's and the sum are rounded to it, the sum is formed in f32.

@@ -2,6 +2,7 @@
 #include "dist/data_parallel.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -116,6 +117,12 @@ void DataParallel::make_buckets() {
 
 void DataParallel::overlap_next(bool on) { overlap_ = on && options_.overlap; }
 
+void DataParallel::discard() {
+  works_.clear();
+  std::fill(arrived_.begin(), arrived_.end(), char{0});
+  for (std::size_t i = 0; i < buckets_.size(); ++i) missing_[i] = buckets_[i].parameters;
+}
+
 void DataParallel::arrived(std::size_t entry) {
   if (!overlap_) return;
   HEARTH_CHECK(UsageError, arrived_[entry] == 0,
@@ -147,9 +154,8 @@ void DataParallel::reduce() {
   const auto begin = std::chrono::steady_clock::now();
   overlapped_ = static_cast<int>(works_.size());
   while (works_.size() < buckets_.size()) start(works_.size());
-  const std::vector<Work> works = std::exchange(works_, {});
-  std::fill(arrived_.begin(), arrived_.end(), char{0});
-  for (std::size_t i = 0; i < buckets_.size(); ++i) missing_[i] = buckets_[i].parameters;
+  const std::vector<Work> works = works_;
+  discard();
   // All of them, so that none writes any more when this throws.
   std::exception_ptr fault;
   for (const Work& work : works) try {
@@ -178,13 +184,19 @@ void PairwiseSum::add(std::int64_t index, std::int64_t total) {
   std::size_t level = 0;
   for (; (index >> level & 1) != 0; ++level) take_in(level);
   if (index + 1 < total) {
-    while (levels_.size() <= level) levels_.push_back(Tensor::empty_like(sum_));
+    reserve(total);
     levels_[level].copy_from(sum_);
     return;
   }
   // The last one: what is left of uneven numbers.
   for (++level; (index >> level) != 0; ++level)
     if ((index >> level & 1) != 0) take_in(level);
+}
+
+void PairwiseSum::reserve(std::int64_t total) {
+  const auto levels =
+      static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(total, 1) - 1)));
+  while (levels_.size() < levels) levels_.push_back(Tensor::empty_like(sum_));
 }
 
 }  // namespace hearth::dist

@@ -48,6 +48,8 @@ class HEARTH_API DataParallel {
   /// Whether backward passes from now on begin to sum what they have filled. Off for all but the last one of an
   /// update that accumulates several.
   void overlap_next(bool on);
+  /// Forgets what backward passes have begun to sum, after a step that was given up.
+  void discard();
   /// After the last backward() of an update: sums what was not summed yet and waits for all. Gradients of parameters
   /// that had no part in the loss count as zeros. PeerError where a rank failed: the gradients are of no use then.
   void reduce();
@@ -101,6 +103,8 @@ class HEARTH_API PairwiseSum {
 
   /// Takes the next term of `total` in; the last one leaves the sum of all in the tensor.
   void add(std::int64_t index, std::int64_t total);
+  /// Takes the memory for sums of `total` terms now.
+  void reserve(std::int64_t total);
 
  private:
   Tensor sum_;

@@ -104,6 +104,11 @@ class GlooTransport : public Transport {
     if (control_.failure().empty()) control_.give_up(reason);
   }
 
+  std::string failure() const override {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
+
  private:
   /// The buffers of an exchange, as long as somebody may wait for them.
   struct Waiting {
@@ -149,7 +154,7 @@ class GlooTransport : public Transport {
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<gloo::rendezvous::Context> context_;
   std::uint64_t next_slot_ = 1;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::string reason_;
   std::vector<std::unique_ptr<Buffer>>* sent_ = nullptr;
   std::vector<std::unique_ptr<Buffer>>* received_ = nullptr;

@@ -8,64 +8,15 @@
 
 #include "core/cpu/signals.h"
 #include "core/error.h"
+#include "dist/call.h"
 #include "dist/ordered_sum.h"
 
 namespace hearth::dist {
 namespace {
 
-enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
-constexpr const char* kind_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
-constexpr const char* reduce_names[] = {"sum", "min", "max"};
-
 constexpr std::size_t inline_bytes = 448;
-// Pieces of a sum begin on whole cache lines.
-constexpr std::int64_t grain_bytes = 64;
-
-}  // namespace
-
-/// What a rank is about to do; the same on all ranks.
-struct HostGroup::Call {
-  std::uint64_t sequence = 0;
-  std::int64_t count = 0;
-  std::int32_t root = 0;
-  Kind kind{};
-  Reduce op{};
-  DType dtype{};
-  std::uint8_t wire = 0;  // 1 + the type; 0: none
-
-  bool operator==(const Call&) const = default;
-};
-
-namespace {
-
-template <class Call>
-std::string text_of(const Call& call) {
-  std::string text = join_text(kind_names[static_cast<int>(call.kind)], " of ", call.dtype, " [", call.count, "]");
-  if (call.kind == Kind::all_reduce) text += join_text(" (", reduce_names[static_cast<int>(call.op)], ")");
-  if (call.kind == Kind::broadcast) text += join_text(" from rank ", call.root);
-  return text + join_text(", its collective number ", call.sequence + 1);
-}
-
-/// The elements of each rank: the first ones get `grain` more where they do not divide evenly.
-struct Pieces {
-  Pieces(std::int64_t total, int ranks, std::int64_t grain_size) : count(total), grain(grain_size) {
-    const std::int64_t grains = (count + grain - 1) / grain;
-    each = grains / ranks, extra = grains % ranks;
-  }
-  std::int64_t begin(int rank) const {
-    return std::min(count, (each * rank + std::min<std::int64_t>(extra, rank)) * grain);
-  }
-  std::int64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
-
-  std::int64_t count, grain, each, extra;
-};
 
 std::span<const std::byte> bytes_of(const Tensor& x) { return {x.bytes(), x.byte_size()}; }
-
-void check_contiguous(const char* op, const Tensor& x) {
-  HEARTH_CHECK(UsageError, x.defined(), op, ": the tensor is undefined");
-  HEARTH_CHECK(ShapeError, x.is_contiguous(), op, ": ", describe(x), " is not contiguous; give it x.contiguous()");
-}
 
 }  // namespace
 
@@ -195,11 +146,7 @@ std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std
 
 void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
   const DType type = wire.value_or(x.dtype());
-  const Call call{.count = x.size(),
-                  .kind = Kind::all_reduce,
-                  .op = op,
-                  .dtype = x.dtype(),
-                  .wire = wire ? static_cast<std::uint8_t>(1 + static_cast<int>(*wire)) : std::uint8_t{0}};
+  const Call call = call_of_all_reduce(x, op, wire);
   // In the type that travels: x itself, or a rounded copy.
   const Tensor sent = wire ? x.to(type) : x;
   const bool is_small = sent.byte_size() <= inline_bytes;
@@ -235,19 +182,12 @@ void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> 
 }
 
 Work HostGroup::all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
-  check_contiguous("all_reduce", x);
-  HEARTH_CHECK(DTypeError, x.dtype() != DType::boolean, "all_reduce: ", describe(x), ": bool has no sum; take u8");
-  HEARTH_CHECK(DTypeError, !wire || (x.dtype() == DType::f32 && (*wire == DType::bf16 || *wire == DType::f16)),
-               "all_reduce: ", describe(x), " cannot travel as ", wire.value_or(x.dtype()),
-               "; f32 may, as bf16 or f16");
+  check_all_reduce(x, wire);
   return start_on(x, x, [this, op, wire](const Tensor&, const Tensor& y) { run_all_reduce(y, op, wire); });
 }
 
 Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
-  check_contiguous("reduce_scatter", x);
-  check_contiguous("reduce_scatter", part);
-  HEARTH_CHECK(ShapeError, x.size() == part.size() * size() && x.dtype() == part.dtype(),
-               "reduce_scatter: ", describe(x), " is not ", size(), " times ", describe(part), ", one part a rank");
+  check_parts("reduce_scatter", x, part, size());
   return start_on(x, part, [this](const Tensor& from, const Tensor& to) {
     agree({.count = from.size(), .kind = Kind::reduce_scatter, .dtype = from.dtype()}, {});
     if (to.size() == 0) return;
@@ -257,10 +197,7 @@ Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
 }
 
 Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
-  check_contiguous("all_gather", part);
-  check_contiguous("all_gather", all);
-  HEARTH_CHECK(ShapeError, all.size() == part.size() * size() && all.dtype() == part.dtype(),
-               "all_gather: ", describe(all), " is not ", size(), " times ", describe(part), ", one part a rank");
+  check_parts("all_gather", all, part, size());
   return start_on(part, all, [this](const Tensor& from, const Tensor& to) {
     const bool is_small = from.byte_size() <= inline_bytes;
     const auto inlined = agree({.count = to.size(), .kind = Kind::all_gather, .dtype = to.dtype()},
@@ -286,9 +223,7 @@ Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
 }
 
 Work HostGroup::broadcast(const Tensor& x, int root) {
-  check_contiguous("broadcast", x);
-  HEARTH_CHECK(IndexError, root >= 0 && root < size(), "broadcast: there is no rank ", root, "; ranks are 0..",
-               size() - 1);
+  check_broadcast(x, root, size());
   return start_on(x, x, [this, root](const Tensor&, const Tensor& y) {
     const bool is_small = y.byte_size() <= inline_bytes;
     const auto inlined = agree({.count = y.size(), .root = root, .kind = Kind::broadcast, .dtype = y.dtype()},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/collective.h"
+#include "dist/call.h"
 #include "dist/transport.h"
 
 namespace hearth::dist {
@@ -37,9 +38,10 @@ class HostGroup : public Collective {
   Work broadcast(const Tensor& x, int root = 0) override;
   void barrier() override;
   void abort(const std::string& reason) override;
+  /// Why collectives fail from now on; "" as long as they do not. From any thread.
+  std::string failure() const { return transport_->failure(); }
 
  private:
-  struct Call;
   struct Job {
     std::function<void()> run;
     std::promise<void> done;

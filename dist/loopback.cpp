@@ -81,6 +81,10 @@ class Loopback : public Transport {
     if (hub_->failure.empty()) hub_->failure = join_text("rank ", rank_, " gave up: ", reason);
     hub_->changed.notify_all();
   }
+  std::string failure() const override {
+    const std::lock_guard lock(hub_->mutex);
+    return hub_->failure;
+  }
 
  private:
   void receive(std::unique_lock<std::mutex>& lock, const Incoming& one) {

@@ -33,6 +33,7 @@ class ProcessTransport : public Transport {
   const char* name() const override { return transport_->name(); }
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override { transport_->exchange(out, in); }
   void abort(const std::string& reason) override { transport_->abort(reason); }
+  std::string failure() const override { return transport_->failure(); }
 
  private:
   std::unique_ptr<ControlServer> server_;

@@ -28,4 +28,21 @@ HEARTH_API std::unique_ptr<Collective> join_processes(const Placement& placement
 /// object is used by one thread.
 HEARTH_API std::vector<std::unique_ptr<Collective>> loopback_groups(int size);
 
+struct NcclOptions {
+  /// Floating sums by pairs of neighbouring ranks, as Collective says, with the bits of every other kind of group. Else
+  /// in NCCL's order, which is faster; sums of 16-bit types keep theirs.
+  bool ordered = true;
+};
+
+/// Why this build or machine has no NCCL, with the remedy; empty where it has.
+HEARTH_API std::string why_no_nccl();
+/// Why the ranks of `host` cannot use NCCL for tensors of `device`, this rank's, the same on all ranks but for what is
+/// known here only; empty if they can: each has the library and a CUDA device of its own. Every rank calls it.
+HEARTH_API std::string why_no_nccl(Collective& host, Device device);
+/// The ranks of `host`, a group of join_processes() or loopback_groups(), connected by NCCL for tensors of `device`,
+/// a CUDA device that no other rank has. Other tensors, and what the ranks compare, still go by `host`. Every rank
+/// calls it. PeerError where the ranks do not come together; DeviceError where why_no_nccl() says why.
+HEARTH_API std::unique_ptr<Collective> nccl_group(std::unique_ptr<Collective> host, Device device,
+                                                  const NcclOptions& options = {});
+
 }  // namespace hearth::dist

@@ -35,6 +35,8 @@ class Transport {
   /// From any thread: this rank gives up. Exchanges under way and later ones of all ranks throw PeerError, which names
   /// it and the reason.
   virtual void abort(const std::string& reason) = 0;
+  /// From any thread: why exchanges fail from now on; "" as long as they do not.
+  virtual std::string failure() const = 0;
 };
 
 /// Transports of `size` ranks that are threads of this process.

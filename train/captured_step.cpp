@@ -7,6 +7,7 @@
 
 #include "core/cuda/feed.h"
 #include "core/cuda/graph.h"
+#include "train/ranks.h"
 #endif
 
 namespace hearth::train {
@@ -20,9 +21,13 @@ constexpr int steps_before_others = 1;
 // Of a shape to be recorded.
 constexpr int max_failures = 2;
 
-/// All tensors of all batches.
-std::vector<Tensor> tensors_of(std::span<const data::Batch> batches) {
+// What a rank can do with a step, and all ranks the least of these.
+enum Ability : std::int64_t { never_replays, does_not_replay, replays };
+
+/// All tensors of all batches, and `weights` if they are defined.
+std::vector<Tensor> tensors_of(std::span<const data::Batch> batches, const Tensor& weights) {
   std::vector<Tensor> tensors;
+  if (weights.defined()) tensors.push_back(weights);
   for (const data::Batch& batch : batches)
     for (const data::Batch::Named& one : batch.tensors()) tensors.push_back(one.tensor.contiguous());
   return tensors;
@@ -41,18 +46,24 @@ std::vector<data::Batch> inputs_for(std::span<const data::Batch> batches, Device
 
 /// Steps of one shape, and what their recorded work refers to.
 struct CapturedStep::Recorded {
-  Recorded(std::span<const data::Batch> batches, Device device)
-      : inputs(inputs_for(batches, device)), feed(tensors_of(inputs)) {}
+  Recorded(std::span<const data::Batch> batches, Device device, const Ranks* ranks)
+      : inputs(inputs_for(batches, device)),
+        part(ranks != nullptr ? ranks->step() : StepPart()),
+        weights(part.weights.defined() ? Tensor::empty(part.weights.shape(), DType::f64, device) : Tensor()),
+        feed(tensors_of(inputs, weights)) {}
 
   /// Where the device counts labels itself, their number is no part of what is recorded.
-  bool fits(std::span<const data::Batch> batches, bool device_counts) const {
-    return std::equal(inputs.begin(), inputs.end(), batches.begin(), batches.end(),
+  bool fits(std::span<const data::Batch> batches, bool device_counts, const Ranks* ranks) const {
+    return (ranks == nullptr || part.same_but_for_weights(ranks->step())) &&
+           std::equal(inputs.begin(), inputs.end(), batches.begin(), batches.end(),
                       [&](const data::Batch& mine, const data::Batch& other) {
                         return (device_counts || mine.counted == other.counted) && same_shapes(mine, other);
                       });
   }
 
   std::vector<data::Batch> inputs;
+  StepPart part;   ///< of a rank
+  Tensor weights;  ///< of its pieces, or undefined
   cuda::Feed feed;
   int eager_steps = 0;
   int failures = 0;  ///< to be recorded
@@ -77,26 +88,43 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) {
   if (recordings_ == nullptr) recordings_ = std::make_unique<Recordings>(session_.device());
   std::vector<std::unique_ptr<Recorded>>& all = recordings_->all;
   const bool device_counts = session_.loss.ignored_label.has_value();
+  const Ranks* const ranks = session_.ranks.get();
   auto found = std::find_if(all.begin(), all.end(),
-                            [&](const auto& recorded) { return recorded->fits(batches, device_counts); });
+                            [&](const auto& recorded) { return recorded->fits(batches, device_counts, ranks); });
   if (!unsupported_reason_.empty()) return training_step(session_, batches);
   if (found == all.end() && all.size() == max_graphs) {
+    (void)all_replay(does_not_replay);
     // Within the arena, which has the memory.
     StepResult result;
     recordings_->arena.run([&] { result = training_step(session_, batches); });
     return result;
   }
   if (found == all.end()) {
-    all.push_back(std::make_unique<Recorded>(batches, session_.device()));
+    all.push_back(std::make_unique<Recorded>(batches, session_.device(), ranks));
     found = all.end() - 1;
   }
   return step(**found, batches);
 }
 
+bool CapturedStep::all_replay(std::int64_t ability) {
+  if (session_.ranks) {
+    ability = session_.ranks->least(ability);
+    if (ability == never_replays && unsupported_reason_.empty())
+      unsupported_reason_ = "another rank cannot record its steps";
+  }
+  return ability == replays;
+}
+
 StepResult CapturedStep::step(Recorded& recorded, std::span<const data::Batch> batches) {
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) samples += batch.count();
-  recorded.feed.send(tensors_of(batches));
+  if (Ranks* const ranks = session_.ranks.get()) {
+    samples = ranks->step().samples;
+    ranks->use_weights(recorded.weights);
+    recorded.feed.send(tensors_of(batches, ranks->step().weights));
+  } else {
+    recorded.feed.send(tensors_of(batches, Tensor()));
+  }
   const StepResult result = begin_step(session_, samples);
   const auto work = [&] { run_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
@@ -111,7 +139,7 @@ StepResult CapturedStep::step(Recorded& recorded, std::span<const data::Batch> b
       if (recorded.failures == max_failures && graphs() == 0) unsupported_reason_ = error.what();
     }
   }
-  if (recorded.graph != nullptr) {
+  if (all_replay(recorded.graph != nullptr ? replays : unsupported_reason_.empty() ? does_not_replay : never_replays)) {
     recorded.graph->launch(stream);
     nodes_ = recorded.graph->nodes();
   } else {

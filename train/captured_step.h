@@ -40,6 +40,9 @@ class CapturedStep {
   struct Recorded;
   struct Recordings;
   StepResult step(Recorded& recorded, std::span<const data::Batch> batches);
+  /// Whether this rank's step is replayed: that of all ranks is, or of none, as they compare their collectives unless
+  /// they are replayed.
+  bool all_replay(std::int64_t ability);
 
   Session& session_;
   std::unique_ptr<Recordings> recordings_;

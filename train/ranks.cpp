@@ -80,6 +80,15 @@ static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
 
 }  // namespace
 
+bool StepPart::same_but_for_weights(const StepPart& other) const {
+  const auto same_piece = [&](const Piece& a, const Piece& b) {
+    return weights.defined() || (a.weight == b.weight && a.losses == b.losses);
+  };
+  return rows_before == other.rows_before && pieces == other.pieces && first_piece == other.first_piece &&
+         alike == other.alike && weights.defined() == other.weights.defined() &&
+         std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
+}
+
 Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, FlatParameters& parameters,
              std::vector<NamedTensor> buffers)
     : group_(group),
@@ -97,10 +106,13 @@ Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, F
     elements += buffer.tensor->size();
     buffers_before_.push_back(buffer.tensor->clone());
   }
+  // Before steps are recorded, whose memory is not for what stays.
+  if (deterministic_) gradients_.reserve(each_);
   if (elements == 0) return;
   const Tensor& first = *buffers_.front().tensor;
   moved_ = Tensor::zeros({elements}, first.dtype(), first.device());
   moves_ = std::make_unique<dist::PairwiseSum>(moved_);
+  moves_->reserve(each_);
 }
 
 data::LoaderPart Ranks::part() const {
@@ -166,10 +178,25 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
                    : pieces[i].counted >= 0 ? labels[i]
                                             : piece.weight * static_cast<double>(step_.samples);
   }
+  if (may_ignore) {
+    step_.weights = Tensor::empty({static_cast<std::int64_t>(pieces.size()), 2}, DType::f64);
+    double* numbers = step_.weights.data<double>();
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      *numbers++ = step_.of_pieces[i].weight;
+      *numbers++ = step_.of_pieces[i].losses;
+    }
+  }
   return step_;
 }
 
+std::int64_t Ranks::least(std::int64_t mine) const {
+  const Tensor all = Tensor::of<std::int64_t>({1}, {mine});
+  group_.all_reduce(all, Reduce::min).wait();
+  return all.data<const std::int64_t>()[0];
+}
+
 void Ranks::begin_piece(std::int64_t piece) {
+  if (piece == 0) parallel_.discard();
   // What comes after the last one is summed as it comes.
   parallel_.overlap_next(piece + 1 == each_);
   if (deterministic_) parameters_.zero_grads();

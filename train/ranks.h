@@ -33,6 +33,12 @@ struct StepPart {
     double losses = 0;  ///< how many losses its mean stands for
   };
   std::vector<Piece> of_pieces{};  ///< this rank's
+  /// Where labels may not count: weight and losses of each of this rank's pieces, f64 [pieces, 2] on the host. On a GPU
+  /// steps read them there, as they differ from step to step.
+  Tensor weights{};
+
+  /// Whether a step of this can be a replay of a step of the other.
+  bool same_but_for_weights(const StepPart& other) const;
 };
 
 /// What any rank wants of all; each the largest of the ranks'.
@@ -64,6 +70,11 @@ class HEARTH_API Ranks {
   const StepPart& begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes);
   const StepPart& step() const { return step_; }
   const StepWishes& wishes() const { return wishes_; }
+  /// StepPart::weights where the coming step computes; undefined on the CPU.
+  const Tensor& weights() const { return weights_; }
+  void use_weights(Tensor on_device) { weights_ = std::move(on_device); }
+  /// The least of the ranks' numbers.
+  std::int64_t least(std::int64_t mine) const;
 
   /// Around each piece, in order; one without rows too, which changes nothing in between.
   void begin_piece(std::int64_t piece);
@@ -91,6 +102,7 @@ class HEARTH_API Ranks {
   Tensor moved_;  ///< all buffers, one after the other; undefined without buffers
   std::unique_ptr<dist::PairwiseSum> moves_;
   StepPart step_;
+  Tensor weights_;
   StepWishes wishes_;
 };
 

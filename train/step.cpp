@@ -35,6 +35,10 @@ struct Share {
   double losses = 0;   // for how many losses the mean stands, where `labels` does not tell
 };
 
+Tensor element_of(const Tensor& all, std::size_t i) {
+  return Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
+}
+
 std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inputs, std::int64_t samples) {
   std::vector<Share> held(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) held[i].losses = static_cast<double>(inputs[i].count());
@@ -51,15 +55,12 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inpu
       held[i].of_samples = samples > 0 ? static_cast<double>(inputs[i].count()) / static_cast<double>(samples) : 0.0;
     return held;
   }
-  const auto element = [](const Tensor& all, std::size_t i) {
-    return Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), DType::f64, all.device());
-  };
   const Tensor counts = label_counts(labels, *loss.ignored_label);
   const Tensor parts = inputs.size() > 1 ? label_weights(counts) : Tensor();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].counted >= 0) held[i].labels = element(counts, i);
+    if (inputs[i].counted >= 0) held[i].labels = element_of(counts, i);
     if (!parts.defined()) continue;
-    held[i].of_labels = element(parts, i);
+    held[i].of_labels = element_of(parts, i);
     // So that the sum is that of the mean over all rows.
     held[i].losses = static_cast<double>(samples);
   }
@@ -67,10 +68,15 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inpu
 }
 
 /// The same as the ranks have agreed on it.
-std::vector<Share> shares_of(const StepPart& part) {
+std::vector<Share> shares_of(const Ranks& ranks) {
   std::vector<Share> held;
-  for (const StepPart::Piece& piece : part.of_pieces)
+  for (const StepPart::Piece& piece : ranks.step().of_pieces)
     held.push_back({.of_samples = piece.weight, .losses = piece.losses});
+  const Tensor& weights = ranks.weights();
+  for (std::size_t i = 0; weights.defined() && i < held.size(); ++i) {
+    held[i].of_labels = element_of(weights, 2 * i);
+    held[i].labels = element_of(weights, 2 * i + 1);
+  }
   return held;
 }
 
@@ -125,7 +131,7 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs)
   std::int64_t samples = 0;
   for (const data::Batch& input : inputs) samples += input.count();
   session.parameters->zero_grads();
-  const std::vector<Share> held = ranks ? shares_of(ranks->step()) : shares_of(session.loss, inputs, samples);
+  const std::vector<Share> held = ranks ? shares_of(*ranks) : shares_of(session.loss, inputs, samples);
   const bool alike = ranks ? ranks->step().alike
                            : std::all_of(inputs.begin(), inputs.end(),
                                          [&](const data::Batch& input) { return same_but_for_rows(input, inputs[0]); });
@@ -215,7 +221,12 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
     inputs.push_back(batch.to(session.device()));
     samples += batch.count();
   }
-  if (session.ranks) samples = session.ranks->step().samples;
+  if (session.ranks) {
+    const StepPart& part = session.ranks->step();
+    samples = part.samples;
+    const bool on_device = part.weights.defined() && session.device().is_cuda();
+    session.ranks->use_weights(on_device ? part.weights.to(session.device()) : Tensor());
+  }
   const StepResult result = begin_step(session, samples);
   run_step(session, inputs);
   return result;

@@ -122,7 +122,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   if (session_.ranks)
     session_.ranks->require_same("state to begin with", session_.model_state.hash() + session_.training_state.hash());
   if (config.train.graph) {
-    if (session_.ranks)
+    if (session_.ranks && !session_.ranks->group().device().is_cuda())
       progress_.line(join_text("graph: steps run one by one, as ", session_.ranks->group().backend(),
                                " sums gradients on the host"));
     else if (session_.device().is_cuda())
@@ -322,9 +322,10 @@ void Trainer::log_interval(const StepResult& last) {
   if (session_.loss_scale)
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_fraction);
-  if (session_.ranks)
-    record.set("ranks", session_.ranks->size())
-        .set("communication_wait", interval_communication_seconds_ / std::max(1e-9, interval_seconds_));
+  if (session_.ranks) record.set("ranks", session_.ranks->size());
+  // The host knows it only where it waits itself.
+  if (session_.ranks && session_.ranks->group().device().is_cpu())
+    record.set("communication_wait", interval_communication_seconds_ / std::max(1e-9, interval_seconds_));
   folder_.add(record);
   progress_.interval(now);
   session_.clear_interval();

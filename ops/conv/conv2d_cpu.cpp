@@ -90,6 +90,7 @@ void run_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
 void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates("conv2d",
                                      {with_f16<conv2d_matmul>(),
+                                      with_f16<conv2d_amx>(),
                                       with_f16<conv2d_direct_bf16>(),
                                       with_f16<conv2d_paired_bf16>(),
                                       with_f16<conv2d_unfolded>(),

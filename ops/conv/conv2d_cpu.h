@@ -13,6 +13,8 @@ using Conv2dCandidate = Candidate<ConvProblem, Conv2dRun>;
 
 /// 1x1 filters: one product of pixels and filters as they are stored.
 extern const Conv2dCandidate conv2d_matmul;
+/// bf16 on the processor's tiles (Intel AMX). The same bits for any thread pool.
+extern const Conv2dCandidate conv2d_amx;
 /// The forward pass and the data gradient in bf16: own code that never multiplies the padding. The same bits for any
 /// thread pool.
 extern const Conv2dCandidate conv2d_direct_bf16;

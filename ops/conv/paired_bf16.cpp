@@ -10,6 +10,7 @@
 // once and their copies written and read in caches; a large batch goes in chunks whose copy of x stays near 3 MB.
 #include <algorithm>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/cpu/scratch.h"
@@ -194,6 +195,7 @@ std::string unsupported(const ConvProblem& problem) {
 // products; nor are large filters of few pixels, where writing dw is all.
 std::string why_slower(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
+  if (cpu::amx::unsupported().empty()) return "matrix tiles are many times as fast";
   if (s.n == 1) return "a single image";
   if (s.r * s.s == 1) return "filters of one pixel";
   return s.n * s.p * s.q >= 64 || s.k * s.r * s.s * s.c <= (1 << 20) ? "" : "large filters of few pixels";

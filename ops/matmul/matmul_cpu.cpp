@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/shape.h"
 #include "ops/matmul/gemm.h"
+#include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/convert.h"
 
@@ -124,11 +125,13 @@ void matmul_by_gemm(const MatmulProblem& problem, const void* a, const void* b, 
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
   MatmulProblem p = problem;
   p.has_bias = bias != nullptr;
-  (dnn::unsupported(p).empty() ? dnn::matmul : matmul_by_gemm)(p, a, b, bias, c);
+  const bool by_amx = amx_unsupported(p).empty() && amx_slower(p).empty();
+  (dnn::unsupported(p).empty() ? dnn::matmul : by_amx ? matmul_by_amx : matmul_by_gemm)(p, a, b, bias, c);
 }
 
 std::string matmul_implementation(const MatmulProblem& problem) {
-  return dnn::unsupported(problem).empty() ? dnn::implementation(problem) : "gemm";
+  if (dnn::unsupported(problem).empty()) return dnn::implementation(problem);
+  return amx_unsupported(problem).empty() && amx_slower(problem).empty() ? "amx" : "gemm";
 }
 
 }  // namespace hearth::cpu

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a matrix product on the CPU.
+#include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/matmul/product.h"
@@ -15,6 +16,8 @@ MatmulProblem without_f16(MatmulProblem problem) {
 }
 
 std::string library_unsupported(const MatmulProblem& problem) { return cpu::dnn::unsupported(without_f16(problem)); }
+
+std::string amx_unsupported(const MatmulProblem& problem) { return cpu::amx_unsupported(without_f16(problem)); }
 
 std::string gemm_unsupported(const MatmulProblem&) { return ""; }
 
@@ -35,10 +38,11 @@ void run(const MatmulProblem& problem, const ProductOperands& operands) {
 }  // namespace
 
 ProductCandidates product_candidates(cpu::Stream&, const char* op) {
-  return {
-      op,
-      {{"onednn", library_unsupported, run<cpu::dnn::matmul>}, {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}},
-      {"cublaslt", "cublaslt_unfused", "mma", "portable"}};
+  return {op,
+          {{"amx", amx_unsupported, run<cpu::matmul_by_amx>, nullptr, cpu::amx_slower},
+           {"onednn", library_unsupported, run<cpu::dnn::matmul>},
+           {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}},
+          {"cublaslt", "cublaslt_unfused", "mma", "portable"}};
 }
 
 }  // namespace hearth::kernels

@@ -203,7 +203,7 @@ void DeviceSide::wait_for(StreamState& stream, std::shared_ptr<Record> record) {
 void DeviceSide::after_enqueue(StreamState& stream) {
   switch (settings.streams.kind) {
     case StreamPolicy::Kind::eager:
-      finish_all();
+      run_what_can();
       break;
     case StreamPolicy::Kind::lazy:
       break;
@@ -213,17 +213,24 @@ void DeviceSide::after_enqueue(StreamState& stream) {
       break;
   }
   while (stream.items.size() > max_items) advance_towards(stream);
+  wake();
+}
+
+void DeviceSide::run_what_can() {
+  for (bool any = true; any;) {
+    any = false;
+    for (std::size_t i = 0; i < all_streams_.size(); ++i)
+      while (step(*all_streams_[i])) any = true;
+  }
 }
 
 // Runs the head of the stream's queue. False if it is empty or waits.
 bool DeviceSide::step(StreamState& stream) {
   if (stream.items.empty()) return false;
   Item& head = stream.items.front();
-  if (head.replay != nullptr) {
-    step_replay(stream);
-    return true;
-  }
+  if (head.replay != nullptr) return step_replay(stream);
   if (head.wait_for != nullptr && !head.wait_for->done) return false;
+  if (head.work.ready && !head.work.ready()) return false;
   Item item = std::move(head);
   stream.items.pop_front();
   if (item.mark != nullptr) {
@@ -236,19 +243,21 @@ bool DeviceSide::step(StreamState& stream) {
 }
 
 // One node whose predecessors are done: any, under a seed; the last captured, when lazy, so that branches of the graph
-// run in the order in which they were not captured.
-void DeviceSide::step_replay(StreamState& stream) {
+// run in the order in which they were not captured. False where all that come next are not ready.
+bool DeviceSide::step_replay(StreamState& stream) {
   Replay& replay = *stream.items.front().replay;
   const std::vector<GraphNode>& nodes = *replay.nodes;
   if (replay.finished == nodes.size()) {
     stream.items.pop_front();
-    return;
+    return true;
   }
   std::vector<std::size_t> ready;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     if (!replay.done[i] &&
-        std::all_of(nodes[i].after.begin(), nodes[i].after.end(), [&](std::size_t j) { return replay.done[j]; }))
+        std::all_of(nodes[i].after.begin(), nodes[i].after.end(), [&](std::size_t j) { return replay.done[j]; }) &&
+        (!nodes[i].work.ready || nodes[i].work.ready()))
       ready.push_back(i);
+  if (ready.empty()) return false;
   std::size_t chosen = ready.front();
   if (settings.streams.kind == StreamPolicy::Kind::lazy) chosen = ready.back();
   if (settings.streams.kind == StreamPolicy::Kind::seeded) chosen = ready[random() % ready.size()];
@@ -256,6 +265,7 @@ void DeviceSide::step_replay(StreamState& stream) {
   ++replay.finished;
   Work work = nodes[chosen].work;
   run(work);  // after a failure the replay is gone
+  return true;
 }
 
 // False if it failed; then nothing is queued any more.
@@ -305,18 +315,25 @@ bool DeviceSide::step_any() {
 }
 
 // One step of what the stream's head needs. Records are queued before anything waits for them, so there is no circle.
-void DeviceSide::advance_towards(StreamState& stream) {
-  if (settings.streams.kind == StreamPolicy::Kind::seeded) {
-    HEARTH_CHECK(InternalError, step_any(), "emulated streams: work is queued and none of it can run");
-    return;
-  }
+// False where that is work which is not ready.
+bool DeviceSide::try_to_advance(StreamState& stream) {
+  if (settings.streams.kind == StreamPolicy::Kind::seeded) return step_any();
   StreamState* current = &stream;
   while (!step(*current)) {
-    const auto other = current->items.front().wait_for->stream.lock();
+    const auto& waited_for = current->items.front().wait_for;
+    if (waited_for == nullptr) return step_any();
+    const auto other = waited_for->stream.lock();
     HEARTH_CHECK(InternalError, other != nullptr && !other->items.empty(),
                  "emulated streams: a stream waits for nothing");
     current = other.get();
   }
+  return true;
+}
+
+// Where nothing of this process can go on, another thread has to queue something.
+void DeviceSide::advance_towards(StreamState& stream) {
+  constexpr std::chrono::milliseconds between_looks{20};
+  if (!try_to_advance(stream)) queued_.wait_for(lock, between_looks);
 }
 
 void DeviceSide::finish(StreamState& stream) {
@@ -334,15 +351,15 @@ void DeviceSide::finish(const Record& record) {
 
 void DeviceSide::finish_device(int device) {
   for (std::size_t i = 0; i < all_streams_.size(); ++i)
-    if (all_streams_[i]->device == device) finish(*all_streams_[i]);
+    if (const auto stream = all_streams_[i]; stream->device == device) finish(*stream);
 }
 
 void DeviceSide::finish_all() {
-  for (std::size_t i = 0; i < all_streams_.size(); ++i) finish(*all_streams_[i]);
+  for (std::size_t i = 0; i < all_streams_.size(); ++i) finish(*std::shared_ptr(all_streams_[i]));
 }
 
 void DeviceSide::nudge(StreamState& stream) {
-  if (!stream.items.empty()) advance_towards(stream);
+  if (!stream.items.empty()) try_to_advance(stream);
 }
 
 int& current_device() {
@@ -360,18 +377,39 @@ cudaStreamCaptureMode& capture_mode() {
   return mode;
 }
 
-void enqueue_work(cudaStream_t stream, const char* name, std::function<void()> work) {
-  const cudaError_t status = entry(Reports::own_errors, [&](DeviceSide& side) {
+namespace {
+
+cudaError_t enqueue_on(cudaStream_t stream, Work work) {
+  return entry(Reports::own_errors, [&](DeviceSide& side) {
     const auto state = side.stream_of(stream);
     if (state == nullptr)
-      return side.refuse(cudaErrorInvalidResourceHandle, join_text("kernel ", name, ": the stream was destroyed"));
+      return side.refuse(cudaErrorInvalidResourceHandle, join_text("kernel ", work.name, ": the stream was destroyed"));
     if (state->device != current_device())
       return side.refuse(cudaErrorInvalidResourceHandle,
-                         join_text("kernel ", name, ": the stream is of device ", state->device,
+                         join_text("kernel ", work.name, ": the stream is of device ", state->device,
                                    ", the current device is ", current_device()));
-    return side.enqueue(*state, {WorkKind::kernel, name, std::move(work)});
+    return side.enqueue(*state, std::move(work));
   });
-  static_cast<void>(status);  // cudaGetLastError() answers it
+}
+
+}  // namespace
+
+void enqueue_work(cudaStream_t stream, const char* name, std::function<void()> work) {
+  // cudaGetLastError() answers it
+  static_cast<void>(enqueue_on(stream, {WorkKind::kernel, name, std::move(work)}));
+}
+
+cudaError_t enqueue_meeting(cudaStream_t stream, const char* name, std::function<bool()> ready,
+                            std::function<void()> work) {
+  return enqueue_on(stream, {WorkKind::kernel, name, std::move(work), std::move(ready)});
+}
+
+void meetings_changed() { DeviceSide::the().wake(); }
+
+void under_the_lock(const std::function<void()>& f) {
+  DeviceSide& side = DeviceSide::the();
+  const std::lock_guard guard(side.lock);
+  f();
 }
 
 std::string last_fault() {

@@ -3,6 +3,7 @@
 // calls. Only the emulated runtime includes this.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -83,6 +84,8 @@ class DeviceSide {
   void finish_all();
   /// Runs a little, as time passes for a host that polls.
   void nudge(StreamState& stream);
+  /// Wakes who waits for work that other threads queue.
+  void wake() { queued_.notify_all(); }
 
   // Capture.
   cudaError_t begin_capture(const std::shared_ptr<StreamState>& stream, cudaStreamCaptureMode mode);
@@ -99,12 +102,14 @@ class DeviceSide {
   DeviceSide();
 
   bool step(StreamState& stream);
-  void step_replay(StreamState& stream);
+  bool step_replay(StreamState& stream);
   bool run(Work& work);
   void drop_everything();
   void after_enqueue(StreamState& stream);
+  bool try_to_advance(StreamState& stream);
   void advance_towards(StreamState& stream);
   bool step_any();
+  void run_what_can();
   bool is_default(const StreamState& stream) const;
   std::shared_ptr<Record> push_mark(const std::shared_ptr<StreamState>& stream);
   void push_behind_blocking(StreamState& default_stream, Work work);
@@ -115,6 +120,7 @@ class DeviceSide {
   std::vector<std::shared_ptr<Capture>> captures_;
   unsigned long long next_capture_ = 1;
   std::uint64_t random_state_ = 0;
+  std::condition_variable_any queued_;
   bool work_runs_ = false;
   cudaError_t failure_ = cudaSuccess;
   std::string fault_text_;

@@ -25,6 +25,7 @@ struct Work {
   WorkKind kind = WorkKind::kernel;
   std::string name;
   std::function<void()> run;
+  std::function<bool()> ready{};  ///< whether it can run now; empty: always. Asked only when it is next
 };
 
 struct StreamState;

@@ -22,6 +22,16 @@ namespace hearth::cuda::emulate {
 /// last_fault().
 void enqueue_work(cudaStream_t stream, const char* name, std::function<void()> work);
 
+/// The same for work that waits for work of other streams, of this thread or others, without an event between them: it
+/// runs once it is next in its stream and `ready` says so. Who waits for it lets other threads queue theirs meanwhile.
+/// Both are called under the runtime's lock. cudaErrorNotPermitted where the work cannot be queued.
+cudaError_t enqueue_meeting(cudaStream_t stream, const char* name, std::function<bool()> ready,
+                            std::function<void()> work);
+/// Looks again at who waits, when something else than queued work has made `ready` true.
+void meetings_changed();
+/// f() under the runtime's lock.
+void under_the_lock(const std::function<void()>& f);
+
 /// What the runtime has to say beyond the status of the latest failure: the text of the exception that a kernel threw,
 /// the range that a copy overran, the call that a capture does not allow. Empty if nothing failed yet.
 std::string last_fault();

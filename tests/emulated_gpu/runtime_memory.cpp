@@ -115,9 +115,11 @@ cudaError_t copy_on(DeviceSide& state, StreamState& stream, const char* call, co
         join_text(call,
                   ": host memory in a capture must be pinned; this is not, and a replay would read "
                   "what is there then"));
-  // Pageable sources are read now, into a buffer that lives until the copy has run; which, when eager, is now too.
+  // Pageable sources are read now, into a buffer that lives until the copy has run; which, when eager, is now too,
+  // unless the stream waits for those of other threads.
   std::shared_ptr<std::vector<std::byte>> staged;
-  if (from.place == Side::Place::pageable && state.settings.streams.kind != StreamPolicy::Kind::eager) {
+  const bool runs_now = state.settings.streams.kind == StreamPolicy::Kind::eager && stream.items.empty();
+  if (from.place == Side::Place::pageable && !runs_now) {
     staged = std::make_shared<std::vector<std::byte>>(rows.width * rows.height);
     move_rows(staged->data(), rows.width, from.begin, from.pitch, rows);
   }

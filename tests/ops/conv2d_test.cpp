@@ -6,6 +6,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
 #include "core/random.h"
@@ -354,6 +355,8 @@ TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
     expect("matmul", 3, 3, 3);
     expect("unfolded", all - 2, all - 2, all - 2);
     expect("im2col", all, all, all);
+    const bool tiles = images == DType::bf16 && cpu::amx::unsupported().empty();
+    expect("amx", tiles ? 3 : 0, tiles ? 4 : 0, tiles ? 3 : 0);
     expect("direct_bf16", bf16_kernels ? 4 : 0, bf16_kernels ? 3 : 0, 0);
     expect("paired_bf16", 0, 0, bf16_kernels ? 3 : 0);
     const bool library = cpu::dnn::available() && (images != DType::bf16 || cpu::dnn::has_hardware_bf16());

@@ -197,9 +197,13 @@ void describe(Fields<LogOptions>& f) {
 void describe(Fields<DistOptions>& f) {
   f.choice(
       "backend", &DistOptions::backend,
-      {{"auto", DistBackend::automatic}, {"none", DistBackend::none}, {"gloo", DistBackend::gloo}},
-      "What connects the ranks of a data parallel run. auto: gloo where `hearth launch`, torchrun's variables, Open "
-      "MPI, Slurm or Kubernetes say that this process is a rank, else none.");
+      {{"auto", DistBackend::automatic},
+       {"none", DistBackend::none},
+       {"gloo", DistBackend::gloo},
+       {"nccl", DistBackend::nccl}},
+      "What connects the ranks of a data parallel run. auto: none unless `hearth launch`, torchrun's variables, Open "
+      "MPI, Slurm or Kubernetes say that this process is a rank; nccl where every rank has a GPU of its own and the "
+      "library, else gloo.");
   f.text("address", &DistOptions::address,
          "HOST or HOST:PORT where rank 0 listens and the ranks meet; as the launcher says if not given.");
   f.number("bucket_mb", &DistOptions::bucket_mb, {.above = 0, .max = 65536},
@@ -316,6 +320,12 @@ Device device_of_run(const std::string& name) {
   // Throws, with the reason and the remedy, for a device that is not there.
   run_on(device, [](auto&) {});
   return device;
+}
+
+Device device_of_rank(const std::string& name, int local_rank) {
+  const Device device = device_of_run(name);
+  if (!device.is_cuda() || (name != "auto" && name != "cuda")) return device;
+  return {DeviceType::cuda, local_rank % device_count(DeviceType::cuda)};
 }
 
 namespace {

@@ -109,7 +109,7 @@ struct LogOptions {
   bool report = true;
 };
 
-enum class DistBackend : std::uint8_t { automatic, none, gloo };
+enum class DistBackend : std::uint8_t { automatic, none, gloo, nccl };
 
 struct DistOptions {
   DistBackend backend = DistBackend::automatic;
@@ -170,6 +170,8 @@ HEARTH_API LoadedConfig load_config(const std::string& path, const std::vector<s
 /// The device that "auto", "cpu", "cuda" or "cuda:N" stands for here. "auto" is the first GPU if there is one, else the
 /// CPU; an emulated GPU, which is for tests, has to be named. DeviceError if there is no such device.
 HEARTH_API Device device_of_run(const std::string& name);
+/// The same for a rank: with "auto" and "cuda" the GPU of its number among the ranks of this machine, round and round.
+HEARTH_API Device device_of_rank(const std::string& name, int local_rank);
 
 /// Paths at which two resolved runs differ in what changes the numbers of the training, so that one cannot continue
 /// the other. The length of the run, early stopping, logging, checkpoints, evaluation, name and device do not count.

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/random.h"
 #include "ops/conv/conv2d.h"
@@ -22,9 +23,9 @@ namespace {
 using kernels::Conv2dCandidate;
 
 constexpr Pass all_passes[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
-const Conv2dCandidate* const all_candidates[] = {&kernels::conv2d_matmul, &kernels::conv2d_direct_bf16,
-                                                 &kernels::conv2d_paired_bf16, &kernels::conv2d_unfolded,
-                                                 &kernels::conv2d_onednn};
+const Conv2dCandidate* const all_candidates[] = {&kernels::conv2d_matmul,      &kernels::conv2d_amx,
+                                                 &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
+                                                 &kernels::conv2d_unfolded,    &kernels::conv2d_onednn};
 
 ConvShape shape(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c, std::int64_t k, std::int64_t r,
                 std::int64_t s, std::int64_t stride, std::int64_t pad, std::int64_t dilation = 1,
@@ -243,8 +244,16 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
     EXPECT_EQ(runs["direct_bf16"][Pass::forward] > 0, kernels::has_bf16_products());
     EXPECT_EQ(runs["direct_bf16"][Pass::backward_data] > 0, kernels::has_bf16_products());
     EXPECT_EQ(runs["paired_bf16"][Pass::backward_weights] > 0, kernels::has_bf16_products());
+    for (const Pass pass : all_passes) EXPECT_EQ(runs["amx"][pass] > 0, cpu::amx::unsupported().empty());
     EXPECT_EQ(runs["onednn"][Pass::forward] > 0, cpu::dnn::has_hardware_bf16());
   }
+}
+
+TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
+  const cpu::amx::EmulateTiles emulate;
+  if (!cpu::amx::unsupported().empty()) GTEST_SKIP() << cpu::amx::unsupported();
+  Runs runs = check_shapes(tile_shapes(), {DType::bf16, DType::bf16});
+  for (const Pass pass : all_passes) EXPECT_GT(runs["amx"][pass], 0);
 }
 
 TEST_F(Conv2dCpu, AnyThreadCountMatchesPlainLoops) {
@@ -268,7 +277,7 @@ std::string bits_of(const Conv2dCandidate& candidate, const ConvProblem& problem
   return bits;
 }
 
-// The two bf16 kernels in either mode.
+// The native bf16 kernels in either mode.
 TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
   for (const ConvShape& s :
        {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
@@ -280,7 +289,8 @@ TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
           for (const Conv2dCandidate* candidate : all_candidates) {
             const ConvProblem problem{
                 .shape = s, .pass = pass, .activations = activations, .deterministic = deterministic};
-            const bool own = candidate == &kernels::conv2d_direct_bf16 || candidate == &kernels::conv2d_paired_bf16;
+            const bool own = candidate == &kernels::conv2d_direct_bf16 || candidate == &kernels::conv2d_paired_bf16 ||
+                             candidate == &kernels::conv2d_amx;
             if ((!deterministic && !own) || !candidate->unsupported(problem).empty()) continue;
             const Operands operands(problem);
             std::set<std::string> found;
@@ -316,6 +326,7 @@ bool takes(const Conv2dCandidate& candidate, const ConvShape& s, Pass pass, DTyp
 
 TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
   if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  if (cpu::amx::unsupported().empty()) GTEST_SKIP() << "this processor has matrix tiles";
   const auto taken = [](const ConvShape& s, Pass pass = Pass::forward, DType type = DType::bf16) {
     return takes(kernels::conv2d_direct_bf16, s, pass, type);
   };
@@ -333,6 +344,7 @@ TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
 
 TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
   if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  if (cpu::amx::unsupported().empty()) GTEST_SKIP() << "this processor has matrix tiles";
   const auto taken = [](const ConvShape& s, DType type = DType::bf16) {
     return takes(kernels::conv2d_paired_bf16, s, Pass::backward_weights, type);
   };
@@ -346,6 +358,19 @@ TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
   EXPECT_TRUE(taken(shape(16, 2, 2, 512, 512, 3, 3, 1, 1)));
   EXPECT_FALSE(taken(shape(2, 8, 8, 64, 16, 3, 3, 1, 1, 1, 2)));
   EXPECT_FALSE(takes(kernels::conv2d_paired_bf16, shape(2, 8, 8, 32, 8, 3, 3, 1, 1), Pass::forward));
+}
+
+TEST_F(Conv2dCpu, TilesTakeThePlaceOfVectors) {
+  const cpu::amx::EmulateTiles emulate;
+  if (!cpu::amx::unsupported().empty()) GTEST_SKIP() << cpu::amx::unsupported();
+  const ConvShape small = shape(32, 4, 4, 256, 256, 3, 3, 1, 1);
+  for (const Pass pass : all_passes) {
+    EXPECT_FALSE(takes(kernels::conv2d_direct_bf16, small, pass));
+    EXPECT_FALSE(takes(kernels::conv2d_paired_bf16, small, pass));
+    EXPECT_EQ(takes(kernels::conv2d_amx, small, pass), pass == Pass::backward_weights || !cpu::dnn::available());
+  }
+  EXPECT_EQ(takes(kernels::conv2d_amx, shape(32, 8, 8, 64, 64, 3, 3, 1, 1), Pass::backward_weights),
+            !cpu::dnn::available());
 }
 
 // Every distinct convolution of ResNet-18 and -50 for square images.
@@ -411,6 +436,11 @@ TEST_F(Conv2dCpu, ChoosesInOrder) {
     EXPECT_EQ(choice(shape(2, 14, 14, 264, 16, 1, 1, 1, 0), pass, DType::f32), slow_product ? "onednn" : "matmul");
     if (!kernels::has_bf16_products()) continue;
     const bool gradient = pass == Pass::backward_weights;
+    if (cpu::amx::unsupported().empty()) {
+      EXPECT_EQ(choice(shape(2, 16, 16, 256, 256, 3, 3, 1, 1), pass, DType::bf16),
+                gradient || !library ? "amx" : "onednn");
+      continue;
+    }
     EXPECT_EQ(choice(shape(8, 4, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16),
               gradient ? "paired_bf16" : "direct_bf16");
   }
@@ -427,7 +457,8 @@ TEST_F(Conv2dCpu, PlansOnlyWhatTheLibraryRuns) {
   for (const Pass pass : all_passes) {
     (void)choice(shape(3, 13, 13, 32, 16, 1, 1, 1, 0), pass, DType::f32);
     (void)choice(shape(9, 2, 2, 128, 128, 3, 3, 1, 1), pass, DType::f32);
-    if (kernels::has_bf16_products()) (void)choice(shape(16, 3, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16);
+    if (kernels::has_bf16_products() && !cpu::amx::unsupported().empty())
+      (void)choice(shape(16, 3, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16);
     EXPECT_EQ(convolutions(), 0);
   }
   (void)choice(shape(3, 13, 13, 16, 16, 3, 3, 1, 1), Pass::forward, DType::f32);

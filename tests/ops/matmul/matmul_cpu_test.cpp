@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "core/random.h"
+#include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/onednn.h"
 
@@ -81,15 +83,25 @@ struct Implementation {
 
 void PrintTo(const Implementation& of, std::ostream* out) { *out << of.name; }
 
+/// On any processor with AVX-512 conversions to bf16.
+void by_emulated_tiles(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
+  const amx::EmulateTiles emulate;
+  matmul_by_amx(problem, a, b, bias, c);
+}
+
 class CpuMatmul : public testing::TestWithParam<Implementation> {
  protected:
   void SetUp() override {
     if (is_library() && !dnn::available()) GTEST_SKIP() << "built without oneDNN";
+    if (GetParam().run == matmul_by_amx && !amx::unsupported().empty()) GTEST_SKIP() << amx::unsupported();
+    if (const amx::EmulateTiles emulate; is_tiles() && !amx::unsupported().empty()) GTEST_SKIP() << amx::unsupported();
   }
   void TearDown() override { set_threads(threads_); }
 
   bool is_library() const { return GetParam().run == dnn::matmul; }
+  bool is_tiles() const { return GetParam().run == matmul_by_amx || GetParam().run == by_emulated_tiles; }
   bool takes(DType dtype) const {
+    if (is_tiles()) return dtype == DType::bf16;
     if (!is_library()) return true;
     return dtype == DType::f32 || (dtype == DType::bf16 && dnn::has_hardware_bf16());
   }
@@ -124,7 +136,8 @@ class CpuMatmul : public testing::TestWithParam<Implementation> {
 };
 
 TEST_P(CpuMatmul, MatchesPlainLoops) {
-  std::vector<std::array<DType, 3>> kinds{{DType::f32, DType::f32, DType::f32}};
+  std::vector<std::array<DType, 3>> kinds;
+  if (takes(DType::f32)) kinds.push_back({DType::f32, DType::f32, DType::f32});
   if (takes(DType::f64)) kinds.push_back({DType::f64, DType::f64, DType::f64});
   if (takes(DType::bf16))
     for (const DType c : {DType::f32, DType::bf16}) {
@@ -210,7 +223,8 @@ TEST_P(CpuMatmul, RefusesWhatContradictsItself) {
 
 INSTANTIATE_TEST_SUITE_P(By, CpuMatmul,
                          testing::Values(Implementation{"choice", matmul}, Implementation{"gemm", matmul_by_gemm},
-                                         Implementation{"onednn", dnn::matmul}),
+                                         Implementation{"onednn", dnn::matmul}, Implementation{"amx", matmul_by_amx},
+                                         Implementation{"emulated_amx", by_emulated_tiles}),
                          [](const auto& of) { return std::string(of.param.name); });
 
 TEST(CpuMatmulChoice, IsTheLibraryWhereItTakesTheProblem) {

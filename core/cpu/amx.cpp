@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/cpu/amx.h"
+
+#include <atomic>
+#include <bit>
+
+#include "core/cpu/isa.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace hearth::cpu::amx {
+namespace {
+
+std::atomic<int> emulating{0};
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+
+std::string find_vectors() {
+  if (isa() != Isa::v4) return "the processor has no AVX-512, or HEARTH_ISA is below v4";
+  return __builtin_cpu_supports("avx512bf16") ? "" : "the processor has no AVX-512 conversions to bf16";
+}
+
+std::string find_tiles() {
+  if (std::string reason = find_vectors(); !reason.empty()) return reason;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned bf16_products = 1u << 22, tiles = 1u << 24;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bf16_products) == 0 || (d & tiles) == 0)
+    return "the processor has no matrix tiles (AMX)";
+  // Linux saves the tiles of processes that asked for them: ARCH_REQ_XCOMP_PERM, of the data of tiles.
+  constexpr long ask = 0x1023, data_of_tiles = 18;
+  return syscall(SYS_arch_prctl, ask, data_of_tiles) == 0 ? "" : "the system gives no leave to use matrix tiles";
+}
+
+#else
+
+std::string find_vectors() { return "this build is not by GCC for Linux on x86-64"; }
+std::string find_tiles() { return find_vectors(); }
+
+#endif
+
+}  // namespace
+
+std::string unsupported() {
+  static const std::string vectors = find_vectors(), tiles = find_tiles();
+  return emulated() ? vectors : tiles;
+}
+
+EmulateTiles::EmulateTiles() { emulating.fetch_add(1); }
+EmulateTiles::~EmulateTiles() { emulating.fetch_sub(1); }
+bool emulated() { return emulating.load() > 0; }
+
+void EmulatedTiles::add(std::uint32_t& sum, std::uint32_t a, std::uint32_t b) {
+  const auto low = [](std::uint32_t pair) { return std::bit_cast<float>(pair << 16); };
+  const auto high = [](std::uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); };
+  sum = std::bit_cast<std::uint32_t>(std::bit_cast<float>(sum) + low(a) * low(b) + high(a) * high(b));
+}
+
+}  // namespace hearth::cpu::amx

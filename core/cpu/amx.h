@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processor's matrix tiles (Intel AMX), and the same instructions in plain C++ for tests on processors without.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace hearth::cpu::amx {
+
+/// Why bf16 products on tiles cannot be used in this process, or empty: an absent instruction, a system that does not
+/// give leave, HEARTH_ISA below v4. Asks the system once.
+std::string unsupported();
+
+/// While one lives, products take EmulatedTiles in all threads, and unsupported() asks for AVX-512 with bf16 only. For
+/// tests.
+class EmulateTiles {
+ public:
+  EmulateTiles();
+  ~EmulateTiles();
+  EmulateTiles(const EmulateTiles&) = delete;
+  EmulateTiles& operator=(const EmulateTiles&) = delete;
+};
+bool emulated();
+
+// Of both: eight tiles of 16 rows of 64 bytes. multiply<c, a, b>() adds to the f32 tile c [16, 16] the product of the
+// bf16 tiles a [16, 32] and b [16 pairs of rows, 16 columns, 2].
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+/// The instructions. An object configures the tiles of the calling thread and gives them back.
+class Tiles {
+ public:
+  Tiles() {
+    struct alignas(64) Config {
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    };
+    static constexpr Config config;
+    asm volatile("ldtilecfg %0" ::"m"(config));
+  }
+  ~Tiles() { asm volatile("tilerelease"); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+
+  template <int tile>
+  void clear() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(tile));
+  }
+  /// Rows lie `stride` bytes apart.
+  template <int tile>
+  void load(const void* from, std::int64_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(tile) : "memory");
+  }
+  template <int tile>
+  void store(void* to, std::int64_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(tile) : "memory");
+  }
+  template <int c, int a, int b>
+  void multiply() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+  }
+};
+
+#endif
+
+/// The same without the instructions.
+class EmulatedTiles {
+ public:
+  template <int tile>
+  void clear() {
+    std::fill_n(tiles_[tile], 256, 0u);
+  }
+  template <int tile>
+  void load(const void* from, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row)
+      std::copy_n(static_cast<const char*>(from) + row * stride, 64, reinterpret_cast<char*>(tiles_[tile] + 16 * row));
+  }
+  template <int tile>
+  void store(void* to, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row)
+      std::copy_n(reinterpret_cast<const char*>(tiles_[tile] + 16 * row), 64, static_cast<char*>(to) + row * stride);
+  }
+  template <int c, int a, int b>
+  void multiply() {
+    for (int row = 0; row < 16; ++row)
+      for (int pair = 0; pair < 16; ++pair)
+        for (int column = 0; column < 16; ++column)
+          add(tiles_[c][16 * row + column], tiles_[a][16 * row + pair], tiles_[b][16 * pair + column]);
+  }
+
+ private:
+  static void add(std::uint32_t& sum, std::uint32_t a, std::uint32_t b);
+
+  std::uint32_t tiles_[8][256];
+};
+
+}  // namespace hearth::cpu::amx

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of CUDA tensors by NCCL, on a stream of their own.
+#pragma once
+
+#include <nccl.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/cuda/stream.h"
+#include "dist/host_group.h"
+#include "dist/process_group.h"
+
+namespace hearth::dist::nccl {
+
+/// The ranks of a host group, each with a CUDA device. Tensors of the device are reduced where they are: the work is
+/// queued on the group's stream, behind what is queued on the computing stream, and Work::wait() queues the computing
+/// stream behind it. All of that may be part of a recorded step. Other tensors go by the host group.
+///
+/// While nothing is recorded, the ranks compare each call by the host group, and Work::wait() throws where they differ.
+/// A thread looks after failures: where the host group or NCCL reports one, what is under way is aborted.
+class Group : public Collective {
+ public:
+  /// Every rank calls it; see nccl_group().
+  Group(std::unique_ptr<HostGroup> host, Device device, const NcclOptions& options);
+  /// Waits for what was started.
+  ~Group() override;
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  const char* backend() const override { return "nccl"; }
+  Device device() const override { return device_; }
+
+  Work all_reduce(const Tensor& x, Reduce op = Reduce::sum, std::optional<DType> wire = {}) override;
+  Work reduce_scatter(const Tensor& x, const Tensor& part) override;
+  Work all_gather(const Tensor& part, const Tensor& all) override;
+  Work broadcast(const Tensor& x, int root = 0) override;
+  void barrier() override { host_->barrier(); }
+  void abort(const std::string& reason) override;
+
+ private:
+  class Flight;
+  struct Failure;
+  using Queue = std::function<void(cuda::Stream&)>;
+
+  /// `held` stays until the computing stream is behind the work.
+  Work start(Call call, std::vector<Tensor> held, const Tensor& output, const Queue& queue);
+  /// The others' calls, compared in the background; throws in wait() where they differ.
+  std::function<void()> agree(const Call& call);
+  void check(ncclResult_t result, const char* call);
+  void call(const std::function<void()>& calls);
+  bool sums_in_order(const Tensor& x) const;
+  /// rows [size * part of this rank]: what all ranks have in this rank's piece of x.
+  void gather_rows(cuda::Stream& stream, const Tensor& x, const Pieces& pieces, const Tensor& rows);
+  void sum_in_order(cuda::Stream& stream, const Tensor& x, const Pieces& pieces, const Tensor& rows);
+  void watch();
+  void fail(const std::string& reason);
+  [[noreturn]] void throw_failure(const std::string& otherwise);
+
+  const std::unique_ptr<HostGroup> host_;
+  const Device device_;
+  const bool ordered_;
+  ncclComm_t comm_ = nullptr;
+  cuda::Stream stream_;
+  std::uint64_t sequence_ = 0;
+  const std::shared_ptr<Failure> failure_;
+  std::timed_mutex calling_;  ///< held while a call into NCCL uses the communicator
+  std::atomic<bool> stopping_{false};
+  std::thread watcher_;
+};
+
+}  // namespace hearth::dist::nccl

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data parallel runs whose ranks have an emulated GPU each: gradients summed by NCCL while the backward pass goes on,
+// in eager steps and in replayed ones.
+#include <fstream>
+#include <mutex>
+#include <ostream>
+
+#include "core/cuda/counters.h"
+#include "core/error.h"
+#include "tests/reference_libraries/nccl/tests/reference.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temp_dir.h"
+#include "train/trainer.h"
+
+namespace hearth::test {
+namespace {
+
+struct Problem {
+  const char *name, *model, *data, *rest;
+};
+void PrintTo(const Problem& problem, std::ostream* out) { *out << problem.name; }
+
+constexpr const char* digits = R"({"type": "digits", "valid_fraction": 0.05, "augment": {"padded_crop": 1}})";
+constexpr const char* resnet = R"({"type": "resnet", "blocks": [1], "stem": "small", "width": 8})";
+
+const Problem problems[] = {
+    {"resnet", resnet, digits, R"("optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9},)"},
+    // The scale doubles until gradients overflow, so that updates are skipped.
+    {"resnet_O2_f16_ema_clip", resnet, digits,
+     R"("optimizer": {"type": "lars", "lr": 0.5}, "precision": {"level": "O2", "dtype": "f16", "growth_steps": 1},)"},
+    {"resnet_bf16_on_the_wire", resnet, digits,
+     R"("optimizer": {"type": "adamw", "lr": 0.003}, "dist": {"wire": "bf16", "bucket_mb": 0.01},)"},
+    {"gpt_accumulate", R"({"type": "gpt", "layers": 1, "heads": 2, "width": 16, "dropout": 0.1})",
+     R"({"type": "text", "train": ["TEXT"], "length": 12, "tokenizer": {"type": "characters"}})",
+     R"("optimizer": {"type": "adamw", "lr": 0.003},)"},
+    // How many labels count differs from step to step and from rank to rank.
+    {"bert_lamb", R"({"type": "bert", "layers": 1, "heads": 2, "width": 16})",
+     R"({"type": "text", "train": ["TEXT"], "length": 12, "mask_probability": 0.2,
+         "tokenizer": {"type": "characters"}})",
+     R"("optimizer": {"type": "lamb", "lr": 0.003},)"},
+};
+
+class CudaNcclTraining : public testing::TestWithParam<Problem> {
+ protected:
+  CudaNcclTraining() {
+    std::ofstream lines(folder_ / "text.txt");
+    for (int i = 0; i < 120; ++i) lines << "the hen of house " << i * i << " lays eggs.\n";
+  }
+
+  train::LoadedConfig config(const std::vector<std::string>& overrides) const {
+    std::string data = GetParam().data;
+    if (const std::size_t at = data.find("TEXT"); at != data.npos) data.replace(at, 4, folder_ / "text.txt");
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    const std::string path = folder_ / "run.json";
+    std::ofstream(path) << R"({"seed": 3, "device": "cuda", )" << GetParam().rest << R"( "model": )" << GetParam().model
+                        << R"(, "data": )" << data << R"(, "train": {"batch_size": 16, "steps": 6},
+        "log": {"every_steps": 1, "tensorboard": false, "report": false}})";
+    return train::load_config(path, overrides);
+  }
+
+  struct Result {
+    std::string weights;  // hash
+    std::vector<double> losses;
+    std::int64_t replays = 0;
+    bool operator==(const Result& other) const { return weights == other.weights && losses == other.losses; }
+  };
+  Result train(std::vector<std::unique_ptr<Collective>> groups, std::vector<std::string> overrides) {
+    const std::string name = GetParam().name;
+    if (name.find("ema") != name.npos) overrides.insert(overrides.end(), {"train.ema=0.9", "train.clip_norm=0.5"});
+    if (name.find("accumulate") != name.npos) overrides.push_back("train.accumulate=2");
+    const std::string out = join_text("run", ++runs_);
+    Result result;
+    std::mutex mutex;
+    const std::int64_t before = cuda::counters().graph_launches;
+    for (const std::string& failure : failures_of_ranks(std::move(groups), [&](Collective& group) {
+           train::LoadedConfig loaded = config(overrides);
+           loaded.config.device = name_of(gpu(group.rank()));
+           train::Session session(std::move(loaded), &group);
+           train::RunFolder run_folder(folder_ / out, group.rank() == 0);
+           std::ostream nowhere(nullptr);
+           train::Progress progress(nowhere, false);
+           train::Trainer trainer(session, run_folder, progress);
+           const train::TrainResult done = trainer.run("test");
+           const std::lock_guard lock(mutex);
+           const std::string hash = done.metrics.at("weights_sha256").as_string();
+           if (result.weights.empty()) result.weights = hash;
+           EXPECT_EQ(hash, result.weights) << "rank " << group.rank();
+         }))
+      EXPECT_EQ(failure, "");
+    std::ifstream metrics(folder_ / (out + "/metrics.jsonl"));
+    for (std::string line; std::getline(metrics, line);) {
+      const Json record = parse_json(line, "metrics.jsonl");
+      if (record.at("split").as_string() == "train" && record.find("loss"))
+        result.losses.push_back(record.at("loss").as_number());
+    }
+    result.replays = cuda::counters().graph_launches - before;
+    return result;
+  }
+
+  /// On an emulated GPU, as f16 does.
+  static bool takes_long() { return std::string(GetParam().name).find("f16") != std::string::npos; }
+
+  TempDir folder_;
+  int runs_ = 0;
+};
+
+TEST_P(CudaNcclTraining, HasTheBitsOfAnyNumberOfRanksInDeterministicMode) {
+  const std::vector<std::string> overrides{"train.deterministic=true", "dist.shards=4"};
+  const Result one = train(dist::loopback_groups(1), overrides);
+  ASSERT_FALSE(one.losses.empty());
+  // Each rank's gradients are rounded to bf16, so that their number shows.
+  const bool rounds = std::string(GetParam().name).find("wire") != std::string::npos;
+  for (const int ranks : takes_long() ? std::vector{4} : std::vector{2, 4}) {
+    const std::string expected = rounds ? train(dist::loopback_groups(ranks), overrides).weights : one.weights;
+    EXPECT_EQ(train(nccl_groups(ranks), overrides).weights, expected) << ranks << " ranks";
+  }
+}
+
+TEST_P(CudaNcclTraining, ReplayedStepsGiveTheBitsOfEagerOnes) {
+  for (const char* mode : {"train.deterministic=true", "train.deterministic=false"}) {
+    const bool ordered = std::string(mode).find("true") != std::string::npos;
+    if (!ordered && takes_long()) continue;
+    const std::vector<std::string> overrides{mode, "dist.shards=4"};
+    const Result eager = train(nccl_groups(2, {.ordered = ordered}), overrides);
+    std::vector<std::string> with_graph = overrides;
+    with_graph.push_back("train.graph=true");
+    const Result replayed = train(nccl_groups(2, {.ordered = ordered}), with_graph);
+    EXPECT_EQ(replayed.weights, eager.weights) << mode;
+    EXPECT_EQ(replayed.losses, eager.losses) << mode;
+    EXPECT_EQ(eager.replays, 0);
+    // Two ranks, and all steps but the first two.
+    EXPECT_EQ(replayed.replays, 2 * 4) << mode;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaNcclTraining, testing::ValuesIn(problems),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace hearth::test
