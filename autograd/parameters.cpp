@@ -66,6 +66,10 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
                    (dtype == DType::f32 && is_floating(low_precision->dtype) && size_of(low_precision->dtype) == 2),
                "flat parameters: a low-precision copy in ", low_precision ? low_precision->dtype : dtype,
                " of parameters in ", dtype, "; it is f16 or bf16, of f32");
+  const bool splits = low_precision && low_precision->shards != nullptr;
+  HEARTH_CHECK(UsageError, !splits || low_precision->use == LowPrecisionCopy::Use::instead,
+               "flat parameters: values that the model itself computes with are not divided among ranks; give "
+               "LowPrecisionCopy::shards with Use::instead");
   const std::vector<std::size_t> entry_of = add_entries(parameters);
   const std::int64_t total = end_of(entries_.back(), dtype);
   values_ = Tensor::zeros({total}, dtype, device);
@@ -74,6 +78,7 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
     const OriginScope origin = OriginScope::of_op("gradients");
     grads_ = Tensor::zeros({total}, dtype, device);
   }
+  if (splits) make_wide(parameters, entry_of);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Entry& entry = entries_[entry_of[i]];
     if (!entry.value.defined()) bind(entry, parameters[i], low_precision);
@@ -82,6 +87,7 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
     ++entry.handles;
   }
   refresh_low_precision();
+  if (splits) split_values(*low_precision->shards);
 }
 
 std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTensor>& parameters) {
@@ -131,17 +137,24 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
     state->low_precision = view_of(low_precision_);
     state->low_precision_version = rounded_;
   }
-  entry.value = (instead ? view_of(low_precision_) : entry.master).with_grad_state(std::move(state));
+  Tensor value = instead ? view_of(low_precision_) : entry.master;
+  if (split_ && !instead) {
+    value = Tensor::view(split_->wide.storage(), handle.shape(), contiguous_strides(handle.shape()),
+                         split_->wide_begin[static_cast<std::size_t>(&entry - entries_.data())], values_.dtype(),
+                         values_.device());
+    value.copy_from(handle);
+  }
+  entry.value = value.with_grad_state(std::move(state));
 }
 
 void FlatParameters::refresh_low_precision() {
   if (!low_precision_.defined()) return;
-  low_precision_.copy_from(values_);
+  shards_&& split_ ? gather_split_values() : low_precision_.copy_from(values_);
   note_rounded();
 }
 
 std::vector<std::int64_t> FlatParameters::even_cuts(int ranks) const {
-  const std::int64_t total = values_.size();
+  const std::int64_t total = grads_.size();
   std::vector<std::int64_t> cuts{0};
   std::size_t entry = 0;
   for (int rank = 1; rank < ranks; ++rank) {
@@ -165,7 +178,7 @@ void FlatParameters::shard_updates(Collective& group) {
 
 void FlatParameters::gather_values() {
   if (!shards_) return;
-  shards_->gather(values_);
+  if (!split_) shards_->gather(values_);
   refresh_low_precision();
 }
 
@@ -176,6 +189,7 @@ void FlatParameters::note_rounded() {
 }
 
 std::vector<NamedTensor> FlatParameters::masters() {
+  HEARTH_CHECK(UsageError, !split_, "flat parameters: ranks have a part of the values each; use register_masters()");
   std::vector<NamedTensor> result;
   for (Entry& entry : entries_) result.push_back({entry.name, &entry.master});
   return result;

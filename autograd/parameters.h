@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/io/state.h"
 #include "core/shards.h"
 #include "core/tensor.h"
 
@@ -39,6 +40,9 @@ struct LowPrecisionCopy {
   };
   DType dtype = DType::bf16;
   Use use = Use::beside;
+  /// Of `instead`: each rank of this group, which outlives the parameters, has the f32 values of a part only, and
+  /// updates that part; see FlatParameters::shard_updates(). Null: all have them whole.
+  Collective* shards = nullptr;
 };
 
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
@@ -53,28 +57,28 @@ class HEARTH_API FlatParameters {
   struct Entry {
     std::string name;
     Tensor value;        ///< leaf view of values(), or of low_precision(): what the model computes with
-    Tensor master;       ///< view of values()
+    Tensor master;       ///< view of values(); [n], its part, where ranks have a part of them each
     std::int64_t begin;  ///< first element within the buffers
     std::int64_t size;   ///< elements
     int handles = 0;     ///< that were rebound to `value`
   };
 
   /// DTypeError for parameters of different types, and for a low-precision copy unless they are f32 and it is f16 or
-  /// bf16; UsageError for a handle that is listed twice, for a parameter that is part of other FlatParameters or was
-  /// never initialized, and where one of tied handles is frozen and another is not; ShapeError for tied handles of
-  /// different shapes.
+  /// bf16; UsageError for a low-precision copy beside the values with shards, for a handle that is listed twice, for a
+  /// parameter that is part of other FlatParameters or was never initialized, and where one of tied handles is frozen
+  /// and another is not; ShapeError for tied handles of different shapes.
   explicit FlatParameters(const std::vector<NamedTensor>& parameters,
                           std::optional<LowPrecisionCopy> low_precision = {});
 
   const std::vector<Entry>& entries() const { return entries_; }
-  /// [total], every parameter.
+  /// [total], every parameter; this rank's part where ranks have a part each (LowPrecisionCopy::shards).
   const Tensor& values() const { return values_; }
   /// [total], every gradient. After backward, parameters that had no part in it hold zeros once finish_grads ran.
   const Tensor& grads() const { return grads_; }
   /// [total], the values rounded to the low-precision type; undefined without a low-precision copy. Whoever writes to
   /// values() writes here too (updates do), or calls refresh_low_precision().
   const Tensor& low_precision() const { return low_precision_; }
-  /// Rounds all values anew.
+  /// Rounds all values anew. All ranks call it where they have a part each.
   void refresh_low_precision();
 
   /// The most of a parameter that is updated, and whose squares are summed, in one piece.
@@ -87,13 +91,17 @@ class HEARTH_API FlatParameters {
   void shard_updates(Collective& group);
   /// How updates are divided among ranks; null where they are not.
   const Shards* shards() const { return shards_ ? &*shards_ : nullptr; }
-  /// This rank's part of a tensor like values(); all of it where updates are not divided.
+  /// This rank's part of a tensor like grads(); all of it where updates are not divided.
   Tensor own(const Tensor& flat) const { return shards_ ? shards_->own(flat) : flat; }
-  /// Brings values() and low_precision() up to date where other ranks have written their parts.
+  /// This rank's part of the values; all of them where updates are not divided.
+  Tensor own_values() const { return split_ ? values_ : own(values_); }
+  /// Brings what the model computes with up to date where other ranks have written their parts.
   void gather_values();
 
-  /// The names and the f32 (or f64) values, for saving.
+  /// The names and the f32 (or f64) values, for saving; see register_masters() where ranks have a part of them each.
   std::vector<NamedTensor> masters();
+  /// Registers them, whole in any case.
+  void register_masters(State& state);
   /// Marks all gradients as empty: the next contributions replace them.
   void zero_grads();
   /// Writes zeros where no contribution arrived since zero_grads. UsageError if none arrived at all.
@@ -114,6 +122,9 @@ class HEARTH_API FlatParameters {
   /// Makes an entry of every parameter that is not tied to one before it; the number of its entry for each.
   std::vector<std::size_t> add_entries(const std::vector<NamedTensor>& parameters);
   void bind(Entry& entry, const NamedTensor& parameter, const std::optional<LowPrecisionCopy>& low_precision);
+  void make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of);
+  void split_values(Collective& group);
+  void gather_split_values();
   void check_handles() const;
   void check_low_precision() const;
   /// Takes low_precision() to be the rounded values() from now on.
@@ -125,6 +136,14 @@ class HEARTH_API FlatParameters {
   Tensor grads_;
   Tensor low_precision_;
   std::optional<Shards> shards_;
+  /// Of values that ranks have a part of each.
+  struct Split {
+    std::vector<Shards> of_entries;
+    Tensor wide;                           ///< the f32 values that the model itself takes, of all ranks
+    std::vector<std::int64_t> wide_begin;  ///< where an entry has its own there; -1: it is of low precision
+    Shards of_wide;
+  };
+  std::unique_ptr<Split> split_;
   std::shared_ptr<std::uint64_t> rounded_ =
       std::make_shared<std::uint64_t>(0);  ///< version of values_ in low_precision_
   std::uint64_t low_precision_version_ = 0;

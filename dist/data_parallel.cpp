@@ -43,9 +43,17 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
                "; it is 0 or 1, which divides the optimizer's state among the ranks");
   agree();
   make_buckets();
-  group_->broadcast(parameters_->values()).wait();
-  if (parameters_->low_precision().defined()) parameters_->refresh_low_precision();
-  if (options_.zero == 1) parameters_->shard_updates(*group_);
+  if (const Shards* const shards = parameters_->shards(); shards != nullptr) {
+    HEARTH_CHECK(
+        UsageError, shards->group == group_ && options_.zero == 1,
+        "data parallel: the parameters are divided among ranks, by LowPrecisionCopy::shards; give it this group "
+        "and zero 1 here");
+    parameters_->gather_values();
+  } else {
+    group_->broadcast(parameters_->values()).wait();
+    if (parameters_->low_precision().defined()) parameters_->refresh_low_precision();
+    if (options_.zero == 1) parameters_->shard_updates(*group_);
+  }
   const std::vector<FlatParameters::Entry>& entries = parameters_->entries();
   for (std::size_t i = 0; i < entries.size(); ++i)
     on_grad_ready(entries[i].value, [self = self_, i] {

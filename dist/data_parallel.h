@@ -37,8 +37,9 @@ struct DataParallelOptions {
 /// With `zero`, optimizers and moving averages of `parameters` are made after this.
 class HEARTH_API DataParallel {
  public:
-  /// Gives every rank the values of rank 0. PeerError, naming the rank and the parameter, where the ranks have
-  /// different parameters; ConfigError for sizes that are not above 0 and a `zero` other than 0 and 1.
+  /// Gives every rank the values of rank 0, or, where ranks have a part of them each, of the rank that has them.
+  /// PeerError, naming the rank and the parameter, where the ranks have different parameters; ConfigError for sizes
+  /// that are not above 0 and a `zero` other than 0 and 1.
   DataParallel(Collective& group, FlatParameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;

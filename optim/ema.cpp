@@ -25,7 +25,7 @@ void take_in(const Tensor& average, const Tensor& values, const Staged<double>& 
 
 Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
     : parameters_(parameters),
-      average_(parameters.own(parameters.values()).clone()),
+      average_(parameters.own_values().clone()),
       options_(options),
       weight_(average_.device()) {
   HEARTH_CHECK(ConfigError, options.decay >= 0 && options.decay < 1, "ema: decay ", options.decay,
@@ -42,7 +42,7 @@ Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const Ema
 
 void Ema::restart() {
   HEARTH_CHECK(UsageError, !in_use_, "ema: restart while the averages are in use; swap back first");
-  average_.copy_from(parameters_.own(parameters_.values()));
+  average_.copy_from(parameters_.own_values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffer_averages_[i].copy_from(*buffers_[i].tensor);
   updates_ = 0;
 }
@@ -66,7 +66,7 @@ const Staged<double>& Ema::weight_for(std::int64_t update) {
 
 void Ema::apply() {
   begun_ = false;
-  take_in(average_, parameters_.own(parameters_.values()), weight_);
+  take_in(average_, parameters_.own_values(), weight_);
   apply_to_buffers();
 }
 
@@ -75,7 +75,7 @@ void Ema::apply_to_buffers() {
 }
 
 void Ema::swap() {
-  exchange_values(average_, parameters_.own(parameters_.values()));
+  exchange_values(average_, parameters_.own_values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
   in_use_ = !in_use_;
   parameters_.shards() != nullptr ? parameters_.gather_values() : parameters_.refresh_low_precision();
@@ -92,7 +92,8 @@ EmaScope::~EmaScope() {
 void Ema::register_state(State& state) {
   state.add("ema.updates", &updates_);
   const Shards* const shards = parameters_.shards();
-  shards != nullptr ? state.add_shard("ema.average", &average_, *shards) : state.add("ema.average", &average_);
+  shards != nullptr ? state.add_shard("ema.average", &average_, *shards, {shards->total()})
+                    : state.add("ema.average", &average_);
   for (std::size_t i = 0; i < buffers_.size(); ++i) state.add("ema." + buffers_[i].name, &buffer_averages_[i]);
 }
 

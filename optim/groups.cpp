@@ -173,7 +173,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const FlatParameters::Entry& entry = entries[i];
     // A range takes in the gap behind its last parameter: zeros, which every update leaves as they are.
-    const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.values().size();
+    const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.grads().size();
     const bool by_parameter = ranges == Ranges::by_parameter;
     ParameterRange range{entry.begin, end, 1.0, 0.0, false};
     if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
@@ -195,7 +195,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
     }
   }
   const Shards* const shards = parameters.shards();
-  cut_pieces(shards ? shards->begin() : 0, shards ? shards->end() : parameters.values().size());
+  cut_pieces(shards ? shards->begin() : 0, shards ? shards->end() : parameters.grads().size());
   if (!parameters.values().device().is_cpu()) make_tables(parameters.values().device());
 }
 

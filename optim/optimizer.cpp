@@ -81,7 +81,7 @@ void Optimizer::apply(Ema* average) {
     copies.average = average->average();
     copies.weight = &average->weight_for(begun_);
   }
-  const Tensor values = parameters_->own(parameters_->values()), grads = parameters_->own(parameters_->grads());
+  const Tensor values = parameters_->own_values(), grads = parameters_->own(parameters_->grads());
   update({values, grads, copies, plan_, shards != nullptr ? shards->group : nullptr});
   for (const Tensor& written : {parameters_->values(), copies.low_precision, copies.average})
     if (written.defined()) written.storage()->bump_version();
@@ -101,11 +101,12 @@ void Optimizer::register_state(State& state) {
   state.add("optimizer.steps", &steps_);
   const Shards* const shards = parameters_->shards();
   for (const NamedTensor& moment : moments_)
-    shards != nullptr ? state.add_shard(moment.name, moment.tensor, *shards) : state.add(moment.name, moment.tensor);
+    shards != nullptr ? state.add_shard(moment.name, moment.tensor, *shards, {shards->total()})
+                      : state.add(moment.name, moment.tensor);
 }
 
 void Optimizer::make_moment(const char* name, Tensor& moment) {
-  const Tensor values = parameters_->own(parameters_->values());
+  const Tensor values = parameters_->own_values();
   moment = Tensor::zeros(values.shape(), values.dtype(), values.device());
   moments_.push_back({name, &moment});
 }

@@ -36,9 +36,10 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
 
 /// O2 has low-precision weights. O1 keeps low-precision copies of them, so that none is converted at each use; not for
 /// f16 on the CPU, whose products are made in f32.
-std::optional<LowPrecisionCopy> low_precision_copy(const PrecisionOptions& options, Device device) {
+std::optional<LowPrecisionCopy> low_precision_copy(const PrecisionOptions& options, Device device, Collective* shards) {
   if (options.dtype == ComputeType::tf32) return std::nullopt;
-  if (options.level == PrecisionLevel::O2) return LowPrecisionCopy{options.type(), LowPrecisionCopy::Use::instead};
+  if (options.level == PrecisionLevel::O2)
+    return LowPrecisionCopy{options.type(), LowPrecisionCopy::Use::instead, shards};
   if (options.level == PrecisionLevel::O1 && (device.is_cuda() || options.dtype == ComputeType::bf16))
     return LowPrecisionCopy{options.type()};
   return std::nullopt;
@@ -143,7 +144,9 @@ void Session::build() {
   model->to(device_);
   task->prepare(*this);
   sums = Sums(device_);
-  parameters = std::make_unique<FlatParameters>(model->parameters(), low_precision_copy(config.precision, device_));
+  parameters = std::make_unique<FlatParameters>(
+      model->parameters(),
+      low_precision_copy(config.precision, device_, trains_ && config.dist.zero == 1 ? group_ : nullptr));
   loss = config.loss.make();
   task->check(loss);
   if (loss.place) loss.place(device_, input.classes);
@@ -218,7 +221,7 @@ void Session::request_stop(const std::string& reason) {
 }
 
 void Session::register_state() {
-  for (const NamedTensor& parameter : parameters->masters()) model_state.add(parameter.name, parameter.tensor);
+  parameters->register_masters(model_state);
   for (const NamedTensor& buffer : model->buffers()) model_state.add(buffer.name, buffer.tensor);
   if (optimizer) optimizer->register_state(training_state);
   if (ema) ema->register_state(training_state);

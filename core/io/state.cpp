@@ -87,9 +87,11 @@ void State::add(const std::string& name, Tensor* tensor) {
   add_entry({name, tensor->dtype(), tensor->shape(), tensor, nullptr});
 }
 
-void State::add_shard(const std::string& name, Tensor* part, const Shards& shards) {
+void State::add_shard(const std::string& name, Tensor* part, const Shards& shards, const Shape& shape) {
   HEARTH_CHECK(UsageError, part != nullptr && part->defined(), "state: '", name, "' is no tensor yet");
-  Entry entry{name, part->dtype(), {shards.total()}, part, nullptr, &shards};
+  HEARTH_CHECK(UsageError, shape.size() == shards.total(), "state: '", name, "' ", shape, " has no ", shards.total(),
+               " elements");
+  Entry entry{name, part->dtype(), shape, part, nullptr, &shards};
   (void)entry.bytes();  // throws where it is no such part
   add_entry(std::move(entry));
 }

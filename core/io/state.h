@@ -43,9 +43,10 @@ class HEARTH_API State {
   /// Registers a contiguous tensor on any device, or a number. The pointer must stay valid. UsageError for a name that
   /// is taken and for null pointers.
   void add(const std::string& name, Tensor* tensor);
-  /// Registers this rank's part of a tensor [total] that `shards`, which must outlive this, divides. It is saved,
-  /// hashed and loaded as the whole: all ranks save and hash together, or call read_shards() where only one saves.
-  void add_shard(const std::string& name, Tensor* part, const Shards& shards);
+  /// Registers this rank's part of a tensor of `shape` that `shards`, which must outlive this, divides as [total]. It
+  /// is saved, hashed and loaded as the whole: all ranks save and hash together, or call read_shards() where only one
+  /// saves.
+  void add_shard(const std::string& name, Tensor* part, const Shards& shards, const Shape& shape);
   void add(const std::string& name, std::int64_t* value);
   /// Stored as the i64 with the same bits.
   void add(const std::string& name, std::uint64_t* value);

@@ -157,12 +157,14 @@ std::string bytes_text(std::int64_t bytes) { return count_text(static_cast<doubl
 
 void print_ranks(const Summary& summary) {
   if (summary.ranks.empty()) return;
-  std::cout << "\nmemory of each of " << summary.ranks.size() << " ranks at " << summary.ranks[0].batch
-            << " rows of the batch, estimated\n  rank  optimizer state  averaged weights    peak in use\n";
+  std::cout
+      << "\nmemory of each of " << summary.ranks.size() << " ranks at " << summary.ranks[0].batch
+      << " rows of the batch, estimated\n  rank     parameters  optimizer state  averaged weights    peak in use\n";
   for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
     const MemoryNeed& need = summary.ranks[rank];
-    std::cout << std::right << std::setw(6) << rank << std::setw(17) << bytes_text(need.optimizer) << std::setw(18)
-              << bytes_text(need.averages) << std::setw(15) << bytes_text(need.peak) << "\n";
+    std::cout << std::right << std::setw(6) << rank << std::setw(15) << bytes_text(need.parameters) << std::setw(17)
+              << bytes_text(need.optimizer) << std::setw(18) << bytes_text(need.averages) << std::setw(15)
+              << bytes_text(need.peak) << "\n";
   }
 }
 

@@ -250,7 +250,10 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
 
 void read_for_checkpoint(const Session& session) {
   // Once to check it, once to write it.
-  for (int i = 0; i < 2; ++i) session.training_state.read_shards();
+  for (int i = 0; i < 2; ++i) {
+    session.model_state.read_shards();
+    session.training_state.read_shards();
+  }
 }
 
 void mend_links(const Session& session, const std::string& checkpoint_folder) {

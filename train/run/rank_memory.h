@@ -11,6 +11,7 @@ namespace hearth::train {
 
 /// Bytes of what ranks may have a part of each.
 struct RankStates {
+  std::int64_t values = 0;     ///< f32 values; those of low precision every rank has
   std::int64_t optimizer = 0;  ///< moments of the weights
   std::int64_t averages = 0;   ///< of weights; those of buffers every rank has
 };

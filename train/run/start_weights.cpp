@@ -51,11 +51,19 @@ LoadedWeights Session::load_start_weights() {
       models::import_weights(options.path, {.from = options.from, .config = options.config});
   HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
-  std::vector<NamedTensor> tensors = parameters->masters();
-  for (const NamedTensor& buffer : model->buffers()) tensors.push_back(buffer);
+  // Parameters and buffers; what ranks have a part of each is loaded whole.
+  std::vector<NamedTensor> tensors;
+  std::vector<State::Entry::HostBytes> whole(model_state.entries().size());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const State::Entry& entry = model_state.entries()[i];
+    if (entry.shards != nullptr) whole[i] = entry.read();
+    tensors.push_back({entry.name, entry.shards != nullptr ? &whole[i].copy : entry.tensor});
+  }
   const models::NameReport loaded =
       models::load_weights(tensors, imported.weights, {options.reinitialize, options.unused});
   HEARTH_CHECK(FileError, loaded.fits(), loaded.faults(options.path + ": "));
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    if (whole[i].copy.defined()) model_state.entries()[i].write(whole[i].bytes);
   after_load();
   if (ema) ema->restart();
   LoadedWeights result{std::move(imported.report.left_out), std::move(imported.notes)};

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flat parameters whose f32 values are divided among ranks: each has those that it updates; what the model computes
+// with, low-precision values and the f32 values of few parameters, is gathered.
+#include <algorithm>
+
+#include "autograd/parameters.h"
+
+namespace hearth {
+namespace {
+
+Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
+  return Tensor::view(flat.storage(), {size}, {1}, flat.offset() + (size > 0 ? begin : 0), flat.dtype(), flat.device());
+}
+
+}  // namespace
+
+void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of) {
+  split_ = std::make_unique<Split>();
+  split_->wide_begin.assign(entries_.size(), -1);
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    std::int64_t& begin = split_->wide_begin[entry_of[i]];
+    if (!parameters[i].keep_fp32 || begin >= 0) continue;
+    begin = total;
+    // As long as in the buffers, with the gap behind it.
+    const std::size_t next = entry_of[i] + 1;
+    total += (next < entries_.size() ? entries_[next].begin : values_.size()) - entries_[entry_of[i]].begin;
+  }
+  split_->wide = Tensor::zeros({total}, values_.dtype(), values_.device());
+}
+
+void FlatParameters::split_values(Collective& group) {
+  shards_ = Shards{&group, even_cuts(group.size())};
+  values_ = shards_->own(values_).clone();
+  for (Entry& entry : entries_) {
+    Shards shards{&group, {}};
+    for (const std::int64_t cut : shards_->cuts)
+      shards.cuts.push_back(std::clamp(cut - entry.begin, std::int64_t{0}, entry.size));
+    entry.master = slice_of(values_, entry.begin + shards.begin() - shards_->begin(), shards.end() - shards.begin());
+    split_->of_entries.push_back(std::move(shards));
+  }
+  // A cut of the buffers is one of the wide values where they lie in the same order.
+  split_->of_wide = Shards{&group, {}};
+  for (const std::int64_t cut : shards_->cuts) {
+    std::int64_t place = split_->wide.size();
+    for (std::size_t i = entries_.size(); i-- > 0;) {
+      const std::int64_t begin = split_->wide_begin[i];
+      if (begin >= 0 && cut < entries_[i].begin + entries_[i].size)
+        place = begin + std::max<std::int64_t>(0, cut - entries_[i].begin);
+    }
+    split_->of_wide.cuts.push_back(place);
+  }
+  split_->of_wide.cuts.front() = 0;
+}
+
+void FlatParameters::gather_split_values() {
+  shards_->own(low_precision_).copy_from(values_);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Shards& shards = split_->of_entries[i];
+    if (split_->wide_begin[i] < 0 || entries_[i].master.size() == 0) continue;
+    slice_of(split_->wide, split_->wide_begin[i] + shards.begin(), entries_[i].master.size())
+        .copy_from(entries_[i].master);
+  }
+  shards_->gather(low_precision_);
+  if (split_->wide.size() > 0) split_->of_wide.gather(split_->wide);
+}
+
+void FlatParameters::register_masters(State& state) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    if (split_)
+      state.add_shard(entry.name, &entry.master, split_->of_entries[i], entry.value.shape());
+    else
+      state.add(entry.name, &entry.master);
+  }
+}
+
+}  // namespace hearth
