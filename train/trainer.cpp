@@ -125,6 +125,8 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     if (session_.ranks && !session_.ranks->group().device().is_cuda())
       progress_.line(join_text("graph: steps run one by one, as ", session_.ranks->group().backend(),
                                " sums gradients on the host"));
+    else if (session_.device().is_cuda() && session_.parameters->shards() != nullptr)
+      progress_.line("graph: steps run one by one, as ranks update a part of the weights each (dist.zero)");
     else if (session_.device().is_cuda())
       captured_ = std::make_unique<CapturedStep>(session_);
     else
