@@ -8,6 +8,7 @@
 #include "core/run_on.h"
 #include "ops/argument.h"
 #include "ops/pointwise/binary.h"
+#include "ops/pointwise/compare.h"
 #include "ops/reduce/broadcast_sum.h"
 
 namespace hearth {
@@ -155,13 +156,18 @@ Tensor reduced_axes_last(const Tensor& x, AxisSet axes) {
                       x.device());
 }
 
-template <kernels::Extreme kind>
+/// What the gradient of equal extremes goes to.
+enum class Ties { first, even };
+
+template <kernels::Extreme kind, Ties ties>
 struct ExtremeOp {
-  static constexpr OpInfo info{.name = kind == kernels::Extreme::largest ? "max" : "min"};
+  static constexpr bool largest = kind == kernels::Extreme::largest, even = ties == Ties::even;
+  static constexpr OpInfo info{.name = even ? (largest ? "amax" : "amin") : (largest ? "max" : "min")};
   struct Saved {
     Shape shape;
     AxisSet axes;
-    Tensor column;
+    Tensor column;     // of the first
+    SavedTensor x, y;  // of even
   };
   std::vector<int> axes;
   bool keep_dims;
@@ -177,11 +183,22 @@ struct ExtremeOp {
     run_on(x.device(), [&](auto& stream) {
       kernels::extreme(stream, kind, rows, y.size(), count_over(x.shape(), saved.axes), y, column);
     });
-    saved.column = column;
+    if constexpr (!even) {
+      saved.column = column;
+    } else if (is_recording()) {
+      saved.x = x;
+      saved.y = y;
+    }
     return y;
   }
 
   std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    if constexpr (even) {
+      const Shape kept = reduced_shape(saved.shape, saved.axes, true);
+      const Tensor equals = equal(saved.x.get(), saved.y.get().as_shape(kept)).to(dy.dtype());
+      const Tensor count = sum_over(equals, saved.axes, true, 1.0);
+      return {mul(equals, div(dy.contiguous().as_shape(kept), count))};
+    }
     const Tensor dx = Tensor::empty(saved.shape, dy.dtype(), dy.device());
     const Tensor view = reduced_axes_last(dx, saved.axes);
     const Tensor rows = view.is_contiguous() ? view : Tensor::empty(view.shape(), dy.dtype(), dy.device());
@@ -214,26 +231,45 @@ Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
 }
 
 Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
-  return record(ExtremeOp<kernels::Extreme::largest>{axes, keep_dims}, x);
+  return record(ExtremeOp<kernels::Extreme::largest, Ties::first>{axes, keep_dims}, x);
 }
 
 Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
-  return record(ExtremeOp<kernels::Extreme::smallest>{axes, keep_dims}, x);
+  return record(ExtremeOp<kernels::Extreme::smallest, Ties::first>{axes, keep_dims}, x);
 }
 
-Tensor argmax(const Tensor& x, int axis, bool keep_dims) {
-  require_defined("argmax", "x", x);
+Tensor amax(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+  return record(ExtremeOp<kernels::Extreme::largest, Ties::even>{axes, keep_dims}, x);
+}
+
+Tensor amin(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+  return record(ExtremeOp<kernels::Extreme::smallest, Ties::even>{axes, keep_dims}, x);
+}
+
+namespace {
+
+Tensor place_of_extreme(const char* op, kernels::Extreme kind, const Tensor& x, int axis, bool keep_dims) {
+  require_defined(op, "x", x);
   AxisSet axes;
-  axes.set(static_cast<std::size_t>(require_axis("argmax", axis, x.shape())));
-  require_choice("argmax", x, axes);
-  const profiler::Scope scope("argmax");
+  axes.set(static_cast<std::size_t>(require_axis(op, axis, x.shape())));
+  require_choice(op, x, axes);
+  const profiler::Scope scope(op);
   const Tensor column = Tensor::empty(reduced_shape(x.shape(), axes, keep_dims), DType::i64, x.device());
   const Tensor rows = reduced_axes_last(x, axes).contiguous();
   run_on(x.device(), [&](auto& stream) {
-    kernels::extreme(stream, kernels::Extreme::largest, rows, column.size(), count_over(x.shape(), axes), Tensor(),
-                     column);
+    kernels::extreme(stream, kind, rows, column.size(), count_over(x.shape(), axes), Tensor(), column);
   });
   return column;
+}
+
+}  // namespace
+
+Tensor argmax(const Tensor& x, int axis, bool keep_dims) {
+  return place_of_extreme("argmax", kernels::Extreme::largest, x, axis, keep_dims);
+}
+
+Tensor argmin(const Tensor& x, int axis, bool keep_dims) {
+  return place_of_extreme("argmin", kernels::Extreme::smallest, x, axis, keep_dims);
 }
 
 }  // namespace hearth

@@ -26,6 +26,10 @@ HEARTH_API Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool 
 HEARTH_API Tensor max(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 HEARTH_API Tensor min(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
 
+/// As max and min, but the gradient is divided evenly among equals; NaN where NaN won.
+HEARTH_API Tensor amax(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor amin(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+
 /// Over one axis: sum(x, 0).
 template <std::signed_integral Axis>
 Tensor sum(const Tensor& x, Axis axis, bool keep_dims = false) {
@@ -46,6 +50,8 @@ Tensor min(const Tensor& x, Axis axis, bool keep_dims = false) {
 
 /// The place of the largest element along `axis`, the first of equals, as i64. No gradient.
 HEARTH_API Tensor argmax(const Tensor& x, int axis, bool keep_dims = false);
+/// The place of the smallest element along `axis`, the first of equals, as i64. No gradient.
+HEARTH_API Tensor argmin(const Tensor& x, int axis, bool keep_dims = false);
 
 namespace kernels {
 

@@ -36,14 +36,16 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, const VarianceOptions&
 
 Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
   check_floating("logsumexp", x);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (x.size() == 0) return add(sum(x, axes, keep_dims), -infinity);
   const Tensor values = wide(x), largest = max(values.detach(), axes, true);
   // An infinite maximum is left where it is: exp(-inf) = 0 and exp(inf) = inf then.
-  const Tensor shift = masked_fill(largest, equal(abs(largest), std::numeric_limits<double>::infinity()), 0);
+  const Tensor shift = masked_fill(largest, equal(abs(largest), infinity), 0);
   const Tensor total = sum(exp(sub(values, shift)), axes, keep_dims);
   // Where all is -inf there is nothing to differentiate: log(0) would give a gradient of NaN.
   const Tensor nothing = equal(total, 0);
   const Tensor y = add(log(masked_fill(total, nothing, 1)), reshape(shift, total.shape()));
-  return cast(masked_fill(y, nothing, -std::numeric_limits<double>::infinity()), x.dtype());
+  return cast(masked_fill(y, nothing, -infinity), x.dtype());
 }
 
 }  // namespace hearth

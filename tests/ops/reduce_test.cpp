@@ -118,6 +118,35 @@ OP_TEST(Min) {
   }
 }
 
+OP_TEST(AMaxAndAMin) {
+  for (const Case& c : cases) {
+    check([&](Draw& draw) { return amax(draw.distinct(c.shape), c.axes); },
+          [&](Draw& draw) {
+            return naive(draw.distinct(c.shape), c.axes,
+                         [](const auto& v) { return *std::max_element(v.begin(), v.end()); });
+          });
+    check([&](Draw& draw) { return amin(draw.distinct(c.shape), c.axes, true); },
+          [&](Draw& draw) {
+            return naive(draw.distinct(c.shape), c.axes,
+                         [](const auto& v) { return *std::min_element(v.begin(), v.end()); });
+          });
+  }
+}
+
+OP_TEST(ArgMin) {
+  for (const Shape& shape : {Shape{1}, {37}, {4, 5, 7}, {3, 1}}) {
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      check([&](Draw& draw) { return argmin(draw.distinct(shape), axis); },
+            [&](Draw& draw) {
+              return naive(draw.distinct(shape), {axis}, [](const auto& v) {
+                return static_cast<double>(std::min_element(v.begin(), v.end()) - v.begin());
+              });
+            },
+            {.no_gradient = true});
+    }
+  }
+}
+
 OP_TEST(ArgMax) {
   for (const Shape& shape : {Shape{1}, {37}, {4, 5, 7}, {3, 1}}) {
     for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -165,6 +194,17 @@ TEST(Reduce, TheFirstOfEqualsIsTaken) {
   EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 1, 0, 1, 0, 0}));
 }
 
+// The values are those of torch.amax and torch.amin.
+TEST(Reduce, EqualsShareTheGradientOfAMaxAndAMin) {
+  const std::vector<float> values = {1, 5, 5, 2, 2, 1};
+  const Tensor x = requires_grad(Tensor::of<float>({2, 3}, values));
+  backward(sum(mul(amax(x, {1}), Tensor::of<float>({2}, {1, 3}))));
+  EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 0.5, 0.5, 1.5, 1.5, 0}));
+  const Tensor least = requires_grad(Tensor::of<float>({2, 3}, values));
+  backward(amin(least));
+  EXPECT_EQ(grad_of(least).to_doubles(), (std::vector<double>{0.5, 0, 0, 0, 0, 0.5}));
+}
+
 TEST(Reduce, NotANumberWins) {
   std::vector<float> values(40, 1.0f);
   values[17] = NAN;
@@ -172,6 +212,8 @@ TEST(Reduce, NotANumberWins) {
   const Tensor x = Tensor::of<float>({40}, values);
   EXPECT_TRUE(std::isnan(max(x).item()));
   EXPECT_TRUE(std::isnan(min(x).item()));
+  EXPECT_TRUE(std::isnan(amax(x).item()) && std::isnan(amin(x).item()));
+  EXPECT_EQ(argmin(x, 0).item(), 17.0);
   EXPECT_EQ(argmax(x, 0).item(), 17.0);
 }
 
@@ -192,7 +234,8 @@ TEST(Reduce, BroadcastSumUndoesBroadcasting) {
 using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
 
 TEST(ReduceRefusal, EveryReduction) {
-  const std::pair<const char*, Reduction> reductions[] = {{"sum", sum}, {"mean", mean}, {"max", max}, {"min", min}};
+  const std::pair<const char*, Reduction> reductions[] = {{"sum", sum}, {"mean", mean}, {"max", max},
+                                                          {"min", min}, {"amax", amax}, {"amin", amin}};
   const Tensor x = Tensor::zeros({2, 3});
   for (const auto& [name, f] : reductions) {
     refuses<UsageError>(name, [&] { return f(Tensor(), {}, false); });
@@ -214,6 +257,11 @@ TEST(ReduceRefusal, EveryReduction) {
 
 TEST(ReduceRefusal, ArgMax) {
   const Tensor x = Tensor::zeros({2, 3});
+  refuses<UsageError>("argmin", [&] { return argmin(Tensor(), 0); });
+  refuses<ShapeError>("argmin", [&] { return argmin(x, 2); });
+  refuses<ShapeError>("argmin", [&] { return argmin(x, -3); });
+  refuses<ShapeError>("argmin", [&] { return argmin(Tensor::zeros({2, 0}), 1); });
+  refuses<DTypeError>("argmin", [&] { return argmin(Tensor::zeros({2}, DType::boolean), 0); });
   refuses<UsageError>("argmax", [&] { return argmax(Tensor(), 0); });
   refuses<ShapeError>("argmax", [&] { return argmax(x, 2); });
   refuses<ShapeError>("argmax", [&] { return argmax(x, -3); });

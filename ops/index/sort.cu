@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// All rows are sorted at once by the radix sort of order.h: the key is the row, then 32 bits of the element as a number
+// that sorts as it does. Elements of 64 bits are sorted by their lower half first; the sort is stable.
+#include "core/cuda/kernel.h"
+#include "core/dtype.h"
+#include "ops/index/order.h"
+#include "ops/index/sort.h"
+
+namespace hearth::kernels {
+namespace {
+
+constexpr int threads = 256;
+
+cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, 1 << 16), threads}; }
+
+/// Ascends as the element does; all NaN are the largest number and -0 is 0.
+__device__ __forceinline__ std::uint64_t ordered(float value) {
+  if (value != value) return 0xffffffffu;
+  const auto bits = __float_as_uint(value == 0 ? 0.0f : value);
+  return (bits >> 31) != 0 ? ~bits & 0xffffffffu : bits | 0x80000000u;
+}
+__device__ __forceinline__ std::uint64_t ordered(double value) {
+  if (value != value) return ~std::uint64_t{0};
+  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(value == 0 ? 0.0 : value));
+  return (bits >> 63) != 0 ? ~bits : bits | std::uint64_t{1} << 63;
+}
+__device__ __forceinline__ std::uint64_t ordered(f16 value) { return ordered(cuda::upcast(value)); }
+__device__ __forceinline__ std::uint64_t ordered(bf16 value) { return ordered(cuda::upcast(value)); }
+__device__ __forceinline__ std::uint64_t ordered(std::int64_t value) {
+  return static_cast<std::uint64_t>(value) ^ std::uint64_t{1} << 63;
+}
+__device__ __forceinline__ std::uint64_t ordered(std::int32_t value) {
+  return static_cast<std::uint32_t>(value) ^ 0x80000000u;
+}
+__device__ __forceinline__ std::uint64_t ordered(std::uint8_t value) { return value; }
+__device__ __forceinline__ std::uint64_t ordered(bool value) { return value ? 1 : 0; }
+
+/// keys[i]: row and the 32 bits from `shift` of the element at places[i] (null: at i). One thread a key.
+template <class T>
+__global__ void sort_keys(const T* x, std::int64_t n, std::int64_t cols, const std::int64_t* places, int shift,
+                          bool descending, std::int64_t* keys) {
+  for (std::int64_t i = cuda::global_thread(); i < n; i += cuda::global_threads()) {
+    const std::int64_t at = places == nullptr ? i : places[i];
+    const std::uint64_t value = descending ? ~ordered(x[at]) : ordered(x[at]);
+    keys[i] = at / cols << 32 | static_cast<std::int64_t>(value >> shift & 0xffffffffu);
+  }
+}
+
+/// columns [rows, k]: the first k of each row. `order` numbers `places` (null: the elements). One thread a result.
+__global__ void take_columns(const std::int64_t* order, const std::int64_t* places, std::int64_t size, std::int64_t k,
+                             std::int64_t cols, std::int64_t* columns) {
+  for (std::int64_t i = cuda::global_thread(); i < size; i += cuda::global_threads()) {
+    const std::int64_t at = order[i / k * cols + i % k];
+    columns[i] = (places == nullptr ? at : places[at]) % cols;
+  }
+}
+
+}  // namespace
+
+void sort_columns(cuda::Stream& stream, const Tensor& x, bool descending, const Tensor& columns) {
+  const std::int64_t rows = x.dim(0), cols = x.dim(1), n = x.size();
+  HEARTH_CHECK(ShapeError, rows < std::int64_t{1} << 30, "sort: ", rows, " rows; on a CUDA device they are below 2^30");
+  visit_dtype("sort", x.dtype(), AllTypes{}, [&]<class T>() {
+    const auto sort_by = [&](const std::int64_t* places, int shift) {
+      const Tensor keys = Tensor::empty({n}, DType::i64, x.device());
+      cuda::launch(stream, "sort keys", shape_for(n), sort_keys<T>, x.data<T>(), n, cols, places, shift, descending,
+                   keys.data<std::int64_t>());
+      return sort_places(stream, keys, rows << 32).places;
+    };
+    Tensor lower;
+    const std::int64_t* places = nullptr;
+    if constexpr (sizeof(T) == 8) {
+      lower = sort_by(nullptr, 0);
+      places = lower.data<std::int64_t>();
+    }
+    const Tensor order = sort_by(places, sizeof(T) == 8 ? 32 : 0);
+    cuda::launch(stream, "sort columns", shape_for(columns.size()), take_columns, order.data<std::int64_t>(), places,
+                 columns.size(), columns.dim(1), cols, columns.data<std::int64_t>());
+  });
+}
+
+}  // namespace hearth::kernels
