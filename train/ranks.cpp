@@ -20,6 +20,15 @@ constexpr std::int64_t cuts_in_deterministic_mode = 8;
 /// Into how many pieces a batch is cut: so many that all ranks get as many pieces of a step.
 std::int64_t cuts_of(const RunConfig& config, int ranks) {
   const std::int64_t batches = config.train.accumulate;
+  if (config.dist.sync_batch_norm) {
+    // The pieces whose statistics meet are those that the ranks compute at the same time.
+    HEARTH_CHECK(ConfigError, batches == 1 && config.dist.shards.value_or(ranks) == ranks,
+                 "/dist/sync_batch_norm: every batch is one piece for each of the ", ranks,
+                 " ranks then; use train.accumulate 1 and no dist.shards");
+    HEARTH_CHECK(ConfigError, config.train.batch_size >= ranks, "/dist/sync_batch_norm: a batch of ",
+                 config.train.batch_size, " rows has none for some of ", ranks, " ranks");
+    return ranks;
+  }
   if (config.dist.shards || config.train.deterministic) {
     const std::int64_t cuts = config.dist.shards.value_or(cuts_in_deterministic_mode), pieces = batches * cuts;
     const std::int64_t each = pieces / ranks;

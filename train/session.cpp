@@ -9,6 +9,7 @@
 #include "core/origin.h"
 #include "core/tf32.h"
 #include "data/fingerprint.h"
+#include "models/nn/norm.h"
 #include "models/registry.h"
 #include "train/evaluation_hooks.h"
 #include "train/run/model_size.h"
@@ -161,8 +162,10 @@ void Session::build() {
 
 void Session::prepare_training() {
   const RunConfig& config = loaded_.config;
-  if (group_ != nullptr)
+  if (group_ != nullptr) {
     ranks = std::make_unique<Ranks>(*group_, config, loaded_.resolved, *parameters, model->buffers());
+    if (config.dist.sync_batch_norm) nn::sync_batch_norm(*model, group_);
+  }
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))
     device_grad_norm = Tensor::zeros({1}, DType::f64, device_);
   if (config.precision.dtype == ComputeType::f16) {

@@ -127,6 +127,8 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
                                " sums gradients on the host"));
     else if (session_.device().is_cuda() && session_.parameters->shards() != nullptr)
       progress_.line("graph: steps run one by one, as ranks update a part of the weights each (dist.zero)");
+    else if (session_.device().is_cuda() && session_.ranks && config.dist.sync_batch_norm)
+      progress_.line("graph: steps run one by one, as batch normalisation waits for all ranks (dist.sync_batch_norm)");
     else if (session_.device().is_cuda())
       captured_ = std::make_unique<CapturedStep>(session_);
     else

@@ -26,7 +26,8 @@ Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual, const Chan
   const BatchNormOptions options{.training = is_training(),
                                  .momentum = is_recomputing() ? 0 : options_.momentum,
                                  .eps = options_.eps,
-                                 .activation = options_.activation};
+                                 .activation = options_.activation,
+                                 .group = group_};
   return detail::batch_norm(x, weight, bias, options, running_mean, running_var, residual, moments);
 }
 
@@ -34,6 +35,12 @@ Tensor BatchNorm::forward(const Tensor& x) { return normalized(x, {}, nullptr); 
 
 Tensor BatchNorm::operator()(const Tensor& x, const Tensor& residual) {
   return observed([&] { return normalized(x, residual, nullptr); });
+}
+
+void sync_batch_norm(Module& model, Collective* group) {
+  model.for_each_module([group](Module& module) {
+    if (auto* const norm = dynamic_cast<BatchNorm*>(&module)) norm->group_ = group;
+  });
 }
 
 LayerNorm::LayerNorm(std::int64_t channels, double eps) : eps_(eps) {

@@ -7,8 +7,9 @@
 #include "ops/norm/add_layer_norm.h"
 
 namespace hearth {
+class Collective;
 struct ChannelMoments;
-}
+}  // namespace hearth
 
 namespace hearth::nn {
 
@@ -40,8 +41,15 @@ class HEARTH_API BatchNorm : public Module {
  private:
   friend class ConvNorm;
   Tensor normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments);
+  friend void sync_batch_norm(Module& model, Collective* group);
   BatchNormLayerOptions options_;
+  Collective* group_ = nullptr;
 };
+
+/// Makes every batch normalisation at or below `model` take its statistics of all ranks of `group` in training, as
+/// PyTorch's SyncBatchNorm; null ends that. All ranks then compute the same layers in the same order. `group` must live
+/// as long as the model trains.
+HEARTH_API void sync_batch_norm(Module& model, Collective* group);
 
 /// Layer normalisation over the last axis: weight, bias [channels]. Source: Ba et al. 2016 (arXiv:1607.06450).
 class HEARTH_API LayerNorm : public Module {

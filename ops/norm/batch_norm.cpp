@@ -10,6 +10,7 @@
 #include "ops/conv/conv_norm.h"
 #include "ops/norm/folded_rows.h"
 #include "ops/norm/parameter.h"
+#include "ops/norm/synced_statistics.h"
 
 namespace hearth {
 namespace {
@@ -29,7 +30,10 @@ struct BatchNorm {
     Tensor rstd;
     Tensor mask;
     ReluGate gate = ReluGate::none;
+    double values = 0;  // a channel, of all ranks
   };
+
+  bool is_synced() const { return options.training && options.group != nullptr; }
 
   /// On a device the moments that a convolution left spare the pass over x.
   template <class Stream>
@@ -56,9 +60,11 @@ struct BatchNorm {
       const kernels::FoldedRows folded(x);
       mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, x.device());
     }
+    const Tensor g = gamma.contiguous(), b = beta.contiguous();
+    const kernels::ChannelNorm norm{g, b, options, running_mean, running_var, coefficients, rstd};
+    if (is_synced()) saved.values = kernels::synced_coefficients(*options.group, x, norm);
     run_on(x.device(), [&](auto& stream) {
-      find_coefficients(
-          stream, x, {gamma.contiguous(), beta.contiguous(), options, running_mean, running_var, coefficients, rstd});
+      if (!is_synced()) find_coefficients(stream, x, norm);
       kernels::batch_norm(stream, x, coefficients, residual, relu, y, mask);
     });
     if (options.training && running_mean.defined()) {
@@ -87,9 +93,16 @@ struct BatchNorm {
     Tensor corrections;
     if (needs[0] && options.training) corrections = Tensor::empty({2, channels}, wide, x.device());
     if (needs[1] || needs[2] || corrections.defined()) {
+      Tensor d_gamma = gradients[1], d_beta = gradients[2];
+      const bool synced = is_synced() && corrections.defined();
+      for (Tensor* const sum : {&d_gamma, &d_beta})
+        if (synced && !sum->defined()) *sum = Tensor::empty({channels}, wide, x.device());
       run_on(x.device(), [&](auto& stream) {
-        kernels::batch_norm_grad_sums(stream, given, dy, saved.rstd, gradients[1], gradients[2], corrections);
+        kernels::batch_norm_grad_sums(stream, given, dy, saved.rstd, d_gamma, d_beta, corrections);
       });
+      if (synced)
+        kernels::synced_corrections(*options.group, saved.values, saved.coefficients, saved.rstd, d_gamma, d_beta,
+                                    corrections);
     }
     if (!needs[0] && !needs[3]) return gradients;
     // dy becomes one of the results where nobody else reads it.
@@ -136,8 +149,8 @@ void check_arguments(const Tensor& x, const Tensor& gamma, const Tensor& beta, c
                options.momentum, "; it must lie in [0, 1]");
   HEARTH_CHECK(UsageError, options.activation == Activation::none || options.activation == Activation::relu,
                "batch_norm: activation ", name_of(options.activation), " cannot be fused; use none or relu");
-  HEARTH_CHECK(ShapeError, !options.training || x.dim(-1) == 0 || x.size() / x.dim(-1) >= 2, "batch_norm: x ",
-               x.shape(), " has ", x.dim(-1) == 0 ? 0 : x.size() / x.dim(-1),
+  HEARTH_CHECK(ShapeError, !options.training || options.group != nullptr || x.dim(-1) == 0 || x.size() / x.dim(-1) >= 2,
+               "batch_norm: x ", x.shape(), " has ", x.dim(-1) == 0 ? 0 : x.size() / x.dim(-1),
                " values a channel; training needs at least 2, or the variance is undefined");
   if (!residual.defined()) return;
   HEARTH_CHECK(ShapeError, residual.shape() == x.shape(), "batch_norm: residual ", residual.shape(),

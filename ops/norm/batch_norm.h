@@ -10,6 +10,8 @@
 
 namespace hearth {
 
+class Collective;
+
 struct BatchNormOptions {
   /// True: normalise by the batch's own statistics and update the running ones. False: by the running ones.
   bool training = true;
@@ -19,6 +21,9 @@ struct BatchNormOptions {
   double eps = 1e-5;
   /// none or relu.
   Activation activation = Activation::none;
+  /// Training: statistics are of the x of all ranks, whose numbers of rows may differ; all ranks compute the layer, and
+  /// its gradient. Gradients of gamma and beta are this rank's. Waits for a device. Null: of this x alone.
+  Collective* group = nullptr;
 };
 
 /// y = activation((x - mean) / sqrt(variance + eps) * gamma + beta + residual), statistics per channel

@@ -143,13 +143,8 @@ void blend_into(P* running, double momentum, std::int64_t c, double batch) {
 
 }  // namespace
 
-void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const ChannelNorm& o) {
-  const std::int64_t channels = x.dim(-1);
-  if (channels == 0) return;
-  cpu::Scratch scratch;
-  double *mean = scratch.take<double>(channels), *variance = scratch.take<double>(channels);
-  if (o.options.training) channel_statistics(x, mean, variance);
-  const double values = static_cast<double>(x.size() / channels);
+void write_coefficients(double* mean, double* variance, double values, const ChannelNorm& o) {
+  const std::int64_t channels = o.rstd.size();
   visit_dtype("batch_norm", o.gamma.dtype(), FullFloats{}, [&]<class P>() {
     P* const table = o.coefficients.data<P>();
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -169,6 +164,15 @@ void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const ChannelNorm& o
       table[3 * channels + c] = static_cast<P>(rest);
     }
   });
+}
+
+void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const ChannelNorm& o) {
+  const std::int64_t channels = x.dim(-1);
+  if (channels == 0) return;
+  cpu::Scratch scratch;
+  double *mean = scratch.take<double>(channels), *variance = scratch.take<double>(channels);
+  if (o.options.training) channel_statistics(x, mean, variance);
+  write_coefficients(mean, variance, static_cast<double>(x.size() / channels), o);
 }
 
 void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const Tensor& residual, bool relu,

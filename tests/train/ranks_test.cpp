@@ -94,10 +94,14 @@ class RanksTest : public testing::TestWithParam<Problem> {
   };
   /// Trains with so many ranks, or, for 0, in one process; checks that the ranks end alike.
   Result train(int ranks, const std::vector<std::string>& overrides, const std::string& out) const {
+    return train(GetParam(), ranks, overrides, out);
+  }
+  Result train(const Problem& problem, int ranks, const std::vector<std::string>& overrides,
+               const std::string& out) const {
     Result result;
     std::mutex mutex;
     const auto run = [&](Collective* group) {
-      Session session(config(GetParam(), overrides), group);
+      Session session(config(problem, overrides), group);
       const bool writes = group == nullptr || group->rank() == 0;
       RunFolder run_folder(folder_ / out, writes);
       std::ostream nowhere(nullptr);
@@ -208,6 +212,29 @@ TEST_P(RanksTest, EvaluateAsOneProcess) {
            }))
         EXPECT_EQ(failure, "");
   }
+}
+
+TEST_F(RanksOfDigits, HaveTheLossesOfOneProcessWithSyncBatchNorm) {
+  const Problem resnet_alone = {"resnet", resnet, digits, sgd};
+  std::vector<double> one;
+  for (const int ranks : {0, 1, 2, 3, 4}) {
+    const Result found = train(resnet_alone, ranks, {"dist.sync_batch_norm=true"}, join_text("synced", ranks));
+    ASSERT_EQ(found.losses.size(), 4U);
+    if (ranks == 0) one = found.losses;
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(found.losses[i], one[i], 2e-4) << ranks << " ranks, step " << i;
+  }
+}
+
+TEST_F(RanksOfDigits, SyncBatchNormNeedsOnePieceOfEachBatchForEachRank) {
+  for (const char* other : {"train.accumulate=2", "dist.shards=4"})
+    for (const std::string& failure : failures(2, [&](int) {
+           return std::vector<std::string>{"dist.sync_batch_norm=true", other};
+         }))
+      EXPECT_PRED2(test::contains, failure, "every batch is one piece for each of the 2 ranks");
+  for (const std::string& failure : failures(2, [](int) {
+         return std::vector<std::string>{"dist.sync_batch_norm=true", "train.batch_size=1"};
+       }))
+    EXPECT_PRED2(test::contains, failure, "a batch of 1 rows");
 }
 
 TEST_F(RanksOfDigits, PiecesThatDoNotGoRoundAreRefused) {

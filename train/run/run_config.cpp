@@ -218,6 +218,10 @@ void describe(Fields<DistOptions>& f) {
       "shards", &DistOptions::shards, {.min = 1, .max = 1 << 16},
       "Pieces that each batch is cut into. With train.deterministic runs of the same number give the same bits on "
       "any number of ranks; null: 8 then, else as few as serve all ranks.");
+  f.boolean(
+      "sync_batch_norm", &DistOptions::sync_batch_norm,
+      "Batch normalisation takes its statistics of the whole batch, of all ranks, as one process does; each layer "
+      "then waits for all ranks. Without it each rank normalises its own rows.");
   f.integer("zero", &DistOptions::zero, {.min = 0, .max = 1},
             "1: each rank keeps the optimizer's state and the averaged weights of a part of the weights, and updates "
             "that part (ZeRO stage 1); the results are the same.");

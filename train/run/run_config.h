@@ -120,6 +120,7 @@ struct DistOptions {
   DType wire = DType::f32;
   std::optional<std::int64_t> shards;
   std::int64_t zero = 0;
+  bool sync_batch_norm = false;
   double timeout = 60;
 };
 
