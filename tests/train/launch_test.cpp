@@ -199,6 +199,27 @@ TEST_F(Launched, VariablesOfOtherLaunchersMakeRanksToo) {
   }
 }
 
+TEST_F(Launched, MpirunStartsRanks) {
+  if (!std::filesystem::exists("/usr/bin/mpirun")) GTEST_SKIP() << "no mpirun";
+  const ProgramResult result =
+      run({"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "/usr/bin/mpirun",
+           "--oversubscribe", "-n", "2", test::hearth_program(), "train", "run.json", "--out", "mpi"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "ranks     2 (gloo, Open MPI)")) << result.err;
+  ASSERT_EQ(launch("1", "one").exit_code, 0);
+  EXPECT_EQ(weights("mpi"), weights("one"));
+}
+
+TEST_F(Launched, TwoMachinesWithAddressesOfTheirOwn) {
+  const ProgramResult result = run({test::source_dir() + "/scripts/two_machines", "--rate", "1gbit",
+                                    test::hearth_program(), "train", "run.json", "--out", "two"});
+  if (result.exit_code == 77) GTEST_SKIP() << result.err;
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "ranks     2 (gloo, ")) << result.err;
+  ASSERT_EQ(launch("1", "one").exit_code, 0);
+  EXPECT_EQ(weights("two"), weights("one"));
+}
+
 TEST_F(Launched, FaultsOfUse) {
   const auto expect = [&](const std::vector<std::string>& words, int code, const std::string& text) {
     std::vector<std::string> all{test::hearth_program()};

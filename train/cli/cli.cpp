@@ -264,15 +264,39 @@ int dispatch(int argc, char** argv) {
   return command.run(Arguments(command, rest, argv[0]));
 }
 
+/// Collects what is written and passes it on in one piece, as other ranks may write to the same stream. Asks for no
+/// memory.
+class InOnePiece : public std::streambuf {
+ public:
+  InOnePiece() { setp(bytes_, bytes_ + sizeof bytes_); }
+  ~InOnePiece() override { sync(); }
+
+ protected:
+  int overflow(int next) override {
+    sync();
+    return next == EOF ? 0 : sputc(static_cast<char>(next));
+  }
+  int sync() override {
+    std::cerr.write(pbase(), pptr() - pbase());
+    setp(bytes_, bytes_ + sizeof bytes_);
+    return 0;
+  }
+
+ private:
+  char bytes_[4096];
+};
+
 // Scripts read the last line: `hearth: error: <kind>: <message>`. Of several faults all come first, a line each. Asks
 // for no memory, as there may be none.
 int report_failure(const char* kind, std::string_view message, int exit_code) noexcept {
   std::cout.flush();
+  InOnePiece buffer;
+  std::ostream out(&buffer);
   const auto more = std::count(message.begin(), message.end(), '\n');
-  if (more > 0) write_printable(std::cerr, message, LineBreaks::kept) << "\n";
-  write_printable(std::cerr << "hearth: error: " << kind << ": ", message.substr(0, message.find('\n')));
-  if (more > 0) std::cerr << " (and " << more << " more, listed above)";
-  std::cerr << std::endl;
+  if (more > 0) write_printable(out, message, LineBreaks::kept) << "\n";
+  write_printable(out << "hearth: error: " << kind << ": ", message.substr(0, message.find('\n')));
+  if (more > 0) out << " (and " << more << " more, listed above)";
+  out << "\n";
   return exit_code;
 }
 

@@ -56,7 +56,8 @@ void pass_on(int descriptor, int rank) {
     if (got <= 0 && !pending.empty() && pending.back() != '\n') pending += '\n';
     for (std::size_t end; (end = pending.find('\n')) != pending.npos; pending.erase(0, end + 1)) {
       const std::lock_guard lock(mutex);
-      std::cerr << "[rank " << rank << "] " << pending.substr(0, end) << std::endl;
+      // In one piece: other processes write to the same stream.
+      std::cerr << join_text("[rank ", rank, "] ", pending.substr(0, end), "\n");
     }
     if (got <= 0) break;
   }
@@ -141,8 +142,8 @@ class Launch {
       if (rank.code >= 0 || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
       rank.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (WIFSIGNALED(status))
-        std::cerr << "launch: rank " << i << " (pid " << rank.pid << ") was ended by signal " << WTERMSIG(status)
-                  << std::endl;
+        std::cerr << join_text("launch: rank ", i, " (pid ", rank.pid, ") was ended by signal ", WTERMSIG(status),
+                               "\n");
       // What the others fail with tells of the first.
       const int first = first_failed_ < 0 ? 0 : ranks_[static_cast<std::size_t>(first_failed_)].code;
       if (rank.code != 0 && (first == 0 || (first == code_of_peers && rank.code != code_of_peers))) first_failed_ = i;
@@ -169,7 +170,7 @@ int launch_command(const Arguments& arguments) {
   int code = launch.run();
   // What the same command would run into again is no reason to try again.
   for (std::int64_t i = 1; i <= restarts && code != 0 && code != 2 && code != 3 && launch.stopped_by() == 0; ++i) {
-    std::cerr << "launch: restart " << i << " of " << restarts << std::endl;
+    std::cerr << join_text("launch: restart ", i, " of ", restarts, "\n");
     code = launch.run();
   }
   return code;

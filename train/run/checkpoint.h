@@ -17,7 +17,7 @@ namespace hearth::train {
 HEARTH_API void save_session(Session& session, const std::string& checkpoint_folder);
 
 /// For all ranks but the one that writes, while that runs save_session(): gives it this rank's part of the state.
-void read_for_checkpoint(const Session& session);
+HEARTH_API void read_for_checkpoint(const Session& session);
 
 struct Restored {
   std::string from;                  ///< the set that was loaded; "" if there is none
