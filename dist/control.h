@@ -45,6 +45,9 @@ class ControlServer {
   int port() const;
   /// Waits until every rank has left or failed, at most so long; whether they have.
   bool wait_for_end(double seconds) const;
+  /// To be called where the process of `rank` has ended in failure: if it had not joined yet, which nobody else sees,
+  /// all others fail with `reason`.
+  void ended(int rank, const std::string& reason);
 
  private:
   class Loop;

@@ -51,18 +51,29 @@ class ControlServer::Loop {
   }
   ~Loop() {
     stopping_ = true;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_.descriptor(), &one, sizeof one);
+    wake();
     thread_.join();
   }
 
   int port() const { return port_of(listener_); }
+  void ended(int rank, const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      gone_.emplace_back(rank, reason);
+    }
+    wake();
+  }
   bool wait_for_end(double seconds) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, in_seconds(seconds), [&] { return ended_ == options_.size; });
   }
 
  private:
+  void wake() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.descriptor(), &one, sizeof one);
+  }
+
   void run() {
     cpu::block_signals_for_good();
     Deadline next_beat = std::chrono::steady_clock::now();
@@ -70,6 +81,7 @@ class ControlServer::Loop {
       wait_for_events(next_beat);
       accept_strangers();
       for (Connection& one : connections_) serve(one);
+      take_gone();
       if (std::chrono::steady_clock::now() >= next_beat) {
         next_beat = in_seconds(options_.beat_seconds);
         look_after();
@@ -85,6 +97,15 @@ class ControlServer::Loop {
     for (const Connection& one : connections_)
       all.push_back({one.socket.descriptor(), static_cast<short>(one.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
     poll(all.data(), all.size(), milliseconds_left(next_beat));
+  }
+
+  void take_gone() {
+    std::uint64_t count = 0;
+    if (read(wake_.descriptor(), &count, sizeof count) != sizeof count) return;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [rank, reason] : gone_)
+      if (!joined_[static_cast<std::size_t>(rank)]) fail(reason, nullptr);
+    gone_.clear();
   }
 
   void accept_strangers() {
@@ -272,6 +293,7 @@ class ControlServer::Loop {
   std::mutex mutex_;
   std::condition_variable changed_;
   int ended_ = 0;
+  std::vector<std::pair<int, std::string>> gone_;  // processes that ended
   std::thread thread_;
 };
 
@@ -280,5 +302,6 @@ ControlServer::ControlServer(const std::string& address, int port, const Control
 ControlServer::~ControlServer() = default;
 int ControlServer::port() const { return loop_->port(); }
 bool ControlServer::wait_for_end(double seconds) const { return loop_->wait_for_end(seconds); }
+void ControlServer::ended(int rank, const std::string& reason) { loop_->ended(rank, reason); }
 
 }  // namespace hearth::dist

@@ -109,6 +109,15 @@ TEST(ControlGroup, ARankThatGivesUpIsNamedToAll) {
   EXPECT_EQ(late, reason) << "who asks late is told at once";
 }
 
+TEST(ControlGroup, ARankThatEndsBeforeItJoinsIsNamedToAll) {
+  Group group;
+  const auto a = group.join(0);
+  group.server.ended(0, "what a rank that has joined does tells its connection");
+  EXPECT_EQ(a->failure(0.2), "");
+  group.server.ended(1, "rank 1 (pid 4711) ended with code 137 before it joined");
+  EXPECT_EQ(a->failure(5), "rank 1 (pid 4711) ended with code 137 before it joined");
+}
+
 /// Joins as a rank by hand.
 Socket join_by_hand(int port, int rank, int size, const std::string& token, std::string* answer = nullptr) {
   Socket socket = connect_to("127.0.0.1", port, in_seconds(5));

@@ -70,12 +70,12 @@ class Launch {
 
   /// Runs all ranks to their end; the exit code of the first that failed, 0 where none did.
   int run() {
-    const dist::ControlServer server("127.0.0.1", 0, {.size = size_});
+    dist::ControlServer server("127.0.0.1", 0, {.size = size_});
     const Blocked blocked;
     ranks_ = std::vector<Rank>(static_cast<std::size_t>(size_));
     first_failed_ = -1;
     for (int rank = 0; rank < size_; ++rank) start(rank, server.port(), blocked.before);
-    watch(blocked.set);
+    watch(blocked.set, server);
     for (Rank& rank : ranks_)
       if (rank.output.joinable()) rank.output.join();
     return first_failed_ < 0 ? 0 : ranks_[static_cast<std::size_t>(first_failed_)].code;
@@ -115,7 +115,7 @@ class Launch {
     started.output = std::thread(pass_on, ends[0], rank);
   }
 
-  void watch(const sigset_t& set) {
+  void watch(const sigset_t& set, dist::ControlServer& server) {
     dist::Deadline end = dist::Deadline::max();
     while (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.code < 0; })) {
       const timespec tenth{0, 100'000'000};
@@ -124,7 +124,7 @@ class Launch {
         stopped_by_ = signal;
         tell_all(signal);
       }
-      reap();
+      reap(server);
       if (first_failed_ >= 0 && end == dist::Deadline::max()) end = dist::in_seconds(seconds_to_end);
       if (std::chrono::steady_clock::now() > end) tell_all(SIGKILL);
     }
@@ -135,7 +135,7 @@ class Launch {
       if (rank.code < 0) kill(rank.pid, signal);
   }
 
-  void reap() {
+  void reap(dist::ControlServer& server) {
     for (int i = 0; i < size_; ++i) {
       Rank& rank = ranks_[static_cast<std::size_t>(i)];
       int status = 0;
@@ -144,6 +144,9 @@ class Launch {
       if (WIFSIGNALED(status))
         std::cerr << join_text("launch: rank ", i, " (pid ", rank.pid, ") was ended by signal ", WTERMSIG(status),
                                "\n");
+      if (rank.code != 0)
+        server.ended(i,
+                     join_text("rank ", i, " (pid ", rank.pid, ") ended with code ", rank.code, " before it joined"));
       // What the others fail with tells of the first.
       const int first = first_failed_ < 0 ? 0 : ranks_[static_cast<std::size_t>(first_failed_)].code;
       if (rank.code != 0 && (first == 0 || (first == code_of_peers && rank.code != code_of_peers))) first_failed_ = i;
