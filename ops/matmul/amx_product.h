@@ -194,7 +194,8 @@ void pack(Operand operand, const Part& part, bf16* to) {
   }
 }
 
-/// sums = or += A B for a chunk in tiles; m and n are multiples of 32. `sums` lies by squares of 32, each of four tiles.
+/// sums = or += A B for a chunk in tiles; m and n are multiples of 32. `sums` lies by squares of 32, each of four
+/// tiles.
 template <class TileUnit>
 void multiply_chunk(const bf16* a, const bf16* b, std::int64_t m, std::int64_t n, std::int64_t steps, bool add,
                     float* sums) {
