@@ -2,6 +2,7 @@
 #include "dist/gloo.h"
 
 #include "core/build.h"
+#include "core/cpu/signals.h"
 #include "core/error.h"
 
 #if HEARTH_HAS_GLOO
@@ -12,7 +13,9 @@
 #include <gloo/transport/unbound_buffer.h>
 #endif
 
+#include <future>
 #include <mutex>
+#include <thread>
 
 namespace hearth::dist {
 
@@ -22,24 +25,36 @@ namespace {
 // By then the side channel knows why a connection broke.
 constexpr double verdict_seconds = 1.5;
 
-/// Where ranks find each other's addresses.
+/// Where ranks find each other's addresses, until it is closed.
 class ControlStore : public gloo::rendezvous::Store {
  public:
-  ControlStore(Control& control, double seconds) : control_(control), seconds_(seconds) {}
+  ControlStore(Control& control, double seconds) : control_(&control), seconds_(seconds) {}
   void set(const std::string& key, const std::vector<char>& data) override {
-    control_.set("gloo/" + key, std::string(data.begin(), data.end()));
+    const std::lock_guard lock(mutex_);
+    control().set("gloo/" + key, std::string(data.begin(), data.end()));
   }
   std::vector<char> get(const std::string& key) override {
-    const std::string value = control_.get("gloo/" + key, seconds_);
+    const std::lock_guard lock(mutex_);
+    const std::string value = control().get("gloo/" + key, seconds_);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override {
-    for (const std::string& key : keys) (void)control_.get("gloo/" + key, seconds_);
+    for (const std::string& key : keys) (void)get(key);
   }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    control_ = nullptr;
+  }
 
  private:
-  Control& control_;
+  Control& control() const {
+    HEARTH_CHECK(PeerError, control_ != nullptr, "the group has failed");
+    return *control_;
+  }
+
+  std::mutex mutex_;
+  Control* control_;
   double seconds_;
 };
 
@@ -54,10 +69,7 @@ class GlooTransport : public Transport {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = options.address.empty() ? control.local_address() : options.address;
     try {
-      std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
-      context_->setTimeout(timeout_);
-      ControlStore store(control, options.join_seconds);
-      context_->connectFullMesh(store, device);
+      connect(attributes, options.join_seconds);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -110,6 +122,29 @@ class GlooTransport : public Transport {
   }
 
  private:
+  /// Connects with all ranks. The library waits for a rank that has died in between as for a slow one, and cannot be
+  /// told: its thread is left alone then.
+  void connect(const gloo::transport::tcp::attr& attributes, double join_seconds) {
+    context_->setTimeout(timeout_);
+    const auto store = std::make_shared<ControlStore>(control_, join_seconds);
+    std::packaged_task<void()> task([context = context_, store, attributes] {
+      cpu::block_signals_for_good();
+      std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
+      context->connectFullMesh(*store, device);
+    });
+    std::future<void> done = task.get_future();
+    std::thread thread(std::move(task));
+    while (done.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
+      const std::string failure = control_.failure();
+      if (failure.empty()) continue;
+      store->close();
+      thread.detach();
+      throw PeerError(failure);
+    }
+    thread.join();
+    done.get();
+  }
+
   /// The buffers of an exchange, as long as somebody may wait for them.
   struct Waiting {
     Waiting(GlooTransport& transport, std::vector<std::unique_ptr<Buffer>>& sent,
