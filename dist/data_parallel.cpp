@@ -100,16 +100,22 @@ void DataParallel::make_buckets() {
   bucket_of_.resize(entries.size());
   std::int64_t end = parameters_->grads().size();
   Bucket open;
+  const auto close = [&] {
+    buckets_.push_back(open);
+    end = open.begin;
+    open = {};
+  };
+  const auto fills = [&](std::int64_t size, double mb) { return static_cast<double>(size) * element >= mb * mebibyte; };
   for (std::size_t i = entries.size(); i-- > 0;) {
+    // What fills a bucket alone does not hold up others: a tied embedding is ready last of all.
+    if (open.parameters != 0 && fills(open.begin - entries[i].begin, options_.bucket_mb)) close();
     open.begin = entries[i].begin;
     open.size = end - open.begin;
     ++open.parameters;
     bucket_of_[i] = buckets_.size();
-    const double limit = buckets_.empty() ? std::min(options_.first_bucket_mb, options_.bucket_mb) : options_.bucket_mb;
-    if (static_cast<double>(open.size) * element < limit * mebibyte && i != 0) continue;
-    buckets_.push_back(open);
-    end = open.begin;
-    open = {};
+    const bool first = buckets_.empty();
+    if (i == 0 || fills(open.size, first ? std::min(options_.first_bucket_mb, options_.bucket_mb) : options_.bucket_mb))
+      close();
   }
   arrived_.assign(entries.size(), 0);
   for (const Bucket& bucket : buckets_) missing_.push_back(bucket.parameters);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
@@ -23,6 +25,7 @@ using test::failures_of_ranks;
 struct ScaledSum {
   static constexpr OpInfo info{.name = "scaled_sum"};
   double factor;
+  const std::function<void()>* before_backward = nullptr;
   struct Saved {
     Shape shape;
   };
@@ -33,6 +36,7 @@ struct ScaledSum {
     return Tensor::full({1}, factor * sum, x.dtype());
   }
   std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
+    if (before_backward != nullptr) (*before_backward)();
     return {Tensor::full(saved.shape, factor * dy.item(), dy.dtype())};
   }
 };
@@ -94,6 +98,63 @@ TEST(DataParallel, BucketsLieFromTheEndAndTheFirstIsSmall) {
     for (const DataParallel::Bucket& bucket : parallel.buckets()) begins.push_back(bucket.begin / 16384);
     EXPECT_EQ(begins, (std::vector<std::int64_t>{9, 5, 1, 0}));
     EXPECT_EQ(parallel.buckets()[1].size, 4 * 16384);
+  });
+}
+
+TEST(DataParallel, AParameterThatFillsABucketHasItsOwn) {
+  run_ranks(1, [](Collective& group) {
+    // 16 KiB, 64 KiB, then three of 4 KiB.
+    Net net({4096, 16384, 1024, 1024, 1024}, 0);
+    DataParallel parallel(group, *net.flat, {.bucket_mb = 0.05, .first_bucket_mb = 0.001});
+    std::vector<std::pair<std::int64_t, int>> buckets;
+    for (const DataParallel::Bucket& bucket : parallel.buckets()) buckets.emplace_back(bucket.size, bucket.parameters);
+    EXPECT_EQ(buckets, (std::vector<std::pair<std::int64_t, int>>{{1024, 1}, {2048, 2}, {16384, 1}, {4096, 1}}));
+  });
+}
+
+/// Keeps what all_reduce() has started.
+class Watched final : public Collective {
+ public:
+  explicit Watched(Collective& group) : group_(group) {}
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  const char* backend() const override { return group_.backend(); }
+  Work all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) override {
+    started.push_back(group_.all_reduce(x, op, wire));
+    return started.back();
+  }
+  Work reduce_scatter(const Tensor& x, const Tensor& part) override { return group_.reduce_scatter(x, part); }
+  Work all_gather(const Tensor& part, const Tensor& all) override { return group_.all_gather(part, all); }
+  Work broadcast(const Tensor& x, int root) override { return group_.broadcast(x, root); }
+  void barrier() override { group_.barrier(); }
+  void abort(const std::string& reason) override { group_.abort(reason); }
+
+  std::vector<Work> started;
+
+ private:
+  Collective& group_;
+};
+
+TEST(DataParallel, TheFirstBucketIsReducedBeforeTheLastOpOfTheBackwardPass) {
+  run_ranks(2, [](Collective& group) {
+    Watched watched(group);
+    Net net({3000, 3000, 3000}, 1);
+    DataParallel parallel(watched, *net.flat, {.bucket_mb = 0.001, .first_bucket_mb = 0.001});
+    watched.started.clear();
+    bool waited = false;
+    const std::function<void()> before_last = [&] {
+      ASSERT_EQ(watched.started.size(), 2U);
+      watched.started[0].wait();
+      waited = true;
+      EXPECT_EQ(net.grad(2), 9);  // 3 * (1 + 2), the sum of both ranks
+    };
+    Tensor sum = record(ScaledSum{1, &before_last}, net.tensors[0]);
+    for (std::size_t i : {1U, 2U})
+      sum = record(Add{}, sum, record(ScaledSum{(i + 1.0) * (group.rank() + 1)}, net.tensors[i]));
+    backward(sum);
+    EXPECT_TRUE(waited);
+    parallel.reduce();
+    EXPECT_EQ(net.grad(0), 2);
   });
 }
 
