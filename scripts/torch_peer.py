@@ -14,12 +14,16 @@ time    times each mode of a case, or those that the request has as "modes" (of 
 serve   runs "mode" of the case once and prints the milliseconds; an outer script interleaves these with those of the
         program under test, so that both see the same load of the machine
 
+Started with RANK and WORLD_SIZE (and MASTER_ADDR, MASTER_PORT), `serve` steps as a rank of DistributedDataParallel on
+Gloo; a case is then what one rank has.
+
 Modes that begin with "compile" are torch.compile's. Images of steps are channels_last, except in the mode "eager". Of
 attention within windows "sdpa" has the chain's products and softmax in one.
 """
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -123,6 +127,8 @@ def step(case, mode, who, device):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    if torch.distributed.is_initialized():
+        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
     def loss():
         with torch.autocast(device, dtype=torch.bfloat16, enabled=case["dtype"] == "bf16"):
@@ -368,6 +374,8 @@ def main():
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    if "RANK" in os.environ:
+        torch.distributed.init_process_group("gloo")
     (serve if arguments.command == "serve" else time_cases)(arguments.device)
 
 

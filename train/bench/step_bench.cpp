@@ -7,10 +7,10 @@
 
 namespace hearth::train {
 
-StepBench::StepBench(LoadedConfig config)
-    : session_(std::move(config)),
-      batches_(static_cast<std::size_t>(session_.config().train.accumulate), session_.make_train_loader().next()) {
-  if (session_.config().train.graph && session_.device().is_cuda())
+StepBench::StepBench(LoadedConfig config, Collective* group) : session_(std::move(config), group) {
+  const std::int64_t count = session_.ranks ? session_.ranks->pieces() : session_.config().train.accumulate;
+  batches_.assign(static_cast<std::size_t>(count), session_.make_train_loader().next());
+  if (session_.config().train.graph && session_.device().is_cuda() && !session_.ranks)
     captured_ = std::make_unique<CapturedStep>(session_);
 }
 
@@ -18,6 +18,7 @@ std::int64_t StepBench::items() const { return batch().count() * static_cast<std
 
 double StepBench::step_ms() {
   const auto start = std::chrono::steady_clock::now();
+  if (session_.ranks) (void)session_.ranks->begin_step(batches_, session_.loss, {});
   if (captured_)
     (void)captured_->run(batches_);
   else

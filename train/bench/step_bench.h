@@ -14,7 +14,8 @@ namespace hearth::train {
 /// (train.accumulate), and the update.
 class StepBench {
  public:
-  explicit StepBench(LoadedConfig config);
+  /// With a group, which must outlive this, the steps of one of its ranks.
+  explicit StepBench(LoadedConfig config, Collective* group = nullptr);
   /// Milliseconds of one step, until the device is done with it.
   double step_ms();
   const Session& session() const { return session_; }

@@ -10,6 +10,7 @@
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
+#include "train/cli/join_group.h"
 #include "train/cli/name_filter.h"
 
 namespace hearth::train {
@@ -64,7 +65,10 @@ int bench_step(const Arguments& arguments) {
                                            "--trace", "--serve", "--json"});
   HEARTH_CHECK(UsageError, arguments.has("--random-data") || !arguments.has("--image-size"),
                "bench step: --image-size is that of --random-data; say both");
-  StepBench bench(bench_config(arguments));
+  LoadedConfig loaded = bench_config(arguments);
+  std::string ranks;
+  const std::unique_ptr<Collective> group = join_group(loaded.config, ranks);
+  StepBench bench(std::move(loaded), group.get());
   const Session& session = bench.session();
   MemoryResource& memory = memory_of(session.device());
   const std::int64_t steps = arguments.positive("--steps", 20);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/cli/join_group.h"
+
+#include <iostream>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "dist/process_group.h"
+
+namespace hearth::train {
+namespace {
+
+/// The same ranks connected by NCCL, if the run computes on GPUs and all ranks can; else `host`, and why in `text`.
+/// config.device becomes this rank's.
+std::unique_ptr<Collective> on_devices(std::unique_ptr<Collective> host, RunConfig& config, int local_rank,
+                                       std::string& text) {
+  const bool wanted = config.dist.backend == DistBackend::nccl, never = config.device == "cpu";
+  const Device device = device_of_rank(config.device, local_rank);
+  config.device = name_of(device);
+  if (!wanted && (config.dist.backend == DistBackend::gloo || never)) return host;
+  const std::string why = dist::why_no_nccl(*host, device);
+  HEARTH_CHECK(ConfigError, !wanted || why.empty(), "/dist/backend: nccl: ", why);
+  if (why.empty()) return dist::nccl_group(std::move(host), device, {.ordered = config.train.deterministic});
+  if (device.is_cuda()) text = join_text("; no NCCL: ", why);
+  return host;
+}
+
+}  // namespace
+
+std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text) {
+  const DistOptions& options = config.dist;
+  if (options.backend == DistBackend::none) return nullptr;
+  const std::optional<dist::Placement> placement = dist::placement(options.address);
+  HEARTH_CHECK(
+      ConfigError, placement || options.backend == DistBackend::automatic,
+      "/dist/backend: it names one, but nothing says which rank this process is; start the run by hearth launch -n N "
+      "-- train ..., torchrun, mpirun or srun");
+  if (!placement) return nullptr;
+  const int rank = placement->rank;
+  std::unique_ptr<Collective> group =
+      dist::join_processes(*placement, {.give_up_seconds = options.timeout, .warn = [rank](const std::string& warning) {
+                                          if (rank == 0) std::cerr << join_text("warning   ", warning, "\n");
+                                        }});
+  std::string why_not;
+  group = on_devices(std::move(group), config, placement->local_rank, why_not);
+  text = join_text(group->size(), " (", group->backend(), ", ", placement->source, ")", why_not);
+  return group;
+}
+
+}  // namespace hearth::train
