@@ -19,12 +19,6 @@ std::int64_t now_ms() {
       .count();
 }
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 /// The next frame; nothing where the server has closed, or at the deadline.
 std::optional<std::pair<Frame, std::string>> receive_frame(const Socket& socket, Deadline deadline) {
   std::uint32_t length = 0;
@@ -67,10 +61,12 @@ void Control::join(const ControlOptions& options, double seconds) {
   HEARTH_CHECK(PeerError, answer, "the server at ", server_, " does not let rank ", rank_,
                " in; do all ranks have the same token (HEARTH_TOKEN)?");
   HEARTH_CHECK(PeerError, answer->first != Frame::refused, "the server at ", server_, ": ", answer->second);
-  HEARTH_CHECK(
-      PeerError,
-      answer->first == Frame::welcome && same_proof(answer->second, hmac_sha256(options.token, "server" + text)),
-      "the server at ", server_, " does not know the token (HEARTH_TOKEN) of rank ", rank_);
+  const std::string proof = answer->second.substr(0, proof_size);
+  server_process_ = answer->second.substr(proof.size());
+  HEARTH_CHECK(PeerError,
+               answer->first == Frame::welcome &&
+                   same_proof(proof, hmac_sha256(options.token, "server" + text + server_process_)),
+               "the server at ", server_, " does not know the token (HEARTH_TOKEN) of rank ", rank_);
 }
 
 Control::~Control() {
@@ -107,11 +103,11 @@ void Control::beat() {
     send(Frame::beat, status);
     const double silence = static_cast<double>(now_ms() - heard_) / 1000;
     if (silence > options_.give_up_seconds)
-      fail(join_text("the server at ", server_, " gave no sign of life for ", options_.give_up_seconds, " s"));
+      fail(join_text(server_process_, " gave no sign of life for ", options_.give_up_seconds, " s"));
     else if ((silence > options_.warn_seconds) != silent) {
       silent = !silent;
-      warn(silent ? join_text("the server at ", server_, " has given no sign of life for ", options_.warn_seconds, " s")
-                  : join_text("the server at ", server_, " is there again"));
+      warn(silent ? join_text(server_process_, " has given no sign of life for ", options_.warn_seconds, " s")
+                  : join_text(server_process_, " is there again"));
     }
     lock.lock();
     changed_.wait_until(lock, in_seconds(options_.beat_seconds), [&] { return stopping_ || !failure_.empty(); });
@@ -124,7 +120,7 @@ void Control::listen() {
     heard_ = now_ms();
     take(frame->first, frame->second);
   }
-  fail(join_text("the server of the group, at ", server_, ", is gone: rank 0, or what started the ranks, has ended"));
+  fail(server_process_ + " died or ended; it had the server of the group");
 }
 
 void Control::take(Frame kind, const std::string& payload) {

@@ -26,10 +26,11 @@ namespace hearth::dist {
 
 struct ControlOptions {
   int size = 1;
-  std::string token{};          ///< a secret that all ranks share
-  double beat_seconds = 0.25;   ///< between signs of life
-  double warn_seconds = 5;      ///< without one: the others are warned
-  double give_up_seconds = 60;  ///< without one: the group ends
+  std::string token{};                   ///< a secret that all ranks share
+  double beat_seconds = 0.25;            ///< between signs of life
+  double warn_seconds = 5;               ///< without one: the others are warned
+  double give_up_seconds = 60;           ///< without one: the group ends
+  std::string server = "hearth launch";  ///< what the server runs in, for the message should that die
 };
 
 /// Runs on a thread of its own, in rank 0 or in what started the ranks.
@@ -98,6 +99,7 @@ class Control {
   const int rank_;
   const ControlOptions options_;
   const std::string server_;
+  std::string server_process_;  ///< "rank 0 (pid 4711 on node7)"
   std::string local_address_;
   Socket socket_;
   std::mutex sending_;

@@ -162,7 +162,9 @@ class ControlServer::Loop {
     one.rank = request->rank;
     one.who = join_text("rank ", one.rank, " (pid ", request->pid, " on ", request->host, ')');
     joined_[static_cast<std::size_t>(one.rank)] = true;
-    one.out += framed(Frame::welcome, hmac_sha256(options_.token, "server" + request->signed_text(one.nonce)));
+    const std::string mine = join_text(options_.server, " (pid ", getpid(), " on ", host_name(), ')');
+    const std::string proved = "server" + request->signed_text(one.nonce) + mine;
+    one.out += framed(Frame::welcome, hmac_sha256(options_.token, proved) + mine);
     if (!failure_.empty()) one.out += framed(Frame::failed, failure_);
   }
 

@@ -2,6 +2,7 @@
 #include "dist/frame.h"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
@@ -46,6 +47,12 @@ bool same_proof(std::string_view a, std::string_view b) {
   int difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
   return difference == 0;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
 }
 
 std::string framed(Frame kind, std::string_view payload) {

@@ -17,7 +17,7 @@ namespace hearth::dist {
 enum class Frame : char {
   hello = 'H',    ///< server: its random number
   join = 'J',     ///< rank: JoinRequest
-  welcome = 'W',  ///< server: its proof
+  welcome = 'W',  ///< server: its proof, what process it runs in
   refused = 'R',  ///< server: why
   beat = 'B',     ///< both: a sign of life, of a rank with its status
   set = 'S',      ///< rank: key, 0, value
@@ -40,6 +40,8 @@ std::string hmac_sha256(std::string_view key, std::string_view text);
 /// Equal, in a time that does not depend on where they differ.
 bool same_proof(std::string_view a, std::string_view b);
 
+/// The name of this machine.
+std::string host_name();
 std::string framed(Frame kind, std::string_view payload);
 /// The first frame of `bytes`, taken off them; nothing while it is incomplete. A length of 0 or above `limit` sets
 /// `broken`.

@@ -15,7 +15,8 @@ constexpr double farewell_seconds = 5;
 class ProcessTransport : public Transport {
  public:
   ProcessTransport(const Placement& at, const ProcessGroupOptions& options) {
-    const ControlOptions control{.size = at.size, .token = at.token, .give_up_seconds = options.give_up_seconds};
+    const ControlOptions control{
+        .size = at.size, .token = at.token, .give_up_seconds = options.give_up_seconds, .server = "rank 0"};
     if (at.rank == 0 && !at.is_server_elsewhere)
       server_ = std::make_unique<ControlServer>(at.address, at.port, control);
     control_ = std::make_unique<Control>(at.address, at.port, at.rank, control, options.join_seconds);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <future>
 #include <mutex>
@@ -176,10 +177,29 @@ TEST(ControlGroup, SilenceIsWarnedOfAndEndsTheGroup) {
 }
 
 TEST(ControlGroup, TheEndOfTheServerIsNoticed) {
-  auto group = std::make_unique<Group>();
-  const auto a = group->join(0);
+  ControlOptions options = two;
+  options.server = "rank 0";
+  auto group = std::make_unique<Group>(options);
+  const auto a = group->join(1);
   group.reset();
-  EXPECT_NE(a->failure(5).find("is gone"), std::string::npos);
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  EXPECT_EQ(a->failure(5),
+            join_text("rank 0 (pid ", getpid(), " on ", host, ") died or ended; it had the server of the group"));
+}
+
+TEST(ControlGroup, ASilentServerIsNamed) {
+  ControlOptions options = two;
+  options.server = "rank 0";
+  options.beat_seconds = 60;
+  const Group group(options);
+  ControlOptions mine = options;
+  mine.beat_seconds = 0.02;
+  mine.give_up_seconds = 0.2;
+  const auto a = group.join(1, mine);
+  const std::string reason = a->failure(5);
+  EXPECT_TRUE(reason.starts_with("rank 0 (pid ")) << reason;
+  EXPECT_TRUE(reason.ends_with(" gave no sign of life for 0.2 s")) << reason;
 }
 
 TEST(ControlGroup, RefusesWhoDoesNotFit) {
