@@ -227,9 +227,13 @@ class ControlServer::Loop {
         one.broken = one.broken || silence > stranger_seconds;
         continue;
       }
+      if (one.closing) continue;
       one.out += framed(Frame::beat, "");
       if (silence > options_.give_up_seconds) {
-        fail(join_text(one.who, " gave no sign of life for ", options_.give_up_seconds, " s", after(one)), &one);
+        // Should it go on some day, it learns that it is lost; nobody waits for that.
+        fail(join_text(one.who, " gave no sign of life for ", options_.give_up_seconds, " s", after(one)), nullptr);
+        note_end(one);
+        one.closing = true;
       } else if ((silence > options_.warn_seconds) != one.silent) {
         one.silent = !one.silent;
         tell(framed(Frame::warning, one.silent ? join_text(one.who, " has given no sign of life for ",

@@ -157,7 +157,7 @@ TEST(ControlGroup, SilenceIsWarnedOfAndEndsTheGroup) {
   options.warn_seconds = 0.15;
   options.give_up_seconds = 0.6;
   const Group group(options);
-  const auto a = group.join(0);
+  auto a = group.join(0);
   std::mutex mutex;
   std::vector<std::string> warnings;
   a->on_warning([&](const std::string& text) {
@@ -170,6 +170,8 @@ TEST(ControlGroup, SilenceIsWarnedOfAndEndsTheGroup) {
   const std::string beat = framed(Frame::beat, "");
   ASSERT_TRUE(send_fully(b, std::as_bytes(std::span(beat)), in_seconds(5)));
   EXPECT_EQ(a->failure(5), "rank 1 (pid 77 on node9) gave no sign of life for 0.6 s");
+  a.reset();
+  EXPECT_TRUE(group.server.wait_for_end(1)) << "nobody waits for a rank that is lost";
   const std::lock_guard lock(mutex);
   ASSERT_GE(warnings.size(), 2U);
   EXPECT_EQ(warnings[0], "rank 1 (pid 77 on node9) has given no sign of life for 0.15 s");
