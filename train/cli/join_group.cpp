@@ -37,11 +37,12 @@ std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text) {
       "/dist/backend: it names one, but nothing says which rank this process is; start the run by hearth launch -n N "
       "-- train ..., torchrun, mpirun or srun");
   if (!placement) return nullptr;
-  const int rank = placement->rank;
+  // Rank 0 tells the user; of rank 0, which cannot, rank 1 does.
+  const auto warn = [rank = placement->rank](const std::string& warning) {
+    if (rank == 0 || (rank == 1 && warning.starts_with("rank 0 "))) std::cerr << join_text("warning   ", warning, "\n");
+  };
   std::unique_ptr<Collective> group =
-      dist::join_processes(*placement, {.give_up_seconds = options.timeout, .warn = [rank](const std::string& warning) {
-                                          if (rank == 0) std::cerr << join_text("warning   ", warning, "\n");
-                                        }});
+      dist::join_processes(*placement, {.give_up_seconds = options.timeout, .warn = warn});
   std::string why_not;
   group = on_devices(std::move(group), config, placement->local_rank, why_not);
   text = join_text(group->size(), " (", group->backend(), ", ", placement->source, ")", why_not);
