@@ -203,8 +203,9 @@ std::unique_ptr<Transport> gloo_transport(Control& control, int size, const Gloo
 
 #else
 
-std::unique_ptr<Transport> gloo_transport(Control&, int, const GlooOptions&) {
-  throw UsageError("dist: this build of Hearth has no Gloo; install libgloo-dev and build again");
+std::unique_ptr<Transport> gloo_transport(Control&, int, const GlooOptions& options) {
+  throw UsageError(join_text("dist: the ranks need Gloo", options.reason.empty() ? "" : ": ", options.reason,
+                             "; this build of Hearth has none, install libgloo-dev and build again"));
 }
 
 #endif

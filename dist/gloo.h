@@ -14,6 +14,7 @@ struct GlooOptions {
   double join_seconds = 60;  ///< to wait for the other ranks' addresses
   /// An exchange in which nothing arrives for so long fails: longer than rank 0 evaluates or writes for all.
   double timeout_seconds = 1800;
+  std::string reason{};  ///< why the ranks have no faster connection; for the error of a build without Gloo
 };
 
 /// Connects this rank with all others, which meet by `control`; it must outlive the transport and may be told of

@@ -126,7 +126,8 @@ std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std
   const Pieces pieces(count, size(), grain);
   const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of_x; };
   const std::size_t mine = bytes(pieces.size(rank()));
-  received_.resize(mine * static_cast<std::size_t>(size()));
+  // Only ever larger: a resize to more fills with zeros, which takes as long as a reduction.
+  received_.resize(std::max(received_.size(), mine * static_cast<std::size_t>(size())));
   std::vector<Outgoing> out;
   std::vector<Incoming> in;
   std::vector<const std::byte*> rows;

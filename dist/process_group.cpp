@@ -4,6 +4,7 @@
 #include "dist/control.h"
 #include "dist/gloo.h"
 #include "dist/host_group.h"
+#include "dist/shared_memory.h"
 
 namespace hearth::dist {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 // For the others to hear of the end before the server goes.
 constexpr double farewell_seconds = 5;
 
-/// A Gloo transport and what it needs to live.
+/// The connections of a process and what they need to live.
 class ProcessTransport : public Transport {
  public:
   ProcessTransport(const Placement& at, const ProcessGroupOptions& options) {
@@ -21,7 +22,10 @@ class ProcessTransport : public Transport {
       server_ = std::make_unique<ControlServer>(at.address, at.port, control);
     control_ = std::make_unique<Control>(at.address, at.port, at.rank, control, options.join_seconds);
     if (options.warn) control_->on_warning(options.warn);
-    transport_ = gloo_transport(*control_, at.size, {.join_seconds = options.join_seconds});
+    GlooOptions gloo{.join_seconds = options.join_seconds};
+    if (options.shared_memory)
+      transport_ = shared_memory_transport(*control_, at.size, gloo.reason, {.join_seconds = options.join_seconds});
+    if (!transport_) transport_ = gloo_transport(*control_, at.size, gloo);
   }
   ~ProcessTransport() override {
     transport_.reset();

@@ -15,7 +15,7 @@
 
 namespace hearth::dist {
 
-inline std::vector<std::unique_ptr<Collective>> gloo_groups(int size) {
+inline std::vector<std::unique_ptr<Collective>> process_groups(int size, bool shared_memory) {
   // Until the end of the program, as the groups need theirs to their own end.
   static std::vector<std::unique_ptr<ControlServer>> servers;
   const std::string token = "of the test";
@@ -29,14 +29,15 @@ inline std::vector<std::unique_ptr<Collective>> gloo_groups(int size) {
                                                                .address = "127.0.0.1",
                                                                .port = servers.back()->port(),
                                                                .token = token,
-                                                               .is_server_elsewhere = true});
+                                                               .is_server_elsewhere = true},
+                                                              {.shared_memory = shared_memory});
     });
   for (std::thread& thread : threads) thread.join();
   return groups;
 }
 
 inline std::vector<std::unique_ptr<Collective>> groups_of(const std::string& backend, int size) {
-  return backend == "gloo" ? gloo_groups(size) : loopback_groups(size);
+  return backend == "loopback" ? loopback_groups(size) : process_groups(size, backend == "shared memory");
 }
 
 }  // namespace hearth::dist

@@ -53,7 +53,7 @@ class HostGroups : public testing::TestWithParam<Case> {};
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* backend : {"loopback", HEARTH_HAS_GLOO ? "gloo" : ""})
+  for (const char* backend : {"loopback", "shared memory", HEARTH_HAS_GLOO ? "gloo" : ""})
     for (const auto& [ranks, count] : {std::pair<int, std::int64_t>{1, 5},
                                        {2, 1},
                                        {2, 5000},
@@ -119,7 +119,9 @@ TEST_P(HostGroups, GathersScattersAndBroadcasts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HostGroups, testing::ValuesIn(cases()), [](const auto& one) {
-  return join_text(one.param.backend, "_ranks", one.param.ranks, "_elements", one.param.count);
+  std::string name = join_text(one.param.backend, "_ranks", one.param.ranks, "_elements", one.param.count);
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
 });
 
 TEST(HostGroup, MinimaMaximaAndIntegers) {

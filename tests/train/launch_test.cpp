@@ -32,10 +32,6 @@ class Launched : public testing::Test {
       "checkpoint": {"every_steps": 10}, "log": {"every_steps": 5, "report": false, "tensorboard": false}})";
   }
 
-  void SetUp() override {
-    if (!HEARTH_HAS_GLOO) GTEST_SKIP() << "this build has no Gloo";
-  }
-
   ProgramResult run(std::vector<std::string> words) const { return test::run_program(words, folder_.path(), 300); }
   ProgramResult launch(const std::string& ranks, const std::string& out, std::vector<std::string> more = {}) const {
     std::vector<std::string> words{test::hearth_program(), "launch", "-n", ranks};
@@ -84,11 +80,17 @@ TEST_F(Launched, AnyNumberOfRanksEndsWithTheSameBits) {
   for (const char* ranks : {"1", "2", "4"}) {
     const ProgramResult result = launch(ranks, std::string("out") + ranks);
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_TRUE(contains(result.err, std::string("ranks     ") + ranks + " (gloo, hearth launch)")) << result.err;
+    EXPECT_TRUE(contains(result.err, std::string("ranks     ") + ranks + " (shared memory, hearth launch)"))
+        << result.err;
     EXPECT_FALSE(contains(result.err, "[rank ")) << "only rank 0 tells of the progress: " << result.err;
   }
   EXPECT_EQ(weights("out2"), weights("out1"));
   EXPECT_EQ(weights("out4"), weights("out1"));
+  if (!HEARTH_HAS_GLOO) return;
+  const ProgramResult by_tcp = launch("2", "out_tcp", {"--set", "dist.backend=\"gloo\""});
+  ASSERT_EQ(by_tcp.exit_code, 0) << by_tcp.err;
+  EXPECT_TRUE(contains(by_tcp.err, "ranks     2 (gloo, hearth launch)")) << by_tcp.err;
+  EXPECT_EQ(weights("out_tcp"), weights("out1"));
 }
 
 TEST_F(Launched, DividedStateEndsWithTheSameBitsAfterADeathAndOnAnotherNumberOfRanks) {
@@ -122,7 +124,8 @@ TEST_F(Launched, ACudaDeviceEndsWithTheSameBitsTooAndSkipsTogether) {
   for (const char* ranks : {"1", "2"}) {
     const ProgramResult result = launch(ranks, std::string("out") + ranks, options);
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_TRUE(contains(result.err, "graph: steps run one by one, as gloo sums gradients on the host")) << result.err;
+    EXPECT_TRUE(contains(result.err, "graph: steps run one by one, as shared memory sums gradients on the host"))
+        << result.err;
   }
   EXPECT_EQ(weights("out2"), weights("out1"));
 }
@@ -205,12 +208,13 @@ TEST_F(Launched, MpirunStartsRanks) {
       run({"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "/usr/bin/mpirun",
            "--oversubscribe", "-n", "2", test::hearth_program(), "train", "run.json", "--out", "mpi"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, "ranks     2 (gloo, Open MPI)")) << result.err;
+  EXPECT_TRUE(contains(result.err, "ranks     2 (shared memory, Open MPI)")) << result.err;
   ASSERT_EQ(launch("1", "one").exit_code, 0);
   EXPECT_EQ(weights("mpi"), weights("one"));
 }
 
 TEST_F(Launched, TwoMachinesWithAddressesOfTheirOwn) {
+  if (!HEARTH_HAS_GLOO) GTEST_SKIP() << "this build has no Gloo";
   const ProgramResult result = run({test::source_dir() + "/scripts/two_machines", "--rate", "1gbit",
                                     test::hearth_program(), "train", "run.json", "--out", "two"});
   if (result.exit_code == 77) GTEST_SKIP() << result.err;

@@ -203,7 +203,7 @@ void describe(Fields<DistOptions>& f) {
        {"nccl", DistBackend::nccl}},
       "What connects the ranks of a data parallel run. auto: none unless `hearth launch`, torchrun's variables, Open "
       "MPI, Slurm or Kubernetes say that this process is a rank; nccl where every rank has a GPU of its own and the "
-      "library, else gloo.");
+      "library, else shared memory where all ranks are processes of one machine, else gloo.");
   f.text("address", &DistOptions::address,
          "HOST or HOST:PORT where rank 0 listens and the ranks meet; as the launcher says if not given.");
   f.number("bucket_mb", &DistOptions::bucket_mb, {.above = 0, .max = 65536},
