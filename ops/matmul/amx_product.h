@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of matrices on the processor's tiles, in bf16 with f32 sums, for operands of any form. For kernel
-// sources of the CPU only; amx::unsupported() must be empty.
+// The products of matrices on the processor's tiles, which multiply bf16 and sum in f32, for operands of any form. For
+// kernel sources of the CPU only; amx::unsupported() must be empty.
 //
-// C is cut into blocks of up to 256 x 256, each the work of one thread, which walks k in chunks of about 768: it copies
-// a chunk of both operands into tiles, A [rows / 16][k / 32][16][32] and B [columns / 16][k / 32][16 pairs of
-// k][16][2], and multiplies them two by two, so that four tiles are read for four products. Copies and f32 sums of a
-// block stay in the second-level cache. What is missing at the edges is zeros. Chunks depend on k alone, so the bits do
-// not depend on the number of threads. The tiles take denormals for zeros.
+// C is cut into blocks of up to 256 x 256, each the work of one thread, which walks k in chunks: it copies a chunk of
+// both operands into tiles, A [rows / 16][k / 32][16][32] and B [columns / 16][k / 32][16 pairs of k][16][2], and
+// multiplies them two by two, so that four tiles are read for four products. Copies and f32 sums of a block stay in the
+// second-level cache. What is missing at the edges is zeros. Chunks depend on k alone, so the bits do not depend on the
+// number of threads. The tiles take denormals for zeros.
+//
+// Where both operands are f32 each value is split into three of bf16, x = x0 + x1 + x2 but for 2^-27 of it, and six
+// products of these are summed: x0 y0, x0 y1, x1 y0, x1 y1, x0 y2, x2 y0 (what is left out is below 2^-25 of x y, less
+// than an f32 product is rounded by). Sums of 128 products begin with the small ones, and are then added up in f32, so
+// that the result is at least as close as an f32 loop's. Values below 2^-102 lose some of their bits; infinite ones
+// give NaN. Henry, Tang and Heinecke, Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
+// Computations, 2019.
 //
 // An operand is read by runs of 32 values. Stored rows of A and B lie along k (`along_k`: rows of A, columns of B) or
 // across it (one for each k). Operand has:
-//   Type                       bf16 or float, which is rounded
+//   Type                       bf16 or float, which is rounded where the other operand is bf16
 //   along_k
 //   Step step(inner)           what `inner`, a multiple of 32 along a stored row, comes to
 //   prepare(first, count)      stored rows first.. are read next, in a copy of the operand
@@ -19,6 +26,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <type_traits>
 
 #include "core/cpu/amx.h"
@@ -41,7 +50,11 @@ struct ProductBlocks {
   std::int64_t m, n, k;
 };
 
-constexpr std::int64_t tile_values = 512, max_block = 256, max_chunk = 768, panel_steps = 8;
+constexpr std::int64_t tile_values = 512, max_block = 256, max_chunk = 768;
+
+/// How many bf16 values stand for one of an operand.
+template <class A, class B>
+constexpr int parts_of = std::is_same_v<A, float>&& std::is_same_v<B, float> ? 3 : 1;
 
 /// `size` in equal parts of at most `most`, each a multiple of 32.
 inline std::int64_t even_part(std::int64_t size, std::int64_t most) {
@@ -50,8 +63,9 @@ inline std::int64_t even_part(std::int64_t size, std::int64_t most) {
 }
 
 /// So many blocks that every thread has some; the bits do not depend on it.
-inline ProductBlocks blocks_of(const ProductSize& size) {
-  ProductBlocks blocks{even_part(size.m, max_block), even_part(size.n, max_block), even_part(size.k, max_chunk)};
+inline ProductBlocks blocks_of(const ProductSize& size, int parts) {
+  ProductBlocks blocks{even_part(size.m, max_block), even_part(size.n, max_block),
+                       even_part(size.k, max_chunk / parts)};
   const std::int64_t wanted = threads() == 1 ? 1 : 4 * threads();
   const auto count = [&] {
     return size.batch * ((size.m + blocks.m - 1) / blocks.m) * ((size.n + blocks.n - 1) / blocks.n);
@@ -67,23 +81,51 @@ inline ProductBlocks blocks_of(const ProductSize& size) {
 #pragma GCC diagnostic push
 // Registers that GCC 12's own headers leave undefined on purpose.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
-inline __m512i load_run(const bf16* from, std::int64_t count) {
-  if (count >= 32) return _mm512_loadu_si512(from);
-  return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << count) - 1), from);
+/// Of so many values, at most 32, the mask of the 16 from `first` on.
+inline __mmask16 mask_of(std::int64_t count, std::int64_t first) {
+  return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count - first, 0, 16)) - 1);
 }
-inline __m512i load_run(const float* from, std::int64_t count) {
-  const auto mask = [](std::int64_t valid) {
-    return static_cast<__mmask16>(valid >= 16 ? 0xffffu : valid <= 0 ? 0u : (1u << valid) - 1);
-  };
-  const __m512 low = _mm512_maskz_loadu_ps(mask(count), from);
-  const __m512 high = _mm512_maskz_loadu_ps(mask(count - 16), from + 16);
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+/// What rounding has taken away; nothing of a value that it made infinite.
+[[gnu::always_inline]] inline __m512 rest_of(__m512 value, __m256i rounded) {
+  const __m512 wide = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
+  const __mmask16 finite = _mm512_cmp_ps_mask(_mm512_abs_ps(wide), _mm512_set1_ps(HUGE_VALF), _CMP_LT_OQ);
+  return _mm512_maskz_sub_ps(finite, value, wide);
 }
+/// `count` values, at most 32, and zeros; f32 ones rounded to bf16, or in three parts. Null is zeros.
+template <int parts, class T>
+[[gnu::always_inline]] inline void load_run(const T* from, std::int64_t count, __m512i (&to)[parts]) {
+  if (from == nullptr) {
+    for (__m512i& part : to) part = _mm512_setzero_si512();
+    return;
+  }
+  if constexpr (std::is_same_v<T, bf16>) {
+    to[0] = count >= 32 ? _mm512_loadu_si512(from)
+                        : _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << count) - 1), from);
+  } else {
+    __m512 low, high;
+    if (count >= 32) {
+      low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
+    } else {
+      low = _mm512_maskz_loadu_ps(mask_of(count, 0), from);
+      high = _mm512_maskz_loadu_ps(mask_of(count, 16), from + 16);
+    }
+#pragma GCC unroll 3
+    for (int part = 0; part < parts; ++part) {
+      to[part] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+      if (part + 1 == parts) break;
+      low = rest_of(low, _mm512_castsi512_si256(to[part]));
+      high = rest_of(high, _mm512_extracti64x4_epi64(to[part], 1));
+    }
+  }
+}
+/// Asks for the cache lines of a run that is read soon.
 template <class T>
-__m512i load_or_zeros(const T* from, std::int64_t count) {
-  return from == nullptr ? _mm512_setzero_si512() : load_run(from, count);
+void prefetch_run(const T* from) {
+  for (std::size_t byte = 0; byte < 32 * sizeof(T); byte += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(from) + byte, _MM_HINT_T0);
 }
 
 /// Rows of 16 words become columns.
@@ -130,109 +172,194 @@ struct Part {
   std::int64_t steps() const { return (depth + 31) / 32; }
 };
 
-/// Where the tile of 16 lines by 32 of k lies: both of a pair of groups side by side for each step.
-inline bf16* tile_at(bf16* tiles, std::int64_t group, std::int64_t step, std::int64_t steps) {
-  return tiles + ((group / 2 * steps + step) * 2 + group % 2) * tile_values;
+/// Where the tile of 16 lines by 32 of k lies: both of a pair of groups side by side for each part of each step.
+template <int parts>
+bf16* tile_at(bf16* tiles, std::int64_t group, std::int64_t step, std::int64_t steps, int part) {
+  return tiles + (((group / 2 * steps + step) * parts + part) * 2 + group % 2) * tile_values;
+}
+
+inline void store_tile(const __m512i (&rows)[16], bf16* tile) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + 32 * i, rows[i]);
+}
+inline void transpose_tile(bf16* tile) {
+  __m512i rows[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) rows[i] = _mm512_load_si512(tile + 32 * i);
+  transpose(rows);
+  store_tile(rows, tile);
 }
 
 /// Copies 16 lines by 32 of k at a time into tiles; those of B are transposed.
-template <bool transposed, class Operand>
-void pack_along(const Operand& operand, const Part& part, bf16* to) {
-  const std::int64_t steps = part.steps(), groups = (part.lines + 31) / 32 * 2;
-  for (std::int64_t s = 0; s < steps; ++s) {
-    const auto step = operand.step(part.k + 32 * s);
-    const std::int64_t count = std::min<std::int64_t>(32, part.depth - 32 * s);
-    for (std::int64_t group = 0; group < groups; ++group) {
-      __m512i rows[16];
-      for (std::int64_t i = 0; i < 16; ++i)
-        rows[i] = 16 * group + i < part.lines ? load_or_zeros(operand.at(16 * group + i, step), count)
-                                              : _mm512_setzero_si512();
-      if constexpr (transposed) transpose(rows);
-      bf16* const tile = tile_at(to, group, s, steps);
-      for (std::int64_t i = 0; i < 16; ++i) _mm512_store_si512(tile + 32 * i, rows[i]);
+template <int parts, bool transposed, class Operand>
+void pack_along(const Operand& operand, const Part& of, bf16* to) {
+  const std::int64_t steps = of.steps(), groups = (of.lines + 31) / 32 * 2;
+  decltype(operand.step(0)) at_step[max_chunk / 32 + 1];
+  for (std::int64_t s = 0; s < steps; ++s) at_step[s] = operand.step(of.k + 32 * s);
+  for (std::int64_t group = 0; group < groups; ++group)
+    for (std::int64_t s = 0; s < steps; ++s) {
+      const std::int64_t count = std::min<std::int64_t>(32, of.depth - 32 * s);
+      bf16* const tile = tile_at<parts>(to, group, s, steps, 0);
+      for (std::int64_t i = 0; i < 16; ++i) {
+        const std::int64_t line = 16 * group + i;
+        const auto* const from = line < of.lines ? operand.at(line, at_step[s]) : nullptr;
+        // Likely the next step's.
+        if (from != nullptr) prefetch_run(from + 32);
+        __m512i row[parts];
+        load_run(from, count, row);
+#pragma GCC unroll 3
+        for (int part = 0; part < parts; ++part) _mm512_store_si512(tile + part * 2 * tile_values + 32 * i, row[part]);
+      }
+      if constexpr (transposed)
+        for (int part = 0; part < parts; ++part) transpose_tile(tile + part * 2 * tile_values);
     }
-  }
 }
 
 /// The same from stored rows that are one k each; tiles of A are transposed.
-template <bool transposed, class Operand>
-void pack_across(const Operand& operand, const Part& part, bf16* to) {
-  const std::int64_t steps = part.steps();
-  for (std::int64_t line = 0; line < part.lines; line += 32) {
-    const auto step = operand.step(part.first + line);
-    const std::int64_t count = std::min<std::int64_t>(32, part.lines - line);
+template <int parts, bool transposed, class Operand>
+void pack_across(const Operand& operand, const Part& of, bf16* to) {
+  const std::int64_t steps = of.steps();
+  for (std::int64_t line = 0; line < of.lines; line += 32) {
+    const auto step = operand.step(of.first + line);
+    const std::int64_t count = std::min<std::int64_t>(32, of.lines - line);
     for (std::int64_t s = 0; s < steps; ++s) {
-      __m512i low[16], high[16];
+      bf16* const first = tile_at<parts>(to, line / 16, s, steps, 0);
       for (std::int64_t pair = 0; pair < 16; ++pair) {
         const std::int64_t k = 32 * s + 2 * pair;
-        const auto row = [&](std::int64_t at) {
-          return at < part.depth ? load_or_zeros(operand.at(at, step), count) : _mm512_setzero_si512();
-        };
-        interleave(row(k), row(k + 1), low[pair], high[pair]);
+        const auto row = [&](std::int64_t at) { return at < of.depth ? operand.at(at, step) : nullptr; };
+        __m512i even[parts], odd[parts];
+        load_run(row(k), count, even);
+        load_run(row(k + 1), count, odd);
+#pragma GCC unroll 3
+        for (int part = 0; part < parts; ++part) {
+          bf16* const tile = first + part * 2 * tile_values;
+          __m512i low, high;
+          interleave(even[part], odd[part], low, high);
+          _mm512_store_si512(tile + 32 * pair, low);
+          _mm512_store_si512(tile + tile_values + 32 * pair, high);
+        }
       }
-      if constexpr (transposed) {
-        transpose(low);
-        transpose(high);
-      }
-      bf16* const tile = tile_at(to, line / 16, s, steps);
-      for (std::int64_t i = 0; i < 16; ++i) {
-        _mm512_store_si512(tile + 32 * i, low[i]);
-        _mm512_store_si512(tile + tile_values + 32 * i, high[i]);
-      }
+      if constexpr (transposed)
+        for (int tile = 0; tile < 2 * parts; ++tile) transpose_tile(first + tile * tile_values);
     }
   }
 }
 
-template <bool is_b, class Operand>
-void pack(Operand operand, const Part& part, bf16* to) {
+template <int parts, bool is_b, class Operand>
+void pack(Operand operand, const Part& of, bf16* to) {
   if constexpr (Operand::along_k) {
-    operand.prepare(part.first, part.lines);
-    pack_along<is_b>(operand, part, to);
+    operand.prepare(of.first, of.lines);
+    pack_along<parts, is_b>(operand, of, to);
   } else {
-    operand.prepare(part.k, part.depth);
-    pack_across<!is_b>(operand, part, to);
+    operand.prepare(of.k, of.depth);
+    pack_across<parts, !is_b>(operand, of, to);
   }
 }
+
+/// The four tiles of sums of a square of 32, and two tiles of each operand, a part of one step.
+template <class TileUnit>
+struct Square {
+  TileUnit tiles;
+
+  void clear() {
+    tiles.template clear<0>();
+    tiles.template clear<1>();
+    tiles.template clear<2>();
+    tiles.template clear<3>();
+  }
+  void load(const float* c) {
+    tiles.template load<0>(c, 64);
+    tiles.template load<1>(c + 256, 64);
+    tiles.template load<2>(c + 512, 64);
+    tiles.template load<3>(c + 768, 64);
+  }
+  void store(float* c) {
+    tiles.template store<0>(c, 64);
+    tiles.template store<1>(c + 256, 64);
+    tiles.template store<2>(c + 512, 64);
+    tiles.template store<3>(c + 768, 64);
+  }
+  void load_a(const bf16* x) {
+    tiles.template load<4>(x, 64);
+    tiles.template load<5>(x + tile_values, 64);
+  }
+  void load_b(const bf16* w) {
+    tiles.template load<6>(w, 64);
+    tiles.template load<7>(w + tile_values, 64);
+  }
+  void multiply() {
+    tiles.template multiply<0, 4, 6>();
+    tiles.template multiply<1, 4, 7>();
+    tiles.template multiply<2, 5, 6>();
+    tiles.template multiply<3, 5, 7>();
+  }
+};
 
 /// sums = or += A B for a chunk in tiles; m and n are multiples of 32. `sums` lies by squares of 32, each of four
 /// tiles.
 template <class TileUnit>
 void multiply_chunk(const bf16* a, const bf16* b, std::int64_t m, std::int64_t n, std::int64_t steps, bool add,
                     float* sums) {
-  TileUnit tiles;
-  for (std::int64_t first = 0; first < steps; first += panel_steps, add = true)
+  constexpr std::int64_t panel = 8, step_values = 2 * tile_values;
+  Square<TileUnit> square;
+  for (std::int64_t first = 0; first < steps; first += panel, add = true)
     for (std::int64_t j = 0; j < n; j += 32)
       for (std::int64_t i = 0; i < m; i += 32) {
         float* const c = sums + i * n + j * 32;
-        if (add) {
-          tiles.template load<0>(c, 64);
-          tiles.template load<1>(c + 256, 64);
-          tiles.template load<2>(c + 512, 64);
-          tiles.template load<3>(c + 768, 64);
-        } else {
-          tiles.template clear<0>();
-          tiles.template clear<1>();
-          tiles.template clear<2>();
-          tiles.template clear<3>();
+        add ? square.load(c) : square.clear();
+        const bf16 *x = a + (i / 32 * steps + first) * step_values, *w = b + (j / 32 * steps + first) * step_values;
+        const std::int64_t last = std::min(steps, first + panel);
+        for (std::int64_t s = first; s < last; ++s, x += step_values, w += step_values) {
+          square.load_a(x);
+          square.load_b(w);
+          square.multiply();
         }
-        const bf16 *x = a + (i * steps + first * 32) * 32, *w = b + (j * steps + first * 32) * 32;
-        const std::int64_t last = std::min(steps, first + panel_steps);
-        for (std::int64_t s = first; s < last; ++s, x += 2 * tile_values, w += 2 * tile_values) {
-          tiles.template load<4>(x, 64);
-          tiles.template load<6>(w, 64);
-          tiles.template multiply<0, 4, 6>();
-          tiles.template load<7>(w + tile_values, 64);
-          tiles.template multiply<1, 4, 7>();
-          tiles.template load<5>(x + tile_values, 64);
-          tiles.template multiply<2, 5, 6>();
-          tiles.template multiply<3, 5, 7>();
-        }
-        tiles.template store<0>(c, 64);
-        tiles.template store<1>(c + 256, 64);
-        tiles.template store<2>(c + 512, 64);
-        tiles.template store<3>(c + 768, 64);
+        square.store(c);
       }
 }
+
+/// The same for operands in three parts.
+template <class TileUnit>
+void multiply_parts(const bf16* a, const bf16* b, std::int64_t m, std::int64_t n, std::int64_t steps, bool add,
+                    float* sums) {
+  constexpr std::int64_t panel = 4, part = 2 * tile_values, step_values = 3 * part;
+  Square<TileUnit> square;
+  alignas(64) float more[1024];
+  for (std::int64_t first = 0; first < steps; first += panel, add = true)
+    for (std::int64_t j = 0; j < n; j += 32)
+      for (std::int64_t i = 0; i < m; i += 32) {
+        const bf16 *const x = a + (i / 32 * steps + first) * step_values, *const w = b + (j / 32 * steps + first) *
+                                                                                             step_values;
+        const std::int64_t end = std::min(panel, steps - first) * step_values;
+        square.clear();
+        for (std::int64_t s = 0; s < end; s += step_values) {
+          // One operand at a time moves on.
+          square.load_b(w + s);
+          square.load_a(x + s + 2 * part);
+          square.multiply();
+          square.load_a(x + s + part);
+          square.multiply();
+          square.load_b(w + s + part);
+          square.multiply();
+          square.load_a(x + s);
+          square.multiply();
+          square.load_b(w + s + 2 * part);
+          square.multiply();
+        }
+        for (std::int64_t s = 0; s < end; s += step_values) {
+          square.load_a(x + s);
+          square.load_b(w + s);
+          square.multiply();
+        }
+        float* const c = sums + i * n + j * 32;
+        square.store(add ? more : c);
+        for (int at = 0; add && at < 1024; at += 16)
+          _mm512_store_ps(c + at, _mm512_add_ps(_mm512_load_ps(c + at), _mm512_load_ps(more + at)));
+      }
+}
+
+template <int parts, class TileUnit>
+constexpr auto multiplies = parts == 1 ? multiply_chunk<TileUnit> : multiply_parts<TileUnit>;
 
 /// One row of sums, gathered from its tiles.
 inline void gather_row(const float* sums, std::int64_t row, std::int64_t n, float* to) {
@@ -270,7 +397,10 @@ void store_row(const float* sums, const float* bias, bool accumulate, std::int64
 /// C = A B for sizes that are not 0: operands and store by the number of the matrix in the batch.
 template <class MakeA, class MakeB, class MakeStore>
 void product(const ProductSize& size, const MakeA& make_a, const MakeB& make_b, const MakeStore& make_store) {
-  const ProductBlocks blocks = blocks_of(size);
+  using A = std::remove_cvref_t<decltype(make_a(0))>;
+  using B = std::remove_cvref_t<decltype(make_b(0))>;
+  constexpr int parts = parts_of<typename A::Type, typename B::Type>;
+  const ProductBlocks blocks = blocks_of(size, parts);
   const std::int64_t down = (size.m + blocks.m - 1) / blocks.m, across = (size.n + blocks.n - 1) / blocks.n;
   parallel_chunks(size.batch * down * across, [&](std::int64_t task) {
     const std::int64_t batch = task / (down * across), i = task / across % down * blocks.m,
@@ -278,14 +408,14 @@ void product(const ProductSize& size, const MakeA& make_a, const MakeB& make_b, 
     const std::int64_t rows = std::min(blocks.m, size.m - i), columns = std::min(blocks.n, size.n - j);
     const std::int64_t m = (rows + 31) / 32 * 32, n = (columns + 31) / 32 * 32;
     Scratch scratch;
-    bf16* const a = scratch.take<bf16>(m * blocks.k);
-    bf16* const b = scratch.take<bf16>(n * blocks.k);
+    bf16* const a = scratch.take<bf16>(parts * m * blocks.k);
+    bf16* const b = scratch.take<bf16>(parts * n * blocks.k);
     float* const sums = scratch.take<float>(m * n);
     for (std::int64_t k = 0; k < size.k; k += blocks.k) {
       const std::int64_t depth = std::min(blocks.k, size.k - k), steps = (depth + 31) / 32;
-      pack<false>(make_a(batch), {i, rows, k, depth}, a);
-      pack<true>(make_b(batch), {j, columns, k, depth}, b);
-      (emulated() ? multiply_chunk<EmulatedTiles> : multiply_chunk<Tiles>)(a, b, m, n, steps, k > 0, sums);
+      pack<parts, false>(make_a(batch), {i, rows, k, depth}, a);
+      pack<parts, true>(make_b(batch), {j, columns, k, depth}, b);
+      (emulated() ? multiplies<parts, EmulatedTiles> : multiplies<parts, Tiles>)(a, b, m, n, steps, k > 0, sums);
     }
     const auto store = make_store(batch);
     float* const of_row = scratch.take<float>(n);

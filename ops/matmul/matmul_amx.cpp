@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix product on the processor's tiles (amx_product.h).
-// Reference: gemm.cpp, with operands rounded to bf16.
+// Reference: gemm.cpp, with operands rounded to bf16 where one of them is.
 #include "ops/matmul/matmul_amx.h"
+
+#include <algorithm>
 
 #include "core/error.h"
 #include "ops/matmul/amx_product.h"
@@ -65,7 +67,7 @@ void matmul_by_amx(const MatmulProblem& problem, const void* a, const void* b, c
   const auto* const row = static_cast<const float*>(bias);
   if (p.a == DType::bf16)
     return (p.b == DType::bf16 ? multiply_stored<bf16, bf16> : multiply_stored<bf16, float>)(p, a, b, row, c);
-  multiply_stored<float, bf16>(p, a, b, row, c);
+  (p.b == DType::bf16 ? multiply_stored<float, bf16> : multiply_stored<float, float>)(p, a, b, row, c);
 }
 
 #else
@@ -77,7 +79,6 @@ void matmul_by_amx(const MatmulProblem& problem, const void*, const void*, const
 #endif
 
 std::string amx_unsupported(const MatmulProblem& p) {
-  if (p.a != DType::bf16 && p.b != DType::bf16) return "neither operand is bf16";
   for (const DType type : {p.a, p.b, p.c})
     if (type != DType::bf16 && type != DType::f32) return join_text("an operand of ", type);
   return amx::unsupported();
@@ -86,6 +87,8 @@ std::string amx_unsupported(const MatmulProblem& p) {
 std::string amx_slower(const MatmulProblem& p) {
   // Copying the operands into tiles and clearing their rest costs more than it saves.
   if (p.m < 16 || p.n < 16 || p.k < 32) return "a side shorter than a tile";
+  // Three parts are copied; products of 384 and more are measured to gain.
+  if (p.a != DType::bf16 && p.b != DType::bf16 && std::min({p.m, p.n, p.k}) < 128) return "an f32 side below 128";
   return "";
 }
 

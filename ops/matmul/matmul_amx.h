@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products in bf16 on the processor's tiles (Intel AMX), on raw pointers.
+// Matrix products in bf16 and f32 on the processor's tiles (Intel AMX), on raw pointers.
 #pragma once
 
 #include <string>
@@ -8,11 +8,13 @@
 
 namespace hearth::cpu {
 
-/// Empty if the tiles take the problem: bf16, or bf16 beside f32, which is rounded; else the reason why not.
+/// Empty if the tiles take the problem: bf16, bf16 beside f32, which is rounded, or f32, to the accuracy of f32 (see
+/// amx_product.h); else the reason why not.
 std::string amx_unsupported(const MatmulProblem& problem);
 /// Why another implementation is faster, or empty.
 std::string amx_slower(const MatmulProblem& problem);
-/// As cpu::matmul, summed in f32. Bits do not depend on the number of threads; denormals are taken for zeros.
+/// As cpu::matmul, summed in f32. Bits do not depend on the number of threads; denormals are taken for zeros, and
+/// infinite values of f32 operands give NaN.
 /// UsageError where amx_unsupported() gives a reason.
 void matmul_by_amx(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
 

@@ -78,7 +78,8 @@ Operands make_operands(MatmulProblem p) {
 
 struct Implementation {
   const char* name;
-  void (*run)(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
+  using Run = void (*)(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
+  Run run;
 };
 
 void PrintTo(const Implementation& of, std::ostream* out) { *out << of.name; }
@@ -101,7 +102,7 @@ class CpuMatmul : public testing::TestWithParam<Implementation> {
   bool is_library() const { return GetParam().run == dnn::matmul; }
   bool is_tiles() const { return GetParam().run == matmul_by_amx || GetParam().run == by_emulated_tiles; }
   bool takes(DType dtype) const {
-    if (is_tiles()) return dtype == DType::bf16;
+    if (is_tiles()) return dtype != DType::f64;
     if (!is_library()) return true;
     return dtype == DType::f32 || (dtype == DType::bf16 && dnn::has_hardware_bf16());
   }
@@ -226,6 +227,56 @@ INSTANTIATE_TEST_SUITE_P(By, CpuMatmul,
                                          Implementation{"onednn", dnn::matmul}, Implementation{"amx", matmul_by_amx},
                                          Implementation{"emulated_amx", by_emulated_tiles}),
                          [](const auto& of) { return std::string(of.param.name); });
+
+/// The root of the mean square error of `run` against sums in f64.
+double error_of(Implementation::Run run, const MatmulProblem& p, const std::vector<float>& a,
+                const std::vector<float>& b) {
+  std::vector<float> c(at(p.m * p.n));
+  run(p, a.data(), b.data(), nullptr, c.data());
+  double squares = 0.0;
+  for (std::int64_t i = 0; i < p.m; ++i)
+    for (std::int64_t j = 0; j < p.n; ++j) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < p.k; ++k) sum += double{a[at(i * p.k + k)]} * b[at(k * p.n + j)];
+      squares += (c[at(i * p.n + j)] - sum) * (c[at(i * p.n + j)] - sum);
+    }
+  return std::sqrt(squares / static_cast<double>(p.m * p.n));
+}
+
+TEST(AmxMatmul, F32ProductsAreAsCloseAsThoseOfF32Loops) {
+  const amx::EmulateTiles emulate;
+  if (!amx::unsupported().empty()) GTEST_SKIP() << amx::unsupported();
+  for (const std::int64_t k : {40, 500, 3000})
+    for (const int spread : {0, 20}) {
+      const MatmulProblem p{.m = 40, .n = 50, .k = k};
+      Random random(7, 0);
+      const auto values = [&](std::int64_t size) {
+        std::vector<float> made(at(size));
+        for (float& value : made)
+          value = std::ldexp(static_cast<float>(random.uniform(-1.0, 1.0)),
+                             static_cast<int>(random.uniform(-spread, spread)));
+        return made;
+      };
+      const std::vector<float> a = values(p.m * k), b = values(k * p.n);
+      EXPECT_LE(error_of(by_emulated_tiles, p, a, b), error_of(matmul_by_gemm, p, a, b)) << k << " 2^+-" << spread;
+    }
+}
+
+TEST(AmxMatmul, F32ValuesKeepTheirBitsDownToTheStatedBound) {
+  const amx::EmulateTiles emulate;
+  if (!amx::unsupported().empty()) GTEST_SKIP() << amx::unsupported();
+  const auto times_one = [](float value) {
+    const float one = 1.0f;
+    float product = 0.0f;
+    by_emulated_tiles({.m = 1, .n = 1, .k = 1}, &value, &one, nullptr, &product);
+    return product;
+  };
+  for (const float value : {1.0f / 3.0f, 3.3e38f, -0x1.fffffep100f, 0x1.fffffep-102f})
+    EXPECT_EQ(times_one(value), value) << value;
+  EXPECT_NEAR(times_one(0x1.fffffep-120f), 0x1.fffffep-120f, 0x1p-128f);
+  EXPECT_TRUE(std::isnan(times_one(INFINITY)));
+  EXPECT_TRUE(std::isnan(times_one(NAN)));
+}
 
 TEST(CpuMatmulChoice, IsTheLibraryWhereItTakesTheProblem) {
   MatmulProblem p{.m = 4, .n = 2, .k = 3};
