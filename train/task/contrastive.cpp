@@ -38,6 +38,10 @@ class PairMetrics : public Metrics {
     first_.push_back(rows_of(rows, 0, half));
     second_.push_back(rows_of(rows, half, half));
   }
+  bool is_reducible() const override { return true; }
+  void reduce(Collective& group) override {
+    for (std::vector<Tensor>* rows : {&first_, &second_}) *rows = gather_batches(group, *rows, DType::f32);
+  }
   void report(Json& record) const override {
     record.set("recall_at_1", first_.empty() ? 0.0 : recall_at_1(concat(first_, 0), concat(second_, 0)));
   }

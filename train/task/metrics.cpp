@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "core/error.h"
+#include "ops/ops.h"
 
 namespace hearth::train {
 namespace {
@@ -29,7 +31,37 @@ double mean_of(const std::vector<ClassCounts>& all, double (ClassCounts::*metric
 
 std::vector<double> on_host(const Tensor& tensor) { return tensor.to(Device{}).contiguous().to_doubles(); }
 
+/// `number` of every rank.
+std::vector<std::int64_t> gather(Collective& group, std::int64_t number) {
+  const Tensor all = Tensor::zeros({group.size()}, DType::i64);
+  group.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();
+  const std::int64_t* const numbers = all.data<const std::int64_t>();
+  return {numbers, numbers + group.size()};
+}
+
 }  // namespace
+
+std::vector<Tensor> gather_batches(Collective& group, const std::vector<Tensor>& mine, DType dtype) {
+  std::vector<Tensor> all;
+  // No rank has more batches than rank 0.
+  const std::int64_t rounds = gather(group, static_cast<std::int64_t>(mine.size()))[0];
+  const std::int64_t width = rounds > 0 ? gather(group, mine.empty() ? 0 : mine[0].dim(1))[0] : 0;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const bool has = round < static_cast<std::int64_t>(mine.size());
+    const Tensor none = Tensor::zeros({0, width}, dtype), own = has ? mine[static_cast<std::size_t>(round)] : none;
+    const std::vector<std::int64_t> rows = gather(group, own.dim(0));
+    const std::int64_t most = *std::max_element(rows.begin(), rows.end());
+    const Tensor part = Tensor::zeros({most * width}, dtype),
+                 whole = Tensor::zeros({group.size() * most * width}, dtype);
+    slice(part, 0, 0, own.size()).copy_from(reshape(own.contiguous(), {own.size()}));
+    group.all_gather(part, whole).wait();
+    for (std::int64_t rank = 0; rank < group.size(); ++rank) {
+      const std::int64_t count = rows[static_cast<std::size_t>(rank)], begin = rank * most * width;
+      if (count > 0) all.push_back(reshape(slice(whole, 0, begin, begin + count * width), {count, width}));
+    }
+  }
+  return all;
+}
 
 double ClassCounts::precision() const { return ratio(correct, predicted); }
 double ClassCounts::recall() const { return ratio(correct, present); }
@@ -110,19 +142,53 @@ void RegressionErrors::add(const Tensor& outputs, const Tensor& targets) {
   HEARTH_CHECK(DTypeError, is_floating(outputs.dtype()) && is_floating(targets.dtype()), "regression errors: outputs ",
                describe(outputs), " and targets ", describe(targets), " are floating");
   const std::size_t width = outputs.rank() == 2 ? static_cast<std::size_t>(outputs.dim(1)) : 1;
-  if (targets_.empty()) targets_.resize(width);
-  HEARTH_CHECK(ShapeError, targets_.size() == width, "regression errors: ", width, " targets a sample after ",
-               targets_.size());
+  HEARTH_CHECK(ShapeError, targets_.empty() || targets_.size() == width, "regression errors: ", width,
+               " targets a sample after ", targets_.size());
   const std::vector<double> x = on_host(outputs), y = on_host(targets);
+  std::vector<Target> batch(width);
+  std::int64_t samples = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (i % width == 0) ++samples_;
-    Target& target = targets_[i % width];
+    if (i % width == 0) ++samples;
+    Target& target = batch[i % width];
     const double error = x[i] - y[i], from_mean = y[i] - target.mean;
     target.squared += error * error;
     target.absolute += std::abs(error);
     // Welford's update, which does not cancel.
-    target.mean += from_mean / static_cast<double>(samples_);
+    target.mean += from_mean / static_cast<double>(samples);
     target.around_mean += from_mean * (y[i] - target.mean);
+  }
+  if (samples == 0) return;
+  merge(samples, batch);
+  const Tensor row = Tensor::empty({1, 1 + numbers_of_target * static_cast<std::int64_t>(width)}, DType::f64);
+  row.data<double>()[0] = static_cast<double>(samples);
+  std::memcpy(row.data<double>() + 1, batch.data(), width * sizeof(Target));
+  batches_.push_back(row);
+}
+
+// Chan, Golub and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979.
+void RegressionErrors::merge(std::int64_t samples, const std::vector<Target>& targets) {
+  targets_.resize(targets.size());
+  const auto before = static_cast<double>(samples_), more = static_cast<double>(samples);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Target& next = targets[i];
+    Target& target = targets_[i];
+    const double between = next.mean - target.mean;
+    target.squared += next.squared;
+    target.absolute += next.absolute;
+    target.mean += between * more / (before + more);
+    target.around_mean += next.around_mean + between * between * before * more / (before + more);
+  }
+  samples_ += samples;
+}
+
+void RegressionErrors::reduce(Collective& group) {
+  const std::vector<Tensor> all = gather_batches(group, batches_, DType::f64);
+  *this = {};
+  for (const Tensor& row : all) {
+    const double* const numbers = row.data<const double>();
+    std::vector<Target> targets(static_cast<std::size_t>(row.size() / numbers_of_target));
+    std::memcpy(targets.data(), numbers + 1, targets.size() * sizeof(Target));
+    merge(static_cast<std::int64_t>(numbers[0]), targets);
   }
 }
 
@@ -181,6 +247,21 @@ void MultiLabelCounts::add(const Tensor& scores, const Tensor& present) {
     ++samples_;
     exact_ += exact;
   }
+}
+
+void MultiLabelCounts::reduce(Collective& group) {
+  const auto labels = static_cast<std::int64_t>(counts_.size());
+  const Tensor rows = Tensor::empty({samples_, 2 * labels});
+  float* to = rows.data<float>();
+  for (std::size_t row = 0; row < static_cast<std::size_t>(samples_); ++row, to += 2 * labels)
+    for (std::int64_t label = 0; label < labels; ++label) {
+      const auto& [score, is_there] = scores_[static_cast<std::size_t>(label)][row];
+      to[label] = score;
+      to[labels + label] = is_there ? 1.0f : 0.0f;
+    }
+  *this = MultiLabelCounts(labels, threshold_);
+  for (const Tensor& of_rank : gather_batches(group, {rows}, DType::f32))
+    add(slice(of_rank, 1, 0, labels), slice(of_rank, 1, labels, 2 * labels));
 }
 
 const ClassCounts& MultiLabelCounts::of(std::int64_t label) const {

@@ -29,6 +29,10 @@ class HEARTH_API Metrics {
   virtual void reduce(Collective&) {}
 };
 
+/// For Metrics::reduce(): the rows that the ranks made of the batches of an evaluation, in the order of the batches.
+/// `mine` are this rank's, [rows, width] on the host, all of `dtype` and one width.
+HEARTH_API std::vector<Tensor> gather_batches(Collective& group, const std::vector<Tensor>& mine, DType dtype);
+
 /// The numbers of a record of metrics that are told in one line, by their keys: those that tasks of the library
 /// measure.
 HEARTH_API std::vector<std::pair<std::string, double>> headline_metrics(const Json& record);
@@ -85,6 +89,9 @@ class HEARTH_API RegressionErrors {
   /// T from those before; DTypeError.
   void add(const Tensor& outputs, const Tensor& targets);
 
+  /// As Metrics::reduce().
+  void reduce(Collective& group);
+
   std::int64_t samples() const { return samples_; }
   /// Means over samples and targets; 0 without samples.
   double mse() const;
@@ -95,11 +102,16 @@ class HEARTH_API RegressionErrors {
 
  private:
   struct Target {
-    double squared = 0, absolute = 0;  // errors
-    double mean = 0, around_mean = 0;  // of the target, and the sum of its squared differences from that
+    double squared, absolute;  // errors
+    double mean, around_mean;  // of the target, and the sum of its squared differences from that
   };
+  static constexpr std::int64_t numbers_of_target = 4;
+  /// Takes in `samples` more samples.
+  void merge(std::int64_t samples, const std::vector<Target>& targets);
+
   std::int64_t samples_ = 0;
   std::vector<Target> targets_;
+  std::vector<Tensor> batches_;  // f64 [1, 1 + 4 T]: samples and targets of each call of add()
 };
 
 /// Labels that a sample may have several of, against scores: where a score is above a threshold the label is predicted.
@@ -110,6 +122,8 @@ class HEARTH_API MultiLabelCounts {
   /// Takes in scores, [N, labels] floating, and which labels are there, [N, labels], not 0 where they are, on any
   /// device. ShapeError, DTypeError.
   void add(const Tensor& scores, const Tensor& present);
+  /// As Metrics::reduce().
+  void reduce(Collective& group);
 
   /// Of one label (IndexError); of all labels together, which is what micro averages are of.
   const ClassCounts& of(std::int64_t label) const;

@@ -18,6 +18,8 @@ class RegressionMetrics : public Metrics {
   void add(const Tensor& outputs, const data::Batch& batch) override {
     errors_.add(as_rows(outputs), as_rows(batch[target_]));
   }
+  bool is_reducible() const override { return true; }
+  void reduce(Collective& group) override { errors_.reduce(group); }
   void report(Json& record) const override {
     record.set("mse", errors_.mse()).set("mae", errors_.mae()).set("r2", errors_.r2());
   }
@@ -34,6 +36,8 @@ class MultiLabelMetrics : public Metrics {
   void add(const Tensor& outputs, const data::Batch& batch) override {
     counts_.add(as_rows(outputs), as_rows(batch[target_]));
   }
+  bool is_reducible() const override { return true; }
+  void reduce(Collective& group) override { counts_.reduce(group); }
   void report(Json& record) const override {
     const ClassCounts all = counts_.all();
     record.set("precision", counts_.mean_precision())

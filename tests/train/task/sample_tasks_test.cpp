@@ -5,9 +5,11 @@
 #include <cmath>
 
 #include "data/sample_dataset.h"
+#include "dist/process_group.h"
 #include "models/nn/linear.h"
 #include "ops/ops.h"
 #include "tests/support/error_message.h"
+#include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
 #include "train/session.h"
 #include "train/step.h"
@@ -83,7 +85,7 @@ void add_own_once() {
 }
 
 std::unique_ptr<Session> session_of(const std::string& data, const std::string& task, const std::string& more = "",
-                                    const std::string& model = "points_linear") {
+                                    const std::string& model = "points_linear", Collective* group = nullptr) {
   add_own_once();
   const test::TempDir folder;
   const std::string text = R"({"model": {"type": ")" + model + R"("}, "data": {"type": ")" + data +
@@ -91,7 +93,7 @@ std::unique_ptr<Session> session_of(const std::string& data, const std::string& 
     "train": {"steps": 60, "batch_size": 12, "accumulate": 2}, "task": )" +
                            task + more + "}";
   const std::string path = folder.write("run.json", {text.begin(), text.end()});
-  return std::make_unique<Session>(load_config(path, {}));
+  return std::make_unique<Session>(load_config(path, {}), group);
 }
 
 /// What an evaluation records after so many steps.
@@ -168,6 +170,31 @@ TEST(MultiLabelTask, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::contains, message("points_labels", R"({"type": "multi_label", "threshold": 1})"), "threshold");
   EXPECT_PRED2(test::contains, message("points_labels", R"({"type": "multi_label"})", R"(, "loss": {"type": "focal"})"),
                "multi_label has targets that are no classes");
+}
+
+/// Batches of 7 of 96 samples: the last one is smaller, and ranks have different numbers of them.
+TEST(SampleTasks, RanksEvaluateAsOneProcess) {
+  const char* const tasks[][3] = {
+      {"points_number", R"({"type": "regression", "target": "y"})", "points_linear"},
+      {"points_labels", R"({"type": "multi_label"})", "points_linear"},
+      {"points_partner", R"({"type": "contrastive", "shared_encoder": false})", "points_encoders"},
+  };
+  for (const auto& [data, task, model] : tasks) {
+    const auto evaluated = [&, data = data, task = task, model = model](Collective* group) {
+      const auto session = session_of(data, task, R"(, "eval": {"batch_size": 7})", model, group);
+      EXPECT_TRUE(session->task->metrics()->is_reducible());
+      const Meter meter = evaluate(*session, session->data.test);
+      Json record = Json::object().set("loss", meter.loss_sum).set("samples", meter.samples);
+      meter.metrics->report(record);
+      return to_text(record);
+    };
+    const std::string one = evaluated(nullptr);
+    for (const int ranks : {1, 2, 4})
+      for (const std::string& failure : test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
+             EXPECT_EQ(evaluated(&group), one) << ranks << " ranks";
+           }))
+        EXPECT_EQ(failure, "");
+  }
 }
 
 TEST(ClassificationTask, OfSamplesMeasuresEachClass) {
