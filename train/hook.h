@@ -22,7 +22,8 @@ struct StepResult;
 /// The order within a step: lr(), before_step(), the update, after_step(), after_epoch() where an epoch ends, then for
 /// each evaluation that is due after_evaluation(), then, where a checkpoint is due, after_checkpoint(). Several hooks
 /// are called in the order in which they were added. What a hook throws ends the run, whose status is "failed"; it can
-/// go on from its last checkpoint. All but after_checkpoint() may call Session::request_stop().
+/// go on from its last checkpoint. All but after_checkpoint() may call Session::request_stop(). With several ranks each
+/// has hooks of its own, which must decide alike: the meters and metrics they are given are those of all ranks.
 class HEARTH_API Hook {
  public:
   virtual ~Hook() = default;

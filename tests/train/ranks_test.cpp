@@ -10,13 +10,9 @@
 #include <mutex>
 #include <ostream>
 
-#include "autograd/backward.h"
 #include "core/error.h"
 #include "core/io/file.h"
-#include "core/random.h"
 #include "dist/process_group.h"
-#include "ops/ops.h"
-#include "optim/sgd.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
@@ -123,7 +119,8 @@ class RanksTest : public testing::TestWithParam<Problem> {
     std::ifstream metrics(folder_ / (out + "/metrics.jsonl"));
     for (std::string line; std::getline(metrics, line);) {
       const Json record = parse_json(line, "metrics.jsonl");
-      if (record.at("split").as_string() == "train") result.losses.push_back(record.at("loss").as_number());
+      if (record.at("split").as_string() == "train" && record.find("loss") != nullptr)
+        result.losses.push_back(record.at("loss").as_number());
     }
     return result;
   }
@@ -225,6 +222,33 @@ TEST_F(RanksOfDigits, HaveTheLossesOfOneProcessWithSyncBatchNorm) {
   }
 }
 
+TEST_F(RanksOfDigits, StopEarlyAndKeepTheBestAlike) {
+  // No accuracy is better by 0.9 than the first one.
+  const std::vector<std::string> overrides = {
+      "train.deterministic=true",
+      "dist.shards=4",
+      "train.batch_size=96",
+      "train.steps=100",
+      R"(train.early_stopping={"patience": 2, "min_delta": 0.9})",
+      R"(train.reduce_lr_on_plateau={"patience": 0, "factor": 0.5, "threshold": 0.9})",
+  };
+  const Result one = train(problems[0], 1, overrides, "one");
+  EXPECT_LT(one.losses.size(), 100U);
+  EXPECT_GT(one.losses.size(), 30U);
+  for (const int ranks : {2, 4}) {
+    const std::string out = join_text("ranks", ranks);
+    const Result many = train(problems[0], ranks, overrides, out);
+    EXPECT_EQ(many.losses, one.losses);
+    EXPECT_EQ(many.weights, one.weights);
+    for (const char* kept : {"best", "latest"}) {
+      const auto file = [&](const std::string& run) {
+        return read_file(folder_ / (run + "/checkpoints/" + kept + "/model.safetensors"));
+      };
+      EXPECT_TRUE(file(out) == file("one")) << kept;
+    }
+  }
+}
+
 TEST_F(RanksOfDigits, SyncBatchNormNeedsOnePieceOfEachBatchForEachRank) {
   for (const char* other : {"train.accumulate=2", "dist.shards=4"})
     for (const std::string& failure : failures(2, [&](int) {
@@ -250,53 +274,6 @@ TEST_F(RanksOfDigits, AnotherConfigurationIsNamed) {
   for (const std::string& failure :
        failures(3, [](int rank) { return std::vector<std::string>{rank == 2 ? "seed=4" : "seed=3"}; }))
     EXPECT_PRED2(test::contains, failure, "rank 2 has another configuration than rank 0");
-}
-
-/// Losses of a loop by hand in f64, of which each rank sees its rows; `group` null: one process.
-std::vector<double> losses_in_f64(Collective* group) {
-  constexpr std::int64_t rows = 24, steps = 6;
-  const std::int64_t ranks = group ? group->size() : 1, rank = group ? group->rank() : 0;
-  const auto drawn = [](const Shape& shape, std::uint64_t seed) {
-    Random random(seed, 0);
-    std::vector<double> values(static_cast<std::size_t>(shape.size()));
-    for (double& value : values) value = random.normal();
-    return Tensor::of(shape, values);
-  };
-  Tensor w1 = drawn({10, 16}, 1), w2 = drawn({16, 3}, 2);
-  FlatParameters parameters({{"w1", &w1}, {"w2", &w2}});
-  std::optional<dist::DataParallel> parallel;
-  if (group)
-    parallel.emplace(*group, parameters, dist::DataParallelOptions{.bucket_mb = 1e-3, .first_bucket_mb = 1e-4});
-  optim::Sgd optimizer(parameters, {.lr = 0.05, .momentum = 0.9});
-  std::vector<double> losses;
-  for (int step = 0; step < steps; ++step) {
-    const std::int64_t each = rows / ranks;
-    const Tensor x =
-        slice(drawn({rows, 10}, 100 + static_cast<std::uint64_t>(step)), 0, rank * each, (rank + 1) * each);
-    const Tensor y = tanh(matmul(x.contiguous(), w1));
-    const Tensor loss = mean(square(matmul(y, w2)));
-    backward(loss, 1.0 / static_cast<double>(ranks));
-    const Tensor sum = Tensor::full({1}, loss.item() / static_cast<double>(ranks), DType::f64);
-    if (parallel) {
-      parallel->reduce();
-      group->all_reduce(sum).wait();
-    }
-    losses.push_back(sum.item());
-    optimizer.step();
-    optimizer.zero_grad();
-  }
-  return losses;
-}
-
-TEST(DataParallelLoop, HasTheLossesOfOneProcessInF64) {
-  const std::vector<double> one = losses_in_f64(nullptr);
-  EXPECT_LT(one.back(), 0.5 * one.front());
-  for (const int ranks : {2, 3, 4})
-    for (const std::string& failure : test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
-           const std::vector<double> many = losses_in_f64(&group);
-           for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(many[i], one[i], 1e-12 * one[i]) << i;
-         }))
-      EXPECT_EQ(failure, "");
 }
 
 }  // namespace
