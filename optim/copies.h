@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "core/staged.h"
 #include "core/tensor.h"
+#include "optim/staged.h"
 
 namespace hearth::optim {
 

@@ -10,7 +10,7 @@
 #include "core/cuda/stream.h"
 #include "core/half.h"
 #include "core/io/state.h"
-#include "core/staged.h"
+#include "optim/staged.h"
 
 namespace hearth::optim {
 

@@ -10,9 +10,9 @@
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "core/io/state.h"
-#include "core/staged.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
+#include "optim/staged.h"
 
 namespace hearth::optim {
 

@@ -11,10 +11,10 @@
 
 #include "autograd/parameters.h"
 #include "core/io/state.h"
-#include "core/staged.h"
 #include "optim/copies.h"
 #include "optim/groups.h"
 #include "optim/schedule.h"
+#include "optim/staged.h"
 
 namespace hearth::optim {
 

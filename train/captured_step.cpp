@@ -5,8 +5,8 @@
 #if HEARTH_HAS_CUDA
 #include <algorithm>
 
-#include "core/cuda/feed.h"
 #include "core/cuda/graph.h"
+#include "train/cuda/feed.h"
 #include "train/ranks.h"
 #endif
 

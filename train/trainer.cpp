@@ -9,11 +9,11 @@
 #include <optional>
 
 #include "core/cpu/parallel.h"
-#include "core/io/checkpoint_set.h"
 #include "core/text_stream.h"
 #include "train/captured_step.h"
 #include "train/report/report.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_set.h"
 #include "train/run/run_info.h"
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"

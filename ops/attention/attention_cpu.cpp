@@ -15,10 +15,10 @@
 #include <utility>
 
 #include "core/cpu/element.h"
-#include "core/cpu/scratch.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/pointwise/dropout_strip.h"
+#include "ops/scratch.h"
 
 namespace hearth {}
 

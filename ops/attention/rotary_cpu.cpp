@@ -5,8 +5,8 @@
 
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "ops/attention/rotary.h"
+#include "ops/scratch.h"
 
 namespace hearth {}
 

@@ -18,9 +18,9 @@
 #include <utility>
 
 #include "core/cpu/element.h"
-#include "core/cpu/scratch.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/attention/window_problem_cpu.h"
+#include "ops/scratch.h"
 
 namespace hearth {}
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/conv/im2col.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/matmul/gemm.h"
+#include "ops/scratch.h"
 
 namespace hearth::kernels {
 namespace {

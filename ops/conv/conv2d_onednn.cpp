@@ -12,9 +12,9 @@
 #include <tuple>
 #include <utility>
 
-#include "core/cpu/scratch.h"
 #include "ops/onednn/convert.h"
 #include "ops/onednn/library.h"
+#include "ops/scratch.h"
 
 namespace hearth::kernels {
 namespace {

@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "ops/conv/conv2d_cpu.h"
+#include "ops/matmul/amx.h"
 #include "ops/onednn/pack.h"
+#include "ops/scratch.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HEARTH_DIRECT_CONVOLUTION 1

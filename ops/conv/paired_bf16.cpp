@@ -10,14 +10,14 @@
 // once and their copies written and read in caches; a large batch goes in chunks whose copy of x stays near 3 MB.
 #include <algorithm>
 
-#include "core/cpu/amx.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "ops/conv/conv2d_cpu.h"
+#include "ops/matmul/amx.h"
 #include "ops/onednn/convert.h"
+#include "ops/scratch.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HEARTH_PAIRED_GRADIENTS 1

@@ -8,12 +8,12 @@
 #include <cstring>
 
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "core/error.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/onednn/convert.h"
 #include "ops/onednn/onednn.h"
+#include "ops/scratch.h"
 
 namespace hearth::kernels {
 namespace {

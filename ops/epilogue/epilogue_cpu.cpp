@@ -7,9 +7,9 @@
 
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/functors.h"
+#include "ops/scratch.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels {

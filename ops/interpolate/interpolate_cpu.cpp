@@ -6,8 +6,8 @@
 
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "ops/interpolate/kernels.h"
+#include "ops/scratch.h"
 
 namespace hearth {}
 

@@ -8,8 +8,8 @@
 
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "ops/loss/elementwise_visit.h"
+#include "ops/scratch.h"
 
 namespace hearth {}
 

@@ -30,10 +30,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "core/half.h"
+#include "ops/matmul/amx.h"
+#include "ops/scratch.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HEARTH_AMX 1

@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "core/error.h"
+#include "ops/scratch.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::cpu::gemm_blocks {

@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "core/error.h"
 #include "core/shape.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/convert.h"
+#include "ops/scratch.h"
 
 namespace hearth::cpu {
 namespace {

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/scratch.h"
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/onednn/convert.h"
+#include "ops/scratch.h"
 
 namespace hearth::cpu::dnn {
 namespace {

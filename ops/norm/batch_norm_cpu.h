@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/cpu/scratch.h"
 #include "ops/norm/batch_norm.h"
 #include "ops/norm/folded_rows.h"
+#include "ops/scratch.h"
 
 namespace hearth::kernels {
 

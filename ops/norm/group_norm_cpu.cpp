@@ -8,8 +8,8 @@
 
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "ops/norm/group_norm.h"
+#include "ops/scratch.h"
 
 namespace hearth {}
 

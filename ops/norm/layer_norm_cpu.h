@@ -8,8 +8,8 @@
 #include <initializer_list>
 
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
 #include "core/tensor.h"
+#include "ops/scratch.h"
 
 namespace hearth::kernels {
 

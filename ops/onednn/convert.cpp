@@ -3,7 +3,7 @@
 #include "ops/onednn/convert.h"
 
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
+#include "ops/scratch.h"
 
 namespace hearth {}
 

@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "core/cpu/scratch.h"
 #include "core/thread_object.h"
+#include "ops/scratch.h"
 
 namespace hearth::cpu::dnn {
 

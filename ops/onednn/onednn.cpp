@@ -5,9 +5,9 @@
 #include <mutex>
 
 #include "core/build.h"
-#include "core/cpu/scratch.h"
 #include "core/error.h"
 #include "ops/onednn/library.h"
+#include "ops/scratch.h"
 
 namespace hearth::cpu::dnn {
 

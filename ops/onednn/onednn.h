@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The deep-learning library found at build time (oneDNN): its presence and its plans. Adapters lie with their ops.
 // Plans are made once per problem and thread count and kept; calls reuse one scratch stack a thread
-// (core/cpu/scratch.h).
+// (ops/scratch.h).
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
-#include "core/cpu/scratch.h"
+#include "ops/scratch.h"
 #include "ops/softmax/softmax.h"
 
 namespace hearth {}

@@ -7,11 +7,11 @@
 #include <fstream>
 
 #include "autograd/grad_mode.h"
-#include "core/io/checkpoint_set.h"
 #include "core/io/file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_set.h"
 #include "train/step.h"
 #include "train/visit_batches.h"
 

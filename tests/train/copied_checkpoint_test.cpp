@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "core/build.h"
-#include "core/io/checkpoint_set.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "data/image/image.h"
@@ -15,6 +14,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_set.h"
 
 namespace hearth::train {
 namespace {

@@ -11,7 +11,6 @@
 #include <limits>
 #include <thread>
 
-#include "core/io/checkpoint_set.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "tests/support/error_message.h"
@@ -20,6 +19,7 @@
 #include "train/cli/cli.h"
 #include "train/report/metrics_log.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_set.h"
 #include "train/run/run_folder.h"
 
 namespace {

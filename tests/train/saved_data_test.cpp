@@ -5,13 +5,13 @@
 
 #include <filesystem>
 
-#include "core/io/checkpoint_set.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "data/image/image.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_set.h"
 
 namespace hearth::train {
 namespace {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/io/checkpoint_set.h"
 #include "core/io/file.h"
 #include "models/transformer/bert.h"
 #include "models/weights/weights.h"
@@ -15,6 +14,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/cli/cli.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_set.h"
 #include "train/session.h"
 
 namespace hearth {

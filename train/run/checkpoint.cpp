@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/io/checkpoint_set.h"
 #include "core/io/safetensors.h"
 #include "data/described.h"
 #include "data/fingerprint.h"
 #include "data/text/token_set.h"
 #include "models/weights/non_finite.h"
 #include "train/evaluation_hooks.h"
+#include "train/run/checkpoint_set.h"
 
 namespace hearth::train {
 namespace {

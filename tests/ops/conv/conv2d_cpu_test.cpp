@@ -10,10 +10,10 @@
 #include <map>
 #include <set>
 
-#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/random.h"
 #include "ops/conv/conv2d.h"
+#include "ops/matmul/amx.h"
 #include "ops/onednn/onednn.h"
 #include "tests/support/error_message.h"
 

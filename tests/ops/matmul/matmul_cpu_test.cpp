@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "core/random.h"
+#include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/onednn.h"

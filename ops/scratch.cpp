@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scratch stack: a list of blocks filled from the bottom. When the last frame ends with more than one block
 // in the list they are replaced by a single one as large as all of them, so that a steady load settles on one block.
-#include "core/cpu/scratch.h"
+#include "ops/scratch.h"
 
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/cpu/amx.h"
+#include "ops/matmul/amx.h"
 
 #include <atomic>
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/cuda/feed.h"
+#include "train/cuda/feed.h"
 
 #include <cuda_runtime_api.h>
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/cuda/feed.h"
 #include "core/cuda/graph.h"
 #include "core/cuda/memory.h"
 #include "core/cuda/staging.h"
@@ -16,6 +15,7 @@
 #include "core/tensor.h"
 #include "tests/support/error_message.h"
 #include "tests/support/stream_policies.h"
+#include "train/cuda/feed.h"
 
 namespace hearth {
 namespace {

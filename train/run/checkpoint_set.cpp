@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoint sets by renames and syncs. Files are vouched for by CRC-32C, which costs little on every processor;
 // SHA-256 falls below 500 MB/s where the processor has no instructions for it.
-#include "core/io/checkpoint_set.h"
+#include "train/run/checkpoint_set.h"
 
 #include <fcntl.h>
 #include <unistd.h>
