@@ -25,7 +25,7 @@ Tensor Tensor::grad() const { return grad_of(*this); }
 Tensor Tensor::requires_grad_(bool on) {
   HEARTH_CHECK(UsageError, on,
                "requires_grad_(false): to take a layer out of training call layer.freeze() before FlatParameters are "
-               "made; x.detach() is a tensor without gradient");
+               "made, or keep an nn::FreezeScope of it for a while; x.detach() is a tensor without gradient");
   return *this = requires_grad(*this);
 }
 void Tensor::add_hook(std::function<Tensor(const Tensor&)> f) const { hearth::register_hook(*this, std::move(f)); }

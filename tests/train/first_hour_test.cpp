@@ -209,7 +209,14 @@ TEST(FirstHour, FreezeALayer) {
   cross_entropy(model(points), labels).backward();
   optimizer.step();
   EXPECT_EQ(model.in.weight.to_doubles(), in);
-  EXPECT_PRED2(contains, error_message<UsageError>([&] { model.out.freeze(); }), "before FlatParameters are made");
+  EXPECT_PRED2(contains, error_message<UsageError>([&] { model.out.freeze(); }), "nn::FreezeScope");
+  Tensor x = points.clone();
+  x.requires_grad_();
+  {
+    const nn::FreezeScope frozen(model);
+    model(x).sum().backward();
+  }
+  EXPECT_NE(x.grad().to_doubles(), Values(6, 0)) << "the gradient passes";
 }
 
 TEST(FirstHour, SaveAndLoadModelAndOptimizer) {
