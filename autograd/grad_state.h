@@ -31,6 +31,8 @@ struct HEARTH_API GradState {
   /// Leaf: the gradient counts as zero, since nothing has arrived since zero_grad(); the first contribution may be
   /// written, not added.
   bool is_zero = true;
+  /// Leaf: ops take it for a tensor that needs no gradient (nn::FreezeScope).
+  bool frozen = false;
   /// Leaf: lives as long as the FlatParameters that the leaf's values and gradient are part of.
   std::weak_ptr<const void> flat;
   /// Leaf: called when the last contribution of a backward pass has arrived.

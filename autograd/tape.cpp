@@ -48,9 +48,13 @@ GradState::~GradState() {
   doomed = nullptr;
 }
 
-bool is_flat(const Tensor& tensor) { return needs_grad(tensor) && !tensor.grad_state()->flat.expired(); }
+bool is_flat(const Tensor& tensor) {
+  return tensor.defined() && tensor.grad_state() != nullptr && !tensor.grad_state()->flat.expired();
+}
 
-bool needs_grad(const Tensor& tensor) { return tensor.defined() && tensor.grad_state() != nullptr; }
+bool needs_grad(const Tensor& tensor) {
+  return tensor.defined() && tensor.grad_state() != nullptr && !tensor.grad_state()->frozen;
+}
 
 Tensor requires_grad(const Tensor& tensor) {
   HEARTH_CHECK(DTypeError, is_floating(tensor.dtype()), "requires_grad: a tensor of ", tensor.dtype(),
@@ -64,7 +68,7 @@ Tensor requires_grad(const Tensor& tensor) {
 namespace {
 
 GradState& leaf_state(const Tensor& leaf, const char* what) {
-  HEARTH_CHECK(UsageError, needs_grad(leaf) && leaf.grad_state()->node == nullptr, what,
+  HEARTH_CHECK(UsageError, leaf.defined() && leaf.grad_state() != nullptr && leaf.grad_state()->node == nullptr, what,
                ": the tensor is not a leaf; make it one with requires_grad before the forward pass");
   return *leaf.grad_state();
 }
@@ -151,7 +155,7 @@ bool any_needs_grad(std::span<const Tensor> inputs) {
 
 Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result) {
   node->inputs.reserve(inputs.size());
-  for (const Tensor& input : inputs) node->inputs.push_back(input.defined() ? input.grad_state() : nullptr);
+  for (const Tensor& input : inputs) node->inputs.push_back(needs_grad(input) ? input.grad_state() : nullptr);
   auto state = std::make_shared<GradState>(result);
   state->node = std::move(node);
   return result.with_grad_state(std::move(state));

@@ -28,6 +28,8 @@ struct GradState;
 /// Completed by ops: what members of a tensor take.
 class Extents;
 class Index;
+struct Sorted;
+struct VarianceOptions;
 
 /// What reports say of a storage.
 struct StorageRecord {
@@ -106,6 +108,14 @@ class HEARTH_API Tensor {
 
   bool defined() const { return body_ != nullptr; }
   explicit operator bool() const { return defined(); }
+  /// `float v = loss;` does not compile: item() reads the number, and waits for the device.
+  template <class T>
+  requires(std::is_arithmetic_v<T> && !std::same_as<T, bool>) operator T() const {  // NOLINT: to be found by `=`
+    static_assert(sizeof(T) == 0,
+                  "a tensor is no number: write x.item<float>() for the only element, x.to_doubles() "
+                  "for all of them");
+    return {};
+  }
 
   const Shape& shape() const { return body().shape; }
   int rank() const { return body().shape.rank(); }
@@ -216,6 +226,25 @@ class HEARTH_API Tensor {
   /// Two axes exchanged, negative ones counted from the end.
   Tensor transpose(int axis_a, int axis_b) const;
   Tensor expand(const Shape& shape) const;
+  /// Without the axes of extent 1, or without this one.
+  Tensor squeeze() const;
+  Tensor squeeze(int axis) const;
+  Tensor unsqueeze(int axis) const;
+  /// Views of this many elements each, or of these sizes: x.split(2), x.split({1, 3}, -1).
+  template <std::integral Size>
+  std::vector<Tensor> split(Size size, int axis = 0) const {
+    return split_evenly(static_cast<std::int64_t>(size), axis);
+  }
+  std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, int axis = 0) const;
+  std::vector<Tensor> chunk(std::int64_t count, int axis = 0) const;
+  Tensor flip(const std::vector<int>& axes) const;
+  template <std::signed_integral Axis>
+  Tensor flip(Axis axis) const {
+    return flip(std::vector<int>{static_cast<int>(axis)});
+  }
+  Tensor index_select(int axis, const Tensor& ids) const;
+  Tensor gather(int axis, const Tensor& ids) const;
+  Tensor masked_fill(const Tensor& mask, double value) const;
 
   Tensor sum(const std::vector<int>& axes = {}, bool keep_dims = false) const;
   Tensor mean(const std::vector<int>& axes = {}, bool keep_dims = false) const;
@@ -238,7 +267,24 @@ class HEARTH_API Tensor {
   Tensor min(Axis axis, bool keep_dims = false) const {
     return min(std::vector<int>{static_cast<int>(axis)}, keep_dims);
   }
+  /// The unbiased variance; x.var({0, 1}, {.correction = 0}) is another.
+  Tensor var(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  Tensor var(const std::vector<int>& axes, const VarianceOptions& options) const;
+  template <std::signed_integral Axis>
+  Tensor var(Axis axis, bool keep_dims = false) const {
+    return var(std::vector<int>{static_cast<int>(axis)}, keep_dims);
+  }
+  Tensor logsumexp(const std::vector<int>& axes, bool keep_dims = false) const;
+  template <std::signed_integral Axis>
+  Tensor logsumexp(Axis axis, bool keep_dims = false) const {
+    return logsumexp(std::vector<int>{static_cast<int>(axis)}, keep_dims);
+  }
   Tensor argmax(int axis, bool keep_dims = false) const;
+  Tensor argmin(int axis, bool keep_dims = false) const;
+  Tensor cumsum(int axis) const;
+  Sorted sort(int axis = -1, bool descending = false) const;
+  Tensor argsort(int axis = -1, bool descending = false) const;
+  Sorted topk(std::int64_t k, int axis = -1, bool largest = true) const;
 
   Tensor add(const Tensor& other) const;
   Tensor add(double other) const;
@@ -249,6 +295,8 @@ class HEARTH_API Tensor {
   Tensor div(const Tensor& other) const;
   Tensor div(double other) const;
   Tensor matmul(const Tensor& other) const;
+  Tensor pow(double exponent) const;
+  Tensor clamp(double low, double high) const;
 
   Tensor abs() const;
   Tensor exp() const;
@@ -279,6 +327,7 @@ class HEARTH_API Tensor {
   void check_dtype(DType wanted) const;
   void count_write() const;
   void add_hook(std::function<Tensor(const Tensor&)> f) const;
+  std::vector<Tensor> split_evenly(std::int64_t size, int axis) const;
   static Tensor make(Body body);
 
   std::shared_ptr<const Body> body_;

@@ -33,7 +33,6 @@
 #include "ops/pointwise/drop_path.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/operators.h"
-#include "ops/pointwise/parametric.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/swiglu.h"
 #include "ops/pool/pool.h"

@@ -6,10 +6,16 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
+#include "ops/index/index.h"
+#include "ops/index/sort.h"
 #include "ops/matmul/matmul.h"
+#include "ops/pointwise/compare.h"
 #include "ops/pointwise/operators.h"
+#include "ops/reduce/cumsum.h"
 #include "ops/reduce/reduce.h"
+#include "ops/reduce/statistics.h"
 #include "ops/shape/indexing.h"
+#include "ops/shape/split.h"
 #include "ops/shape/view.h"
 
 namespace hearth {
@@ -19,7 +25,7 @@ Tensor Tensor::grad() const { return grad_of(*this); }
 Tensor Tensor::requires_grad_(bool on) {
   HEARTH_CHECK(UsageError, on,
                "requires_grad_(false): to take a layer out of training call layer.freeze() before FlatParameters are "
-               "made; x.detach() is a tensor without gradient");
+               "made, or keep an nn::FreezeScope of it for a while; x.detach() is a tensor without gradient");
   return *this = requires_grad(*this);
 }
 void Tensor::add_hook(std::function<Tensor(const Tensor&)> f) const { hearth::register_hook(*this, std::move(f)); }
@@ -67,6 +73,18 @@ Tensor Tensor::transpose(int axis_a, int axis_b) const {
   return permute(axes);
 }
 Tensor Tensor::expand(const Shape& shape) const { return hearth::expand(*this, shape); }
+Tensor Tensor::squeeze() const { return hearth::squeeze(*this); }
+Tensor Tensor::squeeze(int axis) const { return hearth::squeeze(*this, axis); }
+Tensor Tensor::unsqueeze(int axis) const { return hearth::unsqueeze(*this, axis); }
+std::vector<Tensor> Tensor::split_evenly(std::int64_t size, int axis) const { return hearth::split(*this, size, axis); }
+std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, int axis) const {
+  return hearth::split(*this, sizes, axis);
+}
+std::vector<Tensor> Tensor::chunk(std::int64_t count, int axis) const { return hearth::chunk(*this, count, axis); }
+Tensor Tensor::flip(const std::vector<int>& axes) const { return hearth::flip(*this, axes); }
+Tensor Tensor::index_select(int axis, const Tensor& ids) const { return hearth::index_select(*this, axis, ids); }
+Tensor Tensor::gather(int axis, const Tensor& ids) const { return hearth::gather(*this, axis, ids); }
+Tensor Tensor::masked_fill(const Tensor& mask, double value) const { return hearth::masked_fill(*this, mask, value); }
 
 #define HEARTH_REDUCTION(name)                                              \
   Tensor Tensor::name(const std::vector<int>& axes, bool keep_dims) const { \
@@ -76,8 +94,18 @@ HEARTH_REDUCTION(sum)
 HEARTH_REDUCTION(mean)
 HEARTH_REDUCTION(max)
 HEARTH_REDUCTION(min)
+HEARTH_REDUCTION(logsumexp)
 #undef HEARTH_REDUCTION
+Tensor Tensor::var(const std::vector<int>& axes, bool keep_dims) const { return var(axes, {.keep_dims = keep_dims}); }
+Tensor Tensor::var(const std::vector<int>& axes, const VarianceOptions& options) const {
+  return hearth::var(*this, axes, options);
+}
 Tensor Tensor::argmax(int axis, bool keep_dims) const { return hearth::argmax(*this, axis, keep_dims); }
+Tensor Tensor::argmin(int axis, bool keep_dims) const { return hearth::argmin(*this, axis, keep_dims); }
+Tensor Tensor::cumsum(int axis) const { return hearth::cumsum(*this, axis); }
+Sorted Tensor::sort(int axis, bool descending) const { return hearth::sort(*this, axis, descending); }
+Tensor Tensor::argsort(int axis, bool descending) const { return hearth::argsort(*this, axis, descending); }
+Sorted Tensor::topk(std::int64_t k, int axis, bool largest) const { return hearth::topk(*this, k, axis, largest); }
 
 #define HEARTH_ARITHMETIC(name)                                                         \
   Tensor Tensor::name(const Tensor& other) const { return hearth::name(*this, other); } \
@@ -88,6 +116,8 @@ HEARTH_ARITHMETIC(mul)
 HEARTH_ARITHMETIC(div)
 #undef HEARTH_ARITHMETIC
 Tensor Tensor::matmul(const Tensor& other) const { return hearth::matmul(*this, other); }
+Tensor Tensor::pow(double exponent) const { return hearth::pow(*this, exponent); }
+Tensor Tensor::clamp(double low, double high) const { return hearth::clamp(*this, low, high); }
 
 #define HEARTH_FUNCTION(name) \
   Tensor Tensor::name() const { return hearth::name(*this); }

@@ -80,6 +80,10 @@ void map(Stream& stream, const char* name, F f, std::int64_t n, T* out, const In
          n, packs, out, in...);
 }
 
+/// A launch over `n` elements or packs, in no more blocks than keep a device busy: kernels go on with the stride of the
+/// grid (global_threads).
+inline LaunchShape shape_over(std::int64_t n) { return {blocks_for(n, element_block, 1 << 16), element_block}; }
+
 /// A launch over `rows` rows of `units` units: threads run along the row in x and over the rows in y. Short rows share
 /// a block. Kernels walk both with the strides of the grid (walk_rows).
 inline LaunchShape shape_over_rows(std::int64_t rows, std::int64_t units, unsigned widest = element_block) {

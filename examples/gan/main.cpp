@@ -16,6 +16,8 @@ namespace {
 
 using namespace hearth;
 
+enum class Precision { O0, O1, O2 };
+
 constexpr std::int64_t side = 8, pixels = side * side, latent = 16;
 
 struct Options {
@@ -27,7 +29,7 @@ struct Options {
   double lr = 0.0005;
   double clip_norm = 5;
   double ema = 0.99;
-  bool bf16 = true;
+  Precision precision = Precision::O2;
 };
 void describe(Fields<Options>& f) {
   f.integer("seed", &Options::seed, {.min = 0}, "All randomness follows from this number.");
@@ -38,7 +40,8 @@ void describe(Fields<Options>& f) {
   f.number("lr", &Options::lr, {.above = 0}, "Learning rate of both models; it falls to 0.");
   f.number("clip_norm", &Options::clip_norm, {.above = 0}, "Largest norm of a model's gradients.");
   f.number("ema", &Options::ema, {.min = 0, .below = 1}, "Decay of the average of the generator's weights.");
-  f.boolean("bf16", &Options::bf16, "Products in bf16.");
+  f.choice("precision", &Options::precision, {{"O0", Precision::O0}, {"O1", Precision::O1}, {"O2", Precision::O2}},
+           "f32, products in bf16, or weights in bf16 too, of which the optimizers keep f32 masters.");
 }
 
 /// Noise [N, latent] to digits [N, pixels], black -1 and white 1.
@@ -71,9 +74,12 @@ struct Discriminator : nn::Module {
   Tensor forward(const Tensor& x) override { return out(leaky_relu(second(leaky_relu(first(x), 0.2)), 0.2)); }
 };
 
-std::vector<NamedTensor> initialized(nn::Module& model, std::uint64_t seed) {
+FlatParameters initialized(nn::Module& model, std::uint64_t seed, Precision precision) {
+  using Use = LowPrecisionCopy::Use;
   nn::initialize(model, seed);
-  return model.parameters();
+  if (precision == Precision::O0) return FlatParameters(model.parameters());
+  return FlatParameters(model.parameters(),
+                        LowPrecisionCopy{DType::bf16, precision == Precision::O1 ? Use::beside : Use::instead});
 }
 
 /// Everything that a step changes, and the one state that holds it.
@@ -82,8 +88,8 @@ struct Gan {
       : o(options),
         generator(o),
         discriminator(o),
-        generator_parameters(initialized(generator, o.seed)),
-        discriminator_parameters(initialized(discriminator, o.seed + 1)),
+        generator_parameters(initialized(generator, o.seed, o.precision)),
+        discriminator_parameters(initialized(discriminator, o.seed + 1, o.precision)),
         schedule({}, {.total_steps = total_steps}),
         generator_optimizer(generator_parameters, {.lr = o.lr, .beta1 = 0.5, .weight_decay = 0}),
         discriminator_optimizer(discriminator_parameters, {.lr = o.lr, .beta1 = 0.5, .weight_decay = 0}),
@@ -105,6 +111,16 @@ struct Gan {
     state.add("step", &step);
   }
 
+  void load(const std::string& path) {
+    state.load(path);
+    // The state holds f32 values; what the models compute with in bf16 follows from them.
+    generator_parameters.refresh_low_precision();
+    discriminator_parameters.refresh_low_precision();
+  }
+
+  AutocastScope autocast() const {
+    return AutocastScope(o.precision == Precision::O0 ? std::nullopt : std::optional(DType::bf16));
+  }
   Tensor noise(std::int64_t count) const { return randn({count, latent}); }
   /// Mean over the batch: how wrong the discriminator is if all of x is drawn by hand (1) or by the generator (0).
   Tensor error(const Tensor& x, double by_hand) {
@@ -126,11 +142,10 @@ struct Gan {
 };
 
 std::pair<double, double> Gan::update(const std::vector<Tensor>& batches) {
-  const AutocastScope precision(o.bf16 ? std::optional(DType::bf16) : std::nullopt);
+  const AutocastScope precision = autocast();
   const RandomScope random(o.seed, static_cast<std::uint64_t>(step));
   const double part = 1.0 / static_cast<double>(batches.size());
   double right = 0, wrong = 0;
-  // Drops what the generator's last update left in the discriminator's gradients.
   discriminator_optimizer.zero_grad();
   for (const Tensor& real : batches) {
     const Tensor drawn = generator(noise(real.dim(0))).detach();
@@ -142,6 +157,8 @@ std::pair<double, double> Gan::update(const std::vector<Tensor>& batches) {
   discriminator_optimizer.clip_grad_norm(o.clip_norm);
   discriminator_optimizer.step();
 
+  // Gradients reach the generator through the discriminator, whose own weights get none.
+  const nn::FreezeScope frozen(discriminator);
   generator_optimizer.zero_grad();
   for (const Tensor& real : batches) {
     const Tensor loss = error(generator(noise(real.dim(0))), 1);
@@ -167,9 +184,10 @@ std::int64_t steps_per_epoch(const Options& o) { return digits(o).batches_per_ep
 Tensor drawn_by(Gan& gan, std::int64_t count) {
   const optim::EmaScope averaged(gan.average);
   const NoGrad no_grad;
+  const AutocastScope precision = gan.autocast();
   const RandomScope random(gan.o.seed + 2, 0);
   gan.generator.eval();
-  const Tensor drawn = gan.generator(gan.noise(count));
+  const Tensor drawn = gan.generator(gan.noise(count)).to(DType::f32);
   gan.generator.train();
   return drawn;
 }
@@ -232,7 +250,7 @@ int run(const std::vector<std::string>& words) {
   HEARTH_CHECK(ConfigError, steps_per_epoch(options) >= 1, "/accumulate: an epoch has fewer batches");
   cpu::set_deterministic(true);
   Gan gan(options, options.epochs * steps_per_epoch(options));
-  if (samples || std::filesystem::exists(words[2])) gan.state.load(words[2]);
+  if (samples || std::filesystem::exists(words[2])) gan.load(words[2]);
   trains ? train(gan, words[2]) : sample(gan, words[3]);
   return 0;
 }

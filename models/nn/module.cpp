@@ -18,15 +18,16 @@ namespace {
 
 thread_local CallObserver* observer_of_thread = nullptr;
 
-/// UsageError, with nothing changed yet, if FlatParameters hold a parameter that `is_replaced` names.
+constexpr const char* before_to = "call to() before FlatParameters are made";
+
+/// UsageError, with nothing changed yet and this advice, if FlatParameters hold a parameter that `is_replaced` names.
 template <class F>
-void check_not_flat(Module& module, F&& is_replaced) {
+void check_not_flat(Module& module, const char* advice, F&& is_replaced) {
   for (const NamedTensor& parameter : module.parameters()) {
     HEARTH_CHECK(UsageError, !is_flat(*parameter.tensor) || !is_replaced(*parameter.tensor), "module ",
                  module.type_name(), ": \"", parameter.name, "\" ", describe(*parameter.tensor), " on ",
                  parameter.tensor->device(),
-                 " is part of FlatParameters, and their optimizer would go on training it instead of the copy; call "
-                 "to() before FlatParameters are made");
+                 " is part of FlatParameters, and their optimizer would go on training it; ", advice);
   }
 }
 
@@ -210,7 +211,7 @@ void Module::to(DType dtype) {
   HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "module ", type_name(),
                ": parameters cannot be ", dtype,
                "; they are f32 or f64 (low-precision types belong to the precision level)");
-  check_not_flat(*this, [&](const Tensor& parameter) { return parameter.dtype() != dtype; });
+  check_not_flat(*this, before_to, [&](const Tensor& parameter) { return parameter.dtype() != dtype; });
   replace_parameters([&](const Tensor& own) { return own.dtype() == dtype ? own : trained_as(own, own.to(dtype)); });
   for_each_module([&](Module& module) {
     for (const OwnTensor& own : module.buffers_)
@@ -219,7 +220,7 @@ void Module::to(DType dtype) {
 }
 
 void Module::to(Device device) {
-  check_not_flat(*this, [&](const Tensor& parameter) { return parameter.device() != device; });
+  check_not_flat(*this, before_to, [&](const Tensor& parameter) { return parameter.device() != device; });
   replace_parameters([&](const Tensor& own) { return own.device() == device ? own : trained_as(own, own.to(device)); });
   for_each_module([&](Module& module) {
     for (const OwnTensor& own : module.buffers_) *own.tensor = own.tensor->to(device);
@@ -227,9 +228,19 @@ void Module::to(Device device) {
 }
 
 void Module::freeze(bool on) {
-  check_not_flat(*this, [](const Tensor&) { return true; });
+  check_not_flat(*this, "call freeze() before FlatParameters are made, or keep an nn::FreezeScope for a while",
+                 [](const Tensor&) { return true; });
   replace_parameters([&](const Tensor& own) { return on ? own.detach() : requires_grad(own.detach()); });
   for_each_parameter([&](OwnTensor& own) { own.frozen = on; });
+}
+
+FreezeScope::FreezeScope(Module& module) {
+  for (const NamedTensor& parameter : module.parameters())
+    if (needs_grad(*parameter.tensor)) leaves_.push_back(parameter.tensor->grad_state());
+  for (const std::shared_ptr<GradState>& leaf : leaves_) leaf->frozen = true;
+}
+FreezeScope::~FreezeScope() {
+  for (const std::shared_ptr<GradState>& leaf : leaves_) leaf->frozen = false;
 }
 
 void Module::on_forward(std::function<void(const Module&, const Tensor&)> f) { forward_hooks_.push_back(std::move(f)); }
@@ -245,7 +256,7 @@ void Module::on_backward(std::function<void(const Module&, const Tensor&)> f) {
 
 void Module::zero_grad() {
   for (const NamedTensor& parameter : parameters())
-    if (needs_grad(*parameter.tensor)) hearth::zero_grad(*parameter.tensor);
+    if (parameter.tensor->grad_state() != nullptr) hearth::zero_grad(*parameter.tensor);
 }
 
 void Module::for_each_module(const std::function<void(Module&)>& f) {
@@ -283,7 +294,8 @@ Tensor recomputed(Module& module, const Tensor& x) {
 
 Tensor recomputed(Module& module, Recomputable call, std::vector<Tensor> inputs) {
   std::vector<Tensor> parameters;
-  for (const NamedTensor& named : module.parameters()) parameters.push_back(*named.tensor);
+  for (const NamedTensor& named : module.parameters())
+    if (needs_grad(*named.tensor)) parameters.push_back(*named.tensor);
   return recompute(std::move(call), std::move(inputs), parameters);
 }
 

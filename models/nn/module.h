@@ -92,7 +92,7 @@ class HEARTH_API Module {
 
   /// Takes the parameters of this module and all below out of training, or back in: frozen ones get no gradient and no
   /// update, and FlatParameters leave them out. They stay among parameters(), so that they are saved. UsageError for
-  /// parameters that are part of FlatParameters: freeze before those are made.
+  /// parameters that are part of FlatParameters: freeze before those are made, or for a while by FreezeScope.
   void freeze(bool on = true);
   /// Runs f(module, y) after each call of this module, with its result.
   void on_forward(std::function<void(const Module&, const Tensor& y)> f);
@@ -203,6 +203,21 @@ class HEARTH_API Module {
   std::vector<std::function<void(const Module&, const Tensor&)>> forward_hooks_;
   bool training_ = true;
   mutable std::atomic<const char*> lasting_path_{nullptr};
+};
+
+/// While it lives, the parameters of a module get no gradient, as if they were frozen: gradients pass through the
+/// module to what comes before it, as those of a generator through its discriminator. Unlike freeze() it may come after
+/// FlatParameters; an optimizer of theirs would go on by weight decay and momentum, so do not step it meanwhile.
+/// Forward and backward pass both run within it.
+class HEARTH_API FreezeScope {
+ public:
+  explicit FreezeScope(Module& module);
+  ~FreezeScope();
+  FreezeScope(const FreezeScope&) = delete;
+  FreezeScope& operator=(const FreezeScope&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<GradState>> leaves_;  ///< that were not frozen before
 };
 
 /// module(x), of which only x is saved for the gradient: the rest is computed again in the backward pass. The same bits

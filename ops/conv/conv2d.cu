@@ -51,13 +51,13 @@ __global__ void __launch_bounds__(tile::threads)
     A sum[share][share] = {};
     std::int64_t origin = z.part * elements, row_step = 0;
     if constexpr (pass == Pass::forward) {
-      const Patches<TA> a{g, left + first_channel, t.rows};
+      const Patches<TA> a{{g, left + first_channel, t.rows}};
       const tile::Stored<TB> b{right + first_filter * width, g.filters, width, 1};
       tile::multiply(a, b, z.row, z.column, z.begin, z.end, sum);
       origin += first_filter;
       row_step = g.k;
     } else if constexpr (pass == Pass::backward_data) {
-      const Windows<TA> a{g, left + first_filter, t.rows};
+      const Windows<TA> a{{g, left + first_filter, t.rows}};
       const FilterTaps<TB> b{g, right + first_filter * width};
       tile::multiply(a, b, z.row, z.column, z.begin, z.end, sum);
       origin += first_channel;

@@ -74,20 +74,6 @@ class Patches {
   Pixel pixels_[std::max(amx::max_block, amx::max_chunk)];
 };
 
-/// Rows that lie one after the other.
-template <class T, bool along>
-struct Rows {
-  using Type = T;
-  static constexpr bool along_k = along;
-
-  const T* data;
-  std::int64_t length;
-
-  std::int64_t step(std::int64_t inner) const { return inner; }
-  void prepare(std::int64_t first, std::int64_t) { data += first * length; }
-  const T* at(std::int64_t i, std::int64_t step) const { return data + i * length + step; }
-};
-
 /// Filters [k, taps, c] as the data gradient reads them: a row for each tap and filter.
 template <class T>
 struct FiltersByTap {
@@ -129,7 +115,7 @@ void run_with(const ConvProblem& problem, const Conv2dOperands& o) {
   switch (problem.pass) {
     case Pass::forward: {
       const Patches<true, false> patches(s, o.x.data<bf16>());
-      const Rows<W, true> filters{o.w.data<W>(), unfolded};
+      const amx::Rows<W, true> filters{o.w.data<W>(), unfolded};
       return amx::product({1, outputs, s.k, unfolded}, only(patches), only(filters),
                           into<bf16>(o.y, s.k, o.b.defined() ? o.b.data<float>() : nullptr));
     }
@@ -139,7 +125,7 @@ void run_with(const ConvProblem& problem, const Conv2dOperands& o) {
       return amx::product({1, inputs, s.c, taps * s.k}, only(patches), only(filters), into<bf16>(o.x, s.c, nullptr));
     }
     case Pass::backward_weights: {
-      const Rows<bf16, false> gradients{o.y.data<bf16>(), s.k};
+      const amx::Rows<bf16, false> gradients{o.y.data<bf16>(), s.k};
       const Patches<false, false> patches(s, o.x.data<bf16>());
       amx::product({1, s.k, unfolded, outputs}, only(gradients), only(patches), into<W>(o.w, unfolded, nullptr));
       if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), DType::bf16, outputs, s.k, o.b.data<float>());

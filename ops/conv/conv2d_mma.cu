@@ -57,13 +57,13 @@ __global__ void __launch_bounds__(mma_tile::threads, 2)
     float sum[mma_tile::row_fragments][mma_tile::column_fragments][4] = {};
     std::int64_t origin = z.part * elements, row_step = 0;
     if constexpr (pass == Pass::forward) {
-      const Patches<T> a{g, left + first_channel, t.rows};
+      const Patches<T> a{{g, left + first_channel, t.rows}};
       const mma_tile::Stored<T> b{right + first_filter * width, g.filters, width, 1};
       mma_tile::multiply(a, b, z.row, z.column, z.begin, z.end, memory, sum);
       origin += first_filter;
       row_step = g.k;
     } else if constexpr (pass == Pass::backward_data) {
-      const Windows<T> a{g, left + first_filter, t.rows};
+      const Windows<T> a{{g, left + first_filter, t.rows}};
       const FilterTaps<T> b{g, right + first_filter * width};
       mma_tile::multiply(a, b, z.row, z.column, z.begin, z.end, memory, sum);
       origin += first_channel;

@@ -62,23 +62,40 @@ struct Column {
   }
 };
 
-/// Row = pixel of y, depth = (tap, channel): x under the taps. An operand of tile::multiply and, where the innermost
-/// extent is a multiple of 8, of mma_tile::multiply.
+/// An operand of tile::multiply and, where the innermost extent is a multiple of 8, of mma_tile::multiply, whose depth
+/// is (tap, one of depth() channels): what Pixels finds there, and zeros where it finds nothing.
+template <class T, template <class> class Pixels>
+struct ByTap : Pixels<T> {
+  __device__ bool along_depth() const { return true; }
+  __device__ const T* base() const { return this->data; }
+  __device__ const T* chunk(std::int64_t k, std::int64_t end) const {
+    return k < end ? this->find(Column(this->g, static_cast<int>(k), this->depth())) : nullptr;
+  }
+  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
+    Column at(this->g, static_cast<int>(k), this->depth());
+    HEARTH_UNROLL
+    for (int i = 0; i < share; ++i, at.next(this->g, this->depth())) {
+      const T* const from = k + i < end ? this->find(at) : nullptr;
+      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
+    }
+  }
+};
+
+/// Row = pixel of y, depth = (tap, channel): x under the taps.
 template <class T>
-struct Patches {
+struct PatchPixels {
   const Geometry& g;
-  const T* x;  ///< the first channel of the group
+  const T* data;  ///< the first channel of the group
   std::int64_t rows;
   const T* image = nullptr;
   int top = 0, left = 0;
 
-  __device__ bool along_depth() const { return true; }
   __device__ void begin(std::int64_t row) {
     if (row >= rows) return;
     const int pixel = static_cast<int>(row), line = pixel / g.q;
     left = pixel % g.q * g.stride_w - g.pad_w;
     top = line % g.p * g.stride_h - g.pad_h;
-    image = x + static_cast<std::int64_t>(line / g.p) * g.h * g.w * g.c;
+    image = data + static_cast<std::int64_t>(line / g.p) * g.h * g.w * g.c;
   }
   /// The element, or null outside of the image.
   __device__ const T* find(const Column& at) const {
@@ -86,36 +103,26 @@ struct Patches {
     if (image == nullptr || y < 0 || y >= g.h || column < 0 || column >= g.w) return nullptr;
     return image + (static_cast<std::int64_t>(y) * g.w + column) * g.c + at.channel;
   }
-  __device__ const T* base() const { return x; }
-  __device__ const T* chunk(std::int64_t k, std::int64_t end) const {
-    return k < end ? find(Column(g, static_cast<int>(k), g.channels)) : nullptr;
-  }
-  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
-    Column at(g, static_cast<int>(k), g.channels);
-    HEARTH_UNROLL
-    for (int i = 0; i < share; ++i, at.next(g, g.channels)) {
-      const T* const from = k + i < end ? find(at) : nullptr;
-      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
-    }
-  }
+  __device__ int depth() const { return g.channels; }
 };
+template <class T>
+using Patches = ByTap<T, PatchPixels>;
 
 /// Row = pixel of x, depth = (tap, filter): dy of the windows in which the pixel lies under that tap.
 template <class T>
-struct Windows {
+struct WindowPixels {
   const Geometry& g;
-  const T* dy;  ///< the first filter of the group
+  const T* data;  ///< the first filter of the group
   std::int64_t rows;
   const T* image = nullptr;
   int top = 0, left = 0;
 
-  __device__ bool along_depth() const { return true; }
   __device__ void begin(std::int64_t row) {
     if (row >= rows) return;
     const int pixel = static_cast<int>(row), line = pixel / g.w;
     left = pixel % g.w + g.pad_w;
     top = line % g.h + g.pad_h;
-    image = dy + static_cast<std::int64_t>(line / g.h) * g.p * g.q * g.k;
+    image = data + static_cast<std::int64_t>(line / g.h) * g.p * g.q * g.k;
   }
   /// The element, or null where no window has the pixel under this tap.
   __device__ const T* find(const Column& at) const {
@@ -125,19 +132,10 @@ struct Windows {
     if (p * g.stride_h != y || q * g.stride_w != column || p >= g.p || q >= g.q) return nullptr;
     return image + (static_cast<std::int64_t>(p) * g.q + q) * g.k + at.channel;
   }
-  __device__ const T* base() const { return dy; }
-  __device__ const T* chunk(std::int64_t k, std::int64_t end) const {
-    return k < end ? find(Column(g, static_cast<int>(k), g.filters)) : nullptr;
-  }
-  __device__ void fetch(std::int64_t k, std::int64_t end, acc_t<T> (&out)[share]) const {
-    Column at(g, static_cast<int>(k), g.filters);
-    HEARTH_UNROLL
-    for (int i = 0; i < share; ++i, at.next(g, g.filters)) {
-      const T* const from = k + i < end ? find(at) : nullptr;
-      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
-    }
-  }
+  __device__ int depth() const { return g.filters; }
 };
+template <class T>
+using Windows = ByTap<T, WindowPixels>;
 
 /// Row = channel, depth = (tap, filter): w for backward_data.
 template <class T>

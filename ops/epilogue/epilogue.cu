@@ -173,7 +173,7 @@ void add_bias(cuda::Stream& stream, const Tensor& bias, const Tensor& y) {
 void activate(cuda::Stream& stream, Activation activation, const Tensor& pre, const Tensor& y) {
   visit_dtype("activation", y.dtype(), Floats{}, [&]<class T>() {
     activations::visit_activation(activation, [&]<class F>(F) {
-      cuda::map(stream, "activate", Value<F>{}, y.size(), y.data<T>(), static_cast<const T*>(pre.data<T>()));
+      cuda::map(stream, "activate", Value<F, acc_t<T>>{}, y.size(), y.data<T>(), static_cast<const T*>(pre.data<T>()));
     });
   });
 }
@@ -183,7 +183,7 @@ void activate_grad(cuda::Stream& stream, Activation activation, const Tensor& re
   visit_dtype("activation gradient", dy.dtype(), Floats{}, [&]<class T>() {
     activations::visit_activation(activation, [&]<class F>(F) {
       if (db.defined()) return grad_with_sums<F, T, true>(stream, "activate_grad", reference, dy, dpre, db);
-      cuda::map(stream, "activate_grad", Slope<F>{}, dy.size(), dpre.data<T>(),
+      cuda::map(stream, "activate_grad", Slope<F, acc_t<T>>{}, dy.size(), dpre.data<T>(),
                 static_cast<const T*>(reference.data<T>()), static_cast<const T*>(dy.data<T>()));
     });
   });

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // All rows are sorted at once by the radix sort of order.h: the key is the row, then 32 bits of the element as a number
 // that sorts as it does. Elements of 64 bits are sorted by their lower half first; the sort is stable.
-#include "core/cuda/kernel.h"
+#include "core/cuda/elementwise.h"
 #include "core/dtype.h"
 #include "ops/index/order.h"
 #include "ops/index/sort.h"
 
 namespace hearth::kernels {
 namespace {
-
-constexpr int threads = 256;
-
-cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, 1 << 16), threads}; }
 
 /// Ascends as the element does; all NaN are the largest number and -0 is 0.
 __device__ __forceinline__ std::uint64_t ordered(float value) {
@@ -63,8 +59,8 @@ void sort_columns(cuda::Stream& stream, const Tensor& x, bool descending, const 
   visit_dtype("sort", x.dtype(), AllTypes{}, [&]<class T>() {
     const auto sort_by = [&](const std::int64_t* places, int shift) {
       const Tensor keys = Tensor::empty({n}, DType::i64, x.device());
-      cuda::launch(stream, "sort keys", shape_for(n), sort_keys<T>, x.data<T>(), n, cols, places, shift, descending,
-                   keys.data<std::int64_t>());
+      cuda::launch(stream, "sort keys", cuda::shape_over(n), sort_keys<T>, x.data<T>(), n, cols, places, shift,
+                   descending, keys.data<std::int64_t>());
       return sort_places(stream, keys, rows << 32).places;
     };
     Tensor lower;
@@ -74,8 +70,8 @@ void sort_columns(cuda::Stream& stream, const Tensor& x, bool descending, const 
       places = lower.data<std::int64_t>();
     }
     const Tensor order = sort_by(places, sizeof(T) == 8 ? 32 : 0);
-    cuda::launch(stream, "sort columns", shape_for(columns.size()), take_columns, order.data<std::int64_t>(), places,
-                 columns.size(), columns.dim(1), cols, columns.data<std::int64_t>());
+    cuda::launch(stream, "sort columns", cuda::shape_over(columns.size()), take_columns, order.data<std::int64_t>(),
+                 places, columns.size(), columns.dim(1), cols, columns.data<std::int64_t>());
   });
 }
 

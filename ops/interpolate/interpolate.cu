@@ -2,7 +2,7 @@
 // Resampling on the device. One launch writes the weights of both axes, a second the images: one thread a pixel and as
 // many channels as 16 bytes hold (one where they do not divide), channels fastest. The gradient is the same sum with
 // the tables transposed, so nothing is added atomically. Sums are f32 (f64 for f64).
-#include "core/cuda/kernel.h"
+#include "core/cuda/elementwise.h"
 #include "core/dtype.h"
 #include "ops/interpolate/kernels.h"
 
@@ -11,12 +11,6 @@ namespace {
 
 using cuda::cast_down;
 using cuda::upcast;
-
-constexpr int threads = 256;
-/// Blocks that keep the device busy; each goes on with the grid's stride.
-constexpr std::int64_t max_blocks = 1 << 16;
-
-cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, max_blocks), threads}; }
 
 template <class P>
 __global__ void fill_tables(Resampling r, bool transposed, TapTable<P> down, std::int64_t rows, TapTable<P> across,
@@ -81,15 +75,15 @@ void run(cuda::Stream& stream, const char* name, const Resampling& r, bool trans
   visit_dtype("interpolate", from.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     const TableMemory<P> down(r.rows, transposed, to.device()), across(r.columns, transposed, to.device());
-    cuda::launch(stream, "interpolate_weights", shape_for(s.height + s.width), fill_tables<P>, r, transposed,
+    cuda::launch(stream, "interpolate_weights", cuda::shape_over(s.height + s.width), fill_tables<P>, r, transposed,
                  down.table, s.height, across.table, s.width);
     const T* const in = from.data<T>();
     T* const out = to.data<T>();
     if (cuda::packs_fit(in, s.channels) && cuda::packs_fit(out, s.channels))
-      cuda::launch(stream, name, shape_for(to.size() / cuda::pack_size<T>), resample<cuda::pack_size<T>, T>, s,
+      cuda::launch(stream, name, cuda::shape_over(to.size() / cuda::pack_size<T>), resample<cuda::pack_size<T>, T>, s,
                    down.table, across.table, in, out);
     else
-      cuda::launch(stream, name, shape_for(to.size()), resample<1, T>, s, down.table, across.table, in, out);
+      cuda::launch(stream, name, cuda::shape_over(to.size()), resample<1, T>, s, down.table, across.table, in, out);
   });
 }
 

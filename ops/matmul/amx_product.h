@@ -45,6 +45,20 @@ struct ProductSize {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
 };
 
+/// The operand whose stored rows are those of a matrix, `row_stride` apart.
+template <class T, bool along>
+struct Rows {
+  using Type = T;
+  static constexpr bool along_k = along;
+
+  const T* data;
+  std::int64_t row_stride;
+
+  std::int64_t step(std::int64_t inner) const { return inner; }
+  void prepare(std::int64_t first, std::int64_t) { data += first * row_stride; }
+  const T* at(std::int64_t i, std::int64_t step) const { return data + i * row_stride + step; }
+};
+
 /// How a product is cut; all multiples of 32.
 struct ProductBlocks {
   std::int64_t m, n, k;

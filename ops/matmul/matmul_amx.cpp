@@ -15,19 +15,6 @@ namespace hearth::cpu {
 
 namespace {
 
-template <class T, bool along>
-struct Matrix {
-  using Type = T;
-  static constexpr bool along_k = along;
-
-  const T* data;
-  std::int64_t row_stride;
-
-  std::int64_t step(std::int64_t inner) const { return inner; }
-  void prepare(std::int64_t first, std::int64_t) { data += first * row_stride; }
-  const T* at(std::int64_t i, std::int64_t step) const { return data + i * row_stride + step; }
-};
-
 template <class T>
 const T* matrix(const void* x, std::int64_t i, std::int64_t stride) {
   return static_cast<const T*>(x) + i * stride;
@@ -35,8 +22,8 @@ const T* matrix(const void* x, std::int64_t i, std::int64_t stride) {
 
 template <class A, bool a_along, class B, bool b_along>
 void multiply(const MatmulProblem& p, const void* a, const void* b, const float* bias, void* c) {
-  const auto of_a = [&](std::int64_t i) { return Matrix<A, a_along>{matrix<A>(a, i, p.batch_stride_a), p.lda}; };
-  const auto of_b = [&](std::int64_t i) { return Matrix<B, b_along>{matrix<B>(b, i, p.batch_stride_b), p.ldb}; };
+  const auto of_a = [&](std::int64_t i) { return amx::Rows<A, a_along>{matrix<A>(a, i, p.batch_stride_a), p.lda}; };
+  const auto of_b = [&](std::int64_t i) { return amx::Rows<B, b_along>{matrix<B>(b, i, p.batch_stride_b), p.ldb}; };
   const auto into = [&](std::int64_t i) {
     return [&, i](std::int64_t row, std::int64_t column, std::int64_t count, const float* sums) {
       const std::int64_t at = i * p.batch_stride_c + row * p.ldc + column;

@@ -3,26 +3,30 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
 #include "ops/pointwise/binary.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace hearth {
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-
-inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+// Numbers by templates: an exact match, which no operator of C++ itself on two numbers can contend with.
+#define HEARTH_OPERATOR(symbol, of_tensors, of_number_first)                                   \
+  inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return of_tensors(a, b); } \
+  template <class N>                                                                           \
+  requires std::is_arithmetic_v<N> Tensor operator symbol(const Tensor& a, N b) {              \
+    return of_tensors(a, static_cast<double>(b));                                              \
+  }                                                                                            \
+  template <class N>                                                                           \
+  requires std::is_arithmetic_v<N> Tensor operator symbol(N number, const Tensor& b) {         \
+    const auto a = static_cast<double>(number);                                                \
+    return of_number_first;                                                                    \
+  }
+HEARTH_OPERATOR(+, add, add(b, a))
+HEARTH_OPERATOR(-, sub, sub(a, b))
+HEARTH_OPERATOR(*, mul, mul(b, a))
+HEARTH_OPERATOR(/, div, div(a, b))
+#undef HEARTH_OPERATOR
 
 inline Tensor operator-(const Tensor& x) { return neg(x); }
 

@@ -3,14 +3,12 @@
 // function's numbers. T is float or double.
 #pragma once
 
-#include <cmath>
-
-#include "core/cpu/vector_math.h"
+#include "ops/pointwise/functors.h"
 #include "ops/pointwise/softplus.h"
 
 namespace hearth::functors {
 
-struct leaky_relu {
+struct leaky_relu : From<Keeps::x> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x, T a, T) {
     return x > T(0) ? x : a * x;
@@ -21,7 +19,7 @@ struct leaky_relu {
   }
 };
 
-struct elu {
+struct elu : From<Keeps::x> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x, T a, T) {
     return x > T(0) ? x : a * cpu::math::expm1(x);
@@ -32,7 +30,7 @@ struct elu {
   }
 };
 
-struct softplus {
+struct softplus : From<Keeps::x> {
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x, T a, T) {
     return cpu::math::softplus(a * x) / a;
@@ -43,7 +41,7 @@ struct softplus {
   }
 };
 
-struct clamp {
+struct clamp : From<Keeps::x> {
   // In this form NaN stays what it is.
   template <class T>
   HEARTH_ALWAYS_INLINE static T value(T x, T a, T b) {

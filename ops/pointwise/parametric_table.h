@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one list of pointwise functions of one tensor and up to two numbers. A row makes both kernels; the arithmetic is
-// the functor of the same name in parametric_functors.h.
+// The one list of pointwise functions of one tensor and up to two numbers. A row makes both kernels and the op; the
+// arithmetic is the functor of the same name in parametric_functors.h, and the public function, which checks the
+// numbers, is written in pointwise.h and pointwise.cpp.
 #pragma once
 
 // clang-format off

@@ -6,21 +6,24 @@
 
 namespace hearth::kernels {
 
-void pointwise(cuda::Stream& stream, Pointwise function, const Tensor& x, const Tensor& y) {
+void pointwise(cuda::Stream& stream, const PointwiseFunction& f, const Tensor& x, const Tensor& y) {
   visit_dtype("pointwise", x.dtype(), Floats{}, [&]<class T>() {
-    visit_function(function, [&]<class F>(F, const char* name, const char*) {
-      cuda::map(stream, name, Value<F>{}, x.size(), y.data<T>(), static_cast<const T*>(x.data<T>()));
+    visit_function(f.which, [&]<class F>(F, const char* name, const char*) {
+      const Value<F, acc_t<T> > value{static_cast<acc_t<T> >(f.a), static_cast<acc_t<T> >(f.b)};
+      cuda::map(stream, name, value, x.size(), y.data<T>(), static_cast<const T*>(x.data<T>()));
     });
   });
 }
 
-void pointwise_grad(cuda::Stream& stream, Pointwise function, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+void pointwise_grad(cuda::Stream& stream, const PointwiseFunction& f, const Tensor& kept, const Tensor& dy,
+                    const Tensor& dx) {
   visit_dtype("pointwise", dy.dtype(), Floats{}, [&]<class T>() {
     const T* const in = dy.data<T>();
     // A function that needs neither x nor y ignores what it is given here.
     const T* const state = kept.defined() ? kept.data<T>() : in;
-    visit_function(function, [&]<class F>(F, const char*, const char* name) {
-      cuda::map(stream, name, Slope<F>{}, dy.size(), dx.data<T>(), state, in);
+    visit_function(f.which, [&]<class F>(F, const char*, const char* name) {
+      const Slope<F, acc_t<T> > slope{static_cast<acc_t<T> >(f.a), static_cast<acc_t<T> >(f.b)};
+      cuda::map(stream, name, slope, dy.size(), dx.data<T>(), state, in);
     });
   });
 }

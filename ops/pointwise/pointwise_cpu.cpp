@@ -13,15 +13,15 @@ namespace hearth {}
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 template <class F, class T>
-void value_run(const T* x, T* y, std::int64_t n) {
+void value_run(const Value<F, acc_t<T> > value, const T* x, T* y, std::int64_t n) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) cpu::store(y + i, F::value(cpu::load(x + i)));
+  for (std::int64_t i = 0; i < n; ++i) cpu::store(y + i, value(cpu::load(x + i)));
 }
 
 template <class F, class T>
-void slope_run(const T* kept, const T* dy, T* dx, std::int64_t n) {
+void slope_run(const Slope<F, acc_t<T> > slope, const T* kept, const T* dy, T* dx, std::int64_t n) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) cpu::store(dx + i, cpu::load(dy + i) * F::slope(cpu::load(kept + i)));
+  for (std::int64_t i = 0; i < n; ++i) cpu::store(dx + i, slope(cpu::load(kept + i), cpu::load(dy + i)));
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
@@ -34,27 +34,29 @@ constexpr std::int64_t grain = 1 << 14;
 
 }  // namespace
 
-void pointwise(cpu::Stream&, Pointwise function, const Tensor& x, const Tensor& y) {
+void pointwise(cpu::Stream&, const PointwiseFunction& f, const Tensor& x, const Tensor& y) {
   visit_dtype("pointwise", x.dtype(), Floats{}, [&]<class T>() {
     const T* const from = x.data<T>();
     T* const to = y.data<T>();
-    visit_function(function, [&]<class F>(F, const char*, const char*) {
+    visit_function(f.which, [&]<class F>(F, const char*, const char*) {
+      const Value<F, acc_t<T> > value{static_cast<acc_t<T> >(f.a), static_cast<acc_t<T> >(f.b)};
       cpu::parallel_for(x.size(), grain, [&](std::int64_t begin, std::int64_t end) {
-        HEARTH_ISA_CALL(value_run<F>, from + begin, to + begin, end - begin);
+        HEARTH_ISA_CALL(value_run<F>, value, from + begin, to + begin, end - begin);
       });
     });
   });
 }
 
-void pointwise_grad(cpu::Stream&, Pointwise function, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+void pointwise_grad(cpu::Stream&, const PointwiseFunction& f, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
   visit_dtype("pointwise", dy.dtype(), Floats{}, [&]<class T>() {
     const T* const in = dy.data<T>();
     // A function that needs neither x nor y ignores what it is given here.
     const T* const state = kept.defined() ? kept.data<T>() : in;
     T* const out = dx.data<T>();
-    visit_function(function, [&]<class F>(F, const char*, const char*) {
+    visit_function(f.which, [&]<class F>(F, const char*, const char*) {
+      const Slope<F, acc_t<T> > slope{static_cast<acc_t<T> >(f.a), static_cast<acc_t<T> >(f.b)};
       cpu::parallel_for(dy.size(), grain, [&](std::int64_t begin, std::int64_t end) {
-        HEARTH_ISA_CALL(slope_run<F>, state + begin, in + begin, out + begin, end - begin);
+        HEARTH_ISA_CALL(slope_run<F>, slope, state + begin, in + begin, out + begin, end - begin);
       });
     });
   });

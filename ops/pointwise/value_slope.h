@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a function to its functor; and a functor's value, and its slope times the arriving gradient, as what elementwise
-// kernels are called with.
+// From a function to its functor; and a functor's value, and its slope times the arriving gradient, with the function's
+// numbers, as what elementwise kernels are called with.
 #pragma once
 
 #include "core/cpu/vector_math.h"
-#include "ops/pointwise/functors.h"
+#include "ops/pointwise/parametric_functors.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace hearth::kernels {
@@ -13,28 +13,35 @@ namespace hearth::kernels {
 template <class Visit>
 void visit_function(Pointwise function, Visit&& visit) {
   switch (function) {
-#define HEARTH_VISIT_POINTWISE(name, domain) \
-  case Pointwise::name:                      \
+#define HEARTH_VISIT_POINTWISE(name, ...) \
+  case Pointwise::name:                   \
     return visit(functors::name{}, #name, #name "_grad");
     HEARTH_POINTWISE(HEARTH_VISIT_POINTWISE)
+    HEARTH_PARAMETRIC(HEARTH_VISIT_POINTWISE)
 #undef HEARTH_VISIT_POINTWISE
   }
 }
 
-template <class F>
+template <class F, class A>
 struct Value {
-  template <class A>
+  A a, b;
   HEARTH_ALWAYS_INLINE A operator()(A x) const {
-    return F::value(x);
+    if constexpr (requires { F::value(x, a, b); })
+      return F::value(x, a, b);
+    else
+      return F::value(x);
   }
 };
 
 /// `kept` is the argument or the result, as the functor says.
-template <class F>
+template <class F, class A>
 struct Slope {
-  template <class A>
+  A a, b;
   HEARTH_ALWAYS_INLINE A operator()(A kept, A dy) const {
-    return dy * F::slope(kept);
+    if constexpr (requires { F::slope(kept, a, b); })
+      return dy * F::slope(kept, a, b);
+    else
+      return dy * F::slope(kept);
   }
 };
 

@@ -3,7 +3,7 @@
 // divide), channels fastest, so that the threads of a warp read neighbouring memory. Gradients are gathered: each pixel
 // of dx looks up the windows that hold it and is written once. Sums are f32 (f64 for f64) in the order of the CPU's.
 // Reference: pool_cpu.cpp.
-#include "core/cuda/kernel.h"
+#include "core/cuda/elementwise.h"
 #include "core/dtype.h"
 #include "ops/pool/kernels.h"
 
@@ -13,11 +13,8 @@ namespace {
 using cuda::cast_down;
 using cuda::upcast;
 
-constexpr int threads = 256;
 /// Blocks that keep the device busy; each goes on with the grid's stride.
 constexpr std::int64_t max_blocks = 1 << 16;
-
-cuda::LaunchShape shape_for(std::int64_t n) { return {cuda::blocks_for(n, threads, max_blocks), threads}; }
 
 /// Positions [first, last) along one axis.
 struct Range {
@@ -248,7 +245,7 @@ void max_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const
   if (y.size() == 0) return;
   visit_packs("max_pool2d", s, x, y, [&]<class T, int width>() {
     const auto run = [&]<class Tap>(Tap* kept) {
-      cuda::launch(stream, "max_pool2d", shape_for(y.size() / width), max_windows<width, T, Tap>, s, x.data<T>(),
+      cuda::launch(stream, "max_pool2d", cuda::shape_over(y.size() / width), max_windows<width, T, Tap>, s, x.data<T>(),
                    y.data<T>(), kept);
     };
     if (!taps.defined()) return run(static_cast<std::uint8_t*>(nullptr));
@@ -260,7 +257,7 @@ void max_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& tap
   if (dx.size() == 0) return;
   visit_packs("max_pool2d", s, dy, dx, [&]<class T, int width>() {
     visit_taps(taps, [&]<class Tap>() {
-      cuda::launch(stream, "max_pool2d_grad", shape_for(dx.size() / width), max_windows_grad<width, T, Tap>, s,
+      cuda::launch(stream, "max_pool2d_grad", cuda::shape_over(dx.size() / width), max_windows_grad<width, T, Tap>, s,
                    taps.data<Tap>(), dy.data<T>(), dx.data<T>());
     });
   });
@@ -269,7 +266,7 @@ void max_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& tap
 void avg_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const Tensor& y) {
   if (y.size() == 0) return;
   visit_packs("avg_pool2d", s, x, y, [&]<class T, int width>() {
-    cuda::launch(stream, "avg_pool2d", shape_for(y.size() / width), mean_windows<width, T>, s, x.data<T>(),
+    cuda::launch(stream, "avg_pool2d", cuda::shape_over(y.size() / width), mean_windows<width, T>, s, x.data<T>(),
                  y.data<T>());
   });
 }
@@ -277,8 +274,8 @@ void avg_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const
 void avg_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
   visit_packs("avg_pool2d", s, dy, dx, [&]<class T, int width>() {
-    cuda::launch(stream, "avg_pool2d_grad", shape_for(dx.size() / width), mean_windows_grad<width, T>, s, dy.data<T>(),
-                 dx.data<T>());
+    cuda::launch(stream, "avg_pool2d_grad", cuda::shape_over(dx.size() / width), mean_windows_grad<width, T>, s,
+                 dy.data<T>(), dx.data<T>());
   });
 }
 
@@ -295,7 +292,7 @@ void mean_pixels(cuda::Stream& stream, std::int64_t pixels, const Tensor& x, con
 void mean_pixels_grad(cuda::Stream& stream, std::int64_t pixels, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
   visit_dtype("global_avg_pool", dy.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "global_avg_pool_grad", shape_for(dx.size()), mean_of_pixels_grad<T>, dx.size(), pixels,
+    cuda::launch(stream, "global_avg_pool_grad", cuda::shape_over(dx.size()), mean_of_pixels_grad<T>, dx.size(), pixels,
                  dy.dim(1), dy.data<T>(), dx.data<T>());
   });
 }

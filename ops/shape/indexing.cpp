@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "ops/argument.h"
+#include "ops/shape/view.h"
 
 namespace hearth {
 namespace {
@@ -15,8 +16,9 @@ struct Part {
   bool dropped = false;
 };
 
+template <bool of_one_axis>
 struct IndexView {
-  static constexpr OpInfo info{.name = "index"};
+  static constexpr OpInfo info{.name = of_one_axis ? "slice" : "index"};
   struct Saved {
     Shape shape;
   };
@@ -76,11 +78,24 @@ Tensor index(const Tensor& x, std::span<const Index> indices) {
   require_defined("index", "x", x);
   HEARTH_CHECK(ShapeError, indices.size() <= static_cast<std::size_t>(x.rank()), "index: ", indices.size(),
                " indices for shape ", x.shape(), "; there is at most one for each of its ", x.rank(), " axes");
-  IndexView op;
+  IndexView<false> op;
   for (int axis = 0; axis < x.rank(); ++axis) {
     const auto i = static_cast<std::size_t>(axis);
     op.parts[i] = part_of_axis(i < indices.size() ? indices[i] : Index(all), axis, x.shape());
   }
+  return record(op, x);
+}
+
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
+  require_defined("slice", "x", x);
+  const int place = require_axis("slice", axis, x.shape());
+  HEARTH_CHECK(ShapeError, step >= 1, "slice: the step is ", step, "; it must be at least 1");
+  HEARTH_CHECK(ShapeError, 0 <= begin && begin <= end && end <= x.shape()[place], "slice: [", begin, ", ", end,
+               ") along axis ", place, " of shape ", x.shape(), "; it must lie in [0, ", x.shape()[place], "]");
+  IndexView<true> op;
+  for (int i = 0; i < x.rank(); ++i)
+    op.parts[static_cast<std::size_t>(i)] =
+        part_of_axis(i == place ? Index(Slice(begin, end, step)) : Index(all), i, x.shape());
   return record(op, x);
 }
 

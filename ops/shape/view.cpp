@@ -82,38 +82,6 @@ struct Transpose {
   }
 };
 
-struct Slice {
-  static constexpr OpInfo info{.name = "slice"};
-  struct Saved {
-    Shape shape;
-  };
-  int axis;
-  std::int64_t begin;
-  std::int64_t count;
-  std::int64_t step;
-
-  Tensor part_of(const Tensor& x) const {
-    Strides strides = x.strides();
-    std::int64_t& stride = strides[static_cast<std::size_t>(axis)];
-    // An empty part may begin behind the last element, where no view may point.
-    const std::int64_t offset = count == 0 ? x.offset() : x.offset() + begin * stride;
-    // A step is only taken between two elements; a larger one could overflow.
-    if (count > 1) stride *= step;
-    return view_of(x, x.shape().with(axis, count), strides, offset);
-  }
-
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.shape = x.shape();
-    return part_of(x);
-  }
-  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
-    const Tensor dx = needs.make(0, saved.shape, dy.dtype());
-    dx.fill_(0);
-    part_of(dx).copy_from(dy);
-    return {dx};
-  }
-};
-
 struct Expand {
   static constexpr OpInfo info{.name = "expand"};
   struct Saved {
@@ -168,16 +136,6 @@ Tensor transpose(const Tensor& x, const std::vector<int>& permutation) {
     op.permutation[i] = axis;
   }
   return record(op, x);
-}
-
-Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
-  require_defined("slice", "x", x);
-  const int place = require_axis("slice", axis, x.shape());
-  HEARTH_CHECK(ShapeError, step >= 1, "slice: the step is ", step, "; it must be at least 1");
-  HEARTH_CHECK(ShapeError, 0 <= begin && begin <= end && end <= x.shape()[place], "slice: [", begin, ", ", end,
-               ") along axis ", place, " of shape ", x.shape(), "; it must lie in [0, ", x.shape()[place], "]");
-  const std::int64_t length = end - begin;
-  return record(Slice{place, begin, length / step + (length % step != 0), step}, x);
 }
 
 Tensor expand(const Tensor& x, const Shape& shape) {

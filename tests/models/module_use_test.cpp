@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "autograd/backward.h"
+#include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "core/creation.h"
 #include "models/nn/nn.h"
@@ -83,6 +85,86 @@ TEST(Freeze, TiedWeightsAreFrozenTogether) {
   tied.freeze(false);
   EXPECT_TRUE(tied.first.weight.same_storage(tied.second.weight));
   EXPECT_EQ(FlatParameters(tied.parameters()).entries().size(), 3u);
+}
+
+TEST(Freeze, RecomputedLayersMayBeFrozen) {
+  Net net;
+  net.in.freeze();
+  const Tensor input = requires_grad(x.clone());
+  mean(square(nn::recomputed(net, input))).backward();
+  EXPECT_TRUE(needs_grad(net.out.weight));
+  const std::vector<double> out = net.out.weight.grad().to_doubles(), dx = input.grad().to_doubles();
+  Net other;
+  const Tensor same = requires_grad(x.clone());
+  mean(square(other(same))).backward();
+  EXPECT_EQ(out, other.out.weight.grad().to_doubles());
+  EXPECT_EQ(dx, same.grad().to_doubles());
+}
+
+/// A generator's gradients, through a discriminator that is frozen or is not, and the discriminator's own.
+struct ThroughDiscriminator {
+  std::vector<double> generator, discriminator;
+};
+ThroughDiscriminator gradients(bool frozen, std::optional<LowPrecisionCopy> low_precision) {
+  Net discriminator(2);
+  nn::Linear generator(3, 3);
+  nn::initialize(generator, 3);
+  FlatParameters of_generator(generator.parameters(), low_precision);
+  FlatParameters of_discriminator(discriminator.parameters(), low_precision);
+  const AutocastScope autocast(low_precision ? std::optional(low_precision->dtype) : std::nullopt);
+  of_generator.zero_grads();
+  of_discriminator.zero_grads();
+  std::optional<nn::FreezeScope> scope;
+  if (frozen) scope.emplace(discriminator);
+  mean(square(discriminator(generator(x)))).backward();
+  scope.reset();
+  ThroughDiscriminator seen;
+  of_generator.finish_grads();
+  seen.generator = of_generator.grads().to_doubles();
+  if (frozen)
+    EXPECT_THROW(of_discriminator.finish_grads(), UsageError) << "no contribution arrived";
+  else
+    of_discriminator.finish_grads();
+  for (const auto& entry : of_discriminator.entries())
+    for (const double value : entry.value.grad().to_doubles()) seen.discriminator.push_back(value);
+  return seen;
+}
+
+TEST(FreezeScope, GradientsPassAndTheFrozenGetNone) {
+  const LowPrecisionCopy beside{DType::bf16, LowPrecisionCopy::Use::beside};
+  const LowPrecisionCopy instead{DType::bf16, LowPrecisionCopy::Use::instead};
+  for (const auto& low_precision : {std::optional<LowPrecisionCopy>(), std::optional(beside), std::optional(instead)}) {
+    const ThroughDiscriminator plain = gradients(false, low_precision), frozen = gradients(true, low_precision);
+    EXPECT_EQ(frozen.generator, plain.generator) << "the same bits";
+    EXPECT_EQ(frozen.discriminator, std::vector<double>(plain.discriminator.size(), 0));
+    EXPECT_NE(plain.discriminator, frozen.discriminator);
+  }
+}
+
+TEST(FreezeScope, EndsAndNests) {
+  Net net;
+  net.in.freeze();
+  FlatParameters parameters(net.parameters());
+  mean(square(net(x))).backward();
+  {
+    const nn::FreezeScope outer(net.out);
+    {
+      const nn::FreezeScope all(net);
+      EXPECT_FALSE(needs_grad(net(x)));
+      EXPECT_TRUE(is_flat(net.out.weight));
+      net.zero_grad();
+    }
+    EXPECT_TRUE(needs_grad(net.norm.weight));
+    EXPECT_FALSE(needs_grad(net.out.weight)) << "frozen by the outer one";
+    EXPECT_EQ(net.out.weight.grad().to_doubles(), std::vector<double>(8, 0));
+  }
+  EXPECT_TRUE(needs_grad(net.out.weight));
+  EXPECT_FALSE(needs_grad(net.in.weight)) << "frozen for good";
+  optim::Sgd sgd(parameters, {.lr = 0.1});
+  const std::vector<double> before = net.out.weight.to_doubles();
+  mean(square(net(x))).backward();
+  sgd.step();
+  EXPECT_NE(net.out.weight.to_doubles(), before);
 }
 
 TEST(Hooks, SeeEachResult) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise functions with numbers: value beside <cmath>, gradient, special values, refusals.
-#include "ops/pointwise/parametric.h"
-
 #include <cmath>
 #include <functional>
 
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
+#include "ops/pointwise/pointwise.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test {

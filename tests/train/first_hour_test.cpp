@@ -81,6 +81,62 @@ TEST(FirstHour, ViewAndReduceOverOneAxis) {
   EXPECT_EQ(max(x, {}, true).shape(), (Shape{1, 1})) << "{} is over all axes";
 }
 
+TEST(FirstHour, ShapesAndPartsAsMembers) {
+  const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
+  EXPECT_EQ(x.unsqueeze(-1).shape(), (Shape{2, 3, 1}));
+  EXPECT_EQ(x.unsqueeze(0).unsqueeze(-1).squeeze().shape(), x.shape());
+  EXPECT_EQ(x.unsqueeze(0).unsqueeze(0).squeeze(1).shape(), (Shape{1, 2, 3}));
+  const std::vector<Tensor> columns = x.split(2, 1);
+  ASSERT_EQ(columns.size(), 2u);
+  EXPECT_EQ(columns[1].to_doubles(), (Values{3, 6}));
+  EXPECT_TRUE(columns[1].same_storage(x)) << "views";
+  EXPECT_EQ(x.split({1, 2}, -1)[1].to_doubles(), (Values{2, 3, 5, 6}));
+  EXPECT_EQ(x.split({2}).size(), 1u) << "braces are sizes";
+  EXPECT_EQ(x.chunk(3, 1)[2].to_doubles(), (Values{3, 6}));
+  EXPECT_EQ(x.flip(0)[0].to_doubles(), (Values{4, 5, 6}));
+  EXPECT_EQ(x.flip({0, 1}).to_doubles(), (Values{6, 5, 4, 3, 2, 1}));
+  const Tensor ids = tensor({{2}, {0}}, DType::i64);
+  EXPECT_EQ(x.gather(1, ids).to_doubles(), (Values{3, 4}));
+  EXPECT_EQ(x.index_select(1, ids.flatten(0)).to_doubles(), (Values{3, 1, 6, 4}));
+  EXPECT_EQ(x.masked_fill(greater(x, 2), -1).to_doubles(), (Values{1, 2, -1, -1, -1, -1}));
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)x.split(0); }), "a part has at least 1");
+}
+
+TEST(FirstHour, StatisticsAndOrderAsMembers) {
+  const Tensor x = tensor({{3, 1, 2}, {4, 9, 5}});
+  EXPECT_EQ(x.var(1).to_doubles(), (Values{1, 7}));
+  EXPECT_EQ(x.var({1}, {.correction = 2}).to_doubles(), (Values{2, 14}));
+  EXPECT_EQ(x.var(0, true).shape(), (Shape{1, 3}));
+  EXPECT_EQ(x.var().to_doubles(), var(x).to_doubles());
+  EXPECT_EQ(x.logsumexp(1).to_doubles(), logsumexp(x, {1}).to_doubles());
+  EXPECT_EQ(x.logsumexp({0, 1}, true).shape(), (Shape{1, 1}));
+  EXPECT_EQ(x.cumsum(1).to_doubles(), (Values{3, 4, 6, 4, 13, 18}));
+  EXPECT_EQ(x.argmin(1).to_doubles(), (Values{1, 0}));
+  EXPECT_EQ(x.argsort(1).to_doubles(), (Values{1, 2, 0, 0, 2, 1}));
+  const auto [values, indices] = x.topk(2);
+  EXPECT_EQ(values.to_doubles(), (Values{3, 2, 9, 5}));
+  EXPECT_EQ(indices.to_doubles(), (Values{0, 2, 1, 2}));
+  EXPECT_EQ(x.topk(1, 0, false).values.to_doubles(), (Values{3, 1, 2}));
+  EXPECT_EQ(x.sort(1, true).values.to_doubles(), (Values{3, 2, 1, 9, 5, 4}));
+  EXPECT_EQ(x.clamp(2, 4).to_doubles(), (Values{3, 2, 2, 4, 4, 4}));
+  EXPECT_EQ(x.pow(2)[0].to_doubles(), (Values{9, 1, 4}));
+  Tensor w = tensor({1, 2});
+  w.requires_grad_();
+  w.unsqueeze(0).flip(1).cumsum(1).split(1, 1)[1].sum().backward();
+  EXPECT_EQ(w.grad().to_doubles(), (Values{1, 1})) << "members are recorded";
+}
+
+TEST(FirstHour, NumbersOfAnyTypeBesideATensor) {
+  const Tensor x = tensor({2, 4});
+  EXPECT_EQ((x + 1).to_doubles(), (Values{3, 5}));
+  EXPECT_EQ((1.5f * x - 2L).to_doubles(), (Values{1, 4}));
+  EXPECT_EQ((8 / x).to_doubles(), (Values{4, 2}));
+  EXPECT_EQ((1u - x / std::int64_t{2}).to_doubles(), (Values{0, -1}));
+  const float first = x[0].item<float>();
+  EXPECT_EQ(first, 2);
+  EXPECT_TRUE(x && !Tensor()) << "whether it is defined";
+}
+
 TEST(FirstHour, UpdateByHand) {
   Tensor w = tensor({2, 3});
   w.requires_grad_();
@@ -153,7 +209,14 @@ TEST(FirstHour, FreezeALayer) {
   cross_entropy(model(points), labels).backward();
   optimizer.step();
   EXPECT_EQ(model.in.weight.to_doubles(), in);
-  EXPECT_PRED2(contains, error_message<UsageError>([&] { model.out.freeze(); }), "before FlatParameters are made");
+  EXPECT_PRED2(contains, error_message<UsageError>([&] { model.out.freeze(); }), "nn::FreezeScope");
+  Tensor x = points.clone();
+  x.requires_grad_();
+  {
+    const nn::FreezeScope frozen(model);
+    model(x).sum().backward();
+  }
+  EXPECT_NE(x.grad().to_doubles(), Values(6, 0)) << "the gradient passes";
 }
 
 TEST(FirstHour, SaveAndLoadModelAndOptimizer) {
