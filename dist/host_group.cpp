@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "core/cpu/signals.h"
@@ -39,9 +40,19 @@ const char* HostGroup::backend() const { return transport_->name(); }
 
 void HostGroup::abort(const std::string& reason) { transport_->abort(reason); }
 
+Traffic HostGroup::traffic() const {
+  const auto seconds = [](std::int64_t ns) { return 1e-9 * static_cast<double>(ns); };
+  return {bytes_, seconds(busy_ns_), seconds(*exposed_ns_)};
+}
+
+void HostGroup::exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  transport_->exchange(out, in);
+  for (const Outgoing& one : out) bytes_ += static_cast<std::int64_t>(one.bytes.size());
+}
+
 Work HostGroup::start(std::function<void()> run) {
   Job job{std::move(run), {}};
-  Work started(job.done.get_future().share());
+  Work started(job.done.get_future().share(), {}, exposed_ns_);
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(job));
@@ -62,12 +73,14 @@ void HostGroup::work() {
     const std::exception_ptr failed = failure_;
     lock.unlock();
     std::exception_ptr fault = failed;
+    const auto begin = std::chrono::steady_clock::now();
     if (!fault) try {
         job.run();
       } catch (const std::exception& error) {
         fault = std::current_exception();
         transport_->abort(error.what());
       }
+    busy_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
     lock.lock();
     failure_ = fault;
     // What the job refers to goes before its owner goes on.
@@ -110,7 +123,7 @@ std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span
     in.push_back({other, std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(other)], 1))});
   }
   all[static_cast<std::size_t>(rank())] = message;
-  transport_->exchange(out, in);
+  exchange(out, in);
   for (int other = 0; other < size(); ++other) {
     const Call& theirs = all[static_cast<std::size_t>(other)].call;
     HEARTH_CHECK(PeerError, theirs == call, "the ranks disagree: rank ", other, " calls ", text_of(theirs), "; rank ",
@@ -141,7 +154,7 @@ std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std
     out.push_back({other, {x + bytes(pieces.begin(other)), bytes(pieces.size(other))}});
     in.push_back({other, {row, mine}});
   }
-  transport_->exchange(out, in);
+  exchange(out, in);
   return rows;
 }
 
@@ -177,7 +190,7 @@ void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> 
       out.push_back({other, piece(rank())});
       in.push_back({other, piece(other)});
     }
-    transport_->exchange(out, in);
+    exchange(out, in);
   }
   if (wire) x.copy_from(sent);
 }
@@ -219,7 +232,7 @@ Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
       out.push_back({other, part_of(rank())});
       in.push_back({other, part_of(other)});
     }
-    if (!is_small) transport_->exchange(out, in);
+    if (!is_small) exchange(out, in);
   });
 }
 
@@ -244,7 +257,7 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
     for (int other = 0; other < size(); ++other)
       if (rank() == root && other != root) out.push_back({other, piece(other)});
     if (rank() != root) in.push_back({root, piece(rank())});
-    transport_->exchange(out, in);
+    exchange(out, in);
     out.clear();
     in.clear();
     for (int other = 0; other < size(); ++other) {
@@ -252,7 +265,7 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
       if (other != root) out.push_back({other, piece(rank())});
       if (rank() != root) in.push_back({other, piece(other)});
     }
-    transport_->exchange(out, in);
+    exchange(out, in);
   });
 }
 

@@ -51,7 +51,10 @@ struct ShardedAverageScope {
 }  // namespace
 
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
-    : session_(session), folder_(folder), progress_(progress) {
+    : session_(session),
+      folder_(folder),
+      progress_(progress),
+      communication_(session.ranks ? &session.ranks->group() : nullptr) {
   // Rank 0 has made the folder, which the others look into.
   if (session.ranks) session.ranks->group().barrier();
 }
@@ -219,6 +222,7 @@ StepResult Trainer::run_step(std::span<const data::Batch> batches) {
 StepResult Trainer::take_step(data::Loader& loader) {
   Position& position = session_.position;
   const auto started = Clock::now();
+  communication_.begin_step();
   std::vector<data::Batch> batches;
   Ranks* const ranks = session_.ranks.get();
   const std::int64_t count = ranks ? ranks->pieces() : session_.config().train.accumulate;
@@ -236,12 +240,13 @@ StepResult Trainer::take_step(data::Loader& loader) {
   profile_.add(RunProfile::Phase::steps, prepared);
   ++position.step;
   position.interval.samples += step.samples;
-  interval_seconds_ += seconds_since(started);
+  const double seconds = seconds_since(started);
+  interval_seconds_ += seconds;
+  communication_.end_step(seconds);
   interval_samples_ += step.samples;
   if (ranks) {
     position.interval_tokens += ranks->step().tokens;
     position.interval_positions += ranks->step().positions;
-    interval_communication_seconds_ += ranks->parallel().exposed_seconds();
     return step;
   }
   for (const data::Batch& batch : batches) {
@@ -303,6 +308,7 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
   now.unit = session_.throughput_unit();
   now.wait_fraction = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
+  now.communication_fraction = communication_.wait_fraction();
   return now;
 }
 
@@ -327,13 +333,12 @@ void Trainer::log_interval(const StepResult& last) {
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_fraction);
   if (session_.ranks) record.set("ranks", session_.ranks->size());
-  // The host knows it only where it waits itself.
-  if (session_.ranks && session_.ranks->group().device().is_cpu())
-    record.set("communication_wait", interval_communication_seconds_ / std::max(1e-9, interval_seconds_));
+  communication_.write(record);
   folder_.add(record);
   progress_.interval(now);
   session_.clear_interval();
-  interval_seconds_ = interval_wait_seconds_ = interval_communication_seconds_ = 0;
+  interval_seconds_ = interval_wait_seconds_ = 0;
+  communication_.clear();
   interval_samples_ = 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "train/report/progress.h"
+#include "train/run/communication.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_profile.h"
 #include "train/session.h"
@@ -86,8 +87,8 @@ class HEARTH_API Trainer {
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;
-  double interval_communication_seconds_ = 0;  ///< in which the ranks had nothing else to do
   std::int64_t interval_samples_ = 0;
+  CommunicationMeter communication_;
   RunProfile profile_;
 };
 

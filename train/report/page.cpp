@@ -78,12 +78,28 @@ const std::vector<Metric>& known_metrics() {
       {.key = "grad_norm", .title = "gradient norm", .of_training = true},
       {.key = "loss_scale", .title = "loss scale", .of_training = true},
       {.key = "data_wait", .title = "time waiting for data", .percent = true, .from_zero = true, .of_training = true},
+      {.key = "communication_wait",
+       .title = "time waiting for other ranks",
+       .percent = true,
+       .from_zero = true,
+       .of_training = true},
+      {.key = "communication_hidden",
+       .title = "communication hidden by computation",
+       .percent = true,
+       .from_zero = true,
+       .of_training = true},
+      {.key = "communication_seconds",
+       .title = "communication, seconds a step",
+       .from_zero = true,
+       .of_training = true},
+      {.key = "communication_exposed", .title = "exposed, seconds a step", .from_zero = true, .of_training = true},
+      {.key = "communication_bytes", .title = "bytes sent a step by rank 0", .from_zero = true, .of_training = true},
   };
   return known;
 }
 
 // Of records, but no metrics.
-constexpr const char* other_numbers[] = {"step", "epoch", "samples", "padding", "skipped_steps", "decoded"};
+constexpr const char* other_numbers[] = {"step", "epoch", "samples", "padding", "skipped_steps", "decoded", "ranks"};
 
 // What throughput counts: "images per second", "tokens per second", ...
 std::string rate_title(const std::vector<Json>& records) {
