@@ -11,6 +11,7 @@
 #include "core/collective.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
+#include "train/run/communication.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {
@@ -66,8 +67,13 @@ class HEARTH_API Ranks {
   /// What its loader gives.
   data::LoaderPart part() const;
 
-  /// Before a step: the ranks tell each other what they have and want.
-  const StepPart& begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes);
+  /// Before a step: the ranks tell each other what they have and want, and how long the step before took.
+  const StepPart& begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
+                             const StepTimes& last = {});
+  /// What the ranks have told last; empty before the first step.
+  std::span<const StepTimes> last_times() const { return last_times_; }
+  /// A rank's process: "pid 4711 on node7".
+  const std::string& process_of(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
   const StepPart& step() const { return step_; }
   const StepWishes& wishes() const { return wishes_; }
   /// StepPart::weights where the coming step computes; undefined on the CPU.
@@ -87,6 +93,8 @@ class HEARTH_API Ranks {
   void read_sums(const Sums& sums, Meter& meter) const;
   /// PeerError, naming `what` and the first rank that differs, unless all ranks have the same text.
   void require_same(const std::string& what, const std::string& text) const;
+  /// The text of every rank.
+  std::vector<std::string> gather(const std::string& text) const;
 
  private:
   Collective& group_;
@@ -104,6 +112,8 @@ class HEARTH_API Ranks {
   StepPart step_;
   Tensor weights_;
   StepWishes wishes_;
+  std::vector<StepTimes> last_times_;
+  std::vector<std::string> processes_;
 };
 
 }  // namespace hearth::train

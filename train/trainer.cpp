@@ -233,7 +233,9 @@ StepResult Trainer::take_step(data::Loader& loader) {
     ranks->begin_step(batches, session_.loss,
                       {.stop_signal = SignalScope::requested(),
                        .checkpoint = SignalScope::checkpoint_requested(),
-                       .shows_progress = progress_.wants_step()});
+                       .shows_progress = progress_.wants_step()},
+                      communication_.last());
+  if (ranks) watch_ranks();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   const StepResult step = run_step(batches);
@@ -254,6 +256,15 @@ StepResult Trainer::take_step(data::Loader& loader) {
     position.interval_positions += batch.positions;
   }
   return step;
+}
+
+void Trainer::watch_ranks() {
+  const Ranks& ranks = *session_.ranks;
+  communication_.add_times(ranks.last_times());
+  const auto ms = [](double seconds) { return join_text(std::fixed, std::setprecision(1), 1e3 * seconds, " ms"); };
+  for (const StragglerWatch::Straggler& one : stragglers_.add(ranks.last_times()))
+    progress_.line(join_text("warning: rank ", one.rank, " (", ranks.process_of(one.rank), ") is slow: ",
+                             ms(one.seconds), " a step, the median rank ", ms(one.median), "; the others wait for it"));
 }
 
 void Trainer::finish_step(const StepResult& step) {
@@ -309,6 +320,7 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   now.unit = session_.throughput_unit();
   now.wait_fraction = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
   now.communication_fraction = communication_.wait_fraction();
+  now.scaling_efficiency = communication_.scaling_efficiency();
   return now;
 }
 

@@ -50,6 +50,8 @@ class HEARTH_API Trainer {
   void advance(data::Loader& loader);
   /// Its first part: the batches, the step, and what is counted of it.
   StepResult take_step(data::Loader& loader);
+  /// Takes in how long the ranks took for the step before, and names those that keep the others waiting.
+  void watch_ranks();
   /// Its second part.
   void finish_step(const StepResult& step);
   Progress::Step progress_step(const StepResult& last) const;
@@ -89,6 +91,7 @@ class HEARTH_API Trainer {
   double interval_wait_seconds_ = 0;
   std::int64_t interval_samples_ = 0;
   CommunicationMeter communication_;
+  StragglerWatch stragglers_;
   RunProfile profile_;
 };
 

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <fstream>
 #include <functional>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "dist/process_group.h"
 #include "tests/support/error_message.h"
@@ -106,6 +109,69 @@ TEST_F(Communication, ASlowConnectionIsExposed) {
   }
   EXPECT_LT(number(quick.lines[1], "communication_exposed"), number(slow.lines[1], "communication_exposed"));
   EXPECT_EQ(quick.lines[1].at("communication_bytes"), slow.lines[1].at("communication_bytes"));
+}
+
+TEST_F(Communication, ScalingIsTheBusyPartOfAllRanksTime) {
+  const auto of = [&](const std::string& out, Groups groups) {
+    return number(train(out, std::move(groups)).lines[1], "scaling_efficiency");
+  };
+  const double quick = of("quick", dist::loopback_groups(2)), slow = of("slow", test::slow_groups(2, milliseconds(15)));
+  EXPECT_GT(slow, 0);
+  EXPECT_LT(slow, 0.5);
+  EXPECT_LT(slow, quick);
+  EXPECT_LE(quick, 1);
+}
+
+/// Sleeps in every step of one rank.
+struct Sleeping : Hook {
+  void before_step(Session&, std::span<const data::Batch>) override { std::this_thread::sleep_for(milliseconds(30)); }
+};
+
+TEST_F(Communication, ASlowRankIsNamedOnce) {
+  // After 5 steps, two windows of 20.
+  const Run run = train("straggler", dist::loopback_groups(3), {"train.steps=50"}, [](Session& session) {
+    if (session.ranks->rank() == 1) session.add_hook("sleep", std::make_unique<Sleeping>());
+  });
+  const std::size_t at = run.console.find("warning: rank 1 (pid ");
+  ASSERT_NE(at, std::string::npos) << run.console;
+  EXPECT_EQ(run.console.find("is slow", run.console.find("is slow") + 1), std::string::npos) << run.console;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const std::string line = run.console.substr(at, run.console.find('\n', at) - at);
+  EXPECT_TRUE(contains(line, join_text("(pid ", getpid(), " on ", host, ") is slow: "))) << line;
+  EXPECT_GE(std::stod(line.substr(line.find("slow: ") + 6)), 30) << line;
+  // Rank 0 waits for it.
+  EXPECT_GT(number(run.lines.back(), "communication_exposed"), 0.015);
+}
+
+TEST(StragglerWatch, FindsWhoIsSlowerThanTheMedianRank) {
+  using Found = std::vector<int>;
+  const auto found = [](StragglerWatch& watch, const std::vector<double>& busy, std::size_t steps) {
+    Found ranks;
+    std::vector<StepTimes> times;
+    for (const double seconds : busy) times.push_back({1, seconds});
+    for (std::size_t i = 0; i < steps; ++i)
+      for (const auto& one : watch.add(times)) {
+        ranks.push_back(one.rank);
+        EXPECT_EQ(one.seconds, busy[static_cast<std::size_t>(one.rank)]);
+      }
+    return ranks;
+  };
+  constexpr std::size_t once = StragglerWatch::steps_before + StragglerWatch::window;
+  StragglerWatch alike, of_two, of_four, late;
+  EXPECT_EQ(found(alike, {0.1, 0.12, 0.129}, 200), Found{});
+  EXPECT_EQ(found(of_two, {0.1, 0.14}, once - 1), Found{});
+  EXPECT_EQ(found(of_two, {0.1, 0.14}, 1), Found{1});
+  EXPECT_EQ(found(of_two, {0.1, 0.14}, 100), Found{}) << "it was named";
+  EXPECT_EQ(found(of_four, {0.3, 0.1, 0.2, 0.1}, once), (Found{0, 2}));
+  EXPECT_EQ(found(late, {0.1, 0.1}, 100), Found{});
+  // A few slow steps are none.
+  EXPECT_EQ(found(late, {0.1, 0.5}, 9), Found{});
+  EXPECT_EQ(found(late, {0.1, 0.1}, 100), Found{});
+  EXPECT_EQ(found(late, {0.5, 0.1}, 2 * StragglerWatch::window), Found{0});
+  StragglerWatch unmeasured;
+  const std::vector<StepTimes> none(2);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(unmeasured.add(none).empty());
 }
 
 }  // namespace

@@ -52,8 +52,9 @@ TEST(Progress, shows_what_waits_for_other_ranks) {
   progress.start(0, 100, 20);
   Progress::Step now = sample;
   now.communication_fraction = 0.12;
+  now.scaling_efficiency = 0.87;
   progress.step(now);
-  EXPECT_PRED2(contains, out.str(), "data wait 3 %  comm wait 12 %  left ");
+  EXPECT_PRED2(contains, out.str(), "data wait 3 %  comm wait 12 %  scaling 87 %  left ");
 }
 
 TEST(Progress, on_a_terminal_redraws_one_line) {

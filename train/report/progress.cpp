@@ -56,6 +56,7 @@ std::string Progress::describe(const Step& now) const {
       << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0) << "  data wait "
       << 100 * now.wait_fraction << " %";
   if (now.communication_fraction >= 0) out << "  comm wait " << 100 * now.communication_fraction << " %";
+  if (now.scaling_efficiency >= 0) out << "  scaling " << 100 * now.scaling_efficiency << " %";
   out << "  left " << duration_text(per_step * static_cast<double>(total_steps_ - now.step)) << " (epoch "
       << duration_text(epoch_left) << ")";
   return out.str();

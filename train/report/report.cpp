@@ -43,11 +43,10 @@ std::vector<Chart> charts_of(const std::vector<Json>& records) {
   return charts;
 }
 
-std::optional<double> median_throughput(const std::vector<Json>& records) {
+std::optional<double> median_in_training(const std::vector<Json>& records, std::string_view key) {
   std::vector<double> all;
   for (const Json& record : records)
-    if (const auto rate = number_at(record, "throughput"); rate && text_at(record, "split") == "train")
-      all.push_back(*rate);
+    if (const auto rate = number_at(record, key); rate && text_at(record, "split") == "train") all.push_back(*rate);
   if (all.empty()) return std::nullopt;
   std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
   return all[all.size() / 2];
@@ -88,7 +87,10 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
     if (const auto value = number_in(test, metric.key)) tile(shown(*value), "test " + metric.title);
   }
   if (const auto steps = number_in(metrics, "step")) tile(rounded(*steps, 12), "steps");
-  if (const auto rate = median_throughput(records)) tile(tick_text(std::round(*rate)), rate_title + " (median)");
+  if (const auto rate = median_in_training(records, "throughput"))
+    tile(tick_text(std::round(*rate)), rate_title + " (median)");
+  if (const auto part = median_in_training(records, "scaling_efficiency"))
+    tile(percent_text(*part), "scaling efficiency (median)");
   out << "</div>";
 }
 
