@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "core/export.h"
 #include "core/tensor.h"
@@ -65,6 +66,13 @@ struct Traffic {
   }
 };
 
+/// A collective that has been under way.
+struct CollectiveSpan {
+  const char* what = "";   ///< "all_reduce"
+  std::int64_t bytes = 0;  ///< sent by this rank
+  std::chrono::steady_clock::time_point begin{}, end{};
+};
+
 /// A group of ranks 0..size()-1, of which this object is one. Every rank calls the same collectives in the same order
 /// with tensors of the same shapes and types; PeerError, naming the rank, where one does not, dies or gives up. After
 /// a failure every later collective fails with the same message.
@@ -96,6 +104,9 @@ class HEARTH_API Collective {
 
   /// Of collectives on the host; those of NCCL are not measured. To be read while none is under way.
   virtual Traffic traffic() const { return {}; }
+  /// From now on collectives on the host are added to `spans`, which must outlive them; null: no more. To be called
+  /// while none is under way.
+  virtual void record_spans(std::vector<CollectiveSpan>* spans) { static_cast<void>(spans); }
 
   /// Tells the other ranks that this one gives up: what they wait for fails with its name and `reason`.
   virtual void abort(const std::string& reason) = 0;

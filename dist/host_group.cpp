@@ -50,8 +50,8 @@ void HostGroup::exchange(std::span<const Outgoing> out, std::span<const Incoming
   for (const Outgoing& one : out) bytes_ += static_cast<std::int64_t>(one.bytes.size());
 }
 
-Work HostGroup::start(std::function<void()> run) {
-  Job job{std::move(run), {}};
+Work HostGroup::start(Kind kind, std::function<void()> run) {
+  Job job{kind_names[static_cast<int>(kind)], std::move(run), std::chrono::steady_clock::now(), {}};
   Work started(job.done.get_future().share(), {}, exposed_ns_);
   {
     const std::lock_guard lock(mutex_);
@@ -73,14 +73,12 @@ void HostGroup::work() {
     const std::exception_ptr failed = failure_;
     lock.unlock();
     std::exception_ptr fault = failed;
-    const auto begin = std::chrono::steady_clock::now();
     if (!fault) try {
-        job.run();
+        run(job);
       } catch (const std::exception& error) {
         fault = std::current_exception();
         transport_->abort(error.what());
       }
-    busy_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
     lock.lock();
     failure_ = fault;
     // What the job refers to goes before its owner goes on.
@@ -91,14 +89,24 @@ void HostGroup::work() {
   }
 }
 
-Work HostGroup::start_on(const Tensor& input, const Tensor& output,
+void HostGroup::run(const Job& job) {
+  // This thread may have been idle.
+  const auto begin = std::max(job.started, last_end_);
+  const std::int64_t before = bytes_;
+  job.run();
+  last_end_ = std::chrono::steady_clock::now();
+  busy_ns_ += std::chrono::nanoseconds(last_end_ - begin).count();
+  if (spans_ != nullptr) spans_->push_back({job.what, bytes_ - before, begin, last_end_});
+}
+
+Work HostGroup::start_on(Kind kind, const Tensor& input, const Tensor& output,
                          std::function<void(const Tensor&, const Tensor&)> on_host) {
   output.storage()->bump_version();
   if (output.device().is_cpu() && input.device().is_cpu())
-    return start([=, run = std::move(on_host)] { run(input, output); });
+    return start(kind, [=, run = std::move(on_host)] { run(input, output); });
   const Tensor in = input.to(Device{});
   const Tensor out = input.same_storage(output) ? in : output.to(Device{});
-  start([&] { on_host(in, out); }).wait();
+  start(kind, [&] { on_host(in, out); }).wait();
   output.copy_from(out);
   return {};
 }
@@ -197,12 +205,13 @@ void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> 
 
 Work HostGroup::all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
   check_all_reduce(x, wire);
-  return start_on(x, x, [this, op, wire](const Tensor&, const Tensor& y) { run_all_reduce(y, op, wire); });
+  return start_on(Kind::all_reduce, x, x,
+                  [this, op, wire](const Tensor&, const Tensor& y) { run_all_reduce(y, op, wire); });
 }
 
 Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
   check_parts("reduce_scatter", x, part, size());
-  return start_on(x, part, [this](const Tensor& from, const Tensor& to) {
+  return start_on(Kind::reduce_scatter, x, part, [this](const Tensor& from, const Tensor& to) {
     agree({.count = from.size(), .kind = Kind::reduce_scatter, .dtype = from.dtype()}, {});
     if (to.size() == 0) return;
     const auto rows = exchange_pieces(from.bytes(), from.size(), size_of(from.dtype()), to.size());
@@ -212,7 +221,7 @@ Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
 
 Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
   check_parts("all_gather", all, part, size());
-  return start_on(part, all, [this](const Tensor& from, const Tensor& to) {
+  return start_on(Kind::all_gather, part, all, [this](const Tensor& from, const Tensor& to) {
     const bool is_small = from.byte_size() <= inline_bytes;
     const auto inlined = agree({.count = to.size(), .kind = Kind::all_gather, .dtype = to.dtype()},
                                is_small ? bytes_of(from) : std::span<const std::byte>{});
@@ -238,7 +247,7 @@ Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
 
 Work HostGroup::broadcast(const Tensor& x, int root) {
   check_broadcast(x, root, size());
-  return start_on(x, x, [this, root](const Tensor&, const Tensor& y) {
+  return start_on(Kind::broadcast, x, x, [this, root](const Tensor&, const Tensor& y) {
     const bool is_small = y.byte_size() <= inline_bytes;
     const auto inlined = agree({.count = y.size(), .root = root, .kind = Kind::broadcast, .dtype = y.dtype()},
                                is_small ? bytes_of(y) : std::span<const std::byte>{});

@@ -110,6 +110,7 @@ Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, F
       cuts_(cuts_of(config, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(parameters),
+      trace_(group),
       parallel_(of_one_configuration(group, resolved), parameters, options_of(config)),
       gradients_(parameters.grads()),
       buffers_(std::move(buffers)) {
@@ -208,6 +209,7 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
       *numbers++ = step_.of_pieces[i].losses;
     }
   }
+  trace_.begin();
   return step_;
 }
 
@@ -218,6 +220,7 @@ std::int64_t Ranks::least(std::int64_t mine) const {
 }
 
 void Ranks::begin_piece(std::int64_t piece) {
+  trace_.mark("forward");
   if (piece == 0) parallel_.discard();
   // What comes after the last one is summed as it comes.
   parallel_.overlap_next(piece + 1 == each_);
@@ -244,6 +247,12 @@ void Ranks::end_piece(std::int64_t piece, bool has_rows) {
 }
 
 void Ranks::finish_step() {
+  trace_.mark("waiting");
+  reduce();
+  trace_.mark("update");
+}
+
+void Ranks::reduce() {
   parallel_.reduce();
   if (!moves_ || step_.pieces == 0) return;
   group_.all_reduce(moved_).wait();

@@ -13,6 +13,7 @@
 #include "dist/data_parallel.h"
 #include "train/run/communication.h"
 #include "train/run/run_config.h"
+#include "train/run/step_trace.h"
 
 namespace hearth::train {
 
@@ -62,6 +63,8 @@ class HEARTH_API Ranks {
   bool writes() const { return rank() == 0; }
   Collective& group() const { return group_; }
   const dist::DataParallel& parallel() const { return parallel_; }
+  /// Of the last step, from the end of begin_step().
+  StepTrace& trace() { return trace_; }
   /// Pieces that this rank computes in a step.
   std::int64_t pieces() const { return each_; }
   /// What its loader gives.
@@ -97,11 +100,14 @@ class HEARTH_API Ranks {
   std::vector<std::string> gather(const std::string& text) const;
 
  private:
+  void reduce();
+
   Collective& group_;
   const bool deterministic_;
   std::int64_t cuts_ = 1;  ///< pieces of a batch
   std::int64_t each_ = 1;
   FlatParameters& parameters_;
+  StepTrace trace_;
   dist::DataParallel parallel_;
   dist::PairwiseSum gradients_;
   /// Floating buffers move once a step, by the mean over all pieces of where each would have moved them.

@@ -239,6 +239,7 @@ StepResult Trainer::take_step(data::Loader& loader) {
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   const StepResult step = run_step(batches);
+  if (ranks) ranks->trace().end();
   profile_.add(RunProfile::Phase::steps, prepared);
   ++position.step;
   position.interval.samples += step.samples;
@@ -267,6 +268,16 @@ void Trainer::watch_ranks() {
                              ms(one.seconds), " a step, the median rank ", ms(one.median), "; the others wait for it"));
 }
 
+void Trainer::write_step_trace() {
+  const std::vector<std::string> of_ranks = session_.ranks->gather(to_text(session_.ranks->trace().to_json()));
+  if (!folder_.writes()) return;
+  Json ranks = Json::array();
+  for (const std::string& text : of_ranks) ranks.push_back(parse_json(text, "step trace"));
+  if (ranks.items()[0].is_object())
+    write_file_synced(folder_.file("step_trace.json"),
+                      to_text(Json::object().set("step", session_.position.step).set("ranks", ranks)) + "\n");
+}
+
 void Trainer::finish_step(const StepResult& step) {
   const std::vector<NamedHook>& hooks = session_.hooks();
   for (const NamedHook& one : hooks) one.hook->after_step(session_, step);
@@ -289,6 +300,7 @@ void Trainer::advance(data::Loader& loader) {
   const bool logged = at % config.log.every_steps == 0 || session_.at_end();
   if (logged) log_interval(step);
   const bool evaluates = at_epoch_end(config.eval.every_epochs), best = evaluates && evaluate_and_log();
+  if (evaluates && session_.ranks) write_step_trace();
   // An evaluation may have ended the run.
   if (session_.at_end() && !logged) log_interval(step);
   if (!session_.position.stop_reason.empty()) log_stop();

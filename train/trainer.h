@@ -52,6 +52,8 @@ class HEARTH_API Trainer {
   StepResult take_step(data::Loader& loader);
   /// Takes in how long the ranks took for the step before, and names those that keep the others waiting.
   void watch_ranks();
+  /// The last step of all ranks, for the report.
+  void write_step_trace();
   /// Its second part.
   void finish_step(const StepResult& step);
   Progress::Step progress_step(const StepResult& last) const;

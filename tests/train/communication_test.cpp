@@ -12,12 +12,14 @@
 #include <sstream>
 #include <thread>
 
+#include "core/io/file.h"
 #include "dist/process_group.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/slow_groups.h"
 #include "tests/support/temp_dir.h"
 #include "train/report/metrics_log.h"
+#include "train/report/timeline.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
@@ -142,6 +144,60 @@ TEST_F(Communication, ASlowRankIsNamedOnce) {
   EXPECT_GE(std::stod(line.substr(line.find("slow: ") + 6)), 30) << line;
   // Rank 0 waits for it.
   EXPECT_GT(number(run.lines.back(), "communication_exposed"), 0.015);
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST_F(Communication, TheReportShowsTheStepOfEachRank) {
+  (void)train("traced", dist::loopback_groups(2), {"log.report=true"});
+  const Json trace = read_json(folder_ / "traced/step_trace.json");
+  EXPECT_EQ(trace.at("step").as_integer(), 6);
+  ASSERT_EQ(trace.at("ranks").size(), 2U);
+  for (const Json& rank : trace.at("ranks").items()) {
+    std::vector<std::string> computed;
+    double before = 0;
+    for (const Json& span : rank.at("compute").items()) {
+      computed.push_back(span.items()[0].as_string());
+      EXPECT_GE(span.items()[1].as_number(), before);
+      before = span.items()[2].as_number();
+    }
+    EXPECT_EQ(computed, (std::vector<std::string>{"forward", "backward", "waiting", "update"}));
+    // The gradients are one bucket.
+    ASSERT_EQ(rank.at("communication").size(), 1U);
+    const std::vector<Json>& sum = rank.at("communication").items()[0].items();
+    EXPECT_EQ(sum[0].as_string(), "all_reduce");
+    EXPECT_GE(sum[1].as_number(), rank.at("compute").items()[1].items()[1].as_number())
+        << "not before the backward pass";
+    EXPECT_LE(sum[2].as_number(), before);
+    EXPECT_GT(sum[3].as_integer(), 4 * 64 * 16);
+  }
+  const std::string page = read_text(folder_ / "traced/report.html");
+  for (const char* part : {"A step by rank", "Step 6, 2 ranks", ">rank 0 computes<", ">rank 1 computes<"})
+    EXPECT_TRUE(contains(page, part)) << part;
+  EXPECT_EQ(count(page, ">communicates<"), 2U);
+  for (const char* part : {"<title>forward, ", "<title>backward, ", "<title>update, ", "<title>all_reduce, "})
+    EXPECT_EQ(count(page, part), 2U) << part;
+  EXPECT_TRUE(contains(page, ">scaling efficiency<"));
+  (void)train("alone", {}, {"log.report=true"});
+  EXPECT_FALSE(file_exists(folder_ / "alone/step_trace.json"));
+  EXPECT_FALSE(contains(read_text(folder_ / "alone/report.html"), "A step by rank"));
+}
+
+TEST(Timeline, ShowsTheFirstRanksAndNothingOfOtherJson) {
+  Json ranks = Json::array();
+  for (int i = 0; i < 20; ++i)
+    ranks.push_back(
+        parse_json(R"({"compute": [["back<ward", 0, 2.5]], "communication": [["all_reduce", 1, 2, 10]]})", "rank"));
+  const std::string svg = timeline_svg(Json::object().set("ranks", ranks));
+  EXPECT_EQ(count(svg, "<title>back&lt;ward, 0 to 2.5 ms</title>"), max_lanes);
+  EXPECT_EQ(count(svg, "<title>all_reduce, 1 to 2 ms, 10 bytes</title>"), max_lanes);
+  for (const char* other :
+       {"{}", R"({"ranks": 3})", R"({"ranks": []})", R"({"ranks": [{"compute": [["a", "b", 1], 3]}]})"})
+    EXPECT_EQ(timeline_svg(parse_json(other, "trace")), "") << other;
 }
 
 TEST(StragglerWatch, FindsWhoIsSlowerThanTheMedianRank) {
