@@ -3,9 +3,14 @@
 // dist has the implementations.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <future>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "core/export.h"
 #include "core/tensor.h"
@@ -19,14 +24,21 @@ class HEARTH_API Work {
  public:
   /// One that is done.
   Work() = default;
-  /// Done when `future` is there and `then`, which each wait() calls, has returned.
-  explicit Work(std::shared_future<void> future, std::function<void()> then = {})
-      : future_(std::move(future)), then_(std::move(then)) {}
+  /// Done when `future` is there and `then`, which each wait() calls, has returned. What wait() waits for `future` is
+  /// added to `exposed_ns`, in nanoseconds.
+  explicit Work(std::shared_future<void> future, std::function<void()> then = {},
+                std::shared_ptr<std::atomic<std::int64_t>> exposed_ns = {})
+      : future_(std::move(future)), then_(std::move(then)), exposed_ns_(std::move(exposed_ns)) {}
 
   /// Returns when this rank has its result; throws what made the collective fail. May be called again. With NCCL the
   /// host does not wait for the device: what is queued from now on comes after the result.
   void wait() const {
-    if (future_.valid()) future_.get();
+    if (future_.valid()) {
+      const auto begin = std::chrono::steady_clock::now();
+      future_.wait();
+      if (exposed_ns_) *exposed_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+      future_.get();
+    }
     if (then_) then_();
   }
   bool done() const {
@@ -36,6 +48,29 @@ class HEARTH_API Work {
  private:
   std::shared_future<void> future_;
   std::function<void()> then_;
+  std::shared_ptr<std::atomic<std::int64_t>> exposed_ns_;
+};
+
+/// What the collectives of one rank have cost so far.
+struct Traffic {
+  std::int64_t bytes = 0;      ///< sent to other ranks, with what the ranks compare before a collective
+  double seconds = 0;          ///< in which a collective was under way, with the wait for slower ranks
+  double exposed_seconds = 0;  ///< in which Work::wait() waited
+
+  Traffic& operator+=(const Traffic& more) {
+    bytes += more.bytes, seconds += more.seconds, exposed_seconds += more.exposed_seconds;
+    return *this;
+  }
+  Traffic operator-(const Traffic& earlier) const {
+    return {bytes - earlier.bytes, seconds - earlier.seconds, exposed_seconds - earlier.exposed_seconds};
+  }
+};
+
+/// A collective that has been under way.
+struct CollectiveSpan {
+  const char* what = "";   ///< "all_reduce"
+  std::int64_t bytes = 0;  ///< sent by this rank
+  std::chrono::steady_clock::time_point begin{}, end{};
 };
 
 /// A group of ranks 0..size()-1, of which this object is one. Every rank calls the same collectives in the same order
@@ -66,6 +101,12 @@ class HEARTH_API Collective {
   virtual Work broadcast(const Tensor& x, int root = 0) = 0;
   /// Returns when every rank has come here.
   virtual void barrier() = 0;
+
+  /// Of collectives on the host; those of NCCL are not measured. To be read while none is under way.
+  virtual Traffic traffic() const { return {}; }
+  /// From now on collectives on the host are added to `spans`, which must outlive them; null: no more. To be called
+  /// while none is under way.
+  virtual void record_spans(std::vector<CollectiveSpan>* spans) { static_cast<void>(spans); }
 
   /// Tells the other ranks that this one gives up: what they wait for fails with its name and `reason`.
   virtual void abort(const std::string& reason) = 0;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -157,7 +156,6 @@ void DataParallel::start(std::size_t number) {
 }
 
 void DataParallel::reduce() {
-  const auto begin = std::chrono::steady_clock::now();
   overlapped_ = static_cast<int>(works_.size());
   while (works_.size() < buckets_.size()) start(works_.size());
   const std::vector<Work> works = works_;
@@ -169,7 +167,6 @@ void DataParallel::reduce() {
     } catch (...) {
       if (!fault) fault = std::current_exception();
     }
-  exposed_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (fault) std::rethrow_exception(fault);
 }
 

@@ -66,8 +66,6 @@ class HEARTH_API DataParallel {
   const std::vector<Bucket>& buckets() const { return buckets_; }
   /// How many buckets the last reduce() found summed or under way.
   int overlapped() const { return overlapped_; }
-  /// Seconds that the last reduce() waited.
-  double exposed_seconds() const { return exposed_seconds_; }
   Collective& group() const { return *group_; }
 
  private:
@@ -90,7 +88,6 @@ class HEARTH_API DataParallel {
   std::vector<int> missing_;   ///< entries that a bucket waits for
   std::vector<Work> works_;    ///< of the buckets that were started
   int overlapped_ = 0;
-  double exposed_seconds_ = 0;
 };
 
 /// Adds up gradients of micro-batches in an order that does not depend on how many a rank has: neighbours in pairs,

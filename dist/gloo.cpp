@@ -197,15 +197,19 @@ class GlooTransport : public Transport {
 
 }  // namespace
 
+std::string why_no_gloo() { return ""; }
+
 std::unique_ptr<Transport> gloo_transport(Control& control, int size, const GlooOptions& options) {
   return std::make_unique<GlooTransport>(control, size, options);
 }
 
 #else
 
+std::string why_no_gloo() { return "this build of Hearth has none, install libgloo-dev and build again"; }
+
 std::unique_ptr<Transport> gloo_transport(Control&, int, const GlooOptions& options) {
-  throw UsageError(join_text("dist: the ranks need Gloo", options.reason.empty() ? "" : ": ", options.reason,
-                             "; this build of Hearth has none, install libgloo-dev and build again"));
+  throw UsageError(
+      join_text("dist: the ranks need Gloo", options.reason.empty() ? "" : ": ", options.reason, "; ", why_no_gloo()));
 }
 
 #endif

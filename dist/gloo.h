@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "dist/control.h"
 #include "dist/transport.h"
@@ -16,6 +17,9 @@ struct GlooOptions {
   double timeout_seconds = 1800;
   std::string reason{};  ///< why the ranks have no faster connection; for the error of a build without Gloo
 };
+
+/// Why this build has none, with the remedy; empty where it has.
+std::string why_no_gloo();
 
 /// Connects this rank with all others, which meet by `control`; it must outlive the transport and may be told of
 /// failures by it. UsageError in a build without Gloo.

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "core/cpu/signals.h"
@@ -39,9 +40,19 @@ const char* HostGroup::backend() const { return transport_->name(); }
 
 void HostGroup::abort(const std::string& reason) { transport_->abort(reason); }
 
-Work HostGroup::start(std::function<void()> run) {
-  Job job{std::move(run), {}};
-  Work started(job.done.get_future().share());
+Traffic HostGroup::traffic() const {
+  const auto seconds = [](std::int64_t ns) { return 1e-9 * static_cast<double>(ns); };
+  return {bytes_, seconds(busy_ns_), seconds(*exposed_ns_)};
+}
+
+void HostGroup::exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  transport_->exchange(out, in);
+  for (const Outgoing& one : out) bytes_ += static_cast<std::int64_t>(one.bytes.size());
+}
+
+Work HostGroup::start(Kind kind, std::function<void()> run) {
+  Job job{kind_names[static_cast<int>(kind)], std::move(run), std::chrono::steady_clock::now(), {}};
+  Work started(job.done.get_future().share(), {}, exposed_ns_);
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(job));
@@ -63,7 +74,7 @@ void HostGroup::work() {
     lock.unlock();
     std::exception_ptr fault = failed;
     if (!fault) try {
-        job.run();
+        run(job);
       } catch (const std::exception& error) {
         fault = std::current_exception();
         transport_->abort(error.what());
@@ -78,14 +89,24 @@ void HostGroup::work() {
   }
 }
 
-Work HostGroup::start_on(const Tensor& input, const Tensor& output,
+void HostGroup::run(const Job& job) {
+  // This thread may have been idle.
+  const auto begin = std::max(job.started, last_end_);
+  const std::int64_t before = bytes_;
+  job.run();
+  last_end_ = std::chrono::steady_clock::now();
+  busy_ns_ += std::chrono::nanoseconds(last_end_ - begin).count();
+  if (spans_ != nullptr) spans_->push_back({job.what, bytes_ - before, begin, last_end_});
+}
+
+Work HostGroup::start_on(Kind kind, const Tensor& input, const Tensor& output,
                          std::function<void(const Tensor&, const Tensor&)> on_host) {
   output.storage()->bump_version();
   if (output.device().is_cpu() && input.device().is_cpu())
-    return start([=, run = std::move(on_host)] { run(input, output); });
+    return start(kind, [=, run = std::move(on_host)] { run(input, output); });
   const Tensor in = input.to(Device{});
   const Tensor out = input.same_storage(output) ? in : output.to(Device{});
-  start([&] { on_host(in, out); }).wait();
+  start(kind, [&] { on_host(in, out); }).wait();
   output.copy_from(out);
   return {};
 }
@@ -110,7 +131,7 @@ std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span
     in.push_back({other, std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(other)], 1))});
   }
   all[static_cast<std::size_t>(rank())] = message;
-  transport_->exchange(out, in);
+  exchange(out, in);
   for (int other = 0; other < size(); ++other) {
     const Call& theirs = all[static_cast<std::size_t>(other)].call;
     HEARTH_CHECK(PeerError, theirs == call, "the ranks disagree: rank ", other, " calls ", text_of(theirs), "; rank ",
@@ -141,7 +162,7 @@ std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std
     out.push_back({other, {x + bytes(pieces.begin(other)), bytes(pieces.size(other))}});
     in.push_back({other, {row, mine}});
   }
-  transport_->exchange(out, in);
+  exchange(out, in);
   return rows;
 }
 
@@ -177,19 +198,20 @@ void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> 
       out.push_back({other, piece(rank())});
       in.push_back({other, piece(other)});
     }
-    transport_->exchange(out, in);
+    exchange(out, in);
   }
   if (wire) x.copy_from(sent);
 }
 
 Work HostGroup::all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
   check_all_reduce(x, wire);
-  return start_on(x, x, [this, op, wire](const Tensor&, const Tensor& y) { run_all_reduce(y, op, wire); });
+  return start_on(Kind::all_reduce, x, x,
+                  [this, op, wire](const Tensor&, const Tensor& y) { run_all_reduce(y, op, wire); });
 }
 
 Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
   check_parts("reduce_scatter", x, part, size());
-  return start_on(x, part, [this](const Tensor& from, const Tensor& to) {
+  return start_on(Kind::reduce_scatter, x, part, [this](const Tensor& from, const Tensor& to) {
     agree({.count = from.size(), .kind = Kind::reduce_scatter, .dtype = from.dtype()}, {});
     if (to.size() == 0) return;
     const auto rows = exchange_pieces(from.bytes(), from.size(), size_of(from.dtype()), to.size());
@@ -199,7 +221,7 @@ Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
 
 Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
   check_parts("all_gather", all, part, size());
-  return start_on(part, all, [this](const Tensor& from, const Tensor& to) {
+  return start_on(Kind::all_gather, part, all, [this](const Tensor& from, const Tensor& to) {
     const bool is_small = from.byte_size() <= inline_bytes;
     const auto inlined = agree({.count = to.size(), .kind = Kind::all_gather, .dtype = to.dtype()},
                                is_small ? bytes_of(from) : std::span<const std::byte>{});
@@ -219,13 +241,13 @@ Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
       out.push_back({other, part_of(rank())});
       in.push_back({other, part_of(other)});
     }
-    if (!is_small) transport_->exchange(out, in);
+    if (!is_small) exchange(out, in);
   });
 }
 
 Work HostGroup::broadcast(const Tensor& x, int root) {
   check_broadcast(x, root, size());
-  return start_on(x, x, [this, root](const Tensor&, const Tensor& y) {
+  return start_on(Kind::broadcast, x, x, [this, root](const Tensor&, const Tensor& y) {
     const bool is_small = y.byte_size() <= inline_bytes;
     const auto inlined = agree({.count = y.size(), .root = root, .kind = Kind::broadcast, .dtype = y.dtype()},
                                is_small ? bytes_of(y) : std::span<const std::byte>{});
@@ -244,7 +266,7 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
     for (int other = 0; other < size(); ++other)
       if (rank() == root && other != root) out.push_back({other, piece(other)});
     if (rank() != root) in.push_back({root, piece(rank())});
-    transport_->exchange(out, in);
+    exchange(out, in);
     out.clear();
     in.clear();
     for (int other = 0; other < size(); ++other) {
@@ -252,7 +274,7 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
       if (other != root) out.push_back({other, piece(rank())});
       if (rank() != root) in.push_back({other, piece(other)});
     }
-    transport_->exchange(out, in);
+    exchange(out, in);
   });
 }
 

@@ -2,6 +2,8 @@
 // Collectives of ranks that exchange bytes: on the host, one after the other, by a thread of their own.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -38,19 +40,27 @@ class HostGroup : public Collective {
   Work broadcast(const Tensor& x, int root = 0) override;
   void barrier() override;
   void abort(const std::string& reason) override;
+  Traffic traffic() const override;
+  void record_spans(std::vector<CollectiveSpan>* spans) override { spans_ = spans; }
   /// Why collectives fail from now on; "" as long as they do not. From any thread.
   std::string failure() const { return transport_->failure(); }
 
  private:
   struct Job {
+    const char* what;
     std::function<void()> run;
+    std::chrono::steady_clock::time_point started;
     std::promise<void> done;
   };
 
-  Work start(std::function<void()> run);
+  Work start(Kind kind, std::function<void()> run);
   /// Runs `on_host` on host copies of device tensors and copies back; starts it for tensors of the host.
-  Work start_on(const Tensor& input, const Tensor& output, std::function<void(const Tensor&, const Tensor&)> on_host);
+  Work start_on(Kind kind, const Tensor& input, const Tensor& output,
+                std::function<void(const Tensor&, const Tensor&)> on_host);
   void work();
+  void run(const Job& job);
+  /// Transport::exchange(), counted.
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
   /// All ranks tell each other what they call, with at most inline_bytes of data; returns what each sent.
   std::vector<std::vector<std::byte>> agree(const Call& call, std::span<const std::byte> inlined);
   void run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire);
@@ -61,6 +71,10 @@ class HostGroup : public Collective {
   const std::unique_ptr<Transport> transport_;
   std::vector<std::byte> received_;
   std::uint64_t sequence_ = 0;
+  std::chrono::steady_clock::time_point last_end_{};
+  std::vector<CollectiveSpan>* spans_ = nullptr;
+  std::atomic<std::int64_t> bytes_{0}, busy_ns_{0};
+  const std::shared_ptr<std::atomic<std::int64_t>> exposed_ns_ = std::make_shared<std::atomic<std::int64_t>>(0);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/ranks.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "autograd/grad_state.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/io/printable.h"
 #include "ops/ops.h"
 #include "train/loss.h"
 #include "train/session.h"
@@ -83,7 +87,8 @@ Collective& of_one_configuration(Collective& group, const Json& resolved) {
 struct Told {
   std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
   std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0;
-  static constexpr std::int64_t numbers = 10;
+  std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
+  static constexpr std::int64_t numbers = 12;
 };
 static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
 
@@ -105,6 +110,7 @@ Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, F
       cuts_(cuts_of(config, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(parameters),
+      trace_(group),
       parallel_(of_one_configuration(group, resolved), parameters, options_of(config)),
       gradients_(parameters.grads()),
       buffers_(std::move(buffers)) {
@@ -115,6 +121,9 @@ Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, F
     elements += buffer.tensor->size();
     buffers_before_.push_back(buffer.tensor->clone());
   }
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  processes_ = gather(join_text("pid ", getpid(), " on ", printable(host)));
   // Before steps are recorded, whose memory is not for what stays.
   if (deterministic_) gradients_.reserve(each_);
   if (elements == 0) return;
@@ -128,10 +137,13 @@ data::LoaderPart Ranks::part() const {
   return {.cuts = cuts_, .of = each_ * size(), .first = each_ * rank(), .count = each_};
 }
 
-const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes) {
+const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
+                                  const StepTimes& last) {
   Told mine{.stop_signal = wishes.stop_signal,
             .checkpoint = wishes.checkpoint,
-            .shows_progress = wishes.shows_progress && writes()};
+            .shows_progress = wishes.shows_progress && writes(),
+            .whole_ns = static_cast<std::int64_t>(1e9 * last.whole),
+            .busy_ns = static_cast<std::int64_t>(1e9 * last.busy)};
   std::vector<double> labels(pieces.size());
   bool alike = true, may_ignore = false;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -159,9 +171,11 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
   const Told* const told = reinterpret_cast<const Told*>(all.data<const std::int64_t>());
   step_ = {.first_piece = each_ * rank()};
   wishes_ = {};
+  last_times_.clear();
   std::int64_t all_labels = 0, kind = 0;
   for (int other = 0; other < size(); ++other) {
     const Told& one = told[other];
+    last_times_.push_back({1e-9 * static_cast<double>(one.whole_ns), 1e-9 * static_cast<double>(one.busy_ns)});
     step_.samples += one.samples;
     step_.tokens += one.tokens;
     step_.positions += one.positions;
@@ -195,6 +209,7 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
       *numbers++ = step_.of_pieces[i].losses;
     }
   }
+  trace_.begin();
   return step_;
 }
 
@@ -205,6 +220,7 @@ std::int64_t Ranks::least(std::int64_t mine) const {
 }
 
 void Ranks::begin_piece(std::int64_t piece) {
+  trace_.mark("forward");
   if (piece == 0) parallel_.discard();
   // What comes after the last one is summed as it comes.
   parallel_.overlap_next(piece + 1 == each_);
@@ -231,6 +247,12 @@ void Ranks::end_piece(std::int64_t piece, bool has_rows) {
 }
 
 void Ranks::finish_step() {
+  trace_.mark("waiting");
+  reduce();
+  trace_.mark("update");
+}
+
+void Ranks::reduce() {
   parallel_.reduce();
   if (!moves_ || step_.pieces == 0) return;
   group_.all_reduce(moved_).wait();
@@ -249,6 +271,21 @@ void Ranks::read_sums(const Sums& sums, Meter& meter) const {
   for (const Work& work : works) work.wait();
   sums.read(meter);
   if (!writes()) sums.write({});
+}
+
+std::vector<std::string> Ranks::gather(const std::string& text) const {
+  const Tensor longest = Tensor::of<std::int64_t>({1}, {static_cast<std::int64_t>(text.size())});
+  group_.all_reduce(longest, Reduce::max).wait();
+  const std::int64_t each = longest.data<const std::int64_t>()[0];
+  const Tensor mine = Tensor::zeros({each}, DType::u8), all = Tensor::zeros({each * size()}, DType::u8);
+  std::memcpy(mine.bytes(), text.data(), text.size());
+  group_.all_gather(mine, all).wait();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size(); ++rank) {
+    const char* const begin = reinterpret_cast<const char*>(all.bytes()) + rank * each;
+    texts.emplace_back(begin, strnlen(begin, static_cast<std::size_t>(each)));
+  }
+  return texts;
 }
 
 void Ranks::require_same(const std::string& what, const std::string& text) const {

@@ -11,7 +11,9 @@
 #include "core/collective.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
+#include "train/run/communication.h"
 #include "train/run/run_config.h"
+#include "train/run/step_trace.h"
 
 namespace hearth::train {
 
@@ -61,13 +63,20 @@ class HEARTH_API Ranks {
   bool writes() const { return rank() == 0; }
   Collective& group() const { return group_; }
   const dist::DataParallel& parallel() const { return parallel_; }
+  /// Of the last step, from the end of begin_step().
+  StepTrace& trace() { return trace_; }
   /// Pieces that this rank computes in a step.
   std::int64_t pieces() const { return each_; }
   /// What its loader gives.
   data::LoaderPart part() const;
 
-  /// Before a step: the ranks tell each other what they have and want.
-  const StepPart& begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes);
+  /// Before a step: the ranks tell each other what they have and want, and how long the step before took.
+  const StepPart& begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
+                             const StepTimes& last = {});
+  /// What the ranks have told last; empty before the first step.
+  std::span<const StepTimes> last_times() const { return last_times_; }
+  /// A rank's process: "pid 4711 on node7".
+  const std::string& process_of(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
   const StepPart& step() const { return step_; }
   const StepWishes& wishes() const { return wishes_; }
   /// StepPart::weights where the coming step computes; undefined on the CPU.
@@ -87,13 +96,18 @@ class HEARTH_API Ranks {
   void read_sums(const Sums& sums, Meter& meter) const;
   /// PeerError, naming `what` and the first rank that differs, unless all ranks have the same text.
   void require_same(const std::string& what, const std::string& text) const;
+  /// The text of every rank.
+  std::vector<std::string> gather(const std::string& text) const;
 
  private:
+  void reduce();
+
   Collective& group_;
   const bool deterministic_;
   std::int64_t cuts_ = 1;  ///< pieces of a batch
   std::int64_t each_ = 1;
   FlatParameters& parameters_;
+  StepTrace trace_;
   dist::DataParallel parallel_;
   dist::PairwiseSum gradients_;
   /// Floating buffers move once a step, by the mean over all pieces of where each would have moved them.
@@ -104,6 +118,8 @@ class HEARTH_API Ranks {
   StepPart step_;
   Tensor weights_;
   StepWishes wishes_;
+  std::vector<StepTimes> last_times_;
+  std::vector<std::string> processes_;
 };
 
 }  // namespace hearth::train

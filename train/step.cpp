@@ -115,6 +115,7 @@ void require_finite(const Session& session, const Tensor& loss) {
 void accumulate_batch(Session& session, const data::Batch& input, const Share& share) {
   const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
   const Tensor loss = session.task->loss(session, input, {.correct = sums.correct});
+  if (session.ranks) session.ranks->trace().mark("backward");
   backward_of(session, loss, share);
   // Other ranks learn of it by their gradients.
   if (host_decides(session) && !session.ranks) require_finite(session, loss);

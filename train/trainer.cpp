@@ -51,7 +51,10 @@ struct ShardedAverageScope {
 }  // namespace
 
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
-    : session_(session), folder_(folder), progress_(progress) {
+    : session_(session),
+      folder_(folder),
+      progress_(progress),
+      communication_(session.ranks ? &session.ranks->group() : nullptr) {
   // Rank 0 has made the folder, which the others look into.
   if (session.ranks) session.ranks->group().barrier();
 }
@@ -219,6 +222,7 @@ StepResult Trainer::run_step(std::span<const data::Batch> batches) {
 StepResult Trainer::take_step(data::Loader& loader) {
   Position& position = session_.position;
   const auto started = Clock::now();
+  communication_.begin_step();
   std::vector<data::Batch> batches;
   Ranks* const ranks = session_.ranks.get();
   const std::int64_t count = ranks ? ranks->pieces() : session_.config().train.accumulate;
@@ -229,19 +233,23 @@ StepResult Trainer::take_step(data::Loader& loader) {
     ranks->begin_step(batches, session_.loss,
                       {.stop_signal = SignalScope::requested(),
                        .checkpoint = SignalScope::checkpoint_requested(),
-                       .shows_progress = progress_.wants_step()});
+                       .shows_progress = progress_.wants_step()},
+                      communication_.last());
+  if (ranks) watch_ranks();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   const StepResult step = run_step(batches);
+  if (ranks) ranks->trace().end();
   profile_.add(RunProfile::Phase::steps, prepared);
   ++position.step;
   position.interval.samples += step.samples;
-  interval_seconds_ += seconds_since(started);
+  const double seconds = seconds_since(started);
+  interval_seconds_ += seconds;
+  communication_.end_step(seconds);
   interval_samples_ += step.samples;
   if (ranks) {
     position.interval_tokens += ranks->step().tokens;
     position.interval_positions += ranks->step().positions;
-    interval_communication_seconds_ += ranks->parallel().exposed_seconds();
     return step;
   }
   for (const data::Batch& batch : batches) {
@@ -249,6 +257,25 @@ StepResult Trainer::take_step(data::Loader& loader) {
     position.interval_positions += batch.positions;
   }
   return step;
+}
+
+void Trainer::watch_ranks() {
+  const Ranks& ranks = *session_.ranks;
+  communication_.add_times(ranks.last_times());
+  const auto ms = [](double seconds) { return join_text(std::fixed, std::setprecision(1), 1e3 * seconds, " ms"); };
+  for (const StragglerWatch::Straggler& one : stragglers_.add(ranks.last_times()))
+    progress_.line(join_text("warning: rank ", one.rank, " (", ranks.process_of(one.rank), ") is slow: ",
+                             ms(one.seconds), " a step, the median rank ", ms(one.median), "; the others wait for it"));
+}
+
+void Trainer::write_step_trace() {
+  const std::vector<std::string> of_ranks = session_.ranks->gather(to_text(session_.ranks->trace().to_json()));
+  if (!folder_.writes()) return;
+  Json ranks = Json::array();
+  for (const std::string& text : of_ranks) ranks.push_back(parse_json(text, "step trace"));
+  if (ranks.items()[0].is_object())
+    write_file_synced(folder_.file("step_trace.json"),
+                      to_text(Json::object().set("step", session_.position.step).set("ranks", ranks)) + "\n");
 }
 
 void Trainer::finish_step(const StepResult& step) {
@@ -273,6 +300,7 @@ void Trainer::advance(data::Loader& loader) {
   const bool logged = at % config.log.every_steps == 0 || session_.at_end();
   if (logged) log_interval(step);
   const bool evaluates = at_epoch_end(config.eval.every_epochs), best = evaluates && evaluate_and_log();
+  if (evaluates && session_.ranks) write_step_trace();
   // An evaluation may have ended the run.
   if (session_.at_end() && !logged) log_interval(step);
   if (!session_.position.stop_reason.empty()) log_stop();
@@ -303,6 +331,8 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
   now.unit = session_.throughput_unit();
   now.wait_fraction = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
+  now.communication_fraction = communication_.wait_fraction();
+  now.scaling_efficiency = communication_.scaling_efficiency();
   return now;
 }
 
@@ -327,13 +357,12 @@ void Trainer::log_interval(const StepResult& last) {
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_fraction);
   if (session_.ranks) record.set("ranks", session_.ranks->size());
-  // The host knows it only where it waits itself.
-  if (session_.ranks && session_.ranks->group().device().is_cpu())
-    record.set("communication_wait", interval_communication_seconds_ / std::max(1e-9, interval_seconds_));
+  communication_.write(record);
   folder_.add(record);
   progress_.interval(now);
   session_.clear_interval();
-  interval_seconds_ = interval_wait_seconds_ = interval_communication_seconds_ = 0;
+  interval_seconds_ = interval_wait_seconds_ = 0;
+  communication_.clear();
   interval_samples_ = 0;
 }
 

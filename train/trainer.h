@@ -7,6 +7,7 @@
 #include <string>
 
 #include "train/report/progress.h"
+#include "train/run/communication.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_profile.h"
 #include "train/session.h"
@@ -49,6 +50,10 @@ class HEARTH_API Trainer {
   void advance(data::Loader& loader);
   /// Its first part: the batches, the step, and what is counted of it.
   StepResult take_step(data::Loader& loader);
+  /// Takes in how long the ranks took for the step before, and names those that keep the others waiting.
+  void watch_ranks();
+  /// The last step of all ranks, for the report.
+  void write_step_trace();
   /// Its second part.
   void finish_step(const StepResult& step);
   Progress::Step progress_step(const StepResult& last) const;
@@ -86,8 +91,9 @@ class HEARTH_API Trainer {
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   double interval_wait_seconds_ = 0;
-  double interval_communication_seconds_ = 0;  ///< in which the ranks had nothing else to do
   std::int64_t interval_samples_ = 0;
+  CommunicationMeter communication_;
+  StragglerWatch stragglers_;
   RunProfile profile_;
 };
 

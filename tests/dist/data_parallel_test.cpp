@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <mutex>
@@ -172,6 +173,29 @@ TEST(DataParallel, SumsGradientsWhileTheBackwardPassGoesOn) {
         for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(net.grad(i), static_cast<double>(i + 1) * (3 + 2 * step));
       }
     });
+}
+
+TEST(DataParallel, TrafficIsWhatTheBucketsSumToOnTheWire) {
+  constexpr std::int64_t elements = 3008, buckets = 3;  // whole cache lines, so that nothing lies between them
+  for (const std::optional<DType> wire : {std::optional<DType>{}, std::optional(DType::bf16)})
+    for (const int ranks : {1, 2, 3}) {
+      std::atomic<std::int64_t> sent{0};
+      run_ranks(ranks, [&](Collective& group) {
+        Net net(std::vector<std::int64_t>(buckets, elements), 1);
+        DataParallel parallel(group, *net.flat, {.bucket_mb = 0.001, .first_bucket_mb = 0.001, .wire = wire});
+        ASSERT_EQ(parallel.buckets().size(), static_cast<std::size_t>(buckets));
+        const std::int64_t before = group.traffic().bytes;
+        group.barrier();
+        // A barrier is what the ranks compare before each collective.
+        const std::int64_t comparison = group.traffic().bytes - before;
+        EXPECT_EQ(comparison > 0, ranks > 1);
+        backward(net.loss(1));
+        parallel.reduce();
+        sent += group.traffic().bytes - before - (1 + buckets) * comparison;
+      });
+      // Each element goes to the rank that adds it up, and its sum to all others.
+      EXPECT_EQ(sent, 2 * (ranks - 1) * buckets * elements * (wire ? 2 : 4)) << ranks << " ranks";
+    }
 }
 
 TEST(DataParallel, AnAccumulationSumsOnceAtItsEnd) {

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "tests/dist/groups.h"
 #include "tests/support/error_message.h"
+#include "tests/support/slow_groups.h"
 
 namespace hearth::dist {
 namespace {
@@ -230,6 +231,26 @@ TEST(HostGroup, AfterAFailureAllFails) {
     group.barrier();
   });
   EXPECT_PRED2(test::contains, failures[0], "rank 1 has left the group");
+}
+
+TEST(HostGroup, TrafficHasWhatWasWaitedFor) {
+  constexpr auto each = std::chrono::milliseconds(20);
+  for (const std::string& failure : failures_of_ranks(test::slow_groups(2, each), [](Collective& group) {
+         const Tensor x = Tensor::zeros({3000});
+         group.all_reduce(x).wait();
+         const Traffic waited = group.traffic();
+         // The calls are compared, then pieces are exchanged, and sums of them.
+         EXPECT_GE(waited.seconds, 0.06);
+         EXPECT_GE(waited.exposed_seconds, 0.05);
+         const Work work = group.all_reduce(x);
+         while (!work.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+         work.wait();
+         const Traffic hidden = group.traffic() - waited;
+         EXPECT_GE(hidden.seconds, 0.06);
+         EXPECT_LT(hidden.exposed_seconds, 0.01);
+         EXPECT_EQ(hidden.bytes, waited.bytes);
+       }))
+    EXPECT_EQ(failure, "");
 }
 
 TEST(HostGroup, BadArguments) {

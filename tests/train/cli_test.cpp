@@ -429,6 +429,27 @@ TEST_F(Cli, doctor_says_what_libraries_do_not_open) {
   EXPECT_PRED2(contains, result.out, "Hearth's native kernels");
 }
 
+TEST_F(Cli, doctor_tells_of_the_network) {
+  ASSERT_EQ(setenv("NCCL_SOCKET_IFNAME", "nothing-here", 1), 0);
+  const ProgramResult result = hearth({"doctor", "--network", "--json"}), text = hearth({"doctor", "--network"});
+  unsetenv("NCCL_SOCKET_IFNAME");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_json(result.out, "stdout");
+  EXPECT_FALSE(report.at("interfaces").items().empty());
+  EXPECT_EQ(report.at("nccl").at("library").as_string(), "libnccl.so.2");
+  EXPECT_EQ(report.at("nccl").at("variables").at("NCCL_SOCKET_IFNAME").as_string(), "nothing-here");
+  EXPECT_FALSE(report.at("advice").items().empty()) << "no interface has that name";
+  for (const Json& one : report.at("advice").items()) {
+    EXPECT_NE(one.at("setting").as_string(), "");
+    EXPECT_NE(one.at("why").as_string(), "");
+  }
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.err, "");
+  for (const char* line :
+       {"\nlo ", "\nNUMA ", "\nGloo ", "\nNCCL ", "\n/dev/shm ", "\nchange ", "NCCL_SOCKET_IFNAME=nothing-here"})
+    EXPECT_PRED2(contains, "\n" + text.out, line);
+}
+
 TEST_F(Cli, dry_run_prints_the_plan_and_writes_nothing) {
   write("run.json", good_config);
   const ProgramResult result = hearth({"train", "run.json", "--dry-run"});

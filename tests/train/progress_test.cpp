@@ -43,6 +43,18 @@ TEST(Progress, outside_a_terminal_is_one_plain_line_an_interval) {
   for (const char* part : {"epoch 3/5", "step 45/100", "loss 0.5000", "accuracy 87.50 %", "1234 images/s", "lr 0.05",
                            "data wait 3 %", "left ", " (epoch "})
     EXPECT_PRED2(contains, line, part);
+  EXPECT_EQ(line.find("comm wait"), std::string::npos) << "one process waits for no other";
+}
+
+TEST(Progress, shows_what_waits_for_other_ranks) {
+  std::ostringstream out;
+  Progress progress(out, false);
+  progress.start(0, 100, 20);
+  Progress::Step now = sample;
+  now.communication_fraction = 0.12;
+  now.scaling_efficiency = 0.87;
+  progress.step(now);
+  EXPECT_PRED2(contains, out.str(), "data wait 3 %  comm wait 12 %  scaling 87 %  left ");
 }
 
 TEST(Progress, on_a_terminal_redraws_one_line) {

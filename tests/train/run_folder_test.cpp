@@ -77,7 +77,8 @@ TEST(RunFolder, clear_deletes_what_a_run_wrote_and_nothing_else) {
 }
 
 TEST(RunFolder, clear_leaves_files_that_are_no_runs) {
-  for (const char* name : {"config.json", "metrics.jsonl", "report.html", "run.json", "events.out.tfevents.1"}) {
+  for (const char* name :
+       {"config.json", "metrics.jsonl", "report.html", "run.json", "step_trace.json", "events.out.tfevents.1"}) {
     const test::TempDir parent;
     RunFolder folder((parent / "run").string());
     folder.clear();

@@ -13,6 +13,7 @@
 #include "ops/onednn/onednn.h"
 #include "train/cli/commands.h"
 #include "train/cli/devices.h"
+#include "train/cli/doctor.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {
@@ -74,11 +75,6 @@ std::vector<Part> parts() {
   return list;
 }
 
-void print_line(const std::string& name, const std::string& text) {
-  constexpr std::size_t width = 14;
-  std::cout << name << std::string(name.size() < width ? width - name.size() : 1, ' ') << text << "\n";
-}
-
 /// The file of plans that were timed; null in builds without a backend that has one.
 Json described_plans() {
 #if HEARTH_HAS_CUDA
@@ -134,7 +130,16 @@ std::string text_of(const Json& value) { return value.is_string() ? value.as_str
 
 }  // namespace
 
+void print_line(const std::string& name, const std::string& text) {
+  constexpr std::size_t width = 14;
+  std::cout << name << std::string(name.size() < width ? width - name.size() : 1, ' ') << text << "\n";
+}
+
 int doctor_command(const Arguments& arguments) {
+  if (arguments.has("--network")) {
+    print_network(dist::look_at_network(), arguments.has("--json"));
+    return 0;
+  }
   const Json cpu = described_cpu();
   const CudaDevices cuda = find_cuda_devices();
   const std::vector<Part> list = parts();

@@ -45,6 +45,7 @@ polyline.c4 { stroke: var(--c4); } circle.c4, svg text.l4 { fill: var(--c4); } .
 polyline.c5 { stroke: var(--c5); } circle.c5, svg text.l5 { fill: var(--c5); } .k5 { background: var(--c5); }
 polyline.c6 { stroke: var(--c6); } circle.c6, svg text.l6 { fill: var(--c6); } .k6 { background: var(--c6); }
 polyline.c7 { stroke: var(--c7); } circle.c7, svg text.l7 { fill: var(--c7); } .k7 { background: var(--c7); }
+.s0 { fill: var(--c0); } .s1 { fill: var(--c1); } .s2 { fill: var(--c2); } .s3 { fill: var(--c3); } .s4 { fill: var(--c4); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; } td, th { padding: .25rem 1.2rem .25rem 0;
   border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; } th { font-weight: 600; color: var(--faint); }
 .numbers td, .numbers th { text-align: right; } .numbers .best td { font-weight: 700; color: var(--finished); }
@@ -78,12 +79,33 @@ const std::vector<Metric>& known_metrics() {
       {.key = "grad_norm", .title = "gradient norm", .of_training = true},
       {.key = "loss_scale", .title = "loss scale", .of_training = true},
       {.key = "data_wait", .title = "time waiting for data", .percent = true, .from_zero = true, .of_training = true},
+      {.key = "scaling_efficiency",
+       .title = "scaling efficiency",
+       .percent = true,
+       .from_zero = true,
+       .of_training = true},
+      {.key = "communication_wait",
+       .title = "time waiting for other ranks",
+       .percent = true,
+       .from_zero = true,
+       .of_training = true},
+      {.key = "communication_hidden",
+       .title = "communication hidden by computation",
+       .percent = true,
+       .from_zero = true,
+       .of_training = true},
+      {.key = "communication_seconds",
+       .title = "communication, seconds a step",
+       .from_zero = true,
+       .of_training = true},
+      {.key = "communication_exposed", .title = "exposed, seconds a step", .from_zero = true, .of_training = true},
+      {.key = "communication_bytes", .title = "bytes sent a step by rank 0", .from_zero = true, .of_training = true},
   };
   return known;
 }
 
 // Of records, but no metrics.
-constexpr const char* other_numbers[] = {"step", "epoch", "samples", "padding", "skipped_steps", "decoded"};
+constexpr const char* other_numbers[] = {"step", "epoch", "samples", "padding", "skipped_steps", "decoded", "ranks"};
 
 // What throughput counts: "images per second", "tokens per second", ...
 std::string rate_title(const std::vector<Json>& records) {

@@ -54,8 +54,10 @@ std::string Progress::describe(const Step& now) const {
   if (now.accuracy >= 0) out << std::setprecision(2) << "  accuracy " << 100 * now.accuracy << " %";
   out << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit << std::defaultfloat
       << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0) << "  data wait "
-      << 100 * now.wait_fraction << " %  left "
-      << duration_text(per_step * static_cast<double>(total_steps_ - now.step)) << " (epoch "
+      << 100 * now.wait_fraction << " %";
+  if (now.communication_fraction >= 0) out << "  comm wait " << 100 * now.communication_fraction << " %";
+  if (now.scaling_efficiency >= 0) out << "  scaling " << 100 * now.scaling_efficiency << " %";
+  out << "  left " << duration_text(per_step * static_cast<double>(total_steps_ - now.step)) << " (epoch "
       << duration_text(epoch_left) << ")";
   return out.str();
 }

@@ -26,7 +26,9 @@ class HEARTH_API Progress {
     double lr = 0;
     double images_per_second = 0;  ///< or tokens
     std::string unit = "images/s";
-    double wait_fraction = 0;  ///< part of the time spent waiting for data, 0 to 1
+    double wait_fraction = 0;            ///< part of the time spent waiting for data, 0 to 1
+    double communication_fraction = -1;  ///< the same of other ranks; below 0: one process, or not known
+    double scaling_efficiency = -1;      ///< below 0: likewise
   };
   /// Whether step() would show something now, so that nothing need be collected for it otherwise.
   bool wants_step() const;

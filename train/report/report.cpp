@@ -9,6 +9,7 @@
 #include "train/report/metrics_log.h"
 #include "train/report/page.h"
 #include "train/report/progress.h"
+#include "train/report/timeline.h"
 #include "train/run/run_folder.h"
 #include "train/task/report_sections.h"
 
@@ -43,11 +44,10 @@ std::vector<Chart> charts_of(const std::vector<Json>& records) {
   return charts;
 }
 
-std::optional<double> median_throughput(const std::vector<Json>& records) {
+std::optional<double> median_in_training(const std::vector<Json>& records, std::string_view key) {
   std::vector<double> all;
   for (const Json& record : records)
-    if (const auto rate = number_at(record, "throughput"); rate && text_at(record, "split") == "train")
-      all.push_back(*rate);
+    if (const auto rate = number_at(record, key); rate && text_at(record, "split") == "train") all.push_back(*rate);
   if (all.empty()) return std::nullopt;
   std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
   return all[all.size() / 2];
@@ -88,7 +88,10 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
     if (const auto value = number_in(test, metric.key)) tile(shown(*value), "test " + metric.title);
   }
   if (const auto steps = number_in(metrics, "step")) tile(rounded(*steps, 12), "steps");
-  if (const auto rate = median_throughput(records)) tile(tick_text(std::round(*rate)), rate_title + " (median)");
+  if (const auto rate = median_in_training(records, "throughput"))
+    tile(tick_text(std::round(*rate)), rate_title + " (median)");
+  if (const auto part = median_in_training(records, "scaling_efficiency"))
+    tile(percent_text(*part), "scaling efficiency (median)");
   out << "</div>";
 }
 
@@ -159,7 +162,8 @@ void write_evaluations(std::ostream& out, const Json& run_info, const std::vecto
 void write_facts(std::ostream& out, const Json& node, const std::string& prefix) {
   for (const JsonMember& member : node.members()) {
     // Shown above or below the table, or empty.
-    if (member.key == "metrics" || member.key == "profile" || member.key == "seconds" || text_of(member.value).empty())
+    if (member.key == "metrics" || member.key == "profile" || member.key == "seconds" || member.key == "step_trace" ||
+        text_of(member.value).empty())
       continue;
     if (member.value.is_object()) {
       write_facts(out, member.value, prefix + member.key + " ");
@@ -193,6 +197,19 @@ std::vector<std::pair<std::string, double>> numbers_in(const Json& object) {
   for (const JsonMember& member : object.members())
     if (member.value.is_number()) numbers.emplace_back(member.key, member.value.as_number());
   return numbers;
+}
+
+// Each rank's last step before an evaluation.
+std::string step_section(const Json& run_info) {
+  const Json* const trace = run_info.find("step_trace");
+  const std::string svg = trace != nullptr ? timeline_svg(*trace) : "";
+  if (svg.empty()) return "";
+  const std::size_t ranks = trace->at("ranks").size();
+  return join_text("<section><h2>A step by rank</h2><p class=\"sub\">Step ", html_escaped(text_at(*trace, "step")),
+                   ", ", ranks > max_lanes ? join_text("the first ", max_lanes, " of ") : "", ranks,
+                   " ranks, from when all have told what they have. Collectives below the backward pass are hidden; "
+                   "what waits is exposed.</p>",
+                   svg, "</section>");
 }
 
 // Where time and memory went, as run.json tells it.
@@ -232,8 +249,8 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
     write_facts(out, run_info, "");
     out << "</table></section>";
   }
-  out << "</div>" << profile_sections(run_info) << "<h2>Config</h2><pre>" << html_escaped(to_text(config, 2))
-      << "</pre>";
+  out << "</div>" << step_section(run_info) << profile_sections(run_info) << "<h2>Config</h2><pre>"
+      << html_escaped(to_text(config, 2)) << "</pre>";
   end_page(out);
   return out.str();
 }
@@ -256,9 +273,10 @@ RunRecords read_run(const std::string& folder) {
   for (const char* name : {"config.json", "metrics.jsonl"})
     HEARTH_CHECK(FileError, file_exists(folder + "/" + name), folder, ": holds no run: there is no ", name,
                  " in it; give the folder that `hearth train` wrote, as in runs/digits");
-  const std::string info = folder + "/run.json";
-  return {file_exists(info) ? read_json(info, small_file) : Json::object(),
-          read_json(folder + "/config.json", small_file), read_metrics(folder + "/metrics.jsonl")};
+  const std::string info_path = folder + "/run.json", trace = folder + "/step_trace.json";
+  Json info = file_exists(info_path) ? read_json(info_path, small_file) : Json::object();
+  if (file_exists(trace)) info.set("step_trace", read_json(trace, small_file));
+  return {std::move(info), read_json(folder + "/config.json", small_file), read_metrics(folder + "/metrics.jsonl")};
 }
 
 }  // namespace hearth::train

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of `hearth doctor`.
+#pragma once
+
+#include <string>
+
+#include "dist/network.h"
+
+namespace hearth::train {
+
+/// A line of the report, on stdout.
+void print_line(const std::string& name, const std::string& text);
+/// What `hearth doctor --network` prints, on stdout.
+void print_network(const dist::Network& network, bool as_json);
+
+}  // namespace hearth::train
