@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a library that fail, or are wrong, when they are first used.
+// Products of a library that fail, or are wrong, when they are first used, and the filter gradients that are products.
 // Choices are kept as long as the process, so each test has sizes of its own.
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
@@ -88,6 +88,27 @@ TEST_F(CudaProductRejection, RightProductsAreKeptWithTheirBits) {
   second = layer(7);
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].to_doubles(), second[i].to_doubles()) << i;
   expect_same(first, native(7));
+}
+
+/// The gradients of w, f32, and of b for 16-bit images of so many rows, and by what the filters' was made.
+std::pair<std::vector<Tensor>, std::string> filter_gradient(std::int64_t rows, DType dtype, std::int64_t stride = 1) {
+  const Tensor x = numbers({2, rows, 5, 16}, 1, dtype), w = requires_grad(numbers({24, 1, 1, 16}, 2, DType::f32)),
+               b = requires_grad(numbers({24}, 3, DType::f32));
+  const Tensor y = conv2d(x, w, b, {.stride = stride});
+  const ChoiceLog log;
+  backward(y, numbers(y.shape(), 4, dtype));
+  return {{grad_of(w), grad_of(b)}, log.runs().begin()->first.first};
+}
+
+TEST_F(CudaProductRejection, FilterGradientsOf1x1FiltersAreProductsInF32) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto [found, by] = filter_gradient(6, dtype);
+    EXPECT_EQ(by, "conv2d:cublaslt");
+    const ForceCandidate force("conv2d", "portable");
+    // Nothing was rounded to 16 bits.
+    expect_same(found, filter_gradient(6, dtype).first);
+  }
+  EXPECT_EQ(filter_gradient(6, DType::bf16, 2).second, "conv2d:mma") << "it leaves pixels out";
 }
 
 }  // namespace
