@@ -3,6 +3,7 @@
 #include "ops/candidates.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <list>
 
@@ -14,8 +15,11 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::list<detail::CandidateRecord> records;
-  detail::Forced forced;
+  detail::Forced picked;  ///< by HEARTH_PICK
+  detail::Forced forced;  ///< by ForceCandidate
   std::atomic<std::uint64_t> generation{1};
+  std::atomic<bool> counts{false};
+  ChoiceLog::Runs runs;
 };
 
 // Those of the library, on any device: their lists are made when they are first called.
@@ -28,9 +32,9 @@ const std::vector<std::string>& ops_of_library() {
 Registry& registry() {
   static Registry& made = [&]() -> Registry& {
     const char* const text = std::getenv("HEARTH_PICK");
-    auto forced = detail::forced_of(text == nullptr ? "" : text);
+    auto picked = detail::forced_of(text == nullptr ? "" : text);
     auto* fresh = new Registry;
-    fresh->forced = std::move(forced);
+    fresh->picked = std::move(picked);
     return *fresh;
   }();
   return made;
@@ -45,6 +49,8 @@ void set_forced(const std::string& op, const std::string& name) {
     all.forced[op] = name;
   ++all.generation;
 }
+
+void warn(const std::string& text) { std::fprintf(stderr, "hearth: warning: %s\n", text.c_str()); }
 
 std::string listed(const std::vector<std::string>& words, const char* separator) {
   std::string text;
@@ -84,6 +90,20 @@ ForceCandidate::ForceCandidate(std::string op, std::string name) : op_(std::move
 }
 
 ForceCandidate::~ForceCandidate() { set_forced(op_, previous_); }
+
+ChoiceLog::ChoiceLog() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.runs.clear();
+  all.counts = true;
+}
+ChoiceLog::~ChoiceLog() { registry().counts = false; }
+
+ChoiceLog::Runs ChoiceLog::runs() const {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return all.runs;
+}
 
 namespace detail {
 
@@ -126,32 +146,55 @@ CandidateRecord& register_candidates(const char* op, const std::vector<std::stri
   return *found;
 }
 
-std::string forced_candidate(const CandidateRecord& record) {
+Preference preference_of(const CandidateRecord& record) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.forced.find(record.op);
-  if (found == all.forced.end()) return "";
+  const auto forced = all.forced.find(record.op), picked = all.picked.find(record.op);
+  const bool strict = forced != all.forced.end();
+  if (!strict && picked == all.picked.end()) return {};
+  const std::string& name = strict ? forced->second : picked->second;
   bool known = false;
   for (const auto* names : {&record.names, &record.elsewhere})
-    for (const std::string& name : *names) known = known || name == found->second;
-  HEARTH_CHECK(ConfigError, known, record.op, ": forced to \"", found->second,
-               "\", which is not one of its implementations (", listed(record.names, ", "), ")");
-  return found->second;
+    for (const std::string& one : *names) known = known || one == name;
+  HEARTH_CHECK(ConfigError, known, record.op, ": forced to \"", name, "\", which is not one of its implementations (",
+               listed(record.names, ", "), ")");
+  return {name, strict};
 }
 
-std::uint64_t forced_generation() { return registry().generation.load(std::memory_order_relaxed); }
+std::uint64_t preference_generation() { return registry().generation.load(std::memory_order_relaxed); }
 
 void throw_unsupported(const CandidateRecord& record, const std::string& forced,
                        const std::vector<std::string>& reasons) {
   if (forced.empty())
     throw UsageError(join_text(record.op, ": no implementation takes this problem: ", listed(reasons, "; ")));
   throw UsageError(join_text(record.op, ": forced to ", forced, ", which does not support this problem: ",
-                             listed(reasons, "; "), "; remove it from there (HEARTH_PICK)"));
+                             listed(reasons, "; "), "; force another, or none"));
 }
 
 void throw_absent(const CandidateRecord& record, const std::string& forced, const std::string& reason) {
   throw DeviceError(join_text(record.op, ": forced to ", forced, ", which is not here: ", reason,
                               "; or remove it from there (HEARTH_PICK)"));
+}
+
+void tell_left(CandidateRecord& record, const std::string& picked, const std::string& problem,
+               const std::vector<std::string>& reasons) {
+  if (record.left.exchange(true)) return;
+  warn(join_text(record.op, ": HEARTH_PICK's ", picked, " does not support ", problem, " (", listed(reasons, "; "),
+                 "); others run this and whatever else it does not support"));
+}
+
+void tell_rejected(const CandidateRecord& record, const char* name, const std::string& problem,
+                   const std::string& reason) {
+  warn(join_text(record.op, ": ", name, " is not used for ", problem, ": ", reason,
+                 "; the next implementation runs it"));
+}
+
+bool counts_runs() { return registry().counts.load(std::memory_order_relaxed); }
+
+void count_run(const std::string& label, const std::string& problem) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  ++all.runs[{label, problem}];
 }
 
 }  // namespace detail

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ordered implementations of one op. The first that supports a problem, and is not slower there than those after it,
-// runs it; the choice is kept for each problem, shown by the profiler as "op:name", and forced by
-// HEARTH_PICK=op:name[,op:name] or by ForceCandidate.
+// runs it; the choice is kept for each problem, shown by the profiler as "op:name" and counted by ChoiceLog. It is
+// another where HEARTH_PICK=op:name[,op:name] or ForceCandidate say so, and where the first use of a library's plan
+// fails.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +11,17 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/plan_error.h"
+#include "core/profiler.h"
+#include "ops/plan_check.h"
 
 namespace hearth {
 
@@ -26,7 +33,8 @@ std::vector<std::string> candidate_names(std::string_view op);
 /// While it lives, `op` is run by the implementation of this name, in all threads. The op throws UsageError, with the
 /// reason, for problems which that implementation does not support, DeviceError if the library that it needs is absent,
 /// and ConfigError for a name it does not have. A name that only another device type has leaves the op alone on this
-/// one. Objects for one op must end in the reverse order of their beginning.
+/// one. Objects for one op must end in the reverse order of their beginning. (What HEARTH_PICK names is only preferred:
+/// problems that it does not support are left to the others, and the first is told.)
 class ForceCandidate {
  public:
   ForceCandidate(std::string op, std::string name);
@@ -37,6 +45,19 @@ class ForceCandidate {
  private:
   std::string op_;
   std::string previous_;
+};
+
+/// While it lives, the runs of all ops with several implementations are counted, in all threads. One at a time.
+class ChoiceLog {
+ public:
+  /// "op:name", and the problem in words.
+  using Runs = std::map<std::pair<std::string, std::string>, std::int64_t>;
+
+  ChoiceLog();
+  ~ChoiceLog();
+  ChoiceLog(const ChoiceLog&) = delete;
+  ChoiceLog& operator=(const ChoiceLog&) = delete;
+  Runs runs() const;
 };
 
 /// One implementation of an op for problems of type Problem; `run` is a function type.
@@ -67,23 +88,50 @@ struct CandidateRecord {
   std::vector<std::string> names;      ///< of all lists made so far
   std::vector<std::string> elsewhere;  ///< names on other devices, whose lists may not be made yet
   std::atomic<const char*> last{nullptr};
+  std::atomic<bool> left{false};  ///< whether a problem that HEARTH_PICK's choice does not support was told
+};
+
+/// A name that somebody wants.
+struct Preference {
+  std::string name;     ///< empty for none
+  bool strict = false;  ///< by ForceCandidate: that or nothing
 };
 
 /// The op's record, with these names added to it.
 CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
                                      const std::vector<std::string>& elsewhere);
-/// The forced name, or empty. ConfigError for a name that the record does not know.
-std::string forced_candidate(const CandidateRecord& record);
-/// Changes whenever a forced name does.
-std::uint64_t forced_generation();
+/// ConfigError for a name that the record does not know.
+Preference preference_of(const CandidateRecord& record);
+/// Changes whenever a preference does.
+std::uint64_t preference_generation();
 [[noreturn]] void throw_unsupported(const CandidateRecord& record, const std::string& forced,
                                     const std::vector<std::string>& reasons);
 [[noreturn]] void throw_absent(const CandidateRecord& record, const std::string& forced, const std::string& reason);
+/// Tells the user that HEARTH_PICK's choice does not support a problem, once an op.
+void tell_left(CandidateRecord& record, const std::string& picked, const std::string& problem,
+               const std::vector<std::string>& reasons);
+/// Tells the user that an implementation is not used any more for a problem.
+void tell_rejected(const CandidateRecord& record, const char* name, const std::string& problem,
+                   const std::string& reason);
+/// Whether there is a ChoiceLog, and a run for it.
+bool counts_runs();
+void count_run(const std::string& label, const std::string& problem);
 
 }  // namespace detail
 
+/// How the first result of a library's plan is compared with a native kernel's, where HEARTH_CHECK_PLANS asks for it.
+template <class Results, class Own>
+struct Trial {
+  DType dtype;      ///< that the op computes in
+  Results results;  ///< results() are the tensors that a run writes
+  Own own;          ///< own(run) runs a native implementation as the library's ran
+};
+template <class Results, class Own>
+Trial(DType, Results, Own) -> Trial<Results, Own>;
+
 /// The candidates of one op on one type of device, most specialised first, and the choices made so far. Problem is
-/// ordered by operator<. `elsewhere` names those that the op has on other types of device only.
+/// ordered by operator<, and put into words by operator<<. `elsewhere` names those that the op has on other types of
+/// device only.
 template <class Problem, class Run>
 class Candidates {
  public:
@@ -99,19 +147,43 @@ class Candidates {
 
   /// The implementation for this problem.
   Choice choose(const Problem& problem) {
-    const std::lock_guard lock(mutex_);
-    const std::uint64_t generation = detail::forced_generation();
-    if (generation != generation_ || chosen_.size() >= max_kept) chosen_.clear();
-    generation_ = generation;
-    auto found = chosen_.find(problem);
-    if (found == chosen_.end()) found = chosen_.emplace(problem, select(problem)).first;
-    const std::size_t index = found->second;
-    record_.last.store(list_[index].name, std::memory_order_relaxed);
+    const std::size_t index = place_of(problem).index;
     return {list_[index].run, labels_[index].c_str()};
+  }
+
+  /// Runs the problem: call(run) hands the operands to an implementation. Where a library cannot run its plan at the
+  /// first use (PlanError), or HEARTH_CHECK_PLANS finds the result wrong, the user is told, the library is not used for
+  /// this problem again, and call() is made with the next; ForceCandidate's choice throws DeviceError instead.
+  template <class Call, class Results, class Own>
+  void run(const Problem& problem, const Call& call, const Trial<Results, Own>& trial) {
+    for (;;) {
+      const Place place = place_of(problem);
+      const std::string fault = run_at(place, problem, call, trial);
+      if (fault.empty()) {
+        if (detail::counts_runs()) detail::count_run(labels_[place.index], join_text(problem));
+        return;
+      }
+      if (place.strict) throw DeviceError(join_text(labels_[place.index], ", ", problem, ": ", fault));
+      detail::tell_rejected(record_, list_[place.index].name, join_text(problem), fault);
+      const std::lock_guard lock(mutex_);
+      rejected_.emplace(problem, list_[place.index].name);
+      chosen_.erase(problem);
+    }
+  }
+  /// The same where a run writes `results()`, and is repeated by the same call.
+  template <class Call, class Results>
+  void run(const Problem& problem, const Call& call, DType dtype, const Results& results) {
+    run(problem, call, Trial{dtype, results, call});
   }
 
  private:
   static constexpr std::size_t max_kept = 8192;
+
+  struct Place {
+    std::size_t index = 0;
+    bool strict = false;  ///< forced
+    bool used = false;    ///< it has run
+  };
 
   static std::vector<std::string> names_of(const std::vector<Candidate<Problem, Run>>& list) {
     std::vector<std::string> names;
@@ -119,22 +191,78 @@ class Candidates {
     return names;
   }
 
-  std::size_t select(const Problem& problem) const {
-    std::string forced = detail::forced_candidate(record_);
-    const auto is_forced = [&](const auto& candidate) { return forced == candidate.name; };
-    if (std::none_of(list_.begin(), list_.end(), is_forced)) forced.clear();
+  Place place_of(const Problem& problem) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t generation = detail::preference_generation();
+    if (generation != generation_ || chosen_.size() >= max_kept) chosen_.clear();
+    generation_ = generation;
+    auto found = chosen_.find(problem);
+    if (found == chosen_.end()) found = chosen_.emplace(problem, select(problem)).first;
+    record_.last.store(list_[found->second.index].name, std::memory_order_relaxed);
+    return found->second;
+  }
+
+  Place select(const Problem& problem) const {
+    detail::Preference wanted = detail::preference_of(record_);
+    const auto is_wanted = [&](const auto& candidate) { return wanted.name == candidate.name; };
+    if (std::none_of(list_.begin(), list_.end(), is_wanted)) wanted = {};
     std::vector<std::string> reasons;
+    if (!wanted.name.empty()) {
+      if (const auto index = first_of(problem, wanted.name, reasons)) return {*index, wanted.strict};
+      if (wanted.strict) detail::throw_unsupported(record_, wanted.name, reasons);
+      detail::tell_left(record_, wanted.name, join_text(problem), reasons);
+      reasons.clear();
+    }
+    if (const auto index = first_of(problem, "", reasons)) return {*index};
+    detail::throw_unsupported(record_, "", reasons);
+  }
+
+  /// The first that takes the problem, of this name if there is one.
+  std::optional<std::size_t> first_of(const Problem& problem, const std::string& name,
+                                      std::vector<std::string>& reasons) const {
     for (std::size_t i = 0; i < list_.size(); ++i) {
-      if (!forced.empty() && forced != list_[i].name) continue;
-      if (!forced.empty() && list_[i].why_absent != nullptr)
+      if (!name.empty() && name != list_[i].name) continue;
+      if (!name.empty() && list_[i].why_absent != nullptr)
         if (const std::string reason = list_[i].why_absent(); !reason.empty())
-          detail::throw_absent(record_, forced, reason);
+          detail::throw_absent(record_, name, reason);
       std::string reason = list_[i].unsupported(problem);
-      if (reason.empty() && forced.empty() && list_[i].why_slower != nullptr) reason = list_[i].why_slower(problem);
+      if (reason.empty() && name.empty() && list_[i].why_slower != nullptr) reason = list_[i].why_slower(problem);
+      if (reason.empty() && rejected_.count({problem, list_[i].name}) > 0) reason = "its plan was rejected";
       if (reason.empty()) return i;
       reasons.push_back(list_[i].name + (": " + std::move(reason)));
     }
-    detail::throw_unsupported(record_, forced, reasons);
+    return std::nullopt;
+  }
+
+  /// What is wrong with a first use, or empty.
+  template <class Call, class Results, class Own>
+  std::string run_at(const Place& place, const Problem& problem, const Call& call, const Trial<Results, Own>& trial) {
+    const profiler::Scope scope(labels_[place.index].c_str());
+    const Candidate<Problem, Run>& chosen = list_[place.index];
+    if (place.used || chosen.why_absent == nullptr) {
+      call(chosen.run);
+      return "";
+    }
+    std::optional<detail::PlanCheck> check;
+    if (detail::checks_plans()) check.emplace(trial.results(), trial.dtype);
+    try {
+      call(chosen.run);
+    } catch (const PlanError& error) {
+      return error.what();
+    }
+    std::string fault;
+    if (const Candidate<Problem, Run>* const own = check ? own_for(problem) : nullptr)
+      fault = check->fault([&] { trial.own(own->run); });
+    const std::lock_guard lock(mutex_);
+    if (const auto found = chosen_.find(problem); fault.empty() && found != chosen_.end()) found->second.used = true;
+    return fault;
+  }
+
+  /// The plainest native implementation, or null.
+  const Candidate<Problem, Run>* own_for(const Problem& problem) const {
+    for (auto candidate = list_.rbegin(); candidate != list_.rend(); ++candidate)
+      if (candidate->why_absent == nullptr && candidate->unsupported(problem).empty()) return &*candidate;
+    return nullptr;
   }
 
   std::vector<Candidate<Problem, Run>> list_;
@@ -142,7 +270,8 @@ class Candidates {
   detail::CandidateRecord& record_;
   std::mutex mutex_;
   std::uint64_t generation_ = 0;
-  std::map<Problem, std::size_t> chosen_;
+  std::map<Problem, Place> chosen_;
+  std::set<std::pair<Problem, std::string>> rejected_;
 };
 
 }  // namespace hearth

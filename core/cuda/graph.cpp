@@ -10,6 +10,7 @@
 #include "core/cuda/memory.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/staging.h"
+#include "core/plan_error.h"
 
 namespace hearth::cuda {
 namespace {
@@ -95,6 +96,14 @@ bool is_recording(Device device) { return recording != nullptr && recording->dev
 void refuse_while_recording(Device device, const char* what) {
   HEARTH_CHECK(DeviceError, !is_recording(device), what,
                " cannot be part of a recorded step (\"train\": {\"graph\": true}); it needs the host");
+}
+
+void throw_not_run(Device device, const char* call, const char* reason) {
+  // Else the next launch would report it.
+  (void)cudaGetLastError();
+  const std::string text = join_text(call, ": ", reason);
+  if (is_recording(device)) throw DeviceError(text);
+  throw PlanError(text);
 }
 
 const std::uint64_t* recorded_random_step(Stream& stream) {

@@ -57,6 +57,9 @@ class Graph {
 bool is_recording(Device device);
 /// Throws DeviceError naming `what` if this thread is recording.
 void refuse_while_recording(Device device, const char* what);
+/// For a library's call that did not run what it was given: PlanError, so that something else can, or DeviceError if
+/// this thread is recording.
+[[noreturn]] void throw_not_run(Device device, const char* call, const char* reason);
 
 /// The number of the step for random operations in recorded work, which must not record the number itself: a cell of
 /// device memory. Null unless this thread is recording, so that the number given by the host counts.

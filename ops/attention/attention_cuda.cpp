@@ -4,7 +4,6 @@
 #include <compare>
 #include <vector>
 
-#include "core/profiler.h"
 #include "ops/attention/kernels.h"
 #include "ops/candidates.h"
 
@@ -26,6 +25,15 @@ struct Problem {
   std::int64_t width() const { return shape.forward.width; }
   auto operator<=>(const Problem&) const = default;
 };
+
+std::ostream& operator<<(std::ostream& out, const Problem& p) {
+  const cuda::dnn::Attention& a = p.shape.forward;
+  out << (p.gradient ? "gradient" : "forward") << " of " << a.dtype << ", " << a.batch << " samples, " << a.heads
+      << " heads of " << a.width << ", " << a.queries << " queries, " << a.keys << " keys";
+  if (a.bias_heads > 0) out << ", bias for " << a.bias_heads << " heads";
+  return out << (a.causal ? ", causal" : "") << (a.lengths ? ", lengths" : "") << (p.drops ? ", dropout" : "")
+             << (p.cached ? ", keys before the queries" : "") << (p.aligned ? "" : ", rows not aligned to 16 bytes");
+}
 
 bool rows_are_aligned(const Tensor& x) {
   const auto unit = static_cast<std::int64_t>(16 / size_of(x.dtype()));
@@ -91,7 +99,7 @@ void check_grid(const AttentionArguments& a) {
                " rows are more than one launch takes; use a smaller batch");
 }
 
-/// With the library in front for sizes that stay, and behind the last, which takes everything, for pins.
+/// With the library in front for sizes that stay, and behind the last, which takes everything, where it is forced.
 template <class Run>
 std::vector<Candidate<Problem, Run>> list_of(Run* library, Run* mma, Run* portable) {
   return {{"cudnn", library_unsupported_unasked, library, cuda::dnn::why_absent},
@@ -109,9 +117,11 @@ void attention(cuda::Stream& stream, const AttentionArguments& a, const Tensor& 
   check_grid(a);
   static Candidates<Problem, Forward> candidates(
       "attention", list_of<Forward>(attention_library, attention_mma, attention_portable));
-  const auto choice = candidates.choose(problem_of(a, y));
-  const profiler::Scope scope(choice.label);
-  choice.run(stream, a, y, lse);
+  candidates.run(
+      problem_of(a, y), [&](Forward* run) { run(stream, a, y, lse); }, y.dtype(),
+      [&] {
+        return std::vector{y, lse};
+      });
 }
 
 void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse,
@@ -125,9 +135,15 @@ void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Ten
   problem.alike = library_problem(a, dy).y == problem.shape.forward.y;
   for (const Tensor* const x : {&dy, &gradients.dq, &gradients.dk, &gradients.dv})
     problem.aligned = problem.aligned && rows_are_aligned(*x);
-  const auto choice = candidates.choose(problem);
-  const profiler::Scope scope(choice.label);
-  choice.run(stream, a, {y, lse, dy}, gradients);
+  candidates.run(
+      problem,
+      [&](Gradient* run) {
+        run(stream, a, {y, lse, dy}, gradients);
+      },
+      y.dtype(),
+      [&] {
+        return std::vector{gradients.dq, gradients.dk, gradients.dv, gradients.dbias};
+      });
 }
 
 }  // namespace hearth::kernels

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/cuda/memory.h"
-#include "core/profiler.h"
 #include "ops/attention/window_kernels.h"
 #include "ops/candidates.h"
 
@@ -17,8 +16,14 @@ struct Problem {
   std::int64_t width, window;
   std::size_t shared = 0;  ///< memory that a block may have
   bool aligned = true;     ///< every operand begins at a multiple of 16 bytes
+  bool gradient = false;
   auto operator<=>(const Problem&) const = default;
 };
+
+std::ostream& operator<<(std::ostream& out, const Problem& p) {
+  return out << (p.gradient ? "gradient" : "forward") << " of " << p.dtype << ", windows of " << p.window
+             << ", heads of " << p.width << (p.aligned ? "" : ", operands not aligned to 16 bytes");
+}
 
 /// By what both passes need: what is computed can be differentiated.
 std::string shared_memory_unsupported(const Problem& p, std::size_t bytes) {
@@ -61,18 +66,21 @@ using Gradient = void(cuda::Stream&, const WindowAttentionArguments&, const Tens
 void window_attention(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
   static Candidates<Problem, Forward> candidates("window_attention",
                                                  list_of<Forward>(window_attention_mma, window_attention_portable));
-  const auto choice = candidates.choose(problem_of(a, {&y}));
-  const profiler::Scope scope(choice.label);
-  choice.run(stream, a, y);
+  candidates.run(
+      problem_of(a, {&y}), [&](Forward* run) { run(stream, a, y); }, y.dtype(), [&] { return std::vector{y}; });
 }
 
 void window_attention_grad(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
                            const WindowAttentionGradients& gradients) {
   static Candidates<Problem, Gradient> candidates(
       "window_attention", list_of<Gradient>(window_attention_grad_mma, window_attention_grad_portable));
-  const auto choice = candidates.choose(problem_of(a, {&dy, &gradients.dqkv}));
-  const profiler::Scope scope(choice.label);
-  choice.run(stream, a, dy, gradients);
+  Problem problem = problem_of(a, {&dy, &gradients.dqkv});
+  problem.gradient = true;
+  candidates.run(
+      problem, [&](Gradient* run) { run(stream, a, dy, gradients); }, dy.dtype(),
+      [&] {
+        return std::vector{gradients.dqkv, gradients.dtable, gradients.dpadding};
+      });
 }
 
 }  // namespace hearth::kernels

@@ -96,7 +96,7 @@ void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperand
                                       with_f16<conv2d_unfolded>(),
                                       with_f16<conv2d_onednn>(),
                                       {"im2col", takes_all, run_im2col}},
-                                     {"cudnn", "mma", "portable"});
+                                     {"cublaslt", "cudnn", "mma", "portable"});
   run_conv2d(candidates, shape, pass, operands);
 }
 

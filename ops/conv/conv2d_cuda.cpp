@@ -5,18 +5,25 @@
 #include "core/shape.h"
 #include "ops/conv/conv2d_cudnn.h"
 #include "ops/conv/kernels.h"
+#include "ops/cublaslt/library.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/image/padded_images.h"
+#include "ops/matmul/matmul_cublaslt.h"
 
 namespace hearth::kernels {
 namespace {
 
 using detail::tensor_core_channels;
 
-/// `tensor` in this type at an address that is a multiple of 16.
+/// Whether it is of this type, at an address that is a multiple of 16.
+bool fits(const Tensor& tensor, DType dtype) {
+  return tensor.dtype() == dtype && reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0;
+}
+
+/// `tensor` or a copy that fits.
 Tensor aligned(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() != dtype) return tensor.to(dtype);
-  return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : tensor.clone();
+  return fits(tensor, dtype) ? tensor : tensor.clone();
 }
 
 bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
@@ -24,10 +31,10 @@ bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
   return &tensor == &result;
 }
 
-/// The pass as the library is asked for it: f32 filters rounded to the type of the images where they are only read, and
+/// The pass as the library is asked for it: f32 filters, and their gradient, rounded to the type of 16-bit images, and
 /// nothing done beside the pass.
 ConvProblem plain(ConvProblem problem) {
-  if (problem.pass != Pass::backward_weights && problem.weights == DType::f32) problem.weights = problem.activations;
+  if (problem.weights == DType::f32) problem.weights = problem.activations;
   problem.bias.reset();
   problem.relu = problem.moments = false;
   return problem;
@@ -86,7 +93,8 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   ConvProblem planned = fused(problem);
   const auto ready = [&](const Tensor& tensor) {
     if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, planned.activations);
-    return reinterpret_cast<std::uintptr_t>(tensor.bytes()) % 16 == 0 ? tensor : Tensor::empty_like(tensor);
+    return fits(tensor, planned.activations) ? tensor
+                                             : Tensor::empty(tensor.shape(), planned.activations, tensor.device());
   };
   const Tensor x = ready(o.x), w = ready(o.w), y = ready(o.y);
   const Tensor b = planned.bias ? aligned(o.b, planned.activations) : Tensor();
@@ -107,6 +115,40 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
 }
 
 void run_library(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_plan); }
+
+/// The gradient of 1x1 filters as a product: dy^T x over all pixels.
+MatmulProblem product_of(const ConvProblem& p) {
+  const ConvShape& s = p.shape;
+  return {.m = s.k,
+          .n = s.c,
+          .k = s.n * s.p * s.q,
+          .transpose_a = true,
+          .a = p.activations,
+          .b = p.activations,
+          .c = p.weights,
+          .deterministic = p.deterministic,
+          .device = p.device};
+}
+
+/// What cuDNN would round to 16 bits.
+std::string product_unsupported(const ConvProblem& p) {
+  const ConvShape& s = p.shape;
+  if (p.pass != Pass::backward_weights || size_of(p.activations) != 2 || p.weights != DType::f32)
+    return "it is for filter gradients in f32 of 16-bit images";
+  if (s.r != 1 || s.s != 1 || s.stride_h != 1 || s.stride_w != 1 || s.pad_h != 0 || s.pad_w != 0 || s.groups != 1)
+    return "it is for 1x1 filters without stride, padding and groups";
+  if (s.h != s.p || s.w != s.q || has_few_channels(s, p.activations)) return "its images are padded";
+  return cuda::blas::unsupported(product_of(p));
+}
+
+void run_product(const ConvProblem& problem, const Conv2dOperands& o) {
+  cuda::Stream& stream = cuda::stream_of(o.x.device());
+  const Tensor x = aligned(o.x, problem.activations), dy = aligned(o.y, problem.activations);
+  const Tensor w = fits(o.w, DType::f32) ? o.w : Tensor::empty_like(o.w);
+  cuda::blas::matmul(stream, product_of(problem), {.a = dy.bytes(), .b = x.bytes(), .c = w.bytes()});
+  if (!w.same_storage(o.w)) o.w.copy_from(w);
+  if (o.b.defined()) sum_rows(stream, o.y, o.b);
+}
 
 /// The native kernels count pixels, and elements of a filter, in 32 bits.
 std::string portable_unsupported(const ConvProblem& problem) {
@@ -162,7 +204,8 @@ Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tenso
 
 void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates("conv2d",
-                                     {{"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
+                                     {{"cublaslt", product_unsupported, run_product, cuda::blas::why_absent},
+                                      {"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
                                       {"mma", mma_unsupported, run_mma},
                                       {"portable", portable_unsupported, run_portable}},
                                      {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});

@@ -4,8 +4,42 @@
 
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
+#include "core/shape.h"
+
+namespace hearth {
+
+std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
+  const ConvShape& s = p.shape;
+  const bool makes_w = p.pass == Pass::backward_weights;
+  const char* const pass = p.pass == Pass::forward ? "forward" : makes_w ? "backward_weights" : "backward_data";
+  out << pass << " of " << p.activations;
+  if (p.weights != p.activations) out << (makes_w ? " to " : " with weights of ") << p.weights;
+  out << ", " << Shape{s.n, s.h, s.w, s.c} << " by " << Shape{s.k, s.r, s.s, s.c / s.groups} << " to "
+      << Shape{s.n, s.p, s.q, s.k};
+  const auto pair = [&](const char* what, std::int64_t h, std::int64_t w, std::int64_t usual) {
+    if (h != usual || w != usual) out << what << h;
+    if (h != w) out << 'x' << w;
+  };
+  pair(", stride ", s.stride_h, s.stride_w, 1);
+  pair(", padding ", s.pad_h, s.pad_w, 0);
+  pair(", dilation ", s.dilation_h, s.dilation_w, 1);
+  if (s.groups > 1) out << ", " << s.groups << " groups";
+  if (p.bias) out << ", bias of " << *p.bias;
+  return out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "");
+}
+
+}  // namespace hearth
 
 namespace hearth::kernels {
+namespace {
+
+/// The tensors that a pass writes.
+std::vector<Tensor> results_of(Pass pass, const Conv2dOperands& o) {
+  if (pass == Pass::forward) return {o.y};
+  return pass == Pass::backward_data ? std::vector{o.x} : std::vector{o.w, o.b};
+}
+
+}  // namespace
 
 std::int64_t pixel_stride(const Tensor& x) { return x.is_contiguous() ? x.dim(3) : x.strides()[2]; }
 
@@ -22,13 +56,23 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
     problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
     problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
   }
-  const auto choice = candidates.choose(problem);
-  const profiler::Scope scope(choice.label);
-  choice.run(problem, operands);
-  double flops = 2.0;
-  for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
-    flops *= static_cast<double>(extent);
-  profiler::add_flops(flops);
+  Conv2dEpilogue* const epilogue = operands.epilogue;
+  const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
+  const auto call = [&](Conv2dRun* run) {
+    if (epilogue != nullptr) epilogue->activation = wanted;
+    run(problem, operands);
+    double flops = 2.0;
+    for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
+      flops *= static_cast<double>(extent);
+    profiler::add_flops(flops);
+  };
+  // Does of the epilogue what was done.
+  const auto own = [&](Conv2dRun* run) {
+    const bool done = epilogue != nullptr && epilogue->activation != wanted;
+    Conv2dEpilogue same{done ? wanted : Activation::none};
+    run(problem, {operands.x, operands.w, operands.b, operands.y, &same});
+  };
+  candidates.run(problem, call, Trial{problem.activations, [&] { return results_of(pass, operands); }, own});
 }
 
 }  // namespace hearth::kernels

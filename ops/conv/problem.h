@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <iosfwd>
 #include <optional>
 
 #include "core/dtype.h"
@@ -42,5 +43,8 @@ struct ConvProblem {
 
   auto operator<=>(const ConvProblem&) const = default;
 };
+
+/// In words: "backward_weights of bf16 to f32, 2x8x8x64 by 256x1x1x64 to 2x8x8x256".
+std::ostream& operator<<(std::ostream& out, const ConvProblem& problem);
 
 }  // namespace hearth

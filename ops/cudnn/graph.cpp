@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/cuda/counters.h"
+#include "core/cuda/graph.h"
 #include "core/cuda/runtime.h"
 #include "core/error.h"
 #include "core/memory/memory.h"
@@ -266,7 +267,7 @@ void execute(Stream& stream, const Plan& plan, std::span<const std::int64_t> ids
   check(api().set_stream(handle, stream.raw()), "cudnnSetStream");
   const cudnnStatus_t status = api().execute(handle, plan.executable, pack.raw());
   if (workspace != nullptr) memory.deallocate(workspace, bytes);
-  check(status, "cudnnBackendExecute");
+  if (status != CUDNN_STATUS_SUCCESS) throw_not_run(stream.device(), "cuDNN: cudnnBackendExecute", api().text(status));
   ++live_counters().library_calls;
 }
 

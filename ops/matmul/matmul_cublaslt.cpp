@@ -45,23 +45,6 @@ Plans& all_plans() {
   return made;
 }
 
-/// The problem in words; on one device two problems have the same if and only if they are the same, deterministic mode
-/// aside.
-std::string text_of(const MatmulProblem& p) {
-  std::string text = join_text(p.a, " x ", p.b, " to ", p.c, ", batch ", p.batch, ", ", p.m, 'x', p.k, " by ", p.k, 'x',
-                               p.n, p.transpose_a ? ", a transposed" : "", p.transpose_b ? ", b transposed" : "");
-  if (p.lda != 0 || p.ldb != 0 || p.ldc != 0) text += join_text(", pitches ", p.lda, ' ', p.ldb, ' ', p.ldc);
-  if (p.batch_stride_a >= 0 || p.batch_stride_b >= 0 || p.batch_stride_c >= 0)
-    text += join_text(", strides ", p.batch_stride_a, ' ', p.batch_stride_b, ' ', p.batch_stride_c);
-  if (p.accumulate) text += ", added";
-  if (p.tf32) text += ", TF32";
-  if (p.has_bias) text += ", bias";
-  if (p.activation != Activation::none) text += join_text(", ", hearth::name_of(p.activation));
-  if (p.keeps_pre) text += ", keeps what went in";
-  if (p.sums_a) text += ", sums of a";
-  return text;
-}
-
 /// An algorithm as the file keeps it: its words in hexadecimal.
 std::string text_of(const Algorithm& algorithm) {
   std::string text;
@@ -87,13 +70,13 @@ PlanKey kept_as(const MatmulProblem& problem) {
   const DeviceInfo info = device_info(device_of(problem));
   return {"cuBLASLt " + about().version,
           join_text(info.name, ", capability ", info.capability, ", ", info.multiprocessors, " multiprocessors"),
-          text_of(problem)};
+          join_text(problem)};
 }
 
 void take(Plan& plan, const std::vector<Algorithm>& offered, Choice choice, std::size_t place, double microseconds = 0,
           std::string why = "") {
   plan.algorithm = offered[place];
-  plan.info = {text_of(plan.problem), choice, offered.size(), place, microseconds, std::move(why)};
+  plan.info = {join_text(plan.problem), choice, offered.size(), place, microseconds, std::move(why)};
 }
 
 /// Which of several offers it is to be. What a process chooses is what the file says from then on, so that a run that
@@ -189,7 +172,7 @@ void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operan
   void* const workspace = bytes == 0 ? nullptr : memory.allocate(bytes);
   const cublasStatus_t status = enqueue_product(plan, plan.algorithm, operands, workspace, stream.raw());
   if (workspace != nullptr) memory.deallocate(workspace, bytes);
-  check(status, "cublasLtMatmul");
+  if (status != CUBLAS_STATUS_SUCCESS) throw_not_run(stream.device(), "cuBLASLt: cublasLtMatmul", lt().text(status));
   ++live_counters().library_calls;
 }
 

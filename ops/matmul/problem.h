@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <iosfwd>
 
 #include "core/dtype.h"
 #include "ops/activation.h"
@@ -35,5 +36,9 @@ struct MatmulProblem {
 
   auto operator<=>(const MatmulProblem&) const = default;
 };
+
+/// In words; on one device two problems of a library have the same if and only if they are the same, deterministic mode
+/// aside.
+std::ostream& operator<<(std::ostream& out, const MatmulProblem& problem);
 
 }  // namespace hearth

@@ -6,6 +6,21 @@
 #include "core/profiler.h"
 #include "core/tf32.h"
 
+namespace hearth {
+
+std::ostream& operator<<(std::ostream& out, const MatmulProblem& p) {
+  out << p.a << " x " << p.b << " to " << p.c << ", batch " << p.batch << ", " << p.m << 'x' << p.k << " by " << p.k
+      << 'x' << p.n << (p.transpose_a ? ", a transposed" : "") << (p.transpose_b ? ", b transposed" : "");
+  if (p.lda != 0 || p.ldb != 0 || p.ldc != 0) out << ", pitches " << p.lda << ' ' << p.ldb << ' ' << p.ldc;
+  if (p.batch_stride_a >= 0 || p.batch_stride_b >= 0 || p.batch_stride_c >= 0)
+    out << ", strides " << p.batch_stride_a << ' ' << p.batch_stride_b << ' ' << p.batch_stride_c;
+  out << (p.accumulate ? ", added" : "") << (p.tf32 ? ", TF32" : "") << (p.has_bias ? ", bias" : "");
+  if (p.activation != Activation::none) out << ", " << name_of(p.activation);
+  return out << (p.keeps_pre ? ", keeps what went in" : "") << (p.sums_a ? ", sums of a" : "");
+}
+
+}  // namespace hearth
+
 namespace hearth::kernels {
 namespace {
 
@@ -20,11 +35,12 @@ MatmulProblem described(MatmulProblem problem, const ProductOperands& operands) 
 }
 
 void run_choice(ProductCandidates& candidates, const MatmulProblem& problem, const ProductOperands& operands) {
-  const auto choice = candidates.choose(problem);
-  const profiler::Scope scope(choice.label);
-  choice.run(problem, operands);
-  profiler::add_flops(2.0 * static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
-                      static_cast<double>(problem.n) * static_cast<double>(problem.k));
+  const auto call = [&](ProductRun* run) {
+    run(problem, operands);
+    profiler::add_flops(2.0 * static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
+                        static_cast<double>(problem.n) * static_cast<double>(problem.k));
+  };
+  candidates.run(problem, call, problem.a, [&] { return std::vector{operands.c, operands.pre, operands.a_sums}; });
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ enum Algorithm : int {
   algorithm_count
 };
 
+/// With HEARTH_REFERENCE_IDLE in the environment products are run and not computed.
 struct Controls {
   /// Microseconds that each algorithm waits before it computes.
   std::array<std::int64_t, algorithm_count> cost{};
@@ -29,6 +30,8 @@ struct Controls {
   float beta = 0;                                    ///< of the latest product
   /// An algorithm that the heuristic does not offer; -1 for none.
   int withheld = -1;
+  bool fails = false;  ///< products are refused
+  bool wrong = false;  ///< and twice what they should be
 };
 
 }  // namespace hearth::reference_blas

@@ -303,11 +303,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_raw, c
   product.alpha = product.doubles ? *static_cast<const double*>(alpha) : double{*static_cast<const float*>(alpha)};
   product.beta = product.doubles ? *static_cast<const double*>(beta) : double{*static_cast<const float*>(beta)};
   Controls& seen = controls();
+  if (seen.fails) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (seen.wrong) product.alpha *= 2;
   ++seen.runs[which];
   // Added in place, parts come in any order.
   product.parts = which == halves ? 2 : which == in_place ? static_cast<int>(2 + seen.runs[which] % 3) : 1;
   seen.epilogue = static_cast<int>(product.epilogue);
   seen.beta = static_cast<float>(product.beta);
+  if (std::getenv("HEARTH_REFERENCE_IDLE") != nullptr) return CUBLAS_STATUS_SUCCESS;
   const std::int64_t cost = seen.cost[which];
   hearth::cuda::emulate::enqueue_work(stream, "reference cublasLtMatmul", [product, cost] {
     if (cost > 0) std::this_thread::sleep_for(std::chrono::microseconds(cost));

@@ -16,12 +16,15 @@ enum Engine : int {
   engine_count
 };
 
+/// With HEARTH_REFERENCE_IDLE in the environment plans run and compute nothing.
 struct Controls {
   std::array<std::int64_t, engine_count> runs{};  ///< plans run, since somebody set them to zero
   std::int64_t questions = 0;                     ///< of a heuristic
   std::int64_t counts_below_one = 0;              ///< of queries or keys of a sample, of which nothing is documented
   /// A kind of operation that no engine takes, a cudnnBackendDescriptorType_t; -1 for none.
   int withheld = -1;
+  /// One whose plans do not run, and one whose plans compute twice what they should; -1 for none.
+  int failing = -1, wrong = -1;
 };
 
 }  // namespace hearth::reference_dnn

@@ -3,6 +3,7 @@
 // GPU. It checks Hearth's calls against the documentation; of NVIDIA's library, its engines, its speed and its rounding
 // it says nothing. What Hearth does not ask for is answered by CUDNN_STATUS_NOT_SUPPORTED.
 #include <algorithm>
+#include <cstdlib>
 
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/cudnn/arithmetic.h"
@@ -52,16 +53,16 @@ void name_engine(Node& node, int engine, const NodePointer& graph) {
   node.finalized = true;
 }
 
-bool is_withheld(const Node& graph) {
+bool has_operation(const Node& graph, int type) {
   const auto& operations = graph.attributes.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).nodes;
   return std::any_of(operations.begin(), operations.end(),
-                     [](const NodePointer& operation) { return operation->type == controls().withheld; });
+                     [&](const NodePointer& operation) { return operation->type == type; });
 }
 
 cudnnStatus_t results_of(const Node& heuristic, std::int64_t requested, std::int64_t* count, void* into) {
   const NodePointer& graph = heuristic.attributes.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).nodes.at(0);
   auto** const given = static_cast<Handle**>(into);
-  *count = std::min<std::int64_t>(requested, is_withheld(*graph) ? 0 : engine_count);
+  *count = std::min<std::int64_t>(requested, has_operation(*graph, controls().withheld) ? 0 : engine_count);
   for (std::int64_t i = 0; i < *count; ++i) {
     if (given[i]->node->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE;
     name_engine(*given[i]->node, static_cast<int>(i), graph);
@@ -115,6 +116,8 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
       return "CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER";
     case CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH:
       return "CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH";
+    case CUDNN_STATUS_EXECUTION_FAILED:
+      return "CUDNN_STATUS_EXECUTION_FAILED";
     case CUDNN_STATUS_SUCCESS:
       return "CUDNN_STATUS_SUCCESS";
     default:
@@ -213,11 +216,14 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       return CUDNN_STATUS_BAD_PARAM_OUT_OF_BOUND;
     }
   }
+  if (has_operation(*plan.graph, controls().failing)) return CUDNN_STATUS_EXECUTION_FAILED;
+  const double factor = has_operation(*plan.graph, controls().wrong) ? 2 : 1;
   ++controls().runs[static_cast<std::size_t>(plan.engine)];
+  if (std::getenv("HEARTH_REFERENCE_IDLE") != nullptr) return CUDNN_STATUS_SUCCESS;
   hearth::cuda::emulate::enqueue_work(handle->stream, "reference cudnnBackendExecute",
-                                      [graph = plan.graph, memory, numbers, wanted] {
+                                      [graph = plan.graph, memory, numbers, wanted, factor] {
                                         look_at_counts(wanted, memory);
-                                        compute(*graph, memory);
+                                        compute(*graph, memory, factor);
                                       });
   return cudaPeekAtLastError() == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }

@@ -30,12 +30,6 @@ reference_blas::Controls& controls() {
   return *found;
 }
 
-VariableScope::VariableScope(const char* name, const std::string& value) : name_(name) {
-  if (const char* before = std::getenv(name)) before_ = before;
-  ::setenv(name, value.c_str(), 1);
-}
-VariableScope::~VariableScope() { ::setenv(name_, before_.c_str(), 1); }
-
 CudaReferenceBlas::CudaReferenceBlas() {
   cuda::blas::clear_plans();
   controls() = {};

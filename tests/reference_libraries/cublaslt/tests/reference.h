@@ -4,29 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string>
-
 #include "tests/reference_libraries/cublaslt/controls.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/variable_scope.h"
 
 namespace hearth::test {
 
 /// Of the library that Hearth opened.
 reference_blas::Controls& controls();
-
-/// An environment variable with this value until the end of the scope.
-class VariableScope {
- public:
-  VariableScope(const char* name, const std::string& value);
-  ~VariableScope();
-  VariableScope(const VariableScope&) = delete;
-  VariableScope& operator=(const VariableScope&) = delete;
-
- private:
-  const char* name_;
-  std::string before_;
-};
 
 /// Every test begins without plans, with a folder for choices that is empty, and with an idle reference.
 class CudaReferenceBlas : public testing::Test {

@@ -28,18 +28,20 @@ Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype) {
 }
 
 /// y with bias and ReLU, and the gradients of x, w and b, for images of so many rows.
-std::vector<Tensor> run(std::int64_t rows, DType dtype) {
+std::vector<Tensor> run(std::int64_t rows, DType dtype, DType weights) {
   const Tensor x = requires_grad(numbers({2, rows, 7, 8}, 1, dtype)),
-               w = requires_grad(numbers({16, 3, 3, 8}, 2, dtype)), b = requires_grad(numbers({16}, 3, dtype));
+               w = requires_grad(numbers({16, 3, 3, 8}, 2, weights)), b = requires_grad(numbers({16}, 3, weights));
   const Tensor y = conv2d(x, w, b, {.padding = 1, .activation = Activation::relu});
   backward(y, numbers(y.shape(), 4, dtype));
   return {y, grad_of(x), grad_of(w), grad_of(b)};
 }
+std::vector<Tensor> run(std::int64_t rows, DType dtype) { return run(rows, dtype, dtype); }
 
-std::vector<Tensor> run_portable(std::int64_t rows, DType dtype) {
+std::vector<Tensor> run_portable(std::int64_t rows, DType dtype, DType weights) {
   const ForceCandidate force("conv2d", "portable");
-  return run(rows, dtype);
+  return run(rows, dtype, weights);
 }
+std::vector<Tensor> run_portable(std::int64_t rows, DType dtype) { return run_portable(rows, dtype, dtype); }
 
 void expect_same(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, DType dtype) {
   for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], dtype == DType::f32 ? 1e-5 : 2e-2);
@@ -57,6 +59,18 @@ TEST_F(CudaReferenceConvolution, OnePlanAPass) {
     const std::int64_t questions = controls().questions;
     (void)run(6, dtype);
     EXPECT_EQ(controls().questions, questions) << "plans are kept";
+  }
+}
+
+// As in mixed precision. The library makes 16-bit gradients of 16-bit images only.
+TEST_F(CudaReferenceConvolution, FilterGradientsInF32OfLowPrecisionImages) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const std::vector<Tensor> own = run_portable(8, dtype, DType::f32);
+    controls() = {};
+    const std::vector<Tensor> library = run(8, dtype, DType::f32);
+    EXPECT_EQ(controls().runs[reference_dnn::rounding], 3) << dtype;
+    EXPECT_EQ(library[2].dtype(), DType::f32);
+    expect_same(library, own, dtype);
   }
 }
 

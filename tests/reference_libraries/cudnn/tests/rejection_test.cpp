@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of a library that fail, or compute something else, when they are first used. Choices are kept as long as the
+// process, so each test has sizes of its own.
+#include <cudnn.h>
+
+#include <vector>
+
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/graph.h"
+#include "core/random.h"
+#include "ops/attention/attention.h"
+#include "ops/candidates.h"
+#include "ops/conv/conv2d.h"
+#include "tests/reference_libraries/cudnn/tests/reference.h"
+#include "tests/support/error_message.h"
+#include "tests/support/op_test.h"
+#include "tests/support/variable_scope.h"
+
+namespace hearth::test {
+namespace {
+
+constexpr Device gpu{DeviceType::cuda, 0};
+constexpr DType bf16 = DType::bf16;
+
+using CudaPlanRejection = CudaReferenceDnn;
+
+Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype = bf16) {
+  Random random(31, stream);
+  std::vector<double> values(static_cast<std::size_t>(shape.size()));
+  for (double& value : values) value = 0.25 * random.normal();
+  return Tensor::of<double>(shape, values).to(dtype).to(gpu);
+}
+
+/// y with bias and ReLU, and the gradients, for images of so many rows.
+std::vector<Tensor> convolve(std::int64_t rows) {
+  const Tensor x = requires_grad(numbers({1, rows, 5, 8}, 1)), w = requires_grad(numbers({16, 3, 3, 8}, 2)),
+               b = requires_grad(numbers({16}, 3));
+  const Tensor y = conv2d(x, w, b, {.padding = 1, .activation = Activation::relu});
+  backward(y, numbers(y.shape(), 4));
+  return {y, grad_of(x), grad_of(w), grad_of(b)};
+}
+
+std::vector<Tensor> attend(std::int64_t samples) {
+  const Tensor q = requires_grad(numbers({samples, 128, 2, 16}, 1)),
+               k = requires_grad(numbers({samples, 128, 2, 16}, 2)),
+               v = requires_grad(numbers({samples, 128, 2, 16}, 3));
+  const Tensor bias = requires_grad(numbers({2, 128, 128}, 4, DType::f32));
+  std::vector<double> lengths(static_cast<std::size_t>(samples), 100);
+  const Tensor y = attention(
+      q, k, v,
+      {.causal = true, .bias = bias, .key_lengths = Tensor::of<double>({samples}, lengths).to(DType::i32).to(gpu)});
+  backward(y, numbers(y.shape(), 5));
+  return {y, grad_of(q), grad_of(k), grad_of(v), grad_of(bias)};
+}
+
+template <class F>
+std::vector<Tensor> native(const char* op, F&& f) {
+  const ForceCandidate force(op, "portable");
+  return f();
+}
+
+void expect_same(const std::vector<Tensor>& found, const std::vector<Tensor>& expected) {
+  for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], 2e-2);
+}
+
+/// What f() writes to stderr.
+template <class F>
+std::string told(F&& f) {
+  testing::internal::CaptureStderr();
+  f();
+  return testing::internal::GetCapturedStderr();
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(CudaPlanRejection, APlanThatFailsIsToldAndTheNextRuns) {
+  const std::vector<Tensor> own = native("conv2d", [] { return convolve(5); });
+  controls().failing = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  std::vector<Tensor> found;
+  const std::string text = told([&] { found = convolve(5); });
+  for (const char* part : {"hearth: warning: conv2d: cudnn is not used for backward_weights of bf16",
+                           "[1, 5, 5, 8] by [16, 3, 3, 8] to [1, 5, 5, 16], padding 1",
+                           "cudnnBackendExecute: CUDNN_STATUS_EXECUTION_FAILED; the next implementation runs it"})
+    EXPECT_PRED2(contains, text, part);
+  EXPECT_EQ(count_of(text, "warning"), 1u) << text;
+  EXPECT_EQ(controls().runs[reference_dnn::rounding], 2) << "the other passes";
+  expect_same(found, own);
+
+  controls() = {};
+  EXPECT_EQ(told([&] { found = convolve(5); }), "") << "it is not tried again";
+  EXPECT_EQ(controls().runs[reference_dnn::rounding], 2);
+  expect_same(found, own);
+}
+
+TEST_F(CudaPlanRejection, AForcedPlanThatFailsIsADeviceError) {
+  controls().failing = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  const ForceCandidate force("conv2d", "cudnn");
+  const std::string text = error_message<DeviceError>([] { (void)convolve(6); });
+  for (const char* part : {"conv2d:cudnn, forward of bf16", "EXECUTION_FAILED"}) EXPECT_PRED2(contains, text, part);
+}
+
+TEST_F(CudaPlanRejection, WhatFailsWhileItIsRecordedKeepsItsPlan) {
+  const Tensor x = numbers({1, 7, 5, 8}, 1), w = numbers({16, 3, 3, 8}, 2);
+  cuda::Arena arena(gpu);
+  const auto work = [&] { (void)conv2d(x, w, {.padding = 1}); };
+  arena.run(work);
+  controls().failing = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  const std::string text =
+      error_message<DeviceError>([&] { (void)cuda::Graph::record(cuda::stream_of(gpu), arena, work); });
+  EXPECT_PRED2(contains, text, "EXECUTION_FAILED");
+  controls() = {};
+  EXPECT_EQ(told(work), "");
+  EXPECT_EQ(last_choice("conv2d"), "cudnn");
+}
+
+TEST_F(CudaPlanRejection, AWrongResultIsFoundWhereThatIsAskedFor) {
+  const int forward = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  const std::vector<Tensor> own = native("conv2d", [] { return convolve(8); });
+  {
+    const VariableScope check("HEARTH_CHECK_PLANS", "1");
+    controls().wrong = forward;
+    std::vector<Tensor> found;
+    const std::string text = told([&] { found = convolve(8); });
+    for (const char* part : {"conv2d: cudnn is not used for forward of bf16", "where the native kernel has",
+                             "the next implementation runs it"})
+      EXPECT_PRED2(contains, text, part);
+    EXPECT_EQ(count_of(text, "warning"), 1u) << text;
+    expect_same(found, own);
+    for (const int pass : {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                           CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR}) {
+      controls().wrong = pass;
+      EXPECT_EQ(told([&] { found = convolve(8); }), "") << "only first results are compared";
+    }
+  }
+  controls() = {};
+  EXPECT_EQ(told([&] { expect_same(convolve(8), own); }), "");
+}
+
+TEST_F(CudaPlanRejection, RightResultsAreKeptWithTheirBits) {
+  const VariableScope check("HEARTH_CHECK_PLANS", "1");
+  for (const int withheld : {-1, static_cast<int>(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)}) {
+    // With the bias and the ReLU in the plan, and behind it.
+    controls().withheld = withheld;
+    const std::int64_t rows = withheld < 0 ? 9 : 10;
+    std::vector<Tensor> first, second;
+    EXPECT_EQ(told([&] { first = convolve(rows); }), "");
+    second = convolve(rows);
+    EXPECT_EQ(last_choice("conv2d"), "cudnn");
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].to_doubles(), second[i].to_doubles()) << i;
+  }
+}
+
+TEST_F(CudaPlanRejection, OfAttention) {
+  const VariableScope check("HEARTH_CHECK_PLANS", "1");
+  const auto runs_of = [](const char* name, const ChoiceLog& log) {
+    std::int64_t count = 0;
+    for (const auto& [run, times] : log.runs()) count += run.first == name ? times : 0;
+    return count;
+  };
+  std::vector<Tensor> found;
+  {
+    const ChoiceLog log;
+    EXPECT_EQ(told([&] { found = attend(1); }), "");
+    EXPECT_EQ(runs_of("attention:cudnn", log), 2);
+    expect_same(found, native("attention", [] { return attend(1); }));
+  }
+  for (const bool fails : {true, false}) {
+    const std::int64_t samples = fails ? 2 : 3;
+    (fails ? controls().failing : controls().wrong) = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+    const ChoiceLog log;
+    const std::string text = told([&] { found = attend(samples); });
+    EXPECT_PRED2(contains, text, join_text("attention: cudnn is not used for gradient of bf16, ", samples, " samples"));
+    EXPECT_EQ(count_of(text, "warning"), 2u) << text;
+    EXPECT_EQ(runs_of("attention:mma", log), 2);
+    controls() = {};
+    expect_same(found, native("attention", [&] { return attend(samples); }));
+  }
+}
+
+TEST_F(CudaPlanRejection, OtherWordsThanZeroAndOneAreRefused) {
+  const VariableScope check("HEARTH_CHECK_PLANS", "yes");
+  EXPECT_PRED2(contains, error_message<ConfigError>([] { (void)convolve(11); }), "HEARTH_CHECK_PLANS is \"yes\"");
+}
+
+}  // namespace
+}  // namespace hearth::test
