@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/collective.h"
+#include "dist/agreement.h"
 #include "dist/call.h"
 #include "dist/transport.h"
 
@@ -22,7 +23,7 @@ namespace hearth::dist {
 /// bytes, sent and received: every rank adds up one piece, then all exchange the sums.
 ///
 /// Tensors on a device are copied to the host and back; the caller waits for that.
-class HostGroup : public Collective {
+class HostGroup : public Collective, public Peers {
  public:
   explicit HostGroup(std::unique_ptr<Transport> transport);
   /// Waits for what was started.
@@ -40,10 +41,15 @@ class HostGroup : public Collective {
   void abort(const std::string& reason) override;
   /// Why collectives fail from now on; "" as long as they do not. From any thread.
   std::string failure() const { return transport_->failure(); }
+  std::string who(int rank) const override { return transport_->who(rank); }
+  void set_status(const std::string& status) override;
+  /// The call with what this rank does now.
+  Call at_status(Call call) const;
 
  private:
   struct Job {
     std::function<void()> run;
+    std::string status;
     std::promise<void> done;
   };
 
@@ -53,7 +59,7 @@ class HostGroup : public Collective {
   void work();
   /// All ranks tell each other what they call, with at most inline_bytes of data; returns what each sent.
   std::vector<std::vector<std::byte>> agree(const Call& call, std::span<const std::byte> inlined);
-  void run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire);
+  void run_all_reduce(const Call& call, const Tensor& x, Reduce op, std::optional<DType> wire);
   /// Sends each rank its piece of x, elements of `size` bytes, and receives all pieces of this rank's range.
   std::vector<const std::byte*> exchange_pieces(const std::byte* x, std::int64_t count, std::size_t size,
                                                 std::int64_t grain);
@@ -61,6 +67,7 @@ class HostGroup : public Collective {
   const std::unique_ptr<Transport> transport_;
   std::vector<std::byte> received_;
   std::uint64_t sequence_ = 0;
+  std::string status_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
