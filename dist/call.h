@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,32 +17,44 @@ enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadca
 inline constexpr const char* kind_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
 inline constexpr const char* reduce_names[] = {"sum", "min", "max"};
 
-/// What a rank is about to do; the same on all ranks.
+/// What a rank is about to do; the same on all ranks. Without padding, as it is sent.
 struct Call {
   std::uint64_t sequence = 0;
-  std::int64_t count = 0;
+  std::array<std::int64_t, Shape::max_rank> extents{};
+  std::int32_t axes = 0;
   std::int32_t root = 0;
   Kind kind{};
   Reduce op{};
   DType dtype{};
-  std::uint8_t wire = 0;  // 1 + the type; 0: none
+  std::uint8_t wire = 0;          // 1 + the type; 0: none
+  std::array<char, 52> status{};  // of the rank, as far as it fits
 
   bool operator==(const Call&) const = default;
 };
 
 inline std::string text_of(const Call& call) {
-  std::string text = join_text(kind_names[static_cast<int>(call.kind)], " of ", call.dtype, " [", call.count, "]");
+  std::string text =
+      join_text(kind_names[static_cast<int>(call.kind)], " of ", call.dtype, ' ',
+                Shape(std::span(call.extents).first(static_cast<std::size_t>(std::clamp(call.axes, 0, 8)))));
   if (call.kind == Kind::all_reduce) text += join_text(" (", reduce_names[static_cast<int>(call.op)], ")");
+  if (call.wire != 0) text += join_text(" sent as ", static_cast<DType>(call.wire - 1));
   if (call.kind == Kind::broadcast) text += join_text(" from rank ", call.root);
+  if (call.status[0] != 0)
+    text += " at " + std::string(call.status.begin(), std::find(call.status.begin(), call.status.end(), '\0'));
   return text + join_text(", its collective number ", call.sequence + 1);
 }
 
+inline Call call_of(Kind kind, const Tensor& x, int root = 0) {
+  Call call{.axes = x.shape().rank(), .root = root, .kind = kind, .dtype = x.dtype()};
+  std::copy(x.shape().begin(), x.shape().end(), call.extents.begin());
+  return call;
+}
+
 inline Call call_of_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
-  return {.count = x.size(),
-          .kind = Kind::all_reduce,
-          .op = op,
-          .dtype = x.dtype(),
-          .wire = wire ? static_cast<std::uint8_t>(1 + static_cast<int>(*wire)) : std::uint8_t{0}};
+  Call call = call_of(Kind::all_reduce, x);
+  call.op = op;
+  call.wire = wire ? static_cast<std::uint8_t>(1 + static_cast<int>(*wire)) : std::uint8_t{0};
+  return call;
 }
 
 // Pieces of a sum begin on whole cache lines.

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/build.h"
 #include "core/cpu/signals.h"
 #include "core/error.h"
@@ -13,6 +15,7 @@ namespace hearth::dist {
 namespace {
 
 constexpr double send_seconds = 10;
+constexpr double longest_handshake = 20;
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -35,38 +38,46 @@ std::optional<std::pair<Frame, std::string>> receive_frame(const Socket& socket,
 Control::Control(const std::string& address, int port, int rank, const ControlOptions& options, double seconds)
     : rank_(rank), options_(options), server_(join_text(address, " port ", port)) {
   const Deadline deadline = in_seconds(seconds);
-  socket_ = connect_to(address, port, deadline);
-  local_address_ = address_of(socket_);
-  join(options, seconds);
+  do {
+    socket_ = connect_to(address, port, deadline);
+    local_address_ = address_of(socket_);
+    if (try_join(std::min(deadline, in_seconds(longest_handshake)))) break;
+    HEARTH_CHECK(PeerError, milliseconds_left(deadline) > 0, "what listens at ", server_, " does not answer rank ",
+                 rank_, "; is it a server of Hearth's?");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  } while (true);
   heard_ = now_ms();
   listens_ = std::thread([this] { listen(); });
   beats_ = std::thread([this] { beat(); });
 }
 
-void Control::join(const ControlOptions& options, double seconds) {
-  const Deadline deadline = in_seconds(std::min(seconds, 20.0));
+bool Control::try_join(Deadline deadline) {
+  // One that is pressed by strangers may hang up on a rank before it has proved itself.
   const auto hello = receive_frame(socket_, deadline);
-  HEARTH_CHECK(PeerError, hello && hello->first == Frame::hello && hello->second.size() == nonce_size,
-               "what listens at ", server_, " is no server of Hearth's");
+  if (!hello) return false;
+  HEARTH_CHECK(PeerError, hello->first == Frame::hello && hello->second.size() == nonce_size, "what listens at ",
+               server_, " is no server of Hearth's");
   JoinRequest request;
   request.nonce = random_nonce();
   request.proof = std::string(proof_size, '\0');
-  request.rank = rank_, request.size = options.size, request.pid = static_cast<std::int32_t>(getpid());
+  request.rank = rank_, request.size = options_.size, request.pid = static_cast<std::int32_t>(getpid());
+  request.give_up_seconds = options_.give_up_seconds;
   request.host = host_name();
   request.version = build::version;
   const std::string text = request.signed_text(hello->second);
-  request.proof = hmac_sha256(options.token, "rank" + text);
+  request.proof = hmac_sha256(options_.token, "rank" + text);
   send(Frame::join, request.text());
   const auto answer = receive_frame(socket_, deadline);
-  HEARTH_CHECK(PeerError, answer, "the server at ", server_, " does not let rank ", rank_,
-               " in; do all ranks have the same token (HEARTH_TOKEN)?");
-  HEARTH_CHECK(PeerError, answer->first != Frame::refused, "the server at ", server_, ": ", answer->second);
+  if (!answer) return false;
+  HEARTH_CHECK(PeerError, answer->first != Frame::refused, "the server at ", server_, " refuses rank ", rank_, ": ",
+               answer->second);
   const std::string proof = answer->second.substr(0, proof_size);
   server_process_ = answer->second.substr(proof.size());
   HEARTH_CHECK(PeerError,
                answer->first == Frame::welcome &&
-                   same_proof(proof, hmac_sha256(options.token, "server" + text + server_process_)),
+                   same_proof(proof, hmac_sha256(options_.token, "server" + text + server_process_)),
                "the server at ", server_, " does not know the token (HEARTH_TOKEN) of rank ", rank_);
+  return true;
 }
 
 Control::~Control() {
@@ -186,17 +197,54 @@ std::string Control::failure(double wait_seconds) const {
   return failure_;
 }
 
+void Control::meet(const std::string& options, double seconds) {
+  std::vector<std::string> keys, its_options;
+  for (int rank = 0; rank < options_.size; ++rank) keys.push_back(join_text("rank/", rank));
+  set(keys[static_cast<std::size_t>(rank_)],
+      join_text("rank ", rank_, " (pid ", getpid(), " on ", host_name(), ')', '\0', options));
+  std::string absent;
+  const auto texts = wait_for(keys, seconds);
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const std::string text = texts[static_cast<std::size_t>(rank)].value_or("");
+    if (text.empty()) absent += join_text(absent.empty() ? "" : ", ", rank);
+    const std::size_t end = std::min(text.find('\0'), text.size());
+    names_.push_back(text.substr(0, end));
+    its_options.push_back(text.substr(std::min(end + 1, text.size())));
+  }
+  HEARTH_CHECK(PeerError, absent.empty(), absent.find(',') == absent.npos ? "rank " : "ranks ", absent,
+               " did not join within ", seconds, " s; look at what it printed, or wait longer by dist.join_timeout");
+  for (std::size_t rank = 1; rank < names_.size(); ++rank)
+    HEARTH_CHECK(PeerError, its_options[rank] == its_options[0], "the ranks disagree: ", names_[rank], " has ",
+                 its_options[rank], ", ", names_[0], " has ", its_options[0]);
+}
+
+std::string Control::who(int rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  return at < names_.size() ? names_[at] : join_text("rank ", rank);
+}
+
 void Control::set(const std::string& key, const std::string& value) { send(Frame::set, key + '\0' + value); }
 
 std::string Control::get(const std::string& key, double seconds) {
-  send(Frame::get, key);
+  const std::optional<std::string> value = wait_for({key}, seconds)[0];
+  HEARTH_CHECK(PeerError, value, "rank ", rank_, ": no rank has set \"", key, "\" within ", seconds, " s");
+  return *value;
+}
+
+std::vector<std::optional<std::string>> Control::wait_for(const std::vector<std::string>& keys, double seconds) {
+  for (const std::string& key : keys) send(Frame::get, key);
   std::unique_lock lock(mutex_);
-  const bool there =
-      changed_.wait_until(lock, in_seconds(seconds), [&] { return values_.count(key) > 0 || !failure_.empty(); });
-  const auto found = values_.find(key);
-  if (found != values_.end()) return found->second;
-  HEARTH_CHECK(PeerError, !there, failure_);
-  throw PeerError(join_text("rank ", rank_, ": no rank has set \"", key, "\" within ", seconds, " s"));
+  const auto all_set = [&] {
+    return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return values_.count(key) > 0; });
+  };
+  changed_.wait_until(lock, in_seconds(seconds), [&] { return all_set() || !failure_.empty(); });
+  HEARTH_CHECK(PeerError, all_set() || failure_.empty(), failure_);
+  std::vector<std::optional<std::string>> values;
+  for (const std::string& key : keys) {
+    const auto found = values_.find(key);
+    found != values_.end() ? values.emplace_back(found->second) : values.emplace_back();
+  }
+  return values;
 }
 
 void Control::set_status(const std::string& status) {
@@ -207,6 +255,10 @@ void Control::set_status(const std::string& status) {
 void Control::give_up(const std::string& reason) {
   // First: the server hangs up on who has given up.
   fail(join_text("rank ", rank_, " gave up: ", reason));
+  std::unique_lock lock(mutex_);
+  const std::string status = status_;
+  lock.unlock();
+  send(Frame::beat, status);
   send(Frame::give_up, reason);
 }
 

@@ -15,8 +15,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/export.h"
 #include "dist/frame.h"
@@ -29,7 +31,7 @@ struct ControlOptions {
   std::string token{};                   ///< a secret that all ranks share
   double beat_seconds = 0.25;            ///< between signs of life
   double warn_seconds = 5;               ///< without one: the others are warned
-  double give_up_seconds = 60;           ///< without one: the group ends
+  double give_up_seconds = 60;           ///< without one of a rank, as that rank asks, or of the server: the group ends
   std::string server = "hearth launch";  ///< what the server runs in, for the message should that die
 };
 
@@ -44,10 +46,10 @@ class ControlServer {
   ControlServer& operator=(const ControlServer&) = delete;
 
   int port() const;
-  /// Waits until every rank has left or failed, at most so long; whether they have.
+  /// Waits until every rank that has joined has left or failed, at most so long; whether they have.
   bool wait_for_end(double seconds) const;
-  /// To be called where the process of `rank` has ended in failure: if it had not joined yet, which nobody else sees,
-  /// all others fail with `reason`.
+  /// To be called where the process of `rank` has ended: if it had not joined yet, which nobody else sees, all others
+  /// fail with `reason`.
   void ended(int rank, const std::string& reason);
 
  private:
@@ -59,7 +61,7 @@ class ControlServer {
 class Control {
  public:
   /// Joins as `rank`, trying for so long. PeerError where the server refuses: a wrong token, a rank that is taken,
-  /// another size, another version of Hearth.
+  /// another size, another version of Hearth, or none. A server that hangs up without a word is asked again.
   Control(const std::string& address, int port, int rank, const ControlOptions& options, double seconds = 60);
   /// Leaves in good order, unless the group has failed.
   ~Control();
@@ -74,6 +76,12 @@ class Control {
   /// Why the group has failed; "" as long as it has not. Waits up to so many seconds for it to fail.
   std::string failure(double wait_seconds = 0) const;
 
+  /// Waits, for so long, until all ranks have called it with the same `options`. PeerError, naming the rank that has
+  /// not, or that has others.
+  void meet(const std::string& options, double seconds);
+  /// "rank 2 (pid 4711 on node7)", once the ranks have met.
+  std::string who(int rank) const;
+
   void set(const std::string& key, const std::string& value);
   /// Waits until some rank has set it. PeerError after so many seconds.
   std::string get(const std::string& key, double seconds = 60);
@@ -87,7 +95,9 @@ class Control {
   const std::string& local_address() const { return local_address_; }
 
  private:
-  void join(const ControlOptions& options, double seconds);
+  bool try_join(Deadline deadline);
+  /// Their values, as far as they are set within so many seconds. PeerError where the group fails before.
+  std::vector<std::optional<std::string>> wait_for(const std::vector<std::string>& keys, double seconds);
   void send(Frame kind, const std::string& payload);
   void beat();
   void listen();
@@ -101,6 +111,7 @@ class Control {
   const std::string server_;
   std::string server_process_;  ///< "rank 0 (pid 4711 on node7)"
   std::string local_address_;
+  std::vector<std::string> names_;  ///< by rank, once they have met
   Socket socket_;
   std::mutex sending_;
   mutable std::mutex mutex_;

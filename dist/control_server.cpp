@@ -23,6 +23,7 @@ constexpr int max_strangers = 64;
 constexpr double stranger_seconds = 5;
 // What waits to be sent to a rank that does not read.
 constexpr std::size_t max_unsent = 1 << 22;
+constexpr const char* no_token = "it has another token than this rank; give all ranks the same HEARTH_TOKEN";
 
 struct Connection {
   Socket socket;
@@ -32,10 +33,11 @@ struct Connection {
   std::string status;  // what it did last
   std::vector<std::string> waits_for;
   int rank = -1;
-  bool broken = false;   // it is gone, or sent what no rank sends
-  bool closing = false;  // once `out` is sent
-  bool silent = false;   // the others were warned
-  Deadline heard = std::chrono::steady_clock::now();
+  double give_up_seconds = 0;                         // of silence
+  bool broken = false;                                // it is gone, or sent what no rank sends
+  bool closing = false;                               // once `out` is sent
+  bool silent = false;                                // the others were warned
+  Deadline heard = std::chrono::steady_clock::now();  // of a stranger: when it came
 };
 
 }  // namespace
@@ -65,7 +67,7 @@ class ControlServer::Loop {
   }
   bool wait_for_end(double seconds) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, in_seconds(seconds), [&] { return ended_ == options_.size; });
+    return changed_.wait_until(lock, in_seconds(seconds), [&] { return present_ == 0; });
   }
 
  private:
@@ -118,9 +120,8 @@ class ControlServer::Loop {
       if (!socket) return;
       // The oldest one goes, so that sockets held open keep no rank out.
       if (strangers() >= max_strangers)
-        std::find_if(connections_.begin(), connections_.end(), [](const Connection& one) {
-          return one.rank < 0 && !one.broken;
-        })->broken = true;
+        connections_.erase(
+            std::find_if(connections_.begin(), connections_.end(), [](const Connection& one) { return one.rank < 0; }));
       Connection& one = connections_.emplace_back();
       one.socket = std::move(socket);
       one.nonce = random_nonce();
@@ -138,7 +139,7 @@ class ControlServer::Loop {
         return;
       }
       one.in.append(bytes, static_cast<std::size_t>(got));
-      one.heard = std::chrono::steady_clock::now();
+      if (one.rank >= 0) one.heard = std::chrono::steady_clock::now();
       while (auto frame = take_frame(one.in, one.rank < 0 ? max_frame_of_strangers : max_frame, one.broken)) {
         one.rank < 0 ? join(one, frame->first, frame->second) : take(one, frame->first, frame->second);
         if (one.broken || one.closing) return;
@@ -148,20 +149,28 @@ class ControlServer::Loop {
 
   void join(Connection& one, Frame kind, const std::string& payload) {
     const std::optional<JoinRequest> request = kind == Frame::join ? JoinRequest::of(payload) : std::nullopt;
-    if (!request ||
-        !same_proof(request->proof, hmac_sha256(options_.token, "rank" + request->signed_text(one.nonce)))) {
+    if (!request) {
       one.broken = true;
       return;
     }
-    const std::string reason = reason_against(*request);
+    const bool knows_token =
+        same_proof(request->proof, hmac_sha256(options_.token, "rank" + request->signed_text(one.nonce)));
+    const std::string reason = knows_token ? reason_against(*request) : no_token;
     if (!reason.empty()) {
+      if (knows_token) tell(framed(Frame::warning, "a process was refused: " + reason), nullptr);
       one.out += framed(Frame::refused, reason);
       one.closing = true;
       return;
     }
     one.rank = request->rank;
+    one.heard = std::chrono::steady_clock::now();
+    one.give_up_seconds = request->give_up_seconds;
     one.who = join_text("rank ", one.rank, " (pid ", request->pid, " on ", request->host, ')');
     joined_[static_cast<std::size_t>(one.rank)] = true;
+    {
+      const std::lock_guard lock(mutex_);
+      ++present_;
+    }
     const std::string mine = join_text(options_.server, " (pid ", getpid(), " on ", host_name(), ')');
     const std::string proved = "server" + request->signed_text(one.nonce) + mine;
     one.out += framed(Frame::welcome, hmac_sha256(options_.token, proved) + mine);
@@ -205,7 +214,7 @@ class ControlServer::Loop {
         return;
       }
       case Frame::give_up:
-        fail(one.who + " gave up: " + payload, &one);
+        fail(join_text(one.who, " gave up", one.status.empty() ? "" : " at ", one.status, ": ", payload), &one);
         note_end(one);
         one.closing = true;
         return;
@@ -229,9 +238,9 @@ class ControlServer::Loop {
       }
       if (one.closing) continue;
       one.out += framed(Frame::beat, "");
-      if (silence > options_.give_up_seconds) {
+      if (silence > one.give_up_seconds) {
         // Should it go on some day, it learns that it is lost; nobody waits for that.
-        fail(join_text(one.who, " gave no sign of life for ", options_.give_up_seconds, " s", after(one)), nullptr);
+        fail(join_text(one.who, " gave no sign of life for ", one.give_up_seconds, " s", after(one)), nullptr);
         note_end(one);
         one.closing = true;
       } else if ((silence > options_.warn_seconds) != one.silent) {
@@ -282,7 +291,7 @@ class ControlServer::Loop {
 
   void note_end(const Connection&) {
     const std::lock_guard lock(mutex_);
-    ++ended_;
+    --present_;
     changed_.notify_all();
   }
 
@@ -298,7 +307,7 @@ class ControlServer::Loop {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int ended_ = 0;
+  int present_ = 0;                                // ranks that have joined and not ended
   std::vector<std::pair<int, std::string>> gone_;  // processes that ended
   std::thread thread_;
 };

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/run_on.h"
+#include "dist/agreement.h"
 
 namespace hearth::dist {
 namespace {
@@ -40,8 +41,8 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
                  " MiB; sizes are above 0");
   HEARTH_CHECK(ConfigError, options_.zero == 0 || options_.zero == 1, "data parallel: zero ", options_.zero,
                "; it is 0 or 1, which divides the optimizer's state among the ranks");
-  agree();
   make_buckets();
+  agree();
   if (const Shards* const shards = parameters_->shards(); shards != nullptr) {
     HEARTH_CHECK(
         UsageError, shards->group == group_ && options_.zero == 1,
@@ -71,26 +72,18 @@ DataParallel::~DataParallel() {
 
 void DataParallel::agree() {
   const std::vector<FlatParameters::Entry>& entries = parameters_->entries();
-  const auto count = static_cast<std::int64_t>(entries.size());
-  const std::vector<std::int64_t> counts = gather(*group_, count);
-  for (int rank = 0; rank < group_->size(); ++rank)
-    HEARTH_CHECK(PeerError, counts[static_cast<std::size_t>(rank)] == counts[0], "data parallel: rank ", rank, " has ",
-                 counts[static_cast<std::size_t>(rank)], " parameters and rank 0 has ", counts[0],
-                 "; every rank builds the same model");
-  std::vector<std::int64_t> mine;
-  for (const FlatParameters::Entry& entry : entries) {
-    const std::string text = join_text(entry.name, '\n', describe(entry.value), '\n', entry.begin);
-    mine.push_back(checksum_of(std::as_bytes(std::span(text))));
-  }
-  const Tensor all = Tensor::zeros({group_->size() * count}, DType::i64);
-  group_->all_gather(Tensor::of({count}, mine), all).wait();
-  for (std::int64_t i = 0; i < all.size(); ++i) {
-    const FlatParameters::Entry& entry = entries[static_cast<std::size_t>(i % count)];
-    const std::int64_t* const sums = all.data<const std::int64_t>();
-    HEARTH_CHECK(PeerError, sums[i] == sums[i % count], "data parallel: parameter ", i % count, ", on rank ",
-                 group_->rank(), " \"", entry.name, "\" ", describe(entry.value), ", is not the same on ranks 0 and ",
-                 i / count, "; every rank builds the same model");
-  }
+  const Tensor& low_precision = parameters_->low_precision();
+  NamedValues mine{{"parameters", std::to_string(entries.size())}};
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    mine.emplace_back(join_text("parameter ", i), join_text('"', entries[i].name, "\" ", describe(entries[i].value)));
+  mine.emplace_back("gradients", join_text(parameters_->grads().dtype()));
+  mine.emplace_back("low-precision weights", low_precision.defined() ? join_text(low_precision.dtype()) : "");
+  mine.emplace_back("divided weights", parameters_->shards() != nullptr ? "yes" : "no");
+  mine.emplace_back("zero", std::to_string(options_.zero));
+  mine.emplace_back("wire", options_.wire ? join_text(*options_.wire) : "");
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    mine.emplace_back(bucket_name(i), join_text(buckets_[i].size, " elements from ", buckets_[i].begin, " on"));
+  require_same(*group_, "data parallel", mine, "every rank builds the same model, with the same options");
 }
 
 void DataParallel::make_buckets() {
@@ -118,6 +111,10 @@ void DataParallel::make_buckets() {
   }
   arrived_.assign(entries.size(), 0);
   for (const Bucket& bucket : buckets_) missing_.push_back(bucket.parameters);
+}
+
+std::string DataParallel::bucket_name(std::size_t number) const {
+  return join_text("bucket ", number + 1, " of ", buckets_.size());
 }
 
 void DataParallel::overlap_next(bool on) { overlap_ = on && options_.overlap; }
@@ -162,8 +159,11 @@ void DataParallel::reduce() {
   discard();
   // All of them, so that none writes any more when this throws.
   std::exception_ptr fault;
-  for (const Work& work : works) try {
-      work.wait();
+  for (std::size_t i = 0; i < works.size(); ++i) try {
+      works[i].wait();
+    } catch (const PeerError& error) {
+      const std::string text = join_text(error.what(), "; this rank waited for the gradients of ", bucket_name(i));
+      if (!fault) fault = std::make_exception_ptr(PeerError(text));
     } catch (...) {
       if (!fault) fault = std::current_exception();
     }
@@ -174,8 +174,8 @@ void DataParallel::require_equal(const Tensor& x, const std::string& what) {
   const Tensor host = x.to(Device{});
   const std::vector<std::int64_t> sums = gather(*group_, checksum_of({host.bytes(), host.byte_size()}));
   for (int rank = 1; rank < group_->size(); ++rank)
-    HEARTH_CHECK(PeerError, sums[static_cast<std::size_t>(rank)] == sums[0], what, ": rank ", rank,
-                 " has other bits than rank 0");
+    HEARTH_CHECK(PeerError, sums[static_cast<std::size_t>(rank)] == sums[0], what, ": ", who(*group_, rank),
+                 " has other bits than ", who(*group_, 0));
 }
 
 void PairwiseSum::add(std::int64_t index, std::int64_t total) {

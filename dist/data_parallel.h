@@ -72,6 +72,7 @@ class HEARTH_API DataParallel {
   struct Progress;  // of one backward pass
 
   void make_buckets();
+  std::string bucket_name(std::size_t number) const;
   void agree();
   void arrived(std::size_t entry);
   void start_ready();

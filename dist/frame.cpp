@@ -79,18 +79,22 @@ std::string JoinRequest::text() const {
   put(text, rank);
   put(text, size);
   put(text, pid);
+  put(text, give_up_seconds);
   return text + host.substr(0, 200) + '\0' + version;
 }
 
 std::optional<JoinRequest> JoinRequest::of(std::string_view text) {
-  constexpr std::size_t fixed = nonce_size + proof_size + 3 * sizeof(std::int32_t);
+  std::int32_t numbers[3];
+  double seconds = 0;
+  constexpr std::size_t fixed = nonce_size + proof_size + sizeof numbers + sizeof seconds;
   if (text.size() < fixed) return {};
   JoinRequest request;
   request.nonce = text.substr(0, nonce_size);
   request.proof = text.substr(nonce_size, proof_size);
-  std::int32_t numbers[3];
   std::memcpy(numbers, text.data() + nonce_size + proof_size, sizeof numbers);
+  std::memcpy(&seconds, text.data() + fixed - sizeof seconds, sizeof seconds);
   request.rank = numbers[0], request.size = numbers[1], request.pid = numbers[2];
+  request.give_up_seconds = seconds;
   const std::string_view names = text.substr(fixed);
   const std::size_t end = names.find('\0');
   if (end == std::string_view::npos) return {};

@@ -51,6 +51,7 @@ std::optional<std::pair<Frame, std::string>> take_frame(std::string& bytes, std:
 struct JoinRequest {
   std::string nonce, proof;
   std::int32_t rank = 0, size = 0, pid = 0;
+  double give_up_seconds = 60;  ///< of silence, after which the others give this rank up
   std::string host, version;
 
   std::string text() const;

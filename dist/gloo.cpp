@@ -4,6 +4,7 @@
 #include "core/build.h"
 #include "core/cpu/signals.h"
 #include "core/error.h"
+#include "dist/frame.h"
 
 #if HEARTH_HAS_GLOO
 #include <gloo/common/error.h>
@@ -64,12 +65,15 @@ class GlooTransport : public Transport {
  public:
   GlooTransport(Control& control, int size, const GlooOptions& options)
       : control_(control),
-        timeout_(static_cast<std::int64_t>(options.timeout_seconds * 1e3)),
+        timeout_(milliseconds_of(options.timeout_seconds)),
         context_(std::make_shared<gloo::rendezvous::Context>(control.rank(), size)) {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = options.address.empty() ? control.local_address() : options.address;
     try {
       connect(attributes, options.join_seconds);
+      timeout_ = milliseconds_of(options.join_seconds);
+      prove_connections(options.join_seconds);
+      timeout_ = milliseconds_of(options.timeout_seconds);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -107,7 +111,7 @@ class GlooTransport : public Transport {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      throw_peer_error(join_text("rank ", rank(), " cannot ", doing, " rank ", peer, ": ", error.what()));
+      throw_peer_error(join_text("rank ", rank(), " cannot ", doing, ' ', control_.who(peer), ": ", error.what()));
     }
   }
 
@@ -122,6 +126,35 @@ class GlooTransport : public Transport {
   }
 
  private:
+  static std::chrono::milliseconds milliseconds_of(double seconds) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
+  }
+
+  /// A rank takes the first who connects while it waits for another. Each shows that it has read what the other has
+  /// set, as only ranks can.
+  void prove_connections(double seconds) {
+    const auto key = [](int rank) { return join_text("gloo proof/", rank); };
+    const auto proof = [](const std::string& secret, int from) { return hmac_sha256(secret, std::to_string(from)); };
+    const std::string secret = random_nonce();
+    control_.set(key(rank()), secret);
+    std::vector<std::string> sent(static_cast<std::size_t>(size())), received(sent);
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank()) continue;
+      std::string &to = sent[static_cast<std::size_t>(other)], &from = received[static_cast<std::size_t>(other)];
+      to = proof(control_.get(key(other), seconds), rank());
+      from.resize(proof_size);
+      out.push_back({other, std::as_bytes(std::span(to))});
+      in.push_back({other, std::as_writable_bytes(std::span(from))});
+    }
+    exchange(out, in);
+    for (const Incoming& one : in)
+      HEARTH_CHECK(PeerError, same_proof(received[static_cast<std::size_t>(one.from)], proof(secret, one.from)),
+                   "another process than ", control_.who(one.from), " has connected to rank ", rank(),
+                   " in its stead; let nobody else onto the ranks' subnet");
+  }
+
   /// Connects with all ranks. The library waits for a rank that has died in between as for a slow one, and cannot be
   /// told: its thread is left alone then.
   void connect(const gloo::transport::tcp::attr& attributes, double join_seconds) {
@@ -186,7 +219,7 @@ class GlooTransport : public Transport {
   }
 
   Control& control_;
-  const std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds timeout_;
   const std::shared_ptr<gloo::rendezvous::Context> context_;
   std::uint64_t next_slot_ = 1;
   mutable std::mutex mutex_;

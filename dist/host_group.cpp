@@ -17,6 +17,18 @@ namespace {
 
 constexpr std::size_t inline_bytes = 448;
 
+/// The exception that is handled; a PeerError with what this rank did then, unless it tells.
+std::exception_ptr fault_at(const std::string& status, const std::string& text) {
+  try {
+    throw;
+  } catch (const PeerError&) {
+    if (status.empty() || text.find(" at " + status) != text.npos) return std::current_exception();
+    return std::make_exception_ptr(PeerError(join_text(text, "; noticed at ", status)));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 std::span<const std::byte> bytes_of(const Tensor& x) { return {x.bytes(), x.byte_size()}; }
 
 }  // namespace
@@ -50,8 +62,18 @@ void HostGroup::exchange(std::span<const Outgoing> out, std::span<const Incoming
   for (const Outgoing& one : out) bytes_ += static_cast<std::int64_t>(one.bytes.size());
 }
 
+void HostGroup::set_status(const std::string& status) {
+  status_ = status;
+  transport_->set_status(status);
+}
+
+Call HostGroup::at_status(Call call) const {
+  status_.copy(call.status.data(), call.status.size());
+  return call;
+}
+
 Work HostGroup::start(Kind kind, std::function<void()> run) {
-  Job job{kind_names[static_cast<int>(kind)], std::move(run), std::chrono::steady_clock::now(), {}};
+  Job job{kind_names[static_cast<int>(kind)], std::move(run), std::chrono::steady_clock::now(), status_, {}};
   Work started(job.done.get_future().share(), {}, exposed_ns_);
   {
     const std::lock_guard lock(mutex_);
@@ -76,7 +98,7 @@ void HostGroup::work() {
     if (!fault) try {
         run(job);
       } catch (const std::exception& error) {
-        fault = std::current_exception();
+        fault = fault_at(job.status, error.what());
         transport_->abort(error.what());
       }
     lock.lock();
@@ -116,7 +138,7 @@ std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span
     Call call;
     std::byte data[inline_bytes];
   };
-  static_assert(std::is_trivially_copyable_v<Call>);
+  static_assert(std::has_unique_object_representations_v<Call>);
   Call call = mine;
   call.sequence = sequence_++;
   Message message{};
@@ -134,8 +156,8 @@ std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span
   exchange(out, in);
   for (int other = 0; other < size(); ++other) {
     const Call& theirs = all[static_cast<std::size_t>(other)].call;
-    HEARTH_CHECK(PeerError, theirs == call, "the ranks disagree: rank ", other, " calls ", text_of(theirs), "; rank ",
-                 rank(), " calls ", text_of(call));
+    HEARTH_CHECK(PeerError, theirs == call, "the ranks disagree: ", who(other), " calls ", text_of(theirs), "; ",
+                 who(rank()), " calls ", text_of(call));
   }
   std::vector<std::vector<std::byte>> data;
   for (const Message& one : all) data.emplace_back(one.data, one.data + inlined.size());
@@ -166,9 +188,8 @@ std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std
   return rows;
 }
 
-void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
+void HostGroup::run_all_reduce(const Call& call, const Tensor& x, Reduce op, std::optional<DType> wire) {
   const DType type = wire.value_or(x.dtype());
-  const Call call = call_of_all_reduce(x, op, wire);
   // In the type that travels: x itself, or a rounded copy.
   const Tensor sent = wire ? x.to(type) : x;
   const bool is_small = sent.byte_size() <= inline_bytes;
@@ -205,14 +226,16 @@ void HostGroup::run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> 
 
 Work HostGroup::all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
   check_all_reduce(x, wire);
+  const Call call = at_status(call_of_all_reduce(x, op, wire));
   return start_on(Kind::all_reduce, x, x,
-                  [this, op, wire](const Tensor&, const Tensor& y) { run_all_reduce(y, op, wire); });
+                  [=, this](const Tensor&, const Tensor& y) { run_all_reduce(call, y, op, wire); });
 }
 
 Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
   check_parts("reduce_scatter", x, part, size());
-  return start_on(Kind::reduce_scatter, x, part, [this](const Tensor& from, const Tensor& to) {
-    agree({.count = from.size(), .kind = Kind::reduce_scatter, .dtype = from.dtype()}, {});
+  const Call call = at_status(call_of(Kind::reduce_scatter, x));
+  return start_on(Kind::reduce_scatter, x, part, [this, call](const Tensor& from, const Tensor& to) {
+    agree(call, {});
     if (to.size() == 0) return;
     const auto rows = exchange_pieces(from.bytes(), from.size(), size_of(from.dtype()), to.size());
     reduce_rows(rows, from.dtype(), to.bytes(), from.dtype(), to.size(), Reduce::sum);
@@ -221,10 +244,10 @@ Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
 
 Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
   check_parts("all_gather", all, part, size());
-  return start_on(Kind::all_gather, part, all, [this](const Tensor& from, const Tensor& to) {
+  const Call call = at_status(call_of(Kind::all_gather, all));
+  return start_on(Kind::all_gather, part, all, [this, call](const Tensor& from, const Tensor& to) {
     const bool is_small = from.byte_size() <= inline_bytes;
-    const auto inlined = agree({.count = to.size(), .kind = Kind::all_gather, .dtype = to.dtype()},
-                               is_small ? bytes_of(from) : std::span<const std::byte>{});
+    const auto inlined = agree(call, is_small ? bytes_of(from) : std::span<const std::byte>{});
     const auto part_of = [&](int rank) {
       return std::span(to.bytes() + static_cast<std::size_t>(rank) * from.byte_size(), from.byte_size());
     };
@@ -247,10 +270,10 @@ Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
 
 Work HostGroup::broadcast(const Tensor& x, int root) {
   check_broadcast(x, root, size());
-  return start_on(Kind::broadcast, x, x, [this, root](const Tensor&, const Tensor& y) {
+  const Call call = at_status(call_of(Kind::broadcast, x, root));
+  return start_on(Kind::broadcast, x, x, [this, root, call](const Tensor&, const Tensor& y) {
     const bool is_small = y.byte_size() <= inline_bytes;
-    const auto inlined = agree({.count = y.size(), .root = root, .kind = Kind::broadcast, .dtype = y.dtype()},
-                               is_small ? bytes_of(y) : std::span<const std::byte>{});
+    const auto inlined = agree(call, is_small ? bytes_of(y) : std::span<const std::byte>{});
     if (y.size() == 0 || size() == 1) return;
     if (is_small) {
       std::memcpy(y.bytes(), inlined[static_cast<std::size_t>(root)].data(), y.byte_size());

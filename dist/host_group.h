@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/collective.h"
+#include "dist/agreement.h"
 #include "dist/call.h"
 #include "dist/transport.h"
 
@@ -24,7 +25,7 @@ namespace hearth::dist {
 /// bytes, sent and received: every rank adds up one piece, then all exchange the sums.
 ///
 /// Tensors on a device are copied to the host and back; the caller waits for that.
-class HostGroup : public Collective {
+class HostGroup : public Collective, public Peers {
  public:
   explicit HostGroup(std::unique_ptr<Transport> transport);
   /// Waits for what was started.
@@ -44,12 +45,17 @@ class HostGroup : public Collective {
   void record_spans(std::vector<CollectiveSpan>* spans) override { spans_ = spans; }
   /// Why collectives fail from now on; "" as long as they do not. From any thread.
   std::string failure() const { return transport_->failure(); }
+  std::string who(int rank) const override { return transport_->who(rank); }
+  void set_status(const std::string& status) override;
+  /// The call with what this rank does now.
+  Call at_status(Call call) const;
 
  private:
   struct Job {
     const char* what;
     std::function<void()> run;
     std::chrono::steady_clock::time_point started;
+    std::string status;
     std::promise<void> done;
   };
 
@@ -63,7 +69,7 @@ class HostGroup : public Collective {
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
   /// All ranks tell each other what they call, with at most inline_bytes of data; returns what each sent.
   std::vector<std::vector<std::byte>> agree(const Call& call, std::span<const std::byte> inlined);
-  void run_all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire);
+  void run_all_reduce(const Call& call, const Tensor& x, Reduce op, std::optional<DType> wire);
   /// Sends each rank its piece of x, elements of `size` bytes, and receives all pieces of this rank's range.
   std::vector<const std::byte*> exchange_pieces(const std::byte* x, std::int64_t count, std::size_t size,
                                                 std::int64_t grain);
@@ -75,6 +81,7 @@ class HostGroup : public Collective {
   std::vector<CollectiveSpan>* spans_ = nullptr;
   std::atomic<std::int64_t> bytes_{0}, busy_ns_{0};
   const std::shared_ptr<std::atomic<std::int64_t>> exposed_ns_ = std::make_shared<std::atomic<std::int64_t>>(0);
+  std::string status_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

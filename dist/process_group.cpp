@@ -22,10 +22,19 @@ class ProcessTransport : public Transport {
       server_ = std::make_unique<ControlServer>(at.address, at.port, control);
     control_ = std::make_unique<Control>(at.address, at.port, at.rank, control, options.join_seconds);
     if (options.warn) control_->on_warning(options.warn);
-    GlooOptions gloo{.join_seconds = options.join_seconds};
-    if (options.shared_memory)
-      transport_ = shared_memory_transport(*control_, at.size, gloo.reason, {.join_seconds = options.join_seconds});
-    if (!transport_) transport_ = gloo_transport(*control_, at.size, gloo);
+    try {
+      control_->meet(options.shared_memory ? "dist.backend auto or nccl" : "dist.backend gloo", options.join_seconds);
+      GlooOptions gloo{.join_seconds = options.join_seconds};
+      if (options.shared_memory)
+        transport_ = shared_memory_transport(*control_, at.size, gloo.reason, {.join_seconds = options.join_seconds});
+      if (!transport_) transport_ = gloo_transport(*control_, at.size, gloo);
+    } catch (const std::exception& error) {
+      // The others wait for this rank.
+      if (control_->failure().empty()) control_->give_up(error.what());
+      control_.reset();
+      if (server_) server_->wait_for_end(farewell_seconds);
+      throw;
+    }
   }
   ~ProcessTransport() override {
     transport_.reset();
@@ -39,6 +48,8 @@ class ProcessTransport : public Transport {
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override { transport_->exchange(out, in); }
   void abort(const std::string& reason) override { transport_->abort(reason); }
   std::string failure() const override { return transport_->failure(); }
+  std::string who(int rank) const override { return control_->who(rank); }
+  void set_status(const std::string& status) override { control_->set_status(status); }
 
  private:
   std::unique_ptr<ControlServer> server_;

@@ -37,11 +37,14 @@ constexpr std::size_t chunk = std::size_t{256} << 10;
 constexpr std::size_t line = 64;
 // So that a failure is seen even if the wake-up for it comes while nobody sleeps yet.
 constexpr long longest_sleep_ns = 50'000'000;
+// By then the side channel knows why a rank left.
+constexpr double reason_seconds = 1.5;
 
 /// Wakes a rank that waits for something to move.
 struct alignas(line) Bell {
   std::atomic<std::uint32_t> rings{0};
   std::atomic<std::uint32_t> sleeping{0};
+  std::atomic<std::uint32_t> left{0};  ///< the rank will move nothing any more
 };
 /// Bytes on the way from one rank to another: a ring, of which `written - read` bytes are filled.
 struct Channel {
@@ -123,7 +126,11 @@ class SharedMemory : public Transport {
       : control_(control), layout_(size), segment_(std::move(segment)), timeout_seconds_(timeout_seconds) {
     control.on_failure([this](const std::string& reason) { interrupt(reason); });
   }
-  ~SharedMemory() override { control_.on_failure(nullptr); }
+  ~SharedMemory() override {
+    control_.on_failure(nullptr);
+    bell(rank()).left.store(1);
+    for (int other = 0; other < size(); ++other) wake(other);
+  }
 
   int rank() const override { return control_.rank(); }
   int size() const override { return static_cast<int>(layout_.ranks); }
@@ -136,6 +143,7 @@ class SharedMemory : public Transport {
     while (true) {
       check();
       const std::uint32_t heard = bell(rank()).rings.load();
+      const int gone = one_that_left(sent, received);  // before what it sent is looked for
       const bool moved = move_some(sent, received);
       std::erase_if(sent, [](const Outgoing& one) { return one.bytes.empty(); });
       std::erase_if(received, [](const Incoming& one) { return one.bytes.empty(); });
@@ -144,11 +152,15 @@ class SharedMemory : public Transport {
         last = Clock::now();
         continue;
       }
+      if (gone >= 0) {
+        const std::string reason = control_.failure(reason_seconds);
+        throw PeerError(reason.empty() ? control_.who(gone) + " has left the group" : reason);
+      }
       if (std::chrono::duration<double>(Clock::now() - last).count() > timeout_seconds_)
         throw PeerError(received.empty()
-                            ? join_text("rank ", rank(), " cannot send to rank ", sent.front().to,
+                            ? join_text("rank ", rank(), " cannot send to ", control_.who(sent.front().to),
                                         ": it took nothing for ", timeout_seconds_, " s")
-                            : join_text("rank ", rank(), " cannot receive from rank ", received.front().from,
+                            : join_text("rank ", rank(), " cannot receive from ", control_.who(received.front().from),
                                         ": nothing came for ", timeout_seconds_, " s"));
       sleep(heard);
     }
@@ -166,6 +178,14 @@ class SharedMemory : public Transport {
  private:
   Bell& bell(int of) const {
     return *std::launder(reinterpret_cast<Bell*>(segment_->at() + line + static_cast<std::size_t>(of) * sizeof(Bell)));
+  }
+  /// One of those that this rank waits for; -1 where all are there.
+  int one_that_left(std::span<const Outgoing> sent, std::span<const Incoming> received) const {
+    for (const Incoming& one : received)
+      if (bell(one.from).left.load() != 0) return one.from;
+    for (const Outgoing& one : sent)
+      if (bell(one.to).left.load() != 0) return one.to;
+    return -1;
   }
   std::size_t index(int from, int to) const {
     return static_cast<std::size_t>(from) * layout_.ranks + static_cast<std::size_t>(to);

@@ -37,6 +37,10 @@ class Transport {
   virtual void abort(const std::string& reason) = 0;
   /// From any thread: why exchanges fail from now on; "" as long as they do not.
   virtual std::string failure() const = 0;
+  /// What errors call a rank.
+  virtual std::string who(int rank) const { return "rank " + std::to_string(rank); }
+  /// From any thread: what this rank does, for what others are told should it fail.
+  virtual void set_status(const std::string&) {}
 };
 
 /// Transports of `size` ranks that are threads of this process.

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/ranks.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "autograd/grad_state.h"
+#include "core/build.h"
+#include "core/cpu/isa.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "core/io/printable.h"
 #include "ops/ops.h"
 #include "train/loss.h"
 #include "train/session.h"
@@ -64,31 +63,25 @@ std::int64_t kind_of(const data::Batch& batch) {
   return crc32c(std::as_bytes(std::span(text)));
 }
 
-void require_same(Collective& group, const std::string& what, const std::string& text) {
-  const auto gather = [&](std::int64_t number) {
-    const Tensor all = Tensor::zeros({group.size()}, DType::i64);
-    group.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();
-    const std::int64_t* const numbers = all.data<const std::int64_t>();
-    return std::vector<std::int64_t>(numbers, numbers + group.size());
-  };
-  const std::vector<std::int64_t> sums = gather(crc32c(std::as_bytes(std::span(text))));
-  for (int other = 1; other < group.size(); ++other)
-    HEARTH_CHECK(PeerError, sums[static_cast<std::size_t>(other)] == sums[0], "rank ", other, " has another ", what,
-                 " than rank 0; start all ranks with the same files, options and data");
+void add_values(dist::NamedValues& values, const std::string& name, const Json& json) {
+  const std::string prefix = name.empty() ? "" : name + ".";
+  if (json.is_object() && json.size() > 0)
+    for (const JsonMember& member : json.members()) add_values(values, prefix + member.key, member.value);
+  else if (json.is_array() && json.size() > 0)
+    for (std::size_t i = 0; i < json.size(); ++i) add_values(values, join_text(prefix, i), json.at(i));
+  else  // 60 and 60.0 are the same
+    values.emplace_back(name, to_text(json.is_integer() ? Json(json.as_integer()) : json));
 }
 
-/// The group, whose ranks have the same configuration.
-Collective& of_one_configuration(Collective& group, const Json& resolved) {
-  require_same(group, "configuration", to_text(resolved));
-  return group;
-}
+std::string checksum_of(std::span<const std::byte> bytes) { return "checksum " + hex_of(crc32c(bytes)); }
 
 /// What a rank tells the others before a step.
 struct Told {
   std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
   std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0;
   std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
-  static constexpr std::int64_t numbers = 12;
+  double lr = 0;
+  static constexpr std::int64_t numbers = 13;
 };
 static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
 
@@ -103,15 +96,40 @@ bool StepPart::same_but_for_weights(const StepPart& other) const {
          std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
 }
 
-Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, FlatParameters& parameters,
-             std::vector<NamedTensor> buffers)
+dist::NamedValues named_values(const Json& json) {
+  dist::NamedValues values;
+  add_values(values, "", json);
+  return values;
+}
+
+dist::NamedValues checksums(const State& state) {
+  dist::NamedValues values;
+  for (const State::Entry& entry : state.entries())
+    values.emplace_back(entry.name, join_text(entry.dtype, ' ', entry.shape, ", ", checksum_of(entry.read().bytes)));
+  return values;
+}
+
+void require_same_run(Collective& group, const RunConfig& config, const Json& resolved, Device device) {
+  dist::set_status(group, "the start");
+  dist::require_same(group, "configuration", named_values(resolved));
+  dist::NamedValues program{
+      {"build", join_text(build::version, ", ", build::type, " by ", build::compiler,
+                          HEARTH_HAS_DNNL ? ", oneDNN" : ", no oneDNN", HEARTH_CUDA_EMULATED ? ", emulated GPU" : "")},
+      {"device", device.is_cuda() ? "cuda" : "cpu"}};
+  if (config.train.deterministic) program.emplace_back("instruction set", name_of(cpu::isa()));
+  dist::require_same(group, "program", program,
+                     "all ranks run the same build on devices of one kind; in deterministic mode HEARTH_ISA can lower "
+                     "the instruction set of all to one");
+}
+
+Ranks::Ranks(Collective& group, const RunConfig& config, FlatParameters& parameters, std::vector<NamedTensor> buffers)
     : group_(group),
       deterministic_(config.train.deterministic),
       cuts_(cuts_of(config, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(parameters),
       trace_(group),
-      parallel_(of_one_configuration(group, resolved), parameters, options_of(config)),
+      parallel_(group, parameters, options_of(config)),
       gradients_(parameters.grads()),
       buffers_(std::move(buffers)) {
   std::erase_if(buffers_, [](const NamedTensor& buffer) { return !is_floating(buffer.tensor->dtype()); });
@@ -121,9 +139,6 @@ Ranks::Ranks(Collective& group, const RunConfig& config, const Json& resolved, F
     elements += buffer.tensor->size();
     buffers_before_.push_back(buffer.tensor->clone());
   }
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  processes_ = gather(join_text("pid ", getpid(), " on ", printable(host)));
   // Before steps are recorded, whose memory is not for what stays.
   if (deterministic_) gradients_.reserve(each_);
   if (elements == 0) return;
@@ -139,11 +154,13 @@ data::LoaderPart Ranks::part() const {
 
 const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
                                   const StepTimes& last) {
+  if (wishes.step > 0) dist::set_status(group_, join_text("step ", wishes.step));
   Told mine{.stop_signal = wishes.stop_signal,
             .checkpoint = wishes.checkpoint,
             .shows_progress = wishes.shows_progress && writes(),
             .whole_ns = static_cast<std::int64_t>(1e9 * last.whole),
-            .busy_ns = static_cast<std::int64_t>(1e9 * last.busy)};
+            .busy_ns = static_cast<std::int64_t>(1e9 * last.busy),
+            .lr = wishes.lr};
   std::vector<double> labels(pieces.size());
   bool alike = true, may_ignore = false;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -176,6 +193,9 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
   for (int other = 0; other < size(); ++other) {
     const Told& one = told[other];
     last_times_.push_back({1e-9 * static_cast<double>(one.whole_ns), 1e-9 * static_cast<double>(one.busy_ns)});
+    HEARTH_CHECK(PeerError, one.lr == told[0].lr, "step ", wishes.step, ": ", dist::who(group_, other),
+                 " has the learning rate ", one.lr, ", ", dist::who(group_, 0), " has ", told[0].lr,
+                 "; hooks give all ranks the same");
     step_.samples += one.samples;
     step_.tokens += one.tokens;
     step_.positions += one.positions;
@@ -288,8 +308,18 @@ std::vector<std::string> Ranks::gather(const std::string& text) const {
   return texts;
 }
 
-void Ranks::require_same(const std::string& what, const std::string& text) const {
-  train::require_same(group_, what, text);
+void Ranks::require_same_weights(const std::string& when) const {
+  dist::NamedValues mine;
+  const auto add = [&](const std::string& name, const Tensor& x) {
+    const Tensor host = x.to(Device{});
+    mine.emplace_back(name, checksum_of({host.bytes(), host.byte_size()}));
+  };
+  for (const FlatParameters::Entry& entry : parameters_.entries()) add(entry.name, entry.value);
+  for (const NamedTensor& buffer : buffers_) add(buffer.name, *buffer.tensor);
+  dist::require_same(
+      group_, "weights at " + when, mine,
+      "no checkpoint is written of weights that differ; hooks change those of all ranks alike, else look "
+      "at the memory of that machine");
 }
 
 }  // namespace hearth::train

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "core/collective.h"
+#include "core/io/json_text.h"
+#include "core/io/state.h"
 #include "data/loader.h"
+#include "dist/agreement.h"
 #include "dist/data_parallel.h"
 #include "train/run/communication.h"
 #include "train/run/run_config.h"
@@ -48,14 +51,23 @@ struct StepWishes {
   int stop_signal = 0;          ///< the run ends after this step
   bool checkpoint = false;      ///< a checkpoint after this step
   bool shows_progress = false;  ///< the losses are wanted after this step
+  // Of the step that is begun, the same on all ranks.
+  std::int64_t step = 0;  ///< from 1; 0 where it has no number
+  double lr = 0;
 };
+
+/// The values below a JSON value, each under its path: "train.batch_size".
+dist::NamedValues named_values(const Json& json);
+/// What tells tensors and numbers from others. Every rank calls it where ranks have a part of them each.
+dist::NamedValues checksums(const State& state);
+/// PeerError, naming the rank and the key, where the ranks have different configurations, builds or kinds of devices.
+void require_same_run(Collective& group, const RunConfig& config, const Json& resolved, Device device);
 
 class HEARTH_API Ranks {
  public:
   /// Gives all ranks the values of rank 0. ConfigError where the pieces do not go round; PeerError where the ranks have
-  /// different configurations or models.
-  Ranks(Collective& group, const RunConfig& config, const Json& resolved, FlatParameters& parameters,
-        std::vector<NamedTensor> buffers);
+  /// different models.
+  Ranks(Collective& group, const RunConfig& config, FlatParameters& parameters, std::vector<NamedTensor> buffers);
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
@@ -70,13 +82,12 @@ class HEARTH_API Ranks {
   /// What its loader gives.
   data::LoaderPart part() const;
 
-  /// Before a step: the ranks tell each other what they have and want, and how long the step before took.
+  /// Before a step: the ranks tell each other what they have and want, and how long the step before took. PeerError
+  /// where one is at another step or has another learning rate.
   const StepPart& begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
                              const StepTimes& last = {});
   /// What the ranks have told last; empty before the first step.
   std::span<const StepTimes> last_times() const { return last_times_; }
-  /// A rank's process: "pid 4711 on node7".
-  const std::string& process_of(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
   const StepPart& step() const { return step_; }
   const StepWishes& wishes() const { return wishes_; }
   /// StepPart::weights where the coming step computes; undefined on the CPU.
@@ -94,10 +105,10 @@ class HEARTH_API Ranks {
   /// Brings the sums of all ranks together: meters of all ranks read the whole; what is saved or goes on is that of
   /// rank 0.
   void read_sums(const Sums& sums, Meter& meter) const;
-  /// PeerError, naming `what` and the first rank that differs, unless all ranks have the same text.
-  void require_same(const std::string& what, const std::string& text) const;
   /// The text of every rank.
   std::vector<std::string> gather(const std::string& text) const;
+  /// PeerError, naming the rank and the first weights or buffers that differ at `when`, unless all have the same bits.
+  void require_same_weights(const std::string& when) const;
 
  private:
   void reduce();
@@ -119,7 +130,6 @@ class HEARTH_API Ranks {
   Tensor weights_;
   StepWishes wishes_;
   std::vector<StepTimes> last_times_;
-  std::vector<std::string> processes_;
 };
 
 }  // namespace hearth::train

@@ -138,6 +138,7 @@ void Session::build() {
   task = config.task.make(data);
   const models::InputInfo input = task->input_info();
   device_ = device_of_run(config.device);
+  if (group_ != nullptr && trains_) require_same_run(*group_, config, loaded_.resolved, device_);
   require_model_fits(config, input, trains_, memory_budget(device_).bytes());
   model = config.model.make(input);
   // Initial values are drawn on the host, so they are the same on every device.
@@ -163,7 +164,7 @@ void Session::build() {
 void Session::prepare_training() {
   const RunConfig& config = loaded_.config;
   if (group_ != nullptr) {
-    ranks = std::make_unique<Ranks>(*group_, config, loaded_.resolved, *parameters, model->buffers());
+    ranks = std::make_unique<Ranks>(*group_, config, *parameters, model->buffers());
     if (config.dist.sync_batch_norm) nn::sync_batch_norm(*model, group_);
   }
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))

@@ -66,7 +66,8 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   const bool own = std::filesystem::equivalent(directory + "/checkpoints", folder_.checkpoints(), absent);
   const Restored restored =
       restore_newest(session_, directory, {.other_precision = !own, .changed_data = changed_data});
-  if (session_.ranks) session_.ranks->require_same("checkpoint to go on from", restored.from);
+  if (session_.ranks)
+    dist::require_same(session_.ranks->group(), "checkpoint to go on from", {{"checkpoint", restored.from}});
   for (const std::string& text : restored.damaged) progress_.line("warning: " + text + "; using an older checkpoint");
   for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;
@@ -121,9 +122,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     if (folder_.writes()) info.write(status, metrics, profile);
   };
   write_info("running", Json::object());
-  if (session_.ranks) session_.ranks->require_same("data", to_text(session_.data_fingerprint()));
-  if (session_.ranks)
-    session_.ranks->require_same("state to begin with", session_.model_state.hash() + session_.training_state.hash());
+  if (session_.ranks) require_same_start();
   if (config.train.graph) {
     if (session_.ranks && !session_.ranks->group().device().is_cuda())
       progress_.line(join_text("graph: steps run one by one, as ", session_.ranks->group().backend(),
@@ -161,6 +160,16 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   if (folder_.writes()) write_report(folder_.path());
   if (result.stop_signal == 0) report_model();
   return result;
+}
+
+void Trainer::require_same_start() {
+  Collective& group = session_.ranks->group();
+  dist::NamedValues data = named_values(session_.data_fingerprint());
+  for (const std::string& name : session_.data.train->class_names())
+    data.emplace_back(join_text("class ", data.size()), name);
+  dist::require_same(group, "data", data);
+  dist::require_same(group, "weights to begin with", checksums(session_.model_state));
+  dist::require_same(group, "state to begin with", checksums(session_.training_state));
 }
 
 void Trainer::report_model() {
@@ -233,7 +242,9 @@ StepResult Trainer::take_step(data::Loader& loader) {
     ranks->begin_step(batches, session_.loss,
                       {.stop_signal = SignalScope::requested(),
                        .checkpoint = SignalScope::checkpoint_requested(),
-                       .shows_progress = progress_.wants_step()},
+                       .shows_progress = progress_.wants_step(),
+                       .step = position.step + 1,
+                       .lr = session_.lr(position.step)},
                       communication_.last());
   if (ranks) watch_ranks();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
@@ -264,8 +275,8 @@ void Trainer::watch_ranks() {
   communication_.add_times(ranks.last_times());
   const auto ms = [](double seconds) { return join_text(std::fixed, std::setprecision(1), 1e3 * seconds, " ms"); };
   for (const StragglerWatch::Straggler& one : stragglers_.add(ranks.last_times()))
-    progress_.line(join_text("warning: rank ", one.rank, " (", ranks.process_of(one.rank), ") is slow: ",
-                             ms(one.seconds), " a step, the median rank ", ms(one.median), "; the others wait for it"));
+    progress_.line(join_text("warning: ", dist::who(ranks.group(), one.rank), " is slow: ", ms(one.seconds),
+                             " a step, the median rank ", ms(one.median), "; the others wait for it"));
 }
 
 void Trainer::write_step_trace() {
@@ -424,6 +435,7 @@ bool Trainer::evaluate_and_log() {
   Position& position = session_.position;
   const auto [split, part] = session_.validation_part();
   if (!part) return false;
+  if (session_.ranks) dist::set_status(session_.ranks->group(), join_text("the evaluation after step ", position.step));
   const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
   const bool best = session_.data.valid && keep_best(meter);
   position.last_accuracy = meter.accuracy();
@@ -461,7 +473,12 @@ void Trainer::save_checkpoint() {
   folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
   if (!session_.data.valid) position.best_step = position.step;
-  if (session_.ranks) session_.read_interval();
+  if (session_.ranks) {
+    const std::string now = join_text("the checkpoint of step ", position.step);
+    dist::set_status(session_.ranks->group(), now);
+    session_.ranks->require_same_weights(now);
+    session_.read_interval();
+  }
   folder_.writes() ? save_session(session_, folder_.checkpoints()) : read_for_checkpoint(session_);
   if (session_.ranks) session_.ranks->group().barrier();
   saved_step_ = position.step;

@@ -218,8 +218,9 @@ std::function<void()> Group::agree(const Call& call) {
       Call theirs;
       std::memcpy(&theirs, all.bytes() + static_cast<std::size_t>(other) * sizeof theirs, sizeof theirs);
       if (theirs == call) continue;
-      const std::string text = join_text("the ranks disagree: rank ", other, " calls ", text_of(theirs), "; rank ",
-                                         group->rank(), " calls ", text_of(call), " with tensors of a device");
+      const std::string text =
+          join_text("the ranks disagree: ", group->who(other), " calls ", text_of(theirs), "; ",
+                    group->who(group->rank()), " calls ", text_of(call), " with tensors of a device");
       group->abort(text);
       throw PeerError(text);
     }
@@ -231,6 +232,7 @@ Work Group::start(Call call, std::vector<Tensor> held, const Tensor& output, con
   output.storage()->bump_version();
   std::function<void()> agreed;
   if (!cuda::is_recording(device_)) {
+    call = host_->at_status(call);
     call.sequence = sequence_++;
     agreed = agree(call);
   }
@@ -331,38 +333,34 @@ Work Group::reduce_scatter(const Tensor& x, const Tensor& part) {
   std::vector<Tensor> held{x, part};
   if (sums_in_order(x)) held.push_back(Tensor::empty(x.shape(), x.dtype(), device_));
   const Tensor rows = held.back();
-  return start({.count = x.size(), .kind = Kind::reduce_scatter, .dtype = x.dtype()}, std::move(held), part,
-               [&](cuda::Stream& stream) {
-                 if (!sums_in_order(x)) {
-                   check(library().reduce_scatter(x.bytes(), part.bytes(), static_cast<std::size_t>(part.size()),
-                                                  type_of(x.dtype()), ncclSum, comm_, stream.raw()),
-                         "ncclReduceScatter");
-                   return;
-                 }
-                 gather_rows(stream, x, pieces, rows);
-                 sum_rows(stream, x.dtype(), rows.bytes(), size(), part.size(), part.bytes());
-               });
+  return start(call_of(Kind::reduce_scatter, x), std::move(held), part, [&](cuda::Stream& stream) {
+    if (!sums_in_order(x)) {
+      check(library().reduce_scatter(x.bytes(), part.bytes(), static_cast<std::size_t>(part.size()), type_of(x.dtype()),
+                                     ncclSum, comm_, stream.raw()),
+            "ncclReduceScatter");
+      return;
+    }
+    gather_rows(stream, x, pieces, rows);
+    sum_rows(stream, x.dtype(), rows.bytes(), size(), part.size(), part.bytes());
+  });
 }
 
 Work Group::all_gather(const Tensor& part, const Tensor& all) {
   check_parts("all_gather", all, part, size());
   if (part.device() != device_ || all.device() != device_) return host_->all_gather(part, all);
-  return start({.count = all.size(), .kind = Kind::all_gather, .dtype = all.dtype()}, {part, all}, all,
-               [&](cuda::Stream& stream) {
-                 check(
-                     library().all_gather(part.bytes(), all.bytes(), part.byte_size(), ncclUint8, comm_, stream.raw()),
-                     "ncclAllGather");
-               });
+  return start(call_of(Kind::all_gather, all), {part, all}, all, [&](cuda::Stream& stream) {
+    check(library().all_gather(part.bytes(), all.bytes(), part.byte_size(), ncclUint8, comm_, stream.raw()),
+          "ncclAllGather");
+  });
 }
 
 Work Group::broadcast(const Tensor& x, int root) {
   check_broadcast(x, root, size());
   if (x.device() != device_) return host_->broadcast(x, root);
-  return start({.count = x.size(), .root = root, .kind = Kind::broadcast, .dtype = x.dtype()}, {x}, x,
-               [&](cuda::Stream& stream) {
-                 check(library().broadcast(x.bytes(), x.bytes(), x.byte_size(), ncclUint8, root, comm_, stream.raw()),
-                       "ncclBroadcast");
-               });
+  return start(call_of(Kind::broadcast, x, root), {x}, x, [&](cuda::Stream& stream) {
+    check(library().broadcast(x.bytes(), x.bytes(), x.byte_size(), ncclUint8, root, comm_, stream.raw()),
+          "ncclBroadcast");
+  });
 }
 
 }  // namespace hearth::dist::nccl

@@ -24,7 +24,7 @@ namespace hearth::dist::nccl {
 ///
 /// While nothing is recorded, the ranks compare each call by the host group, and Work::wait() throws where they differ.
 /// A thread looks after failures: where the host group or NCCL reports one, what is under way is aborted.
-class Group : public Collective {
+class Group : public Collective, public Peers {
  public:
   /// Every rank calls it; see nccl_group().
   Group(std::unique_ptr<HostGroup> host, Device device, const NcclOptions& options);
@@ -42,6 +42,8 @@ class Group : public Collective {
   Work broadcast(const Tensor& x, int root = 0) override;
   void barrier() override { host_->barrier(); }
   void abort(const std::string& reason) override;
+  std::string who(int rank) const override { return host_->who(rank); }
+  void set_status(const std::string& status) override { host_->set_status(status); }
 
  private:
   class Flight;

@@ -5,14 +5,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <deque>
+#include <filesystem>
 #include <future>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
 
-#include "core/build.h"
 #include "core/error.h"
-#include "dist/frame.h"
+#include "tests/dist/groups.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::dist {
@@ -25,7 +28,7 @@ struct Group {
   explicit Group(ControlOptions chosen = two) : options(chosen), server("127.0.0.1", 0, chosen) {}
   std::unique_ptr<Control> join(int rank) const { return join(rank, options); }
   std::unique_ptr<Control> join(int rank, const ControlOptions& mine) const {
-    return std::make_unique<Control>("127.0.0.1", server.port(), rank, mine, 5);
+    return std::make_unique<Control>("127.0.0.1", server.port(), rank, mine, 20);
   }
   ControlOptions options;
   ControlServer server;
@@ -119,31 +122,10 @@ TEST(ControlGroup, ARankThatEndsBeforeItJoinsIsNamedToAll) {
   EXPECT_EQ(a->failure(5), "rank 1 (pid 4711) ended with code 137 before it joined");
 }
 
-/// Joins as a rank by hand.
-Socket join_by_hand(int port, int rank, int size, const std::string& token, std::string* answer = nullptr) {
-  Socket socket = connect_to("127.0.0.1", port, in_seconds(5));
-  std::string bytes(4 + 1 + nonce_size, '\0');
-  EXPECT_TRUE(receive_fully(socket, std::as_writable_bytes(std::span(bytes)), in_seconds(5)));
-  JoinRequest request{.nonce = random_nonce(),
-                      .proof = std::string(proof_size, '\0'),
-                      .rank = rank,
-                      .size = size,
-                      .pid = 77,
-                      .host = "node9",
-                      .version = build::version};
-  request.proof = hmac_sha256(token, "rank" + request.signed_text(std::string_view(bytes).substr(5)));
-  const std::string frame = framed(Frame::join, request.text());
-  EXPECT_TRUE(send_fully(socket, std::as_bytes(std::span(frame)), in_seconds(5)));
-  std::string head(5, '\0');
-  if (!receive_fully(socket, std::as_writable_bytes(std::span(head)), in_seconds(5))) head[4] = '-';
-  if (answer != nullptr) *answer = head.substr(4);
-  return socket;
-}
-
 TEST(ControlGroup, ARankThatDiesIsNamedWithWhatItDidLast) {
   const Group group;
   const auto a = group.join(0);
-  Socket b = join_by_hand(group.server.port(), 1, 2, "secret");
+  Socket b = join_by_hand(group.server.port(), request_of(1, 2), "secret");
   const std::string beat = framed(Frame::beat, "step 12");
   ASSERT_TRUE(send_fully(b, std::as_bytes(std::span(beat)), in_seconds(5)));
   const auto start = std::chrono::steady_clock::now();
@@ -164,7 +146,9 @@ TEST(ControlGroup, SilenceIsWarnedOfAndEndsTheGroup) {
     const std::lock_guard lock(mutex);
     warnings.push_back(text);
   });
-  const Socket b = join_by_hand(group.server.port(), 1, 2, "secret");
+  JoinRequest request = request_of(1, 2);
+  request.give_up_seconds = options.give_up_seconds;
+  const Socket b = join_by_hand(group.server.port(), request, "secret");
   // Silent, there again, silent for good.
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
   const std::string beat = framed(Frame::beat, "");
@@ -218,7 +202,7 @@ TEST(ControlGroup, RefusesWhoDoesNotFit) {
   EXPECT_NE(message(1, other).find("expects 3 ranks, the server expects 2"), std::string::npos);
   other = two;
   other.token = "secreT";
-  EXPECT_NE(message(1, other).find("the same token (HEARTH_TOKEN)"), std::string::npos);
+  EXPECT_NE(message(1, other).find("give all ranks the same HEARTH_TOKEN"), std::string::npos);
   EXPECT_EQ(a->failure(0.1), "") << "who is refused harms nobody";
   EXPECT_NO_THROW(group.join(1));
 }
@@ -236,12 +220,170 @@ TEST(ControlGroup, StrangersHarmNothing) {
   }
   // What another rank has sent once proves nothing with a new random number.
   std::string answer;
-  (void)join_by_hand(group.server.port(), 1, 2, "wrong", &answer);
-  EXPECT_EQ(answer, "-");
+  (void)join_by_hand(group.server.port(), request_of(1, 2), "wrong", &answer);
+  EXPECT_PRED2(test::contains, answer, "another token");
   const auto b = group.join(1);
   b->set("k", "v");
   EXPECT_EQ(a->get("k"), "v");
   EXPECT_EQ(a->failure(), "");
+}
+
+/// Descriptors that this process has open.
+std::ptrdiff_t open_files() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+TEST(ControlGroup, AReplayedRankIsNotLetIn) {
+  const Group group;
+  const auto a = group.join(0);
+  const auto request_for = [](const std::string& hello) {
+    JoinRequest request = request_of(1, 2);
+    request.proof = hmac_sha256("secret", "rank" + request.signed_text(std::string_view(hello).substr(1)));
+    return framed(Frame::join, request.text());
+  };
+  // Heard on a connection that ended before the rank was let in.
+  const Socket first = connect_to("127.0.0.1", group.server.port(), in_seconds(5));
+  const std::string heard = request_for(next_frame(first));
+  const Socket second = connect_to("127.0.0.1", group.server.port(), in_seconds(5));
+  (void)next_frame(second);
+  ASSERT_TRUE(send_bytes(second, heard));
+  EXPECT_PRED2(test::contains, next_frame(second), "another token");
+  // The number that a rank has proved for cannot be changed.
+  const Socket third = connect_to("127.0.0.1", group.server.port(), in_seconds(5));
+  std::string changed = request_for(next_frame(third));
+  changed[5 + nonce_size + proof_size] = 0;
+  ASSERT_TRUE(send_bytes(third, changed));
+  EXPECT_PRED2(test::contains, next_frame(third), "another token");
+  EXPECT_EQ(a->failure(), "");
+  EXPECT_NO_THROW(group.join(1));
+}
+
+TEST(ControlGroup, GarbageFromStrangersHarmsNothing) {
+  const Group group;
+  const auto a = group.join(0);
+  std::mt19937 random(7);
+  for (int i = 0; i < 300; ++i) {
+    const Socket socket = connect_to("127.0.0.1", group.server.port(), in_seconds(5));
+    std::string bytes(random() % 700, '\0');
+    for (char& c : bytes) c = static_cast<char>(random());
+    // Lengths that fit, and kinds that exist.
+    if (i % 3 == 0 && bytes.size() > 5) bytes = framed(static_cast<Frame>("HJWRBSGVALFN"[i % 12]), bytes.substr(5));
+    send_fully(socket, std::as_bytes(std::span(bytes)), in_seconds(1));
+  }
+  const auto b = group.join(1);
+  b->set("k", "v");
+  EXPECT_EQ(a->get("k"), "v");
+  EXPECT_EQ(a->failure(), "");
+}
+
+// Some say nothing, some a byte now and then.
+TEST(ControlGroup, HeldConnectionsAreClosedAndKeepNobodyOut) {
+  const Group group;
+  const auto a = group.join(0);
+  const std::ptrdiff_t before = open_files();
+  std::vector<Socket> held;
+  for (int i = 0; i < 500; ++i) held.push_back(connect_to("127.0.0.1", group.server.port(), in_seconds(5)));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto b = group.join(1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  // This process has both ends: its own 500, and no more than 64 of the server; some of the two ranks.
+  EXPECT_LT(open_files() - before, 500 + 64 + 10);
+  const std::string part = framed(Frame::join, std::string(400, 'x'));
+  bool is_closed = false;
+  for (std::size_t i = 0; i < 70 && !is_closed; ++i) {
+    is_closed = send(held.back().descriptor(), &part[i], 1, MSG_NOSIGNAL) != 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(is_closed) << "a byte now and then keeps a connection for good";
+  EXPECT_EQ(a->failure(), "");
+  EXPECT_EQ(b->failure(), "");
+}
+
+// Connections are made as fast as they can be while the ranks join.
+TEST(ControlGroup, AFloodOfConnectionsKeepsNoRankOut) {
+  ControlOptions options = two;
+  options.size = 5;
+  const Group group(options);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> flood;
+  for (int i = 0; i < 3; ++i)
+    flood.emplace_back([&] {
+      std::deque<Socket> held;
+      while (!stop) {
+        held.push_back(connect_to("127.0.0.1", group.server.port(), in_seconds(5)));
+        if (held.size() > 100) held.pop_front();
+      }
+    });
+  std::vector<std::unique_ptr<Control>> ranks;
+  for (int rank = 0; rank < 5; ++rank) ranks.push_back(group.join(rank));
+  ranks[4]->set("k", "v");
+  EXPECT_EQ(ranks[0]->get("k"), "v");
+  stop = true;
+  for (std::thread& one : flood) one.join();
+  for (const auto& rank : ranks) EXPECT_EQ(rank->failure(), "");
+}
+
+TEST(ControlGroup, ExtraAndLateRanksHarmNothing) {
+  const Group group;
+  auto a = group.join(0);
+  std::mutex mutex;
+  std::string warning;
+  a->on_warning([&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    warning += text;
+  });
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const auto b = group.join(1);
+    b->meet("", 5);
+    EXPECT_EQ(b->get("k"), "v");
+  });
+  // Two of a number, one of another job, before the last rank comes.
+  EXPECT_THROW(group.join(0), PeerError);
+  ControlOptions other = two;
+  other.size = 4;
+  EXPECT_THROW(group.join(3, other), PeerError);
+  a->meet("", 5);
+  EXPECT_EQ(a->who(1), join_text("rank 1 (pid ", getpid(), " on ", host_name(), ")"));
+  // And after all have come.
+  EXPECT_THROW(group.join(1), PeerError);
+  a->set("k", "v");
+  late.join();
+  EXPECT_THROW(group.join(1), PeerError) << "after its end";
+  EXPECT_EQ(a->failure(0.1), "");
+  const std::lock_guard lock(mutex);
+  EXPECT_PRED2(test::contains, warning, "a process was refused: rank 0 has joined already");
+  EXPECT_PRED2(test::contains, warning, "expects 4 ranks, the server expects 2");
+}
+
+TEST(ControlGroup, ARankThatDoesNotJoinIsNamedAfterTheLimit) {
+  ControlOptions options = two;
+  options.size = 4;
+  const Group group(options);
+  const auto a = group.join(0), c = group.join(2);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto met = [&](Control& rank) { return test::error_message<PeerError>([&] { rank.meet("", 0.3); }); };
+  std::string of_c;
+  std::thread other([&] { of_c = met(*c); });
+  const std::string of_a = met(*a);
+  other.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_PRED2(test::contains, of_a, "ranks 1, 3 did not join within 0.3 s");
+  EXPECT_EQ(of_c, of_a);
+}
+
+// As `hearth launch` does not know what the run's configuration says.
+TEST(ControlGroup, TheServerGivesARankUpAfterTheLimitThatTheRankTold) {
+  ControlOptions of_run = two;
+  of_run.give_up_seconds = 0.4;
+  const Group group;
+  const auto a = group.join(0, of_run);
+  JoinRequest request = request_of(1, 2);
+  request.give_up_seconds = 0.4;
+  const Socket b = join_by_hand(group.server.port(), request, "secret");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(a->failure(5), "rank 1 (pid 77 on node9) gave no sign of life for 0.4 s");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
 }
 
 TEST(ControlGroup, AForeignServerIsNotTrusted) {

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "core/error.h"
 #include "tests/dist/groups.h"
 #include "tests/support/error_message.h"
@@ -39,6 +43,38 @@ TEST(Gloo, DisagreementNamesBothCalls) {
     EXPECT_NE(failure.find("all_reduce of f32 [1000]"), std::string::npos) << failure;
     EXPECT_NE(failure.find("all_reduce of f32 [2000]"), std::string::npos) << failure;
   }
+}
+
+// As a stranger would have who has connected to rank 0 before rank 1: a proof of something else.
+TEST(Gloo, AConnectionThatProvesNothingIsRefused) {
+  std::string message;
+  for (int attempt = 0; attempt < 20 && message.empty(); ++attempt) {
+    const ControlOptions options{.size = 3, .token = "t", .beat_seconds = 0.05};
+    const ControlServer server("127.0.0.1", 0, options);
+    std::atomic<bool> stop{false};
+    std::thread misleads([&] {
+      Control control("127.0.0.1", server.port(), 2, options, 5);
+      while (!stop) {
+        control.set("gloo proof/0", "of somebody else");
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+    const auto connect = [&](int rank) {
+      Control control("127.0.0.1", server.port(), rank, options, 5);
+      try {
+        (void)gloo_transport(control, 2, {.join_seconds = 5});
+      } catch (const PeerError& error) {
+        if (rank == 0) message = error.what();
+      }
+    };
+    std::thread other(connect, 1);
+    connect(0);
+    other.join();
+    stop = true;
+    misleads.join();
+  }
+  EXPECT_EQ(message,
+            "another process than rank 1 has connected to rank 0 in its stead; let nobody else onto the ranks' subnet");
 }
 
 TEST(Gloo, AnAddressOfNoInterfaceIsRefused) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of every backend, whose ranks are threads of a test.
+// Groups of every backend, whose ranks are threads of a test; and ranks that join by hand.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/build.h"
 #include "dist/control.h"
+#include "dist/frame.h"
 #include "dist/process_group.h"
 #include "tests/support/ranks.h"
 
@@ -38,6 +40,40 @@ inline std::vector<std::unique_ptr<Collective>> process_groups(int size, bool sh
 
 inline std::vector<std::unique_ptr<Collective>> groups_of(const std::string& backend, int size) {
   return backend == "loopback" ? loopback_groups(size) : process_groups(size, backend == "shared memory");
+}
+
+/// The payload of the next frame after its kind; "" where the other side has hung up or says nothing for 5 seconds.
+inline std::string next_frame(const Socket& socket) {
+  std::uint32_t length = 0;
+  if (!receive_fully(socket, std::as_writable_bytes(std::span(&length, 1)), in_seconds(5))) return "";
+  std::string bytes(length, '\0');
+  return receive_fully(socket, std::as_writable_bytes(std::span(bytes)), in_seconds(5)) ? bytes : "";
+}
+inline bool send_bytes(const Socket& socket, const std::string& bytes) {
+  return send_fully(socket, std::as_bytes(std::span(bytes)), in_seconds(5));
+}
+
+/// What a rank sends that fits into a group of `size`.
+inline JoinRequest request_of(int rank, int size) {
+  return {.nonce = random_nonce(),
+          .proof = std::string(proof_size, '\0'),
+          .rank = rank,
+          .size = size,
+          .pid = 77,
+          .host = "node9",
+          .version = build::version};
+}
+
+/// Joins as a rank by hand; `answer` is the frame that the server answers with.
+inline Socket join_by_hand(int port, JoinRequest request, const std::string& token, std::string* answer = nullptr) {
+  Socket socket = connect_to("127.0.0.1", port, in_seconds(5));
+  const std::string hello = next_frame(socket);
+  EXPECT_EQ(hello.size(), 1 + nonce_size);
+  request.proof = hmac_sha256(token, "rank" + request.signed_text(std::string_view(hello).substr(1)));
+  EXPECT_TRUE(send_bytes(socket, framed(Frame::join, request.text())));
+  const std::string answered = next_frame(socket);
+  if (answer != nullptr) *answer = answered;
+  return socket;
 }
 
 }  // namespace hearth::dist

@@ -149,17 +149,17 @@ TEST_F(FakeMachine, AFasterInterfaceIsToBeTaken) {
   write("proc/net/route", "Iface\tDestination\neth1\t00000000\n");
   EXPECT_EQ(settings(look({{"NCCL_SOCKET_IFNAME", "eth1"}})), Names{});
   EXPECT_EQ(settings(look({{"NCCL_SOCKET_IFNAME", "eth7"}})), Names{"NCCL_SOCKET_IFNAME=eth1"});
-  EXPECT_PRED2(contains, network_advice(look())[0].why, "NCCL takes eth0 (1 Gbit/s); eth1 (100 Gbit/s) is faster");
+  EXPECT_PRED2(contains, network_advice(look()).at(0).why, "NCCL takes eth0 (1 Gbit/s); eth1 (100 Gbit/s) is faster");
 }
 
 TEST_F(FakeMachine, RdmaThatIsNotUsedIsNamed) {
   rdma("mlx5_0", "1: DOWN", "pci0000:5a/0000:5a:00.0/0000:5b:00.0");
-  EXPECT_EQ(settings(look())[0], "connect a port of mlx5_0");
+  EXPECT_EQ(settings(look()).at(0), "connect a port of mlx5_0");
   rdma("mlx5_1", "4: ACTIVE", "pci0000:ba/0000:ba:00.0/0000:bb:00.0");
   EXPECT_EQ(names(nccl_rdma(look())), Names{"mlx5_1"});
   EXPECT_EQ(settings(look()), Names{}) << "TCP only brings the ranks together";
-  EXPECT_EQ(settings(look({{"NCCL_IB_DISABLE", "1"}}))[0], "unset NCCL_IB_DISABLE");
-  EXPECT_EQ(settings(look({{"NCCL_IB_HCA", "mlx5_0:1"}}))[0], "unset NCCL_IB_HCA");
+  EXPECT_EQ(settings(look({{"NCCL_IB_DISABLE", "1"}})).at(0), "unset NCCL_IB_DISABLE");
+  EXPECT_EQ(settings(look({{"NCCL_IB_HCA", "mlx5_0:1"}})).at(0), "unset NCCL_IB_HCA");
   EXPECT_EQ(settings(look({{"NCCL_IB_HCA", "^mlx5_0"}})), Names{});
   EXPECT_EQ(settings(look({{"NCCL_P2P_DISABLE", "1"}})), Names{"unset NCCL_P2P_DISABLE"});
 }

@@ -11,8 +11,10 @@
 
 #include "core/io/file.h"
 #include "core/io/json_text.h"
+#include "tests/dist/groups.h"
 #include "tests/support/devices.h"
 #include "tests/support/error_message.h"
+#include "tests/support/listening.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
@@ -174,6 +176,62 @@ TEST_F(Launched, ASignalStopsAllRanksAfterACheckpoint) {
   EXPECT_EQ(result.exit_code, 143) << result.err;
   EXPECT_TRUE(contains(result.err, "stopped by signal 15 after step ")) << result.err;
   EXPECT_FALSE(contains(result.err, "error")) << result.err;
+}
+
+// The server is the launcher's, which reads no configuration.
+TEST_F(Launched, AFrozenRankIsGivenUpAfterTheLimitOfTheRun) {
+  auto frozen = std::async(std::launch::async, [&] {
+    wait_for_checkpoint("out");
+    const std::vector<pid_t> ranks = ranks_of("out");
+    if (ranks.empty()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));  // some signs of life
+    kill(ranks.back(), SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    // The launcher waits for its end.
+    kill(ranks.back(), SIGCONT);
+  });
+  const ProgramResult result = launch("2", "out", {"--set", "train.steps=100000", "--set", "dist.timeout=1.5"});
+  frozen.get();
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_TRUE(contains(result.err, " gave no sign of life for 1.5 s, last seen at ")) << result.err;
+}
+
+TEST_F(Launched, ARankThatDoesNotJoinIsNamedAfterTheLimitOfTheRun) {
+  const auto begin = std::chrono::steady_clock::now();
+  const ProgramResult result =
+      run({"/usr/bin/env", "RANK=0", "WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29632",
+           test::hearth_program(), "train", "run.json", "--set", "dist.join_timeout=0.5"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "the machine may be busy";
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_TRUE(contains(result.err, "ranks 1, 2 did not join within 0.5 s")) << result.err;
+}
+
+TEST_F(Launched, OnlyTheLauncherListensOnLoopbackAndWithAToken) {
+  std::vector<std::pair<std::string, int>> listening, of_ranks;
+  auto looked = std::async(std::launch::async, [&] {
+    wait_for_checkpoint("out");
+    const std::vector<pid_t> ranks = ranks_of("out");
+    if (ranks.empty()) return;
+    std::ifstream stat("/proc/" + std::to_string(ranks[0]) + "/stat");
+    std::string skipped, launcher;
+    stat >> skipped >> skipped >> skipped >> launcher;
+    for (const auto& one : test::listening(launcher)) listening.push_back(one);
+    for (const pid_t rank : ranks)
+      for (const auto& one : test::listening(std::to_string(rank))) of_ranks.push_back(one);
+    if (listening.size() == 1) {
+      // Another user's process, which has no token.
+      std::string answer;
+      (void)dist::join_by_hand(listening[0].second, dist::request_of(1, 2), "", &answer);
+      EXPECT_PRED2(contains, answer, "another token");
+    }
+    kill(ranks[0], SIGTERM);
+  });
+  const ProgramResult result = launch("2", "out", {"--set", "train.steps=100000"});
+  looked.get();
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  ASSERT_EQ(listening.size(), 1U);
+  EXPECT_EQ(listening[0].first, "127.0.0.1");
+  EXPECT_TRUE(of_ranks.empty());
 }
 
 TEST_F(Launched, VariablesOfOtherLaunchersMakeRanksToo) {

@@ -273,7 +273,7 @@ TEST_F(RanksOfDigits, PiecesThatDoNotGoRoundAreRefused) {
 TEST_F(RanksOfDigits, AnotherConfigurationIsNamed) {
   for (const std::string& failure :
        failures(3, [](int rank) { return std::vector<std::string>{rank == 2 ? "seed=4" : "seed=3"}; }))
-    EXPECT_PRED2(test::contains, failure, "rank 2 has another configuration than rank 0");
+    EXPECT_PRED2(test::contains, failure, "configuration: rank 2 has seed 4, rank 0 has 3; ");
 }
 
 }  // namespace

@@ -41,9 +41,11 @@ std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text) {
   const auto warn = [rank = placement->rank](const std::string& warning) {
     if (rank == 0 || (rank == 1 && warning.starts_with("rank 0 "))) std::cerr << join_text("warning   ", warning, "\n");
   };
-  std::unique_ptr<Collective> group = dist::join_processes(
-      *placement,
-      {.give_up_seconds = options.timeout, .shared_memory = options.backend != DistBackend::gloo, .warn = warn});
+  std::unique_ptr<Collective> group =
+      dist::join_processes(*placement, {.join_seconds = options.join_timeout,
+                                        .give_up_seconds = options.timeout,
+                                        .shared_memory = options.backend != DistBackend::gloo,
+                                        .warn = warn});
   std::string why_not;
   group = on_devices(std::move(group), config, placement->local_rank, why_not);
   text = join_text(group->size(), " (", group->backend(), ", ", placement->source, ")", why_not);

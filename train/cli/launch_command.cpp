@@ -16,7 +16,9 @@
 
 #include "core/cpu/parallel.h"
 #include "core/error.h"
+#include "core/io/checksum.h"
 #include "dist/control.h"
+#include "dist/frame.h"
 #include "train/cli/commands.h"
 
 namespace hearth::train {
@@ -70,7 +72,10 @@ class Launch {
 
   /// Runs all ranks to their end; the exit code of the first that failed, 0 where none did.
   int run() {
-    dist::ControlServer server("127.0.0.1", 0, {.size = size_});
+    // Other users of this machine reach the port, too.
+    const char* const given = std::getenv("HEARTH_TOKEN");
+    token_ = given != nullptr ? given : sha256(dist::random_nonce());
+    dist::ControlServer server("127.0.0.1", 0, {.size = size_, .token = token_});
     const Blocked blocked;
     ranks_ = std::vector<Rank>(static_cast<std::size_t>(size_));
     first_failed_ = -1;
@@ -89,7 +94,8 @@ class Launch {
     HEARTH_CHECK(DeviceError, rank == 0 || pipe2(ends, O_CLOEXEC) == 0, "launch: no pipe: ", std::strerror(errno));
     const std::pair<const char*, std::string> variables[] = {
         {"RANK", std::to_string(rank)}, {"LOCAL_RANK", std::to_string(rank)},  {"WORLD_SIZE", std::to_string(size_)},
-        {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)}, {"HEARTH_SERVER", "launcher"}};
+        {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)}, {"HEARTH_SERVER", "launcher"},
+        {"HEARTH_TOKEN", token_}};
     std::vector<char*> arguments{const_cast<char*>("hearth")};
     for (std::string& word : words_) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -144,9 +150,7 @@ class Launch {
       if (WIFSIGNALED(status))
         std::cerr << join_text("launch: rank ", i, " (pid ", rank.pid, ") was ended by signal ", WTERMSIG(status),
                                "\n");
-      if (rank.code != 0)
-        server.ended(i,
-                     join_text("rank ", i, " (pid ", rank.pid, ") ended with code ", rank.code, " before it joined"));
+      server.ended(i, join_text("rank ", i, " (pid ", rank.pid, ") ended with code ", rank.code, " before it joined"));
       // What the others fail with tells of the first.
       const int first = first_failed_ < 0 ? 0 : ranks_[static_cast<std::size_t>(first_failed_)].code;
       if (rank.code != 0 && (first == 0 || (first == code_of_peers && rank.code != code_of_peers))) first_failed_ = i;
@@ -155,6 +159,7 @@ class Launch {
 
   const int size_;
   std::vector<std::string> words_;
+  std::string token_;
   std::vector<Rank> ranks_;
   int first_failed_ = -1;
   int stopped_by_ = 0;

@@ -81,7 +81,7 @@ std::string timeline_svg(const Json& trace) {
   const double scale = (width - left - right) / end;
   const double bottom = top + static_cast<double>(lanes.size() / 2) * (2 * lane + gap);
   TextStream out;
-  out << "<svg viewBox=\"0 0 " << width << " " << bottom + 4 << "\" role=\"img\">";
+  out << "<svg viewBox=\"0 0 " << width << " " << bottom + 4 << "\" role=\"img\" aria-label=\"A step by rank\">";
   write_legend(out);
   for (const double tick : axis_ticks(0, end, 8)) {
     const double x = left + scale * tick;

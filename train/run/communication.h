@@ -22,9 +22,9 @@ struct StepTimes {
 /// Of the steps of a log interval, as one rank measures them.
 class HEARTH_API CommunicationMeter {
  public:
-  /// Null: the run is one process, and nothing is measured; nor is it where the host does not wait for the sums.
+  /// Nothing is measured in a run of one process, and where the host does not wait for the sums.
   explicit CommunicationMeter(const Collective* group)
-      : group_(group != nullptr && group->device().is_cpu() ? group : nullptr) {}
+      : group_(group != nullptr && group->size() > 1 && group->device().is_cpu() ? group : nullptr) {}
 
   void begin_step();
   /// `seconds`: the whole step.

@@ -227,6 +227,8 @@ void describe(Fields<DistOptions>& f) {
             "that part (ZeRO stage 1); the results are the same.");
   f.number("timeout", &DistOptions::timeout, {.above = 0, .max = 86400},
            "Seconds without a sign of life from a rank after which the run ends.");
+  f.number("join_timeout", &DistOptions::join_timeout, {.above = 0, .max = 86400},
+           "Seconds that a rank waits at the start for all others to join.");
 }
 
 void describe(Fields<RunConfig>& f) {

@@ -122,6 +122,7 @@ struct DistOptions {
   std::int64_t zero = 0;
   bool sync_batch_norm = false;
   double timeout = 60;
+  double join_timeout = 120;
 };
 
 struct RunConfig {

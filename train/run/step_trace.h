@@ -11,11 +11,11 @@
 
 namespace hearth::train {
 
-/// Two lanes: what the step computed or waited for, and the collectives under way. Nothing is recorded where the host
-/// does not wait for the sums, as with NCCL.
+/// Two lanes: what the step computed or waited for, and the collectives under way. Nothing is recorded of one rank
+/// alone, and where the host does not wait for the sums, as with NCCL.
 class HEARTH_API StepTrace {
  public:
-  explicit StepTrace(Collective& group) : group_(group.device().is_cpu() ? &group : nullptr) {}
+  explicit StepTrace(Collective& group) : group_(group.size() > 1 && group.device().is_cpu() ? &group : nullptr) {}
   ~StepTrace() {
     if (group_ != nullptr) group_->record_spans(nullptr);
   }
