@@ -33,16 +33,23 @@ bool is_recording(const std::vector<Tensor>& results) {
 #endif
 }
 
-/// What is wrong with `found`, or empty. Where `own` is not finite, or too large, nothing is said.
-std::string difference(const Tensor& found, const Tensor& own, DType dtype) {
+/// Whether something is said of a value that a native kernel computed.
+bool counts(double value, DType dtype) { return std::isfinite(value) && std::abs(value) < largest_of(dtype); }
+
+double scale_of(const Tensor& own, DType dtype) {
+  double scale = 0;
+  for (const double value : own.to_doubles())
+    if (counts(value, dtype)) scale = std::max(scale, std::abs(value));
+  return scale;
+}
+
+/// What is wrong with `found`, or empty, if values reach to `scale`.
+std::string difference(const Tensor& found, const Tensor& own, DType dtype, double scale) {
   const std::vector<double> a = found.to_doubles(), b = own.to_doubles();
-  const auto counts = [&](double value) { return std::isfinite(value) && std::abs(value) < largest_of(dtype); };
-  double scale = 0, most = 0;
-  for (const double value : b)
-    if (counts(value)) scale = std::max(scale, std::abs(value));
+  double most = 0;
   std::size_t at = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!counts(b[i])) continue;
+    if (!counts(b[i], dtype)) continue;
     const double error = std::isfinite(a[i]) ? std::abs(a[i] - b[i]) : std::numeric_limits<double>::infinity();
     if (error > most) most = error, at = i;
   }
@@ -77,8 +84,13 @@ std::string PlanCheck::fault(const std::function<void()>& own) {
     results_[i].copy_from(before_[i]);
   }
   own();
+  std::vector<double> scales;
+  for (const Tensor& result : results_) scales.push_back(scale_of(result, dtype_));
+  // A result that is but rounding errors beside the others is none to compare with.
+  const double least = 0.01 * *std::max_element(scales.begin(), scales.end());
   std::string fault;
-  for (std::size_t i = 0; i < results_.size() && fault.empty(); ++i) fault = difference(found[i], results_[i], dtype_);
+  for (std::size_t i = 0; i < results_.size() && fault.empty(); ++i)
+    fault = difference(found[i], results_[i], dtype_, std::max(scales[i], least));
   for (std::size_t i = 0; i < results_.size(); ++i) results_[i].copy_from(fault.empty() ? found[i] : before_[i]);
   return fault;
 }

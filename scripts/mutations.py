@@ -40,7 +40,7 @@ class Place:
 
 # What no operator makes: file, original (found once), faulty, program, tests, environment.
 ROWS = (
-    ("ops/shape/view.cpp", "dx.fill_(0);", "if (dx.size() > 0) __builtin_memset(dx.bytes(), 0, dx.byte_size());", "ops",
+    ("ops/shape/indexing.cpp", "dx.fill_(0);", "if (dx.size() > 0) __builtin_memset(dx.bytes(), 0, dx.byte_size());", "ops",
      "Op.Slice/cuda_f32", {"HEARTH_EMULATE_PROTECT": "1"}),
     ("core/cuda/graph.cpp", "arena.run(work);", "work();", "core", "CudaOrder.*", {}),
     ("core/cuda/graph.cpp", "is_recording(stream.device()) ? state_of(stream.device()).random_step : nullptr",

@@ -142,6 +142,46 @@ TEST(CandidatesPin, OfTheEnvironmentNamesOpsOfTheLibraryOnce) {
     EXPECT_PRED2(contains, message(text), "it must read op:implementation");
 }
 
+/// A library that cannot run what it says it supports, from 10 on.
+Candidates<int, int(int)>& with_library() {
+  static Candidates<int, int(int)> list("test_plans", {{"vendor", only_small,
+                                                        [](int x) {
+                                                          if (x >= 10) throw PlanError("no plan runs");
+                                                          return -x;
+                                                        },
+                                                        [] { return std::string(); }},
+                                                       {"own", only_small, [](int x) { return x; }}});
+  return list;
+}
+
+int run_with_library(int problem) {
+  int result = 0;
+  with_library().run(
+      problem, [&](auto* run) { result = run(problem); }, DType::f32, [] { return std::vector<Tensor>(); });
+  return result;
+}
+
+TEST(CandidatesRun, APlanThatFailsIsLeftForItsProblemAlone) {
+  const ChoiceLog log;
+  testing::internal::CaptureStderr();
+  const int first = run_with_library(20), again = run_with_library(20), other = run_with_library(5);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(first, 20);
+  EXPECT_EQ(again, 20);
+  EXPECT_EQ(other, -5);
+  EXPECT_EQ(told,
+            "hearth: warning: test_plans: vendor is not used for 20: no plan runs; the next implementation runs it\n");
+  EXPECT_EQ(log.runs(), (ChoiceLog::Runs{{{"test_plans:own", "20"}, 2}, {{"test_plans:vendor", "5"}, 1}}));
+}
+
+TEST(CandidatesRun, AForcedPlanThatFailsIsADeviceError) {
+  const ForceCandidate force("test_plans", "vendor");
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = error_message<DeviceError>([] { (void)run_with_library(30); });
+    EXPECT_PRED2(contains, text, "test_plans:vendor, 30: no plan runs");
+  }
+}
+
 TEST(CandidatesPin, UnknownOpHasNoChoice) {
   EXPECT_EQ(last_choice("no_such_op"), "");
   EXPECT_TRUE(candidate_names("no_such_op").empty());
