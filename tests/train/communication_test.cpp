@@ -133,7 +133,7 @@ struct Sleeping : Hook {
 };
 
 TEST_F(Communication, ASlowRankIsNamedOnce) {
-  // After 5 steps, two windows of 20.
+  // After 5 steps, a second of steps that take 30 ms or more.
   const Run run = train("straggler", dist::loopback_groups(3), {"train.steps=50"}, [](Session& session) {
     if (session.ranks->rank() == 1) session.add_hook("sleep", std::make_unique<Sleeping>());
   });
@@ -225,6 +225,12 @@ TEST(StragglerWatch, FindsWhoIsSlowerThanTheMedianRank) {
   EXPECT_EQ(found(late, {0.1, 0.5}, 9), Found{});
   EXPECT_EQ(found(late, {0.1, 0.1}, 100), Found{});
   EXPECT_EQ(found(late, {0.5, 0.1}, 2 * StragglerWatch::window), Found{0});
+  // Of short steps a second is looked at.
+  StragglerWatch brief;
+  const std::vector<StepTimes> short_steps{{0.01, 0.001}, {0.01, 0.009}};
+  std::size_t until = 0;
+  while (brief.add(short_steps).empty() && until < 1000) ++until;
+  EXPECT_NEAR(static_cast<double>(until), StragglerWatch::steps_before + 100, 1);
   StragglerWatch unmeasured;
   const std::vector<StepTimes> none(2);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(unmeasured.add(none).empty());

@@ -67,7 +67,9 @@ std::vector<StragglerWatch::Straggler> StragglerWatch::add(std::span<const StepT
   busy_.resize(times.size());
   named_.resize(times.size());
   for (std::size_t i = 0; i < times.size(); ++i) busy_[i].push_back(times[i].busy);
-  if (busy_[0].size() < window) return found;
+  seconds_ += times[0].whole;
+  if (busy_[0].size() < window || seconds_ < window_seconds) return found;
+  seconds_ = 0;
   std::vector<double> medians;
   for (std::vector<double>& one : busy_) {
     medians.push_back(median_of(one));

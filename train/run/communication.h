@@ -57,6 +57,8 @@ class HEARTH_API StragglerWatch {
  public:
   static constexpr double factor = 1.3;
   static constexpr std::size_t window = 20;
+  /// At least; where steps are short a window has more of them, as what else the machine does disturbs these.
+  static constexpr double window_seconds = 1;
   /// The first ones choose implementations and ask for memory.
   static constexpr std::size_t steps_before = 5;
 
@@ -70,6 +72,7 @@ class HEARTH_API StragglerWatch {
 
  private:
   std::size_t steps_ = 0;
+  double seconds_ = 0;                     ///< of the window
   std::vector<std::vector<double>> busy_;  ///< of the window, by rank
   std::vector<bool> named_;                ///< by rank
 };
