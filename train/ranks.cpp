@@ -73,8 +73,6 @@ void add_values(dist::NamedValues& values, const std::string& name, const Json& 
     values.emplace_back(name, to_text(json.is_integer() ? Json(json.as_integer()) : json));
 }
 
-std::string checksum_of(std::span<const std::byte> bytes) { return "checksum " + hex_of(crc32c(bytes)); }
-
 /// What a rank tells the others before a step.
 struct Told {
   std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
@@ -95,6 +93,8 @@ bool StepPart::same_but_for_weights(const StepPart& other) const {
          alike == other.alike && weights.defined() == other.weights.defined() &&
          std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
 }
+
+std::string checksum_of(std::span<const std::byte> bytes) { return "checksum " + hex_of(crc32c(bytes)); }
 
 dist::NamedValues named_values(const Json& json) {
   dist::NamedValues values;

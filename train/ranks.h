@@ -58,6 +58,8 @@ struct StepWishes {
 
 /// The values below a JSON value, each under its path: "train.batch_size".
 dist::NamedValues named_values(const Json& json);
+/// "checksum 81bac7d1"
+std::string checksum_of(std::span<const std::byte> bytes);
 /// What tells tensors and numbers from others. Every rank calls it where ranks have a part of them each.
 dist::NamedValues checksums(const State& state);
 /// PeerError, naming the rank and the key, where the ranks have different configurations, builds or kinds of devices.

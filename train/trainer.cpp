@@ -167,6 +167,12 @@ void Trainer::require_same_start() {
   dist::NamedValues data = named_values(session_.data_fingerprint());
   for (const std::string& name : session_.data.train->class_names())
     data.emplace_back(join_text("class ", data.size()), name);
+  // The fingerprint has the numbers of rows and ids only.
+  if (session_.data.train->tokens() != nullptr) {
+    const data::Batch first = session_.data.eval_loader(session_.data.train, 8).next();
+    for (const data::Batch::Named& one : first.tensors())
+      data.emplace_back("train.first " + one.name, checksum_of({one.tensor.bytes(), one.tensor.byte_size()}));
+  }
   dist::require_same(group, "data", data);
   dist::require_same(group, "weights to begin with", checksums(session_.model_state));
   dist::require_same(group, "state to begin with", checksums(session_.training_state));

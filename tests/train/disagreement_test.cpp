@@ -49,6 +49,8 @@ class Disagreements : public testing::Test {
       "data": {"type": "digits", "workers": 0, "valid_fraction": 0.1}, "optimizer": {"type": "sgd", "lr": 0.1},
       "train": {"batch_size": 48, "steps": 4}, "checkpoint": {"every_steps": 2},
       "log": {"every_steps": 1, "report": false, "tensorboard": false}})";
+    std::ofstream text(folder_ / "text.txt"), other(folder_ / "other.txt");
+    for (int i = 0; i < 100; ++i) text << "one hen and two\n", other << "two hen and one\n";
   }
 
   void train(Collective* group, const RankRun& run, const std::string& out) const {
@@ -73,6 +75,13 @@ class Disagreements : public testing::Test {
   Words changes(const std::function<void(Session&)>& change) const { return runs({.change = change}); }
   Words hook(const OddHook& hook) const {
     return changes([&](Session& session) { session.add_hook("odd", std::make_unique<OddHook>(hook)); });
+  }
+
+  /// A run on text in place of the digits.
+  std::vector<std::string> text_run(const std::string& file) const {
+    return {R"(model={"type": "gpt", "layers": 1, "heads": 2, "width": 16})",
+            join_text(R"(data={"type": "text", "length": 12, "tokenizer": {"type": "characters"}, "train": [")",
+                      (folder_ / file).string(), "\"]}")};
   }
 
   test::TempDir folder_;
@@ -174,6 +183,16 @@ TEST_F(Disagreements, OfEveryKindIsNamedWithTheRankAndBothValues) {
       {"labels",
        [&] { return changes([](Session& session) { set_train(session, 1, all_samples(session), ""); }); },
        {"data: " + odd_rank + " has train.classes.0 ", "rank 0 (pid "}},
+      {"first sequences of as many",
+       [&] {
+         const std::vector<std::string> text = text_run("text.txt");
+         const RankRun other{.overrides = text, .change = [&](Session& session) {
+                               const LoadedConfig with_other = load_config(folder_ / "run.json", text_run("other.txt"));
+                               session.data.train = data::make_data(with_other.config.data).train;
+                             }};
+         return runs(other, {.overrides = text});
+       },
+       {"data: " + odd_rank + " has train.first ", "checksum ", "rank 0 (pid "}},
       {"names of classes",
        [&] { return changes([](Session& session) { set_train(session, 0, all_samples(session), "nil"); }); },
        {"data: " + odd_rank, "nil, rank 0 (pid ", ") has 0"}},
