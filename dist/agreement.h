@@ -11,7 +11,7 @@
 namespace hearth::dist {
 
 /// What the groups of dist know beyond their collectives.
-class Peers {
+class HEARTH_API Peers {
  public:
   virtual ~Peers() = default;
   /// "rank 2 (pid 4711 on node7)"; "rank 2" of threads.
@@ -21,7 +21,7 @@ class Peers {
 };
 
 /// The same of any group: "rank 2" where it is none of dist's.
-std::string who(const Collective& group, int rank);
+HEARTH_API std::string who(const Collective& group, int rank);
 HEARTH_API void set_status(Collective& group, const std::string& status);
 
 using NamedValues = std::vector<std::pair<std::string, std::string>>;

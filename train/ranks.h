@@ -57,13 +57,13 @@ struct StepWishes {
 };
 
 /// The values below a JSON value, each under its path: "train.batch_size".
-dist::NamedValues named_values(const Json& json);
+HEARTH_API dist::NamedValues named_values(const Json& json);
 /// "checksum 81bac7d1"
-std::string checksum_of(std::span<const std::byte> bytes);
+HEARTH_API std::string checksum_of(std::span<const std::byte> bytes);
 /// What tells tensors and numbers from others. Every rank calls it where ranks have a part of them each.
-dist::NamedValues checksums(const State& state);
+HEARTH_API dist::NamedValues checksums(const State& state);
 /// PeerError, naming the rank and the key, where the ranks have different configurations, builds or kinds of devices.
-void require_same_run(Collective& group, const RunConfig& config, const Json& resolved, Device device);
+HEARTH_API void require_same_run(Collective& group, const RunConfig& config, const Json& resolved, Device device);
 
 class HEARTH_API Ranks {
  public:

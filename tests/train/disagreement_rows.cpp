@@ -214,7 +214,7 @@ std::vector<Disagreement> disagreements_in_collectives() {
        {odd_rank() + " calls all_reduce of f32 [2, 3]", "calls all_reduce of u8 [1]", "collective number 2"}},
       {"an early end",
        [] { return sums_and([](Collective&) {}); },
-       {odd_rank() + " has left the group; noticed at step 12"}},
+       {odd_rank() + " has left the group", " at step 12"}},
       {"giving up",
        [] { return sums_and([](Collective&) { throw UsageError("the disk is full"); }); },
        {odd_rank() + " gave up at step 12: the disk is full"}},
