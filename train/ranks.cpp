@@ -6,8 +6,6 @@
 #include <numeric>
 
 #include "autograd/grad_state.h"
-#include "core/build.h"
-#include "core/cpu/isa.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "ops/ops.h"
@@ -63,16 +61,6 @@ std::int64_t kind_of(const data::Batch& batch) {
   return crc32c(std::as_bytes(std::span(text)));
 }
 
-void add_values(dist::NamedValues& values, const std::string& name, const Json& json) {
-  const std::string prefix = name.empty() ? "" : name + ".";
-  if (json.is_object() && json.size() > 0)
-    for (const JsonMember& member : json.members()) add_values(values, prefix + member.key, member.value);
-  else if (json.is_array() && json.size() > 0)
-    for (std::size_t i = 0; i < json.size(); ++i) add_values(values, join_text(prefix, i), json.at(i));
-  else  // 60 and 60.0 are the same
-    values.emplace_back(name, to_text(json.is_integer() ? Json(json.as_integer()) : json));
-}
-
 /// What a rank tells the others before a step.
 struct Told {
   std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
@@ -92,34 +80,6 @@ bool StepPart::same_but_for_weights(const StepPart& other) const {
   return rows_before == other.rows_before && pieces == other.pieces && first_piece == other.first_piece &&
          alike == other.alike && weights.defined() == other.weights.defined() &&
          std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
-}
-
-std::string checksum_of(std::span<const std::byte> bytes) { return "checksum " + hex_of(crc32c(bytes)); }
-
-dist::NamedValues named_values(const Json& json) {
-  dist::NamedValues values;
-  add_values(values, "", json);
-  return values;
-}
-
-dist::NamedValues checksums(const State& state) {
-  dist::NamedValues values;
-  for (const State::Entry& entry : state.entries())
-    values.emplace_back(entry.name, join_text(entry.dtype, ' ', entry.shape, ", ", checksum_of(entry.read().bytes)));
-  return values;
-}
-
-void require_same_run(Collective& group, const RunConfig& config, const Json& resolved, Device device) {
-  dist::set_status(group, "the start");
-  dist::require_same(group, "configuration", named_values(resolved));
-  dist::NamedValues program{
-      {"build", join_text(build::version, ", ", build::type, " by ", build::compiler,
-                          HEARTH_HAS_DNNL ? ", oneDNN" : ", no oneDNN", HEARTH_CUDA_EMULATED ? ", emulated GPU" : "")},
-      {"device", device.is_cuda() ? "cuda" : "cpu"}};
-  if (config.train.deterministic) program.emplace_back("instruction set", name_of(cpu::isa()));
-  dist::require_same(group, "program", program,
-                     "all ranks run the same build on devices of one kind; in deterministic mode HEARTH_ISA can lower "
-                     "the instruction set of all to one");
 }
 
 Ranks::Ranks(Collective& group, const RunConfig& config, FlatParameters& parameters, std::vector<NamedTensor> buffers)
@@ -306,20 +266,6 @@ std::vector<std::string> Ranks::gather(const std::string& text) const {
     texts.emplace_back(begin, strnlen(begin, static_cast<std::size_t>(each)));
   }
   return texts;
-}
-
-void Ranks::require_same_weights(const std::string& when) const {
-  dist::NamedValues mine;
-  const auto add = [&](const std::string& name, const Tensor& x) {
-    const Tensor host = x.to(Device{});
-    mine.emplace_back(name, checksum_of({host.bytes(), host.byte_size()}));
-  };
-  for (const FlatParameters::Entry& entry : parameters_.entries()) add(entry.name, entry.value);
-  for (const NamedTensor& buffer : buffers_) add(buffer.name, *buffer.tensor);
-  dist::require_same(
-      group_, "weights at " + when, mine,
-      "no checkpoint is written of weights that differ; hooks change those of all ranks alike, else look "
-      "at the memory of that machine");
 }
 
 }  // namespace hearth::train

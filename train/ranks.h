@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "core/collective.h"
-#include "core/io/json_text.h"
-#include "core/io/state.h"
 #include "data/loader.h"
 #include "dist/agreement.h"
 #include "dist/data_parallel.h"
@@ -56,15 +54,6 @@ struct StepWishes {
   double lr = 0;
 };
 
-/// The values below a JSON value, each under its path: "train.batch_size".
-HEARTH_API dist::NamedValues named_values(const Json& json);
-/// "checksum 81bac7d1"
-HEARTH_API std::string checksum_of(std::span<const std::byte> bytes);
-/// What tells tensors and numbers from others. Every rank calls it where ranks have a part of them each.
-HEARTH_API dist::NamedValues checksums(const State& state);
-/// PeerError, naming the rank and the key, where the ranks have different configurations, builds or kinds of devices.
-HEARTH_API void require_same_run(Collective& group, const RunConfig& config, const Json& resolved, Device device);
-
 class HEARTH_API Ranks {
  public:
   /// Gives all ranks the values of rank 0. ConfigError where the pieces do not go round; PeerError where the ranks have
@@ -109,8 +98,6 @@ class HEARTH_API Ranks {
   void read_sums(const Sums& sums, Meter& meter) const;
   /// The text of every rank.
   std::vector<std::string> gather(const std::string& text) const;
-  /// PeerError, naming the rank and the first weights or buffers that differ at `when`, unless all have the same bits.
-  void require_same_weights(const std::string& when) const;
 
  private:
   void reduce();

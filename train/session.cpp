@@ -11,6 +11,7 @@
 #include "data/fingerprint.h"
 #include "models/nn/norm.h"
 #include "models/registry.h"
+#include "train/agreement.h"
 #include "train/evaluation_hooks.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"

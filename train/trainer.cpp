@@ -10,6 +10,7 @@
 
 #include "core/cpu/parallel.h"
 #include "core/text_stream.h"
+#include "train/agreement.h"
 #include "train/captured_step.h"
 #include "train/report/report.h"
 #include "train/run/checkpoint.h"
@@ -122,7 +123,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     if (folder_.writes()) info.write(status, metrics, profile);
   };
   write_info("running", Json::object());
-  if (session_.ranks) require_same_start();
+  if (session_.ranks) require_same_start(session_);
   if (config.train.graph) {
     if (session_.ranks && !session_.ranks->group().device().is_cuda())
       progress_.line(join_text("graph: steps run one by one, as ", session_.ranks->group().backend(),
@@ -160,22 +161,6 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   if (folder_.writes()) write_report(folder_.path());
   if (result.stop_signal == 0) report_model();
   return result;
-}
-
-void Trainer::require_same_start() {
-  Collective& group = session_.ranks->group();
-  dist::NamedValues data = named_values(session_.data_fingerprint());
-  for (const std::string& name : session_.data.train->class_names())
-    data.emplace_back(join_text("class ", data.size()), name);
-  // The fingerprint has the numbers of rows and ids only.
-  if (session_.data.train->tokens() != nullptr) {
-    const data::Batch first = session_.data.eval_loader(session_.data.train, 8).next();
-    for (const data::Batch::Named& one : first.tensors())
-      data.emplace_back("train.first " + one.name, checksum_of({one.tensor.bytes(), one.tensor.byte_size()}));
-  }
-  dist::require_same(group, "data", data);
-  dist::require_same(group, "weights to begin with", checksums(session_.model_state));
-  dist::require_same(group, "state to begin with", checksums(session_.training_state));
 }
 
 void Trainer::report_model() {
@@ -482,7 +467,7 @@ void Trainer::save_checkpoint() {
   if (session_.ranks) {
     const std::string now = join_text("the checkpoint of step ", position.step);
     dist::set_status(session_.ranks->group(), now);
-    session_.ranks->require_same_weights(now);
+    require_same_weights(session_, now);
     session_.read_interval();
   }
   folder_.writes() ? save_session(session_, folder_.checkpoints()) : read_for_checkpoint(session_);

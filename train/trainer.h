@@ -68,7 +68,6 @@ class HEARTH_API Trainer {
   Json samples(const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
   /// PeerError unless all ranks begin with the same data, weights and state.
-  void require_same_start();
   void report_model();
   /// Whether it was the best so far.
   bool evaluate_and_log();

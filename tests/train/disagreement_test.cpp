@@ -15,6 +15,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 #include "tests/train/disagreement_rows.h"
+#include "train/agreement.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
 
