@@ -80,7 +80,7 @@ class RanksTest : public testing::TestWithParam<Problem> {
     const std::string path = folder_ / "run.json";
     std::ofstream(path) << R"({"seed": 3, "device": "cpu", )" << problem.rest << R"( "model": )" << problem.model
                         << R"(, "data": )" << with_paths(problem.data) << R"(, "train": {"batch_size": 16, "steps": 4},
-        "checkpoint": {"every_steps": 2}, "log": {"every_steps": 1, "tensorboard": false, "report": false}})";
+        "checkpoint": {"every_steps": 1}, "log": {"every_steps": 1, "tensorboard": false, "report": false}})";
     return load_config(path, overrides);
   }
 
@@ -88,7 +88,8 @@ class RanksTest : public testing::TestWithParam<Problem> {
     std::string weights;  // hash
     std::vector<double> losses;
   };
-  /// Trains with so many ranks, or, for 0, in one process; checks that the ranks end alike.
+  /// Trains with so many ranks, or, for 0, in one process; checks that the ranks end alike. They compare the bits of
+  /// their weights after each step, at its checkpoint.
   Result train(int ranks, const std::vector<std::string>& overrides, const std::string& out) const {
     return train(GetParam(), ranks, overrides, out);
   }
