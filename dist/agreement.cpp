@@ -31,20 +31,6 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// What each rank gave.
-std::vector<std::string> gather(Collective& group, const std::string& mine, std::int64_t longest) {
-  const Tensor part = Tensor::zeros({longest}, DType::u8), all = Tensor::zeros({longest * group.size()}, DType::u8);
-  std::memcpy(part.bytes(), mine.data(), mine.size());
-  group.all_gather(part, all).wait();
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const std::string_view padded(reinterpret_cast<const char*>(all.bytes()) + rank * longest,
-                                  static_cast<std::size_t>(longest));
-    texts.emplace_back(padded.substr(0, padded.find_last_not_of('\0') + 1));
-  }
-  return texts;
-}
-
 std::string shown(const std::string& value) {
   if (value.empty()) return "nothing";
   return value.size() <= longest_value ? value : value.substr(0, longest_value) + "...";
@@ -92,23 +78,35 @@ void set_status(Collective& group, const std::string& status) {
   if (auto* const peers = dynamic_cast<Peers*>(&group)) peers->set_status(status);
 }
 
+std::vector<std::int64_t> gather(Collective& group, std::int64_t number) {
+  const Tensor all = Tensor::zeros({group.size()}, DType::i64);
+  group.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();
+  const std::int64_t* const numbers = all.data<const std::int64_t>();
+  return {numbers, numbers + group.size()};
+}
+
+std::vector<std::string> gather(Collective& group, const std::string& text) {
+  const std::vector<std::int64_t> sizes = gather(group, static_cast<std::int64_t>(text.size()));
+  const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+  const Tensor mine = Tensor::zeros({longest}, DType::u8), all = Tensor::zeros({longest * group.size()}, DType::u8);
+  std::memcpy(mine.bytes(), text.data(), text.size());
+  group.all_gather(mine, all).wait();
+  std::vector<std::string> texts;
+  for (std::int64_t size : sizes)
+    texts.emplace_back(reinterpret_cast<const char*>(all.bytes()) + static_cast<std::int64_t>(texts.size()) * longest,
+                       static_cast<std::size_t>(size));
+  return texts;
+}
+
 void require_same(Collective& group, const std::string& what, const NamedValues& mine, const std::string& remedy) {
   const std::string text = text_of(what, mine);
   Sha256 digest;
   digest.update(text);
-  std::int64_t told[2] = {0, static_cast<std::int64_t>(text.size())};
-  std::memcpy(told, digest.digest().data(), sizeof told[0]);
-  const Tensor all = Tensor::zeros({group.size(), 2}, DType::i64);
-  group.all_gather(Tensor::of<std::int64_t>({2}, told), all).wait();
-  const std::int64_t* const numbers = all.data<const std::int64_t>();
-  std::int64_t longest = 0;
-  bool same = true;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    same = same && numbers[2 * rank] == numbers[0];
-    longest = std::max(longest, numbers[2 * rank + 1]);
-  }
-  if (same) return;
-  const std::vector<std::string> texts = gather(group, text, longest);
+  std::int64_t told = 0;
+  std::memcpy(&told, digest.digest().data(), sizeof told);
+  const std::vector<std::int64_t> all = gather(group, told);
+  if (std::count(all.begin(), all.end(), told) == group.size()) return;
+  const std::vector<std::string> texts = gather(group, text);
   const std::vector<std::string> first = words_of(texts[0]);
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::vector<std::string> theirs = words_of(texts[static_cast<std::size_t>(rank)]);

@@ -24,6 +24,10 @@ class HEARTH_API Peers {
 HEARTH_API std::string who(const Collective& group, int rank);
 HEARTH_API void set_status(Collective& group, const std::string& status);
 
+/// What each rank gave, in order. Every rank calls it.
+HEARTH_API std::vector<std::int64_t> gather(Collective& group, std::int64_t number);
+HEARTH_API std::vector<std::string> gather(Collective& group, const std::string& text);
+
 using NamedValues = std::vector<std::pair<std::string, std::string>>;
 
 /// PeerError, unless all ranks have the same values under the same names: it names the first rank that differs from

@@ -20,14 +20,6 @@ constexpr double mebibyte = 1 << 20;
 
 std::int64_t checksum_of(std::span<const std::byte> bytes) { return crc32c(bytes); }
 
-/// One number of each rank.
-std::vector<std::int64_t> gather(Collective& group, std::int64_t mine) {
-  const Tensor all = Tensor::zeros({group.size()}, DType::i64);
-  group.all_gather(Tensor::of<std::int64_t>({1}, {mine}), all).wait();
-  const std::int64_t* const numbers = all.data<const std::int64_t>();
-  return {numbers, numbers + group.size()};
-}
-
 }  // namespace
 
 DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataParallelOptions options)

@@ -2,7 +2,6 @@
 #include "train/ranks.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "autograd/grad_state.h"
@@ -251,21 +250,6 @@ void Ranks::read_sums(const Sums& sums, Meter& meter) const {
   for (const Work& work : works) work.wait();
   sums.read(meter);
   if (!writes()) sums.write({});
-}
-
-std::vector<std::string> Ranks::gather(const std::string& text) const {
-  const Tensor longest = Tensor::of<std::int64_t>({1}, {static_cast<std::int64_t>(text.size())});
-  group_.all_reduce(longest, Reduce::max).wait();
-  const std::int64_t each = longest.data<const std::int64_t>()[0];
-  const Tensor mine = Tensor::zeros({each}, DType::u8), all = Tensor::zeros({each * size()}, DType::u8);
-  std::memcpy(mine.bytes(), text.data(), text.size());
-  group_.all_gather(mine, all).wait();
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < size(); ++rank) {
-    const char* const begin = reinterpret_cast<const char*>(all.bytes()) + rank * each;
-    texts.emplace_back(begin, strnlen(begin, static_cast<std::size_t>(each)));
-  }
-  return texts;
 }
 
 }  // namespace hearth::train

@@ -96,8 +96,6 @@ class HEARTH_API Ranks {
   /// Brings the sums of all ranks together: meters of all ranks read the whole; what is saved or goes on is that of
   /// rank 0.
   void read_sums(const Sums& sums, Meter& meter) const;
-  /// The text of every rank.
-  std::vector<std::string> gather(const std::string& text) const;
 
  private:
   void reduce();

@@ -271,7 +271,8 @@ void Trainer::watch_ranks() {
 }
 
 void Trainer::write_step_trace() {
-  const std::vector<std::string> of_ranks = session_.ranks->gather(to_text(session_.ranks->trace().to_json()));
+  const std::vector<std::string> of_ranks =
+      dist::gather(session_.ranks->group(), to_text(session_.ranks->trace().to_json()));
   if (!folder_.writes()) return;
   Json ranks = Json::array();
   for (const std::string& text : of_ranks) ranks.push_back(parse_json(text, "step trace"));

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "dist/agreement.h"
 #include "ops/ops.h"
 
 namespace hearth::train {
@@ -31,25 +32,17 @@ double mean_of(const std::vector<ClassCounts>& all, double (ClassCounts::*metric
 
 std::vector<double> on_host(const Tensor& tensor) { return tensor.to(Device{}).contiguous().to_doubles(); }
 
-/// `number` of every rank.
-std::vector<std::int64_t> gather(Collective& group, std::int64_t number) {
-  const Tensor all = Tensor::zeros({group.size()}, DType::i64);
-  group.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();
-  const std::int64_t* const numbers = all.data<const std::int64_t>();
-  return {numbers, numbers + group.size()};
-}
-
 }  // namespace
 
 std::vector<Tensor> gather_batches(Collective& group, const std::vector<Tensor>& mine, DType dtype) {
   std::vector<Tensor> all;
   // No rank has more batches than rank 0.
-  const std::int64_t rounds = gather(group, static_cast<std::int64_t>(mine.size()))[0];
-  const std::int64_t width = rounds > 0 ? gather(group, mine.empty() ? 0 : mine[0].dim(1))[0] : 0;
+  const std::int64_t rounds = dist::gather(group, static_cast<std::int64_t>(mine.size()))[0];
+  const std::int64_t width = rounds > 0 ? dist::gather(group, mine.empty() ? 0 : mine[0].dim(1))[0] : 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
     const bool has = round < static_cast<std::int64_t>(mine.size());
     const Tensor none = Tensor::zeros({0, width}, dtype), own = has ? mine[static_cast<std::size_t>(round)] : none;
-    const std::vector<std::int64_t> rows = gather(group, own.dim(0));
+    const std::vector<std::int64_t> rows = dist::gather(group, own.dim(0));
     const std::int64_t most = *std::max_element(rows.begin(), rows.end());
     const Tensor part = Tensor::zeros({most * width}, dtype),
                  whole = Tensor::zeros({group.size() * most * width}, dtype);
