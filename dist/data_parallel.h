@@ -15,7 +15,7 @@
 namespace hearth::dist {
 
 struct DataParallelOptions {
-  double bucket_mb = 25;       ///< MiB of gradients that are summed in one collective
+  double bucket_mb = 10;       ///< MiB of gradients that are summed in one collective
   double first_bucket_mb = 1;  ///< of the first, so that communication begins early
   bool overlap = true;         ///< sum a bucket as soon as the backward pass has filled it; else all in reduce()
   /// 1: each rank keeps the optimizer's state, and a moving average, of a part of the weights, updates that part and

@@ -114,7 +114,7 @@ enum class DistBackend : std::uint8_t { automatic, none, gloo, nccl };
 struct DistOptions {
   DistBackend backend = DistBackend::automatic;
   std::string address;
-  double bucket_mb = 25;
+  double bucket_mb = 10;
   double first_bucket_mb = 1;
   bool overlap = true;
   DType wire = DType::f32;
