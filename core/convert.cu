@@ -58,30 +58,34 @@ __global__ void copy_elements(const Word* source, Word* destination, std::int64_
   }
 }
 
+std::int64_t bytes_per(std::size_t element, std::int64_t n) { return static_cast<std::int64_t>(element) * n; }
+
 template <class Word>
 void fill_with(cuda::Stream& stream, std::byte* y, std::int64_t n, Word value) {
-  launch(stream, "fill", {blocks_for(n, block, max_blocks), block}, fill_words<Word>, reinterpret_cast<Word*>(y), n,
-         value);
+  launch(stream, "fill", {blocks_for(n, block, max_blocks), block, 0, bytes_per(sizeof(Word), n)}, fill_words<Word>,
+         reinterpret_cast<Word*>(y), n, value);
 }
 
 template <class Word>
 void copy_words(cuda::Stream& stream, const std::byte* source, std::byte* destination, std::int64_t n,
                 const Nest& nest) {
-  launch(stream, "copy_strided", {blocks_for(n, block, max_blocks), block}, copy_elements<Word>,
-         reinterpret_cast<const Word*>(source), reinterpret_cast<Word*>(destination), n, nest);
+  launch(stream, "copy_strided", {blocks_for(n, block, max_blocks), block, 0, bytes_per(2 * sizeof(Word), n)},
+         copy_elements<Word>, reinterpret_cast<const Word*>(source), reinterpret_cast<Word*>(destination), n, nest);
 }
 
 template <class From, class To>
 void convert_types(cuda::Stream& stream, const std::byte* source, std::byte* destination, std::int64_t n) {
   const auto* from = reinterpret_cast<const From*>(source);
   auto* to = reinterpret_cast<To*>(destination);
+  constexpr std::size_t both = sizeof(From) + sizeof(To);
   const bool aligned = reinterpret_cast<std::uintptr_t>(from) % (4 * sizeof(From)) == 0 &&
                        reinterpret_cast<std::uintptr_t>(to) % (4 * sizeof(To)) == 0;
   const std::int64_t packs = aligned ? n / 4 : 0;
-  launch(stream, "convert", {blocks_for(packs, block, max_blocks), block}, convert_packs<From, To>, from, to, packs);
+  launch(stream, "convert", {blocks_for(packs, block, max_blocks), block, 0, bytes_per(4 * both, packs)},
+         convert_packs<From, To>, from, to, packs);
   const std::int64_t rest = n - 4 * packs;
-  launch(stream, "convert", {blocks_for(rest, block, max_blocks), block}, convert_elements<From, To>, from + 4 * packs,
-         to + 4 * packs, rest);
+  launch(stream, "convert", {blocks_for(rest, block, max_blocks), block, 0, bytes_per(both, rest)},
+         convert_elements<From, To>, from + 4 * packs, to + 4 * packs, rest);
 }
 
 }  // namespace

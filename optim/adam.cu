@@ -42,8 +42,9 @@ void adam_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& fi
                  const Staged<AdamCoefficients>& coefficients) {
   visit_dtype("adam", on.values.dtype(), FullFloats{}, [&]<class T>() {
     with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
-      launch(stream, "adam_update", shape_of(on.plan), adam_shares<T, C>, tables_of(on.plan), coefficients.at(stream),
-             on.values.data<T>(), on.grads.data<T>(), first.data<T>(), second.data<T>(), places);
+      launch(stream, "adam_update", shape_of(on.plan, bytes_of_update(on, first, second)), adam_shares<T, C>,
+             tables_of(on.plan), coefficients.at(stream), on.values.data<T>(), on.grads.data<T>(), first.data<T>(),
+             second.data<T>(), places);
     });
   });
 }

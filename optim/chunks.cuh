@@ -8,6 +8,7 @@
 #include "optim/copies.h"
 #include "optim/ema.h"
 #include "optim/groups.h"
+#include "optim/optimizer.h"
 
 namespace hearth::kernels {
 
@@ -100,8 +101,17 @@ __device__ __forceinline__ void store_copies(const CopyTargets<T, N>& copies, st
   }
 }
 
-inline cuda::LaunchShape shape_of(const optim::UpdatePlan& plan) {
-  return {cuda::blocks_for(static_cast<std::int64_t>(plan.piece_count()) * chunks_a_piece, 1), cuda::element_block};
+/// A launch over the plan's pieces that moves so many bytes.
+inline cuda::LaunchShape shape_of(const optim::UpdatePlan& plan, std::int64_t bytes) {
+  return {cuda::blocks_for(static_cast<std::int64_t>(plan.piece_count()) * chunks_a_piece, 1), cuda::element_block, 0,
+          bytes};
+}
+
+/// What an update reads and writes: `state` are the values and moments, which it does both with.
+template <class... State>
+std::int64_t bytes_of_update(const optim::UpdateBuffers& on, const State&... state) {
+  return cuda::bytes_of(on.grads, on.copies.low_precision, on.copies.average, on.copies.average) +
+         2 * cuda::bytes_of(on.values, state...);
 }
 
 }  // namespace hearth::kernels

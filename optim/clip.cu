@@ -64,11 +64,11 @@ void reduce(cuda::Stream& stream, const char* name, F f, const Tensor& x, const 
   const Tensor partials = Tensor::empty({chunks}, DType::f64, x.device());
   visit_dtype(name, x.dtype(), FullFloats{}, [&]<class T>() {
     const T* const from = x.data<T>();
-    launch(stream, name, {static_cast<unsigned>(chunks), element_block}, reduce_chunks<F, T>, f, from, x.size(),
-           is_aligned(from), partials.data<double>());
+    launch(stream, name, {static_cast<unsigned>(chunks), element_block, 0, bytes_of(x, partials)}, reduce_chunks<F, T>,
+           f, from, x.size(), is_aligned(from), partials.data<double>());
   });
-  launch(stream, name, {1, join_block}, join_chunks<typename F::Join>, partials.data<double>(), chunks,
-         result.data<double>());
+  launch(stream, name, {1, join_block, 0, bytes_of(partials, result)}, join_chunks<typename F::Join>,
+         partials.data<double>(), chunks, result.data<double>());
 }
 
 __global__ void clip_one(const double* sum, double max_norm, double* norm, double* grad_scale) {
@@ -82,7 +82,8 @@ __global__ void clip_one(const double* sum, double max_norm, double* norm, doubl
 }  // namespace
 
 void clip_by_sum(cuda::Stream& stream, const Tensor& sum, double max_norm, const Tensor& norm, double* grad_scale) {
-  launch(stream, "clip", {1, 1}, clip_one, sum.data<double>(), max_norm, norm.data<double>(), grad_scale);
+  launch(stream, "clip", {1, 1, 0, bytes_of(sum, norm)}, clip_one, sum.data<double>(), max_norm, norm.data<double>(),
+         grad_scale);
 }
 
 void sum_of_squares(cuda::Stream& stream, const Tensor& x, double scale, const Tensor& sum) {

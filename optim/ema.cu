@@ -46,7 +46,8 @@ void exchange(cuda::Stream& stream, const Tensor& a, const Tensor& b) {
     T* const second = b.data<T>();
     const std::int64_t packs = is_aligned(first) && is_aligned(second) ? a.size() / pack_size<T> : 0;
     const std::int64_t rest = a.size() - packs * pack_size<T>;
-    launch(stream, "ema_exchange", {blocks_for(std::max(packs, rest), element_block), element_block},
+    launch(stream, "ema_exchange",
+           {blocks_for(std::max(packs, rest), element_block), element_block, 0, 2 * bytes_of(a, b)},
            exchange_elements<T>, first, second, a.size(), packs);
   });
 }

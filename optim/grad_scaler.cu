@@ -25,18 +25,19 @@ __global__ void keep_or_restore_elements(const bool* skip, float* values, float*
 }  // namespace
 
 void check_found_inf(cuda::Stream& stream, const FoundInfCheck& check) {
-  launch(stream, "loss_scale", {1, 1}, found_inf_check_of_one, check);
+  launch(stream, "loss_scale", {1, 1, 0, 64}, found_inf_check_of_one, check);
 }
 
 void scale_seed(cuda::Stream& stream, const double* scale, double weight, const double* factor, const Tensor& dy) {
   visit_dtype("loss scale", dy.dtype(), Floats{}, [&]<class T>() {
-    launch(stream, "scale_seed", {1, 1}, seed_of_one<T>, scale, weight, factor, dy.data<T>());
+    launch(stream, "scale_seed", {1, 1, 0, bytes_of(dy)}, seed_of_one<T>, scale, weight, factor, dy.data<T>());
   });
 }
 
 void keep_or_restore(cuda::Stream& stream, const bool* skip, const Tensor& values, const Tensor& backup) {
-  launch(stream, "keep_or_restore", {blocks_for(values.size(), element_block), element_block}, keep_or_restore_elements,
-         skip, values.data<float>(), backup.data<float>(), values.size());
+  launch(stream, "keep_or_restore",
+         {blocks_for(values.size(), element_block), element_block, 0, bytes_of(values, backup)},
+         keep_or_restore_elements, skip, values.data<float>(), backup.data<float>(), values.size());
 }
 
 }  // namespace hearth::kernels

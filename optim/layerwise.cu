@@ -134,8 +134,8 @@ void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& mo
                  const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
   const Tensor partials = make_partials(on.plan, on.values.device());
   visit_dtype("lars", on.values.dtype(), FullFloats{}, [&]<class T>() {
-    launch(stream, "lars_norms", shape_of(on.plan), square_shares<T>, tables_of(on.plan), coefficients.at(stream),
-           on.values.data<T>(), on.grads.data<T>(), squares_of(partials));
+    launch(stream, "lars_norms", shape_of(on.plan, bytes_of(on.values, on.grads, partials)), square_shares<T>,
+           tables_of(on.plan), coefficients.at(stream), on.values.data<T>(), on.grads.data<T>(), squares_of(partials));
     sum_over_ranks(on, partials);
     launch_sgd<T>(stream, on, moment, coefficients, LarsTrust{constants, squares_of(partials)});
   });
@@ -148,13 +148,14 @@ void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& fi
     T* const w = on.values.data<T>();
     T* const m = first.data<T>();
     T* const v = second.data<T>();
-    launch(stream, "lamb_moments", shape_of(on.plan), lamb_moment_shares<T>, tables_of(on.plan),
-           coefficients.at(stream), squares.defined() ? squares.data<double>() : nullptr, w, on.grads.data<T>(), m, v,
-           squares_of(partials));
+    launch(stream, "lamb_moments",
+           shape_of(on.plan, bytes_of(on.values, on.grads, partials) + 2 * bytes_of(first, second)),
+           lamb_moment_shares<T>, tables_of(on.plan), coefficients.at(stream),
+           squares.defined() ? squares.data<double>() : nullptr, w, on.grads.data<T>(), m, v, squares_of(partials));
     sum_over_ranks(on, partials);
     with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
-      launch(stream, "lamb_update", shape_of(on.plan), lamb_shares<T, C>, tables_of(on.plan), coefficients.at(stream),
-             squares_of(partials), w, m, v, places);
+      launch(stream, "lamb_update", shape_of(on.plan, bytes_of(first, second) + bytes_of_update(on)), lamb_shares<T, C>,
+             tables_of(on.plan), coefficients.at(stream), squares_of(partials), w, m, v, places);
     });
   });
 }

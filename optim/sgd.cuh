@@ -46,8 +46,9 @@ void launch_sgd(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& mom
                 const Staged<SgdCoefficients>& coefficients, const Trust& trust) {
   T* const m = moment.defined() ? moment.data<T>() : nullptr;
   with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
-    cuda::launch(stream, "sgd_update", shape_of(on.plan), sgd_shares<T, C, Trust>, tables_of(on.plan),
-                 coefficients.at(stream), trust, on.values.data<T>(), on.grads.data<T>(), m, places);
+    cuda::launch(stream, "sgd_update", shape_of(on.plan, bytes_of_update(on, moment)), sgd_shares<T, C, Trust>,
+                 tables_of(on.plan), coefficients.at(stream), trust, on.values.data<T>(), on.grads.data<T>(), m,
+                 places);
   });
 }
 

@@ -20,6 +20,10 @@ struct Counters {
   std::int64_t allocations = 0;      ///< times the driver was asked for device memory
   std::int64_t layout_changes = 0;   ///< copies that only reorder elements (strided copies, transposes)
   std::int64_t conversions = 0;      ///< copies that only change the type of elements
+  /// What kernels, library calls, fills and copies within a device read and write in its memory, each operand of a call
+  /// once, as declared where the call is made.
+  std::int64_t bytes_moved = 0;
+  std::int64_t launches_without_bytes = 0;  ///< launches and library calls that declared none
 
   Counters operator-(const Counters& earlier) const;
 };
@@ -29,5 +33,18 @@ Counters counters();
 
 /// The live counters, for the code that counts. One thread at a time drives a device.
 Counters& live_counters();
+
+/// One launch, call into a library, copy within the device or fill.
+struct Work {
+  const char* name;
+  std::int64_t bytes;            ///< that it moves; -1: not declared
+  const void* kernel = nullptr;  ///< of a launch: the host's address of the kernel
+};
+/// Adds its bytes to bytes_moved, and tells the listener of it. Called in the order in which streams get their work.
+void count_work(const Work& work);
+
+/// Who is told of all work, also of what is recorded; null: nobody.
+using WorkListener = void (*)(const Work& work);
+void listen_to_work(WorkListener listener);
 
 }  // namespace hearth::cuda

@@ -76,8 +76,9 @@ void map(Stream& stream, const char* name, F f, std::int64_t n, T* out, const In
   const bool packed = is_aligned(out) && (is_aligned(in) && ...);
   const std::int64_t packs = packed ? n / pack_size<T> : 0;
   const std::int64_t rest = n - packs * pack_size<T>;
-  launch(stream, name, {blocks_for(std::max(packs, rest), element_block), element_block}, map_elements<F, T, In...>, f,
-         n, packs, out, in...);
+  const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(T) * (1 + sizeof...(In)));
+  launch(stream, name, {blocks_for(std::max(packs, rest), element_block), element_block, 0, bytes},
+         map_elements<F, T, In...>, f, n, packs, out, in...);
 }
 
 /// A launch over `n` elements or packs, in no more blocks than keep a device busy: kernels go on with the stride of the

@@ -48,6 +48,7 @@ void before_launch(const char* name, const LaunchShape& shape, const void* kerne
                name, ": a grid of ", shape.grid.x, " x ", shape.grid.y, " x ", shape.grid.z, " blocks is too large");
   if (shape.shared_bytes > 0) allow_shared(name, kernel, shape.shared_bytes);
   ++live_counters().launches;
+  count_work({name, shape.bytes, kernel});
 }
 
 void after_launch(const char* name, const LaunchShape& shape) {

@@ -162,6 +162,18 @@ Counters& live_counters() {
 
 Counters counters() { return live_counters(); }
 
+static WorkListener listener = nullptr;
+
+void listen_to_work(WorkListener told) { listener = told; }
+
+void count_work(const Work& work) {
+  if (work.bytes < 0)
+    ++live_counters().launches_without_bytes;
+  else
+    live_counters().bytes_moved += work.bytes;
+  if (listener != nullptr) listener(work);
+}
+
 Counters Counters::operator-(const Counters& e) const {
   return {launches - e.launches,
           library_calls - e.library_calls,
@@ -174,7 +186,9 @@ Counters Counters::operator-(const Counters& e) const {
           bytes_copied - e.bytes_copied,
           allocations - e.allocations,
           layout_changes - e.layout_changes,
-          conversions - e.conversions};
+          conversions - e.conversions,
+          bytes_moved - e.bytes_moved,
+          launches_without_bytes - e.launches_without_bytes};
 }
 
 }  // namespace hearth::cuda

@@ -45,12 +45,14 @@ void copy_within(Stream& stream, void* to, const void* from, std::size_t bytes) 
   Counters& counted = live_counters();
   ++counted.copies_within;
   counted.bytes_copied += static_cast<std::int64_t>(bytes);
+  count_work({"copy", 2 * static_cast<std::int64_t>(bytes)});
   HEARTH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.raw()));
 }
 
 void fill_bytes(Stream& stream, void* device, unsigned char value, std::size_t bytes) {
   if (bytes == 0) return;
   ++live_counters().copies_within;
+  count_work({"fill", static_cast<std::int64_t>(bytes)});
   HEARTH_TRY(cudaMemsetAsync(device, value, bytes, stream.raw()));
 }
 

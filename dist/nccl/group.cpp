@@ -12,6 +12,7 @@
 #include "core/cuda/counters.h"
 #include "core/cuda/error.h"
 #include "core/cuda/graph.h"
+#include "core/cuda/launch.h"
 #include "core/cuda/runtime.h"
 #include "dist/nccl/functions.h"
 #include "dist/nccl/group.h"
@@ -228,6 +229,8 @@ std::function<void()> Group::agree(const Call& call) {
 }
 
 Work Group::start(Call call, std::vector<Tensor> held, const Tensor& output, const Queue& queue) {
+  std::int64_t bytes = cuda::bytes_of(output);
+  for (const Tensor& tensor : held) bytes += cuda::bytes_of(tensor);
   failure_->check();
   output.storage()->bump_version();
   std::function<void()> agreed;
@@ -244,6 +247,7 @@ Work Group::start(Call call, std::vector<Tensor> held, const Tensor& output, con
     if (output.size() > 0) queue(stream_);
   }
   ++cuda::live_counters().library_calls;
+  cuda::count_work({"NCCL", bytes});
   flight->queued_on(stream_);
   return Work({}, [flight, agreed, failure = failure_] {
     if (agreed) agreed();

@@ -39,7 +39,9 @@ void sum_rows(cuda::Stream& stream, DType dtype, const std::byte* rows, int row_
   HEARTH_CHECK(UsageError, row_count >= 1 && row_count <= 1 << (levels - 1), "sum of rows: there are ", row_count,
                "; 1..4096 are possible");
   visit_dtype("sum of rows", dtype, Floats{}, [&]<class T>() {
-    cuda::launch(stream, "sum_rows_by_pairs", {cuda::blocks_for(count, cuda::element_block), cuda::element_block},
+    cuda::launch(stream, "sum_rows_by_pairs",
+                 {cuda::blocks_for(count, cuda::element_block), cuda::element_block, 0,
+                  (row_count + 1) * count * static_cast<std::int64_t>(sizeof(T))},
                  sum_rows_by_pairs<T>, reinterpret_cast<const T*>(rows), row_count, count, reinterpret_cast<T*>(sum));
   });
 }

@@ -408,10 +408,13 @@ void make_bias_gradient(Stream& stream, const AttentionArguments& a, const Probl
   shares.parts = (shares.count + shares.size - 1) / shares.size;
   const Tensor parts =
       shares.parts == 1 ? dbias : Tensor::empty({shares.parts, dbias.size()}, dbias.dtype(), dbias.device());
-  launch(stream, "attention_grad_bias", {blocks_for(tiles * shares.parts, 1), threads, 4 * Size::rows * sizeof(P)},
+  launch(stream, "attention_grad_bias",
+         {blocks_for(tiles * shares.parts, 1), threads, 4 * Size::rows * sizeof(P),
+          bytes_of(a.q, a.q, a.k, a.v, a.bias, parts)},  // dy is like q
          attend_grad_bias<T, columns>, p, saved, shares, parts.data<P>());
   if (shares.parts > 1)
-    launch(stream, "attention_grad_bias sum", {blocks_for(dbias.size(), threads, 1 << 16), threads}, sum_bias_parts<P>,
+    launch(stream, "attention_grad_bias sum",
+           {blocks_for(dbias.size(), threads, 1 << 16), threads, 0, bytes_of(parts, dbias)}, sum_bias_parts<P>,
            static_cast<const P*>(parts.data<P>()), shares.parts, dbias.size(), dbias.data<P>());
 }
 
@@ -423,7 +426,8 @@ void attention_portable(Stream& stream, const AttentionArguments& a, const Tenso
     using Size = Sizes<P, columns>;
     const std::int64_t tiles = tiles_of(a.queries(), Size::tile);
     launch(stream, "attention",
-           {blocks_for(a.batch() * a.heads() * tiles, 1), threads, (3 * Size::rows + Size::weights) * sizeof(P)},
+           {blocks_for(a.batch() * a.heads() * tiles, 1), threads, (3 * Size::rows + Size::weights) * sizeof(P),
+            bytes_of(a.q, a.k, a.v, a.bias, y, lse)},
            attend<T, columns>, problem_of<T>(stream, a), heads_of<T>(y), lse.data<P>(), tiles);
   });
 }
@@ -431,7 +435,8 @@ void attention_portable(Stream& stream, const AttentionArguments& a, const Tenso
 void attention_row_products(Stream& stream, const AttentionArguments& a, const AttentionSaved& saved,
                             const Tensor& delta) {
   visit_dtype("attention", a.q.dtype(), Floats{}, [&]<class T>() {
-    launch(stream, "attention_grad rows", {blocks_for(delta.size(), threads / warp_size, 1 << 16), threads},
+    launch(stream, "attention_grad rows",
+           {blocks_for(delta.size(), threads / warp_size, 1 << 16), threads, 0, bytes_of(saved.y, saved.dy, delta)},
            multiply_results<T>, problem_of<T>(stream, a), heads_of<const T>(saved.y), heads_of<const T>(saved.dy),
            delta.data<acc_t<T>>(), delta.size());
   });
@@ -457,11 +462,14 @@ void attention_grad_portable(Stream& stream, const AttentionArguments& a, const 
     const Saved<T> saved{heads_of<const T>(given.dy), given.lse.data<P>(), delta.data<P>()};
     const std::int64_t heads = a.batch() * a.heads();
     const std::int64_t down = tiles_of(a.queries(), Size::tile), across = tiles_of(a.keys(), Size::tile);
+    const std::int64_t moved = bytes_of(a.q, a.k, a.v, a.bias, given.dy, given.lse, delta);
     launch(stream, "attention_grad q",
-           {blocks_for(heads * down, 1), threads, (4 * Size::rows + Size::weights) * sizeof(P)},
+           {blocks_for(heads * down, 1), threads, (4 * Size::rows + Size::weights) * sizeof(P),
+            moved + bytes_of(gradients.dq)},
            attend_grad_q<T, columns>, p, saved, heads_of<T>(gradients.dq), down);
     launch(stream, "attention_grad kv",
-           {blocks_for(heads * across, 1), threads, (4 * Size::rows + 2 * Size::weights) * sizeof(P)},
+           {blocks_for(heads * across, 1), threads, (4 * Size::rows + 2 * Size::weights) * sizeof(P),
+            moved + bytes_of(gradients.dk, gradients.dv)},
            attend_grad_kv<T, columns>, p, saved, heads_of<T>(gradients.dk), heads_of<T>(gradients.dv), across);
   });
   if (gradients.dbias.defined()) attention_bias_grad(stream, a, given, delta, gradients.dbias);

@@ -61,16 +61,16 @@ __global__ void settle_gradients(HEARTH_GRID_CONSTANT(Problem<T>) p, Heads<T> dq
 
 void attention_counts(Stream& stream, const AttentionArguments& a, const Tensor& counts) {
   std::int32_t* const of_queries = counts.data<std::int32_t>();
-  launch(stream, "attention counts", {blocks_for(a.batch(), threads), threads}, count_tokens,
-         static_cast<const std::int32_t*>(a.key_lengths.data<std::int32_t>()), a.batch(),
+  launch(stream, "attention counts", {blocks_for(a.batch(), threads), threads, 0, bytes_of(a.key_lengths, counts)},
+         count_tokens, static_cast<const std::int32_t*>(a.key_lengths.data<std::int32_t>()), a.batch(),
          static_cast<std::int32_t>(a.queries()), static_cast<std::int32_t>(a.keys()), of_queries,
          of_queries + counts.dim(1));
 }
 
 void attention_settle(Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
   visit_dtype("attention", y.dtype(), Types<f16, bf16>{}, [&]<class T>() {
-    launch(stream, "attention settle", {blocks_for(lse.size(), threads, 1 << 16), threads}, settle_rows<T>,
-           problem_of<T>(stream, a), heads_of<T>(y), lse.data<float>(), lse.size());
+    launch(stream, "attention settle", {blocks_for(lse.size(), threads, 1 << 16), threads, 0, bytes_of(lse)},
+           settle_rows<T>, problem_of<T>(stream, a), heads_of<T>(y), lse.data<float>(), lse.size());
   });
 }
 
@@ -78,8 +78,9 @@ void attention_settle_grad(Stream& stream, const AttentionArguments& a, const At
   const std::int64_t tokens = std::max(a.queries(), a.keys());
   const std::int64_t packs = a.batch() * a.heads() * tokens * a.width() / 8;
   visit_dtype("attention", a.q.dtype(), Types<f16, bf16>{}, [&]<class T>() {
-    launch(stream, "attention_grad settle", {blocks_for(packs, threads, 1 << 16), threads}, settle_gradients<T>,
-           problem_of<T>(stream, a), heads_of<T>(into.dq), heads_of<T>(into.dk), heads_of<T>(into.dv), tokens);
+    launch(stream, "attention_grad settle", {blocks_for(packs, threads, 1 << 16), threads, 0, bytes_of(a.key_lengths)},
+           settle_gradients<T>, problem_of<T>(stream, a), heads_of<T>(into.dq), heads_of<T>(into.dk),
+           heads_of<T>(into.dv), tokens);
   });
 }
 

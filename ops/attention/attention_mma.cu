@@ -352,7 +352,8 @@ void attention_mma(Stream& stream, const AttentionArguments& a, const Tensor& y,
     using Size = Sizes<width, 64>;
     const std::int64_t tiles = tiles_of(a.queries());
     launch(stream, "attention mma",
-           {blocks_for(a.batch() * a.heads() * tiles, 1), threads, (Size::block + 4 * Size::step) * sizeof(T)},
+           {blocks_for(a.batch() * a.heads() * tiles, 1), threads, (Size::block + 4 * Size::step) * sizeof(T),
+            bytes_of(a.q, a.k, a.v, a.bias, y, lse)},
            attend_mma<T, width>, problem_of<T>(stream, a), heads_of<T>(y), lse.data<float>(), tiles);
   });
 }
@@ -368,11 +369,14 @@ void attention_grad_mma(Stream& stream, const AttentionArguments& a, const Atten
     const Saved<T> saved{heads_of<const T>(given.dy), given.lse.data<float>(), delta.data<float>()};
     const std::int64_t heads = a.batch() * a.heads(), down = tiles_of(a.queries()), across = tiles_of(a.keys());
     const std::size_t shared = (2 * Size::block + 4 * Size::step) * sizeof(T);
-    launch(stream, "attention_grad q mma", {blocks_for(heads * down, 1), threads, shared}, attend_grad_q_mma<T, width>,
+    const std::int64_t moved = bytes_of(a.q, a.k, a.v, a.bias, given.dy, given.lse, delta);
+    launch(stream, "attention_grad q mma",
+           {blocks_for(heads * down, 1), threads, shared, moved + bytes_of(gradients.dq)}, attend_grad_q_mma<T, width>,
            p, saved, heads_of<T>(gradients.dq), down);
     launch(stream, "attention_grad kv mma",
-           {blocks_for(heads * across, 1), threads, shared + 4 * passing * sizeof(float)}, attend_grad_kv_mma<T, width>,
-           p, saved, heads_of<T>(gradients.dk), heads_of<T>(gradients.dv), across);
+           {blocks_for(heads * across, 1), threads, shared + 4 * passing * sizeof(float),
+            moved + bytes_of(gradients.dk, gradients.dv)},
+           attend_grad_kv_mma<T, width>, p, saved, heads_of<T>(gradients.dk), heads_of<T>(gradients.dv), across);
   });
   if (gradients.dbias.defined()) attention_bias_grad(stream, a, given, delta, gradients.dbias);
 }

@@ -299,7 +299,9 @@ namespace window_problem {
 template <class P>
 void join_windows(Stream& stream, const WindowAttentionArguments& a, const ShareSums<P>& sums, std::int64_t shares,
                   const WindowAttentionGradients& g) {
-  launch(stream, "window_attention_grad join", {blocks_for(a.heads * sums.columns, warp_size), join_warps * warp_size},
+  launch(stream, "window_attention_grad join",
+         {blocks_for(a.heads * sums.columns, warp_size), join_warps * warp_size, 0,
+          shares * a.heads * sums.columns * static_cast<std::int64_t>(sizeof(P))},
          join_shares<P>, sums, shares, a.heads, a.head_width(), g.dtable.defined() ? g.dtable.data<P>() : nullptr,
          g.dpadding.defined() ? g.dpadding.data<P>() : nullptr);
 }
@@ -323,7 +325,7 @@ void window_attention_portable(Stream& stream, const WindowAttentionArguments& a
   visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() {
     launch(stream, "window_attention",
            {blocks_for(a.batch() * a.grid.windows() * a.heads, 1), threads,
-            forward_bytes(dtype_of<acc_t<T>>(), a.grid.window, a.head_width())},
+            forward_bytes(dtype_of<acc_t<T>>(), a.grid.window, a.head_width()), bytes_of(a.qkv, a.table, a.padding, y)},
            attend_windows<T>, problem_of<T>(stream, a), y.data<T>());
   });
 }
@@ -336,7 +338,8 @@ void window_attention_grad_portable(Stream& stream, const WindowAttentionArgumen
     const Shares<P> shares(a, g, split, Pairs::in_memory);
     launch(
         stream, "window_attention_grad",
-        {blocks_for(split.shares * a.heads, 1), threads, gradient_bytes(dtype_of<P>(), a.grid.window, a.head_width())},
+        {blocks_for(split.shares * a.heads, 1), threads, gradient_bytes(dtype_of<P>(), a.grid.window, a.head_width()),
+         bytes_of(a.qkv, a.table, a.padding, dy, g.dqkv, shares.folded, shares.pairs, shares.padding)},
         differentiate_windows<T>, problem_of<T>(stream, a), static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(),
         split, shares.sums);
     join_windows(stream, a, shares.sums, split.shares, g);

@@ -358,7 +358,8 @@ void window_attention_mma(Stream& stream, const WindowAttentionArguments& a, con
   visit(y.dtype(), a.grid.window, a.head_width(), [&]<class T, int tokens, int width>() {
     const Split split(a, blocks_wanted<tokens>(12));
     launch(stream, "window_attention mma",
-           {blocks_for(split.shares * a.heads, 1), threads_of<tokens>, Layout<tokens, width, false>::bytes},
+           {blocks_for(split.shares * a.heads, 1), threads_of<tokens>, Layout<tokens, width, false>::bytes,
+            bytes_of(a.qkv, a.table, a.padding, y)},
            attend_windows_mma<T, tokens, width>, problem_of<T>(stream, a), split, y.data<T>());
   });
 }
@@ -369,7 +370,8 @@ void window_attention_grad_mma(Stream& stream, const WindowAttentionArguments& a
     const Split split(a, blocks_wanted<tokens>(6));
     const Shares<float> shares(a, g, split, Pairs::in_block);
     launch(stream, "window_attention_grad mma",
-           {blocks_for(split.shares * a.heads, 1), threads_of<tokens>, Layout<tokens, width, true>::bytes},
+           {blocks_for(split.shares * a.heads, 1), threads_of<tokens>, Layout<tokens, width, true>::bytes,
+            bytes_of(a.qkv, a.table, a.padding, dy, g.dqkv, shares.folded, shares.padding)},
            differentiate_windows_mma<T, tokens, width>, problem_of<T>(stream, a), split,
            static_cast<const T*>(dy.data<T>()), g.dqkv.data<T>(), shares.sums);
     join_windows(stream, a, shares.sums, split.shares, g);

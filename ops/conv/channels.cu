@@ -31,7 +31,8 @@ void run(cuda::Stream& stream, const Tensor& x, std::int64_t pitch_x, std::int64
   const std::int64_t channels = y.dim(3), rows = y.size() / channels;
   const X* const from = x.data<X>();
   Y* const to = y.data<Y>();
-  const LaunchShape shape{blocks_for(rows, element_block), element_block};
+  const LaunchShape shape{blocks_for(rows, element_block), element_block, 0,
+                          rows * copied * static_cast<std::int64_t>(sizeof(X)) + bytes_of(y)};
   const auto queue = [&](auto kernel) {
     launch(stream, "conv2d channels", shape, kernel, rows, from, static_cast<int>(pitch_x), static_cast<int>(copied),
            to, static_cast<int>(channels));

@@ -87,8 +87,10 @@ void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Ten
       stream, {"conv2d", "conv2d parts", "conv2d sum"}, t.split, result, pass == Pass::forward ? g.k : result.size(),
       tile::store_of<TC>(result, row, false, takes_relu(epilogue)),
       [&]<class T>(const char* name, const tile::Store<T>& store, std::int64_t part_elements) {
-        cuda::launch(stream, name, shape, conv2d_tiles_kernel<pass, TA, TB, T>, g, t, left.data<TA>(), right.data<TB>(),
-                     part_elements, store, part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
+        const std::int64_t in = cuda::bytes_of(left, right, bias);
+        cuda::launch(stream, name, shape.moving(tile::moved_by(in, t.split, result, part_elements, sizeof(T))),
+                     conv2d_tiles_kernel<pass, TA, TB, T>, g, t, left.data<TA>(), right.data<TB>(), part_elements,
+                     store, part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
       });
 }
 

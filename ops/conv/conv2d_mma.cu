@@ -97,8 +97,10 @@ void run_pass(cuda::Stream& stream, const ConvShape& shape, const Tensor& left, 
       stream, {"conv2d mma", "conv2d mma parts", "conv2d sum"}, t.split, result,
       pass == Pass::forward ? shape.k : result.size(), tile::store_of<TC>(result, row, false, takes_relu(epilogue)),
       [&]<class C>(const char* name, const tile::Store<C>& store, std::int64_t part_elements) {
-        cuda::launch(stream, name, launch, conv2d_mma_kernel<pass, T, C>, g, t, left.data<T>(), right.data<T>(),
-                     part_elements, store, part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
+        const std::int64_t in = cuda::bytes_of(left, right, bias);
+        cuda::launch(stream, name, launch.moving(tile::moved_by(in, t.split, result, part_elements, sizeof(C))),
+                     conv2d_mma_kernel<pass, T, C>, g, t, left.data<T>(), right.data<T>(), part_elements, store,
+                     part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
       });
 }
 

@@ -60,11 +60,11 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
   const auto call = [&](Conv2dRun* run) {
     if (epilogue != nullptr) epilogue->activation = wanted;
-    run(problem, operands);
     double flops = 2.0;
     for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
       flops *= static_cast<double>(extent);
     profiler::add_flops(flops);
+    run(problem, operands);
   };
   // Does of the epilogue what was done.
   const auto own = [&](Conv2dRun* run) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <numeric>
 
 #include "core/cuda/counters.h"
 #include "core/cuda/graph.h"
@@ -101,6 +102,8 @@ Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::span<const std::in
   made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::int64_t{16});
   if (stored == Stored::no) made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true);
   made.finalize("tensor");
+  const std::int64_t element = type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_INT32 ? 4 : 2;
+  if (stored == Stored::yes) made.bytes = std::accumulate(extents.begin(), extents.end(), element, std::multiplies<>());
   return made;
 }
 
@@ -162,6 +165,7 @@ std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& t
 Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations) {
   Plan plan;
   plan.parts = std::move(parts);
+  for (const Descriptor& part : plan.parts) plan.bytes += part.bytes;
   Descriptor graph = graph_of(target, operations);
   if (!plan_by(CUDNN_HEUR_MODE_A, target, exact_f32, graph, plan) &&
       !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, exact_f32, graph, plan))
@@ -269,6 +273,7 @@ void execute(Stream& stream, const Plan& plan, std::span<const std::int64_t> ids
   if (workspace != nullptr) memory.deallocate(workspace, bytes);
   if (status != CUDNN_STATUS_SUCCESS) throw_not_run(stream.device(), "cuDNN: cudnnBackendExecute", api().text(status));
   ++live_counters().library_calls;
+  count_work({"cuDNN", plan.bytes});
 }
 
 }  // namespace hearth::cuda::dnn

@@ -48,13 +48,15 @@ void check(cudnnStatus_t status, const char* call);
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) { check(api().make(type, &raw_), "creating a descriptor"); }
-  Descriptor(Descriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Descriptor(Descriptor&& other) noexcept : bytes(other.bytes), raw_(std::exchange(other.raw_, nullptr)) {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() {
     if (raw_ != nullptr) api().destroy(raw_);
   }
 
   cudnnBackendDescriptor_t raw() const { return raw_; }
+
+  std::int64_t bytes = 0;  ///< of a tensor in memory
 
   template <class T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::span<const T> values) {
@@ -117,6 +119,7 @@ std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& t
 struct Plan {
   std::vector<Descriptor> parts;
   cudnnBackendDescriptor_t executable = nullptr;  ///< one of the parts
+  std::int64_t bytes = 0;                         ///< of all tensors that it reads or writes
   Probe info;
 };
 

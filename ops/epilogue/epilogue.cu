@@ -47,7 +47,8 @@ void launch_bias(cuda::Stream& stream, const char* name, const Tensor& bias, con
   T* const to = y.data<T>();
   const std::int64_t rows = y.size() / cols;
   const bool packed = packs_fit(to, cols);
-  const LaunchShape shape = shape_over_rows(rows, packed ? cols / pack_size<T> : cols);
+  const LaunchShape shape =
+      shape_over_rows(rows, packed ? cols / pack_size<T> : cols).moving(bytes_of(bias, y) + (adds ? bytes_of(y) : 0));
   const auto with = [&]<class B>(const B* from) {
     launch(stream, name, shape, bias_rows<T, B>, from, to, rows, cols, adds, packed);
   };
@@ -152,11 +153,12 @@ void grad_with_sums(cuda::Stream& stream, const char* name, const Tensor& refere
   const Cut cut = cut_rows(rows, packed ? cols / pack_size<T> : cols);
   const Tensor partials = Tensor::empty({cut.pieces, cols}, dtype_of<A>(), dy.device());
   A* const sums = partials.data<A>();
-  launch(stream, name, cut.shape, sum_pieces<F, T, stores>, other, gradient, into, sums, rows, cols, cut.rows_a_piece,
-         packed);
+  launch(stream, name, cut.shape.moving(bytes_of(dy, partials) + (stores ? bytes_of(reference, dpre) : 0)),
+         sum_pieces<F, T, stores>, other, gradient, into, sums, rows, cols, cut.rows_a_piece, packed);
   visit_dtype("bias gradient", db.dtype(), Floats{}, [&]<class D>() {
-    launch(stream, "bias_grad", {blocks_for(cols, join_columns), dim3(join_columns, join_rows)}, join_pieces<A, D>,
-           sums, cut.pieces, cols, db.data<D>());
+    launch(stream, "bias_grad",
+           {blocks_for(cols, join_columns), dim3(join_columns, join_rows), 0, bytes_of(partials, db)},
+           join_pieces<A, D>, sums, cut.pieces, cols, db.data<D>());
   });
 }
 

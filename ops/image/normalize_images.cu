@@ -112,7 +112,8 @@ void normalize_images(cuda::Stream& stream, const PixelsShape& s, const Tensor& 
     constexpr std::int64_t max_blocks = 4096;
     const unsigned along = blocks_for(units, element_block, 64);
     const dim3 grid(along, blocks_for(s.n, 1, max_blocks / along));
-    launch(stream, "normalize_images", {grid, element_block, shared}, normalize_images_kernel<T>, p, y.data<T>());
+    launch(stream, "normalize_images", {grid, element_block, shared, bytes_of(pixels, values, erased, lambda, y)},
+           normalize_images_kernel<T>, p, y.data<T>());
   });
 }
 

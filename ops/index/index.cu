@@ -102,9 +102,10 @@ void visit_word(std::int64_t bytes, const Tensor& x, const Tensor& y, F&& f) {
 void sum_sorted(cuda::Stream& stream, const Tensor& dy, std::int64_t rows, std::int64_t inner, const Order& order,
                 const Tensor& dx) {
   visit_dtype("index gradient", dy.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "index gradient", cuda::shape_over(dx.size()), sum_places<T>, dy.data<T>(), rows, inner,
-                 order.keys.size(), dx.size(), order.keys.data<std::int64_t>(), order.places.data<std::int64_t>(),
-                 dx.data<T>());
+    cuda::launch(stream, "index gradient",
+                 cuda::shape_over(dx.size()).moving(cuda::bytes_of(dy, order.keys, order.places, dx)), sum_places<T>,
+                 dy.data<T>(), rows, inner, order.keys.size(), dx.size(), order.keys.data<std::int64_t>(),
+                 order.places.data<std::int64_t>(), dx.data<T>());
   });
 }
 
@@ -121,24 +122,24 @@ void take_rows(cuda::Stream& stream, const Tensor& x, const AroundAxis& in, cons
   const std::int64_t bytes = in.inner * static_cast<std::int64_t>(size_of(x.dtype()));
   visit_word(bytes, x, y, [&]<class Word>() {
     const std::int64_t words = bytes / static_cast<std::int64_t>(sizeof(Word));
-    cuda::launch(stream, "take_rows", cuda::shape_over(in.outer * ids.size() * words), copy_rows<Word>,
-                 reinterpret_cast<const Word*>(x.bytes()), in.outer, in.rows, words, ids.data<std::int64_t>(),
-                 ids.size(), cuda::fault_slot(stream), reinterpret_cast<Word*>(y.bytes()));
+    cuda::launch(stream, "take_rows", cuda::shape_over(in.outer * ids.size() * words).moving(cuda::bytes_of(ids, y, y)),
+                 copy_rows<Word>, reinterpret_cast<const Word*>(x.bytes()), in.outer, in.rows, words,
+                 ids.data<std::int64_t>(), ids.size(), cuda::fault_slot(stream), reinterpret_cast<Word*>(y.bytes()));
   });
 }
 
 void sum_rows_by_id(cuda::Stream& stream, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx) {
   if (dx.size() == 0) return;
   const Tensor keys = Tensor::empty({ids.size()}, DType::i64, ids.device());
-  cuda::launch(stream, "index keys", cuda::shape_over(ids.size()), keys_of_rows, ids.data<std::int64_t>(), ids.size(),
-               in.rows, keys.data<std::int64_t>());
+  cuda::launch(stream, "index keys", cuda::shape_over(ids.size()).moving(cuda::bytes_of(ids, keys)), keys_of_rows,
+               ids.data<std::int64_t>(), ids.size(), in.rows, keys.data<std::int64_t>());
   sum_sorted(stream, dy, in.rows, in.inner, sort_places(stream, keys, in.rows + 1), dx);
 }
 
 void take_along(cuda::Stream& stream, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y) {
   if (y.size() == 0) return;
   visit_width(x.dtype(), [&]<class Word>() {
-    cuda::launch(stream, "take_along", cuda::shape_over(y.size()), copy_along<Word>,
+    cuda::launch(stream, "take_along", cuda::shape_over(y.size()).moving(cuda::bytes_of(ids, y, y)), copy_along<Word>,
                  reinterpret_cast<const Word*>(x.bytes()), in.rows, in.inner, ids.size() / (in.outer * in.inner),
                  y.size(), ids.data<std::int64_t>(), cuda::fault_slot(stream), reinterpret_cast<Word*>(y.bytes()));
   });
@@ -147,8 +148,9 @@ void take_along(cuda::Stream& stream, const Tensor& x, const AroundAxis& in, con
 void sum_along(cuda::Stream& stream, const Tensor& dy, const AroundAxis& in, const Tensor& ids, const Tensor& dx) {
   if (dx.size() == 0) return;
   const Tensor keys = Tensor::empty({ids.size()}, DType::i64, ids.device());
-  cuda::launch(stream, "index keys", cuda::shape_over(ids.size()), keys_of_elements, ids.data<std::int64_t>(),
-               ids.size(), in.rows, in.inner, ids.size() / (in.outer * in.inner), dx.size(), keys.data<std::int64_t>());
+  cuda::launch(stream, "index keys", cuda::shape_over(ids.size()).moving(cuda::bytes_of(ids, keys)), keys_of_elements,
+               ids.data<std::int64_t>(), ids.size(), in.rows, in.inner, ids.size() / (in.outer * in.inner), dx.size(),
+               keys.data<std::int64_t>());
   // Every element is a row of its own.
   sum_sorted(stream, dy, dx.size(), 1, sort_places(stream, keys, dx.size() + 1), dx);
 }

@@ -120,7 +120,8 @@ Order sort_places(cuda::Stream& stream, const Tensor& keys, std::int64_t bound) 
   const Device device = keys.device();
   Order from{keys, Tensor::empty({n}, DType::i64, device)};
   if (n == 0) return from;
-  cuda::launch(stream, "number places", {cuda::blocks_for(n, threads, 1 << 16), threads}, number_places, n,
+  cuda::launch(stream, "number places",
+               {cuda::blocks_for(n, threads, 1 << 16), threads, 0, cuda::bytes_of(from.places)}, number_places, n,
                from.places.data<std::int64_t>());
   if (bound <= 1) return from;
   Order to{Tensor::empty({n}, DType::i64, device), Tensor::empty({n}, DType::i64, device)};
@@ -129,10 +130,14 @@ Order sort_places(cuda::Stream& stream, const Tensor& keys, std::int64_t bound) 
   const cuda::LaunchShape each_chunk{cuda::blocks_for(chunks, 1, 1 << 16), threads};
   for (int shift = 0; shift < 63 && ((bound - 1) >> shift) != 0; shift += digit_bits) {
     const std::int64_t* const key = from.keys.data<std::int64_t>();
-    cuda::launch(stream, "count digits", each_chunk, count_digits, key, n, chunks, shift, count);
-    cuda::launch(stream, "sum digits", {1, threads}, sum_before, count, digits * chunks);
-    cuda::launch(stream, "place digits", each_chunk, place_digits, key, from.places.data<std::int64_t>(), n, chunks,
-                 shift, count, to.keys.data<std::int64_t>(), to.places.data<std::int64_t>());
+    cuda::launch(stream, "count digits", each_chunk.moving(cuda::bytes_of(from.keys, counts)), count_digits, key, n,
+                 chunks, shift, count);
+    cuda::launch(stream, "sum digits", {1, threads, 0, cuda::bytes_of(counts, counts)}, sum_before, count,
+                 digits * chunks);
+    cuda::launch(stream, "place digits",
+                 each_chunk.moving(cuda::bytes_of(from.keys, from.places, counts, to.keys, to.places)), place_digits,
+                 key, from.places.data<std::int64_t>(), n, chunks, shift, count, to.keys.data<std::int64_t>(),
+                 to.places.data<std::int64_t>());
     std::swap(from, to);
   }
   return from;

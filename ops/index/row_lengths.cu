@@ -26,8 +26,9 @@ void row_lengths(cuda::Stream& stream, const Tensor& ids, std::int64_t pad, cons
   const std::int64_t rows = ids.dim(0), cols = ids.dim(1);
   if (rows == 0) return;
   visit_dtype("row_lengths", ids.dtype(), Types<std::int32_t, std::int64_t>{}, [&]<class T>() {
-    cuda::launch(stream, "row_lengths", {cuda::blocks_for(rows, threads, 1 << 16), threads}, lengths_of_rows<T>,
-                 ids.data<T>(), rows, cols, pad, lengths.data<std::int32_t>());
+    cuda::launch(stream, "row_lengths",
+                 {cuda::blocks_for(rows, threads, 1 << 16), threads, 0, cuda::bytes_of(ids, lengths)},
+                 lengths_of_rows<T>, ids.data<T>(), rows, cols, pad, lengths.data<std::int32_t>());
   });
 }
 

@@ -59,8 +59,8 @@ void sort_columns(cuda::Stream& stream, const Tensor& x, bool descending, const 
   visit_dtype("sort", x.dtype(), AllTypes{}, [&]<class T>() {
     const auto sort_by = [&](const std::int64_t* places, int shift) {
       const Tensor keys = Tensor::empty({n}, DType::i64, x.device());
-      cuda::launch(stream, "sort keys", cuda::shape_over(n), sort_keys<T>, x.data<T>(), n, cols, places, shift,
-                   descending, keys.data<std::int64_t>());
+      cuda::launch(stream, "sort keys", cuda::shape_over(n).moving(cuda::bytes_of(x, keys)), sort_keys<T>, x.data<T>(),
+                   n, cols, places, shift, descending, keys.data<std::int64_t>());
       return sort_places(stream, keys, rows << 32).places;
     };
     Tensor lower;
@@ -70,8 +70,9 @@ void sort_columns(cuda::Stream& stream, const Tensor& x, bool descending, const 
       places = lower.data<std::int64_t>();
     }
     const Tensor order = sort_by(places, sizeof(T) == 8 ? 32 : 0);
-    cuda::launch(stream, "sort columns", cuda::shape_over(columns.size()), take_columns, order.data<std::int64_t>(),
-                 places, columns.size(), columns.dim(1), cols, columns.data<std::int64_t>());
+    cuda::launch(stream, "sort columns", cuda::shape_over(columns.size()).moving(cuda::bytes_of(order, columns)),
+                 take_columns, order.data<std::int64_t>(), places, columns.size(), columns.dim(1), cols,
+                 columns.data<std::int64_t>());
   });
 }
 

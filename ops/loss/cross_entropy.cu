@@ -232,18 +232,18 @@ const void* targets_of(const Tensor& labels) { return is_floating(labels.dtype()
 void cross_entropy(cuda::Stream& stream, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
                    const Tensor& most, const Tensor& log_sum, const Tensor& losses) {
   if (logits.size() == 0) return;
-  const std::int64_t cols = logits.dim(-1);
+  const std::int64_t cols = logits.dim(-1), moved = bytes_of(logits, labels, most, log_sum, losses);
   const auto arrays = {address_of(logits), targets_of(labels)};
   visit_rows("cross_entropy", logits.dtype(), cols, arrays, [&]<class T, int width>() {
     using P = acc_t<T>;
     const Rows<T> in = rows_of<T>(stream, logits, options);
     with_row_group(in.rows, cols, short_row, width, 4, [&]<class Group>(Group group, const LaunchShape& shape) {
       if (is_floating(labels.dtype()))
-        launch(stream, "cross_entropy", shape, target_losses<T, width, Group>, in, labels.data<P>(), most.data<P>(),
-               log_sum.data<P>(), losses.data<P>(), group);
-      else
-        launch(stream, "cross_entropy", shape, class_losses<T, width, Group>, in, labels.data<std::int64_t>(),
+        launch(stream, "cross_entropy", shape.moving(moved), target_losses<T, width, Group>, in, labels.data<P>(),
                most.data<P>(), log_sum.data<P>(), losses.data<P>(), group);
+      else
+        launch(stream, "cross_entropy", shape.moving(moved), class_losses<T, width, Group>, in,
+               labels.data<std::int64_t>(), most.data<P>(), log_sum.data<P>(), losses.data<P>(), group);
     });
   });
 }
@@ -251,9 +251,10 @@ void cross_entropy(cuda::Stream& stream, const Tensor& logits, const Tensor& lab
 void cross_entropy_total(cuda::Stream& stream, const Tensor& losses, const Tensor& labels,
                          const CrossEntropyOptions& options, const Tensor& result, const Tensor& row_weight) {
   visit_dtype("cross_entropy", losses.dtype(), FullFloats{}, [&]<class P>() {
-    launch(stream, "cross_entropy_total", {1, total_block}, total_loss<P>, losses.data<P>(),
-           is_floating(labels.dtype()) ? nullptr : labels.data<std::int64_t>(), losses.size(), options.ignore_index,
-           options.reduction == Reduction::mean, result.data<P>(), row_weight.data<double>());
+    launch(stream, "cross_entropy_total", {1, total_block, 0, bytes_of(losses, labels, result, row_weight)},
+           total_loss<P>, losses.data<P>(), is_floating(labels.dtype()) ? nullptr : labels.data<std::int64_t>(),
+           losses.size(), options.ignore_index, options.reduction == Reduction::mean, result.data<P>(),
+           row_weight.data<double>());
   });
 }
 
@@ -262,6 +263,7 @@ void cross_entropy_grad(cuda::Stream& stream, const Tensor& logits, const Tensor
                         const Tensor& scale, const Tensor& row_weight, const Tensor& dx) {
   if (logits.size() == 0) return;
   const std::int64_t cols = logits.dim(-1), step = options.reduction == Reduction::none ? 1 : 0;
+  const std::int64_t moved = bytes_of(logits, labels, most, log_sum, scale, row_weight, dx);
   const auto arrays = {address_of(logits), targets_of(labels), address_of(dx)};
   visit_rows("cross_entropy", logits.dtype(), cols, arrays, [&]<class T, int width>() {
     using P = acc_t<T>;
@@ -269,11 +271,12 @@ void cross_entropy_grad(cuda::Stream& stream, const Tensor& logits, const Tensor
     const double* const part = row_weight.defined() ? row_weight.data<double>() : nullptr;
     with_row_group(in.rows, cols, short_row, width, 4, [&]<class Group>(Group group, const LaunchShape& shape) {
       if (is_floating(labels.dtype()))
-        launch(stream, "cross_entropy_grad", shape, target_gradients<T, width, Group>, in, labels.data<P>(),
-               most.data<P>(), log_sum.data<P>(), scale.data<P>(), step, part, dx.data<T>(), group);
+        launch(stream, "cross_entropy_grad", shape.moving(moved), target_gradients<T, width, Group>, in,
+               labels.data<P>(), most.data<P>(), log_sum.data<P>(), scale.data<P>(), step, part, dx.data<T>(), group);
       else
-        launch(stream, "cross_entropy_grad", shape, class_gradients<T, width, Group>, in, labels.data<std::int64_t>(),
-               most.data<P>(), log_sum.data<P>(), scale.data<P>(), step, part, dx.data<T>(), group);
+        launch(stream, "cross_entropy_grad", shape.moving(moved), class_gradients<T, width, Group>, in,
+               labels.data<std::int64_t>(), most.data<P>(), log_sum.data<P>(), scale.data<P>(), step, part,
+               dx.data<T>(), group);
     });
   });
 }
@@ -285,8 +288,8 @@ void count_correct(cuda::Stream& stream, const Tensor& logits, const Tensor& lab
     const Rows<T> in = rows_of<T>(stream, logits, {.ignore_index = ignore_index});
     with_row_group(in.rows, in.cols, short_row, 1, 4, [&]<class Group>(Group group, LaunchShape shape) {
       shape.grid.x = blocks_for(shape.grid.x, 1, count_blocks);
-      launch(stream, "count_correct", shape, count_correct<T, Group>, in, labels.data<std::int64_t>(), k,
-             reinterpret_cast<unsigned long long*>(count.data<std::int64_t>()), group);
+      launch(stream, "count_correct", shape.moving(bytes_of(logits, labels, count)), count_correct<T, Group>, in,
+             labels.data<std::int64_t>(), k, reinterpret_cast<unsigned long long*>(count.data<std::int64_t>()), group);
     });
   });
 }

@@ -39,7 +39,9 @@ void scale_gradient(cuda::Stream& stream, const Tensor& from, const Tensor& dy, 
     const std::int64_t n = from.size();
     const bool packed = is_aligned(from.bytes()) && is_aligned(into.bytes());
     const std::int64_t packs = packed ? n / pack_size<P> : 0, rest = n - packs * pack_size<P>;
-    launch(stream, "scale_gradient", {blocks_for(std::max(packs, rest), element_block), element_block},
+    launch(stream, "scale_gradient",
+           {blocks_for(std::max(packs, rest), element_block), element_block, 0,
+            bytes_of(from, into) + (adds ? bytes_of(into) : 0)},
            scale_elements<T>, from.data<P>(), dy.data<P>(), row_weight.data<double>(), factor, adds, into.data<T>(), n,
            packs);
   });

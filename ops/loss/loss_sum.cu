@@ -38,19 +38,19 @@ __global__ void __launch_bounds__(one_block) divide_counts(const double* counts,
 
 void add_loss(cuda::Stream& stream, const Tensor& sum, const Tensor& loss, double weight, const Tensor& row_weight) {
   visit_dtype("add_loss", loss.dtype(), Floats{}, [&]<class T>() {
-    launch(stream, "add_loss", {1, 1}, add_one_loss<T>, sum.data<double>(), loss.data<T>(), weight,
-           row_weight.defined() ? row_weight.data<double>() : nullptr);
+    launch(stream, "add_loss", {1, 1, 0, bytes_of(sum, loss, row_weight)}, add_one_loss<T>, sum.data<double>(),
+           loss.data<T>(), weight, row_weight.defined() ? row_weight.data<double>() : nullptr);
   });
 }
 
 void count_labels(cuda::Stream& stream, const Tensor& labels, std::int64_t ignored, double* count) {
-  launch(stream, "count_labels", {1, one_block}, count_other_labels, labels.data<std::int64_t>(), labels.size(),
-         ignored, count);
+  launch(stream, "count_labels", {1, one_block, 0, bytes_of(labels)}, count_other_labels, labels.data<std::int64_t>(),
+         labels.size(), ignored, count);
 }
 
 void divide_by_sum(cuda::Stream& stream, const Tensor& counts, const Tensor& weights) {
-  launch(stream, "label_weights", {1, one_block}, divide_counts, counts.data<double>(), weights.data<double>(),
-         counts.size());
+  launch(stream, "label_weights", {1, one_block, 0, bytes_of(counts, weights)}, divide_counts, counts.data<double>(),
+         weights.data<double>(), counts.size());
 }
 
 }  // namespace hearth::kernels

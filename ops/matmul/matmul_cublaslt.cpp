@@ -142,6 +142,18 @@ std::string refused(const MatmulProblem& p) {
   return "";
 }
 
+/// What the product reads and writes.
+std::int64_t bytes_of(const MatmulProblem& p) {
+  const auto matrices = [&](std::int64_t stride, std::int64_t elements, DType type) {
+    return (stride == 0 ? 1 : p.batch) * elements * static_cast<std::int64_t>(size_of(type));
+  };
+  std::int64_t bytes = matrices(p.batch_stride_a, p.m * p.k, p.a) + matrices(p.batch_stride_b, p.k * p.n, p.b);
+  bytes += (1 + (p.accumulate ? 1 : 0) + (p.keeps_pre ? 1 : 0)) * matrices(-1, p.m * p.n, p.c);
+  if (p.has_bias) bytes += p.n * static_cast<std::int64_t>(size_of(p.c));
+  if (p.sums_a) bytes += p.m * static_cast<std::int64_t>(size_of(p.sums_type));
+  return bytes;
+}
+
 void check_address(const char* name, const void* address) {
   HEARTH_CHECK(UsageError, reinterpret_cast<std::uintptr_t>(address) % min_alignment == 0, "matmul: ", name, " at ",
                address, " is not at a multiple of ", min_alignment, "; copy it first");
@@ -174,6 +186,7 @@ void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operan
   if (workspace != nullptr) memory.deallocate(workspace, bytes);
   if (status != CUBLAS_STATUS_SUCCESS) throw_not_run(stream.device(), "cuBLASLt: cublasLtMatmul", lt().text(status));
   ++live_counters().library_calls;
+  count_work({"cuBLASLt", bytes_of(problem)});
 }
 
 std::vector<PlanInfo> plans() {

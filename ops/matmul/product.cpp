@@ -36,9 +36,9 @@ MatmulProblem described(MatmulProblem problem, const ProductOperands& operands) 
 
 void run_choice(ProductCandidates& candidates, const MatmulProblem& problem, const ProductOperands& operands) {
   const auto call = [&](ProductRun* run) {
-    run(problem, operands);
     profiler::add_flops(2.0 * static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
                         static_cast<double>(problem.n) * static_cast<double>(problem.k));
+    run(problem, operands);
   };
   candidates.run(problem, call, problem.a, [&] { return std::vector{operands.c, operands.pre, operands.a_sums}; });
 }

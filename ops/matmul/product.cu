@@ -26,13 +26,17 @@ __global__ void __launch_bounds__(tile::threads)
 template <class TA, class TB, class TC>
 void multiply(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
   const tile::ProductTiles p = tile::tiles_of(problem, tile::side, tile::depth);
+  const std::int64_t in =
+      cuda::bytes_of(o.a, o.b, o.bias, o.pre, o.a_sums) + (problem.accumulate ? cuda::bytes_of(o.c) : 0);
   const cuda::LaunchShape shape{cuda::blocks_for(p.count, 1), tile::threads};
   tile::with_store<TC, std::is_same_v<TA, TC>>(problem, o, [&](const auto& store) {
-    tile::launch_split(stream, {"matmul", "matmul parts", "matmul sum"}, p.split, o.c, p.n, store,
-                       [&]<class Into>(const char* name, const Into& into, std::int64_t) {
-                         cuda::launch(stream, name, shape, multiply_tiles<TA, TB, Into>, p, o.a.data<TA>(),
-                                      o.b.data<TB>(), into);
-                       });
+    tile::launch_split(
+        stream, {"matmul", "matmul parts", "matmul sum"}, p.split, o.c, p.n, store,
+        [&]<class Into>(const char* name, const Into& into, std::int64_t part_elements) {
+          cuda::launch(stream, name,
+                       shape.moving(tile::moved_by(in, p.split, o.c, part_elements, sizeof(typename Into::Element))),
+                       multiply_tiles<TA, TB, Into>, p, o.a.data<TA>(), o.b.data<TB>(), into);
+        });
   });
 }
 

@@ -196,6 +196,13 @@ struct LaunchNames {
   const char *whole, *parts, *sum;
 };
 
+/// What a launch moves whose operands have `in` bytes: with the result, or with the parts of one.
+inline std::int64_t moved_by(std::int64_t in, const Split& split, const Tensor& result, std::int64_t part_elements,
+                             std::size_t part_element) {
+  if (part_elements == 0) return in + cuda::bytes_of(result);
+  return in + split.count * part_elements * static_cast<std::int64_t>(part_element);
+}
+
 /// Sums that go to `store`, of a result with this many columns: run(name, store, 0) where the depth is not shared. Else
 /// run(name, store of the parts, elements of a part), and the parts are added.
 template <class Into, class Run>
@@ -206,7 +213,7 @@ void launch_split(cuda::Stream& stream, const LaunchNames& names, const Split& s
   const std::int64_t elements = result.size();
   const Tensor parts = Tensor::empty({split.count, elements}, dtype_of<A>(), result.device());
   run(names.parts, Store<A>{parts.data<A>(), nullptr, false, false}, elements);
-  cuda::launch(stream, names.sum, {cuda::blocks_for(elements, 256, 1 << 16), 256},
+  cuda::launch(stream, names.sum, {cuda::blocks_for(elements, 256, 1 << 16), 256, 0, cuda::bytes_of(parts, result)},
                sum_parts<typename Into::Element, Into>, static_cast<const A*>(parts.data<A>()), split.count, elements,
                columns, store);
 }

@@ -198,7 +198,7 @@ void add_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& f, cons
                                 dropout_draws(stream, dropout.key, dropout.p, x.size()),
                                 scale_of<acc_t<T>>(dropout.p),
                                 sample_draws<acc_t<T>>(stream, dropout, x)};
-    normalize_rows<width>(stream, "add_layer_norm", rows, o);
+    normalize_rows<width>(stream, "add_layer_norm", rows, bytes_of(x, f, sum), o);
   });
 }
 
@@ -215,7 +215,7 @@ void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const NormGrad
                                      dropout_draws(stream, dropout.key, dropout.p, sum.size()),
                                      scale_of<acc_t<T>>(dropout.p),
                                      sample_draws<acc_t<T>>(stream, dropout, sum)};
-    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, g);
+    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, bytes_of(sum, others, d_sum, df), g);
   });
 }
 

@@ -377,7 +377,7 @@ template <class P>
 void finish(cuda::Stream& stream, const Tensor& partial, std::int64_t channels, std::int64_t lanes,
             const ColumnTiles& cut, std::int64_t values, const Coefficients<P>& to) {
   const auto run = [&](const LaunchShape& shape, auto group) {
-    launch(stream, "batch_norm_finish", shape, batch_norm_finish<P, decltype(group)>, group,
+    launch(stream, "batch_norm_finish", shape.moving(bytes_of(partial)), batch_norm_finish<P, decltype(group)>, group,
            static_cast<const double*>(partial.data<double>()), channels, lanes, cut, static_cast<double>(values), to);
   };
   if (lanes / channels * cut.segments > many_partials)
@@ -394,15 +394,16 @@ void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const Channe
   visit_dtype("batch_norm", o.gamma.dtype(), FullFloats{}, [&]<class P>() {
     const auto to = coefficients_of<P>(o);
     if (!o.options.training) {
-      launch(stream, "batch_norm_evaluate", {blocks_for(folded.channels, finish_block), finish_block},
+      launch(stream, "batch_norm_evaluate",
+             {blocks_for(folded.channels, finish_block), finish_block, 0, bytes_of(o.coefficients)},
              batch_norm_evaluate<P>, folded.channels, to);
       return;
     }
     const ColumnTiles cut = cut_for_sums(folded);
     const Tensor partial = Tensor::empty({2, folded.lanes, cut.segments}, DType::f64, x.device());
     visit_lanes(x.dtype(), folded, {x.bytes()}, [&]<class T, bool packed>() {
-      launch(stream, "batch_norm_moments", {blocks_for(cut.blocks(), 1), tile_block}, batch_norm_moments<T, packed>,
-             x.data<T>(), folded.lanes, cut, partial.data<double>());
+      launch(stream, "batch_norm_moments", {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, partial)},
+             batch_norm_moments<T, packed>, x.data<T>(), folded.lanes, cut, partial.data<double>());
     });
     finish<P>(stream, partial, folded.channels, folded.lanes, cut, x.size() / folded.channels, to);
   });
@@ -427,9 +428,10 @@ void batch_norm(cuda::Stream& stream, const Tensor& x, const Tensor& coefficient
   const FoldedRows folded(x);
   const ColumnTiles cut = cut_for_pass(folded);
   visit_lanes(x.dtype(), folded, {x.bytes(), y.bytes(), address_of(residual)}, [&]<class T, bool packed>() {
-    launch(stream, "batch_norm", {blocks_for(cut.blocks(), 1), tile_block}, batch_norm_apply<T, packed>, x.data<T>(),
-           data_or_null<T>(residual), coefficients.data<acc_t<T>>(), folded.channels, folded.lanes, relu, y.data<T>(),
-           data_or_null<std::uint8_t>(mask), cut);
+    launch(stream, "batch_norm",
+           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, residual, coefficients, y, mask)},
+           batch_norm_apply<T, packed>, x.data<T>(), data_or_null<T>(residual), coefficients.data<acc_t<T>>(),
+           folded.channels, folded.lanes, relu, y.data<T>(), data_or_null<std::uint8_t>(mask), cut);
   });
 }
 
@@ -441,13 +443,16 @@ void batch_norm_grad_sums(cuda::Stream& stream, const BatchNormSaved& saved, con
   const ColumnTiles cut = cut_for_sums(folded);
   const Tensor partial = Tensor::empty({2, folded.lanes, cut.segments}, DType::f64, x.device());
   visit_lanes(x.dtype(), folded, {x.bytes(), dy.bytes()}, [&]<class T, bool packed>() {
-    launch(stream, "batch_norm_grad_moments", {blocks_for(cut.blocks(), 1), tile_block},
+    launch(stream, "batch_norm_grad_moments",
+           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, dy, coefficients, saved.mask, partial)},
            batch_norm_grad_moments<T, packed>, x.data<T>(), dy.data<T>(), coefficients.data<acc_t<T>>(),
            folded.channels, folded.lanes, Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, cut,
            partial.data<double>());
   });
   visit_dtype("batch_norm", coefficients.dtype(), FullFloats{}, [&]<class P>() {
-    launch(stream, "batch_norm_grad_finish", {blocks_for(folded.channels * warp_size, finish_block), finish_block},
+    launch(stream, "batch_norm_grad_finish",
+           {blocks_for(folded.channels * warp_size, finish_block), finish_block, 0,
+            bytes_of(partial, coefficients, rstd, d_gamma, d_beta, corrections)},
            batch_norm_grad_finish<P>, partial.data<double>(), folded.channels, folded.lanes, cut,
            static_cast<double>(x.size() / folded.channels), static_cast<const P*>(coefficients.data<P>()),
            static_cast<const double*>(rstd.data<double>()), data_or_null<P>(d_gamma), data_or_null<P>(d_beta),
@@ -464,10 +469,12 @@ void batch_norm_grad(cuda::Stream& stream, const BatchNormSaved& saved, const Te
   const auto arrays = {address_of(x), address_of(dy), address_of(dx), address_of(d_residual)};
   visit_lanes(x.dtype(), folded, arrays, [&]<class T, bool packed>() {
     using P = acc_t<T>;
-    launch(stream, "batch_norm_grad", {blocks_for(cut.blocks(), 1), tile_block}, batch_norm_grad_apply<T, packed>,
-           x.data<T>(), dy.data<T>(), coefficients.data<P>(), data_or_null<P>(corrections), folded.channels,
-           folded.lanes, Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, dx.data<T>(),
-           data_or_null<T>(d_residual), cut);
+    launch(stream, "batch_norm_grad",
+           {blocks_for(cut.blocks(), 1), tile_block, 0,
+            bytes_of(x, dy, coefficients, saved.mask, corrections, dx, d_residual)},
+           batch_norm_grad_apply<T, packed>, x.data<T>(), dy.data<T>(), coefficients.data<P>(),
+           data_or_null<P>(corrections), folded.channels, folded.lanes,
+           Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, dx.data<T>(), data_or_null<T>(d_residual), cut);
   });
 }
 

@@ -168,9 +168,11 @@ __global__ void add_images(GroupedImages s, const double* partial, P* d_gamma, P
 void group_norm(cuda::Stream& stream, const GroupedImages& s, const Tensor& x, const GroupNormalized& o) {
   visit_dtype("group_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    launch(stream, "group_norm", {blocks_for(s.images * s.groups, 1, max_blocks), threads}, normalize_groups<T>, s,
-           threads_across(s.channels), x.data<T>(), o.gamma.data<P>(), o.beta.data<P>(), o.eps, o.y.data<T>(),
-           o.mean.data<P>(), o.rstd.data<P>());
+    launch(
+        stream, "group_norm",
+        {blocks_for(s.images * s.groups, 1, max_blocks), threads, 0, bytes_of(x, o.gamma, o.beta, o.y, o.mean, o.rstd)},
+        normalize_groups<T>, s, threads_across(s.channels), x.data<T>(), o.gamma.data<P>(), o.beta.data<P>(), o.eps,
+        o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>());
   });
 }
 
@@ -180,16 +182,20 @@ void group_norm_grad(cuda::Stream& stream, const GroupedImages& s, const Tensor&
   visit_dtype("group_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     const auto values = [](const Tensor& gradient) { return gradient.defined() ? gradient.data<P>() : nullptr; };
-    launch(stream, "group_norm_grad_sums", {blocks_for(s.images * cut.tiles, 1, max_blocks), tile_block},
+    launch(stream, "group_norm_grad_sums",
+           {blocks_for(s.images * cut.tiles, 1, max_blocks), tile_block, 0, bytes_of(x, g.dy, g.mean, g.rstd, partial)},
            sum_channels<T>, s, cut, x.data<T>(), g.dy.data<T>(), g.mean.data<P>(), g.rstd.data<P>(),
            partial.data<double>());
     if (g.dx.defined())
-      launch(stream, "group_norm_grad", {blocks_for(s.images * s.groups, 1, max_blocks), threads}, group_gradient<T>, s,
-             threads_across(s.channels), x.data<T>(), g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(),
-             g.rstd.data<P>(), partial.data<double>(), g.dx.data<T>());
+      launch(stream, "group_norm_grad",
+             {blocks_for(s.images * s.groups, 1, max_blocks), threads, 0,
+              bytes_of(x, g.dy, g.gamma, g.mean, g.rstd, partial, g.dx)},
+             group_gradient<T>, s, threads_across(s.channels), x.data<T>(), g.dy.data<T>(), g.gamma.data<P>(),
+             g.mean.data<P>(), g.rstd.data<P>(), partial.data<double>(), g.dx.data<T>());
     if (g.d_gamma.defined() || g.d_beta.defined())
-      launch(stream, "group_norm_grad_images", {blocks_for(s.width(), threads, max_blocks), threads}, add_images<P>, s,
-             partial.data<double>(), values(g.d_gamma), values(g.d_beta));
+      launch(stream, "group_norm_grad_images",
+             {blocks_for(s.width(), threads, max_blocks), threads, 0, bytes_of(partial, g.d_gamma, g.d_beta)},
+             add_images<P>, s, partial.data<double>(), values(g.d_gamma), values(g.d_beta));
   });
 }
 

@@ -279,30 +279,33 @@ __global__ void layer_norm_add_shares(const P* partial, std::int64_t shares, std
 }
 
 template <int width, int units, class Rows, class Group, class T = typename Rows::Element>
-void run_held(cuda::Stream& stream, const char* name, const Rows& in, const Normalized& o, Group group, unsigned blocks,
-              unsigned block) {
+void run_held(cuda::Stream& stream, const char* name, const Rows& in, const Normalized& o, Group group,
+              const LaunchShape& shape) {
   using P = acc_t<T>;
   const std::int64_t cols = o.y.dim(-1);
-  launch(stream, name, {blocks, block}, layer_norm_held<Rows, width, units, Group>, in, o.gamma.data<P>(),
-         o.beta.data<P>(), o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), o.y.size() / cols, cols, group);
+  launch(stream, name, shape, layer_norm_held<Rows, width, units, Group>, in, o.gamma.data<P>(), o.beta.data<P>(),
+         o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), o.y.size() / cols, cols, group);
 }
 
-/// y of the rows of `in`, whose arrays may be read in units of `width`.
+/// y of the rows of `in`, whose arrays have `row_bytes` bytes and may be read in units of `width`.
 template <int width, class Rows, class T = typename Rows::Element>
-void normalize_rows(cuda::Stream& stream, const char* name, const Rows& in, const Normalized& o) {
+void normalize_rows(cuda::Stream& stream, const char* name, const Rows& in, std::int64_t row_bytes,
+                    const Normalized& o) {
   constexpr int units = lane_units<T, width>;
   using P = acc_t<T>;
   const std::int64_t cols = o.y.dim(-1), rows = o.y.size() / cols;
+  const std::int64_t bytes = row_bytes + bytes_of(o.gamma, o.beta, o.y, o.mean, o.rstd);
   if (cols <= warp_cols<T, width>) {
     const int lanes = lanes_for(cols, width, units);
-    run_held<width, units>(stream, name, in, o, LaneGroup{lanes}, lane_group_blocks(rows, lanes), row_block);
+    run_held<width, units>(stream, name, in, o, LaneGroup{lanes},
+                           {lane_group_blocks(rows, lanes), row_block, 0, bytes});
   } else if (cols <= block_cols(8 / width, width)) {
-    run_held<width, 8 / width>(stream, name, in, o, BlockGroup{}, blocks_for(rows, 1), held_block);
+    run_held<width, 8 / width>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
   } else if (cols <= block_cols(units, width)) {
-    run_held<width, units>(stream, name, in, o, BlockGroup{}, blocks_for(rows, 1), held_block);
+    run_held<width, units>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
   } else {
-    launch(stream, name, {blocks_for(rows, 1), long_row_block(cols)}, layer_norm_long<Rows>, in, o.gamma.data<P>(),
-           o.beta.data<P>(), o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), rows, cols);
+    launch(stream, name, {blocks_for(rows, 1), long_row_block(cols), 0, bytes}, layer_norm_long<Rows>, in,
+           o.gamma.data<P>(), o.beta.data<P>(), o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), rows, cols);
   }
 }
 
@@ -310,38 +313,46 @@ template <class P>
 void add_shares(cuda::Stream& stream, const Tensor& partial, std::int64_t cols, const Tensor& d_gamma,
                 const Tensor& d_beta) {
   if (!d_gamma.defined() && !d_beta.defined()) return;
-  launch(stream, "layer_norm_add_shares", {blocks_for(2 * cols, warp_size), share_warps * warp_size},
+  launch(stream, "layer_norm_add_shares",
+         {blocks_for(2 * cols, warp_size), share_warps * warp_size, 0, bytes_of(partial, d_gamma, d_beta)},
          layer_norm_add_shares<P>, partial.data<P>(), partial.dim(0), cols,
          d_gamma.defined() ? d_gamma.data<P>() : nullptr, d_beta.defined() ? d_beta.data<P>() : nullptr);
 }
 
 template <int width, int units, class Rows, class Group, class T = typename Rows::Element>
-void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g, Group group,
-                       std::int64_t blocks_wanted, unsigned block) {
+void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
+                       const NormGradient& g, Group group, std::int64_t blocks_wanted, unsigned block) {
   using P = acc_t<T>;
   const std::int64_t cols = g.dy.dim(-1), blocks = std::min(blocks_wanted, max_grad_blocks(units * width));
   const Tensor partial = Tensor::empty({blocks, 2, cols}, dtype_of<P>(), g.dy.device());
   const std::size_t shared = std::is_same_v<Group, LaneGroup> ? static_cast<std::size_t>(cols) * sizeof(P) : 0;
-  launch(stream, name, {static_cast<unsigned>(blocks), block, shared}, layer_norm_grad_held<Rows, width, units, Group>,
-         x, g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), partial.data<P>(),
-         g.dy.size() / cols, cols, group);
+  launch(stream, name,
+         {static_cast<unsigned>(blocks), block, shared, row_bytes + bytes_of(g.dy, g.gamma, g.mean, g.rstd, partial)},
+         layer_norm_grad_held<Rows, width, units, Group>, x, g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(),
+         g.rstd.data<P>(), partial.data<P>(), g.dy.size() / cols, cols, group);
   add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
 }
 
 template <class Rows, class T = typename Rows::Element>
-void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g) {
+void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
+                       const NormGradient& g) {
   using P = acc_t<T>;
   const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
   // Before dx, which may be dy, is written.
   const std::int64_t rows_each = std::max<std::int64_t>(16, (rows + 63) / 64),
                      shares = (rows + rows_each - 1) / rows_each;
   const Tensor partial = Tensor::empty({shares, 2, cols}, dtype_of<P>(), g.dy.device());
-  launch(stream, "layer_norm_parameter_shares", {{blocks_for(cols, 256), static_cast<unsigned>(shares)}, 256},
+  launch(stream, "layer_norm_parameter_shares",
+         {{blocks_for(cols, 256), static_cast<unsigned>(shares)},
+          256,
+          0,
+          row_bytes + bytes_of(g.dy, g.mean, g.rstd, partial)},
          layer_norm_parameter_shares<Rows>, x, g.dy.data<T>(), g.mean.data<P>(), g.rstd.data<P>(), partial.data<P>(),
          rows, cols, rows_each);
   add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
-  launch(stream, name, {blocks_for(rows, 1), long_row_block(cols)}, layer_norm_grad_long<Rows>, x, g.dy.data<T>(),
-         g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), rows, cols);
+  launch(
+      stream, name, {blocks_for(rows, 1), long_row_block(cols), 0, row_bytes + bytes_of(g.dy, g.gamma, g.mean, g.rstd)},
+      layer_norm_grad_long<Rows>, x, g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), rows, cols);
 }
 
 /// Whether there are no rows; the gradients of gamma and beta become zeros then.
@@ -352,23 +363,26 @@ inline bool settles_empty(const NormGradient& g) {
   return true;
 }
 
-/// The gradient of the rows `x`, which take it, and of gamma and beta.
+/// The gradient of the rows `x`, which take it, and of gamma and beta. The arrays of `x` have `row_bytes` bytes.
 template <int width, class Rows, class T = typename Rows::Element>
-void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& x, const NormGradient& g) {
+void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
+                         const NormGradient& g) {
   constexpr int units = lane_units<T, width>, fewer = std::min(units, max_grad_elements / width);
   const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
   if (cols <= warp_size * fewer * width) {
     const int lanes = lanes_for(cols, width, fewer);
-    run_held_gradient<width, fewer>(stream, name, x, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes), row_block);
+    run_held_gradient<width, fewer>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
+                                    row_block);
   } else if (cols <= warp_cols<T, width>) {
     const int lanes = lanes_for(cols, width, units);
-    run_held_gradient<width, units>(stream, name, x, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes), row_block);
+    run_held_gradient<width, units>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
+                                    row_block);
   } else if (cols <= block_cols(8 / width, width)) {
-    run_held_gradient<width, 8 / width>(stream, name, x, g, BlockGroup{}, rows, held_block);
+    run_held_gradient<width, 8 / width>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
   } else if (cols <= block_cols(units, width)) {
-    run_held_gradient<width, units>(stream, name, x, g, BlockGroup{}, rows, held_block);
+    run_held_gradient<width, units>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
   } else {
-    run_long_gradient(stream, name, x, g);
+    run_long_gradient(stream, name, x, row_bytes, g);
   }
 }
 

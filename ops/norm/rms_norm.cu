@@ -112,10 +112,11 @@ void make_gamma_gradient(Stream& stream, const Tensor& x, const Tensor& dy, cons
   const std::int64_t rows_each = std::max<std::int64_t>(16, (rows + wanted - 1) / wanted);
   const std::int64_t shares = (rows + rows_each - 1) / rows_each;
   const Tensor partial = Tensor::empty({shares, cols}, d_gamma.dtype(), x.device());
-  launch(stream, "rms_norm_gamma_shares", {{blocks_for(cols, 128), static_cast<unsigned>(shares)}, 128},
+  launch(stream, "rms_norm_gamma_shares",
+         {{blocks_for(cols, 128), static_cast<unsigned>(shares)}, 128, 0, bytes_of(x, dy, rstd, partial)},
          rms_norm_gamma_shares<T>, x.data<T>(), dy.data<T>(), rstd.data<P>(), partial.data<P>(), rows, cols, rows_each);
-  launch(stream, "rms_norm_add_shares", {blocks_for(cols, 128), 128}, rms_norm_add_shares<P>, partial.data<P>(), shares,
-         cols, d_gamma.data<P>());
+  launch(stream, "rms_norm_add_shares", {blocks_for(cols, 128), 128, 0, bytes_of(partial, d_gamma)},
+         rms_norm_add_shares<P>, partial.data<P>(), shares, cols, d_gamma.data<P>());
 }
 
 }  // namespace
@@ -127,8 +128,9 @@ void rms_norm(Stream& stream, const Tensor& x, const Tensor& gamma, double eps, 
     using P = acc_t<T>;
     with_row_group(rows, cols, warp_cols<T, width>, width, lane_units<T, width>,
                    [&]<class Group>(Group group, const LaunchShape& shape) {
-                     launch(stream, "rms_norm", shape, rms_norm_rows<T, width, Group>, x.data<T>(), gamma.data<P>(),
-                            eps, y.data<T>(), rstd.data<P>(), rows, cols, group);
+                     launch(stream, "rms_norm", shape.moving(bytes_of(x, gamma, y, rstd)),
+                            rms_norm_rows<T, width, Group>, x.data<T>(), gamma.data<P>(), eps, y.data<T>(),
+                            rstd.data<P>(), rows, cols, group);
                    });
   });
 }
@@ -147,8 +149,9 @@ void rms_norm_grad(Stream& stream, const Tensor& x, const Tensor& dy, const Tens
                if (d_gamma.defined()) make_gamma_gradient<T>(stream, x, dy, rstd, d_gamma);
                with_row_group(rows, cols, warp_cols<T, width>, width, lane_units<T, width>,
                               [&]<class Group>(Group group, const LaunchShape& shape) {
-                                launch(stream, "rms_norm_grad", shape, rms_norm_grad_rows<T, width, Group>, x.data<T>(),
-                                       dy.data<T>(), gamma.data<P>(), rstd.data<P>(), dx.data<T>(), rows, cols, group);
+                                launch(stream, "rms_norm_grad", shape.moving(bytes_of(x, dy, gamma, rstd, dx)),
+                                       rms_norm_grad_rows<T, width, Group>, x.data<T>(), dy.data<T>(), gamma.data<P>(),
+                                       rstd.data<P>(), dx.data<T>(), rows, cols, group);
                               });
              });
 }

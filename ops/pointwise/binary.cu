@@ -119,7 +119,9 @@ void binary(cuda::Stream& stream, Binary function, const Tensor& a, const Tensor
     const bool packed = length % pack_size<T> == 0 && is_aligned(from_dy) && is_aligned(to) &&
                         packs_along(left, walk.strides_a, last) && packs_along(right, walk.strides_b, last);
     const std::int64_t rows = y.size() / length;
-    launch(stream, name_of(function), shape_over_rows(rows, packed ? length / pack_size<T> : length),
+    const std::int64_t moved =
+        bytes_of(y, dy) + (a.device().is_cpu() ? 0 : bytes_of(a)) + (b.device().is_cpu() ? 0 : bytes_of(b));
+    launch(stream, name_of(function), shape_over_rows(rows, packed ? length / pack_size<T> : length).moving(moved),
            step_elements<step, T>, walk, left, right, from_dy, to, rows, packed);
   };
   visit_binary(function, [&]<Binary step>() {

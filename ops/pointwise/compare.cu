@@ -54,8 +54,8 @@ void compare(cuda::Stream& stream, Comparison comparison, const Operand& a, cons
   const std::int64_t rows = y.size() / walk.length();
   visit_dtype("compare", a.tensor.dtype(), AllTypes{}, [&]<class T>() {
     visit_comparison(comparison, [&]<class F>(F, const char* name) {
-      launch(stream, name, shape_over_rows(rows, walk.length()), compare_elements<F, T>, walk,
-             OperandOf<T, acc_t<T>>(a), OperandOf<T, acc_t<T>>(b), y.data<bool>(), rows);
+      launch(stream, name, shape_over_rows(rows, walk.length()).moving(bytes_of(a.tensor, b.tensor, y)),
+             compare_elements<F, T>, walk, OperandOf<T, acc_t<T>>(a), OperandOf<T, acc_t<T>>(b), y.data<bool>(), rows);
     });
   });
 }
@@ -65,8 +65,8 @@ void select(cuda::Stream& stream, const Tensor& condition, const Operand& a, con
   const StridedWalk walk = strided_walk(y.shape(), {condition, a.tensor, b.tensor});
   const std::int64_t rows = y.size() / walk.length();
   visit_dtype("where", y.dtype(), AllTypes{}, [&]<class T>() {
-    launch(stream, "where", shape_over_rows(rows, walk.length()), select_elements<T>, walk, condition.data<bool>(),
-           OperandOf<T, T>(a), OperandOf<T, T>(b), y.data<T>(), rows);
+    launch(stream, "where", shape_over_rows(rows, walk.length()).moving(bytes_of(condition, a.tensor, b.tensor, y)),
+           select_elements<T>, walk, condition.data<bool>(), OperandOf<T, T>(a), OperandOf<T, T>(b), y.data<T>(), rows);
   });
 }
 

@@ -44,9 +44,9 @@ void drop_path(cuda::Stream& stream, const Tensor& x, const Tensor& residual, co
     const bool packed =
         size % pack_size<T> == 0 && is_aligned(x.data<T>()) && is_aligned(base) && is_aligned(y.data<T>());
     const std::int64_t units = size / (packed ? pack_size<T> : 1);
-    launch(stream, "drop_path", shape_over_rows(samples, units), drop_samples<T>, x.data<T>(), base,
-           dropout_draws(stream, key, p, samples), static_cast<acc_t<T> >(1.0 / (1.0 - p)), y.data<T>(), samples, units,
-           packed);
+    launch(stream, "drop_path", shape_over_rows(samples, units).moving(bytes_of(x, residual, y)), drop_samples<T>,
+           x.data<T>(), base, dropout_draws(stream, key, p, samples), static_cast<acc_t<T> >(1.0 / (1.0 - p)),
+           y.data<T>(), samples, units, packed);
   });
 }
 

@@ -31,8 +31,8 @@ void dropout(cuda::Stream& stream, const Tensor& x, const RandomKey& key, double
   visit_dtype("dropout", x.dtype(), Floats{}, [&]<class T>() {
     const auto scale = static_cast<acc_t<T> >(1.0 / (1.0 - p));
     const std::int64_t n = x.size();
-    launch(stream, "dropout", {blocks_for((n + 3) / 4 + 16, element_block), element_block}, drop_elements<T>,
-           x.data<T>(), dropout_draws(stream, key, p, n), scale, y.data<T>(), n);
+    launch(stream, "dropout", {blocks_for((n + 3) / 4 + 16, element_block), element_block, 0, bytes_of(x, y)},
+           drop_elements<T>, x.data<T>(), dropout_draws(stream, key, p, n), scale, y.data<T>(), n);
   });
 }
 

@@ -59,16 +59,16 @@ __global__ void __launch_bounds__(element_block)
 void swiglu(Stream& stream, const Tensor& x, const Tensor& y) {
   const std::int64_t cols = y.dim(-1), rows = y.size() / cols;
   visit_rows("swiglu", x.dtype(), cols, {x.bytes(), y.bytes()}, [&]<class T, int width>() {
-    launch(stream, "swiglu", shape_over_rows(rows, cols / width), gate<T, width>, x.data<T>(), y.data<T>(), rows,
-           cols / width, cols);
+    launch(stream, "swiglu", shape_over_rows(rows, cols / width).moving(bytes_of(x, y)), gate<T, width>, x.data<T>(),
+           y.data<T>(), rows, cols / width, cols);
   });
 }
 
 void swiglu_grad(Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& dx) {
   const std::int64_t cols = dy.dim(-1), rows = dy.size() / cols;
   visit_rows("swiglu", x.dtype(), cols, {x.bytes(), dy.bytes(), dx.bytes()}, [&]<class T, int width>() {
-    launch(stream, "swiglu_grad", shape_over_rows(rows, cols / width), gate_grad<T, width>, x.data<T>(), dy.data<T>(),
-           dx.data<T>(), rows, cols / width, cols);
+    launch(stream, "swiglu_grad", shape_over_rows(rows, cols / width).moving(bytes_of(x, dy, dx)), gate_grad<T, width>,
+           x.data<T>(), dy.data<T>(), dx.data<T>(), rows, cols / width, cols);
   });
 }
 

@@ -245,8 +245,8 @@ void max_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const
   if (y.size() == 0) return;
   visit_packs("max_pool2d", s, x, y, [&]<class T, int width>() {
     const auto run = [&]<class Tap>(Tap* kept) {
-      cuda::launch(stream, "max_pool2d", cuda::shape_over(y.size() / width), max_windows<width, T, Tap>, s, x.data<T>(),
-                   y.data<T>(), kept);
+      cuda::launch(stream, "max_pool2d", cuda::shape_over(y.size() / width).moving(cuda::bytes_of(x, y, taps)),
+                   max_windows<width, T, Tap>, s, x.data<T>(), y.data<T>(), kept);
     };
     if (!taps.defined()) return run(static_cast<std::uint8_t*>(nullptr));
     visit_taps(taps, [&]<class Tap>() { run(taps.data<Tap>()); });
@@ -257,8 +257,8 @@ void max_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& tap
   if (dx.size() == 0) return;
   visit_packs("max_pool2d", s, dy, dx, [&]<class T, int width>() {
     visit_taps(taps, [&]<class Tap>() {
-      cuda::launch(stream, "max_pool2d_grad", cuda::shape_over(dx.size() / width), max_windows_grad<width, T, Tap>, s,
-                   taps.data<Tap>(), dy.data<T>(), dx.data<T>());
+      cuda::launch(stream, "max_pool2d_grad", cuda::shape_over(dx.size() / width).moving(cuda::bytes_of(taps, dy, dx)),
+                   max_windows_grad<width, T, Tap>, s, taps.data<Tap>(), dy.data<T>(), dx.data<T>());
     });
   });
 }
@@ -266,16 +266,16 @@ void max_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& tap
 void avg_pool2d(cuda::Stream& stream, const PoolShape& s, const Tensor& x, const Tensor& y) {
   if (y.size() == 0) return;
   visit_packs("avg_pool2d", s, x, y, [&]<class T, int width>() {
-    cuda::launch(stream, "avg_pool2d", cuda::shape_over(y.size() / width), mean_windows<width, T>, s, x.data<T>(),
-                 y.data<T>());
+    cuda::launch(stream, "avg_pool2d", cuda::shape_over(y.size() / width).moving(cuda::bytes_of(x, y)),
+                 mean_windows<width, T>, s, x.data<T>(), y.data<T>());
   });
 }
 
 void avg_pool2d_grad(cuda::Stream& stream, const PoolShape& s, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
   visit_packs("avg_pool2d", s, dy, dx, [&]<class T, int width>() {
-    cuda::launch(stream, "avg_pool2d_grad", cuda::shape_over(dx.size() / width), mean_windows_grad<width, T>, s,
-                 dy.data<T>(), dx.data<T>());
+    cuda::launch(stream, "avg_pool2d_grad", cuda::shape_over(dx.size() / width).moving(cuda::bytes_of(dy, dx)),
+                 mean_windows_grad<width, T>, s, dy.data<T>(), dx.data<T>());
   });
 }
 
@@ -284,7 +284,8 @@ void mean_pixels(cuda::Stream& stream, std::int64_t pixels, const Tensor& x, con
   const std::int64_t images = y.dim(0), channels = y.dim(1);
   const std::int64_t pieces = images * ((channels + mean_channels - 1) / mean_channels);
   visit_dtype("global_avg_pool", x.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "global_avg_pool", {cuda::blocks_for(pieces, 1, max_blocks), mean_channels * mean_lines},
+    cuda::launch(stream, "global_avg_pool",
+                 {cuda::blocks_for(pieces, 1, max_blocks), mean_channels * mean_lines, 0, cuda::bytes_of(x, y)},
                  mean_of_pixels<T>, images, pixels, channels, x.data<T>(), y.data<T>());
   });
 }
@@ -292,8 +293,8 @@ void mean_pixels(cuda::Stream& stream, std::int64_t pixels, const Tensor& x, con
 void mean_pixels_grad(cuda::Stream& stream, std::int64_t pixels, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
   visit_dtype("global_avg_pool", dy.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "global_avg_pool_grad", cuda::shape_over(dx.size()), mean_of_pixels_grad<T>, dx.size(), pixels,
-                 dy.dim(1), dy.data<T>(), dx.data<T>());
+    cuda::launch(stream, "global_avg_pool_grad", cuda::shape_over(dx.size()).moving(cuda::bytes_of(dy, dx)),
+                 mean_of_pixels_grad<T>, dx.size(), pixels, dy.dim(1), dy.data<T>(), dx.data<T>());
   });
 }
 

@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(threads)
 void cumsum(cuda::Stream& stream, const Tensor& x, std::int64_t rows, std::int64_t cols, bool reverse,
             const Tensor& y) {
   visit_dtype("cumsum", x.dtype(), Types<float, double, f16, bf16, std::int64_t>{}, [&]<class T>() {
-    cuda::launch(stream, "cumsum", {cuda::blocks_for(rows, 1, 1 << 16), threads}, sum_along_rows<T>, x.data<T>(), rows,
-                 cols, reverse, y.data<T>());
+    cuda::launch(stream, "cumsum", {cuda::blocks_for(rows, 1, 1 << 16), threads, 0, cuda::bytes_of(x, y)},
+                 sum_along_rows<T>, x.data<T>(), rows, cols, reverse, y.data<T>());
   });
 }
 

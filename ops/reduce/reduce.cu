@@ -65,13 +65,14 @@ void sum_rows(cuda::Stream& stream, const Tensor& x, std::int64_t rows, std::int
   if (rows == 0) return;
   const RowCut cut = cut_rows(rows, cols);
   const auto run = [&]<class To>(To* to, double factor) {
+    const std::int64_t moved = bytes_of(x) + rows * cut.segments * static_cast<std::int64_t>(sizeof(To));
     with_width<In>(rows_fit<In>(cols, {x.bytes()}), [&]<int width>() {
       if (cols <= short_row) {
         const LaneGroup group{lanes_for(cols, width, 4)};
-        launch(stream, "sum", {lane_group_blocks(rows, group.lanes), row_block},
+        launch(stream, "sum", {lane_group_blocks(rows, group.lanes), row_block, 0, moved},
                sum_row_pieces<In, To, width, LaneGroup>, x.data<In>(), rows, cols, cut, factor, to, group);
       } else {
-        launch(stream, "sum", {blocks_for(rows * cut.segments, 1), row_block},
+        launch(stream, "sum", {blocks_for(rows * cut.segments, 1), row_block, 0, moved},
                sum_row_pieces<In, To, width, BlockGroup>, x.data<In>(), rows, cols, cut, factor, to, BlockGroup{});
       }
     });
@@ -132,8 +133,8 @@ void sum_columns(cuda::Stream& stream, const Tensor& x, std::int64_t outer, std:
   const std::int64_t columns = outer * inner;
   if (columns == 0) return;
   if (reduced <= 32 && columns >= 8192) {
-    launch(stream, "sum", {blocks_for(columns, tile_block), tile_block}, sum_short_columns<In, Out>, x.data<In>(),
-           columns, reduced, inner, scale, y.data<Out>());
+    launch(stream, "sum", {blocks_for(columns, tile_block), tile_block, 0, bytes_of(x, y)}, sum_short_columns<In, Out>,
+           x.data<In>(), columns, reduced, inner, scale, y.data<Out>());
     return;
   }
   with_width<In>(rows_fit<In>(inner, {x.bytes()}), [&]<int width>() {
@@ -141,16 +142,16 @@ void sum_columns(cuda::Stream& stream, const Tensor& x, std::int64_t outer, std:
         cut_columns(reduced, (inner + width - 1) / width, std::max<std::int64_t>(wanted_blocks / outer, 1), 4);
     const unsigned blocks = blocks_for(outer * cut.blocks(), 1);
     if (cut.segments == 1) {
-      launch(stream, "sum", {blocks, tile_block}, sum_column_segments<In, Out, width>, x.data<In>(), inner, cut, scale,
-             y.data<Out>());
+      launch(stream, "sum", {blocks, tile_block, 0, bytes_of(x, y)}, sum_column_segments<In, Out, width>, x.data<In>(),
+             inner, cut, scale, y.data<Out>());
       return;
     }
     const Tensor partial = Tensor::empty({outer, cut.segments, inner}, DType::f64, x.device());
-    launch(stream, "sum", {blocks, tile_block}, sum_column_segments<In, double, width>, x.data<In>(), inner, cut, 1.0,
-           partial.data<double>());
+    launch(stream, "sum", {blocks, tile_block, 0, bytes_of(x, partial)}, sum_column_segments<In, double, width>,
+           x.data<In>(), inner, cut, 1.0, partial.data<double>());
     const ColumnTiles rest = cut_columns(cut.segments, inner, 1, 1);
-    launch(stream, "sum", {blocks_for(outer * rest.blocks(), 1), tile_block}, sum_column_segments<double, Out, 1>,
-           partial.data<double>(), inner, rest, scale, y.data<Out>());
+    launch(stream, "sum", {blocks_for(outer * rest.blocks(), 1), tile_block, 0, bytes_of(partial, y)},
+           sum_column_segments<double, Out, 1>, partial.data<double>(), inner, rest, scale, y.data<Out>());
   });
 }
 
@@ -290,8 +291,8 @@ void extreme_grad(cuda::Stream& stream, const Tensor& dy, const Tensor& column, 
                   const Tensor& dx) {
   const std::int64_t size = rows * cols;
   visit_dtype("extreme", dy.dtype(), Floats{}, [&]<class T>() {
-    launch(stream, "extreme_grad", {blocks_for(size, 256, 1 << 16), 256}, place_gradients<T>, dy.data<T>(),
-           column.data<std::int64_t>(), size, cols, dx.data<T>());
+    launch(stream, "extreme_grad", {blocks_for(size, 256, 1 << 16), 256, 0, bytes_of(dy, column, dx)},
+           place_gradients<T>, dy.data<T>(), column.data<std::int64_t>(), size, cols, dx.data<T>());
   });
 }
 

@@ -25,7 +25,7 @@ template <class Word>
 void copy_as(cuda::Stream& stream, const std::byte* from, std::int64_t from_pitch, std::byte* to, std::int64_t to_pitch,
              std::int64_t rows, std::int64_t bytes) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(Word));
-  launch(stream, "copy_runs", shape_over_rows(rows, bytes / size), copy_words<Word>,
+  launch(stream, "copy_runs", shape_over_rows(rows, bytes / size).moving(2 * rows * bytes), copy_words<Word>,
          reinterpret_cast<const Word*>(from), from_pitch / size, reinterpret_cast<Word*>(to), to_pitch / size, rows,
          bytes / size);
 }

@@ -150,11 +150,11 @@ void softmax(cuda::Stream& stream, bool logarithm, const Tensor& x, const Tensor
   visit_rows(op, x.dtype(), cols, {x.bytes(), y.bytes()}, [&]<class T, int width>() {
     if (cols <= warp_cols<T, width>) {
       const int lanes = lanes_for(cols, width, lane_units<T, width>);
-      launch(stream, op, {lane_group_blocks(rows, lanes), row_block}, softmax_short<T, width>, x.data<T>(), y.data<T>(),
-             rows, cols, lanes, logarithm);
+      launch(stream, op, {lane_group_blocks(rows, lanes), row_block, 0, bytes_of(x, y)}, softmax_short<T, width>,
+             x.data<T>(), y.data<T>(), rows, cols, lanes, logarithm);
     } else {
-      launch(stream, op, {blocks_for(rows, 1), long_row_block(cols)}, softmax_long<T, width>, x.data<T>(), y.data<T>(),
-             rows, cols, logarithm);
+      launch(stream, op, {blocks_for(rows, 1), long_row_block(cols), 0, bytes_of(x, y)}, softmax_long<T, width>,
+             x.data<T>(), y.data<T>(), rows, cols, logarithm);
     }
   });
 }
@@ -166,11 +166,11 @@ void softmax_grad(cuda::Stream& stream, bool logarithm, const Tensor& y, const T
   visit_rows(op, y.dtype(), cols, {y.bytes(), dy.bytes(), dx.bytes()}, [&]<class T, int width>() {
     if (cols <= warp_cols<T, width>) {
       const int lanes = lanes_for(cols, width, lane_units<T, width>);
-      launch(stream, op, {lane_group_blocks(rows, lanes), row_block}, softmax_grad_short<T, width>, y.data<T>(),
-             dy.data<T>(), dx.data<T>(), rows, cols, lanes, logarithm);
+      launch(stream, op, {lane_group_blocks(rows, lanes), row_block, 0, bytes_of(y, dy, dx)},
+             softmax_grad_short<T, width>, y.data<T>(), dy.data<T>(), dx.data<T>(), rows, cols, lanes, logarithm);
     } else {
-      launch(stream, op, {blocks_for(rows, 1), long_row_block(cols)}, softmax_grad_long<T, width>, y.data<T>(),
-             dy.data<T>(), dx.data<T>(), rows, cols, logarithm);
+      launch(stream, op, {blocks_for(rows, 1), long_row_block(cols), 0, bytes_of(y, dy, dx)},
+             softmax_grad_long<T, width>, y.data<T>(), dy.data<T>(), dx.data<T>(), rows, cols, logarithm);
     }
   });
 }

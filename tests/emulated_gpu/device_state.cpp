@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -51,6 +52,7 @@ Settings settings_from_environment() {
   if (const char* streams = std::getenv("HEARTH_EMULATE_STREAMS"); streams != nullptr && *streams != '\0')
     result.streams = stream_policy_named(streams);
   if (number_from_environment("HEARTH_EMULATE_PROTECT", 0, 0, 1) == 1) result.host_access = HostAccess::faults;
+  result.idle = number_from_environment("HEARTH_EMULATE_IDLE", 0, 0, 1) == 1;
   result.driver = static_cast<int>(number_from_environment("HEARTH_EMULATE_DRIVER", CUDART_VERSION, 0, 99990));
   return result;
 }
@@ -86,6 +88,7 @@ void DeviceSide::apply(const Settings& wanted) {
   while (static_cast<int>(default_streams_.size()) < devices)
     default_streams_.push_back(make_stream(static_cast<int>(default_streams_.size()), true, 0));
   memory.set_host_access(wanted.host_access);
+  memory.set_idle(wanted.idle);
   random_state_ = wanted.streams.seed;
 }
 
@@ -270,7 +273,19 @@ bool DeviceSide::step_replay(StreamState& stream) {
 
 // False if it failed; then nothing is queued any more.
 bool DeviceSide::run(Work& work) {
+  const auto now = [] {
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  };
+  const std::uint64_t begin = now();
+  const bool done = run_unwatched(work);
+  if (watcher && (work.kind == WorkKind::kernel || work.kind == WorkKind::copy))
+    watcher({work.name, work.kind == WorkKind::kernel, begin, now()});
+  return done;
+}
+
+bool DeviceSide::run_unwatched(Work& work) {
   const bool on_device = work.kind == WorkKind::kernel || work.kind == WorkKind::copy;
+  if (on_device && settings.idle) return true;
   work_runs_ = true;
   if (on_device) set_running(work.name.c_str());
   if (on_device) memory.let_in(true);
@@ -428,6 +443,12 @@ std::size_t shared_asked(const void* kernel) {
 std::size_t dynamic_shared_limit(const void* kernel) {
   const std::size_t asked = shared_asked(kernel);
   return asked > 0 ? asked : std::size_t{48} << 10;
+}
+
+void watch_work(std::function<void(const RanWork&)> watcher) {
+  DeviceSide& side = DeviceSide::the();
+  const std::lock_guard guard(side.lock);
+  side.watcher = std::move(watcher);
 }
 
 std::optional<MemoryBlock> block_at(const void* address) {

@@ -54,6 +54,7 @@ class DeviceSide {
   Handles<cudaGraph_t, GraphState> graphs{3};
   Handles<cudaGraphExec_t, GraphExecState> graph_execs{4};
   std::map<std::pair<int, const void*>, std::size_t> shared_limits;  ///< by device and kernel
+  std::function<void(const RanWork&)> watcher;                       ///< of watch_work()
   std::string unusable;                        ///< why nothing works: what is wrong with the environment
   std::map<const void*, bool> freed_in_order;  ///< blocks of cudaMallocAsync; true once cudaFreeAsync was called
 
@@ -104,6 +105,7 @@ class DeviceSide {
   bool step(StreamState& stream);
   bool step_replay(StreamState& stream);
   bool run(Work& work);
+  bool run_unwatched(Work& work);
   void drop_everything();
   void after_enqueue(StreamState& stream);
   bool try_to_advance(StreamState& stream);

@@ -94,7 +94,7 @@ void Memory::open(const void* begin) {
   Span& span = spans_.at(static_cast<const std::byte*>(begin));
   span.opened = true;
   protect(span, true);
-  std::memset(span.block.begin, fresh, span.block.bytes);
+  if (!idle_ || span.block.kind != MemoryKind::device) std::memset(span.block.begin, fresh, span.block.bytes);
   mark_red_zones(span);
   if (span.block.kind == MemoryKind::device && host_access_ == HostAccess::faults && !work_runs_) protect(span, false);
 }

@@ -36,6 +36,8 @@ class Memory {
   /// In the mode where the host may not touch device memory: lets work on the devices touch it, and takes that back.
   void set_host_access(HostAccess access);
   void let_in(bool work_runs);
+  /// Whether fresh device memory is left as it comes, untouched, instead of NaN.
+  void set_idle(bool idle) { idle_ = idle; }
 
  private:
   struct Span {
@@ -66,6 +68,7 @@ class Memory {
   std::uint64_t serial_ = 0;
   HostAccess host_access_ = HostAccess::allowed;
   bool work_runs_ = false;
+  bool idle_ = false;
 };
 
 }  // namespace hearth::cuda::emulate

@@ -79,6 +79,9 @@ struct Settings {
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< of each device; HEARTH_EMULATE_MEMORY_MB
   StreamPolicy streams;                             ///< HEARTH_EMULATE_STREAMS
   HostAccess host_access = HostAccess::allowed;
+  /// HEARTH_EMULATE_IDLE: kernels, copies and fills are queued and do nothing, and fresh memory is not touched: what
+  /// the host asks for can be counted at sizes that no host has memory for.
+  bool idle = false;
   int driver = CUDART_VERSION;  ///< HEARTH_EMULATE_DRIVER: the CUDA version it can do, 12040 for 12.4; 0: no driver
 };
 /// What the environment asks for. ConfigError, naming the variable, if it makes no sense.
@@ -86,6 +89,15 @@ Settings settings_from_environment();
 Settings settings();
 /// Runs all that is queued, forgets errors, and goes on with these settings. Devices may only be added. For tests.
 void apply(const Settings& settings);
+
+/// Work that ran on a device, as a profiler sees it.
+struct RanWork {
+  std::string name;  ///< a launch's; "copy", "copy in", "copy out" or "fill"; what a library calls it
+  bool kernel = true;
+  std::uint64_t begin_ns = 0, end_ns = 0;
+};
+/// Who is told of all work after it ran, also of an idle device's, under the runtime's lock; null: nobody.
+void watch_work(std::function<void(const RanWork&)> watcher);
 
 /// Device memory in use now, in bytes, as cudaMemGetInfo counts it.
 std::size_t memory_in_use(int device);

@@ -123,7 +123,9 @@ cudaError_t copy_on(DeviceSide& state, StreamState& stream, const char* call, co
     staged = std::make_shared<std::vector<std::byte>>(rows.width * rows.height);
     move_rows(staged->data(), rows.width, from.begin, from.pitch, rows);
   }
-  const cudaError_t status = state.enqueue(stream, {WorkKind::copy, "copy", [=, &state] {
+  const bool to_device = to.place == Side::Place::device, from_device = from.place == Side::Place::device;
+  const char* const name = to_device == from_device ? "copy" : to_device ? "copy in" : "copy out";
+  const cudaError_t status = state.enqueue(stream, {WorkKind::copy, name, [=, &state] {
                                                       require_alive(state, to, "copy");
                                                       require_alive(state, from, "copy");
                                                       if (staged != nullptr)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host asks of devices: each launch with the bytes and the arithmetic of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/origin.h"
+
+namespace hearth::train {
+
+/// One launch, library call, copy or fill of a step.
+struct AskedWork {
+  std::string name;
+  Origin origin;
+  std::int64_t bytes = -1;  ///< that it moves; -1: not declared
+  double flops = 0;
+  bool own = false;  ///< a kernel of Hearth, which is one on the device too; else a library's call may be several
+};
+
+/// Writes down what is asked of devices during its life, in order. One at a time.
+class WorkLog {
+ public:
+  WorkLog();
+  ~WorkLog();
+  WorkLog(const WorkLog&) = delete;
+  WorkLog& operator=(const WorkLog&) = delete;
+  /// What came since the last call.
+  std::vector<AskedWork> take();
+};
+
+}  // namespace hearth::train
