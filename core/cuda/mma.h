@@ -130,7 +130,7 @@ __device__ __forceinline__ float exp2_rounded(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return x < -126.0f ? 0.0f : exp2f(x);
+  return x < -126.0f ? 0.0f : emulate::fast_exp2(x);
 #endif
 }
 

@@ -13,7 +13,8 @@
 
 namespace hearth::cuda::emulate {
 
-enum class Access { read, write, atomic };
+/// An asynchronous copy writes from its beginning to its end; nobody may touch its bytes between.
+enum class Access { read, write, atomic, copy_begin, copy_end };
 
 #if HEARTH_EMULATE_CHECK
 /// Whether the code that runs is a kernel's. Loads and stores of the engine itself, and of the host, are not looked at.

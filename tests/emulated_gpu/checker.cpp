@@ -13,7 +13,7 @@
 namespace hearth::cuda::emulate {
 namespace {
 
-constexpr std::uint32_t atomic_bit = 0x80000000u;
+constexpr std::uint32_t atomic_bit = 0x80000000u, copying_bit = 0x40000000u, who_mask = copying_bit - 1;
 // Places in the program are kept as 32 bits, their distance from here.
 const char anchor = 0;
 std::uint32_t site_of(const void* p) { return static_cast<std::uint32_t>(static_cast<const char*>(p) - &anchor); }
@@ -80,7 +80,7 @@ std::uint32_t Checker::time_seen(unsigned thread, unsigned lane) const {
 }
 
 std::uint32_t Checker::add(const Party& party) {
-  HEARTH_CHECK(InternalError, parties_.size() < atomic_bit, "race checker: too many threads in one launch");
+  HEARTH_CHECK(InternalError, parties_.size() < copying_bit, "race checker: too many threads in one launch");
   parties_.push_back(party);
   return static_cast<std::uint32_t>(parties_.size() - 1);
 }
@@ -122,7 +122,7 @@ std::uint32_t Checker::join(std::uint32_t others, std::uint32_t one) {
 }
 
 std::string Checker::describe(const Stamp& stamp) const {
-  const Party& party = parties_[stamp.who & ~atomic_bit];
+  const Party& party = parties_[stamp.who & who_mask];
   const unsigned x = party.thread % blockDim.x, y = party.thread / blockDim.x % blockDim.y,
                  z = party.thread / blockDim.x / blockDim.y;
   std::string who = "threads of several blocks";
@@ -143,12 +143,17 @@ std::string Checker::check_records(Shadow& shadow, std::uint32_t who, const void
   };
   shadow.visit(p, bytes, [&](Record& record) {
     Stamp &write = record.write, &read = record.read;
-    const std::uint32_t writer = write.who & ~atomic_bit;
+    const std::uint32_t writer = write.who & who_mask;
     const bool both_atomic = access == Access::atomic && (write.who & atomic_bit) != 0;
-    if (access != Access::write && must_be_written && write.who == 0) {
+    if ((access == Access::read || access == Access::atomic) && must_be_written && write.who == 0) {
       wrong = "reads shared memory that this block has not written";
       return false;
     }
+    if (access == Access::copy_end) {
+      write = {who, site};
+      return true;
+    }
+    if ((write.who & copying_bit) != 0) return conflict(write, "is being copied to (cp_async)");
     if (access == Access::read && read.who == who) return true;
     if (writer != 0 && !both_atomic && !ordered(writer, who)) return conflict(write, "is written");
     if (access == Access::read) {
@@ -160,7 +165,7 @@ std::string Checker::check_records(Shadow& shadow, std::uint32_t who, const void
     if (access == Access::atomic)
       write = {(both_atomic ? join(writer, who) : who) | atomic_bit, site};
     else
-      write = {who, site};
+      write = {access == Access::copy_begin ? who | copying_bit : who, site};
     return true;
   });
   return wrong;

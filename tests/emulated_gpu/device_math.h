@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's arithmetic words that the host's <math.h> does not have. The approximate ones are exact here; tolerances of
-// tests must come from an error bound, not from what an emulated run gives.
+// CUDA's arithmetic words that the host's <math.h> does not have. The approximate ones are off by up to 2 ulp
+// (rounding.h).
 #pragma once
 
 #include <math.h>  // the global names that kernels use
@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <type_traits>
+
+#include "tests/emulated_gpu/rounding.h"
 
 // --- smaller and larger, for equal types as CUDA has them; a number wins over NaN
 // ----------------------------
@@ -28,7 +30,7 @@ inline double max(double a, double b) { return ::fmax(a, b); }
 // --- floating point
 // ---------------------------------------------------------------------------------------------------
 
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float rsqrtf(float x) { return hearth::cuda::emulate::approximate(1.0f / sqrtf(x), x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float rsqrt(float x) { return rsqrtf(x); }
 inline float rcbrtf(float x) { return 1.0f / cbrtf(x); }
@@ -37,19 +39,20 @@ inline double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440)
 
 // glibc declares some of these names for itself, so they are macros over our own.
 namespace hearth::cuda::emulate {
-inline float fast_exp(float x) { return expf(x); }
-inline float fast_exp10(float x) { return powf(10.0f, x); }
-inline float fast_log(float x) { return logf(x); }
-inline float fast_log2(float x) { return log2f(x); }
-inline float fast_log10(float x) { return log10f(x); }
-inline float fast_sin(float x) { return sinf(x); }
-inline float fast_cos(float x) { return cosf(x); }
-inline float fast_tan(float x) { return tanf(x); }
-inline float fast_pow(float x, float y) { return powf(x, y); }
-inline float fast_tanh(float x) { return tanhf(x); }
+inline float fast_exp(float x) { return approximate(expf(x), x); }
+inline float fast_exp2(float x) { return approximate(exp2f(x), x); }
+inline float fast_exp10(float x) { return approximate(powf(10.0f, x), x); }
+inline float fast_log(float x) { return approximate(logf(x), x); }
+inline float fast_log2(float x) { return approximate(log2f(x), x); }
+inline float fast_log10(float x) { return approximate(log10f(x), x); }
+inline float fast_sin(float x) { return approximate(sinf(x), x); }
+inline float fast_cos(float x) { return approximate(cosf(x), x); }
+inline float fast_tan(float x) { return approximate(tanf(x), x); }
+inline float fast_pow(float x, float y) { return approximate(powf(x, y), x); }
+inline float fast_tanh(float x) { return approximate(tanhf(x), x); }
 inline void fast_sincos(float x, float* s, float* c) {
-  *s = sinf(x);
-  *c = cosf(x);
+  *s = fast_sin(x);
+  *c = fast_cos(x);
 }
 }  // namespace hearth::cuda::emulate
 #define __expf ::hearth::cuda::emulate::fast_exp
@@ -64,7 +67,7 @@ inline void fast_sincos(float x, float* s, float* c) {
 #define __tanhf ::hearth::cuda::emulate::fast_tanh
 #define __sincosf ::hearth::cuda::emulate::fast_sincos
 
-inline float __fdividef(float a, float b) { return a / b; }
+inline float __fdividef(float a, float b) { return hearth::cuda::emulate::approximate(a / b, b); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __frcp_rn(float a) { return 1.0f / a; }
 inline float __fsqrt_rn(float a) { return sqrtf(a); }

@@ -46,7 +46,7 @@ StreamPolicy stream_policy_named(std::string_view name) {
 
 Settings settings_from_environment() {
   Settings result;
-  result.devices = static_cast<int>(number_from_environment("HEARTH_EMULATE_DEVICES", 1, 1, 16));
+  result.devices = static_cast<int>(number_from_environment("HEARTH_EMULATE_DEVICES", Settings{}.devices, 1, 16));
   result.memory_bytes =
       number_from_environment("HEARTH_EMULATE_MEMORY_MB", result.memory_bytes >> 20, 1, std::uint64_t{1} << 24) << 20;
   if (const char* streams = std::getenv("HEARTH_EMULATE_STREAMS"); streams != nullptr && *streams != '\0')
@@ -82,7 +82,7 @@ DeviceSide::DeviceSide() {
 void DeviceSide::apply(const Settings& wanted) {
   finish_all();
   take_failure();
-  const int devices = std::max(settings.devices, wanted.devices);
+  const int devices = std::max(static_cast<int>(default_streams_.size()), wanted.devices);
   settings = wanted;
   settings.devices = devices;
   while (static_cast<int>(default_streams_.size()) < devices)

@@ -9,6 +9,7 @@
 
 #include "core/half.h"
 #include "tests/emulated_gpu/access.h"
+#include "tests/emulated_gpu/rounding.h"
 
 namespace hearth::cuda::emulate {
 namespace {
@@ -38,20 +39,23 @@ void complete_product(void* const* lanes, unsigned arrived) {
   const auto element = [](unsigned word, int i) {
     return static_cast<float>(T::from_bits(static_cast<std::uint16_t>(word >> 16 * i)));
   };
+  const SumOrder& order = sum_order();
+  const auto place = [&](int k) -> int { return order.place[static_cast<std::size_t>(k)]; };
   float a[16][16], b[16][8];
   for (int l = 0; l < 32; ++l) {
     const int g = l / 4, t = l % 4;
     for (int word = 0; word < 4; ++word)
-      for (int i = 0; i < 2; ++i) a[g + word % 2 * 8][2 * t + i + word / 2 * 8] = element(lane_of(l).a[word], i);
+      for (int i = 0; i < 2; ++i) a[g + word % 2 * 8][place(2 * t + i + word / 2 * 8)] = element(lane_of(l).a[word], i);
     for (int word = 0; word < 2; ++word)
-      for (int i = 0; i < 2; ++i) b[2 * t + i + 8 * word][g] = element(lane_of(l).b[word], i);
+      for (int i = 0; i < 2; ++i) b[place(2 * t + i + 8 * word)][g] = element(lane_of(l).b[word], i);
   }
   for (int l = 0; l < 32; ++l) {
     for (int i = 0; i < 4; ++i) {
       const int row = l / 4 + i / 2 * 8, col = 2 * (l % 4) + i % 2;
-      float sum = 0;
+      float& d = lane_of(l).d[i];
+      float sum = order.begins_with_sum ? d : 0.0f;
       for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][col];
-      lane_of(l).d[i] += sum;
+      d = order.begins_with_sum ? sum : d + sum;
     }
   }
 }
@@ -103,6 +107,9 @@ Copies& copies_of_thread() {
   return mine;
 }
 
+/// NaN in every floating-point type: what a buffer holds while a copy into it is under way, early or late as it lands.
+constexpr unsigned char under_way = 0xff;
+
 bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 }  // namespace
@@ -129,6 +136,10 @@ void cp_async(void* shared, const void* global, bool valid, const Place& at) {
   if (!is_aligned(shared) || !is_aligned(global)) fault("cp_async with an address that is not a multiple of 16", at);
   if (!is_shared(shared, 16)) fault("cp_async to 16 bytes that are not all in shared memory", at);
   if (is_shared(global, 1)) fault("cp_async from shared memory", at);
+  const void* const site = __builtin_return_address(0);
+  if (valid) note_access(global, 16, Access::read, site);
+  note_access(shared, 16, Access::copy_begin, site);
+  std::memset(shared, under_way, 16);
   Copies& mine = copies_of_thread();
   mine.copies.push_back({static_cast<std::byte*>(shared), static_cast<const std::byte*>(global), valid, mine.group});
 }
@@ -145,7 +156,7 @@ void cp_async_wait(int pending) {
   std::erase_if(mine.copies, [&](const Copies::Copy& copy) {
     if (copy.group + static_cast<unsigned>(pending) >= mine.group) return false;
     if (copy.valid) note_access(copy.global, 16, Access::read, site);
-    note_access(copy.shared, 16, Access::write, site);
+    note_access(copy.shared, 16, Access::copy_end, site);
     if (copy.valid)
       std::memcpy(copy.shared, copy.global, 16);
     else

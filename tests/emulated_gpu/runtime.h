@@ -75,7 +75,7 @@ StreamPolicy stream_policy_named(std::string_view name);
 enum class HostAccess { allowed, faults };
 
 struct Settings {
-  int devices = 1;                                  ///< HEARTH_EMULATE_DEVICES, 1 to 16
+  int devices = 2;                                  ///< HEARTH_EMULATE_DEVICES, 1 to 16
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< of each device; HEARTH_EMULATE_MEMORY_MB
   StreamPolicy streams;                             ///< HEARTH_EMULATE_STREAMS
   HostAccess host_access = HostAccess::allowed;

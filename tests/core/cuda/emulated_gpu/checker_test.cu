@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -194,10 +196,47 @@ __global__ void staged(const float* x, float* y, int fault) {
 }
 TEST(EmulateChecker, CopyNotWaitedFor) {
   const DeviceBytes x(512), y(128);
-  check("reads shared memory that this block has not written", [&](int fault) {
+  check("is being copied to (cp_async) by", [&](int fault) {
     run({1, 32}, staged, x.as<float>(), y.as<float>(), fault);
   });
   check("", [&](int fault) { run({1, 32}, staged, x.as<float>(), y.as<float>(), fault * 2); });
+}
+
+// The buffer is refilled while other warps may still read it; the wait comes behind the barrier.
+__global__ void refilled(const float* x, float* y, int fault) {
+  HEARTH_SHARED(float, stage, [256]);
+  const unsigned thread = threadIdx.x;
+  const auto fetch = [&](unsigned tile) {
+    cp_async(&stage[thread * 4], x + tile * 256 + thread * 4);
+    cp_async_commit();
+  };
+  fetch(0);
+  cp_async_wait<0>();
+  __syncthreads();
+  if (fault == 1) fetch(1);
+  y[thread] = stage[255 - thread * 4];
+  __syncthreads();
+  if (fault == 0) fetch(1);
+  cp_async_wait<0>();
+  __syncthreads();
+  y[64 + thread] = stage[255 - thread * 4];
+}
+TEST(EmulateChecker, CopyBegunTooEarly) {
+  const DeviceBytes x(2048), y(512);
+  check("race: ", [&](int fault) { run({1, 64}, refilled, x.as<float>(), y.as<float>(), fault); });
+#if !HEARTH_EMULATE_CHECK
+  const std::string before = emulate::order();
+  for (const char* order : orders) {
+    emulate::set_order(order);
+    for (const int fault : {0, 1}) {
+      run({1, 64}, refilled, x.as<float>(), y.as<float>(), fault);
+      std::vector<float> values(128);
+      HEARTH_TRY(cudaMemcpy(values.data(), y.as<float>(), 512, cudaMemcpyDeviceToHost));
+      EXPECT_EQ(std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }), fault == 1) << order;
+    }
+  }
+  emulate::set_order(before);
+#endif
 }
 
 __global__ void same_value(int* flag, int fault) {
