@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes of a warp share a row of up to a thousand classes, a block shares a longer one. The loss reads the logits once,
-// whatever their number: largest element, sum of exponentials and what smoothing or targets add are found together. The
-// gradient reads them once more and writes once, in place where it may. Narrow logits are read as they are.
+// whatever their number: largest element, sum of exponentials, what smoothing or targets add and the label's rank are
+// found together. The gradient reads them once more and writes once, in place where it may; where its scale is known
+// with the loss, a block keeps its row in shared memory between the two. Narrow logits are read as they are.
 // Reference: cross_entropy_cpu.cpp.
-#include "ops/loss/cross_entropy.h"
-
+#include "core/cuda/memory.h"
+#include "core/cuda/mma.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/softmax/online_sum.cuh"
 
 namespace hearth::kernels {
@@ -40,40 +42,91 @@ __device__ __forceinline__ acc_t<T> shift_of(const T* row) {
   return first - first == acc_t<T>(0) ? first : acc_t<T>(0);  // infinite or not a number: 0
 }
 
-template <class T, int width, class Group>
+// What comes of rows with class labels; what is null is not wanted.
+template <class T>
+struct ClassResults {
+  acc_t<T>*most, *log_sum, *losses;
+  unsigned long long* correct;  // one number, to which rows are added whose label has the largest logit
+  T* dx;                        // the logits, which become scale (p - target)
+  acc_t<T> scale;
+  std::int64_t pitch;  // of the logits' rows; what lies behind the classes is not read, and in dx becomes 0
+};
+
+// Where `held`, a block copies its row to shared memory, each thread the columns that it works on.
+template <class T, int width, bool held, class Group>
 __global__ void __launch_bounds__(group_block<Group>)
-    class_losses(Rows<T> in, const std::int64_t* labels, acc_t<T>* most, acc_t<T>* log_sum, acc_t<T>* losses,
-                 Group group) {
+    class_losses(Rows<T> in, const std::int64_t* labels, ClassResults<T> out, Group group) {
   using P = acc_t<T>;
   const bool smooth = in.smoothing != P(0);
   each_row(group, in.rows, [&](std::int64_t row, bool inside) {
-    const T* const from = in.x + row * in.cols;
-    const P shift = shift_of(from);
+    const T* const stored = in.x + row * out.pitch;
+    const T* const from = held ? dynamic_shared<T>() : stored;
+    const auto over = [&](std::int64_t cols, auto&& f) {
+      each_column<width>(group.index(), group.threads(), inside ? cols : 0, f);
+    };
+    if constexpr (held) {
+      over(in.cols, [&](std::int64_t c) { cp_async(dynamic_shared<T>() + c, stored + c); });
+      cp_async_commit();
+    }
+    const P shift = shift_of(stored);
+    const std::int64_t label = labels[row];
+    const bool counts = in.counts(label, inside && group.index() == 0), ranks = counts && out.correct != nullptr;
+    const P of_label = counts ? upcast(stored[label]) : P(0);
+    if constexpr (held) cp_async_wait<0>();
     OnlineSum<P> state;
     P sum = 0;
-    each_column<width>(group.index(), group.threads(), inside ? in.cols : 0, [&](std::int64_t c) {
+    int before = 0;
+    over(in.cols, [&](std::int64_t c) {
       P value[width];
       load_unit(from + c, value);
+      if (c + width > in.cols) {
+        HEARTH_UNROLL
+        for (int k = 0; k < width; ++k)
+          if (c + k >= in.cols) value[k] = -std::numeric_limits<P>::infinity();
+      }
       state.add(value);
-      if (!smooth) return;
       HEARTH_UNROLL
-      for (int k = 0; k < width; ++k) sum += value[k] - shift;
+      for (int k = 0; k < width; ++k) {
+        if (ranks) before += value[k] > of_label || (value[k] == of_label && c + k < label) ? 1 : 0;
+        if (smooth && c + k < in.cols) sum += value[k] - shift;
+      }
     });
     state.join(group);
     if (smooth) sum = group.template reduce<Sum>(sum, P(0));
-    if (!inside || group.index() != 0) return;
+    if (out.correct != nullptr) before = group.template reduce<Sum>(before, 0);
     const P log_total = std::log(state.sum);
-    most[row] = state.most;
-    log_sum[row] = log_total;
-    P loss = 0;
-    if (in.counts(labels[row], true)) {
-      loss = log_total - (upcast(from[labels[row]]) - state.most);
-      if (smooth) {
-        const P mean = sum / static_cast<P>(in.cols) - (state.most - shift);  // of x - most
-        loss = (P(1) - in.smoothing) * loss + in.smoothing * (log_total - mean);
+    if (inside && group.index() == 0) {
+      if (out.most != nullptr) out.most[row] = state.most;
+      if (out.log_sum != nullptr) out.log_sum[row] = log_total;
+      P loss = 0;
+      if (counts) {
+        loss = log_total - (of_label - state.most);
+        if (smooth) {
+          const P mean = sum / static_cast<P>(in.cols) - (state.most - shift);  // of x - most
+          loss = (P(1) - in.smoothing) * loss + in.smoothing * (log_total - mean);
+        }
       }
+      out.losses[row] = loss;
+      if (ranks && before == 0 && of_label == of_label) atomicAdd(out.correct, 1ull);
     }
-    losses[row] = loss;
+    if (out.dx == nullptr) return;
+    // Others have read this row's first element and its label's; a block's reductions have waited for that.
+    if constexpr (std::is_same_v<Group, LaneGroup>) __syncwarp();
+    const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
+    over(out.pitch, [&](std::int64_t c) {
+      P value[width];
+      if (counts && c < in.cols) load_unit(from + c, value);
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k) {
+        if (!counts || c + k >= in.cols) {
+          value[k] = 0;
+          continue;
+        }
+        const P p = std::exp((value[k] - state.most) - log_total) - even;
+        value[k] = (c + k == label ? p - kept : p) * out.scale;
+      }
+      store_unit(out.dx + row * out.pitch + c, value);
+    });
   });
 }
 
@@ -224,6 +277,24 @@ Rows<T> rows_of(cuda::Stream& stream, const Tensor& logits, const CrossEntropyOp
           options.ignore_index, cuda::fault_slot(stream)};
 }
 
+template <class T, int width>
+void launch_class_losses(cuda::Stream& stream, const Rows<T>& in, const Tensor& labels, const ClassResults<T>& out,
+                         std::int64_t moved) {
+  const std::size_t row_bytes = static_cast<std::size_t>(in.cols + width - 1) / width * width * sizeof(T);
+  const std::int64_t* const classes = labels.data<std::int64_t>();
+  with_row_group(in.rows, in.cols, short_row, width, 4, [&]<class Group>(Group group, LaunchShape shape) {
+    if constexpr (std::is_same_v<Group, BlockGroup> && width > 1)
+      // Beside the row, what reductions take.
+      if (out.dx != nullptr && row_bytes + 1024 <= max_shared_memory(stream.device())) {
+        shape.shared_bytes = row_bytes;
+        launch(stream, "cross_entropy", shape.moving(moved), class_losses<T, width, true, Group>, in, classes, out,
+               group);
+        return;
+      }
+    launch(stream, "cross_entropy", shape.moving(moved), class_losses<T, width, false, Group>, in, classes, out, group);
+  });
+}
+
 // Class labels are read one by one, so their alignment does not matter.
 const void* targets_of(const Tensor& labels) { return is_floating(labels.dtype()) ? labels.bytes() : nullptr; }
 
@@ -237,14 +308,30 @@ void cross_entropy(cuda::Stream& stream, const Tensor& logits, const Tensor& lab
   visit_rows("cross_entropy", logits.dtype(), cols, arrays, [&]<class T, int width>() {
     using P = acc_t<T>;
     const Rows<T> in = rows_of<T>(stream, logits, options);
+    if (!is_floating(labels.dtype()))
+      return launch_class_losses<T, width>(
+          stream, in, labels, {most.data<P>(), log_sum.data<P>(), losses.data<P>(), nullptr, nullptr, P(0), cols},
+          moved);
     with_row_group(in.rows, cols, short_row, width, 4, [&]<class Group>(Group group, const LaunchShape& shape) {
-      if (is_floating(labels.dtype()))
-        launch(stream, "cross_entropy", shape.moving(moved), target_losses<T, width, Group>, in, labels.data<P>(),
-               most.data<P>(), log_sum.data<P>(), losses.data<P>(), group);
-      else
-        launch(stream, "cross_entropy", shape.moving(moved), class_losses<T, width, Group>, in,
-               labels.data<std::int64_t>(), most.data<P>(), log_sum.data<P>(), losses.data<P>(), group);
+      launch(stream, "cross_entropy", shape.moving(moved), target_losses<T, width, Group>, in, labels.data<P>(),
+             most.data<P>(), log_sum.data<P>(), losses.data<P>(), group);
     });
+  });
+}
+
+void head_losses(cuda::Stream& stream, const Tensor& logits, std::int64_t classes, const Tensor& labels,
+                 const CrossEntropyOptions& options, double scale, const Tensor& losses, const Tensor& correct) {
+  const std::int64_t pitch = logits.dim(1);
+  const std::int64_t moved = bytes_of(logits, labels, losses) + (scale == 0 ? 0 : bytes_of(logits));
+  visit_rows("linear_cross_entropy", logits.dtype(), pitch, {address_of(logits)}, [&]<class T, int width>() {
+    Rows<T> in = rows_of<T>(stream, logits, options);
+    in.cols = classes;
+    auto* const count = correct.defined() ? correct.data<std::int64_t>() : nullptr;
+    launch_class_losses<T, width>(
+        stream, in, labels,
+        {nullptr, nullptr, losses.data<acc_t<T>>(), reinterpret_cast<unsigned long long*>(count),
+         scale == 0 ? nullptr : logits.data<T>(), static_cast<acc_t<T>>(scale), pitch},
+        moved);
   });
 }
 

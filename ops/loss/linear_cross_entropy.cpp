@@ -30,6 +30,16 @@ Tensor rows_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
 
 Tensor dense(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x.contiguous() : x.to(dtype); }
 
+/// x [rows] or [rows, C] in this type, with rows of zeros behind it.
+Tensor padded(const Tensor& x, DType dtype, std::int64_t rows) {
+  const std::int64_t own = x.dim(0);
+  if (rows == own) return dense(x, dtype);
+  const Tensor result = Tensor::empty(x.shape().with(0, rows), dtype, x.device());
+  rows_of(result, 0, own).copy_from(x);
+  rows_of(result, own, rows - own).fill_(0);
+  return result;
+}
+
 struct LinearCrossEntropy {
   static constexpr OpInfo info{
       .name = "linear_cross_entropy", .autocast = Autocast::low_precision, .autocast_inputs = 1};
@@ -57,9 +67,12 @@ struct LinearCrossEntropy {
     const std::int64_t rows = detail::rows_of(x_in.shape()), classes = w_in.dim(0);
     const DType wide = wide_of(x_in.dtype());
     const Device device = x_in.device();
+    const std::int64_t columns =
+        run_on(device, [&](auto& stream) { return kernels::head_columns(stream, classes, x_in.dtype()); });
     // A wide weight is rounded once, not for every product.
-    const Chunks all{x_in.contiguous().as_shape({rows, x_in.dim(-1)}), dense(w_in, x_in.dtype()),
-                     b_in.defined() ? b_in.contiguous() : b_in, dense(labels_in, DType::i64).as_shape({rows})};
+    const Chunks all{x_in.contiguous().as_shape({rows, x_in.dim(-1)}), padded(w_in, x_in.dtype(), columns),
+                     b_in.defined() ? padded(b_in, b_in.dtype(), columns) : b_in,
+                     dense(labels_in, DType::i64).as_shape({rows}), classes};
     const Tensor losses = Tensor::empty({rows}, wide, device), result = Tensor::empty({}, wide, device);
     const Tensor row_weight = Tensor::empty({1}, DType::f64, device);
     if (is_recording()) {
@@ -76,22 +89,27 @@ struct LinearCrossEntropy {
       run_chunks(stream, all, saved, losses);
       kernels::cross_entropy_total(stream, losses, all.labels, of_rows(), result, row_weight);
     });
+    for (Tensor* const sum : {&saved.dw, &saved.db})
+      if (sum->defined()) *sum = rows_of(*sum, 0, classes);
     return result;
   }
 
+  /// w and b, and what is summed of their gradients, have a row for each of the logits' columns.
   struct Chunks {
     Tensor x, w, b, labels;
+    std::int64_t classes;
   };
 
   template <class Stream>
   void run_chunks(Stream& stream, const Chunks& all, const Saved& saved, const Tensor& losses) const {
-    const std::int64_t rows = all.x.dim(0), classes = all.w.dim(0), inputs = all.x.dim(1);
-    const std::int64_t most =
-        std::min(rows, options.chunk_rows > 0 ? options.chunk_rows : linear_cross_entropy_rows(all.x.device()));
-    checked_mul(most, classes, "linear_cross_entropy: logits of a chunk");
-    const Tensor logits_of_chunk = Tensor::empty({most, classes}, all.x.dtype(), all.x.device());
-    const Tensor top = Tensor::empty({most}, losses.dtype(), losses.device()), log_sum = Tensor::empty_like(top);
-    const Tensor scale = Tensor::full({1}, gradient_scale(all.x.dtype()), losses.dtype(), losses.device());
+    const std::int64_t rows = all.x.dim(0), columns = all.w.dim(0), inputs = all.x.dim(1);
+    const std::int64_t most = std::min(
+        rows, options.chunk_rows > 0 ? options.chunk_rows
+                                     : linear_cross_entropy_rows(all.x.device(), rows, all.classes, all.x.dtype()));
+    checked_mul(most, columns, "linear_cross_entropy: logits of a chunk");
+    const Tensor logits_of_chunk = Tensor::empty({most, columns}, all.x.dtype(), all.x.device());
+    const Tensor counted = is_recomputing() ? Tensor() : correct;
+    const double scale = saved.row_weight.defined() ? gradient_scale(all.x.dtype()) : 0.0;
     for (const Tensor& sum : {saved.dw, saved.db})
       if (rows == 0 && sum.defined()) sum.fill_(0);
     for (std::int64_t begin = 0; begin < rows; begin += most) {
@@ -99,20 +117,17 @@ struct LinearCrossEntropy {
       const Tensor x = rows_of(all.x, begin, count), labels = rows_of(all.labels, begin, count);
       const Tensor logits = rows_of(logits_of_chunk, 0, count);
       kernels::product(stream, kernels::linear_candidates(stream),
-                       {.m = count, .n = classes, .k = inputs, .transpose_b = true},
+                       {.m = count, .n = columns, .k = inputs, .transpose_b = true},
                        {.a = x, .b = all.w, .bias = all.b, .c = logits});
-      kernels::cross_entropy(stream, logits, labels, of_rows(), top, log_sum, rows_of(losses, begin, count));
-      if (correct.defined() && !is_recomputing())
-        kernels::count_correct(stream, logits, labels, 1, options.ignore_index, correct);
-      if (!saved.row_weight.defined()) continue;
       // The logits' memory becomes that of their gradient.
-      kernels::cross_entropy_grad(stream, logits, labels, of_rows(), top, log_sum, scale, {}, logits);
+      kernels::head_losses(stream, logits, all.classes, labels, of_rows(), scale, rows_of(losses, begin, count),
+                           counted);
       if (saved.dx.defined())
-        kernels::product(stream, kernels::linear_candidates(stream), {.m = count, .n = inputs, .k = classes},
+        kernels::product(stream, kernels::linear_candidates(stream), {.m = count, .n = inputs, .k = columns},
                          {.a = logits, .b = all.w, .c = rows_of(saved.dx, begin, count)});
       if (saved.dw.defined())
         kernels::product(stream, kernels::linear_candidates(stream),
-                         {.m = classes, .n = inputs, .k = count, .transpose_a = true, .accumulate = begin > 0},
+                         {.m = columns, .n = inputs, .k = count, .transpose_a = true, .accumulate = begin > 0},
                          {.a = logits, .b = x, .c = saved.dw});
       if (saved.db.defined()) add_sum_of_rows(stream, logits, saved.db, begin == 0);
     }
@@ -181,10 +196,15 @@ void check_arguments(const Tensor& x, const Tensor& w, const Tensor& b, const Te
 
 }  // namespace
 
-std::int64_t linear_cross_entropy_rows(Device device) {
-  // A chunk of r rows makes 6 r operations for each of w's elements, whose sum is read and written, 8 bytes. With some
-  // 150 operations a byte on a GPU and 10 on a CPU that is a tenth of the time at 2000 rows, and at 130.
-  return device.is_cpu() ? 256 : 2048;
+std::int64_t linear_cross_entropy_rows(Device device, std::int64_t rows, std::int64_t classes, DType dtype) {
+  return run_on(device, [&](auto& stream) {
+    const std::int64_t columns = kernels::head_columns(stream, classes, dtype);
+    const std::int64_t most = kernels::head_rows(stream, checked_mul(columns, static_cast<std::int64_t>(size_of(dtype)),
+                                                                     "linear_cross_entropy: bytes of a row"));
+    if (device.is_cpu() || rows <= most) return most;
+    const std::int64_t chunks = (rows + most - 1) / most, tile = 128;
+    return ((rows + chunks - 1) / chunks + tile - 1) / tile * tile;
+  });
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels,

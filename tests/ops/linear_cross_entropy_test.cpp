@@ -10,9 +10,10 @@
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "autograd/recompute.h"
+#include "core/cuda/stream.h"
 #include "core/memory/memory.h"
 #include "ops/linear/linear.h"
-#include "ops/pointwise/operators.h"
+#include "ops/ops.h"
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
@@ -69,6 +70,9 @@ OP_TEST(LinearCrossEntropy) {
   check_case({{1, 3}, 1, {}});
   check_case({{5, 3}, 7, {.chunk_rows = 2}});
   check_case({{9, 16}, 40, {.ignore_index = 0, .reduction = Reduction::sum, .chunk_rows = 4}});
+  // Rows that a block shares, with whole units of columns and without.
+  for (const std::int64_t classes : {1100, 1101})
+    check_case({{5, 8}, classes, {.label_smoothing = 0.1, .chunk_rows = 3}});
 }
 
 OP_TEST(LinearCrossEntropyWithABias) {
@@ -90,16 +94,63 @@ Tensor labels_below(std::int64_t classes, std::int64_t rows, Device device) {
   return labels.to(device);
 }
 
+// In 16 bits logits are often equal; then the first is the largest.
 TEST(LinearCrossEntropyOnDevices, CountsWhatCountCorrectCounts) {
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const std::int64_t classes : {6, 1030}) {
+        const Tensor x = numbers({50, 8}, device, 1.3, dtype), w = numbers({classes, 8}, device, 0.7, dtype);
+        const Tensor logits = linear(x, w, {});
+        // A class that is right, one that comes right behind it, or one that is ignored.
+        const Tensor best = argmax(logits, -1).to(DType::i64).to(Device{});
+        for (std::int64_t i = 0; i < 50; ++i)
+          if (i % 3 != 0)
+            best.data<std::int64_t>()[i] = i % 3 == 1 ? -100 : (best.data<std::int64_t>()[i] + 1) % classes;
+        const Tensor labels = best.to(device);
+        const std::int64_t expected = count_correct(logits, labels).to(Device{}).data<std::int64_t>()[0];
+        ASSERT_EQ(expected, 17);
+        const Tensor correct = Tensor::full({1}, 3, DType::i64, device);
+        (void)linear_cross_entropy(x, w, {}, labels, {.chunk_rows = 16}, correct);
+        EXPECT_EQ(correct.to(Device{}).data<std::int64_t>()[0], expected + 3) << device << dtype << classes;
+      }
+}
+
+// All logits are equal: the first class is right.
+TEST(LinearCrossEntropyOnDevices, OfEqualLogitsTheFirstIsTheLargest) {
   for (const Device device : devices()) {
-    const Tensor x = numbers({50, 8}, device, 1.3), w = numbers({6, 8}, device, 0.7),
-                 labels = labels_below(6, 50, device);
-    const std::int64_t expected = count_correct(linear(x, w, {}), labels).to(Device{}).data<std::int64_t>()[0];
-    ASSERT_GT(expected, 0);
-    const Tensor correct = Tensor::full({1}, 3, DType::i64, device);
-    (void)linear_cross_entropy(x, w, {}, labels, {.chunk_rows = 16}, correct);
-    EXPECT_EQ(correct.to(Device{}).data<std::int64_t>()[0], expected + 3) << device;
+    const Tensor labels = Tensor::of<std::int64_t>({4}, {0, 1, 0, 36}).to(device);
+    const Tensor correct = Tensor::zeros({1}, DType::i64, device);
+    (void)linear_cross_entropy(numbers({4, 8}, device, 1.3, DType::bf16), Tensor::zeros({37, 8}, DType::bf16, device),
+                               {}, labels, {}, correct);
+    EXPECT_EQ(correct.to(Device{}).data<std::int64_t>()[0], 2) << device;
   }
+}
+
+// What lies behind the classes takes no part, though all logits are far below its zeros.
+TEST(LinearCrossEntropyOnDevices, PaddingTakesNoPart) {
+  for (const Device device : devices()) {
+    const Tensor x = Tensor::full({3, 8}, 1.0, DType::bf16, device),
+                 w = requires_grad(Tensor::full({37, 8}, -10.0, DType::bf16, device));
+    const Tensor loss = linear_cross_entropy(x, w, {}, Tensor::zeros({3}, DType::i64, device));
+    EXPECT_NEAR(loss.item(), std::log(37.0), 1e-4) << device;
+    backward(loss);
+    EXPECT_EQ(grad_of(w).shape(), (Shape{37, 8}));
+    EXPECT_NEAR(grad_of(w).to_doubles()[8], 1.0 / 37, 1e-3) << device;
+  }
+}
+
+TEST(LinearCrossEntropyEdges, ChunksFollowTheDevicesWholeMemory) {
+  EXPECT_EQ(linear_cross_entropy_rows({}, 65536, 50257, DType::bf16), 256);
+  if (device_count(DeviceType::cuda) == 0) return;
+  const Device device{DeviceType::cuda, 0};
+  const auto rows_of = [&](std::int64_t rows) { return linear_cross_entropy_rows(device, rows, 50257, DType::bf16); };
+  const std::int64_t held = cuda::device_info(device).memory_bytes / 12 / (50304 * 2);
+  const std::int64_t most = std::max<std::int64_t>(held, 2048);
+  EXPECT_GE(rows_of(most), most);
+  // Two chunks of one size, in whole tiles.
+  EXPECT_EQ(rows_of(most + 1), ((most + 2) / 2 + 127) / 128 * 128);
+  const Tensor taken = Tensor::empty({1 << 20}, DType::f32, device);
+  EXPECT_EQ(rows_of(most + 1), ((most + 2) / 2 + 127) / 128 * 128);
 }
 
 TEST(LinearCrossEntropyOnDevices, CountsOnceWhereItIsRecomputed) {
