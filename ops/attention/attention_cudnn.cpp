@@ -194,8 +194,7 @@ template <class Problem>
 const Plan& plan_for(int device, const Problem& problem) {
   static auto& plans = *new PlanCache<std::pair<int, Problem>, Plan>;
   return plans.get({device, problem}, [&] {
-    const Target target{handle_of(device), nullptr};
-    return plan_or_reason([&] { return graph_of(problem).plan(target, false); });
+    return plan_or_reason(device, [&](const Target& target) { return graph_of(problem).plan(target, false); });
   });
 }
 

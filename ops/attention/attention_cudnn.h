@@ -59,7 +59,7 @@ struct AttentionGradMemory {
 };
 
 /// Empty if cuDNN does it on this device; else the reason why not. The first question for a problem compiles its plan,
-/// which must not happen while a graph is captured.
+/// which is refused (DeviceError) while a step is recorded.
 std::string unsupported(Device device, const Attention& problem);
 std::string unsupported(Device device, const AttentionGrad& problem);
 /// UsageError where `unsupported` gives a reason; DeviceError if the library is absent, or with its own words.

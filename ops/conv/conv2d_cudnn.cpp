@@ -82,8 +82,7 @@ const Plan& plan_for(const ConvProblem& problem) {
   static auto& plans = *new PlanCache<std::pair<ConvProblem, bool>, Plan>;
   const bool exact_f32 = problem.activations == DType::f32 && !allows_tf32();
   return plans.get({problem, exact_f32}, [&] {
-    const Target target{handle_of(problem.device), nullptr};
-    return plan_or_reason([&] { return make_plan(target, problem, exact_f32); });
+    return plan_or_reason(problem.device, [&](const Target& target) { return make_plan(target, problem, exact_f32); });
   });
 }
 

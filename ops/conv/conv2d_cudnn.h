@@ -24,8 +24,8 @@ struct ConvOperands {
 };
 
 /// Empty if cuDNN does this pass on its device, with the bias and the ReLU that a forward pass may have, in one plan;
-/// else the reason why not. The first question for a problem makes its plan, which must not happen while a graph is
-/// captured.
+/// else the reason why not. The first question for a problem makes its plan, which is refused (DeviceError) while a
+/// step is recorded.
 std::string unsupported(const ConvProblem& problem);
 /// One pass. UsageError where `unsupported` gives a reason; DeviceError if the library is absent, or with its own
 /// words.

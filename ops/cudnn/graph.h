@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cuda/graph.h"
 #include "core/cuda/library.h"
 #include "core/cuda/stream.h"
 #include "core/dtype.h"
@@ -128,11 +129,16 @@ struct Plan {
 /// taken, as making the others needs a driver. `parts` are kept with the plan.
 Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations);
 
-/// make(), or where the library refuses the graph itself a plan that says so.
+/// The library's handle on a device, made when first asked for. Under the mutex.
+cudnnHandle_t handle_of(int device);
+
+/// make(target) for this device, or where the library refuses the graph itself a plan that says so. Refused
+/// (DeviceError) while a step is recorded, as engines are loaded, or compiled, into the device. Under the mutex.
 template <class Make>
-Plan plan_or_reason(Make&& make) {
+Plan plan_or_reason(int device, Make&& make) {
+  refuse_while_recording({DeviceType::cuda, device}, "choosing cuDNN's plan for a new problem");
   try {
-    return make();
+    return make(Target{handle_of(device), nullptr});
   } catch (const DeviceError& error) {
     Plan none;
     none.info.unsupported = error.what();
@@ -186,8 +192,6 @@ class Graph {
 
 /// Held while handles and plans are used.
 std::mutex& library_mutex();
-/// The library's handle on a device, made when first asked for. Under the mutex.
-cudnnHandle_t handle_of(int device);
 /// Runs a plan on memory: pointers[i] is that of tensor ids[i]. Under the mutex.
 void execute(Stream& stream, const Plan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers);
 

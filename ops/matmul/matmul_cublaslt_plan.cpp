@@ -85,7 +85,14 @@ Owned<cublasLtMatmulDesc_t> desc_of(const MatmulProblem& p) {
   return desc;
 }
 
-Owned<cublasLtMatmulPreference_t> ask_for() {
+/// How parts of a long sum may be added. From the workspace they are in a fixed order, as f32, or in the type of C,
+/// which for 16 bits would round each part; adding them in place is not repeatable.
+std::uint32_t reductions_of(const MatmulProblem& p) {
+  const std::uint32_t in_type_of_c = size_of(p.c) == 2 ? 0 : CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | in_type_of_c;
+}
+
+Owned<cublasLtMatmulPreference_t> ask_for(const MatmulProblem& p) {
   cublasLtMatmulPreference_t raw = nullptr;
   check(lt().preference_create(&raw), "cublasLtMatmulPreferenceCreate");
   Owned<cublasLtMatmulPreference_t> preference(raw, lt().preference_destroy);
@@ -93,9 +100,7 @@ Owned<cublasLtMatmulPreference_t> ask_for() {
     check(lt().preference_set(raw, name, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, max_workspace);
-  // Parts are added from the workspace in a fixed order; adding them in place is not repeatable.
-  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions_of(p));
   for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     prefer(name, std::uint32_t{min_alignment});
@@ -116,7 +121,7 @@ Plan describe_product(const MatmulProblem& p, cublasLtHandle_t handle) {
 }
 
 std::vector<Algorithm> offered_algorithms(Plan& plan) {
-  const auto preference = ask_for();
+  const auto preference = ask_for(plan.problem);
   std::array<cublasLtMatmulHeuristicResult_t, max_algorithms> found{};
   int count = 0;
   const cublasStatus_t status =

@@ -38,6 +38,13 @@ void write(cudaDataType_t type, void* data, std::int64_t at, double value) {
   }
 }
 
+/// As memory of this type would hold it.
+double rounded(cudaDataType_t type, double value) {
+  double room = 0;
+  write(type, &room, 0, value);
+  return read(type, &room, 0);
+}
+
 /// Element (row, column) of op(matrix) of item i.
 double element(const Matrix& matrix, bool transposed, std::int64_t i, std::int64_t row, std::int64_t column) {
   const std::int64_t at = transposed ? row * matrix.pitch + column : column * matrix.pitch + row;
@@ -67,7 +74,7 @@ Sum sum_of(const Product& p, std::int64_t i, std::int64_t row, std::int64_t colu
     for (std::int64_t k = begin; k < std::min(p.k, begin + share); ++k)
       part += static_cast<Sum>(operand(p, p.a, p.transpose_a, i, row, k)) *
               static_cast<Sum>(operand(p, p.b, p.transpose_b, i, k, column));
-    total += part;
+    total += p.narrow_parts ? static_cast<Sum>(rounded(p.d.type, static_cast<double>(part))) : part;
   }
   return static_cast<Sum>(p.alpha) * total;
 }

@@ -21,9 +21,10 @@ struct Product {
   bool transpose_a = false, transpose_b = false;
   Matrix a, b, c, d;
   double alpha = 1, beta = 0;
-  bool doubles = false;  ///< sums in f64, else in f32
-  bool tf32 = false;     ///< operands are rounded to 10 bits of mantissa
-  int parts = 1;         ///< of k, each summed by itself
+  bool doubles = false;       ///< sums in f64, else in f32
+  bool tf32 = false;          ///< operands are rounded to 10 bits of mantissa
+  int parts = 1;              ///< of k, each summed by itself
+  bool narrow_parts = false;  ///< and rounded to the type of D
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* vector = nullptr;  ///< the bias, [m]; for BGRADB the gradient of one, [n]
   void* aux = nullptr;     ///< what goes into GELU, with its own pitch

@@ -16,6 +16,7 @@ enum Algorithm : int {
   spacious,   ///< needs a workspace of 64 MiB
   in_place,   ///< adds parts in place, so that bits do not repeat
   unaligned,  ///< for any address
+  narrow,     ///< as halves, each rounded to the type of the result
   algorithm_count
 };
 

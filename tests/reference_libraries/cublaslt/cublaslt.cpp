@@ -30,6 +30,7 @@ constexpr AlgorithmFacts facts[algorithm_count] = {
     {64 * mebibyte, 16, 0},
     {0, 16, CUBLASLT_REDUCTION_SCHEME_INPLACE},
     {0, 1, 0},
+    {4096, 16, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE},
 };
 
 Controls& controls() {
@@ -307,7 +308,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_raw, c
   if (seen.wrong) product.alpha *= 2;
   ++seen.runs[which];
   // Added in place, parts come in any order.
-  product.parts = which == halves ? 2 : which == in_place ? static_cast<int>(2 + seen.runs[which] % 3) : 1;
+  product.parts = which == in_place                    ? static_cast<int>(2 + seen.runs[which] % 3)
+                  : which == halves || which == narrow ? 2
+                                                       : 1;
+  product.narrow_parts = which == narrow;
   seen.epilogue = static_cast<int>(product.epilogue);
   seen.beta = static_cast<float>(product.beta);
   if (std::getenv("HEARTH_REFERENCE_IDLE") != nullptr) return CUBLAS_STATUS_SUCCESS;

@@ -17,6 +17,7 @@ using cuda::blas::PlanInfo;
 namespace blas = cuda::blas;
 using reference_blas::halves;
 using reference_blas::in_place;
+using reference_blas::narrow;
 using reference_blas::plain;
 using reference_blas::spacious;
 using reference_blas::unaligned;
@@ -52,10 +53,10 @@ class CudaPlanChoice : public CudaReferenceBlas {
 };
 
 TEST_F(CudaPlanChoice, TheFastestIsTakenAndKept) {
-  make_slow({plain, unaligned});
+  make_slow({plain, unaligned, narrow});
   const PlanInfo first = plan_of_a_product();
   EXPECT_EQ(first.choice, Choice::timed);
-  EXPECT_EQ(first.offered, 3u) << "plain, halves and unaligned fit";
+  EXPECT_EQ(first.offered, 4u) << "plain, halves, unaligned and narrow fit";
   EXPECT_EQ(first.taken, 1u);
   for (const int never : {wide, spacious, in_place}) EXPECT_EQ(controls().runs[static_cast<std::size_t>(never)], 0);
 
@@ -72,7 +73,7 @@ TEST_F(CudaPlanChoice, TheFastestIsTakenAndKept) {
 }
 
 TEST_F(CudaPlanChoice, AWorkspaceIsGivenBack) {
-  make_slow({plain, unaligned});
+  make_slow({plain, unaligned, narrow});
   (void)plan_of_a_product();
   const std::int64_t before = memory_of(gpu).statistics().in_use;
   (void)plan_of_a_product();
@@ -86,6 +87,29 @@ TEST_F(CudaPlanChoice, AProblemIsPlannedOnce) {
   (void)plan_of_a_product();
   EXPECT_EQ(controls().questions, 1);
   EXPECT_EQ(products(), before + 1);
+}
+
+/// 2049 + 1, a sum of f16 that is 2050 only if the first half of it is not rounded; in a result of this type.
+double sum_of_two_halves(DType result) {
+  std::vector<double> rows(8 * 16, 0.0);
+  rows[0] = 2048, rows[1] = rows[8] = 1;
+  const Tensor a = Tensor::of<double>({8, 16}, rows).to(DType::f16).to(gpu),
+               b = Tensor::full({16, 8}, 1, DType::f16, gpu), c = Tensor::empty({8, 8}, result, gpu);
+  const MatmulProblem problem{.m = 8, .n = 8, .k = 16, .a = DType::f16, .b = DType::f16, .c = result};
+  blas::matmul(cuda::stream_of(gpu), problem, {.a = a.bytes(), .b = b.bytes(), .c = c.bytes()});
+  return c.to_doubles()[0];
+}
+
+// Each part would be rounded to the 16 bits of the result.
+TEST_F(CudaPlanChoice, PartsOfSixteenBitResultsAreAddedInF32) {
+  for (const DType result : {DType::f16, DType::f32}) {
+    blas::clear_plans();
+    controls() = {};
+    make_slow({plain, halves, unaligned});
+    EXPECT_EQ(sum_of_two_halves(result), 2050);
+    EXPECT_EQ(controls().runs[narrow] > 0, result == DType::f32);
+    EXPECT_EQ(controls().runs[in_place], 0);
+  }
 }
 
 TEST_F(CudaPlanChoice, DeterministicModeTakesTheHeuristicsFirst) {
@@ -125,7 +149,7 @@ TEST_F(CudaPlanChoice, AnotherWordForTheSwitchIsRefused) {
 
 // A choice that the next process would not know of is none: resumed runs would differ.
 TEST_F(CudaPlanChoice, WhatCannotBeKeptIsNotChosen) {
-  make_slow({plain, unaligned});
+  make_slow({plain, unaligned, narrow});
   folder_.write("not-a-folder", {});
   const VariableScope nowhere("HEARTH_CACHE_DIR", (folder_ / "not-a-folder").string());
   const PlanInfo plan = plan_of_a_later_product();
@@ -137,7 +161,7 @@ TEST_F(CudaPlanChoice, WhatCannotBeKeptIsNotChosen) {
 
 // Nor may it depend on how much memory a process happened to have free.
 TEST_F(CudaPlanChoice, WithoutRoomForTimingTheFirstIsKept) {
-  make_slow({plain, unaligned});
+  make_slow({plain, unaligned, narrow});
   const MatmulProblem problem{.m = 4, .n = 4, .k = 8, .deterministic = cpu::deterministic()};
   (void)cuda::stream_of(gpu);  // has what it needs for itself
   const cuda::emulate::Settings before = cuda::emulate::settings();
@@ -158,7 +182,7 @@ TEST_F(CudaPlanChoice, WithoutRoomForTimingTheFirstIsKept) {
 }
 
 TEST_F(CudaPlanChoice, APlanThatIsNotOfferedAnyMoreIsReplaced) {
-  make_slow({plain, unaligned});
+  make_slow({plain, unaligned, narrow});
   EXPECT_EQ(plan_of_a_product().taken, 1u);
   controls().withheld = halves;
   controls().cost[plain] = 0;
@@ -171,7 +195,7 @@ TEST_F(CudaPlanChoice, APlanThatIsNotOfferedAnyMoreIsReplaced) {
 }
 
 TEST_F(CudaPlanChoice, ADamagedFileIsSaidAndReplaced) {
-  make_slow({plain, unaligned});
+  make_slow({plain, unaligned, narrow});
   (void)plan_of_a_product();
   write_file_synced(file(), "{\"hearth_plans\":1}\n{\"library\":\"cuBL");
   blas::clear_plans();

@@ -3,6 +3,7 @@
 // process, so each test has sizes of its own.
 #include <cudnn.h>
 
+#include <functional>
 #include <vector>
 
 #include "autograd/backward.h"
@@ -106,10 +107,10 @@ TEST_F(CudaPlanRejection, AForcedPlanThatFailsIsADeviceError) {
 
 // What runs in its place would be recorded behind what failed.
 TEST_F(CudaPlanRejection, WhatFailsWhileItIsRecordedKeepsItsPlan) {
-  const Tensor x = numbers({1, 7, 5, 8}, 1), larger = numbers({1, 14, 5, 8}, 1), w = numbers({16, 3, 3, 8}, 2);
+  const Tensor x = numbers({1, 7, 5, 8}, 1), w = numbers({16, 3, 3, 8}, 2);
   const auto work = [&] { (void)conv2d(x, w, {.padding = 1}); };
   cuda::Arena arena(gpu);
-  arena.run([&] { (void)conv2d(larger, w, {.padding = 1}); });
+  arena.run(work);
   controls().failing = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
   const std::string text =
       error_message<DeviceError>([&] { (void)cuda::Graph::record(cuda::stream_of(gpu), arena, work); });
@@ -117,6 +118,24 @@ TEST_F(CudaPlanRejection, WhatFailsWhileItIsRecordedKeepsItsPlan) {
   controls() = {};
   EXPECT_EQ(told(work), "");
   EXPECT_EQ(last_choice("conv2d"), "cudnn");
+}
+
+// Engines are loaded and compiled then, which a recording forbids.
+TEST_F(CudaPlanRejection, NoPlanIsMadeWhileAStepIsRecorded) {
+  const Tensor x = numbers({1, 12, 5, 8}, 1), w = numbers({16, 3, 3, 8}, 2), qkv = numbers({5, 128, 3 * 16}, 3);
+  cuda::Arena arena(gpu);
+  arena.run([] { (void)Tensor::empty({1 << 20}, bf16, gpu); });
+  const std::vector<std::function<void()>> works{[&] { (void)conv2d(x, w, {.padding = 1}); },
+                                                 [&] { (void)self_attention(qkv, 2, {.causal = true}); }};
+  for (const auto& work : works) {
+    const std::int64_t questions = controls().questions;
+    const auto record = [&] { return cuda::Graph::record(cuda::stream_of(gpu), arena, work); };
+    EXPECT_PRED2(contains, error_message<DeviceError>([&] { (void)record(); }), "choosing cuDNN's plan");
+    EXPECT_EQ(controls().questions, questions);
+    arena.run(work);
+    EXPECT_GT(controls().questions, questions);
+    EXPECT_NO_THROW((void)record());
+  }
 }
 
 TEST_F(CudaPlanRejection, AWrongResultIsFoundWhereThatIsAskedFor) {
