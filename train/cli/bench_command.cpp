@@ -75,6 +75,8 @@ void profile(StepBench& bench, const BenchCase& measured, const Arguments& argum
           device_profile(step.spans, step.asked, {limit.copy_gbs, matmul_ceiling(limit, measured.dtype), "measured"});
       if (const auto path = arguments.value("--trace")) write_file_synced(*path, chrome_trace(step.spans, step.asked));
       if (arguments.has("--profile")) std::cerr << profile_tables(found);
+      if (const auto run = arguments.value("--report"))
+        write_file_synced(*run + "/device_profile.json", to_text(found));
       line.set("profile", found);
       return;
     }
@@ -113,7 +115,7 @@ int bench_step(const Arguments& arguments) {
     arguments.refuse_others("bench step --serve", {"--serve", "--set", "--device", "--random-data", "--image-size"});
   else
     arguments.refuse_others("bench step", {"--set", "--device", "--steps", "--random-data", "--image-size", "--profile",
-                                           "--trace", "--serve", "--json"});
+                                           "--trace", "--report", "--serve", "--json"});
   HEARTH_CHECK(UsageError, arguments.has("--random-data") || !arguments.has("--image-size"),
                "bench step: --image-size is that of --random-data; say both");
   LoadedConfig loaded = bench_config(arguments);

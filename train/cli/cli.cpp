@@ -150,6 +150,7 @@ const std::vector<CommandSpec>& commands() {
         {"--profile", "",
          "step: also list where the time goes; on a CUDA device by its own clock (CUPTI), beside the limits"},
         {"--trace", "FILE", "step: write a Chrome trace"},
+        {"--report", "DIR", "step: with --profile, keep the device's times in a run's folder, for its report"},
         {"--serve", "", "step: time one step for each line on stdin, printing its milliseconds"},
         {"--json", "", "print as JSON on stdout"}},
        bench_command},
