@@ -6,7 +6,8 @@
 
 Reads requests, a JSON line each, with a "case" of `hearth bench ops`, timed forward and gradient together, or of
 step_cases.py, timed as a whole training step: torchvision's ResNets by SGD with momentum, its Swin-T (stochastic depth
-of 0.2), a GPT and a BERT by AdamW, both optimizers fused; bf16 means autocast.
+of 0.2), a GPT and a BERT by AdamW, both optimizers fused; bf16 and f16
+mean autocast, f16 with loss scaling.
 
 time    times each mode of a case, or those that the request has as "modes" (of a step, for each of "makers": torch,
         timm) and prints {"name", "shape", "peer": {"name", "mode", "ms"}} at once, so that of a mode that takes too long
@@ -130,16 +131,19 @@ def step(case, mode, who, device):
     if torch.distributed.is_initialized():
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
+    scaler = torch.amp.GradScaler(device, enabled=case["dtype"] == "f16")
+
     def loss():
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=case["dtype"] == "bf16"):
+        with torch.autocast(device, dtype=DTYPES[case["dtype"]], enabled=case["dtype"] != "f32"):
             return F.cross_entropy(model(inputs), labels)
 
     forward = compiled(loss, mode)
 
     def run():
         optimizer.zero_grad(set_to_none=True)
-        forward().backward()
-        optimizer.step()
+        scaler.scale(forward()).backward()
+        scaler.step(optimizer)
+        scaler.update()
 
     return run
 
@@ -320,12 +324,12 @@ def make(case, mode, who, device):
     return forward_and_gradient(case, mode, device)
 
 
-def median_ms(run, each, wait):
+def median_ms(run, each, wait, groups=30):
     """`each` runs are queued for each time taken, so that the wait at the end does not count."""
     for _ in range(10):
         run()
     times = []
-    for _ in range(30):
+    for _ in range(groups):
         wait()
         start = time.perf_counter()
         for _ in range(each):
@@ -340,13 +344,14 @@ def time_cases(device):
     for line in sys.stdin:
         request = json.loads(line)
         case = request["case"]
-        each = 1 if device == "cpu" or "model" in case else 10
+        each = 1 if device == "cpu" else 10
+        groups = 5 if each > 1 and "model" in case else 30
         for mode in request.get("modes") or modes_of(case):
             for who in request.get("makers", ["torch"]):
                 try:
                     run = make(case, mode, who, device)
                     if run is not None:
-                        told = {"name": who, "mode": mode, "ms": median_ms(run, each, wait)}
+                        told = {"name": who, "mode": mode, "ms": median_ms(run, each, wait, groups)}
                         print(json.dumps({"name": case["name"], "shape": case["shape"], "peer": told}), flush=True)
                 except Exception as error:  # noqa: BLE001  one that fails leaves the others
                     print(f"{case['name']} {who} {mode}: {str(error)[-300:]}", file=sys.stderr)
@@ -374,6 +379,7 @@ def main():
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
     (serve if arguments.command == "serve" else time_cases)(arguments.device)

@@ -8,7 +8,9 @@
 #include <iomanip>
 #include <optional>
 
+#include "core/build.h"
 #include "core/cpu/parallel.h"
+#include "core/cuda/stream.h"
 #include "core/text_stream.h"
 #include "train/agreement.h"
 #include "train/captured_step.h"
@@ -56,6 +58,10 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
       folder_(folder),
       progress_(progress),
       communication_(session.ranks ? &session.ranks->group() : nullptr) {
+#if HEARTH_HAS_CUDA
+  if (session.device().is_cuda()) peak_ = known_peak(cuda::device_info(session.device()).name);
+#endif
+  if (size_of(session.config().precision.type()) != 2) peak_.tflops = 0;
   // Rank 0 has made the folder, which the others look into.
   if (session.ranks) session.ranks->group().barrier();
 }
@@ -240,7 +246,9 @@ StepResult Trainer::take_step(data::Loader& loader) {
   if (ranks) watch_ranks();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
+  work_.begin_step();
   const StepResult step = run_step(batches);
+  work_.end_step();
   if (ranks) ranks->trace().end();
   profile_.add(RunProfile::Phase::steps, prepared);
   ++position.step;
@@ -361,6 +369,8 @@ void Trainer::log_interval(const StepResult& last) {
   record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_fraction);
   if (session_.ranks) record.set("ranks", session_.ranks->size());
   communication_.write(record);
+  write_use(record, work_.sum(), interval_seconds_, peak_);
+  work_.clear();
   folder_.add(record);
   progress_.interval(now);
   session_.clear_interval();

@@ -9,6 +9,7 @@
 #include "train/report/progress.h"
 #include "train/run/communication.h"
 #include "train/run/run_folder.h"
+#include "train/run/device_use.h"
 #include "train/run/run_profile.h"
 #include "train/session.h"
 
@@ -94,6 +95,8 @@ class HEARTH_API Trainer {
   double interval_wait_seconds_ = 0;
   std::int64_t interval_samples_ = 0;
   CommunicationMeter communication_;
+  StepWorkMeter work_;
+  DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are
   StragglerWatch stragglers_;
   RunProfile profile_;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/report/report.h"
+#include "train/report/device_section.h"
 
 #include <gtest/gtest.h>
 
@@ -59,6 +60,18 @@ TEST(Report, shows_curves_metrics_facts_and_config) {
   EXPECT_EQ(count(page, "<polyline"), 6u) << "loss and accuracy of both splits, rate and throughput of training only";
   EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
   EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>40</td>");
+}
+
+TEST(Report, has_the_devices_own_times_of_a_step) {
+  const Json profile = parse_json(
+      R"({"milliseconds": 48.5, "gap_milliseconds": 1.5, "limits": {"source": "measured"},
+          "kernels": [{"name": "map<f>", "count": 3, "us": 5000, "bytes": 2e9, "flops": 0, "percent_of_limit": 62.5}]})",
+      "profile");
+  const std::string section = device_section(profile);
+  for (const char* text : {"A step on the device", "48.5 ms", "1.5 ms", "measured", "map&lt;f&gt;", ">2000<", ">62.5<"})
+    EXPECT_NE(section.find(text), std::string::npos) << text << " in " << section;
+  EXPECT_EQ(device_section(Json::object()), "");
+  EXPECT_EQ(device_section(parse_json(R"({"milliseconds": "x", "gap_milliseconds": 1})", "profile")), "");
 }
 
 TEST(Report, is_the_same_in_every_locale) {

@@ -47,7 +47,8 @@ struct BenchCase {
   Device device;
   std::int64_t batch = 1;
   Timing timing;
-  double items = 0;  ///< processed in one run
+  double latency_ms = 0;  ///< of one run that is waited for, where `timing` is that of several back to back
+  double items = 0;       ///< processed in one run
   std::string unit = "images/s";
   double flops = 0;       ///< of one run; 0 where arithmetic is not the point
   double bytes = 0;       ///< read and written in one run; 0 where memory is not the point

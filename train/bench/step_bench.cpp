@@ -16,16 +16,29 @@ StepBench::StepBench(LoadedConfig config, Collective* group) : session_(std::mov
 
 std::int64_t StepBench::items() const { return batch().count() * static_cast<std::int64_t>(batches_.size()); }
 
-double StepBench::step_ms() {
+double StepBench::step_ms(std::int64_t steps) {
   const auto start = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < steps; ++i) run_step();
+  if (session_.device().is_cuda()) session_.read_interval();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() /
+         static_cast<double>(steps);
+}
+
+void StepBench::record_anew() {
+  if (!captured_) return;
+  captured_.reset();
+  captured_ = std::make_unique<CapturedStep>(session_);
+}
+
+void StepBench::run_step() {
+  meter_.begin_step();
   if (session_.ranks) (void)session_.ranks->begin_step(batches_, session_.loss, {});
   if (captured_)
     (void)captured_->run(batches_);
   else
     (void)training_step(session_, batches_);
   ++session_.position.step;
-  if (session_.device().is_cuda()) session_.read_interval();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  meter_.end_step();
 }
 
 }  // namespace hearth::train

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole training steps, one at a time, as `hearth bench step` and `hearth tune batch` time them.
+// Whole training steps, as `hearth bench step` and `hearth tune batch` time them.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "train/captured_step.h"
+#include "train/run/device_use.h"
 #include "train/session.h"
 
 namespace hearth::train {
@@ -16,8 +17,13 @@ class StepBench {
  public:
   /// With a group, which must outlive this, the steps of one of its ranks.
   explicit StepBench(LoadedConfig config, Collective* group = nullptr);
-  /// Milliseconds of one step, until the device is done with it.
-  double step_ms();
+  /// Milliseconds of a step. Of several, which are queued back to back as a training queues them, until the device is
+  /// done with the last.
+  double step_ms(std::int64_t steps = 1);
+  /// Forgets what was recorded for replays: the next steps do so again.
+  void record_anew();
+  /// Of the latest step that was not a replay.
+  const StepWork& work() const { return meter_.last(); }
   const Session& session() const { return session_; }
   const data::Batch& batch() const { return batches_[0]; }
   /// Rows of a step.
@@ -28,9 +34,12 @@ class StepBench {
   bool replays() const { return captured_ && captured_->nodes() > 0; }
 
  private:
+  void run_step();
+
   Session session_;
   std::unique_ptr<CapturedStep> captured_;
   std::vector<data::Batch> batches_;
+  StepWorkMeter meter_;
 };
 
 }  // namespace hearth::train

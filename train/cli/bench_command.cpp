@@ -4,6 +4,7 @@
 #include <iostream>
 #include <limits>
 
+#include "core/build.h"
 #include "core/io/file.h"
 #include "core/memory/memory.h"
 #include "core/profiler.h"
@@ -12,6 +13,9 @@
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
 #include "train/cli/name_filter.h"
+#if HEARTH_HAS_CUDA
+#include "train/bench/cuda/traced_step.h"
+#endif
 
 namespace hearth::train {
 namespace {
@@ -48,11 +52,60 @@ void print_profile() {
               << (row.entry.flops > 0 ? row.entry.flops / row.entry.milliseconds / 1e6 : 0) << " GFLOP/s\n";
 }
 
+/// Three steps by the host's clock.
+void profile_on_host(StepBench& bench, const Arguments& arguments) {
+  profiler::start();
+  for (int i = 0; i < 3; ++i) (void)bench.step_ms();
+  profiler::stop();
+  if (const auto path = arguments.value("--trace")) write_file_synced(*path, profiler::chrome_trace());
+  if (arguments.has("--profile")) print_profile();
+}
+
+/// The device's own times of a step in "profile" of `line`, and printed; else those of the host.
+void profile(StepBench& bench, const BenchCase& measured, const Arguments& arguments, Json& line) {
+#if HEARTH_HAS_CUDA
+  if (measured.device.is_cuda()) {
+    if (const std::string reason = cuda::why_no_device_trace(); !reason.empty()) {
+      std::cerr << "bench step: the device's own times are not to be had: " << reason
+                << "\nwhat follows are the host's, of queueing\n";
+    } else {
+      const Ceilings& limit = ceilings(measured.device);
+      const DeviceStep step = traced_step(bench);
+      const Json found =
+          device_profile(step.spans, step.asked, {limit.copy_gbs, matmul_ceiling(limit, measured.dtype), "measured"});
+      if (const auto path = arguments.value("--trace")) write_file_synced(*path, chrome_trace(step.spans, step.asked));
+      if (arguments.has("--profile")) std::cerr << profile_tables(found);
+      if (const auto run = arguments.value("--report"))
+        write_file_synced(*run + "/device_profile.json", to_text(found));
+      line.set("profile", found);
+      return;
+    }
+  }
+#endif
+  (void)measured;
+  (void)line;
+  profile_on_host(bench, arguments);
+}
+
 // A peer process times its own steps in turn with these; see scripts/bench_cpu.
 int serve(StepBench& bench) {
   constexpr auto unlimited = std::numeric_limits<std::streamsize>::max();
   while (std::cin.ignore(unlimited, '\n') && !std::cin.eof()) std::cout << bench.step_ms() << std::endl;
   return 0;
+}
+
+/// On a CUDA device five groups of steps are timed, each queued back to back as in a training, and steps one at a time.
+void time_steps(StepBench& bench, std::int64_t steps, BenchCase& result) {
+  constexpr int groups = 5;
+  const bool queues = bench.session().device().is_cuda();
+  std::vector<double> single, grouped;
+  for (std::int64_t i = 0; i < (queues ? std::min<std::int64_t>(steps, groups) : steps); ++i)
+    single.push_back(bench.step_ms());
+  for (int i = 0; queues && i < groups; ++i) grouped.push_back(bench.step_ms(steps));
+  result.timing = timing_of(queues ? grouped : single);
+  if (queues) result.latency_ms = timing_of(single).median_ms;
+  result.flops = bench.work().flops;
+  result.bytes = bench.work().bytes;
 }
 
 int bench_step(const Arguments& arguments) {
@@ -62,7 +115,7 @@ int bench_step(const Arguments& arguments) {
     arguments.refuse_others("bench step --serve", {"--serve", "--set", "--device", "--random-data", "--image-size"});
   else
     arguments.refuse_others("bench step", {"--set", "--device", "--steps", "--random-data", "--image-size", "--profile",
-                                           "--trace", "--serve", "--json"});
+                                           "--trace", "--report", "--serve", "--json"});
   HEARTH_CHECK(UsageError, arguments.has("--random-data") || !arguments.has("--image-size"),
                "bench step: --image-size is that of --random-data; say both");
   LoadedConfig loaded = bench_config(arguments);
@@ -76,34 +129,26 @@ int bench_step(const Arguments& arguments) {
   if (arguments.has("--serve")) return serve(bench);
 
   memory.reset_peak();
-  const double flops_before = profiler::total_flops();
   const std::int64_t system_calls = memory.statistics().system_calls;
-  std::vector<double> all;
-  for (std::int64_t i = 0; i < steps; ++i) all.push_back(bench.step_ms());
   BenchCase result;
+  time_steps(bench, steps, result);
   const RunConfig& config = session.config();
   result.name = "step/" + config.name;
   result.shape = join_text(bench.batch().tensors().front().tensor.shape());
   result.dtype = config.precision.type();
   result.device = session.device();
   result.batch = bench.rows();
-  result.timing = timing_of(all);
   result.items = static_cast<double>(bench.items());
   result.unit = session.throughput_unit();
-  result.flops = (profiler::total_flops() - flops_before) / static_cast<double>(steps);
   result.peak_bytes = static_cast<double>(memory.statistics().peak);
   result.implementation = bench.replays() ? "graph" : "eager";
   const std::int64_t grown = memory.statistics().system_calls - system_calls;
 
-  if (arguments.has("--profile") || arguments.has("--trace")) {
-    profiler::start();
-    for (int i = 0; i < 3; ++i) (void)bench.step_ms();
-    profiler::stop();
-    if (const auto path = arguments.value("--trace")) write_file_synced(*path, profiler::chrome_trace());
-    if (arguments.has("--profile")) print_profile();
-  }
+  Json line = to_json(result);
+  line.set("loss", session.position.interval.loss());
+  if (arguments.has("--profile") || arguments.has("--trace")) profile(bench, result, arguments, line);
   if (arguments.has("--json")) {
-    std::cout << to_text(to_json(result)) << "\n";
+    std::cout << to_text(line) << "\n";
     return 0;
   }
   const Ceilings& limits = ceilings(session.device());

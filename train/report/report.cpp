@@ -6,6 +6,7 @@
 
 #include "core/io/file.h"
 #include "core/text_stream.h"
+#include "train/report/device_section.h"
 #include "train/report/metrics_log.h"
 #include "train/report/page.h"
 #include "train/report/progress.h"
@@ -163,7 +164,7 @@ void write_facts(std::ostream& out, const Json& node, const std::string& prefix)
   for (const JsonMember& member : node.members()) {
     // Shown above or below the table, or empty.
     if (member.key == "metrics" || member.key == "profile" || member.key == "seconds" || member.key == "step_trace" ||
-        text_of(member.value).empty())
+        member.key == "device_profile" || text_of(member.value).empty())
       continue;
     if (member.value.is_object()) {
       write_facts(out, member.value, prefix + member.key + " ");
@@ -249,8 +250,9 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
     write_facts(out, run_info, "");
     out << "</table></section>";
   }
-  out << "</div>" << step_section(run_info) << profile_sections(run_info) << "<h2>Config</h2><pre>"
-      << html_escaped(to_text(config, 2)) << "</pre>";
+  out << "</div>" << step_section(run_info)
+      << (run_info.find("device_profile") != nullptr ? device_section(run_info.at("device_profile")) : "")
+      << profile_sections(run_info) << "<h2>Config</h2><pre>" << html_escaped(to_text(config, 2)) << "</pre>";
   end_page(out);
   return out.str();
 }
@@ -273,9 +275,11 @@ RunRecords read_run(const std::string& folder) {
   for (const char* name : {"config.json", "metrics.jsonl"})
     HEARTH_CHECK(FileError, file_exists(folder + "/" + name), folder, ": holds no run: there is no ", name,
                  " in it; give the folder that `hearth train` wrote, as in runs/digits");
-  const std::string info_path = folder + "/run.json", trace = folder + "/step_trace.json";
+  const std::string info_path = folder + "/run.json";
   Json info = file_exists(info_path) ? read_json(info_path, small_file) : Json::object();
-  if (file_exists(trace)) info.set("step_trace", read_json(trace, small_file));
+  for (const char* more : {"step_trace", "device_profile"})
+    if (const std::string path = join_text(folder, "/", more, ".json"); file_exists(path))
+      info.set(more, read_json(path, small_file));
   return {std::move(info), read_json(folder + "/config.json", small_file), read_metrics(folder + "/metrics.jsonl")};
 }
 

@@ -42,7 +42,7 @@ HEARTH_API std::string comparison_html(const std::vector<std::string>& folders);
 
 /// What the folder of a run tells.
 struct RunRecords {
-  Json info;    ///< run.json, and step_trace.json as "step_trace"; empty before there is one
+  Json info;    ///< run.json, with step_trace.json and device_profile.json under these names; empty before there is one
   Json config;  ///< resolved
   std::vector<Json> metrics;
 };
