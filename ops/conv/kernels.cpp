@@ -8,6 +8,12 @@
 
 namespace hearth {
 
+double flops_of(const ConvShape& s) {
+  double flops = 2.0;
+  for (const std::int64_t extent : {s.n, s.p, s.q, s.k, s.r, s.s, s.c / s.groups}) flops *= static_cast<double>(extent);
+  return flops;
+}
+
 std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
   const ConvShape& s = p.shape;
   const bool makes_w = p.pass == Pass::backward_weights;
@@ -61,10 +67,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const auto call = [&](Conv2dRun* run) {
     if (epilogue != nullptr) epilogue->activation = wanted;
     run(problem, operands);
-    double flops = 2.0;
-    for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
-      flops *= static_cast<double>(extent);
-    profiler::add_flops(flops);
+    profiler::add_flops(flops_of(shape));
   };
   // Does of the epilogue what was done.
   const auto own = [&](Conv2dRun* run) {

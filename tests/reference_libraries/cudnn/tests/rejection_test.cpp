@@ -12,6 +12,7 @@
 #include "ops/attention/attention.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/conv/conv2d_cudnn.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
@@ -110,6 +111,9 @@ TEST_F(CudaPlanRejection, WhatFailsWhileItIsRecordedKeepsItsPlan) {
   const auto work = [&] { (void)conv2d(x, w, {.padding = 1}); };
   cuda::Arena arena(gpu);
   arena.run([&] { (void)conv2d(larger, w, {.padding = 1}); });
+  const ConvShape shape{
+      .n = 1, .h = 7, .w = 5, .c = 8, .k = 16, .r = 3, .s = 3, .p = 7, .q = 5, .pad_h = 1, .pad_w = 1};
+  ASSERT_EQ(cuda::dnn::unsupported({.shape = shape, .activations = bf16, .weights = bf16}), "") << "and has a plan now";
   controls().failing = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
   const std::string text =
       error_message<DeviceError>([&] { (void)cuda::Graph::record(cuda::stream_of(gpu), arena, work); });
