@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/shape.h"
+#include "core/tf32.h"
 #include "ops/conv/conv2d_cudnn.h"
 #include "ops/conv/kernels.h"
 #include "ops/cublaslt/library.h"
@@ -116,38 +117,75 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
 
 void run_library(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_plan); }
 
-/// The gradient of 1x1 filters as a product: dy^T x over all pixels.
+/// A pass with 1x1 filters as a product over all pixels: y = x w^T, dx = dy w, dw = dy^T x. Nothing is done beside it.
 MatmulProblem product_of(const ConvProblem& p) {
   const ConvShape& s = p.shape;
-  return {.m = s.k,
-          .n = s.c,
-          .k = s.n * s.p * s.q,
-          .transpose_a = true,
+  const std::int64_t pixels = s.n * s.p * s.q;
+  const bool makes_w = p.pass == Pass::backward_weights, makes_y = p.pass == Pass::forward;
+  return {.m = makes_w ? s.k : pixels,
+          .n = makes_y ? s.k : s.c,
+          .k = makes_w   ? pixels
+               : makes_y ? s.c
+                         : s.k,
+          .transpose_a = makes_w,
+          .transpose_b = makes_y,
           .a = p.activations,
           .b = p.activations,
-          .c = p.weights,
+          .c = makes_w ? p.weights : p.activations,
           .deterministic = p.deterministic,
+          .tf32 = p.activations == DType::f32 && allows_tf32(),
           .device = p.device};
 }
 
-/// What cuDNN would round to 16 bits.
+/// With the bias and the ReLU that a forward pass may have.
+MatmulProblem fused_product_of(const ConvProblem& problem) {
+  const ConvProblem with = fused(problem);
+  MatmulProblem product = product_of(problem);
+  product.has_bias = with.bias.has_value();
+  if (with.relu) product.activation = Activation::relu;
+  return product;
+}
+
 std::string product_unsupported(const ConvProblem& p) {
   const ConvShape& s = p.shape;
-  if (p.pass != Pass::backward_weights || size_of(p.activations) != 2 || p.weights != DType::f32)
-    return "it is for filter gradients in f32 of 16-bit images";
+  if (p.activations == DType::f64) return "f64 is left to the portable kernel";
   if (s.r != 1 || s.s != 1 || s.stride_h != 1 || s.stride_w != 1 || s.pad_h != 0 || s.pad_w != 0 || s.groups != 1)
     return "it is for 1x1 filters without stride, padding and groups";
   if (s.h != s.p || s.w != s.q || has_few_channels(s, p.activations)) return "its images are padded";
   return cuda::blas::unsupported(product_of(p));
 }
 
+/// By their times, where both were timed. Else cuDNN is first, but for gradients that it would round to 16 bits.
+std::string product_slower(const ConvProblem& problem) {
+  if (!library_unsupported(problem).empty()) return "";
+  const double product = cuda::blas::microseconds(product_of(problem)), pass = cuda::dnn::microseconds(plain(problem));
+  if (product > 0 && pass > 0)
+    return product <= pass ? "" : join_text("cuDNN takes ", pass, " us, the product ", product);
+  const bool rounds = problem.pass == Pass::backward_weights && problem.weights != problem.activations;
+  return rounds ? "" : "cuDNN is first where they are not timed";
+}
+
 void run_product(const ConvProblem& problem, const Conv2dOperands& o) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
-  const Tensor x = aligned(o.x, problem.activations), dy = aligned(o.y, problem.activations);
-  const Tensor w = fits(o.w, DType::f32) ? o.w : Tensor::empty_like(o.w);
-  cuda::blas::matmul(stream, product_of(problem), {.a = dy.bytes(), .b = x.bytes(), .c = w.bytes()});
-  if (!w.same_storage(o.w)) o.w.copy_from(w);
-  if (o.b.defined()) sum_rows(stream, o.y, o.b);
+  const DType dtype = problem.activations;
+  MatmulProblem product = fused_product_of(problem);
+  if (!cuda::blas::unsupported(product).empty()) product = product_of(problem);
+  const auto operand = [&](const Tensor& tensor) {
+    if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, dtype);
+    return fits(tensor, product.c) ? tensor : Tensor::empty(tensor.shape(), product.c, tensor.device());
+  };
+  const Tensor x = operand(o.x), w = operand(o.w), y = operand(o.y);
+  const Tensor b = product.has_bias ? aligned(o.b, dtype) : Tensor();
+  const bool makes_w = problem.pass == Pass::backward_weights, makes_y = problem.pass == Pass::forward;
+  const Tensor &left = makes_y ? x : y, &right = makes_w ? x : w, &result = makes_w ? w : makes_y ? y : x;
+  cuda::blas::matmul(
+      stream, product,
+      {.a = left.bytes(), .b = right.bytes(), .bias = product.has_bias ? b.bytes() : nullptr, .c = result.bytes()});
+  const Tensor& wanted = makes_w ? o.w : makes_y ? o.y : o.x;
+  if (!result.same_storage(wanted)) wanted.copy_from(result);
+  if (makes_y && o.b.defined() && !product.has_bias) add_bias(stream, o.b, o.y);
+  if (product.activation == Activation::relu) o.epilogue->activation = Activation::none;
+  if (makes_w && o.b.defined()) sum_rows(stream, o.y, o.b);
 }
 
 /// The native kernels count pixels, and elements of a filter, in 32 bits.
@@ -203,12 +241,13 @@ Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tenso
 }
 
 void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
-  static Conv2dCandidates candidates("conv2d",
-                                     {{"cublaslt", product_unsupported, run_product, cuda::blas::why_absent},
-                                      {"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
-                                      {"mma", mma_unsupported, run_mma},
-                                      {"portable", portable_unsupported, run_portable}},
-                                     {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});
+  static Conv2dCandidates candidates(
+      "conv2d",
+      {{"cublaslt", product_unsupported, run_product, cuda::blas::why_absent, product_slower},
+       {"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
+       {"mma", mma_unsupported, run_mma},
+       {"portable", portable_unsupported, run_portable}},
+      {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});
   run_conv2d(candidates, shape, pass, operands);
 }
 

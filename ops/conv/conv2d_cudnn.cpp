@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cuda/graph.h"
 #include "core/error.h"
 #include "core/tf32.h"
 #include "ops/conv/conv2d_graph.h"
@@ -54,7 +55,7 @@ PassNames names_of(Pass pass) {
 }
 
 /// `exact_f32`: only by engines that multiply f32 as f32.
-Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32) {
+Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32, const TimedProblem* timed = nullptr) {
   const ConvShape& s = problem.shape;
   const cudnnDataType_t type = type_of(problem.activations);
   Graph graph;
@@ -74,15 +75,28 @@ Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32)
     result = &sum;
   }
   if (problem.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, *result, nullptr, y);
-  return graph.plan(target, exact_f32);
+  return graph.plan(target, exact_f32, timed);
 }
 
-/// Under the mutex. Leaked, like the library.
+using Plans = PlanCache<std::pair<ConvProblem, bool>, Plan>;
+
+// Leaked, like the library.
+Plans& all_plans() {
+  static Plans& made = *new Plans;
+  return made;
+}
+
+/// Under the mutex.
 const Plan& plan_for(const ConvProblem& problem) {
-  static auto& plans = *new PlanCache<std::pair<ConvProblem, bool>, Plan>;
   const bool exact_f32 = problem.activations == DType::f32 && !allows_tf32();
-  return plans.get({problem, exact_f32}, [&] {
-    return plan_or_reason(problem.device, [&](const Target& target) { return make_plan(target, problem, exact_f32); });
+  return all_plans().get({problem, exact_f32}, [&] {
+    const bool tf32 = problem.activations == DType::f32 && !exact_f32;
+    const TimedProblem timed{{DeviceType::cuda, problem.device},
+                             join_text(problem, tf32 ? ", TF32" : ""),
+                             problem.deterministic,
+                             flops_of(problem.shape)};
+    return plan_or_reason(problem.device,
+                          [&](const Target& target) { return make_plan(target, problem, exact_f32, &timed); });
   });
 }
 
@@ -160,6 +174,17 @@ void conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& oper
   throw UsageError("conv2d: " + unsupported(problem));
 }
 
+double microseconds(const ConvProblem& problem) {
+  if (!why_absent().empty() || !refused(problem).empty()) return 0;
+  const std::lock_guard lock(library_mutex());
+  return plan_for(problem).info.microseconds;
+}
+
+void clear_plans() {
+  const std::lock_guard lock(library_mutex());
+  all_plans().clear();
+}
+
 Probe probe(const ConvProblem& problem, const std::string& device_json) {
   if (!api().file.is_open()) return {api().file.why_absent(), -1, 0};
   if (std::string reason = refused(problem); !reason.empty()) return {std::move(reason), -1, 0};
@@ -176,6 +201,8 @@ namespace hearth::cuda::dnn {
 std::string unsupported(const ConvProblem&) { return why_absent(); }
 bool try_conv2d(Stream&, const ConvProblem&, const ConvOperands&) { return false; }
 void conv2d(Stream&, const ConvProblem&, const ConvOperands&) { throw DeviceError("conv2d: " + why_absent()); }
+double microseconds(const ConvProblem&) { return 0; }
+void clear_plans() {}
 Probe probe(const ConvProblem&, const std::string&) { return {why_absent(), -1, 0}; }
 
 }  // namespace hearth::cuda::dnn

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN 9, opened when first asked for, through its backend API
 // (docs/decisions/0012-cudnn-backend-api.md). Images are NHWC, filters [K,R,S,C/groups], both plain. Plans are made
-// once per problem and kept. Only engines whose results are repeatable are taken, and for f32 only those that multiply
-// f32 as f32, unless TF32 is allowed.
+// once per problem, chosen by timing (ops/plan_choice.h) and kept. Only engines whose results are repeatable are taken,
+// and for f32 only those that multiply f32 as f32, unless TF32 is allowed.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,11 @@ std::string unsupported(const ConvProblem& problem);
 void conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands);
 /// The same, or false, with nothing done, where `unsupported` gives a reason.
 bool try_conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& operands);
+
+/// The time of one run of the pass's plan when that was chosen by timing; 0 if it was not, or there is none.
+double microseconds(const ConvProblem& problem);
+/// Forgets all plans. Not while another thread computes.
+void clear_plans();
 
 /// The same question for a device that need not be here, described in the library's JSON form
 /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Engines that the library compiles when they are used are left out, as

@@ -8,6 +8,12 @@
 
 namespace hearth {
 
+double flops_of(const ConvShape& s) {
+  double flops = 2.0;
+  for (const std::int64_t extent : {s.n, s.p, s.q, s.k, s.r, s.s, s.c / s.groups}) flops *= static_cast<double>(extent);
+  return flops;
+}
+
 std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
   const ConvShape& s = p.shape;
   const bool makes_w = p.pass == Pass::backward_weights;
@@ -60,10 +66,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
   const auto call = [&](Conv2dRun* run) {
     if (epilogue != nullptr) epilogue->activation = wanted;
-    double flops = 2.0;
-    for (const std::int64_t extent : {shape.n, shape.p, shape.q, shape.k, shape.r, shape.s, shape.c / shape.groups})
-      flops *= static_cast<double>(extent);
-    profiler::add_flops(flops);
+    profiler::add_flops(flops_of(shape));
     run(problem, operands);
   };
   // Does of the epilogue what was done.

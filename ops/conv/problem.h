@@ -25,6 +25,9 @@ struct ConvShape {
   auto operator<=>(const ConvShape&) const = default;
 };
 
+/// Of any pass: a multiplication and an addition for each tap, channel, filter and output pixel.
+double flops_of(const ConvShape& shape);
+
 enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
 
 /// One pass of one convolution: what its implementation depends on, and the key of its plans.

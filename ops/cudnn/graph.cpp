@@ -11,6 +11,8 @@
 #include "core/cuda/runtime.h"
 #include "core/error.h"
 #include "core/memory/memory.h"
+#include "ops/plan_choice.h"
+#include "ops/plan_timing_cuda.h"
 
 #if __has_include(<cudnn.h>)
 
@@ -51,12 +53,42 @@ bool is_compiled_late(const Descriptor& engine) {
   return false;
 }
 
-/// Turns the first fitting suggestion into a plan.
-bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, const Descriptor& graph, Plan& into) {
+/// A suggestion that may be taken, as a plan.
+struct Fitting {
+  Descriptor configuration, plan;
+  Probe info;
+  std::string text;  ///< engine and knobs, for the file of choices
+};
+
+std::string text_of(const Descriptor& configuration, std::int64_t engine) {
+  constexpr std::int64_t most = CUDNN_KNOB_TYPE_COUNTS;
+  std::vector<Descriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < most; ++i) raw.push_back(knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).raw());
+  std::int64_t count = 0;
+  if (api().get(configuration.raw(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
+                raw.data()) != CUDNN_STATUS_SUCCESS)
+    count = 0;
+  std::string text = join_text("engine ", engine);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(std::min(count, most)); ++i) {
+    const auto type = knobs[i].get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1);
+    const auto value = knobs[i].get<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1);
+    if (!type.empty() && !value.empty()) text += join_text(", knob ", static_cast<int>(type[0]), " ", value[0]);
+  }
+  return text;
+}
+
+/// Up to `most` fitting suggestions. Of engines that are compiled when they are used, which takes about a second each,
+/// only one that comes first.
+std::vector<Fitting> fitting_plans(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32,
+                                   const Descriptor& graph, std::size_t most) {
   constexpr std::int64_t max_workspace = std::int64_t{256} << 20;
+  std::vector<Fitting> list;
   for (Suggestion& suggestion : suggestions(mode, target, graph)) {
+    if (list.size() == most) break;
     const Descriptor& engine = suggestion.engine;
-    if (!is_exact(engine, exact_f32) || (target.handle == nullptr && is_compiled_late(engine))) continue;
+    if (!is_exact(engine, exact_f32)) continue;
+    if (is_compiled_late(engine) && (target.handle == nullptr || !list.empty())) continue;
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set_descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, suggestion.configuration);
     set_plan_target(plan, target);
@@ -64,13 +96,59 @@ bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, 
     const auto size = plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
     if (size.empty() || size[0] > max_workspace) continue;
     const auto number = engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1);
-    into.info = {"", number.empty() ? -1 : number[0], static_cast<std::size_t>(size[0])};
-    into.parts.push_back(std::move(suggestion.configuration));
-    into.executable = plan.raw();
-    into.parts.push_back(std::move(plan));
-    return true;
+    const Probe info{"", number.empty() ? -1 : number[0], static_cast<std::size_t>(size[0])};
+    std::string text = most == 1 ? "" : text_of(suggestion.configuration, info.engine);
+    list.push_back({std::move(suggestion.configuration), std::move(plan), info, std::move(text)});
   }
-  return false;
+  return list;
+}
+
+Descriptor variant_pack(std::span<const std::int64_t> ids, std::span<void* const> pointers, void* workspace) {
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+  pack.finalize("variant pack");
+  return pack;
+}
+
+Fastest time_plans(const TimedProblem& problem, cudnnHandle_t handle, const std::vector<StoredTensor>& tensors,
+                   const std::vector<Fitting>& list) {
+  const auto whole = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
+  TimedWork work{.flops = problem.flops};
+  std::vector<std::int64_t> ids;
+  for (const StoredTensor& tensor : tensors) {
+    ids.push_back(tensor.id);
+    work.operands += whole(tensor.bytes);
+  }
+  for (const Fitting& fitting : list) work.workspace = std::max(work.workspace, fitting.info.workspace);
+  check(api().set_stream(handle, stream_of(problem.device).raw()), "cudnnSetStream");
+  std::vector<Descriptor> packs;
+  return fastest_plan(problem.device, list.size(), work, [&](const auto& sets, std::byte* workspace) {
+    for (std::byte* at : sets) {
+      std::vector<void*> pointers;
+      for (const StoredTensor& tensor : tensors) {
+        pointers.push_back(at);
+        at += whole(tensor.bytes);
+      }
+      packs.push_back(variant_pack(ids, pointers, work.workspace == 0 ? nullptr : workspace));
+    }
+    return [&](std::size_t way, std::size_t set) {
+      return api().execute(handle, list[way].plan.raw(), packs[set].raw()) == CUDNN_STATUS_SUCCESS;
+    };
+  });
+}
+
+/// Which of several plans it is to be; `info` gets its time.
+std::size_t chosen_among(std::vector<Fitting>& list, const TimedProblem& problem, cudnnHandle_t handle,
+                         const std::vector<StoredTensor>& tensors) {
+  std::vector<std::string> texts;
+  for (const Fitting& fitting : list) texts.push_back(fitting.text);
+  const ChosenPlan chosen =
+      choose_plan(plan_key("cuDNN " + about().version, problem.device, problem.text), texts, problem.deterministic,
+                  [&] { return time_plans(problem, handle, tensors, list); });
+  list[chosen.place].info.microseconds = chosen.microseconds;
+  return chosen.place;
 }
 
 }  // namespace
@@ -162,23 +240,11 @@ std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& t
   return list;
 }
 
-Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations) {
-  Plan plan;
-  plan.parts = std::move(parts);
-  for (const Descriptor& part : plan.parts) plan.bytes += part.bytes;
-  Descriptor graph = graph_of(target, operations);
-  if (!plan_by(CUDNN_HEUR_MODE_A, target, exact_f32, graph, plan) &&
-      !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, exact_f32, graph, plan))
-    plan.info.unsupported = "cuDNN has no repeatable engine of enough precision for it";
-  for (Descriptor& operation : operations) plan.parts.push_back(std::move(operation));
-  plan.parts.push_back(std::move(graph));
-  return plan;
-}
-
 const Descriptor& Graph::keep(Descriptor part) { return parts_.emplace_back(std::move(part)); }
 
 const Descriptor& Graph::stored(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h,
                                 std::int64_t w) {
+  stored_.push_back({id, static_cast<std::size_t>(n * c * h * w) * (type == CUDNN_DATA_FLOAT ? 4 : 2)});
   return keep(images(id, type, n, c, h, w));
 }
 
@@ -235,10 +301,28 @@ void Graph::channel_sums(const Descriptor& y, const Descriptor& sum, const Descr
   add(std::move(operation), "statistics");
 }
 
-Plan Graph::plan(const Target& target, bool exact_f32) {
-  std::vector<Descriptor> parts(std::make_move_iterator(parts_.begin()), std::make_move_iterator(parts_.end()));
-  parts_.clear();
-  return plan_of(target, exact_f32, std::move(parts), std::exchange(operations_, {}));
+Plan Graph::plan(const Target& target, bool exact_f32, const TimedProblem* timed) {
+  constexpr std::size_t most = 6;
+  Descriptor graph = graph_of(target, operations_);
+  std::vector<Fitting> list;
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    if (list.empty()) list = fitting_plans(mode, target, exact_f32, graph, timed == nullptr ? 1 : most);
+  Plan plan;
+  for (const Descriptor& part : parts_) plan.bytes += part.bytes;
+  if (list.empty()) {
+    plan.info.unsupported = "cuDNN has no repeatable engine of enough precision for it";
+  } else {
+    Fitting& taken = list[timed == nullptr ? 0 : chosen_among(list, *timed, target.handle, stored_)];
+    plan.info = taken.info;
+    plan.executable = taken.plan.raw();
+    plan.parts.push_back(std::move(taken.configuration));
+    plan.parts.push_back(std::move(taken.plan));
+  }
+  std::move(parts_.begin(), parts_.end(), std::back_inserter(plan.parts));
+  std::move(operations_.begin(), operations_.end(), std::back_inserter(plan.parts));
+  plan.parts.push_back(std::move(graph));
+  *this = Graph();
+  return plan;
 }
 
 std::mutex& library_mutex() {
@@ -263,11 +347,7 @@ void execute(Stream& stream, const Plan& plan, std::span<const std::int64_t> ids
   MemoryResource& memory = memory_of(stream.device());
   const std::size_t bytes = plan.info.workspace;
   void* const workspace = bytes == 0 ? nullptr : memory.allocate(bytes);
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
-  pack.finalize("variant pack");
+  const Descriptor pack = variant_pack(ids, pointers, workspace);
   check(api().set_stream(handle, stream.raw()), "cudnnSetStream");
   const cudnnStatus_t status = api().execute(handle, plan.executable, pack.raw());
   if (workspace != nullptr) memory.deallocate(workspace, bytes);

@@ -124,10 +124,18 @@ struct Plan {
   Probe info;
 };
 
-/// The first plan for the graph of `operations` whose engine gives the same result each time and, for `exact_f32`,
-/// rounds no operand to fewer bits. For a described device only engines that the library brings in compiled form are
-/// taken, as making the others needs a driver. `parts` are kept with the plan.
-Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations);
+/// A problem whose plan is chosen by timing the engines (ops/plan_choice.h).
+struct TimedProblem {
+  Device device;
+  std::string text;  ///< what the choice is kept as
+  bool deterministic = false;
+  double flops = 0;
+};
+/// A tensor of a graph that lies in memory.
+struct StoredTensor {
+  std::int64_t id;
+  std::size_t bytes;
+};
 
 /// The library's handle on a device, made when first asked for. Under the mutex.
 cudnnHandle_t handle_of(int device);
@@ -181,13 +189,17 @@ class Graph {
   void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
 
   const std::vector<Descriptor>& operations() const { return operations_; }
-  /// plan_of() for it; the graph is empty then.
-  Plan plan(const Target& target, bool exact_f32);
+  /// A plan whose engine gives the same result each time and, for `exact_f32`, rounds no operand to fewer bits: the
+  /// first that the library suggests or, for a timed problem, whose tensors were all made by stored() and channels(),
+  /// the fastest of the first few. For a described device only engines that the library brings in compiled form are
+  /// taken, as making the others needs a driver. The graph is empty then.
+  Plan plan(const Target& target, bool exact_f32, const TimedProblem* timed = nullptr);
 
  private:
   std::int64_t last_passing_ = std::int64_t{1} << 32;
   std::deque<Descriptor> parts_;
   std::vector<Descriptor> operations_;
+  std::vector<StoredTensor> stored_;
 };
 
 /// Held while handles and plans are used.

@@ -5,12 +5,8 @@
 #include "ops/cublaslt/library.h"
 
 #if __has_include(<cublasLt.h>)
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
-#include <mutex>
-#include <optional>
 
 #include "core/cuda/counters.h"
 #include "core/cuda/graph.h"
@@ -19,25 +15,12 @@
 #include "ops/matmul/matmul_cublaslt_plan.h"
 #include "ops/matmul/matmul_cublaslt_timing.h"
 #include "ops/plan_cache.h"
-#include "ops/plan_file.h"
+#include "ops/plan_timing_cuda.h"
 
 namespace hearth::cuda::blas {
 namespace {
 
-/// All plans of the process.
-struct Plans : PlanCache<MatmulProblem, Plan> {
-  std::mutex mutex;  ///< of what follows
-  std::optional<PlanFile> kept;
-  std::string why_unsaved;  ///< of a choice that was made and could not be written
-
-  PlanFile& file() {
-    if (!kept) {
-      const std::filesystem::path folder = cache_folder();
-      kept.emplace(folder.empty() ? folder : folder / "plans-1.jsonl");
-    }
-    return *kept;
-  }
-};
+using Plans = PlanCache<MatmulProblem, Plan>;
 
 // Leaked, as the library's own state outlives static objects.
 Plans& all_plans() {
@@ -57,69 +40,26 @@ std::string text_of(const Algorithm& algorithm) {
   return text;
 }
 
-/// A kept text is never handed to the library: it only says which of its offers is meant.
-std::optional<std::size_t> place_of(std::string_view text, const std::vector<Algorithm>& offered) {
-  for (std::size_t i = 0; i < offered.size(); ++i)
-    if (text_of(offered[i]) == text) return i;
-  return std::nullopt;
-}
-
 Device device_of(const MatmulProblem& problem) { return {DeviceType::cuda, problem.device}; }
 
-PlanKey kept_as(const MatmulProblem& problem) {
-  const DeviceInfo info = device_info(device_of(problem));
-  return {"cuBLASLt " + about().version,
-          join_text(info.name, ", capability ", info.capability, ", ", info.multiprocessors, " multiprocessors"),
-          join_text(problem)};
-}
-
-void take(Plan& plan, const std::vector<Algorithm>& offered, Choice choice, std::size_t place, double microseconds = 0,
-          std::string why = "") {
-  plan.algorithm = offered[place];
-  plan.info = {join_text(plan.problem), choice, offered.size(), place, microseconds, std::move(why)};
-}
-
-/// Which of several offers it is to be. What a process chooses is what the file says from then on, so that a run that
-/// is resumed meets the same choice.
-void choose(Plans& all, Plan& plan, const std::vector<Algorithm>& offered) {
-  if (offered.size() == 1) return take(plan, offered, Choice::only, 0);
-  const auto take_first = [&](std::string why) { take(plan, offered, Choice::heuristic, 0, 0, std::move(why)); };
-  if (plan.problem.deterministic) return take_first("deterministic mode");
-  if (!plan_timing_is_on()) return take_first("HEARTH_PLAN_TIMING is off");
-  const std::lock_guard lock(all.mutex);
-  const PlanKey key = kept_as(plan.problem);
-  std::string stale;
-  if (const SavedPlan* kept = all.file().find(key); kept != nullptr) {
-    if (const auto place = place_of(kept->plan, offered))
-      return take(plan, offered, Choice::kept, *place, kept->microseconds);
-    stale = kept->plan;
-  }
-  if (!all.why_unsaved.empty()) return take_first(all.why_unsaved);
-  const Fastest fastest = fastest_algorithm(device_of(plan.problem), plan, offered);
-  const bool timed = std::isfinite(fastest.microseconds);
-  // Also the first, where memory did not suffice for timing: in another process it might, and that one chose otherwise.
-  const SavedPlan chosen{text_of(offered[fastest.index]), timed ? fastest.microseconds : 0};
-  const auto holds = all.file().keep(key, chosen, stale);
-  if (!holds) {
-    const auto& remarks = all.file().remarks();
-    all.why_unsaved = "a choice could not be kept: " + (remarks.empty() ? std::string() : remarks.back());
-    return take_first(all.why_unsaved);
-  }
-  const auto place = place_of(holds->plan, offered);
-  if (!place) return take_first("another process keeps a plan that is not offered here");
-  take(plan, offered, timed ? Choice::timed : Choice::heuristic, *place, holds->microseconds,
-       timed ? "" : "too little free device memory for timing");
-}
-
-Plan make_plan(Plans& all, const MatmulProblem& problem) {
-  refuse_while_recording(device_of(problem), "choosing cuBLASLt's plan for a new matrix product");
-  Plan plan = describe_product(problem, handle_of(device_of(problem)));
-  if (const auto offered = offered_algorithms(plan); !offered.empty()) choose(all, plan, offered);
+Plan make_plan(const MatmulProblem& problem) {
+  const Device device = device_of(problem);
+  refuse_while_recording(device, "choosing cuBLASLt's plan for a new matrix product");
+  Plan plan = describe_product(problem, handle_of(device));
+  const auto offered = offered_algorithms(plan);
+  if (offered.empty()) return plan;
+  std::vector<std::string> texts;
+  for (const Algorithm& algorithm : offered) texts.push_back(text_of(algorithm));
+  const ChosenPlan chosen =
+      choose_plan(plan_key("cuBLASLt " + about().version, device, join_text(problem)), texts, problem.deterministic,
+                  [&] { return fastest_algorithm(device, plan, offered); });
+  plan.algorithm = offered[chosen.place];
+  plan.info = {join_text(problem), chosen.choice, offered.size(), chosen.place, chosen.microseconds, chosen.why};
   return plan;
 }
 
 const Plan& plan_of(const MatmulProblem& problem) {
-  return all_plans().get(problem, [&] { return make_plan(all_plans(), problem); });
+  return all_plans().get(problem, [&] { return make_plan(problem); });
 }
 
 /// Why the problem is unsupported, as far as that needs no plan; or empty.
@@ -197,19 +137,10 @@ std::vector<PlanInfo> plans() {
   return list;
 }
 
-void clear_plans() {
-  Plans& all = all_plans();
-  all.clear();
-  const std::lock_guard lock(all.mutex);
-  all.kept.reset();
-  all.why_unsaved.clear();
-}
+void clear_plans() { all_plans().clear(); }
 
-PlanFileInfo plan_file() {
-  Plans& all = all_plans();
-  const std::lock_guard lock(all.mutex);
-  const PlanFile& file = all.file();
-  return {file.file().string(), file.plans().size(), file.remarks()};
+double microseconds(const MatmulProblem& problem) {
+  return unsupported(problem).empty() ? plan_of(problem).info.microseconds : 0;
 }
 
 }  // namespace hearth::cuda::blas
@@ -222,7 +153,7 @@ std::string unsupported(const MatmulProblem&) { return why_absent(); }
 void matmul(Stream&, const MatmulProblem&, const Operands&) { throw DeviceError("matmul: " + why_absent()); }
 std::vector<PlanInfo> plans() { return {}; }
 void clear_plans() {}
-PlanFileInfo plan_file() { return {}; }
+double microseconds(const MatmulProblem&) { return 0; }
 
 }  // namespace hearth::cuda::blas
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt. Plans are made once per problem and alignment and kept. A
-// plan is chosen by timing what the library offers, and the choice is kept on disk (ops/plan_file.h); in deterministic
-// mode, with HEARTH_PLAN_TIMING=off, and where it cannot be kept it is what the library's heuristic puts first.
+// plan is chosen by timing what the library offers (ops/plan_choice.h).
 #pragma once
 
 #include <cstddef>
@@ -11,6 +10,7 @@
 
 #include "core/cuda/stream.h"
 #include "ops/matmul/problem.h"
+#include "ops/plan_choice.h"
 
 namespace hearth::cuda::blas {
 
@@ -34,28 +34,20 @@ std::string unsupported(const MatmulProblem& problem);
 /// absent, or with its own words.
 void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operands);
 
-/// How a plan came to be chosen.
-enum class Choice : std::uint8_t { only, heuristic, timed, kept };
+/// The time of one run of the product's plan when that was chosen by timing; 0 if it was not, or there is none.
+double microseconds(const MatmulProblem& problem);
 
 /// A plan made so far, for reports and tests.
 struct PlanInfo {
   std::string problem;
-  Choice choice = Choice::only;
+  PlanChoice choice = PlanChoice::only;
   std::size_t offered = 0;  ///< by the heuristic
   std::size_t taken = 0;    ///< its position there
   double microseconds = 0;  ///< when it was timed, now or in an earlier process
   std::string why;          ///< why nothing was timed; empty otherwise
 };
 std::vector<PlanInfo> plans();
-/// Forgets all plans and reads the file again. Not while another thread computes.
+/// Forgets all plans. Not while another thread computes.
 void clear_plans();
-
-/// The file that keeps the choices, for reports.
-struct PlanFileInfo {
-  std::string path;  ///< empty if there is no folder for it
-  std::size_t plans = 0;
-  std::vector<std::string> remarks;  ///< what is wrong with it
-};
-PlanFileInfo plan_file();
 
 }  // namespace hearth::cuda::blas

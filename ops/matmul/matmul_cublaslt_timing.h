@@ -9,9 +9,7 @@
 
 namespace hearth::cuda::blas {
 
-/// The fastest of these algorithms, on memory of its own that the device's caches do not hold: as many sets of operands
-/// as three times the second-level cache takes, used in turn. An infinite time if the device has too little memory for
-/// that. Waits for the device.
+/// The fastest of these algorithms, as fastest_plan() finds it.
 Fastest fastest_algorithm(Device device, const Plan& plan, const std::vector<Algorithm>& algorithms);
 
 }  // namespace hearth::cuda::blas

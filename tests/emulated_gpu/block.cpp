@@ -29,7 +29,7 @@ Block& Block::of_host_thread() {
 
 Block::Block() : fibers_(new Fiber[max_threads]) {}
 
-void Block::run_grid(const Launch& launch, const Order& order, const Call& call) {
+void Block::run_grid(const Launch& launch, const Order& order, std::uint64_t at_ends, const Call& call) {
   launch_ = launch;
   call_ = call;
   order_ = order;
@@ -44,8 +44,9 @@ void Block::run_grid(const Launch& launch, const Order& order, const Call& call)
 #if HEARTH_EMULATE_CHECK
   checker_.begin_launch(call.arguments, call.argument_bytes, stacks_.base(), stacks_.bytes());
 #endif
-  for (std::uint64_t i = 0; i < blocks && !error_; ++i) {
-    const std::uint64_t at = blocks_in_order.at(i);
+  const std::uint64_t run = at_ends == 0 ? blocks : std::min(blocks, at_ends);
+  for (std::uint64_t i = 0; i < run && !error_; ++i) {
+    const std::uint64_t at = run == blocks ? blocks_in_order.at(i) : i < run / 2 ? i : blocks - run + i;
     blockIdx = {static_cast<unsigned>(at % launch.grid.x), static_cast<unsigned>(at / launch.grid.x % launch.grid.y),
                 static_cast<unsigned>(at / launch.grid.x / launch.grid.y)};
     run_block();

@@ -44,7 +44,8 @@ class Block {
 
   Block();
 
-  void run_grid(const Launch& launch, const Order& order, const Call& call);
+  /// The whole grid or, unless 0, so many blocks of it at both ends together.
+  void run_grid(const Launch& launch, const Order& order, std::uint64_t at_ends, const Call& call);
 
   // For the kernel.
   unsigned barrier(bool vote, const Place& place);

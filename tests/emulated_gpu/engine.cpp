@@ -14,6 +14,7 @@ namespace {
 struct OrderSetting {
   std::mutex mutex;
   Order order;
+  std::uint64_t at_ends = 0;
 
   OrderSetting() {
     if (const char* text = std::getenv("HEARTH_EMULATE_ORDER")) order = order_named(text);
@@ -44,6 +45,11 @@ std::string order() {
   return name_of(order_setting().order);
 }
 
+void set_blocks_at_ends(std::uint64_t count) {
+  const std::scoped_lock lock(order_setting().mutex);
+  order_setting().at_ends = count;
+}
+
 void check_launch(const Launch& launch) {
   const dim3 &grid = launch.grid, &block = launch.block;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
@@ -69,11 +75,13 @@ void run_launch(const Launch& launch, const Call& call) {
   HEARTH_CHECK(InternalError, launch.grid.x <= max_blocks / rows, "kernel ", launch.name, ": grid ",
                text_of(launch.grid), "; the emulated GPU runs at most ", max_blocks, " blocks a launch");
   Order order;
+  std::uint64_t at_ends = 0;
   {
     const std::scoped_lock lock(order_setting().mutex);
     order = order_setting().order;
+    at_ends = order_setting().at_ends;
   }
-  Block::of_host_thread().run_grid(launch, order, call);
+  Block::of_host_thread().run_grid(launch, order, at_ends, call);
 }
 
 void fault(const std::string& message, const Place& place) {

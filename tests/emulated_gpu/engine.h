@@ -59,6 +59,10 @@ void set_order(std::string_view order);
 /// The order in force, in the same words.
 std::string order();
 
+/// Of launches with more blocks only so many run, the first and the last ones; 0: all. What the others would have
+/// written keeps what it held. For tests of sizes that nothing could compute whole.
+void set_blocks_at_ends(std::uint64_t count);
+
 // What follows is called by kernels only.
 
 /// Throws InternalError with the kernel, block, thread and place before the message.

@@ -26,6 +26,7 @@ constexpr std::size_t range_bytes = std::size_t{64} << 30;
 constexpr std::size_t remembered_frees = 1024;
 constexpr unsigned char red_zone = 0xc5;
 constexpr unsigned char fresh = 0xff;
+constexpr std::size_t filled_up_to = std::size_t{1} << 30;
 
 std::size_t page_bytes() {
   static const std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -94,7 +95,8 @@ void Memory::open(const void* begin) {
   Span& span = spans_.at(static_cast<const std::byte*>(begin));
   span.opened = true;
   protect(span, true);
-  if (!idle_ || span.block.kind != MemoryKind::device) std::memset(span.block.begin, fresh, span.block.bytes);
+  const bool filled = !idle_ || span.block.kind != MemoryKind::device;
+  if (filled && span.block.bytes <= filled_up_to) std::memset(span.block.begin, fresh, span.block.bytes);
   mark_red_zones(span);
   if (span.block.kind == MemoryKind::device && host_access_ == HostAccess::faults && !work_runs_) protect(span, false);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the emulated devices: every block lies between pages that nothing may touch, starts as all ones
-// (NaN in every floating-point type), and is inaccessible once freed; its addresses are not given again.
+// (NaN in every floating-point type; above 1 GiB as zeros, whose pages cost nothing until they are touched), and is
+// inaccessible once freed; its addresses are not given again.
 #pragma once
 
 #include <deque>

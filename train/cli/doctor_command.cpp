@@ -9,8 +9,8 @@
 #include "data/libraries.h"
 #include "ops/conv/conv2d_cudnn.h"
 #include "ops/cublaslt/library.h"
-#include "ops/matmul/matmul_cublaslt.h"
 #include "ops/onednn/onednn.h"
+#include "ops/plan_choice.h"
 #include "train/cli/commands.h"
 #include "train/cli/devices.h"
 #include "train/cli/doctor.h"
@@ -78,7 +78,7 @@ std::vector<Part> parts() {
 /// The file of plans that were timed; null in builds without a backend that has one.
 Json described_plans() {
 #if HEARTH_HAS_CUDA
-  const cuda::blas::PlanFileInfo file = cuda::blas::plan_file();
+  const PlanFileInfo file = plan_file();
   return Json::object().set("file", file.path).set("plans", file.plans).set("remarks", Json::array_of(file.remarks));
 #else
   return {};

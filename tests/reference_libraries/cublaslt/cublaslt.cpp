@@ -314,12 +314,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_raw, c
   product.narrow_parts = which == narrow;
   seen.epilogue = static_cast<int>(product.epilogue);
   seen.beta = static_cast<float>(product.beta);
-  if (std::getenv("HEARTH_REFERENCE_IDLE") != nullptr) return CUBLAS_STATUS_SUCCESS;
   const std::int64_t cost = seen.cost[which];
-  hearth::cuda::emulate::enqueue_work(stream, "reference cublasLtMatmul", [product, cost] {
-    if (cost > 0) std::this_thread::sleep_for(std::chrono::microseconds(cost));
-    multiply(product);
-  });
+  if (cost > 0)
+    hearth::cuda::emulate::enqueue_work(stream, "wait of an algorithm",
+                                        [cost] { std::this_thread::sleep_for(std::chrono::microseconds(cost)); });
+  if (std::getenv("HEARTH_REFERENCE_IDLE") != nullptr) return CUBLAS_STATUS_SUCCESS;
+  hearth::cuda::emulate::enqueue_work(stream, "reference cublasLtMatmul", [product] { multiply(product); });
   return cudaPeekAtLastError() == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

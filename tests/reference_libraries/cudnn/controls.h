@@ -13,11 +13,16 @@ enum Engine : int {
   spacious,         ///< needs a workspace of 1 GiB
   rounding,         ///< uses tensor cores, says its note: not for f32
   plain,            ///< needs a workspace of 4 KiB
+  knobbed,          ///< as plain, without a workspace, with one knob set
   engine_count
 };
 
 /// With HEARTH_REFERENCE_IDLE in the environment plans run and compute nothing.
 struct Controls {
+  /// Microseconds that each engine waits before it computes.
+  std::array<std::int64_t, engine_count> cost{};
+  /// An engine that the heuristic does not suggest; -1 for none.
+  int unsuggested = -1;
   std::array<std::int64_t, engine_count> runs{};  ///< plans run, since somebody set them to zero
   std::int64_t questions = 0;                     ///< of a heuristic
   std::int64_t counts_below_one = 0;              ///< of queries or keys of a sample, of which nothing is documented

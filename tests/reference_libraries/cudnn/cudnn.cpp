@@ -3,7 +3,9 @@
 // GPU. It checks Hearth's calls against the documentation; of NVIDIA's library, its engines, its speed and its rounding
 // it says nothing. What Hearth does not ask for is answered by CUDNN_STATUS_NOT_SUPPORTED.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/cudnn/arithmetic.h"
@@ -23,10 +25,9 @@ struct EngineFacts {
   cudnnBackendNumericalNote_t note;  ///< CUDNN_NUMERICAL_NOTE_TYPE_COUNT for none
 };
 constexpr EngineFacts facts[engine_count] = {
-    {0, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC},
-    {std::int64_t{1} << 30, CUDNN_NUMERICAL_NOTE_TYPE_COUNT},
-    {0, CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
-    {4096, CUDNN_NUMERICAL_NOTE_TYPE_COUNT},
+    {0, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {std::int64_t{1} << 30, CUDNN_NUMERICAL_NOTE_TYPE_COUNT},
+    {0, CUDNN_NUMERICAL_NOTE_TENSOR_CORE},      {4096, CUDNN_NUMERICAL_NOTE_TYPE_COUNT},
+    {0, CUDNN_NUMERICAL_NOTE_TYPE_COUNT},
 };
 
 Controls& controls() {
@@ -62,11 +63,25 @@ bool has_operation(const Node& graph, int type) {
 cudnnStatus_t results_of(const Node& heuristic, std::int64_t requested, std::int64_t* count, void* into) {
   const NodePointer& graph = heuristic.attributes.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).nodes.at(0);
   auto** const given = static_cast<Handle**>(into);
-  *count = std::min<std::int64_t>(requested, has_operation(*graph, controls().withheld) ? 0 : engine_count);
-  for (std::int64_t i = 0; i < *count; ++i) {
-    if (given[i]->node->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE;
-    name_engine(*given[i]->node, static_cast<int>(i), graph);
+  *count = 0;
+  if (has_operation(*graph, controls().withheld)) return CUDNN_STATUS_SUCCESS;
+  for (int engine = 0; engine < engine_count && *count < requested; ++engine) {
+    if (engine == controls().unsuggested) continue;
+    Node& node = *given[*count]->node;
+    if (node.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE;
+    name_engine(node, engine, graph);
+    ++*count;
   }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/// The knobs of a configuration.
+cudnnStatus_t knobs_of(const Node& configuration, std::int64_t requested, std::int64_t* count, void* into) {
+  *count = configuration.engine == knobbed && requested > 0 ? 1 : 0;
+  if (*count == 0) return CUDNN_STATUS_SUCCESS;
+  Node& node = *static_cast<Handle**>(into)[0]->node;
+  if (node.type != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE;
+  node.knob = node.finalized = true;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -173,6 +188,12 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw, cudnnBacken
     *count = 1;
     return CUDNN_STATUS_SUCCESS;
   }
+  if (is(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR))
+    return knobs_of(node, requested, count, values);
+  if (node.knob && is(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE))
+    return give(std::vector{CUDNN_KNOB_TYPE_SPLIT_K}, requested, count, values);
+  if (node.knob && is(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64))
+    return give(std::vector<std::int64_t>{2}, requested, count, values);
   if (node.engine < 0) return CUDNN_STATUS_NOT_SUPPORTED;
   const EngineFacts& fact = facts[node.engine];
   if (is(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64))
@@ -219,6 +240,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (has_operation(*plan.graph, controls().failing)) return CUDNN_STATUS_EXECUTION_FAILED;
   const double factor = has_operation(*plan.graph, controls().wrong) ? 2 : 1;
   ++controls().runs[static_cast<std::size_t>(plan.engine)];
+  const std::int64_t cost = controls().cost[static_cast<std::size_t>(plan.engine)];
+  if (cost > 0)
+    hearth::cuda::emulate::enqueue_work(handle->stream, "wait of an engine",
+                                        [cost] { std::this_thread::sleep_for(std::chrono::microseconds(cost)); });
   if (std::getenv("HEARTH_REFERENCE_IDLE") != nullptr) return CUDNN_STATUS_SUCCESS;
   hearth::cuda::emulate::enqueue_work(handle->stream, "reference cudnnBackendExecute",
                                       [graph = plan.graph, memory, numbers, wanted, factor] {

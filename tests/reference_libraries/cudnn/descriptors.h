@@ -34,6 +34,7 @@ struct Node {
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
   int engine = -1;    ///< of an engine or a configuration that a heuristic named
   NodePointer graph;  ///< the same
+  bool knob = false;  ///< whether it is the one knob that an engine has
 
   bool has(cudnnBackendAttributeName_t name) const { return attributes.count(name) != 0; }
   /// Throws std::out_of_range where it was not set.

@@ -12,7 +12,7 @@
 namespace hearth::test {
 namespace {
 
-using cuda::blas::Choice;
+using Choice = PlanChoice;
 using cuda::blas::PlanInfo;
 namespace blas = cuda::blas;
 using reference_blas::halves;
@@ -39,9 +39,13 @@ class CudaPlanChoice : public CudaReferenceBlas {
     EXPECT_EQ(plans.size(), 1u);
     return plans.at(0);
   }
+  static void forget() {
+    blas::clear_plans();
+    forget_plan_file();
+  }
   /// The same in a process that comes later.
   static PlanInfo plan_of_a_later_product() {
-    blas::clear_plans();
+    forget();
     return plan_of_a_product();
   }
   static std::int64_t products() {
@@ -69,7 +73,7 @@ TEST_F(CudaPlanChoice, TheFastestIsTakenAndKept) {
   EXPECT_EQ(later.microseconds, first.microseconds);
   EXPECT_EQ(products(), 1);
   EXPECT_EQ(controls().runs[halves], 1);
-  EXPECT_EQ(blas::plan_file().plans, 1u);
+  EXPECT_EQ(plan_file().plans, 1u);
 }
 
 TEST_F(CudaPlanChoice, AWorkspaceIsGivenBack) {
@@ -156,7 +160,7 @@ TEST_F(CudaPlanChoice, WhatCannotBeKeptIsNotChosen) {
   EXPECT_EQ(plan.choice, Choice::heuristic);
   EXPECT_EQ(plan.taken, 0u);
   EXPECT_NE(plan.why.find("could not be kept"), std::string::npos) << plan.why;
-  EXPECT_FALSE(blas::plan_file().remarks.empty());
+  EXPECT_FALSE(plan_file().remarks.empty());
 }
 
 // Nor may it depend on how much memory a process happened to have free.
@@ -198,12 +202,12 @@ TEST_F(CudaPlanChoice, ADamagedFileIsSaidAndReplaced) {
   make_slow({plain, unaligned, narrow});
   (void)plan_of_a_product();
   write_file_synced(file(), "{\"hearth_plans\":1}\n{\"library\":\"cuBL");
-  blas::clear_plans();
-  ASSERT_EQ(blas::plan_file().remarks.size(), 1u);
-  EXPECT_NE(blas::plan_file().remarks[0].find("line 2"), std::string::npos);
+  forget();
+  ASSERT_EQ(plan_file().remarks.size(), 1u);
+  EXPECT_NE(plan_file().remarks[0].find("line 2"), std::string::npos);
   EXPECT_EQ(plan_of_a_product().choice, Choice::timed);
   EXPECT_EQ(plan_of_a_later_product().choice, Choice::kept);
-  EXPECT_TRUE(blas::plan_file().remarks.empty());
+  EXPECT_TRUE(plan_file().remarks.empty());
 }
 
 }  // namespace

@@ -32,10 +32,12 @@ reference_blas::Controls& controls() {
 
 CudaReferenceBlas::CudaReferenceBlas() {
   cuda::blas::clear_plans();
+  forget_plan_file();
   controls() = {};
 }
 CudaReferenceBlas::~CudaReferenceBlas() {
   cuda::blas::clear_plans();
+  forget_plan_file();
   controls() = {};
 }
 

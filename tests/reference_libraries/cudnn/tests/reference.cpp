@@ -14,6 +14,7 @@ namespace {
 // Before anything opens a library, and for all tests of this program.
 [[maybe_unused]] const bool environment_is_set = [] {
   ::setenv("HEARTH_CUDA_LIBRARIES", HEARTH_REFERENCE_LIBRARIES, 1);
+  ::setenv("HEARTH_PLAN_TIMING", "off", 1);
   return true;
 }();
 

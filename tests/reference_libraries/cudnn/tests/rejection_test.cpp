@@ -13,6 +13,7 @@
 #include "ops/attention/attention.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/conv/conv2d_cudnn.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
