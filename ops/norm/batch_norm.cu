@@ -271,23 +271,32 @@ void visit_lanes(DType dtype, const FoldedRows& folded, const ColumnTiles& cut,
   });
 }
 
-template <class F>
+template <class T, class F>
 void visit_form(bool packed, const Found& found, F&& f) {
-  if (!packed || (found.mask && !(found.relu && found.residual))) return f(found);
-  if (!found.residual) return found.relu ? f(Known<false, true, false>{}) : f(Known<false, false, false>{});
-  if (!found.relu) return f(Known<true, false, false>{});
-  found.mask ? f(Known<true, true, true>{}) : f(Known<true, true, false>{});
+  if constexpr (sizeof(T) < sizeof(double)) {
+    if (packed && found.residual && found.relu)
+      return found.mask ? f(Known<true, true, true>{}) : f(Known<true, true, false>{});
+    if (packed && found.residual && !found.mask) return f(Known<true, false, false>{});
+    if (packed && !found.residual && !found.mask)
+      return found.relu ? f(Known<false, true, false>{}) : f(Known<false, false, false>{});
+  }
+  f(found);
 }
 
-template <bool with_residual, class F>
+template <class T, bool with_residual, class F>
 void visit_gate(bool packed, const FoundGate& found, F&& f) {
-  if (!packed || (found.residual && found.gate != ReluGate::from_mask)) return f(found);
-  if (found.gate == ReluGate::none) return f(KnownGate<ReluGate::none, false>{});
-  if (found.gate == ReluGate::from_input) return f(KnownGate<ReluGate::from_input, false>{});
-  if constexpr (with_residual) {
-    if (found.residual) return f(KnownGate<ReluGate::from_mask, true>{});
+  if constexpr (sizeof(T) < sizeof(double)) {
+    const bool from_mask = found.gate == ReluGate::from_mask;
+    if constexpr (with_residual) {
+      if (packed && found.residual && from_mask) return f(KnownGate<ReluGate::from_mask, true>{});
+    }
+    if (packed && !found.residual) {
+      if (from_mask) return f(KnownGate<ReluGate::from_mask, false>{});
+      return found.gate == ReluGate::none ? f(KnownGate<ReluGate::none, false>{})
+                                          : f(KnownGate<ReluGate::from_input, false>{});
+    }
   }
-  f(KnownGate<ReluGate::from_mask, false>{});
+  f(found);
 }
 
 constexpr int finish_block = 128;
@@ -349,7 +358,7 @@ void batch_norm(cuda::Stream& stream, const Tensor& x, const Tensor& coefficient
   const ColumnTiles cut = cut_for_pass(folded);
   const Found found{residual.defined(), relu, mask.defined()};
   visit_lanes(x.dtype(), folded, cut, {x.bytes(), y.bytes(), address_of(residual)}, [&]<class T>(bool packed) {
-    visit_form(packed, found, [&](auto form) {
+    visit_form<T>(packed, found, [&](auto form) {
       launch(stream, "batch_norm", {blocks_for(cut.blocks(), 1), tile_block}, batch_norm_apply<T, decltype(form)>, form,
              x.data<T>(), data_or_null<T>(residual), coefficients.data<acc_t<T>>(), folded.channels, folded.lanes,
              y.data<T>(), data_or_null<std::uint8_t>(mask), cut);
@@ -365,7 +374,7 @@ void batch_norm_grad_sums(cuda::Stream& stream, const BatchNormSaved& saved, con
   const ColumnTiles cut = cut_for_sums(folded);
   const Tensor partial = Tensor::empty({2, folded.lanes, cut.segments}, DType::f64, x.device());
   visit_lanes(x.dtype(), folded, cut, {x.bytes(), dy.bytes()}, [&]<class T>(bool packed) {
-    visit_gate<false>(packed, FoundGate{saved.gate, false}, [&](auto form) {
+    visit_gate<T, false>(packed, FoundGate{saved.gate, false}, [&](auto form) {
       launch(stream, "batch_norm_grad_moments", {blocks_for(cut.blocks(), 1), tile_block},
              batch_norm_grad_moments<T, decltype(form)>, form, x.data<T>(), dy.data<T>(), coefficients.data<acc_t<T>>(),
              folded.channels, folded.lanes, data_or_null<std::uint8_t>(saved.mask), cut, partial.data<double>());
@@ -389,7 +398,7 @@ void batch_norm_grad(cuda::Stream& stream, const BatchNormSaved& saved, const Te
   const auto arrays = {address_of(x), address_of(dy), address_of(dx), address_of(d_residual)};
   const FoundGate found{saved.gate, d_residual.defined()};
   visit_lanes(x.dtype(), folded, cut, arrays, [&]<class T>(bool packed) {
-    visit_gate<true>(packed, found, [&](auto form) {
+    visit_gate<T, true>(packed, found, [&](auto form) {
       using P = acc_t<T>;
       launch(stream, "batch_norm_grad", {blocks_for(cut.blocks(), 1), tile_block},
              batch_norm_grad_apply<T, decltype(form)>, form, x.data<T>(), dy.data<T>(), coefficients.data<P>(),
