@@ -114,6 +114,13 @@ template <int width, class T>
 __device__ __forceinline__ void store_unit(T* p, const acc_t<T> (&value)[width]) {
   if constexpr (width == 1) {
     *p = cast_down<T>(value[0]);
+  } else if constexpr (sizeof(T) == 2 && width % 8 == 0) {
+    HEARTH_UNROLL
+    for (int begin = 0; begin < width; begin += 8) {
+      const acc_t<T>* const v = value + begin;
+      store_words(p + begin, cast_down_two<T>(v[0], v[1]), cast_down_two<T>(v[2], v[3]), cast_down_two<T>(v[4], v[5]),
+                  cast_down_two<T>(v[6], v[7]));
+    }
   } else {
     constexpr int piece = width < pack_size<T> ? width : pack_size<T>;
     HEARTH_UNROLL

@@ -115,6 +115,40 @@ __device__ __forceinline__ T cast_down(acc_t<T> value) {
   return T(value);
 }
 
+/// Two values in a word as they lie in memory, the first in its lower half. On a device one instruction.
+template <class T>
+__device__ __forceinline__ unsigned cast_down_two(float first, float second) {
+#if defined(__CUDACC__)
+  unsigned word;
+  if constexpr (std::is_same_v<T, bf16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  return word;
+#else
+  return static_cast<unsigned>(cast_down<T>(first).bits) | static_cast<unsigned>(cast_down<T>(second).bits) << 16;
+#endif
+}
+
+/// 16 bytes to global memory, aligned to that, in one access; nvcc splits such a store of words that come from PTX.
+__device__ __forceinline__ void store_words(void* p, unsigned a, unsigned b, unsigned c, unsigned d) {
+#if defined(__CUDACC__)
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(__cvta_generic_to_global(p)), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+#else
+  *static_cast<uint4*>(p) = make_uint4(a, b, c, d);
+#endif
+}
+
+/// Asks for what lies at `p` in global memory, which is read later, to come to the L2 cache.
+__device__ __forceinline__ void prefetch([[maybe_unused]] const void* p) {
+#if defined(__CUDACC__)
+  asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(p)));
+#endif
+}
+
 /// `count` neighbouring elements moved as one access; the address must be aligned to the whole.
 template <class T, int count>
 struct alignas(sizeof(T) * count) Pack {

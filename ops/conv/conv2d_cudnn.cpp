@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda/graph.h"
 #include "core/error.h"
 #include "core/tf32.h"
 #include "ops/conv/conv2d_graph.h"

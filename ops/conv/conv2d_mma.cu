@@ -75,9 +75,15 @@ __global__ void __launch_bounds__(mma_tile::threads, 2)
       origin += first_filter * width;
       row_step = width;
     }
+    // A filter gradient has neither bias nor activation, and no registers to look.
+    tile::Store<TC> own = store;
+    if constexpr (pass == Pass::backward_weights) {
+      own.bias = nullptr;
+      own.relu = false;
+    }
     mma_tile::visit_own(sum, z.row, z.column, t.rows, t.columns,
                         [&](std::int64_t r, std::int64_t c, float first, float second, bool both) {
-                          store.pair(origin + r * row_step + c, first_filter + c, first, second, both);
+                          own.pair(origin + r * row_step + c, first_filter + c, first, second, both);
                         });
     // Long sums come in parts, of f32, and leave none.
     if constexpr (pass == Pass::forward && std::is_same_v<T, TC>) {

@@ -148,6 +148,10 @@ struct SumGradientRows {
     return {*this, first, drops ? draw_row<held>(group, draws, first, inside ? cols : 0) : nullptr,
             df != nullptr ? samples.factor(first) : P(0)};
   }
+  __device__ void ask_for(std::int64_t at) const {
+    prefetch(sum + at);
+    if (others != nullptr) prefetch(others + at);
+  }
   __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const {
     return upcast(sum[row * cols + c]);
   }

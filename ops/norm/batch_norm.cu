@@ -4,8 +4,8 @@
 // needs. Training reads x twice and writes y once, the gradient reads x and dy twice and writes dx; the second pass
 // goes through the blocks backwards, because the end of a large tensor is what the first one left in the cache.
 // Reference: batch_norm_cpu.cpp.
-#include "ops/column_tile.cuh"
 #include "ops/norm/batch_norm.cuh"
+#include "ops/norm/batch_norm_rows.cuh"
 #include "ops/norm/channel_moments.h"
 #include "ops/norm/folded_rows.h"
 
@@ -13,167 +13,56 @@ namespace hearth::kernels {
 namespace {
 
 using namespace cuda;
+using namespace batch_norm_rows;
 
-constexpr int unit = 8;                    // lanes a thread
 constexpr std::int64_t sum_blocks = 528;   // of the first stage: few partial sums, yet enough loads under way
 constexpr std::int64_t sum_rows_each = 8;  // rows a thread at least
 constexpr std::int64_t pass_blocks = 1 << 20;
 constexpr std::int64_t pass_rows_each = 16;
 
-// The lanes of `unit` that exist: 8, fewer at the end of a row, 0 beyond it.
-__device__ __forceinline__ int lanes_in_unit(std::int64_t lanes, std::int64_t index) {
-  const std::int64_t rest = lanes - index * unit;
-  return rest >= unit ? unit : rest > 0 ? static_cast<int>(rest) : 0;
-}
-
-template <bool packed, class T>
-__device__ __forceinline__ void load_eight(const T* p, int count, acc_t<T> (&value)[unit]) {
-  if constexpr (packed) {
-    load_unit(p, value);
-  } else {
-    HEARTH_UNROLL
-    for (int k = 0; k < unit; ++k) value[k] = k < count ? upcast(p[k]) : acc_t<T>(0);
-  }
-}
-
-template <bool packed, class T>
-__device__ __forceinline__ void store_eight(T* p, int count, const acc_t<T> (&value)[unit]) {
-  if constexpr (packed) {
-    store_unit(p, value);
-  } else {
-    HEARTH_UNROLL
-    for (int k = 0; k < unit; ++k)
-      if (k < count) p[k] = cast_down<T>(value[k]);
-  }
-}
-
-// Row `which` of a [rows, channels] table, for the lanes of a unit; 0 where the table is absent.
-template <class P>
-__device__ __forceinline__ void load_table(const P* table, int which, std::int64_t channels, std::int64_t first_lane,
-                                           int count, P (&value)[unit]) {
-  std::int64_t c = first_lane % channels;
-  const P* const row = table + which * channels;
-  if (table != nullptr && count == unit && channels % unit == 0) {
-    load_unit(row + c, value);
-    return;
-  }
-  HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k) {
-    value[k] = table != nullptr && k < count ? row[c] : P(0);
-    c = c + 1 == channels ? 0 : c + 1;
-  }
-}
-
-// A thread's unit of lanes, and what normalises it.
-template <class P>
-struct UnitOfLanes {
-  std::int64_t first;  // lane
-  int count;           // of lanes that exist
-  P mean[unit], scale[unit], shift[unit];
-
-  __device__ UnitOfLanes(const TilePlace& place, const P* table, std::int64_t channels, std::int64_t lanes)
-      : first(place.unit * unit), count(lanes_in_unit(lanes, place.unit)) {
-    load_table(table, 0, channels, first, count, mean);
-    load_table(table, 1, channels, first, count, scale);
-    load_table(table, 2, channels, first, count, shift);
-  }
-};
-
-// Which dy pass the ReLU: bit k for lane k of the unit.
-struct Gate {
-  ReluGate kind;
-  const std::uint8_t* mask;
-
-  __device__ unsigned bits(std::int64_t row, std::int64_t units, std::int64_t index) const {
-    return kind == ReluGate::from_mask ? mask[row * units + index] : 0xffu;
-  }
-  template <class P>
-  __device__ P pass(P dy, unsigned bits, int k, P centred, P scale, P shift) const {
-    const bool open = kind == ReluGate::from_input ? centred * scale + shift > P(0) : (bits >> k & 1u) != 0;
-    return open ? dy : P(0);
-  }
-};
-
-// load(slot, row), then use(slot, row), for this thread's rows, `ahead` at a time so that their loads overlap;
-// then pause().
-template <int ahead, class Load, class Use, class Pause>
-__device__ __forceinline__ void each_tile_row(const TilePlace& place, Load&& load, Use&& use, Pause&& pause) {
-  std::int64_t row = place.first_row;
-  for (; row + (ahead - 1) * place.down < place.end_row; row += ahead * place.down) {
-    HEARTH_UNROLL
-    for (int slot = 0; slot < ahead; ++slot) load(slot, row + slot * place.down);
-    HEARTH_UNROLL
-    for (int slot = 0; slot < ahead; ++slot) use(slot, row + slot * place.down);
-    pause();
-  }
-  for (; row < place.end_row; row += place.down) {
-    load(0, row);
-    use(0, row);
-    pause();
-  }
-}
-
-// Leaves a unit's two values of a block at partial[which][lane][segment].
-__device__ __forceinline__ void leave_partial(const ColumnTiles& cut, const TilePlace& place, std::int64_t lanes,
-                                              const double (&first)[unit], const double (&second)[unit],
-                                              double* partial) {
-  if (static_cast<int>(threadIdx.x) >= cut.across) return;
-  const int count = lanes_in_unit(lanes, place.unit);
-  HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k) {
-    if (k >= count) break;
-    const std::int64_t lane = place.unit * unit + k;
-    partial[lane * cut.segments + place.segment] = first[k];
-    partial[(lanes + lane) * cut.segments + place.segment] = second[k];
-  }
-}
-
 // First stage of the statistics: mean and sum of squared deviations of a run of rows. Deviations are taken from the
-// thread's own first row in acc_t, four at a time, and carried on in f64.
+// thread's own first row.
 template <class T, bool packed>
 __global__ void __launch_bounds__(tile_block, 2)
     batch_norm_moments(const T* x, std::int64_t lanes, ColumnTiles cut, double* partial) {
   using P = acc_t<T>;
-  constexpr int ahead = 4;
+  constexpr int ahead = packed ? 4 : 1;
   HEARTH_SHARED(double, shared, [tile_block * unit]);
   const TilePlace place(cut, blockIdx.x);
+  const Walk<packed> walk(cut, place, lanes);
   const int count = lanes_in_unit(lanes, place.unit);
-  const T* const from = x + place.unit * unit;
-  P shift[unit] = {}, value[ahead][unit], part[unit] = {}, part_squares[unit] = {};
-  double sum[unit] = {}, squares[unit] = {}, mean[unit], n = 0;
-  if (place.first_row < place.end_row) load_eight<packed>(from + place.first_row * lanes, count, shift);
-  each_tile_row<ahead>(
-      place, [&](int slot, std::int64_t row) { load_eight<packed>(from + row * lanes, count, value[slot]); },
-      [&](int slot, std::int64_t) {
-        n += 1;
-        HEARTH_UNROLL
-        for (int k = 0; k < unit; ++k) {
-          const P d = value[slot][k] - shift[k];
-          part[k] += d;
-          part_squares[k] += d * d;
-        }
-      },
-      [&] {
-        HEARTH_UNROLL
-        for (int k = 0; k < unit; ++k) {
-          sum[k] += static_cast<double>(part[k]);
-          squares[k] += static_cast<double>(part_squares[k]);
-          part[k] = part_squares[k] = 0;
-        }
-      });
+  x += walk.first;
+  Eight<T> origin{}, value[ahead];
+  if (walk.row < walk.end) origin = load_eight<packed>(x + walk.row * walk.lanes, count);
+  LongSums<P> sum, squares;
+  walk.template each_run<ahead>([&](int slot, auto at, auto) { value[slot] = load_eight<packed>(x + at, count); },
+                                [&](int slot, auto, auto) {
+                                  HEARTH_UNROLL
+                                  for (int k = 0; k < unit; ++k) {
+                                    const P d = upcast(value[slot].at[k]) - upcast(origin.at[k]);
+                                    sum.part[k] += d;
+                                    squares.part[k] += d * d;
+                                  }
+                                },
+                                [&] {
+                                  sum.carry();
+                                  squares.carry();
+                                });
+  const double n = walk.count();
+  double mean[unit];
   HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k) mean[k] = sum[k] + n * static_cast<double>(shift[k]);
+  for (int k = 0; k < unit; ++k) mean[k] = sum.total[k] + n * static_cast<double>(upcast(origin.at[k]));
   sum_down(mean, shared, cut.across);
   const std::int64_t begin = place.segment * cut.segment_rows, rest = cut.rows - begin;
   const double rows = static_cast<double>(rest < cut.segment_rows ? rest : cut.segment_rows);
   HEARTH_UNROLL
   for (int k = 0; k < unit; ++k) {
     mean[k] /= rows;
-    const double move = mean[k] - static_cast<double>(shift[k]);
-    squares[k] += move * (n * move - 2 * sum[k]);
+    const double move = mean[k] - static_cast<double>(upcast(origin.at[k]));
+    squares.total[k] += move * (n * move - 2 * sum.total[k]);
   }
-  sum_down(squares, shared, cut.across);
-  leave_partial(cut, place, lanes, mean, squares, partial);
+  sum_down(squares.total, shared, cut.across);
+  leave_partial(cut, place, lanes, mean, squares.total, partial);
 }
 
 // The partial values of a channel, dealt out among a group of threads: f(value of the first table, of the second, rows
@@ -216,80 +105,82 @@ __global__ void batch_norm_evaluate(std::int64_t channels, Coefficients<P> to) {
   store_coefficients(to, channels, c, static_cast<double>(to.running_mean[c]), static_cast<double>(to.running_var[c]));
 }
 
+// Above this a result is not rounded to 0.
+template <class T>
+constexpr acc_t<T> rounds_to_zero = std::is_same_v<T, f16>    ? acc_t<T>(0x1p-25)
+                                    : std::is_same_v<T, bf16> ? acc_t<T>(0x1p-134)
+                                                              : acc_t<T>(0);
+
 // y = relu?((x - mean) scale + shift + residual), and the bits of what is above 0: 2 or 3 * sizeof(T) bytes an element.
-template <class T, bool packed>
+template <class T, class Form>
 __global__ void __launch_bounds__(tile_block, 2)
-    batch_norm_apply(const T* x, const T* residual, const acc_t<T>* table, std::int64_t channels, std::int64_t lanes,
-                     bool relu, T* y, std::uint8_t* mask, ColumnTiles cut) {
+    batch_norm_apply(Form form, const T* x, const T* residual, const acc_t<T>* table, std::int64_t channels,
+                     std::int64_t lanes, T* y, std::uint8_t* mask, ColumnTiles cut) {
   using P = acc_t<T>;
-  constexpr int ahead = 2;
+  constexpr bool packed = Form::packed;
+  constexpr int ahead = packed ? 4 : 1;
   const TilePlace place(cut, cut.blocks() - 1 - blockIdx.x);
-  const UnitOfLanes<P> of(place, table, channels, lanes);
-  P value[ahead][unit], extra[ahead][unit];
-  each_tile_row<ahead>(
-      place,
-      [&](int slot, std::int64_t row) {
-        load_eight<packed>(x + row * lanes + of.first, of.count, value[slot]);
-        if (residual != nullptr) load_eight<packed>(residual + row * lanes + of.first, of.count, extra[slot]);
+  const UnitOfLanes<T> of(place, table, channels, lanes);
+  const Walk<packed> walk(cut, place, lanes);
+  Eight<T> value[ahead], extra[ahead];
+  walk.template each<ahead>(
+      walk.row, walk.end,
+      [&](int slot, auto at, auto) {
+        value[slot] = load_eight<packed>(x + walk.first + at, of.count);
+        if (form.residual) extra[slot] = load_eight<packed>(residual + walk.first + at, of.count);
       },
-      [&](int slot, std::int64_t row) {
+      [&](int slot, auto at, auto byte) {
+        P result[unit];
         unsigned bits = 0;
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          P result = (value[slot][k] - of.mean[k]) * of.scale[k] + of.shift[k];
-          if (residual != nullptr) result += extra[slot][k];
+          result[k] = of.normal(k, upcast(value[slot].at[k]));
+          if (form.residual) result[k] += upcast(extra[slot].at[k]);
           // NaN stays.
-          result = relu && result < P(0) ? P(0) : result;
-          value[slot][k] = result;
-          bits |= (k < of.count && upcast(cast_down<T>(result)) > P(0) ? 1u : 0u) << k;
+          if (form.relu) result[k] = result[k] < P(0) ? P(0) : result[k];
+          if (form.mask) bits |= (result[k] > rounds_to_zero<T> ? 1u : 0u) << k;
         }
-        store_eight<packed>(y + row * lanes + of.first, of.count, value[slot]);
-        if (mask != nullptr) mask[row * cut.units + place.unit] = static_cast<std::uint8_t>(bits);
-      },
-      [] {});
+        store_eight<packed>(y + walk.first + at, of.count, result);
+        if (form.mask) mask[walk.first_byte + byte] = static_cast<std::uint8_t>(bits & ((1u << of.count) - 1));
+      });
 }
 
-// First stage of the gradient's sums: of g and g (x - mean) over a run of rows, four at a time in acc_t, then f64.
-template <class T, bool packed>
+// First stage of the gradient's sums: of g and g (x - mean) over a run of rows.
+template <class T, class Form>
 __global__ void __launch_bounds__(tile_block, 2)
-    batch_norm_grad_moments(const T* x, const T* dy, const acc_t<T>* table, std::int64_t channels, std::int64_t lanes,
-                            Gate gate, ColumnTiles cut, double* partial) {
+    batch_norm_grad_moments(Form form, const T* x, const T* dy, const acc_t<T>* table, std::int64_t channels,
+                            std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut, double* partial) {
   using P = acc_t<T>;
-  constexpr int ahead = 4;
+  constexpr bool packed = Form::packed;
+  constexpr int ahead = packed ? 4 : 1;
   HEARTH_SHARED(double, shared, [tile_block * unit]);
   const TilePlace place(cut, blockIdx.x);
-  const UnitOfLanes<P> of(place, table, channels, lanes);
-  P value[ahead][unit], slope[ahead][unit];
-  unsigned bits[ahead];
-  P part[unit] = {}, part_product[unit] = {};
-  double sum[unit] = {}, product[unit] = {};
-  each_tile_row<ahead>(
-      place,
-      [&](int slot, std::int64_t row) {
-        load_eight<packed>(x + row * lanes + of.first, of.count, value[slot]);
-        load_eight<packed>(dy + row * lanes + of.first, of.count, slope[slot]);
-        bits[slot] = gate.bits(row, cut.units, place.unit);
+  const UnitOfLanes<T> of(place, table, channels, lanes);
+  const Walk<packed> walk(cut, place, lanes);
+  Eight<T> value[ahead], slope[ahead];
+  unsigned bits[ahead] = {};
+  LongSums<P> sum, product;
+  walk.template each_run<ahead>(
+      [&](int slot, auto at, auto byte) {
+        value[slot] = load_eight<packed>(x + walk.first + at, of.count);
+        slope[slot] = load_eight<packed>(dy + walk.first + at, of.count);
+        if (form.gate == ReluGate::from_mask) bits[slot] = mask[walk.first_byte + byte];
       },
-      [&](int slot, std::int64_t) {
+      [&](int slot, auto, auto) {
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          const P d = value[slot][k] - of.mean[k];
-          const P g = gate.pass(slope[slot][k], bits[slot], k, d, of.scale[k], of.shift[k]);
-          part[k] += g;
-          part_product[k] += g * d;
+          const P g = pass(form, of, k, value[slot].at[k], slope[slot].at[k], bits[slot]);
+          sum.part[k] += g;
+          product.part[k] += g * (upcast(value[slot].at[k]) - of.mean[k]);
         }
       },
       [&] {
-        HEARTH_UNROLL
-        for (int k = 0; k < unit; ++k) {
-          sum[k] += static_cast<double>(part[k]);
-          product[k] += static_cast<double>(part_product[k]);
-          part[k] = part_product[k] = 0;
-        }
+        sum.carry();
+        product.carry();
       });
-  sum_down(sum, shared, cut.across);
-  sum_down(product, shared, cut.across);
-  leave_partial(cut, place, lanes, sum, product, partial);
+  sum_down(sum.total, shared, cut.across);
+  sum_down(product.total, shared, cut.across);
+  leave_partial(cut, place, lanes, sum.total, product.total, partial);
 }
 
 // Second stage: a warp a channel; null outputs are not wanted.
@@ -319,36 +210,47 @@ __global__ void batch_norm_grad_finish(const double* partial, std::int64_t chann
 
 // dx = scale (g - a - b (x - mean)), and g for the residual where wanted; either may be dy. 3 or 4 * sizeof(T) bytes an
 // element.
-template <class T, bool packed>
+template <class T, class Form>
 __global__ void __launch_bounds__(tile_block, 2)
-    batch_norm_grad_apply(const T* x, const T* dy, const acc_t<T>* table, const acc_t<T>* corrections,
-                          std::int64_t channels, std::int64_t lanes, Gate gate, T* dx, T* d_residual, ColumnTiles cut) {
+    batch_norm_grad_apply(Form form, const T* x, const T* dy, const acc_t<T>* table, const acc_t<T>* corrections,
+                          std::int64_t channels, std::int64_t lanes, const std::uint8_t* mask, T* dx, T* d_residual,
+                          ColumnTiles cut) {
   using P = acc_t<T>;
-  constexpr int ahead = 2;
+  constexpr bool packed = Form::packed, folded = UnitOfLanes<T>::folded;
+  constexpr int ahead = packed ? 4 : 1;
   const TilePlace place(cut, cut.blocks() - 1 - blockIdx.x);
-  const UnitOfLanes<P> of(place, table, channels, lanes);
-  P a[unit], b[unit], value[ahead][unit], slope[ahead][unit];
-  unsigned bits[ahead];
+  const UnitOfLanes<T> of(place, table, channels, lanes);
+  const Walk<packed> walk(cut, place, lanes);
+  P a[unit], b[unit];
   load_table(corrections, 0, channels, of.first, of.count, a);
   load_table(corrections, 1, channels, of.first, of.count, b);
-  each_tile_row<ahead>(
-      place,
-      [&](int slot, std::int64_t row) {
-        load_eight<packed>(x + row * lanes + of.first, of.count, value[slot]);
-        load_eight<packed>(dy + row * lanes + of.first, of.count, slope[slot]);
-        bits[slot] = gate.bits(row, cut.units, place.unit);
+  // Folded: dx = scale g - b x - a.
+  HEARTH_UNROLL
+  for (int k = 0; folded && k < unit; ++k) {
+    a[k] = of.scale[k] * (a[k] - b[k] * of.mean[k]);
+    b[k] *= of.scale[k];
+  }
+  Eight<T> value[ahead], slope[ahead];
+  unsigned bits[ahead] = {};
+  walk.template each<ahead>(
+      walk.row, walk.end,
+      [&](int slot, auto at, auto byte) {
+        value[slot] = load_eight<packed>(x + walk.first + at, of.count);
+        slope[slot] = load_eight<packed>(dy + walk.first + at, of.count);
+        if (form.gate == ReluGate::from_mask) bits[slot] = mask[walk.first_byte + byte];
       },
-      [&](int slot, std::int64_t row) {
+      [&](int slot, auto at, auto) {
+        P g[unit], result[unit];
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          const P d = value[slot][k] - of.mean[k];
-          slope[slot][k] = gate.pass(slope[slot][k], bits[slot], k, d, of.scale[k], of.shift[k]);
-          value[slot][k] = of.scale[k] * (slope[slot][k] - a[k] - d * b[k]);
+          const P value_k = upcast(value[slot].at[k]);
+          g[k] = pass(form, of, k, value[slot].at[k], slope[slot].at[k], bits[slot]);
+          result[k] = folded ? of.scale[k] * g[k] - (b[k] * value_k + a[k])
+                             : of.scale[k] * (g[k] - a[k] - (value_k - of.mean[k]) * b[k]);
         }
-        store_eight<packed>(dx + row * lanes + of.first, of.count, value[slot]);
-        if (d_residual != nullptr) store_eight<packed>(d_residual + row * lanes + of.first, of.count, slope[slot]);
-      },
-      [] {});
+        store_eight<packed>(dx + walk.first + at, of.count, result);
+        if (form.residual) store_eight<packed>(d_residual + walk.first + at, of.count, g);
+      });
 }
 
 ColumnTiles cut_for_sums(const FoldedRows& folded) {
@@ -359,15 +261,42 @@ ColumnTiles cut_for_pass(const FoldedRows& folded) {
   return cut_columns(folded.rows, folded.mask_bytes(), pass_blocks, pass_rows_each);
 }
 
-// f.operator()<T, packed>().
+// f.operator()<T>(packed). A launch with packs counts elements of a block's rows in 32 bits.
 template <class F>
-void visit_lanes(DType dtype, const FoldedRows& folded, std::initializer_list<const void*> arrays, F&& f) {
+void visit_lanes(DType dtype, const FoldedRows& folded, const ColumnTiles& cut,
+                 std::initializer_list<const void*> arrays, F&& f) {
   visit_dtype("batch_norm", dtype, Floats{}, [&]<class T>() {
-    if (folded.lanes % unit == 0 && rows_fit<T>(folded.lanes, arrays))
-      f.template operator()<T, true>();
-    else
-      f.template operator()<T, false>();
+    f.template operator()<T>(sizeof(T) < sizeof(double) && folded.lanes % unit == 0 &&
+                             rows_fit<T>(folded.lanes, arrays) && cut.segment_rows * folded.lanes < 0x7fffffff);
   });
+}
+
+template <class T, class F>
+void visit_form(bool packed, const Found& found, F&& f) {
+  if constexpr (sizeof(T) < sizeof(double)) {
+    if (packed && found.residual && found.relu)
+      return found.mask ? f(Known<true, true, true>{}) : f(Known<true, true, false>{});
+    if (packed && found.residual && !found.mask) return f(Known<true, false, false>{});
+    if (packed && !found.residual && !found.mask)
+      return found.relu ? f(Known<false, true, false>{}) : f(Known<false, false, false>{});
+  }
+  f(found);
+}
+
+template <class T, bool with_residual, class F>
+void visit_gate(bool packed, const FoundGate& found, F&& f) {
+  if constexpr (sizeof(T) < sizeof(double)) {
+    const bool from_mask = found.gate == ReluGate::from_mask;
+    if constexpr (with_residual) {
+      if (packed && found.residual && from_mask) return f(KnownGate<ReluGate::from_mask, true>{});
+    }
+    if (packed && !found.residual) {
+      if (from_mask) return f(KnownGate<ReluGate::from_mask, false>{});
+      return found.gate == ReluGate::none ? f(KnownGate<ReluGate::none, false>{})
+                                          : f(KnownGate<ReluGate::from_input, false>{});
+    }
+  }
+  f(found);
 }
 
 constexpr int finish_block = 128;
@@ -401,9 +330,10 @@ void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const Channe
     }
     const ColumnTiles cut = cut_for_sums(folded);
     const Tensor partial = Tensor::empty({2, folded.lanes, cut.segments}, DType::f64, x.device());
-    visit_lanes(x.dtype(), folded, {x.bytes()}, [&]<class T, bool packed>() {
+    visit_lanes(x.dtype(), folded, cut, {x.bytes()}, [&]<class T>(bool packed) {
       launch(stream, "batch_norm_moments", {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, partial)},
-             batch_norm_moments<T, packed>, x.data<T>(), folded.lanes, cut, partial.data<double>());
+             packed ? batch_norm_moments<T, sizeof(T) < sizeof(double)> : batch_norm_moments<T, false>, x.data<T>(),
+             folded.lanes, cut, partial.data<double>());
     });
     finish<P>(stream, partial, folded.channels, folded.lanes, cut, x.size() / folded.channels, to);
   });
@@ -427,11 +357,15 @@ void batch_norm(cuda::Stream& stream, const Tensor& x, const Tensor& coefficient
   if (x.size() == 0) return;
   const FoldedRows folded(x);
   const ColumnTiles cut = cut_for_pass(folded);
-  visit_lanes(x.dtype(), folded, {x.bytes(), y.bytes(), address_of(residual)}, [&]<class T, bool packed>() {
-    launch(stream, "batch_norm",
-           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, residual, coefficients, y, mask)},
-           batch_norm_apply<T, packed>, x.data<T>(), data_or_null<T>(residual), coefficients.data<acc_t<T>>(),
-           folded.channels, folded.lanes, relu, y.data<T>(), data_or_null<std::uint8_t>(mask), cut);
+  const Found found{residual.defined(), relu, mask.defined()};
+  visit_lanes(x.dtype(), folded, cut, {x.bytes(), y.bytes(), address_of(residual)}, [&]<class T>(bool packed) {
+    visit_form<T>(packed, found, [&](auto form) {
+      launch(stream, "batch_norm",
+             {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, residual, coefficients, y, mask)},
+             batch_norm_apply<T, decltype(form)>, form, x.data<T>(), data_or_null<T>(residual),
+             coefficients.data<acc_t<T>>(), folded.channels, folded.lanes, y.data<T>(),
+             data_or_null<std::uint8_t>(mask), cut);
+    });
   });
 }
 
@@ -442,12 +376,13 @@ void batch_norm_grad_sums(cuda::Stream& stream, const BatchNormSaved& saved, con
   if (folded.channels == 0) return;
   const ColumnTiles cut = cut_for_sums(folded);
   const Tensor partial = Tensor::empty({2, folded.lanes, cut.segments}, DType::f64, x.device());
-  visit_lanes(x.dtype(), folded, {x.bytes(), dy.bytes()}, [&]<class T, bool packed>() {
-    launch(stream, "batch_norm_grad_moments",
-           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, dy, coefficients, saved.mask, partial)},
-           batch_norm_grad_moments<T, packed>, x.data<T>(), dy.data<T>(), coefficients.data<acc_t<T>>(),
-           folded.channels, folded.lanes, Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, cut,
-           partial.data<double>());
+  visit_lanes(x.dtype(), folded, cut, {x.bytes(), dy.bytes()}, [&]<class T>(bool packed) {
+    visit_gate<T, false>(packed, FoundGate{saved.gate, false}, [&](auto form) {
+      launch(stream, "batch_norm_grad_moments",
+             {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, dy, coefficients, saved.mask, partial)},
+             batch_norm_grad_moments<T, decltype(form)>, form, x.data<T>(), dy.data<T>(), coefficients.data<acc_t<T>>(),
+             folded.channels, folded.lanes, data_or_null<std::uint8_t>(saved.mask), cut, partial.data<double>());
+    });
   });
   visit_dtype("batch_norm", coefficients.dtype(), FullFloats{}, [&]<class P>() {
     launch(stream, "batch_norm_grad_finish",
@@ -467,14 +402,17 @@ void batch_norm_grad(cuda::Stream& stream, const BatchNormSaved& saved, const Te
   const FoldedRows folded(x);
   const ColumnTiles cut = cut_for_pass(folded);
   const auto arrays = {address_of(x), address_of(dy), address_of(dx), address_of(d_residual)};
-  visit_lanes(x.dtype(), folded, arrays, [&]<class T, bool packed>() {
-    using P = acc_t<T>;
-    launch(stream, "batch_norm_grad",
-           {blocks_for(cut.blocks(), 1), tile_block, 0,
-            bytes_of(x, dy, coefficients, saved.mask, corrections, dx, d_residual)},
-           batch_norm_grad_apply<T, packed>, x.data<T>(), dy.data<T>(), coefficients.data<P>(),
-           data_or_null<P>(corrections), folded.channels, folded.lanes,
-           Gate{saved.gate, data_or_null<std::uint8_t>(saved.mask)}, dx.data<T>(), data_or_null<T>(d_residual), cut);
+  const FoundGate found{saved.gate, d_residual.defined()};
+  visit_lanes(x.dtype(), folded, cut, arrays, [&]<class T>(bool packed) {
+    visit_gate<T, true>(packed, found, [&](auto form) {
+      using P = acc_t<T>;
+      launch(stream, "batch_norm_grad",
+             {blocks_for(cut.blocks(), 1), tile_block, 0,
+              bytes_of(x, dy, coefficients, saved.mask, corrections, dx, d_residual)},
+             batch_norm_grad_apply<T, decltype(form)>, form, x.data<T>(), dy.data<T>(), coefficients.data<P>(),
+             data_or_null<P>(corrections), folded.channels, folded.lanes, data_or_null<std::uint8_t>(saved.mask),
+             dx.data<T>(), data_or_null<T>(d_residual), cut);
+    });
   });
 }
 

@@ -32,6 +32,7 @@ struct StoredRows {
   __device__ Row row(const Group&, std::int64_t row, int cols, bool) const {
     return {x + row * cols, dx + row * cols};
   }
+  __device__ void ask_for(std::int64_t at) const { prefetch(x + at); }
   __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const { return upcast(x[row * cols + c]); }
   __device__ P again(std::int64_t row, std::int64_t cols, std::int64_t c) const { return element(row, cols, c); }
   __device__ void store(std::int64_t row, std::int64_t cols, std::int64_t c, P value) const {

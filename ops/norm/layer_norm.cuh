@@ -7,9 +7,9 @@
 //
 // Rows has an Element; row<held>(group, row, cols, inside), which all threads of a group call together and of which
 // each thread holds `held` elements at most: it gives load(c, value) for units of the row, and store(c, value) for
-// those of its gradient. For rows of any length there are element(row, cols, c) and again(row, cols, c) behind it, and
-// store(row, cols, c, value). What normalises and what makes gradients may be different Rows, with only load, element
-// and again, or only load, element and store.
+// those of its gradient; ask_for(at) comes a row before the gradient reads element `at`. For rows of any length there
+// are element(row, cols, c) and again(row, cols, c) behind it, and store(row, cols, c, value). What normalises and what
+// makes gradients may be different Rows, with only load, element and again, or only load, ask_for, element and store.
 // Reference: layer_norm_cpu.inc.
 #pragma once
 
@@ -183,6 +183,12 @@ __global__ void __launch_bounds__(held_threads<Group>,
     each_unit<units, width>(index, threads, held, [&](int u, int c) {
       of.load(c, normal[u]);
       load_unit(dy + row * cols + c, slope[u]);
+    });
+    // Too few warps have registers here to keep memory busy with their own rows alone.
+    const std::int64_t next = row + group.row_step();
+    each_unit<units, width>(index, threads, next < rows ? cols : 0, [&](int, int c) {
+      x.ask_for(next * cols + c);
+      prefetch(dy + next * cols + c);
     });
     each_unit<units, width>(index, threads, held, [&](int u, int c) {
       P scale[width];

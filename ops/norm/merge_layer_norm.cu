@@ -44,6 +44,8 @@ struct GatheredRows {
   __device__ Row row(const Group&, std::int64_t row, int, bool) const {
     return {*this, merged.corner(row)};
   }
+  /// Its address takes divisions.
+  __device__ void ask_for(std::int64_t) const {}
   __device__ P element(std::int64_t row, std::int64_t, std::int64_t c) const {
     const MergedRows::Spot spot = merged.spot(merged.corner(row), c);
     return spot.exists ? upcast(x[spot.at]) : P(0);

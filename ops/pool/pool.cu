@@ -3,6 +3,8 @@
 // divide), channels fastest, so that the threads of a warp read neighbouring memory. Gradients are gathered: each pixel
 // of dx looks up the windows that hold it and is written once. Sums are f32 (f64 for f64) in the order of the CPU's.
 // Reference: pool_cpu.cpp.
+#include <algorithm>
+
 #include "core/cuda/elementwise.h"
 #include "core/dtype.h"
 #include "ops/pool/kernels.h"
@@ -16,31 +18,66 @@ using cuda::upcast;
 /// Blocks that keep the device busy; each goes on with the grid's stride.
 constexpr std::int64_t max_blocks = 1 << 16;
 
+/// Indices have 32 bits where packs are used; the host sees to it that they suffice.
+template <int width>
+using Index = std::conditional_t<(width > 1), int, std::int64_t>;
+
+/// A PoolShape in indices of type I, with channels in groups.
+template <class I>
+struct Sizes {
+  I n, h, w, c, p, q, groups, kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+  bool count_include_pad;
+
+  __device__ Sizes(const PoolShape& s, int width)
+      : n(static_cast<I>(s.n)),
+        h(static_cast<I>(s.h)),
+        w(static_cast<I>(s.w)),
+        c(static_cast<I>(s.c)),
+        p(static_cast<I>(s.p)),
+        q(static_cast<I>(s.q)),
+        groups(c / width),
+        kernel_h(static_cast<I>(s.kernel_h)),
+        kernel_w(static_cast<I>(s.kernel_w)),
+        stride_h(static_cast<I>(s.stride_h)),
+        stride_w(static_cast<I>(s.stride_w)),
+        pad_h(static_cast<I>(s.pad_h)),
+        pad_w(static_cast<I>(s.pad_w)),
+        count_include_pad(s.count_include_pad) {}
+};
+
+/// f(i) for this thread's share of `count` results.
+template <class I, class F>
+__device__ __forceinline__ void each_result(I count, F&& f) {
+  for (std::int64_t at = cuda::global_thread(); at < count; at += cuda::global_threads()) f(static_cast<I>(at));
+}
+
 /// Positions [first, last) along one axis.
+template <class I>
 struct Range {
-  std::int64_t first, last;
-  __device__ std::int64_t size() const { return last - first; }
+  I first, last;
+  __device__ I size() const { return last - first; }
 };
 
 /// Taps of window `p` that lie inside the image.
-__device__ Range taps_inside(std::int64_t p, std::int64_t stride, std::int64_t pad, std::int64_t kernel,
-                             std::int64_t size) {
-  const std::int64_t start = p * stride - pad;
+template <class I>
+__device__ Range<I> taps_inside(I p, I stride, I pad, I kernel, I size) {
+  const I start = p * stride - pad;
   return {start < 0 ? -start : 0, kernel < size - start ? kernel : size - start};
 }
 
 /// Windows that hold pixel `y`.
-__device__ Range windows_over(std::int64_t y, std::int64_t stride, std::int64_t pad, std::int64_t kernel,
-                              std::int64_t count) {
-  const std::int64_t at = y + pad;
-  const std::int64_t last = at / stride + 1;
+template <class I>
+__device__ Range<I> windows_over(I y, I stride, I pad, I kernel, I count) {
+  const I at = y + pad;
+  const I last = at / stride + 1;
   return {at < kernel ? 0 : (at - kernel) / stride + 1, last < count ? last : count};
 }
 
 /// Element `i` of an [n, rows, columns, channels] array.
+template <class I>
 struct Place {
-  std::int64_t n, row, column, channel;
-  __device__ Place(std::int64_t i, std::int64_t rows, std::int64_t columns, std::int64_t channels) {
+  I n, row, column, channel;
+  __device__ Place(I i, I rows, I columns, I channels) {
     channel = i % channels;
     i /= channels;
     column = i % columns;
@@ -52,19 +89,20 @@ struct Place {
 
 /// Reads each pixel once for every window over it, mostly from the cache; writes y and, unless null, its tap.
 template <int width, class T, class Tap>
-__global__ void max_windows(PoolShape s, const T* x, T* y, Tap* taps) {
-  const std::int64_t groups = s.c / width;
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * groups; at += cuda::global_threads()) {
-    const Place o(at, s.p, s.q, groups);
-    const Range rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
-    const Range columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
-    const std::int64_t top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
+__global__ void max_windows(PoolShape shape, const T* x, T* y, Tap* taps) {
+  using I = Index<width>;
+  const Sizes<I> s(shape, width);
+  each_result(s.n * s.p * s.q * s.groups, [&](I at) {
+    const Place<I> o(at, s.p, s.q, s.groups);
+    const Range<I> rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
+    const Range<I> columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
+    const I top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
     const T* const image = x + o.n * s.h * s.w * s.c + o.channel * width;
     acc_t<T> best[width] = {};
-    std::int64_t tap[width];
+    I tap[width];
     bool first = true;
-    for (std::int64_t r = rows.first; r < rows.last; ++r)
-      for (std::int64_t t = columns.first; t < columns.last; ++t) {
+    for (I r = rows.first; r < rows.last; ++r)
+      for (I t = columns.first; t < columns.last; ++t) {
         const auto pixel = cuda::load_pack<width>(image + ((top + r) * s.w + left + t) * s.c);
         HEARTH_UNROLL
         for (int i = 0; i < width; ++i) {
@@ -84,17 +122,16 @@ __global__ void max_windows(PoolShape s, const T* x, T* y, Tap* taps) {
     }
     cuda::store_pack(y + at * width, result);
     if (taps != nullptr) cuda::store_pack(taps + at * width, chosen);
-  }
+  });
 }
 
 /// f(p, q, offset in y) for the windows over a pixel; its channel counts groups of `width`.
-template <int width, class F>
-__device__ __forceinline__ void visit_windows(const PoolShape& s, const Place& pixel, F&& f) {
-  const Range ps = windows_over(pixel.row, s.stride_h, s.pad_h, s.kernel_h, s.p);
-  const Range qs = windows_over(pixel.column, s.stride_w, s.pad_w, s.kernel_w, s.q);
-  for (std::int64_t p = ps.first; p < ps.last; ++p)
-    for (std::int64_t q = qs.first; q < qs.last; ++q)
-      f(p, q, ((pixel.n * s.p + p) * s.q + q) * s.c + pixel.channel * width);
+template <int width, class I, class F>
+__device__ __forceinline__ void visit_windows(const Sizes<I>& s, const Place<I>& pixel, F&& f) {
+  const Range<I> ps = windows_over(pixel.row, s.stride_h, s.pad_h, s.kernel_h, s.p);
+  const Range<I> qs = windows_over(pixel.column, s.stride_w, s.pad_w, s.kernel_w, s.q);
+  for (I p = ps.first; p < ps.last; ++p)
+    for (I q = qs.first; q < qs.last; ++q) f(p, q, ((pixel.n * s.p + p) * s.q + q) * s.c + pixel.channel * width);
 }
 
 /// dx = sums, in the type of dx.
@@ -108,13 +145,14 @@ __device__ __forceinline__ void store_sums(const acc_t<T> (&sums)[width], T* to)
 
 /// Reads dy and taps once for every pixel of their windows, writes dx.
 template <int width, class T, class Tap>
-__global__ void max_windows_grad(PoolShape s, const Tap* taps, const T* dy, T* dx) {
-  const std::int64_t groups = s.c / width;
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * groups; at += cuda::global_threads()) {
-    const Place pixel(at, s.h, s.w, groups);
+__global__ void max_windows_grad(PoolShape shape, const Tap* taps, const T* dy, T* dx) {
+  using I = Index<width>;
+  const Sizes<I> s(shape, width);
+  each_result(s.n * s.h * s.w * s.groups, [&](I at) {
+    const Place<I> pixel(at, s.h, s.w, s.groups);
     acc_t<T> sum[width] = {};
-    visit_windows<width>(s, pixel, [&](std::int64_t p, std::int64_t q, std::int64_t window) {
-      const std::int64_t r = pixel.row + s.pad_h - p * s.stride_h, t = pixel.column + s.pad_w - q * s.stride_w;
+    visit_windows<width>(s, pixel, [&](I p, I q, I window) {
+      const I r = pixel.row + s.pad_h - p * s.stride_h, t = pixel.column + s.pad_w - q * s.stride_w;
       const Tap tap = static_cast<Tap>(r * s.kernel_w + t);
       const auto chosen = cuda::load_pack<width>(taps + window);
       const auto gradient = cuda::load_pack<width>(dy + window);
@@ -122,30 +160,31 @@ __global__ void max_windows_grad(PoolShape s, const Tap* taps, const T* dy, T* d
       for (int i = 0; i < width; ++i) sum[i] += chosen.at[i] == tap ? upcast(gradient.at[i]) : acc_t<T>(0);
     });
     store_sums<width>(sum, dx + at * width);
-  }
+  });
 }
 
 /// What a window's sum is multiplied by.
-template <class A>
-__device__ A scale_of(const PoolShape& s, const Range& rows, const Range& columns) {
+template <class A, class I>
+__device__ A scale_of(const Sizes<I>& s, const Range<I>& rows, const Range<I>& columns) {
   return A(1) / static_cast<A>(s.count_include_pad ? s.kernel_h * s.kernel_w : rows.size() * columns.size());
 }
 
 /// As max_windows. Sums of the filter's rows are summed, so that windows of many pixels are sums of short sums.
 template <int width, class T>
-__global__ void mean_windows(PoolShape s, const T* x, T* y) {
+__global__ void mean_windows(PoolShape shape, const T* x, T* y) {
   using A = acc_t<T>;
-  const std::int64_t groups = s.c / width;
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.p * s.q * groups; at += cuda::global_threads()) {
-    const Place o(at, s.p, s.q, groups);
-    const Range rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
-    const Range columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
-    const std::int64_t top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
+  using I = Index<width>;
+  const Sizes<I> s(shape, width);
+  each_result(s.n * s.p * s.q * s.groups, [&](I at) {
+    const Place<I> o(at, s.p, s.q, s.groups);
+    const Range<I> rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
+    const Range<I> columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
+    const I top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
     const T* const image = x + o.n * s.h * s.w * s.c + o.channel * width;
     A sum[width] = {};
-    for (std::int64_t r = rows.first; r < rows.last; ++r) {
+    for (I r = rows.first; r < rows.last; ++r) {
       A line[width] = {};
-      for (std::int64_t t = columns.first; t < columns.last; ++t) {
+      for (I t = columns.first; t < columns.last; ++t) {
         const auto pixel = cuda::load_pack<width>(image + ((top + r) * s.w + left + t) * s.c);
         HEARTH_UNROLL
         for (int i = 0; i < width; ++i) line[i] += upcast(pixel.at[i]);
@@ -157,25 +196,26 @@ __global__ void mean_windows(PoolShape s, const T* x, T* y) {
     HEARTH_UNROLL
     for (int i = 0; i < width; ++i) sum[i] *= scale;
     store_sums<width>(sum, y + at * width);
-  }
+  });
 }
 
 template <int width, class T>
-__global__ void mean_windows_grad(PoolShape s, const T* dy, T* dx) {
+__global__ void mean_windows_grad(PoolShape shape, const T* dy, T* dx) {
   using A = acc_t<T>;
-  const std::int64_t groups = s.c / width;
-  for (std::int64_t at = cuda::global_thread(); at < s.n * s.h * s.w * groups; at += cuda::global_threads()) {
+  using I = Index<width>;
+  const Sizes<I> s(shape, width);
+  each_result(s.n * s.h * s.w * s.groups, [&](I at) {
     A sum[width] = {};
-    visit_windows<width>(s, Place(at, s.h, s.w, groups), [&](std::int64_t p, std::int64_t q, std::int64_t window) {
-      const Range rows = taps_inside(p, s.stride_h, s.pad_h, s.kernel_h, s.h);
-      const Range columns = taps_inside(q, s.stride_w, s.pad_w, s.kernel_w, s.w);
+    visit_windows<width>(s, Place<I>(at, s.h, s.w, s.groups), [&](I p, I q, I window) {
+      const Range<I> rows = taps_inside(p, s.stride_h, s.pad_h, s.kernel_h, s.h);
+      const Range<I> columns = taps_inside(q, s.stride_w, s.pad_w, s.kernel_w, s.w);
       const A scale = scale_of<A>(s, rows, columns);
       const auto gradient = cuda::load_pack<width>(dy + window);
       HEARTH_UNROLL
       for (int i = 0; i < width; ++i) sum[i] += upcast(gradient.at[i]) * scale;
     });
     store_sums<width>(sum, dx + at * width);
-  }
+  });
 }
 
 /// Channels and pixel lines of a block of mean_of_pixels.
@@ -214,13 +254,18 @@ __global__ void __launch_bounds__(mean_channels* mean_lines)
 }
 
 /// dx [n, pixels, channels]: dy [n, channels] / pixels in every pixel. Writes dx once.
-template <class T>
-__global__ void mean_of_pixels_grad(std::int64_t size, std::int64_t pixels, std::int64_t channels, const T* dy, T* dx) {
-  using A = acc_t<T>;
-  for (std::int64_t at = cuda::global_thread(); at < size; at += cuda::global_threads()) {
-    const std::int64_t from = at / (pixels * channels) * channels + at % channels;
-    dx[at] = cast_down<T>(upcast(dy[from]) / static_cast<A>(pixels));
-  }
+template <int width, class T>
+__global__ void mean_of_pixels_grad(std::int64_t size, std::int64_t image, std::int64_t channels, acc_t<T> scale,
+                                    const T* dy, T* dx) {
+  using I = Index<width>;
+  const I groups = static_cast<I>(channels / width), image_groups = static_cast<I>(image / width);
+  each_result(static_cast<I>(size / width), [&](I at) {
+    const auto gradient = cuda::load_pack<width>(dy + (at / image_groups * groups + at % groups) * width);
+    acc_t<T> value[width];
+    HEARTH_UNROLL
+    for (int i = 0; i < width; ++i) value[i] = upcast(gradient.at[i]) * scale;
+    store_sums<width>(value, dx + at * width);
+  });
 }
 
 template <class F>
@@ -228,11 +273,15 @@ void visit_taps(const Tensor& taps, F&& f) {
   visit_dtype("max_pool2d", taps.dtype(), Types<std::uint8_t, std::int32_t>{}, std::forward<F>(f));
 }
 
-/// f.operator()<T, channels of a thread>() for images of these tensors' type.
+/// f.operator()<T, channels of a thread>() for images of these tensors' type and shape.
 template <class F>
 void visit_packs(const char* op, const PoolShape& s, const Tensor& a, const Tensor& b, F&& f) {
+  // Positions in padding and of taps are counted, too.
+  bool narrow = std::max(a.size(), b.size()) < 1 << 30;
+  for (const std::int64_t of_window : {s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.pad_h, s.pad_w})
+    narrow = narrow && of_window < 1 << 15;
   visit_dtype(op, a.dtype(), Floats{}, [&]<class T>() {
-    if (cuda::packs_fit(a.data<T>(), s.c) && cuda::packs_fit(b.data<T>(), s.c))
+    if (narrow && cuda::packs_fit(a.data<T>(), s.c) && cuda::packs_fit(b.data<T>(), s.c))
       f.template operator()<T, cuda::pack_size<T>>();
     else
       f.template operator()<T, 1>();
@@ -292,9 +341,10 @@ void mean_pixels(cuda::Stream& stream, std::int64_t pixels, const Tensor& x, con
 
 void mean_pixels_grad(cuda::Stream& stream, std::int64_t pixels, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
-  visit_dtype("global_avg_pool", dy.dtype(), Floats{}, [&]<class T>() {
-    cuda::launch(stream, "global_avg_pool_grad", cuda::shape_over(dx.size()).moving(cuda::bytes_of(dy, dx)),
-                 mean_of_pixels_grad<T>, dx.size(), pixels, dy.dim(1), dy.data<T>(), dx.data<T>());
+  visit_packs("global_avg_pool", {.c = dy.dim(1)}, dy, dx, [&]<class T, int width>() {
+    cuda::launch(stream, "global_avg_pool_grad", cuda::shape_over(dx.size() / width).moving(cuda::bytes_of(dy, dx)),
+                 mean_of_pixels_grad<width, T>, dx.size(), pixels * dy.dim(1), dy.dim(1),
+                 acc_t<T>(1) / static_cast<acc_t<T>>(pixels), dy.data<T>(), dx.data<T>());
   });
 }
 
