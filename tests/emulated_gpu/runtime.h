@@ -79,6 +79,7 @@ struct Settings {
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< of each device; HEARTH_EMULATE_MEMORY_MB
   StreamPolicy streams;                             ///< HEARTH_EMULATE_STREAMS
   HostAccess host_access = HostAccess::allowed;
+  int capability = 90;          ///< HEARTH_EMULATE_CAPABILITY, 86 for 8.6; kernels are there from 90 on
   int driver = CUDART_VERSION;  ///< HEARTH_EMULATE_DRIVER: the CUDA version it can do, 12040 for 12.4; 0: no driver
 };
 /// What the environment asks for. ConfigError, naming the variable, if it makes no sense.
