@@ -107,8 +107,8 @@ class HEARTH_API Session {
   Device device() const { return device_; }
   /// The low-precision type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
-  /// Sets what is one switch for the whole process, deterministic mode and TF32, as this run's configuration has it:
-  /// every step and evaluation begins so, because another session of the process may have set them otherwise.
+  /// Sets what is one switch for the process, deterministic mode, repeatability and TF32, as this run's configuration
+  /// has it: every step and evaluation begins so, because another session of the process may have set them otherwise.
   void set_switches() const;
   /// Takes the weights of config().weights, where it names a file, as a new run starts from them. FileError with
   /// everything that does not fit; ConfigError with the options of the model in which it differs from the model of

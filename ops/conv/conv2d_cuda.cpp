@@ -127,6 +127,7 @@ MatmulProblem product_of(const ConvProblem& p) {
           .b = p.activations,
           .c = p.weights,
           .deterministic = p.deterministic,
+          .repeatable = p.repeatable,
           .device = p.device};
 }
 

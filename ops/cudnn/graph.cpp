@@ -30,13 +30,13 @@ void set_plan_target(Descriptor& plan, const Target& target) {
 }
 #pragma GCC diagnostic pop
 
-/// Whether results are the same each time and, for f32, no operand is rounded to fewer bits.
-bool is_exact(const Descriptor& engine, bool f32) {
+bool keeps_to(const EngineRules& rules, const Descriptor& engine) {
   for (const auto note : engine.get<cudnnBackendNumericalNote_t>(
            CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT)) {
-    if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
-      return false;
-    if (f32 && (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
+    if (note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) return false;
+    if (rules.repeatable && note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
+    if (rules.exact_f32 &&
+        (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
       return false;
   }
   return true;
@@ -51,11 +51,12 @@ bool is_compiled_late(const Descriptor& engine) {
 }
 
 /// Turns the first fitting suggestion into a plan.
-bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, const Descriptor& graph, Plan& into) {
+bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, const EngineRules& rules, const Descriptor& graph,
+             Plan& into) {
   constexpr std::int64_t max_workspace = std::int64_t{256} << 20;
   for (Suggestion& suggestion : suggestions(mode, target, graph)) {
     const Descriptor& engine = suggestion.engine;
-    if (!is_exact(engine, exact_f32) || (target.handle == nullptr && is_compiled_late(engine))) continue;
+    if (!keeps_to(rules, engine) || (target.handle == nullptr && is_compiled_late(engine))) continue;
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set_descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, suggestion.configuration);
     set_plan_target(plan, target);
@@ -159,13 +160,15 @@ std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& t
   return list;
 }
 
-Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations) {
+Plan plan_of(const Target& target, const EngineRules& rules, std::vector<Descriptor> parts,
+             std::vector<Descriptor> operations) {
   Plan plan;
   plan.parts = std::move(parts);
   Descriptor graph = graph_of(target, operations);
-  if (!plan_by(CUDNN_HEUR_MODE_A, target, exact_f32, graph, plan) &&
-      !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, exact_f32, graph, plan))
-    plan.info.unsupported = "cuDNN has no repeatable engine of enough precision for it";
+  if (!plan_by(CUDNN_HEUR_MODE_A, target, rules, graph, plan) &&
+      !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, rules, graph, plan))
+    plan.info.unsupported =
+        join_text("cuDNN has no ", rules.repeatable ? "repeatable " : "", "engine of enough precision for it");
   for (Descriptor& operation : operations) plan.parts.push_back(std::move(operation));
   plan.parts.push_back(std::move(graph));
   return plan;
@@ -231,10 +234,10 @@ void Graph::channel_sums(const Descriptor& y, const Descriptor& sum, const Descr
   add(std::move(operation), "statistics");
 }
 
-Plan Graph::plan(const Target& target, bool exact_f32) {
+Plan Graph::plan(const Target& target, const EngineRules& rules) {
   std::vector<Descriptor> parts(std::make_move_iterator(parts_.begin()), std::make_move_iterator(parts_.end()));
   parts_.clear();
-  return plan_of(target, exact_f32, std::move(parts), std::exchange(operations_, {}));
+  return plan_of(target, rules, std::move(parts), std::exchange(operations_, {}));
 }
 
 std::mutex& library_mutex() {

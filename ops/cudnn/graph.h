@@ -114,6 +114,12 @@ struct Suggestion {
 /// What a heuristic of the library suggests for a graph, best first; nothing where no engine takes it.
 std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& target, const Descriptor& graph);
 
+/// What the engine of a plan must keep to.
+struct EngineRules {
+  bool exact_f32 = false;  ///< no operand is rounded to fewer bits
+  bool repeatable = true;  ///< the same result each time
+};
+
 /// An executable plan with all that it was made of; or the reason why there is none.
 struct Plan {
   std::vector<Descriptor> parts;
@@ -121,10 +127,11 @@ struct Plan {
   Probe info;
 };
 
-/// The first plan for the graph of `operations` whose engine gives the same result each time and, for `exact_f32`,
-/// rounds no operand to fewer bits. For a described device only engines that the library brings in compiled form are
-/// taken, as making the others needs a driver. `parts` are kept with the plan.
-Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations);
+/// The first plan for the graph of `operations` whose engine keeps to the rules, and adds in f32. For a described
+/// device only engines that the library brings in compiled form are taken, as making the others needs a driver. `parts`
+/// are kept with the plan.
+Plan plan_of(const Target& target, const EngineRules& rules, std::vector<Descriptor> parts,
+             std::vector<Descriptor> operations);
 
 /// The library's handle on a device, made when first asked for. Under the mutex.
 cudnnHandle_t handle_of(int device);
@@ -179,7 +186,7 @@ class Graph {
 
   const std::vector<Descriptor>& operations() const { return operations_; }
   /// plan_of() for it; the graph is empty then.
-  Plan plan(const Target& target, bool exact_f32);
+  Plan plan(const Target& target, const EngineRules& rules);
 
  private:
   std::int64_t last_passing_ = std::int64_t{1} << 32;

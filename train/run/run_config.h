@@ -71,6 +71,7 @@ struct TrainOptions {
   LrScalingOptions lr_scaling;
   std::optional<double> clip_norm;
   bool deterministic = false;
+  bool repeatable = true;
   bool graph = false;
   AverageOptions ema;
   std::optional<bool> chunked_head;
