@@ -143,8 +143,10 @@ void describe(Fields<TrainOptions>& f) {
       "On a CUDA device: take only such algorithms of cuDNN and cuBLASLt as give the same bits each time. Without, "
       "they may be faster, long sums of 16-bit results may be added in 16 bits, and a resumed run differs from one "
       "that never stopped.");
-  f.boolean("graph", &TrainOptions::graph,
-            "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without.");
+  f.boolean(
+      "graph", &TrainOptions::graph,
+      "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without. null: "
+      "where the step can be recorded; the log says why where it is not.");
   f.object("ema", &TrainOptions::ema,
            "An exponential moving average of the weights, used for evaluation. A number is its decay; null: none.")
       .shorthand("decay");

@@ -72,7 +72,7 @@ struct TrainOptions {
   std::optional<double> clip_norm;
   bool deterministic = false;
   bool repeatable = true;
-  bool graph = false;
+  std::optional<bool> graph;  ///< nothing: where a step can be recorded
   AverageOptions ema;
   std::optional<bool> chunked_head;
   EarlyStoppingOptions early_stopping;
