@@ -7,10 +7,14 @@ set(HEARTH_CUDA_EMULATED 0)
 # What sources of the CUDA backend compile and link with; empty without it.
 add_library(hearth_cuda INTERFACE)
 
+# In words, for messages.
+set(HEARTH_CUDA_ARCHITECTURES "")
+
 if(HEARTH_CUDA STREQUAL "OFF")
 elseif(HEARTH_CUDA STREQUAL "EMULATE")
   set(HEARTH_HAS_CUDA 1)
   set(HEARTH_CUDA_EMULATED 1)
+  set(HEARTH_CUDA_ARCHITECTURES sm_90)
   find_path(HEARTH_CUDA_INCLUDE cuda_runtime_api.h PATHS /usr/local/cuda/include /usr/include ENV CUDA_HOME
     PATH_SUFFIXES include REQUIRED)
   target_include_directories(hearth_cuda SYSTEM INTERFACE ${HEARTH_CUDA_INCLUDE})
@@ -33,6 +37,10 @@ elseif(HEARTH_CUDA STREQUAL "ON")
     find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
   endif()
   set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures")
+  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^([0-9]+[af]?)(-real|-virtual)?$" "sm_\\1"
+    OUTPUT_VARIABLE HEARTH_CUDA_ARCHITECTURES)
+  list(REMOVE_DUPLICATES HEARTH_CUDA_ARCHITECTURES)
+  list(JOIN HEARTH_CUDA_ARCHITECTURES ", " HEARTH_CUDA_ARCHITECTURES)
   enable_language(CUDA)
   # CMake before 3.25.2 does not know that this compiler takes C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

@@ -18,5 +18,6 @@ namespace hearth::build {
 inline constexpr const char* version = "";
 inline constexpr const char* compiler = "";
 inline constexpr const char* type = "";
+inline constexpr const char* cuda_architectures = "";
 }  // namespace hearth::build
 #endif

@@ -2,12 +2,12 @@
 #include "train/captured_step.h"
 
 #include "core/build.h"
+#include "train/ranks.h"
 #if HEARTH_HAS_CUDA
 #include <algorithm>
 
 #include "core/cuda/graph.h"
 #include "train/cuda/feed.h"
-#include "train/ranks.h"
 #endif
 
 namespace hearth::train {
@@ -50,7 +50,7 @@ struct CapturedStep::Recorded {
       : inputs(inputs_for(batches, device)),
         part(ranks != nullptr ? ranks->step() : StepPart()),
         weights(part.weights.defined() ? Tensor::empty(part.weights.shape(), DType::f64, device) : Tensor()),
-        feed(tensors_of(inputs, weights)) {}
+        targets(tensors_of(inputs, weights)) {}
 
   /// Where the device counts labels itself, their number is no part of what is recorded.
   bool fits(std::span<const data::Batch> batches, bool device_counts, const Ranks* ranks) const {
@@ -62,9 +62,9 @@ struct CapturedStep::Recorded {
   }
 
   std::vector<data::Batch> inputs;
-  StepPart part;   ///< of a rank
-  Tensor weights;  ///< of its pieces, or undefined
-  cuda::Feed feed;
+  StepPart part;                ///< of a rank
+  Tensor weights;               ///< of its pieces, or undefined
+  std::vector<Tensor> targets;  ///< all of these
   int eager_steps = 0;
   int failures = 0;  ///< to be recorded
   std::unique_ptr<cuda::Graph> graph;
@@ -121,10 +121,9 @@ StepResult CapturedStep::step(Recorded& recorded, std::span<const data::Batch> b
   if (Ranks* const ranks = session_.ranks.get()) {
     samples = ranks->step().samples;
     ranks->use_weights(recorded.weights);
-    recorded.feed.send(tensors_of(batches, ranks->step().weights));
-  } else {
-    recorded.feed.send(tensors_of(batches, Tensor()));
   }
+  feed_of(session_).send(tensors_of(batches, session_.ranks ? session_.ranks->step().weights : Tensor()),
+                         recorded.targets);
   const StepResult result = begin_step(session_, samples);
   const auto work = [&] { run_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
@@ -166,6 +165,21 @@ StepResult CapturedStep::run(std::span<const data::Batch> batches) { return trai
 std::int64_t CapturedStep::graphs() const { return 0; }
 
 #endif
+
+std::string why_not_replayed(const Session& session) {
+  const TrainOptions& train = session.config().train;
+  if (!train.graph.value_or(true)) return "train.graph is false";
+  if (session.ranks && !session.ranks->group().device().is_cuda())
+    return join_text(session.ranks->group().backend(), " sums gradients on the host");
+  if (session.parameters->shards() != nullptr) return "ranks update a part of the weights each (dist.zero)";
+  if (session.ranks && session.config().dist.sync_batch_norm)
+    return "batch normalisation waits for all ranks (dist.sync_batch_norm)";
+  for (const NamedHook& one : session.hooks())
+    if (!train.graph && !one.hook->allows_replay())
+      return join_text("the hook \"", one.name,
+                       "\" may change what a step does (train.graph true records them anyway)");
+  return "";
+}
 
 CapturedStep::~CapturedStep() = default;
 

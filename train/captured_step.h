@@ -14,6 +14,10 @@
 
 namespace hearth::train {
 
+/// Why a trainer runs the steps of a CUDA device one by one; empty if it records and replays them as far as that
+/// succeeds.
+HEARTH_API std::string why_not_replayed(const Session& session);
+
 class CapturedStep {
  public:
   /// For a session on a CUDA device (UsageError otherwise), which must outlive this.

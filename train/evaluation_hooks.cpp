@@ -48,6 +48,7 @@ class EarlyStopping : public Hook {
  public:
   explicit EarlyStopping(const EarlyStoppingOptions& options) : options_(options) {}
 
+  bool allows_replay() const override { return true; }
   void register_state(State& state, const std::string& prefix) override { best_.register_state(state, prefix); }
   void after_evaluation(Session& session, const std::string& split, const Meter& meter) override {
     if (split != "valid") return;
@@ -66,6 +67,7 @@ class ReduceLr : public Hook {
  public:
   explicit ReduceLr(const ReduceLrOptions& options) : options_(options) {}
 
+  bool allows_replay() const override { return true; }
   void register_state(State& state, const std::string& prefix) override {
     best_.register_state(state, prefix);
     state.add(prefix + "scale", &scale_);

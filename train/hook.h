@@ -28,6 +28,10 @@ class HEARTH_API Hook {
  public:
   virtual ~Hook() = default;
 
+  /// Whether a step that is recorded once and replayed does what it would do by itself. Not so where the hook freezes
+  /// parameters, or changes what the host tells a loss or a layer. With train.graph null steps are replayed only if all
+  /// hooks say so.
+  virtual bool allows_replay() const { return false; }
   /// Registers what the hook carries from one step to the next, so that a resumed run goes on with the same bits; names
   /// begin with `prefix`. Called once, before a checkpoint is loaded; again where Session::restart() makes a new state.
   virtual void register_state(State& state, const std::string& prefix);

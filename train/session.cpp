@@ -11,6 +11,7 @@
 #include "data/fingerprint.h"
 #include "models/nn/norm.h"
 #include "models/registry.h"
+#include "ops/repeatable.h"
 #include "train/agreement.h"
 #include "train/evaluation_hooks.h"
 #include "train/run/model_size.h"
@@ -312,6 +313,7 @@ std::optional<DType> Session::autocast() const {
 
 void Session::set_switches() const {
   cpu::set_deterministic(config().train.deterministic);
+  set_repeatable(config().train.repeatable);
   set_allows_tf32(config().precision.dtype == ComputeType::tf32);
 }
 

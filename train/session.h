@@ -20,6 +20,10 @@
 #include "train/ranks.h"
 #include "train/run/run_config.h"
 
+namespace hearth::cuda {
+class Feed;
+}  // namespace hearth::cuda
+
 namespace hearth::train {
 
 /// How long a run is.
@@ -107,8 +111,8 @@ class HEARTH_API Session {
   Device device() const { return device_; }
   /// The low-precision type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
-  /// Sets what is one switch for the whole process, deterministic mode and TF32, as this run's configuration has it:
-  /// every step and evaluation begins so, because another session of the process may have set them otherwise.
+  /// Sets what is one switch for the process, deterministic mode, repeatability and TF32, as this run's configuration
+  /// has it: every step and evaluation begins so, because another session of the process may have set them otherwise.
   void set_switches() const;
   /// Takes the weights of config().weights, where it names a file, as a new run starts from them. FileError with
   /// everything that does not fit; ConfigError with the options of the model in which it differs from the model of
@@ -177,6 +181,8 @@ class HEARTH_API Session {
   Sums step_sums{Device{}};  ///< of one step, with loss scaling: it counts if the step is not skipped
   double grad_norm = -1;     ///< of the last step, before clipping; -1 when nothing asked for it
   Tensor device_grad_norm;   ///< the same where the step does not wait for it, f64 [1]
+  /// Brings batches to a CUDA device; null until the first.
+  std::shared_ptr<cuda::Feed> feed{};
   /// Parameters and buffers under the module tree's names: model.safetensors.
   State model_state;
   /// All the rest that affects the next step.

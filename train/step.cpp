@@ -15,6 +15,9 @@
 #include "core/origin.h"
 #include "core/random.h"
 #include "core/run_on.h"
+#if HEARTH_HAS_CUDA
+#include "train/cuda/feed.h"
+#endif
 #include "ops/ops.h"
 #include "optim/clip.h"
 #include "train/ranks.h"
@@ -215,18 +218,44 @@ void run_step(Session& session, std::span<const data::Batch> inputs) {
   if (session.ema) session.ema->apply_to_buffers();
 }
 
+#if HEARTH_HAS_CUDA
+cuda::Feed& feed_of(Session& session) {
+  if (!session.feed) session.feed = std::make_shared<cuda::Feed>(session.device());
+  return *session.feed;
+}
+#endif
+
+data::Batch on_device(Session& session, const data::Batch& batch) {
+  const Device device = session.device();
+#if HEARTH_HAS_CUDA
+  if (device.is_cuda()) {
+    std::vector<Tensor> parts, targets;
+    data::Batch moved = batch.map([&](const data::Batch::Named& one) {
+      if (!one.tensor.device().is_cpu()) return one.tensor.to(device);
+      parts.push_back(one.tensor.contiguous());
+      return targets.emplace_back(Tensor::empty(one.tensor.shape(), one.tensor.dtype(), device));
+    });
+    if (!parts.empty()) feed_of(session).send(parts, targets);
+    return moved;
+  }
+#endif
+  return batch.to(device);
+}
+
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
   std::vector<data::Batch> inputs;
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) {
-    inputs.push_back(batch.to(session.device()));
+    inputs.push_back(on_device(session, batch));
     samples += batch.count();
   }
   if (session.ranks) {
     const StepPart& part = session.ranks->step();
     samples = part.samples;
-    const bool on_device = part.weights.defined() && session.device().is_cuda();
-    session.ranks->use_weights(on_device ? part.weights.to(session.device()) : Tensor());
+    const bool moves = part.weights.defined() && session.device().is_cuda();
+    data::Batch weights;
+    if (moves) weights.set("weights", part.weights);
+    session.ranks->use_weights(moves ? on_device(session, weights)["weights"] : Tensor());
   }
   const StepResult result = begin_step(session, samples);
   run_step(session, inputs);
@@ -277,7 +306,7 @@ Meter evaluate_by_ranks(Session& session, const data::DatasetPointer& part, cons
                correct = Tensor::zeros({rounds}, DType::i64, session.device()),
                samples = Tensor::zeros({rounds}, DType::i64);
   for (std::int64_t round = 0; round * ranks + rank < batches; ++round) {
-    const data::Batch batch = loader.next().to(session.device());
+    const data::Batch batch = on_device(session, loader.next());
     const auto at = static_cast<std::size_t>(round);
     evaluation_step(session, batch, {element_of(losses, at), element_of(correct, at)}, metrics.get());
     samples.data<std::int64_t>()[round] = batch.count();
@@ -303,7 +332,7 @@ void visit_batches(Session& session, const data::DatasetPointer& part, std::int6
   data::Loader loader = evaluation_loader(session, part);
   std::int64_t seen = 0;
   for (std::int64_t i = 0; i < loader.batches_per_epoch() && seen < most; ++i) {
-    const data::Batch batch = loader.next().to(session.device());
+    const data::Batch batch = on_device(session, loader.next());
     seen += batch.size();
     use(batch);
   }

@@ -13,6 +13,12 @@ namespace hearth::train {
 /// gives for a device of this kind; on the host.
 data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target);
 
+/// A batch where the run computes. On a CUDA device its tensors arrive by the session's feed, from pinned memory: the
+/// device does not wait for the copy while it has other work.
+data::Batch on_device(Session& session, const data::Batch& batch);
+/// The session's feed, for a session on a CUDA device.
+cuda::Feed& feed_of(Session& session);
+
 /// One update: accumulates the gradients of the batches' losses, decides (found-inf check, clipping, loss scale), and
 /// applies the optimizer and the moving average. The gradient is the mean over all samples of all batches, but for
 /// those whose label does not count (Loss::ignored_label). Losses and correct predictions are added to the session's

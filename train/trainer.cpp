@@ -106,6 +106,7 @@ TrainResult Trainer::run(const std::string& command_line) {
   }
   // All that a step held is free by now.
   captured_.reset();
+  session_.feed.reset();
   // The advice takes trial steps, which other ranks know nothing of.
   const std::string advice = session_.ranks ? "" : advice_on_batch(session_);
   if (!advice.empty()) text.insert(std::min(text.find('\n'), text.size()), "; " + advice);
@@ -130,18 +131,13 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   };
   write_info("running", Json::object());
   if (session_.ranks) require_same_start(session_);
-  if (config.train.graph) {
-    if (session_.ranks && !session_.ranks->group().device().is_cuda())
-      progress_.line(join_text("graph: steps run one by one, as ", session_.ranks->group().backend(),
-                               " sums gradients on the host"));
-    else if (session_.device().is_cuda() && session_.parameters->shards() != nullptr)
-      progress_.line("graph: steps run one by one, as ranks update a part of the weights each (dist.zero)");
-    else if (session_.device().is_cuda() && session_.ranks && config.dist.sync_batch_norm)
-      progress_.line("graph: steps run one by one, as batch normalisation waits for all ranks (dist.sync_batch_norm)");
-    else if (session_.device().is_cuda())
+  if (config.train.graph.value_or(session_.device().is_cuda())) {
+    std::string why_not = why_not_replayed(session_);
+    if (why_not.empty() && session_.device().is_cpu()) why_not = "the run computes on the cpu";
+    if (why_not.empty())
       captured_ = std::make_unique<CapturedStep>(session_);
     else
-      progress_.line("graph: steps run one by one on the cpu");
+      progress_.line("graph: steps run one by one, as " + why_not);
   }
 
   const SignalScope signals;

@@ -55,10 +55,40 @@ const Found& found() {
   return result;
 }
 
-DeviceState* make_state(Device device) {
-  HEARTH_TRY(cudaSetDevice(device.index));
+std::string capability_text(const cudaDeviceProp& of) { return join_text(of.major, '.', of.minor); }
+
+/// Why this build cannot compute on the current device, with the remedy; empty if it can.
+std::string why_unsupported(const cudaDeviceProp& of) {
+  if (of.major < 8)
+    return join_text("its compute capability ", capability_text(of),
+                     " is not supported; Hearth needs 8.0 or newer (A100, RTX 30 and what came after)");
+  cudaFuncAttributes ignored{};
+  const cudaError_t status = cudaFuncGetAttributes(&ignored, any_kernel());
+  if (status == cudaSuccess) return "";
+  (void)cudaGetLastError();
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
+    return join_text("Hearth was built for ", build::cuda_architectures, ", and this device is ", capability_text(of),
+                     "; configure with -DCMAKE_CUDA_ARCHITECTURES=", of.major, of.minor, " and build again");
+  return join_text("its kernels cannot be loaded: ", cudaGetErrorString(status));
+}
+
+/// Both with the device as the thread's current one.
+struct Looked {
   cudaDeviceProp properties{};
-  HEARTH_TRY(cudaGetDeviceProperties(&properties, device.index));
+  std::string unsupported;  ///< as why_unsupported()
+};
+Looked look_at(Device device) {
+  Looked found;
+  HEARTH_TRY(cudaSetDevice(device.index));
+  HEARTH_TRY(cudaGetDeviceProperties(&found.properties, device.index));
+  found.unsupported = why_unsupported(found.properties);
+  return found;
+}
+
+DeviceState* make_state(Device device) {
+  const auto [properties, unsupported] = look_at(device);
+  HEARTH_CHECK(DeviceError, unsupported.empty(), "device ", device, " (", properties.name, "): ", unsupported,
+               "; or use the device cpu");
   cudaStream_t raw = nullptr;
   // Not ordered with the default stream, which nothing here uses.
   HEARTH_TRY(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
@@ -75,7 +105,12 @@ DeviceState* make_state(Device device) {
 int device_count() { return found().count; }
 std::string why_no_device() { return found().why_none; }
 
-DeviceState& state_of(Device device) {
+namespace {
+
+/// Index of the device that is the thread's current one, or -1 if that is not known.
+thread_local int current = -1;
+
+void require_there(Device device) {
   HEARTH_CHECK(DeviceError, device.is_cuda(), "device ", device, " asked for as a CUDA device");
   const Found& devices = found();
   HEARTH_CHECK(DeviceError, devices.count > 0, "device ", device, ": ", devices.why_none, "; or use the device cpu");
@@ -84,12 +119,18 @@ DeviceState& state_of(Device device) {
                "; use cuda:0",
                devices.count == 1 ? "" : " to cuda:", devices.count == 1 ? "" : std::to_string(devices.count - 1),
                ", or the device cpu");
+}
+
+}  // namespace
+
+DeviceState& state_of(Device device) {
+  require_there(device);
   static std::mutex mutex;
   static std::array<DeviceState*, max_devices> states{};
-  thread_local int current = -1;
   const std::lock_guard lock(mutex);
   DeviceState*& state = states[static_cast<std::size_t>(device.index)];
   if (state == nullptr) {
+    current = -1;
     state = make_state(device);
     current = device.index;
   }
@@ -110,16 +151,19 @@ void Stream::wait() const {
 }
 
 DeviceInfo device_info(Device device) {
-  const cudaDeviceProp& found = state_of(device).properties;
+  require_there(device);
+  current = -1;
+  const auto [found, unsupported] = look_at(device);
   int driver = 0, runtime = 0;
   HEARTH_TRY(cudaDriverGetVersion(&driver));
   HEARTH_TRY(cudaRuntimeGetVersion(&runtime));
   return {found.name,
-          join_text(found.major, '.', found.minor),
+          capability_text(found),
           found.multiProcessorCount,
           static_cast<std::int64_t>(found.totalGlobalMem),
           version_text(driver),
-          version_text(runtime)};
+          version_text(runtime),
+          unsupported};
 }
 
 FaultSlot* fault_slot(Stream& stream) { return state_of(stream.device()).faults; }

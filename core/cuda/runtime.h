@@ -39,7 +39,11 @@ struct DeviceState {
   std::uint64_t* random_step = nullptr;  ///< in device memory; see graph.h
 };
 
-/// Makes `device` the calling thread's current one. DeviceError if there is no such device.
+/// Makes `device` the calling thread's current one. DeviceError if there is no such device, or none that this build has
+/// kernels for.
 DeviceState& state_of(Device device);
+
+/// Of the library, for asking whether a device can run them.
+const void* any_kernel();
 
 }  // namespace hearth::cuda

@@ -38,8 +38,9 @@ struct DeviceInfo {
   std::string capability;  ///< "9.0"
   int multiprocessors = 0;
   std::int64_t memory_bytes = 0;
-  std::string driver;   ///< the CUDA version that the driver can do, "13.0"
-  std::string runtime;  ///< the CUDA version of this build
+  std::string driver;       ///< the CUDA version that the driver can do, "13.0"
+  std::string runtime;      ///< the CUDA version of this build
+  std::string unsupported;  ///< why this build cannot compute on it, with the remedy; empty if it can
 };
 HEARTH_API DeviceInfo device_info(Device device);
 

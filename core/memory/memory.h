@@ -54,11 +54,11 @@ class HEARTH_API RegionSource {
 };
 
 /// Best-fit pool over large regions; freed blocks are merged and kept for reuse, so a training step asks for nothing
-/// after the first.
+/// after the first. Before it refuses a request, regions without a used block are given back to the source.
 HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory(std::unique_ptr<RegionSource> source);
 /// The same over regions of the system, advised to use huge pages.
 HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory();
-/// The same over blocks of another resource: memory that is kept apart, but counted and limited with the rest.
+/// The same over blocks of another resource, none given back: memory kept apart, but counted and limited with the rest.
 HEARTH_API std::unique_ptr<MemoryResource> make_pool_memory(MemoryResource& below, std::size_t min_region);
 /// Refuses to have more than `bytes` in use, or to serve the allocation numbered `fail_at` (counted from 1; 0 = never).
 HEARTH_API std::unique_ptr<MemoryResource> make_limited_memory(MemoryResource& below, std::int64_t bytes,

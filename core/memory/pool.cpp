@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best-fit pool with splitting and merging. Regions are never given back: a training step repeats its allocations, so
-// after the first one every request is served from here, on the CPU without a page fault.
+// Best-fit pool with splitting and merging. A training step repeats its allocations, so after the first one every
+// request is served from here, on the CPU without a page fault. Regions are given back only where there are no more.
 #include <sys/mman.h>
 
 #include <iterator>
@@ -95,7 +95,7 @@ class PoolMemory final : public MemoryResource {
  public:
   explicit PoolMemory(std::unique_ptr<RegionSource> source) : source_(std::move(source)) {}
   ~PoolMemory() override {
-    for (std::byte* const region : regions_) source_->unmap(region);
+    for (const Region& region : regions_) source_->unmap(region.base);
   }
 
   void* allocate(std::size_t bytes) override {
@@ -140,7 +140,7 @@ class PoolMemory final : public MemoryResource {
 
   MemoryStatistics statistics() const override {
     const std::lock_guard lock(mutex_);
-    return {in_use_, peak_, reserved_, allocations_, static_cast<std::int64_t>(regions_.size())};
+    return {in_use_, peak_, reserved_, allocations_, system_calls_};
   }
   void reset_peak() override {
     const std::lock_guard lock(mutex_);
@@ -154,6 +154,10 @@ class PoolMemory final : public MemoryResource {
     FreeBlocks::node_type free_node;  // of a used block
   };
   using Blocks = std::map<std::byte*, Block>;
+  struct Region {
+    std::byte* base;
+    std::size_t size;
+  };
 
   static bool is_free(Blocks::const_iterator block) { return block->second.free_node.empty(); }
   // Whether the second begins where the first ends. Regions are never adjacent, so blocks of two never touch.
@@ -180,23 +184,40 @@ class PoolMemory final : public MemoryResource {
   void grow(std::size_t size) {
     std::size_t bytes = size;
     regions_.reserve(regions_.size() + 1);
-    std::byte* const base = source_->map(bytes);
+    std::byte* base = source_->map(bytes);
+    // What was cached for other shapes may be in small regions.
+    if (base == nullptr && give_back_free_regions()) base = source_->map(bytes = size);
     HEARTH_CHECK(OutOfMemory, base != nullptr, "out of memory: ", size, " bytes asked, ", in_use_, " in use, ",
                  reserved_ - in_use_, " cached; the system refused; use a smaller batch, or a lower precision");
-    regions_.push_back(base);
+    ++system_calls_;
+    regions_.push_back({base, bytes});
     reserved_ += static_cast<std::int64_t>(bytes);
     add_free(base, bytes);
+  }
+
+  /// Whether there were any.
+  bool give_back_free_regions() {
+    return std::erase_if(regions_, [this](const Region& region) {
+             const auto block = blocks_.find(region.base);
+             if (!is_free(block) || block->second.size != region.size) return false;
+             free_by_size_.erase({region.size, region.base});
+             blocks_.erase(block);
+             source_->unmap(region.base);
+             reserved_ -= static_cast<std::int64_t>(region.size);
+             return true;
+           }) > 0;
   }
 
   const std::unique_ptr<RegionSource> source_;
   mutable std::mutex mutex_;
   Blocks blocks_;  // all, free and used
   FreeBlocks free_by_size_;
-  std::vector<std::byte*> regions_;
+  std::vector<Region> regions_;
   std::int64_t in_use_ = 0;
   std::int64_t peak_ = 0;
   std::int64_t reserved_ = 0;
   std::int64_t allocations_ = 0;
+  std::int64_t system_calls_ = 0;
 };
 
 }  // namespace

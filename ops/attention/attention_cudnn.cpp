@@ -189,12 +189,17 @@ class AttentionGraph : public Graph {
 
 using Count = AttentionGraph::Count;
 
+const Attention& attention_of(const Attention& problem) { return problem; }
+const Attention& attention_of(const AttentionGrad& problem) { return problem.forward; }
+
 /// Under the mutex. Leaked, like the library.
 template <class Problem>
 const Plan& plan_for(int device, const Problem& problem) {
   static auto& plans = *new PlanCache<std::pair<int, Problem>, Plan>;
   return plans.get({device, problem}, [&] {
-    return plan_or_reason(device, [&](const Target& target) { return graph_of(problem).plan(target, false); });
+    return plan_or_reason(device, [&](const Target& target) {
+      return graph_of(problem).plan(target, {.repeatable = attention_of(problem).repeatable});
+    });
   });
 }
 
@@ -208,7 +213,7 @@ std::string refused(const Attention& p) {
   if (api().version() < first_version) return "cuDNN is older than 9.15.1, the first without known faults in attention";
   return "";
 }
-std::string refused(const AttentionGrad& p) { return refused(p.forward); }
+std::string refused(const AttentionGrad& p) { return refused(attention_of(p)); }
 
 /// As many samples as a plan takes at once.
 Attention share_of(const Attention& p) { return p; }

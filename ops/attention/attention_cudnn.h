@@ -25,6 +25,7 @@ struct Attention {
   DType dtype = DType::bf16;
   bool causal = false;          ///< query i sees the keys up to number i only
   bool lengths = false;         ///< each sample has a number of queries and of keys, at least one of each
+  bool repeatable = true;       ///< the same bits each time
   std::int64_t bias_heads = 0;  ///< f32 [bias_heads, queries, keys] is added to the scores; 0 for none, 1 or `heads`
   HeadSteps q, k, v, y;
 
@@ -64,7 +65,7 @@ std::string unsupported(Device device, const Attention& problem);
 std::string unsupported(Device device, const AttentionGrad& problem);
 /// UsageError where `unsupported` gives a reason; DeviceError if the library is absent, or with its own words.
 void attention(Stream& stream, const Attention& problem, const AttentionMemory& memory);
-/// The same bits each time. Run in equal shares of the batch where the engine's workspace would be large.
+/// Run in equal shares of the batch where the engine's workspace would be large.
 void attention_grad(Stream& stream, const AttentionGrad& problem, const AttentionGradMemory& memory);
 
 }  // namespace hearth::cuda::dnn

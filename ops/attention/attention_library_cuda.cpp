@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/attention/kernels.h"
+#include "ops/repeatable.h"
 
 namespace hearth::kernels {
 namespace {
@@ -64,6 +65,7 @@ cuda::dnn::Attention library_problem(const AttentionArguments& a, const Tensor& 
           .dtype = a.q.dtype(),
           .causal = a.causal,
           .lengths = a.key_lengths.defined(),
+          .repeatable = repeatable(),
           .bias_heads = a.bias.defined() ? a.bias.dim(0) : 0,
           .q = steps_of(a.q),
           .k = steps_of(a.k),

@@ -133,6 +133,7 @@ MatmulProblem product_of(const ConvProblem& p) {
           .b = p.activations,
           .c = makes_w ? p.weights : p.activations,
           .deterministic = p.deterministic,
+          .repeatable = p.repeatable,
           .tf32 = p.activations == DType::f32 && allows_tf32(),
           .device = p.device};
 }

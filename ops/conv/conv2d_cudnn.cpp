@@ -74,7 +74,7 @@ Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32,
     result = &sum;
   }
   if (problem.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, *result, nullptr, y);
-  return graph.plan(target, exact_f32, timed);
+  return graph.plan(target, {.exact_f32 = exact_f32, .repeatable = problem.repeatable}, timed);
 }
 
 using Plans = PlanCache<std::pair<ConvProblem, bool>, Plan>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN 9, opened when first asked for, through its backend API
 // (docs/decisions/0012-cudnn-backend-api.md). Images are NHWC, filters [K,R,S,C/groups], both plain. Plans are made
-// once per problem, chosen by timing (ops/plan_choice.h) and kept. Only engines whose results are repeatable are taken,
-// and for f32 only those that multiply f32 as f32, unless TF32 is allowed.
+// once per problem, chosen by timing (ops/plan_choice.h) and kept. Only engines whose results are repeatable are taken
+// where the problem says so, and for f32 only those that multiply f32 as f32, unless TF32 is allowed.
 #pragma once
 
 #include <cstddef>

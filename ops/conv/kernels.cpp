@@ -5,6 +5,7 @@
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
 #include "core/shape.h"
+#include "ops/repeatable.h"
 
 namespace hearth {
 
@@ -56,6 +57,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   problem.activations = operands.x.dtype();
   problem.weights = operands.w.dtype();
   problem.deterministic = cpu::deterministic();
+  problem.repeatable = repeatable();
   problem.device = operands.x.device().index;
   if (operands.b.defined()) problem.bias = operands.b.dtype();
   if (pass == Pass::forward) {

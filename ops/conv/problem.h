@@ -39,6 +39,7 @@ struct ConvProblem {
   /// Bits independent of the number of threads: work is cut into pieces by shape, each done by a single-threaded
   /// plan, and partial sums are added in a fixed order. Same values otherwise, somewhat slower.
   bool deterministic = false;
+  bool repeatable = true;          ///< a library's results are to have the same bits each time
   std::optional<DType> bias = {};  ///< of b, added to y, or of db, its gradient; neither in backward_data
   bool relu = false;               ///< forward: y is to pass a ReLU
   bool moments = false;            ///< forward: those of y by channel are wanted too

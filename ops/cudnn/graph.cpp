@@ -33,13 +33,13 @@ void set_plan_target(Descriptor& plan, const Target& target) {
 }
 #pragma GCC diagnostic pop
 
-/// Whether results are the same each time and, for f32, no operand is rounded to fewer bits.
-bool is_exact(const Descriptor& engine, bool f32) {
+bool keeps_to(const EngineRules& rules, const Descriptor& engine) {
   for (const auto note : engine.get<cudnnBackendNumericalNote_t>(
            CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT)) {
-    if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
-      return false;
-    if (f32 && (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
+    if (note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) return false;
+    if (rules.repeatable && note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
+    if (rules.exact_f32 &&
+        (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
       return false;
   }
   return true;
@@ -80,14 +80,14 @@ std::string text_of(const Descriptor& configuration, std::int64_t engine) {
 
 /// Up to `most` fitting suggestions. Of engines that are compiled when they are used, which takes about a second each,
 /// only one that comes first.
-std::vector<Fitting> fitting_plans(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32,
+std::vector<Fitting> fitting_plans(cudnnBackendHeurMode_t mode, const Target& target, const EngineRules& rules,
                                    const Descriptor& graph, std::size_t most) {
   constexpr std::int64_t max_workspace = std::int64_t{256} << 20;
   std::vector<Fitting> list;
   for (Suggestion& suggestion : suggestions(mode, target, graph)) {
     if (list.size() == most) break;
     const Descriptor& engine = suggestion.engine;
-    if (!is_exact(engine, exact_f32)) continue;
+    if (!keeps_to(rules, engine)) continue;
     if (is_compiled_late(engine) && (target.handle == nullptr || !list.empty())) continue;
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set_descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, suggestion.configuration);
@@ -301,16 +301,17 @@ void Graph::channel_sums(const Descriptor& y, const Descriptor& sum, const Descr
   add(std::move(operation), "statistics");
 }
 
-Plan Graph::plan(const Target& target, bool exact_f32, const TimedProblem* timed) {
+Plan Graph::plan(const Target& target, const EngineRules& rules, const TimedProblem* timed) {
   constexpr std::size_t most = 6;
   Descriptor graph = graph_of(target, operations_);
   std::vector<Fitting> list;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    if (list.empty()) list = fitting_plans(mode, target, exact_f32, graph, timed == nullptr ? 1 : most);
+    if (list.empty()) list = fitting_plans(mode, target, rules, graph, timed == nullptr ? 1 : most);
   Plan plan;
   for (const Descriptor& part : parts_) plan.bytes += part.bytes;
   if (list.empty()) {
-    plan.info.unsupported = "cuDNN has no repeatable engine of enough precision for it";
+    plan.info.unsupported =
+        join_text("cuDNN has no ", rules.repeatable ? "repeatable " : "", "engine of enough precision for it");
   } else {
     Fitting& taken = list[timed == nullptr ? 0 : chosen_among(list, *timed, target.handle, stored_)];
     plan.info = taken.info;

@@ -116,6 +116,12 @@ struct Suggestion {
 /// What a heuristic of the library suggests for a graph, best first; nothing where no engine takes it.
 std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& target, const Descriptor& graph);
 
+/// What the engine of a plan must keep to.
+struct EngineRules {
+  bool exact_f32 = false;  ///< no operand is rounded to fewer bits
+  bool repeatable = true;  ///< the same result each time
+};
+
 /// An executable plan with all that it was made of; or the reason why there is none.
 struct Plan {
   std::vector<Descriptor> parts;
@@ -189,11 +195,11 @@ class Graph {
   void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
 
   const std::vector<Descriptor>& operations() const { return operations_; }
-  /// A plan whose engine gives the same result each time and, for `exact_f32`, rounds no operand to fewer bits: the
-  /// first that the library suggests or, for a timed problem, whose tensors were all made by stored() and channels(),
-  /// the fastest of the first few. For a described device only engines that the library brings in compiled form are
-  /// taken, as making the others needs a driver. The graph is empty then.
-  Plan plan(const Target& target, bool exact_f32, const TimedProblem* timed = nullptr);
+  /// A plan whose engine keeps to the rules and adds in f32: the first that the library suggests or, for a timed
+  /// problem, whose tensors were all made by stored() and channels(), the fastest of the first few. For a described
+  /// device only engines that the library brings in compiled form are taken, as making the others needs a driver. The
+  /// graph is empty then.
+  Plan plan(const Target& target, const EngineRules& rules, const TimedProblem* timed = nullptr);
 
  private:
   std::int64_t last_passing_ = std::int64_t{1} << 32;

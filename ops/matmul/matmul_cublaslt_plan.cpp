@@ -88,6 +88,7 @@ Owned<cublasLtMatmulDesc_t> desc_of(const MatmulProblem& p) {
 /// How parts of a long sum may be added. From the workspace they are in a fixed order, as f32, or in the type of C,
 /// which for 16 bits would round each part; adding them in place is not repeatable.
 std::uint32_t reductions_of(const MatmulProblem& p) {
+  if (!p.repeatable) return CUBLASLT_REDUCTION_SCHEME_MASK;
   const std::uint32_t in_type_of_c = size_of(p.c) == 2 ? 0 : CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
   return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | in_type_of_c;
 }
@@ -132,9 +133,9 @@ std::vector<Algorithm> offered_algorithms(Plan& plan) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count) && i < found.size(); ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS) offered.push_back({found[i].algo, found[i].workspaceSize});
   if (offered.empty())
-    plan.unsupported =
-        join_text("cuBLASLt has no repeatable algorithm for this", status == CUBLAS_STATUS_SUCCESS ? "" : ": ",
-                  status == CUBLAS_STATUS_SUCCESS ? "" : lt().text(status));
+    plan.unsupported = join_text("cuBLASLt has no ", plan.problem.repeatable ? "repeatable " : "", "algorithm for this",
+                                 status == CUBLAS_STATUS_SUCCESS ? "" : ": ",
+                                 status == CUBLAS_STATUS_SUCCESS ? "" : lt().text(status));
   return offered;
 }
 

@@ -25,6 +25,7 @@ struct MatmulProblem {
   DType a = DType::f32, b = DType::f32, c = DType::f32;
   bool accumulate = false;     ///< add to what C holds
   bool deterministic = false;  ///< as in ConvProblem
+  bool repeatable = true;      ///< as in ConvProblem
   bool has_bias = false;       ///< n values are added to every row
   // Of devices only: on the CPU what follows the product is done by kernels of its own.
   Activation activation = Activation::none;

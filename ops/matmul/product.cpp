@@ -5,6 +5,7 @@
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
 #include "core/tf32.h"
+#include "ops/repeatable.h"
 
 namespace hearth {
 
@@ -14,7 +15,8 @@ std::ostream& operator<<(std::ostream& out, const MatmulProblem& p) {
   if (p.lda != 0 || p.ldb != 0 || p.ldc != 0) out << ", pitches " << p.lda << ' ' << p.ldb << ' ' << p.ldc;
   if (p.batch_stride_a >= 0 || p.batch_stride_b >= 0 || p.batch_stride_c >= 0)
     out << ", strides " << p.batch_stride_a << ' ' << p.batch_stride_b << ' ' << p.batch_stride_c;
-  out << (p.accumulate ? ", added" : "") << (p.tf32 ? ", TF32" : "") << (p.has_bias ? ", bias" : "");
+  out << (p.accumulate ? ", added" : "") << (p.tf32 ? ", TF32" : "") << (p.repeatable ? "" : ", not repeatable")
+      << (p.has_bias ? ", bias" : "");
   if (p.activation != Activation::none) out << ", " << name_of(p.activation);
   return out << (p.keeps_pre ? ", keeps what went in" : "") << (p.sums_a ? ", sums of a" : "");
 }
@@ -62,6 +64,7 @@ void run_product(cuda::Stream&, ProductCandidates& candidates, const MatmulProbl
   whole.keeps_pre = operands.pre.defined();
   whole.sums_a = operands.a_sums.defined();
   if (whole.sums_a) whole.sums_type = operands.a_sums.dtype();
+  whole.repeatable = repeatable();
   whole.tf32 = whole.a == DType::f32 && whole.b == DType::f32 && allows_tf32();
   whole.device = operands.c.device().index;
   run_choice(candidates, whole, operands);

@@ -53,6 +53,7 @@ Settings settings_from_environment() {
     result.streams = stream_policy_named(streams);
   if (number_from_environment("HEARTH_EMULATE_PROTECT", 0, 0, 1) == 1) result.host_access = HostAccess::faults;
   result.idle = number_from_environment("HEARTH_EMULATE_IDLE", 0, 0, 1) == 1;
+  result.capability = static_cast<int>(number_from_environment("HEARTH_EMULATE_CAPABILITY", 90, 10, 199));
   result.driver = static_cast<int>(number_from_environment("HEARTH_EMULATE_DRIVER", CUDART_VERSION, 0, 99990));
   return result;
 }

@@ -82,6 +82,7 @@ struct Settings {
   /// HEARTH_EMULATE_IDLE: kernels, copies and fills are queued and do nothing, and fresh memory is not touched: what
   /// the host asks for can be counted at sizes that no host has memory for.
   bool idle = false;
+  int capability = 90;          ///< HEARTH_EMULATE_CAPABILITY, 86 for 8.6; kernels are there from 90 on
   int driver = CUDART_VERSION;  ///< HEARTH_EMULATE_DRIVER: the CUDA version it can do, 12040 for 12.4; 0: no driver
 };
 /// What the environment asks for. ConfigError, naming the variable, if it makes no sense.

@@ -15,6 +15,7 @@ using hearth::join_text;
 namespace {
 
 constexpr int multiprocessors = 132;
+constexpr int kernels_for = 90;  // the compute capability, which later devices can do too
 constexpr int threads_of_block = 1024;
 constexpr int threads_of_multiprocessor = 2048;
 constexpr int blocks_of_multiprocessor = 32;
@@ -43,6 +44,7 @@ constexpr ErrorText error_messages[] = {
     HEARTH_ERROR_TEXT(cudaErrorInvalidDevice, "invalid device ordinal"),
     HEARTH_ERROR_TEXT(cudaErrorInvalidDeviceFunction, "invalid device function"),
     HEARTH_ERROR_TEXT(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    HEARTH_ERROR_TEXT(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
     HEARTH_ERROR_TEXT(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     HEARTH_ERROR_TEXT(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     HEARTH_ERROR_TEXT(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
@@ -106,7 +108,8 @@ cudaDeviceProp describe_device(const DeviceSide& side, int device) {
   p.maxGridSize[0] = max_blocks_x;
   p.maxGridSize[1] = p.maxGridSize[2] = max_blocks_yz;
   p.totalConstMem = 64 * kib;
-  p.major = 9;
+  p.major = side.settings.capability / 10;
+  p.minor = side.settings.capability % 10;
   p.textureAlignment = 512;
   p.texturePitchAlignment = 32;
   p.multiProcessorCount = multiprocessors;
@@ -344,10 +347,13 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   return entry(Reports::own_errors, [&](DeviceSide& side) {
     if (kernel == nullptr) return side.refuse(cudaErrorInvalidDeviceFunction, "cudaFuncGetAttributes: no kernel");
+    if (side.settings.capability < kernels_for)
+      return side.refuse(cudaErrorNoKernelImageForDevice,
+                         join_text("HEARTH_EMULATE_CAPABILITY is ", side.settings.capability));
     *attributes = {};
     attributes->maxThreadsPerBlock = threads_of_block;
     attributes->numRegs = registers / threads_of_multiprocessor;
-    attributes->ptxVersion = attributes->binaryVersion = 90;
+    attributes->ptxVersion = attributes->binaryVersion = kernels_for;
     attributes->maxDynamicSharedSizeBytes = static_cast<int>(dynamic_shared_limit(kernel));
     return cudaSuccess;
   });

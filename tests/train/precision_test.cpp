@@ -9,6 +9,7 @@
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "core/tf32.h"
+#include "ops/repeatable.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
@@ -111,12 +112,14 @@ TEST(Precision, GivesUpAtTheFloorAndNamesAParameter) {
 
 TEST(Precision, EachSessionOfAProcessComputesAsItsOwnConfigurationSays) {
   const test::TempDir folder;
-  const PrecisionRun plain{.level = "O1", .dtype = "tf32", .model = test::small_mlp};
+  const PrecisionRun plain{
+      .level = "O1", .dtype = "tf32", .model = test::small_mlp, .train = R"(, "repeatable": false)"};
   const PrecisionRun strict{
       .level = "O0", .dtype = "f32", .model = test::small_mlp, .train = R"(, "deterministic": true)"};
   const auto exact = strict.session(folder), loose = plain.session(folder);
   const auto expect = [](bool is_exact, const char* when) {
     EXPECT_EQ(cpu::deterministic(), is_exact) << when;
+    EXPECT_EQ(repeatable(), is_exact) << when;
     EXPECT_EQ(allows_tf32(), !is_exact) << when;
   };
   expect(false, "after the last session was made");
@@ -127,6 +130,12 @@ TEST(Precision, EachSessionOfAProcessComputesAsItsOwnConfigurationSays) {
   evaluation_step(*exact, test::noise_batch(1).to(exact->device()), Sums(exact->device()));
   expect(true, "after its evaluation");
   cpu::set_deterministic(false);
+  const PrecisionRun both{.level = "O0",
+                          .dtype = "f32",
+                          .model = test::small_mlp,
+                          .train = R"(, "deterministic": true, "repeatable": false)"};
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { (void)both.session(folder); }),
+               "deterministic needs repeatable algorithms; leave repeatable out");
 }
 
 TEST(Precision, TheProgramNamesTheParameterToo) {

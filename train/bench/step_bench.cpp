@@ -10,7 +10,7 @@ namespace hearth::train {
 StepBench::StepBench(LoadedConfig config, Collective* group) : session_(std::move(config), group) {
   const std::int64_t count = session_.ranks ? session_.ranks->pieces() : session_.config().train.accumulate;
   batches_.assign(static_cast<std::size_t>(count), session_.make_train_loader().next());
-  if (session_.config().train.graph && session_.device().is_cuda() && !session_.ranks)
+  if (session_.device().is_cuda() && !session_.ranks && why_not_replayed(session_).empty())
     captured_ = std::make_unique<CapturedStep>(session_);
 }
 

@@ -10,7 +10,8 @@
 namespace hearth::train {
 
 Json described_cpu();
-/// One object a device; none where there is no device. DeviceError if a device does not start.
+/// One object a device, also of those that this build cannot use; none where there is no device. DeviceError if the
+/// driver does not tell.
 std::vector<Json> described_cuda_devices();
 /// Why there is no CUDA device, with the remedy; empty if there is one.
 std::string why_no_cuda();

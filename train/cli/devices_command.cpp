@@ -33,7 +33,8 @@ std::vector<Json> described_cuda_devices() {
         .set("multiprocessors", info.multiprocessors)
         .set("memory_mb", info.memory_bytes >> 20)
         .set("driver", info.driver)
-        .set("runtime", info.runtime);
+        .set("runtime", info.runtime)
+        .set("why_unused", info.unsupported);
     list.push_back(gpu);
   }
 #endif

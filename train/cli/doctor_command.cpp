@@ -165,10 +165,13 @@ int doctor_command(const Arguments& arguments) {
   print_line("cpu", join_text(text_of(cpu.at("processor")), ", ", text_of(cpu.at("threads")), " threads, kernels for ",
                               text_of(cpu.at("instructions"))));
   for (const Json& device : cuda.list.items())
-    print_line(text_of(device.at("device")),
-               join_text(text_of(device.at("name")), ", ", text_of(device.at("memory_mb")), " MB, capability ",
-                         text_of(device.at("compute_capability")), ", driver for CUDA ", text_of(device.at("driver")),
-                         ", built with CUDA ", text_of(device.at("runtime"))));
+    print_line(
+        text_of(device.at("device")),
+        join_text(
+            text_of(device.at("name")), ", ", text_of(device.at("memory_mb")), " MB, capability ",
+            text_of(device.at("compute_capability")), ", driver for CUDA ", text_of(device.at("driver")),
+            ", built with CUDA ", text_of(device.at("runtime")),
+            device.at("why_unused").as_string().empty() ? "" : "; not used: " + device.at("why_unused").as_string()));
   if (!cuda.why_none.empty()) print_line("cuda", "none: " + cuda.why_none + "; so: all is done on the CPU");
   for (const Part& part : list) print_part(part);
   print_plans(described_plans());

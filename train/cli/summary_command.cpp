@@ -6,6 +6,7 @@
 #include "autograd/grad_mode.h"
 #include "core/text_stream.h"
 #include "models/nn/summary.h"
+#include "train/captured_step.h"
 #include "train/cli/commands.h"
 #include "train/report/precision_report.h"
 #include "train/run/rank_memory.h"
@@ -40,7 +41,8 @@ struct Summary {
   std::string method;
   MemoryBudget budget;
   std::optional<std::int64_t> largest_batch;
-  std::string shortage;  ///< why the run does not fit the process's limit; empty if it does
+  std::optional<std::string> why_not_replayed;  ///< as why_not_replayed(), for a CUDA device
+  std::string shortage;                         ///< why the run does not fit the process's limit; empty if it does
 
   double flops() const { return layers.empty() ? 0 : layers[0].flops; }
   std::int64_t kept_by(const nn::ModuleReport& row) const {
@@ -80,6 +82,7 @@ Summary summarize_run(const Arguments& arguments) {
   summary.need = memory.at(batch);
   if (arguments.has("--ranks"))
     summary.ranks = memory_of_ranks(session, memory, batch, static_cast<int>(arguments.positive("--ranks", 1)));
+  if (wanted.is_cuda()) summary.why_not_replayed = why_not_replayed(session);
   summary.kept = memory.saved_by_layer(batch);
   summary.method = memory.method();
   if (wanted == session.device() && !by_tokens) {
@@ -120,6 +123,8 @@ void print_json(const Summary& summary) {
                        .set("saved_bytes", summary.kept_by(row)));
   Json memory = to_json(summary.need);
   memory.set("device", summary.device).set("method", summary.method);
+  if (summary.why_not_replayed)
+    memory.set("replayed", summary.why_not_replayed->empty()).set("why_not_replayed", *summary.why_not_replayed);
   if (summary.budget.bytes() >= 0)
     memory.set("available_bytes", summary.budget.bytes())
         .set("largest_batch_size", summary.largest_batch ? Json(*summary.largest_batch) : Json());
@@ -189,6 +194,11 @@ void print_memory(const Summary& summary) {
   line("peak in use", need.peak);
   line("held from the system", need.reserved);
   std::cout << "  a step is largest at " << need.peak_origin << "\n  from " << summary.method << "\n";
+  if (summary.why_not_replayed)
+    std::cout << "  steps "
+              << (summary.why_not_replayed->empty() ? "are recorded and replayed as one graph each"
+                                                    : "run one by one, as " + *summary.why_not_replayed)
+              << "\n";
   if (summary.budget.bytes() < 0) return;
   std::cout << "  " << summary.device << " grants " << count_text(static_cast<double>(summary.budget.bytes())) << "B: ";
   if (summary.largest_batch)

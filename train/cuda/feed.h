@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings what a step reads to fixed places on the device, by a stream of its own and from pinned memory, while the step
-// before it still computes. Two sets of everything take turns.
+// Brings batches to the device, by a stream of its own and from pinned memory, while the work before them still
+// computes. Two sets of everything take turns.
 #pragma once
 
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "core/cuda/stream.h"
+#include "core/memory/memory.h"
 #include "core/tensor.h"
 
 namespace hearth::cuda {
 
 class Feed {
  public:
-  /// `targets`: contiguous tensors on one CUDA device, which what is fed ends up in.
-  explicit Feed(std::vector<Tensor> targets);
+  /// For a CUDA device (DeviceError otherwise).
+  explicit Feed(Device device);
   ~Feed();
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
 
-  /// Queues the way of one set: `parts` (contiguous, on the CPU, of the targets' shapes and types; free to be changed
-  /// when the call returns) over the feed's stream to the device and, once the computing stream has passed what it does
-  /// now, into the targets. Waits only if the set before the last has not been used yet.
-  void send(std::span<const Tensor> parts);
+  /// Queues the way of one set: `parts` (contiguous, on the CPU; free to be changed when the call returns) over the
+  /// feed's stream to the device and, once the computing stream has passed what it does now, into `targets`
+  /// (contiguous, on the device, of the parts' shapes and types). Waits for the device only where the set before the
+  /// last one is still on its way, and where a set is larger than any before.
+  void send(std::span<const Tensor> parts, std::span<const Tensor> targets);
 
  private:
   struct Set;
-  std::vector<Tensor> targets_;
+  void grow(Set& set, std::size_t bytes);
+
+  Device device_;
+  MemoryResource& memory_;  // the device's when this was made, so that no arena's is taken later
   CUstream_st* copying_ = nullptr;
   std::unique_ptr<Set[]> sets_;
   std::size_t next_ = 0;

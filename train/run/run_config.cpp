@@ -138,8 +138,15 @@ void describe(Fields<TrainOptions>& f) {
            "Largest norm of all gradients together; larger ones are scaled down. null: no limit.");
   f.boolean("deterministic", &TrainOptions::deterministic,
             "Deterministic mode: the same bits for any number of threads. Costs some speed.");
-  f.boolean("graph", &TrainOptions::graph,
-            "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without.");
+  f.boolean(
+      "repeatable", &TrainOptions::repeatable,
+      "On a CUDA device: take only such algorithms of cuDNN and cuBLASLt as give the same bits each time. Without, "
+      "they may be faster, long sums of 16-bit results may be added in 16 bits, and a resumed run differs from one "
+      "that never stopped.");
+  f.boolean(
+      "graph", &TrainOptions::graph,
+      "On a CUDA device: record a whole step once and replay it by a single launch. The same bits as without. null: "
+      "where the step can be recorded; the log says why where it is not.");
   f.object("ema", &TrainOptions::ema,
            "An exponential moving average of the weights, used for evaluation. A number is its decay; null: none.")
       .shorthand("decay");
@@ -157,6 +164,8 @@ void describe(Fields<TrainOptions>& f) {
   f.rule([](const TrainOptions& o) -> std::string {
     if (o.epochs && o.steps) return "give epochs or steps, not both; null takes one back, as in --set steps=null";
     if (!o.epochs && !o.steps) return "give epochs or steps";
+    if (o.deterministic && !o.repeatable)
+      return "deterministic needs repeatable algorithms; leave repeatable out, or set deterministic to false";
     return "";
   });
 }

@@ -71,7 +71,8 @@ struct TrainOptions {
   LrScalingOptions lr_scaling;
   std::optional<double> clip_norm;
   bool deterministic = false;
-  bool graph = false;
+  bool repeatable = true;
+  std::optional<bool> graph;  ///< nothing: where a step can be recorded
   AverageOptions ema;
   std::optional<bool> chunked_head;
   EarlyStoppingOptions early_stopping;

@@ -5,13 +5,14 @@
 #include <limits>
 
 #include "core/build.h"
+#include "train/captured_step.h"
 #include "train/step.h"
 
 namespace hearth::train {
 namespace {
 
-// Of a step that is replayed: the positions that it reads, and two sets on their way there (cuda::Feed).
-constexpr std::int64_t fed_sets = 3;
+// Of inputs on their way to a CUDA device (cuda::Feed).
+constexpr std::int64_t fed_sets = 2;
 // Left free when a batch size is recommended: what the driver rounds up, and small things outside of the pool.
 constexpr double margin = 0.02;
 constexpr const char* blank_input = "blank input";
@@ -97,7 +98,7 @@ MeasuredBatches batches_to_measure(const Session& session) {
 StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType target)
     : measured_(measured), device_(session.device()), target_(target) {
   const RunConfig& config = session.config();
-  graph_ = config.train.graph && target == DeviceType::cuda;
+  graph_ = target == DeviceType::cuda && why_not_replayed(session).empty();
   accumulate_ = config.train.accumulate;
   evaluation_batch_ = config.eval.batch_size;
   for (const data::DatasetPointer& part : {session.data.valid, session.data.test})
@@ -153,13 +154,17 @@ MemoryNeed StepMemory::at(std::int64_t batch) const {
   need.batch = batch;
   const std::int64_t batch_bytes = batch * sample_bytes_;
   const std::int64_t evaluation_batch = std::min(evaluation_batch_.value_or(batch), evaluation_samples_);
-  need.inputs = batch_bytes * (graph_ ? fed_sets * accumulate_ : accumulate_ + prefetch_);
+  // A replayed step is fed as a whole, others batch by batch; a set stays as large as the largest needed it.
+  const std::int64_t fed = target_ == DeviceType::cuda ? fed_sets * std::max(batch_bytes * (graph_ ? accumulate_ : 1),
+                                                                             evaluation_batch * sample_bytes_)
+                                                       : 0;
+  need.inputs = batch_bytes * (accumulate_ + prefetch_) + fed;
   need.kept = step_->kept(batch);
   const BatchTrace::Peak peak = step_->peak(batch);
   need.working = std::max<std::int64_t>(0, peak.bytes - need.kept);
   need.peak_origin = peak.origin;
   // While a part is evaluated on the CPU, the training batches prepared ahead wait.
-  const std::int64_t waiting = graph_ ? need.inputs : prefetch_ * batch_bytes;
+  const std::int64_t waiting = graph_ ? need.inputs : prefetch_ * batch_bytes + fed;
   const std::int64_t evaluation_inputs = evaluation_batch * sample_bytes_ * (1 + prefetch_);
   if (evaluation_batch > 0) need.evaluation = evaluation_->peak(evaluation_batch).bytes + evaluation_inputs;
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <random>
 #include <thread>
 #include <vector>
@@ -110,6 +111,49 @@ TEST(PoolMemory, RepeatsWithoutAskingTheSystem) {
   const std::int64_t calls = pool->statistics().system_calls;
   for (int i = 0; i < 100; ++i) step();
   EXPECT_EQ(pool->statistics().system_calls, calls);
+}
+
+/// Regions of exactly what is asked for, up to so many bytes at once.
+class FewRegions final : public RegionSource {
+ public:
+  explicit FewRegions(std::size_t most) : left_(most) {}
+  std::byte* map(std::size_t& bytes) override {
+    if (bytes > left_) return nullptr;
+    left_ -= bytes;
+    auto* const base = static_cast<std::byte*>(std::aligned_alloc(256, bytes + 256));
+    sizes_[base] = bytes;
+    return base;
+  }
+  void unmap(std::byte* base) noexcept override {
+    left_ += sizes_.at(base);
+    sizes_.erase(base);
+    std::free(base);
+  }
+
+ private:
+  std::size_t left_;
+  std::map<std::byte*, std::size_t> sizes_;
+};
+
+TEST(PoolMemory, GivesFreeRegionsBackBeforeItRefuses) {
+  const auto pool = make_pool_memory(std::make_unique<FewRegions>(4096));
+  void* const a = pool->allocate(1024);
+  void* const b = pool->allocate(1024);
+  void* const c = pool->allocate(2048);
+  for (const auto& [block, bytes] : {std::pair(a, 1024), {c, 2048}}) pool->deallocate(block, std::size_t(bytes));
+  // 3072 bytes are free, in two regions that do not touch.
+  void* const d = pool->allocate(3072);
+  EXPECT_EQ(pool->statistics().reserved, 4096);
+  EXPECT_EQ(pool->statistics().system_calls, 4);
+  EXPECT_THROW(pool->allocate(256), OutOfMemory);
+  pool->deallocate(d, 3072);
+  void* const part = pool->allocate(256);
+  EXPECT_THROW(pool->allocate(3072), OutOfMemory) << "a region with a used block stays";
+  pool->deallocate(part, 256);
+  pool->deallocate(b, 1024);
+  void* const whole = pool->allocate(4096);
+  EXPECT_EQ(pool->statistics().reserved, 4096);
+  pool->deallocate(whole, 4096);
 }
 
 TEST(LimitedMemory, StopsAtTheLimitAndAtTheChosenCall) {

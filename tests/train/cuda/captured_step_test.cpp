@@ -9,6 +9,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/captured_step.h"
 #include "train/run/checkpoint.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -174,13 +175,31 @@ TEST_F(CudaTraining, AnEagerStepWaitsForNothing) {
     (void)training_step(*run, std::span(&batch, 1));
     ++run->position.step;
   };
-  step();
+  for (int i = 0; i < 2; ++i) step();
   const cuda::Counters before = cuda::counters();
   step();
   const cuda::Counters spent = cuda::counters() - before;
   EXPECT_EQ(spent.waits, 0);
+  EXPECT_EQ(spent.allocations, 0);
+  EXPECT_EQ(spent.pageable_copies, 0);
   EXPECT_EQ(spent.layout_changes, 0);
   EXPECT_GT(spent.launches, 0);
+}
+
+TEST_F(CudaTraining, AnEvaluationCopiesItsBatchesFromPinnedMemory) {
+  const auto run = session("cuda", R"({"type": "mlp", "hidden": [16]})");
+  const auto spent_by = [&](const auto& work) {
+    const cuda::Counters before = cuda::counters();
+    work();
+    return cuda::counters() - before;
+  };
+  const cuda::Counters whole = spent_by([&] { (void)evaluate(*run, run->data.test); });
+  EXPECT_EQ(whole.copies_out, 2) << "the sums";
+  EXPECT_EQ(whole.pageable_copies, whole.copies_out);
+  EXPECT_EQ(whole.waits, whole.copies_out);
+  const cuda::Counters some = spent_by([&] { visit_batches(*run, run->data.test, 24, [](const data::Batch&) {}); });
+  EXPECT_EQ(some.copies_in, 6) << "images and labels of three batches";
+  EXPECT_EQ(some.pageable_copies, 0);
 }
 
 TEST_F(CudaTraining, GoesOnOnTheOtherDevice) {

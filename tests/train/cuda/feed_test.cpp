@@ -37,11 +37,11 @@ std::vector<Tensor> targets() { return {Tensor::zeros({3, 50}, DType::f32, gpu),
 
 TEST_F(CudaFeed, BringsEachBatchToTheTargets) {
   const std::vector<Tensor> places = targets();
-  cuda::Feed feed(places);
+  cuda::Feed feed(gpu);
   const cuda::Counters before = cuda::counters();
   for (int number = 0; number < 6; ++number) {
     const std::vector<Tensor> parts = batch(number);
-    feed.send(parts);
+    feed.send(parts, places);
     // The caller's memory is free again at once.
     for (const Tensor& part : parts) part.fill_(-1);
     EXPECT_EQ(places[0].to_doubles(), batch(number)[0].to_doubles());
@@ -50,20 +50,33 @@ TEST_F(CudaFeed, BringsEachBatchToTheTargets) {
   EXPECT_EQ((cuda::counters() - before).copies_in, 12);
 }
 
+TEST_F(CudaFeed, TakesSetsOfAnySize) {
+  cuda::Feed feed(gpu);
+  for (const std::int64_t rows : {3, 40, 0, 2, 41, 41, 500, 1}) {
+    const Tensor part = Tensor::full({rows, 5}, 1.0 * static_cast<double>(rows), DType::bf16),
+                 place = Tensor::zeros({rows, 5}, DType::bf16, gpu);
+    feed.send({&part, 1}, {&place, 1});
+    EXPECT_EQ(place.to_doubles(), part.to_doubles());
+  }
+  feed.send({}, {});
+}
+
 TEST_F(CudaFeed, RefusesWhatDoesNotFit) {
-  EXPECT_THROW(cuda::Feed({}), UsageError);
-  EXPECT_THROW(cuda::Feed({Tensor::zeros({3})}), DeviceError);
+  EXPECT_THROW(cuda::Feed(Device{}), DeviceError);
+  cuda::Feed feed(gpu);
   Strides down{};
   down[0] = 50;
-  const Tensor column = Tensor::view(targets()[0].storage(), {3}, down, 0, DType::f32, gpu);
-  EXPECT_THROW(cuda::Feed({column}), ShapeError);
-  cuda::Feed feed(targets());
+  const std::vector<Tensor> places = targets();
+  const Tensor column = Tensor::view(places[0].storage(), {3}, down, 0, DType::f32, gpu), three = Tensor::zeros({3});
+  EXPECT_THROW(feed.send({&three, 1}, {&column, 1}), ShapeError);
+  EXPECT_THROW(feed.send({&three, 1}, {&three, 1}), DeviceError);
+  EXPECT_THROW(feed.send({&places[0], 1}, {&places[0], 1}), DeviceError);
   std::vector<Tensor> parts = batch(0);
-  EXPECT_THROW(feed.send(std::span(parts).first(1)), UsageError);
+  EXPECT_THROW(feed.send(std::span(parts).first(1), places), UsageError);
   parts[1] = Tensor::zeros({8}, DType::i64);
-  EXPECT_THROW(feed.send(parts), ShapeError);
+  EXPECT_THROW(feed.send(parts, places), ShapeError);
   parts[1] = Tensor::zeros({7}, DType::f32);
-  EXPECT_THROW(feed.send(parts), ShapeError);
+  EXPECT_THROW(feed.send(parts, places), ShapeError);
 }
 
 #if HEARTH_CUDA_EMULATED
@@ -98,8 +111,9 @@ TEST_F(CudaFeedOrder, TheNextCopyGoesAheadOfTheStepAndNeverIntoIt) {
     std::unique_ptr<cuda::Feed> feed;
     {
       const DeviceMemoryScope scope(gpu, memory);
-      feed = std::make_unique<cuda::Feed>(places);
+      feed = std::make_unique<cuda::Feed>(gpu);
     }
+    for (int set = 0; set < 2; ++set) feed->send(batch(-1), places);
     ASSERT_EQ(memory.blocks.size(), 2u) << "the two sets of the feed";
     const auto first_value = [](const void* at) {
       float value = 0;
@@ -109,7 +123,7 @@ TEST_F(CudaFeedOrder, TheNextCopyGoesAheadOfTheStepAndNeverIntoIt) {
     constexpr int steps = 4;
     std::vector<float> seen(steps);
     for (int step = 0; step < steps; ++step) {
-      feed->send(batch(step));
+      feed->send(batch(step), places);
       const std::byte *place = places[0].bytes(), *next = memory.blocks[static_cast<std::size_t>(step + 1) % 2];
       // Stands for the last kernel of the step.
       cuda::emulate::enqueue_work(cuda::stream_of(gpu).raw(), "step", [&, place, next, step] {

@@ -3,6 +3,8 @@
 // change reaches the device.
 #include <gtest/gtest.h>
 
+#include "core/cuda/counters.h"
+#include "tests/support/error_message.h"
 #include "tests/train/hook_run.h"
 
 namespace hearth::train {
@@ -30,6 +32,7 @@ class CudaHooks : public testing::Test, protected test::HookRuns {
 TEST_F(CudaHooks, ChangeTheLearningRateOfReplayedSteps) {
   const auto wandering = [](Session& session) { session.add_hook("own", std::make_unique<Wandering>()); };
   const HookRun eager = run("eager", {"device=cuda"}, wandering);
+  EXPECT_PRED2(test::contains, eager.console, "one by one, as the hook \"own\" may change what a step does");
   const HookRun replayed = run("replayed", {"device=cuda", "train.graph=true"}, wandering);
   EXPECT_EQ(replayed.console.find("not replayed"), std::string::npos) << replayed.console;
   EXPECT_EQ(replayed.hashes, eager.hashes);
@@ -44,9 +47,15 @@ TEST_F(CudaHooks, EvaluationsLowerTheRateOfReplayedStepsAndEndThem) {
                                          R"(train.reduce_lr_on_plateau={"patience": 0, "factor": 0.5})",
                                          "train.early_stopping=3",
                                          "log.every_steps=1"};
-  std::vector<std::string> graph = changes;
-  graph.emplace_back("train.graph=true");
-  const HookRun eager = run("eager", changes), replayed = run("replayed", graph);
+  std::vector<std::string> one_by_one = changes;
+  one_by_one.emplace_back("train.graph=false");
+  const auto replays = [] { return cuda::counters().graph_launches; };
+  const std::int64_t before = replays();
+  const HookRun eager = run("eager", one_by_one);
+  EXPECT_EQ(replays(), before);
+  const HookRun replayed = run("replayed", changes);
+  EXPECT_GT(replays(), before) << "by itself";
+  EXPECT_EQ(replayed.console.find("graph: "), std::string::npos) << replayed.console;
   EXPECT_EQ(replayed.hashes, eager.hashes);
   EXPECT_EQ(replayed.result.stop_reason, eager.result.stop_reason);
   EXPECT_NE(eager.result.stop_reason, "");

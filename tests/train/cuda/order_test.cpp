@@ -54,10 +54,10 @@ TEST_F(CudaOrder, EveryStepGetsWhatWasFedForIt) {
     const Tensor labels = Tensor::empty({steps, cols}, DType::i64, gpu);
     // One pair of parts for all steps: send() promises that they may be changed when it returns.
     const std::vector<Tensor> parts = {Tensor::empty({cols}, DType::f32), Tensor::empty({cols}, DType::i64)};
-    cuda::Feed feed(targets);
+    cuda::Feed feed(gpu);
     for (std::int64_t step = 0; step < steps; ++step) {
       for (const Tensor& part : parts) part.copy_from(row_of(all, step).to(part.dtype()));
-      feed.send(parts);
+      feed.send(parts, targets);
       row_of(seen, step).copy_from(targets[0]);
       row_of(labels, step).copy_from(targets[1]);
     }
@@ -76,10 +76,10 @@ TEST_F(CudaOrder, AFeedSparesWhatItsMemoryHeldBefore) {
         const Tensor before[] = {Tensor::full({256}, 7, DType::u8, gpu), Tensor::full({256}, 9, DType::u8, gpu)};
         for (std::int64_t i = 0; i < 2; ++i) row_of(kept, i).copy_from(before[i]);
       }
-      cuda::Feed feed({target});
+      cuda::Feed feed(gpu);
       const Tensor part = Tensor::full({64}, -1);
-      feed.send({&part, 1});
-      feed.send({&part, 1});
+      feed.send({&part, 1}, {&target, 1});
+      feed.send({&part, 1}, {&target, 1});
       std::vector<double> expected(512, 7);
       std::fill(expected.begin() + 256, expected.end(), 9);
       EXPECT_EQ(kept.to_doubles(), expected);
@@ -91,9 +91,9 @@ TEST_F(CudaOrder, AFeedMayGoBeforeItsLastSetHasArrived) {
   under_every_stream_policy([&] {
     const Tensor target = Tensor::zeros({64}, DType::f32, gpu);
     {
-      cuda::Feed feed({target});
+      cuda::Feed feed(gpu);
       const Tensor part = Tensor::full({64}, 5);
-      feed.send({&part, 1});
+      feed.send({&part, 1}, {&target, 1});
     }
     // Takes the memory that the feed gave back.
     const Tensor next = Tensor::full({256}, 3, DType::u8, gpu), after = Tensor::full({256}, 4, DType::u8, gpu);
@@ -126,7 +126,7 @@ TEST_F(CudaOrder, ReplaysUseTheArenaAndTheFeed) {
     cuda::Arena arena(gpu);
     const auto work = [&] { output.copy_from(input.to(DType::f64).to(DType::f32)); };
     arena.run(work);
-    cuda::Feed feed({input});
+    cuda::Feed feed(gpu);
     std::optional<cuda::Graph> graph = cuda::Graph::record(stream(), arena, work);
     EXPECT_EQ(graph->nodes(), 5);
     // What recorded work allocates is handed out to nobody else.
@@ -134,7 +134,7 @@ TEST_F(CudaOrder, ReplaysUseTheArenaAndTheFeed) {
     const Tensor all = Tensor::of<double>({steps, cols}, numbered(steps, cols)).to(DType::f32);
     for (std::int64_t step = 0; step < steps; ++step) {
       const Tensor part = row_of(all, step);
-      feed.send({&part, 1});
+      feed.send({&part, 1}, {&input, 1});
       graph->launch(stream());
       row_of(seen, step).copy_from(output);
     }

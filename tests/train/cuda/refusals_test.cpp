@@ -62,6 +62,24 @@ TEST_F(CudaRefusals, ADriverThatIsTooOldOrAbsent) {
   expect_refusal(train("HEARTH_EMULATE_DRIVER", "0", "cuda"), {"cuda:0", "no NVIDIA driver", "install", "device cpu"});
 }
 
+TEST_F(CudaRefusals, ADeviceThatTheBuildHasNoKernelsFor) {
+  const char* const capability = "HEARTH_EMULATE_CAPABILITY";
+  const std::vector<std::string> no_code{"cuda:0", "built for sm_90", "this device is 8.6",
+                                         "-DCMAKE_CUDA_ARCHITECTURES=86", "device cpu"};
+  expect_refusal(train(capability, "86", "cuda"), no_code);
+  const std::vector<std::string> too_old{"cuda:0", "capability 7.5 is not supported", "needs 8.0", "device cpu"};
+  expect_refusal(train(capability, "75", "cuda"), too_old);
+  EXPECT_EQ(train(capability, "120", "cuda").exit_code, 0) << "the driver compiles for what came after";
+  const ProgramResult doctor = hearth(capability, "86", {"doctor", "--json"});
+  ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
+  const Json report = parse_json(doctor.out, "stdout");
+  ASSERT_EQ(report.at("cuda_devices").size(), 1u);
+  const Json& device = report.at("cuda_devices").items()[0];
+  EXPECT_EQ(device.at("compute_capability").as_string(), "8.6");
+  EXPECT_PRED2(contains, device.at("why_unused").as_string(), "-DCMAKE_CUDA_ARCHITECTURES=86");
+  EXPECT_PRED2(contains, hearth(capability, "75", {"doctor"}).out, "not used: its compute capability 7.5");
+}
+
 TEST_F(CudaRefusals, DoNotKeepTheProcessorFromTraining) {
   for (const char* device : {"auto", "cpu"}) {
     const ProgramResult result = train("HEARTH_EMULATE_DRIVER", "0", device);

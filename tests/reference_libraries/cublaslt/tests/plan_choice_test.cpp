@@ -5,6 +5,7 @@
 #include "core/memory/memory.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_cublaslt.h"
+#include "ops/repeatable.h"
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/cublaslt/tests/reference.h"
 #include "tests/support/op_test.h"
@@ -114,6 +115,21 @@ TEST_F(CudaPlanChoice, PartsOfSixteenBitResultsAreAddedInF32) {
     EXPECT_EQ(controls().runs[narrow] > 0, result == DType::f32);
     EXPECT_EQ(controls().runs[in_place], 0);
   }
+}
+
+TEST_F(CudaPlanChoice, AlgorithmsThatDoNotRepeatAreOfferedWhereThatIsAllowed) {
+  make_slow({plain, halves, unaligned, narrow});
+  set_repeatable(false);
+  const Tensor a = Tensor::full({4, 8}, 1, DType::bf16, gpu), b = Tensor::full({8, 4}, 1, DType::bf16, gpu);
+  EXPECT_EQ(matmul(a, b, {}).to_doubles(), std::vector<double>(16, 8.0));
+  set_repeatable(true);
+  EXPECT_GT(controls().runs[in_place], 0);
+  EXPECT_GT(controls().runs[narrow], 0);
+  controls().runs = {};
+  EXPECT_EQ(matmul(a, b, {}).to_doubles(), std::vector<double>(16, 8.0));
+  EXPECT_EQ(blas::plans().size(), 2u) << "one is no plan of the other's";
+  EXPECT_EQ(controls().runs[in_place], 0);
+  EXPECT_EQ(controls().runs[narrow], 0);
 }
 
 TEST_F(CudaPlanChoice, DeterministicModeTakesTheHeuristicsFirst) {

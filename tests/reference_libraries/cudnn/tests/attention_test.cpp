@@ -17,6 +17,7 @@
 #include "ops/candidates.h"
 #include "ops/cudnn/graph.h"
 #include "ops/pointwise/operators.h"
+#include "ops/repeatable.h"
 #include "ops/shape/view.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 #include "tests/support/error_message.h"
@@ -204,6 +205,15 @@ TEST_F(CudaReferenceAttention, ComesFirstForSizesThatStay) {
   EXPECT_EQ(controls().questions, questions) << "plans are kept";
 }
 
+TEST_F(CudaReferenceAttention, EnginesThatDoNotRepeatRunWhereThatIsAllowed) {
+  set_repeatable(false);
+  (void)run(192, "", "", 1);
+  set_repeatable(true);
+  EXPECT_EQ(controls().runs[reference_dnn::adding_anywhere], 2);
+  (void)run(192, "", "", 1);
+  EXPECT_EQ(controls().runs[reference_dnn::rounding], 2);
+}
+
 TEST_F(CudaReferenceAttention, WhatTheLibraryHasNoEngineForIsLeftToOthers) {
   controls().withheld = CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
   (void)run(256, "", "", 1);
@@ -361,7 +371,7 @@ TEST_F(CudaReferenceAttention, MisuseIsRefused) {
                          graph.keep(tensor(3, CUDNN_DATA_HALF, std::array<std::int64_t, 4>{1, 1, 4, 4}, dense)));
   product.set_descriptor(CUDNN_ATTR_OPERATION_MATMUL_DESC, graph.keep(std::move(kind)));
   graph.add(std::move(product), "product");
-  const std::string message = error_message<DeviceError>([&] { (void)graph.plan({handle_of(0), nullptr}, false); });
+  const std::string message = error_message<DeviceError>([&] { (void)graph.plan({handle_of(0), nullptr}, {}); });
   EXPECT_PRED2(contains, message, "NOT_SUPPORTED") << "no axis of a is dense";
 }
 

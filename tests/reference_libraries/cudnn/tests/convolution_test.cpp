@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/repeatable.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 #include "tests/support/op_test.h"
 
@@ -80,6 +81,19 @@ TEST_F(CudaReferenceConvolution, WhatAPlanDoesNotDoIsDoneBehindIt) {
   const std::vector<Tensor> library = run(5, DType::f32);
   EXPECT_EQ(last_choice("conv2d"), "cudnn");
   expect_same(library, own, DType::f32);
+}
+
+// Choices are made again for each: what one may not run is no plan of the other's.
+TEST_F(CudaReferenceConvolution, EnginesThatDoNotRepeatRunWhereThatIsAllowed) {
+  const std::vector<Tensor> own = run_portable(3, DType::bf16);
+  for (const bool same_bits : {true, false, true}) {
+    controls() = {};
+    set_repeatable(same_bits);
+    const std::vector<Tensor> library = run(3, DType::bf16);
+    EXPECT_EQ(controls().runs[reference_dnn::adding_anywhere], same_bits ? 0 : 3);
+    EXPECT_EQ(controls().runs[reference_dnn::rounding], same_bits ? 3 : 0);
+    expect_same(library, own, DType::bf16);
+  }
 }
 
 TEST_F(CudaReferenceConvolution, PassesThatTheLibraryDoesNotSupportAreLeftToOthers) {
