@@ -32,7 +32,7 @@ std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
   pair(", dilation ", s.dilation_h, s.dilation_w, 1);
   if (s.groups > 1) out << ", " << s.groups << " groups";
   if (p.bias) out << ", bias of " << *p.bias;
-  return out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "");
+  return out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "") << (p.repeatable ? "" : ", not repeatable");
 }
 
 }  // namespace hearth
