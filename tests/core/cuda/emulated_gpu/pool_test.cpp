@@ -2,7 +2,11 @@
 // The caching pool on a device whose memory runs out.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
+
 #include "core/cuda/graph.h"
+#include "core/cuda/memory.h"
 #include "core/error.h"
 #include "core/tensor.h"
 #include "tests/emulated_gpu/runtime.h"
@@ -23,8 +27,17 @@ class CudaPoolPressure : public testing::Test {
     few.memory_bytes = cuda::emulate::memory_in_use(0) + 256 * mebibyte;
     few.streams = cuda::emulate::stream_policy_named("lazy");
     cuda::emulate::apply(few);
+    pool_ = cuda::make_memory(gpu, true);
+    scope_.emplace(gpu, *pool_);
   }
-  void TearDown() override { cuda::emulate::apply(cuda::emulate::settings_from_environment()); }
+  void TearDown() override {
+    scope_.reset();
+    pool_.reset();
+    cuda::emulate::apply(cuda::emulate::settings_from_environment());
+  }
+
+  std::unique_ptr<MemoryResource> pool_;
+  std::optional<DeviceMemoryScope> scope_;
 
   static Tensor first(const Tensor& all) {
     const Shape shape{16};
