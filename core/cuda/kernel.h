@@ -31,10 +31,10 @@
 namespace hearth::cuda {
 
 /// Queues kernel(arguments...) on the stream. The only launch in the code base. `name` shows in errors and profiles. An
-/// empty grid does nothing. Each library and program has its own, as the runtime that it calls is (AllowShared).
+/// empty grid does nothing.
 template <class... Parameters, class... Arguments>
-__attribute__((visibility("hidden"))) void launch(Stream& stream, const char* name, const LaunchShape& shape,
-                                                  void (*kernel)(Parameters...), Arguments&&... arguments) {
+void launch(Stream& stream, const char* name, const LaunchShape& shape, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "a kernel takes exactly its parameters");
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
   before_launch(name, shape, reinterpret_cast<const void*>(kernel), [](const void* which, int bytes) {
