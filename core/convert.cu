@@ -9,6 +9,7 @@
 #include "core/cuda/counters.h"
 #include "core/cuda/error.h"
 #include "core/cuda/kernel.h"
+#include "core/cuda/runtime.h"
 
 namespace hearth::kernels {
 namespace {
@@ -139,3 +140,8 @@ void copy_strided(cuda::Stream& stream, const StridedBytes& source, const Stride
 }
 
 }  // namespace hearth::kernels
+
+const void* hearth::cuda::any_kernel() {
+  void (*const any)(std::uint32_t*, std::int64_t, std::uint32_t) = kernels::fill_words;
+  return reinterpret_cast<const void*>(any);
+}

@@ -37,7 +37,12 @@ void launch(Stream& stream, const char* name, const LaunchShape& shape, void (*k
             Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "a kernel takes exactly its parameters");
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
-  before_launch(name, shape, reinterpret_cast<const void*>(kernel));
+  before_launch(name, shape, reinterpret_cast<const void*>(kernel), [](const void* which, int bytes) {
+    const cudaError_t status = cudaFuncSetAttribute(which, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    // Told at once, so that the next launch is not blamed for it.
+    if (status != cudaSuccess) (void)cudaGetLastError();
+    return status;
+  });
 #if defined(__CUDACC__)
   kernel<<<shape.grid, shape.block, shape.shared_bytes, stream.raw()>>>(
       static_cast<Parameters>(std::forward<Arguments>(arguments))...);
@@ -45,7 +50,7 @@ void launch(Stream& stream, const char* name, const LaunchShape& shape, void (*k
   emulate::launch_kernel(stream.raw(), name, shape.grid, shape.block, shape.shared_bytes, kernel,
                          static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 #endif
-  after_launch(name, shape);
+  after_launch(name, shape, cudaGetLastError());
 }
 
 #if defined(__CUDACC__)

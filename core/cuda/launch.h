@@ -2,6 +2,7 @@
 // The shape of a launch, and what happens around each. Kernel sources include kernel.h.
 #pragma once
 
+#include <driver_types.h>
 #include <vector_types.h>
 
 #include <cstddef>
@@ -33,10 +34,14 @@ std::int64_t bytes_of(const Tensors&... tensors) {
   };
   return (std::int64_t{0} + ... + of_one(tensors));
 }
+/// cudaFuncSetAttribute for the dynamic shared memory of a kernel. It is the launching source's own: a program that
+/// links libhearth.so has a second CUDA runtime, which alone knows the program's kernels, and what became of their
+/// launches.
+using AllowShared = cudaError_t(const void* kernel, int bytes);
 
 /// Counts the launch and checks the shape (InternalError); allows more than 48 KiB of shared memory.
-HEARTH_API void before_launch(const char* name, const LaunchShape& shape, const void* kernel);
+HEARTH_API void before_launch(const char* name, const LaunchShape& shape, const void* kernel, AllowShared* allow);
 /// Turns what the runtime answered into a DeviceError that names the kernel.
-HEARTH_API void after_launch(const char* name, const LaunchShape& shape);
+HEARTH_API void after_launch(const char* name, const LaunchShape& shape, cudaError_t status);
 
 }  // namespace hearth::cuda

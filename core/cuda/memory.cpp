@@ -24,14 +24,17 @@ class DeviceRegions final : public RegionSource {
     refuse_growth(device_);
     state_of(device_);
     // The driver may put two regions side by side; what is left unused keeps their blocks apart.
-    bytes = bytes > min_cuda_region - pool_granule ? bytes : min_cuda_region - pool_granule;
-    void* base = nullptr;
-    if (cudaMalloc(&base, bytes + pool_granule) != cudaSuccess) {
+    const std::size_t comfortable = bytes > min_cuda_region - pool_granule ? bytes : min_cuda_region - pool_granule;
+    for (const std::size_t size : {comfortable, bytes}) {
+      void* base = nullptr;
+      if (cudaMalloc(&base, size + pool_granule) == cudaSuccess) {
+        ++live_counters().allocations;
+        bytes = size;
+        return static_cast<std::byte*>(base);
+      }
       (void)cudaGetLastError();
-      return nullptr;
     }
-    ++live_counters().allocations;
-    return static_cast<std::byte*>(base);
+    return nullptr;
   }
   // Whether cudaFree waits for what still uses the memory is left open by its documentation.
   void unmap(std::byte* base) noexcept override {

@@ -61,7 +61,7 @@ Probe statistics_of(const Target& target, Asked& graph, const ConvProblem& probl
   graph.add(convolution_pass(Pass::forward, graph.keep(convolution(s)), x, w, y), "convolution's pass");
   const Descriptor& sum = graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k);
   graph.channel_sums(y, sum, graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k));
-  return graph.plan(target, problem.activations == DType::f32).info;
+  return graph.plan(target, {.exact_f32 = problem.activations == DType::f32}).info;
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Probe normalized_conv_weights(const Target& target, const ConvProblem& problem) 
   const Descriptor& d_y = graph.stored(graph.next_id(), type, s.n, s.k, s.p, s.q);
   graph.add(convolution_pass(Pass::backward_weights, graph.keep(convolution(s)), open, d_w, d_y),
             "gradient of filters");
-  return graph.plan(target, problem.activations == DType::f32).info;
+  return graph.plan(target, {.exact_f32 = problem.activations == DType::f32}).info;
 }
 
 Probe conv_statistics(const Target& target, const ConvProblem& problem) {

@@ -230,6 +230,22 @@ TEST_F(CudaTraining, SaysWhichOperationKeepsAStepFromBeingRecorded) {
   EXPECT_EQ(outcome, eager(*session("cuda", convolutional), 6));
 }
 
+TEST_F(CudaTraining, HooksHaveToAllowReplaysUnlessTheyAreAskedFor) {
+  struct Quiet : Hook {
+    bool allows_replay() const override { return true; }
+  };
+  for (const char* graph : {"", R"(, "graph": true)", R"(, "graph": false)"}) {
+    const auto run = session("cuda", with_dropout, graph);
+    const bool never = std::string(graph).find("false") != std::string::npos;
+    EXPECT_EQ(why_not_replayed(*run), never ? "train.graph is false" : "");
+    run->add_hook("quiet", std::make_unique<Quiet>());
+    EXPECT_EQ(why_not_replayed(*run), never ? "train.graph is false" : "");
+    run->add_hook("loud", std::make_unique<Hook>());
+    EXPECT_EQ(why_not_replayed(*run).find("the hook \"loud\" may change"),
+              std::string(graph).empty() ? 0 : std::string::npos);
+  }
+}
+
 TEST_F(CudaTraining, ADivergedLossIsReportedWhenItIsRead) {
   const auto run = session("cuda", convolutional);
   run->model->parameters().front().tensor->fill_(std::numeric_limits<double>::infinity());

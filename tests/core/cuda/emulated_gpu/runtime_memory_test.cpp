@@ -413,14 +413,37 @@ TEST_F(RuntimeDevices, LaunchesAskForSharedMemoryOnEachDevice) {
   wanted.devices = 2;
   apply(wanted);
   static const char kernel = 0;  // no other test's
+  const auto allow = [](const void* which, int bytes) {
+    return cudaFuncSetAttribute(which, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  };
   for (const int device : {0, 1}) {
     EXPECT_OK(cudaSetDevice(device));
     for (const std::size_t bytes : {1000, 1001, 200 * 1024, 5}) {
-      before_launch("probe", {dim3(1), dim3(1), bytes}, &kernel);
+      before_launch("probe", {dim3(1), dim3(1), bytes}, &kernel, allow);
       EXPECT_GE(shared_asked(&kernel), bytes) << device;
     }
   }
   EXPECT_OK(cudaSetDevice(0));
+}
+
+// In a program that links libhearth.so only the program's own runtime knows its kernels.
+TEST_F(RuntimeDevices, LaunchesAskTheRuntimeOfTheirSource) {
+  static const char kernel = 0;
+  static int asked = 0;
+  const auto elsewhere = [](const void*, int bytes) {
+    return ++asked, bytes > 2000 ? cudaErrorInvalidValue : cudaSuccess;
+  };
+  const auto begin = [&](std::size_t bytes) { before_launch("probe", {dim3(1), dim3(1), bytes}, &kernel, elsewhere); };
+  for (const std::size_t bytes : {1000, 1000, 500}) begin(bytes);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(shared_asked(&kernel), 0u);
+  EXPECT_THROW(begin(3000), DeviceError);
+  after_launch("probe", {dim3(1), dim3(1)}, cudaSuccess);
+  EXPECT_THROW(after_launch("probe", {dim3(1), dim3(1)}, cudaErrorLaunchFailure), DeviceError);
+  // An error of the library's own runtime is none of that launch.
+  EXPECT_EQ(cudaSetDevice(77), cudaErrorInvalidDevice);
+  after_launch("probe", {dim3(1), dim3(1)}, cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
 }
 
 TEST_F(RuntimeDevices, ADriverOfAnOlderMajorVersionIsInsufficient) {
