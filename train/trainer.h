@@ -8,8 +8,8 @@
 
 #include "train/report/progress.h"
 #include "train/run/communication.h"
-#include "train/run/run_folder.h"
 #include "train/run/device_use.h"
+#include "train/run/run_folder.h"
 #include "train/run/run_profile.h"
 #include "train/session.h"
 
