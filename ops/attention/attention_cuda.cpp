@@ -19,6 +19,7 @@ struct Problem {
   bool cached = false;  ///< there are keys before the first query
   bool alike = true;    ///< dy lies like y
   bool shares = false;  ///< heads, rows or samples are one by expand()
+  bool large = false;   ///< an element of a head may lie 2^31 elements from its first
   int device = 0;       ///< its index
 
   DType dtype() const { return shape.forward.dtype; }
@@ -42,6 +43,12 @@ bool rows_are_aligned(const Tensor& x) {
   return reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
 }
 
+/// Whether indices within a head need more than 32 bits, with a block's rows behind its end.
+bool rows_are_far(const Tensor& x) {
+  constexpr std::int64_t most = 0x7fffffff, block = 256;
+  return x.shape()[1] > most - block || x.strides()[1] > most / (x.shape()[1] + block);
+}
+
 /// Empty if kernels of 16-byte accesses to f16 and bf16 heads of a multiple of 8 channels, `most` at most, take it.
 std::string low_precision_unsupported(const Problem& p, std::int64_t most) {
   if (size_of(p.dtype()) != 2) return join_text("heads are ", p.dtype(), "; tensor cores take f16 and bf16 here");
@@ -51,7 +58,10 @@ std::string low_precision_unsupported(const Problem& p, std::int64_t most) {
   return "";
 }
 
-std::string mma_unsupported(const Problem& p) { return low_precision_unsupported(p, max_mma_width); }
+std::string mma_unsupported(const Problem& p) {
+  if (p.large) return "a head's rows, or its queries times keys, are too far apart for indices of 32 bits";
+  return low_precision_unsupported(p, max_mma_width);
+}
 
 std::string library_unsupported(const Problem& p) {
   if (std::string reason = low_precision_unsupported(p, max_head_width); !reason.empty()) return reason;
@@ -83,7 +93,12 @@ Problem problem_of(const AttentionArguments& a, const Tensor& y) {
   problem.drops = a.dropout > 0;
   problem.cached = a.query_offset > 0;
   problem.aligned = true;
-  for (const Tensor* const x : {&a.q, &a.k, &a.v, &y}) problem.aligned = problem.aligned && rows_are_aligned(*x);
+  for (const Tensor* const x : {&a.q, &a.k, &a.v, &y}) {
+    problem.aligned = problem.aligned && rows_are_aligned(*x);
+    problem.large = problem.large || rows_are_far(*x);
+  }
+  // Of the bias, and of the draws.
+  problem.large = problem.large || (a.queries() + 256) > 0x7fffffff / (a.keys() + 256);
   for (const Tensor* const x : {&a.q, &a.k, &a.v})
     for (std::size_t axis = 0; axis < 4; ++axis)
       problem.shares = problem.shares || (x->shape()[static_cast<int>(axis)] > 1 && x->strides()[axis] == 0);
@@ -133,8 +148,10 @@ void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Ten
   problem.shape = library_problem(a, y, gradients);
   problem.gradient = true;
   problem.alike = library_problem(a, dy).y == problem.shape.forward.y;
-  for (const Tensor* const x : {&dy, &gradients.dq, &gradients.dk, &gradients.dv})
+  for (const Tensor* const x : {&dy, &gradients.dq, &gradients.dk, &gradients.dv}) {
     problem.aligned = problem.aligned && rows_are_aligned(*x);
+    problem.large = problem.large || rows_are_far(*x);
+  }
   candidates.run(
       problem,
       [&](Gradient* run) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of 16-bit types on tensor cores, f32 sums. A block of 4 warps makes 64 rows of a result (queries, or for dk
-// and dv keys), 16 a warp; the other sequence passes by in tiles of 64 or 32 rows, of which the next is on its way from
-// memory by cp.async while one is multiplied. Scores stay in registers: the layout of a product's result is that of the
-// next product's left operand, so weights are rounded to 16 bits and multiplied where they are. For dk and dv the
-// scores are made transposed. Nothing is added across blocks. Traffic: the passing sequence is read once for 64 rows.
+// Attention of 16-bit types on tensor cores, f32 sums. A warp makes 32 rows of a result (queries, or for dk and dv
+// keys), a block of 4 warps 128 (16 and 64 where that takes too many registers); the other sequence passes by in tiles
+// of 64 or 32 rows, of which the next is on its way from memory by cp.async while one is multiplied. Scores stay in
+// registers: the layout of a product's result is that of the next product's left operand, so weights are rounded to 16
+// bits and multiplied where they are. For dk and dv the scores are made transposed. Scores are in units of log 2.
+// Nothing is added across blocks. Traffic: the passing sequence is read once for the rows of a block.
+// Within a head indices have 32 bits; larger ones are not supported.
 // Source: Dao, "FlashAttention-2" (ICLR 2024), with dq and dk, dv as kernels of their own so that bits repeat.
 // Reference: attention_cpu.cpp, attention_grad_cpu.cpp.
 #include <limits>
@@ -21,340 +23,456 @@ using namespace attention_mma_rows;
 
 constexpr int warps = 4;
 constexpr int threads = warps * warp_size;
-constexpr int warp_rows = 16;
-constexpr int block_rows = warps * warp_rows;
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float log2_of_e = 1.4426950408889634f, log_of_2 = 0.6931471805599453f;
 
-/// Sizes for heads of up to `width` channels where `passing` rows pass by at a time.
-template <int width, int passing>
-struct Sizes {
+// What a kernel looks for at all. With a bias, which is rare, it looks for everything.
+struct Plain {
+  static constexpr bool bias = false, draws = false;
+};
+struct Dropping {
+  static constexpr bool bias = false, draws = true;
+};
+struct Biased {
+  static constexpr bool bias = true, draws = true;
+};
+
+/// How a kernel for heads of up to `channels` channels is cut: a warp makes `tiles` times 16 rows while `passing` rows
+/// pass by at a time, and nvcc is told how many blocks shall find registers (else it spills to have more).
+template <int channels, int tiles_of_warp, int passing_rows, int blocks>
+struct Cut {
+  static constexpr int width = channels, tiles = tiles_of_warp, passing = passing_rows, blocks_at_once = blocks;
+  static constexpr int warp_rows = 16 * tiles, block_rows = warps * warp_rows;
   static constexpr int pitch = width + run;  ///< an odd number of 16-byte units: ldmatrix meets no bank twice
-  static constexpr int block = block_rows * pitch;
-  static constexpr int step = passing * pitch;
+  static constexpr int block = block_rows * pitch, step = passing * pitch;  ///< elements
+};
+// What registers allow. With draws, words of 64 keys come from one Philox block, and drawing takes longer than what
+// larger tiles save.
+template <int width, class Form>
+using ForwardCut =
+    Cut<width, (Form::draws ? 1 : 2), (Form::draws || width <= 64 ? 64 : 32), (Form::draws && width <= 64 ? 3 : 2)>;
+template <int width, class Form>
+using QueryCut =
+    Cut<width, (Form::bias || width > 64 ? 1 : 2), 32, (Form::bias || (width > 64 && !Form::draws) ? 3 : 2)>;
+template <int width, class Form>
+using KeyCut = Cut<width, (Form::bias || width > 64 ? 1 : 2), (width == 64 && !Form::bias ? 16 : 32),
+                   (Form::bias && width <= 64 ? 3 : 2)>;
+
+/// What a block knows of its head, in few registers.
+template <class T>
+struct OwnHead {
+  unsigned number;  ///< among all heads of the batch
+  unsigned n, h;
+  int queries, keys, offset;
+  bool causal;
+
+  __device__ OwnHead(const Problem<T>& p, unsigned index)
+      : number(index),
+        n(index / static_cast<unsigned>(p.heads)),
+        h(index % static_cast<unsigned>(p.heads)),
+        queries(static_cast<int>(p.queries)),
+        keys(static_cast<int>(p.keys)),
+        offset(static_cast<int>(p.query_offset < p.keys ? p.query_offset : p.keys)),
+        causal(p.causal) {
+    if (p.lengths == nullptr) return;
+    const int length = p.lengths[n];
+    keys = length < 0 ? 0 : length < keys ? length : keys;
+  }
+  /// Where the rows of one of the head's numbers begin.
+  template <class E>
+  __device__ E* row_of(E* rows) const {
+    return rows + static_cast<std::int64_t>(number) * queries;
+  }
+
+  template <class E>
+  __device__ E* of(const Heads<E>& heads) const {
+    return heads.head(n, h);
+  }
+  /// Keys that the query sees: those below this number.
+  __device__ int seen(int query) const {
+    const int past = offset + query + 1;
+    return causal && past < keys ? past : keys;
+  }
+  /// Keys that the queries below this one see.
+  __device__ int seen_before(int query) const { return seen((query < queries ? query : queries) - 1); }
+  /// The first query that sees the key.
+  __device__ int first_query(int key) const {
+    return key >= keys ? queries : causal && key > offset ? key - offset : 0;
+  }
+};
+
+/// The draws of a head: dropout multiplies the weight of element query * keys + key with 0 or `kept`.
+struct HeadDraws {
+  const Draws& draws;
+  std::int64_t strip;
+  unsigned offset, keys;
+  float kept;
+
+  template <class T>
+  __device__ HeadDraws(const Problem<T>& p, std::int64_t head)
+      : draws(p.draws), keys(static_cast<unsigned>(p.keys)), kept(static_cast<float>(p.draws.kept)) {
+    const std::int64_t first = p.draws.first_element + head * p.queries * p.keys;
+    strip = first / dropout_strip;
+    offset = static_cast<unsigned>(first % dropout_strip);
+  }
+  /// f(i, factor) for the keys key, key + 16, ... of a query: one Philox block serves up to four.
+  template <int count, class F>
+  __device__ __forceinline__ void each(int query, int key, F&& f) const {
+    constexpr unsigned length = dropout_strip;
+    const unsigned first = offset + static_cast<unsigned>(query) * keys + static_cast<unsigned>(key);
+    const int lane = static_cast<int>(first % 16);
+    unsigned own = first / length;
+    auto words = draw_words(draws, strip + own, lane);
+    HEARTH_UNROLL
+    for (int i = 0; i < count; ++i) {
+      const unsigned element = first + 16 * static_cast<unsigned>(i);
+      if (element / length != own) {
+        own = element / length;
+        words = draw_words(draws, strip + own, lane);
+      }
+      f(i, word_of(words, static_cast<int>(element % length) / 16) >= draws.threshold ? kept : 0.0f);
+    }
+  }
 };
 
 /// Starts to bring `rows` rows of a head from row `first` on; zeros behind row `end` and the head's width.
 template <int rows, int width, class T>
-__device__ __forceinline__ void start_rows(const T* head, std::int64_t row_step, std::int64_t first, std::int64_t end,
-                                           int own_width, T* to) {
-  constexpr int chunks = width / run;
-  static_assert(rows * chunks % threads == 0);
+__device__ __forceinline__ void start_rows(const T* head, std::int64_t row_step, int first, int end, int own_width,
+                                           T* to) {
+  constexpr int chunks = width / run, apart = threads / chunks;
+  static_assert(rows % apart == 0);
+  const int thread = static_cast<int>(threadIdx.x), d = thread % chunks * run, step = static_cast<int>(row_step);
+  const int row = first + thread / chunks;
+  to += thread / chunks * (width + run) + d;
   HEARTH_UNROLL
-  for (int i = 0; i < rows * chunks / threads; ++i) {
-    const int at = static_cast<int>(threadIdx.x) + i * threads;
-    const int r = at / chunks, d = at % chunks * run;
-    const bool inside = first + r < end && d < own_width;
-    cp_async(to + r * (width + run) + d, inside ? head + (first + r) * row_step + d : head, inside);
+  for (int i = 0; i < rows / apart; ++i) {
+    const int r = row + i * apart;
+    const bool inside = r < end && d < own_width;
+    cp_async(to + i * apart * (width + run), inside ? head + (r * step + d) : head, inside);
   }
 }
 
-__device__ __forceinline__ int warp_row() { return static_cast<int>(threadIdx.x) / warp_size * warp_rows; }
-
-/// Whether each of these queries sees each of these keys and nothing is added to their products; then
-/// score_of need not look at each.
-template <int queries, int keys, class T>
-__device__ __forceinline__ bool sees_all(const Problem<T>& p, const Head<T>& head, std::int64_t query,
-                                         std::int64_t key) {
-  return p.bias == nullptr && query + queries <= p.queries && key + keys <= head.keys &&
-         (!p.causal || key + keys <= p.query_offset + query + 1);
+/// Starts to bring keys and values from row `key` on.
+template <class Size, class T>
+__device__ __forceinline__ void start_keys(const Problem<T>& p, const OwnHead<T>& own, int key, T* k, T* v) {
+  start_rows<Size::passing, Size::width>(own.of(p.k), p.k.row_step, key, own.keys, p.width, k);
+  start_rows<Size::passing, Size::width>(own.of(p.v), p.v.row_step, key, own.keys, p.width, v);
 }
 
-/// The score of a product, -infinity where the key is hidden.
-template <class T>
-__device__ __forceinline__ float score_of(const Problem<T>& p, const Head<T>& head, bool whole, std::int64_t query,
-                                          std::int64_t key, float product) {
-  if (whole) return product * p.scale;
-  if (!head.sees(p, query, key)) return -std::numeric_limits<float>::infinity();
-  const float scaled = product * p.scale;
-  return p.bias != nullptr ? scaled + p.bias[head.h * p.bias_step + query * p.keys + key] : scaled;
-}
-
-/// factor[j][e]: what dropout multiplies this lane's weights [16 queries, passing keys] with.
-template <int passing, class T>
-__device__ __forceinline__ void draw_weights(const Problem<T>& p, const Head<T>& head, std::int64_t first_query,
-                                             std::int64_t first_key, float (&factor)[passing / 8][4]) {
-  // Every second fragment is 16 keys on: those share Philox blocks.
+/// Writes sum * factor(tile, row half) to this warp's rows of a head, in pairs.
+template <class Size, class T, class Factor>
+__device__ __forceinline__ void store_rows(const float (&sum)[Size::tiles][Size::width / 8][4], Factor&& factor,
+                                           int first, std::int64_t end, int own_width, T* head, std::int64_t row_step) {
   HEARTH_UNROLL
-  for (int e = 0; e < 4; ++e) {
+  for (int i = 0; i < 2 * Size::tiles; ++i) {
+    const int tile = i / 2, half = i % 2, row = first + 16 * tile + own_row(2 * half);
+    T* const to = head + row * static_cast<int>(row_step) + own_column(0);
     HEARTH_UNROLL
-    for (int odd = 0; odd < 2; ++odd) {
-      float shared[passing / 16];
-      draw(p.draws, head.row(p, first_query + own_row(e)) * p.keys + first_key + odd * 8 + own_column(e), shared);
-      HEARTH_UNROLL
-      for (int i = 0; i < passing / 16; ++i) factor[2 * i + odd][e] = shared[i];
+    for (int j = 0; j < Size::width / 8; ++j) {
+      const float* const pair = sum[tile][j] + 2 * half;
+      if (row < end && 8 * j + own_column(0) < own_width)
+        *reinterpret_cast<unsigned*>(to + 8 * j) =
+            cast_down_two<T>(pair[0] * factor(tile, half), pair[1] * factor(tile, half));
     }
   }
 }
 
-/// Writes sum * factor[row half] to this warp's rows of a head, in pairs.
-template <int width, class T>
-__device__ __forceinline__ void store_rows(const float (&sum)[width / 8][4], const float (&factor)[2],
-                                           std::int64_t first, std::int64_t end, int own_width, T* head,
-                                           std::int64_t row_step) {
+__device__ __forceinline__ int warp_number() { return static_cast<int>(threadIdx.x) / warp_size; }
+
+/// f(value, row of the warp, column) for each of a lane's values.
+template <class Size, class F>
+__device__ __forceinline__ void each_value(float (&values)[Size::tiles][Size::passing / 8][4], F&& f) {
   HEARTH_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const std::int64_t row = first + own_row(2 * half);
+  for (int tile = 0; tile < Size::tiles; ++tile) {
     HEARTH_UNROLL
-    for (int j = 0; j < width / 8; ++j) {
-      const int d = 8 * j + own_column(0);
-      if (row >= end || d >= own_width) continue;
-      Pack<T, 2> pair;
-      pair.at[0] = cast_down<T>(sum[j][2 * half] * factor[half]);
-      pair.at[1] = cast_down<T>(sum[j][2 * half + 1] * factor[half]);
-      store_pack(head + row * row_step + d, pair);
+    for (int j = 0; j < Size::passing / 8; ++j) {
+      HEARTH_UNROLL
+      for (int e = 0; e < 4; ++e) f(values[tile][j][e], tile, j, e);
     }
   }
 }
 
-/// A block makes 64 queries of one head.
-template <class T, int width>
-__global__ void __launch_bounds__(threads)
-    attend_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Heads<T> y, float* lse, std::int64_t tiles) {
-  constexpr int passing = 64;
-  using Size = Sizes<width, passing>;
-  T* const q = dynamic_shared<T>();
-  T *const k = q + Size::block, *const v = k + 2 * Size::step;
-  const Head<T> head(p, blockIdx.x / tiles);
-  // The last queries see the most keys when the mask is causal, so their blocks start first.
-  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * block_rows;
-  const std::int64_t seen = head.seen(p, first + block_rows);
-  const auto start = [&](std::int64_t key, int stage) {
-    if (key < seen) {
-      start_rows<passing, width>(p.k.head(head.n, head.h), p.k.row_step, key, head.keys, p.width,
-                                 k + stage * Size::step);
-      start_rows<passing, width>(p.v.head(head.n, head.h), p.v.row_step, key, head.keys, p.width,
-                                 v + stage * Size::step);
-    }
-    cp_async_commit();
-  };
-  start_rows<block_rows, width>(p.q.head(head.n, head.h), p.q.row_step, first, p.queries, p.width, q);
-  start(0, 0);
-  float sum[width / 8][4] = {}, total[2] = {};
-  float most[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
-  int stage = 0;
-  for (std::int64_t key = 0; key < seen; key += passing) {
-    cp_async_wait<0>();
-    __syncthreads();
-    start(key + passing, 1 - stage);
-    float weight[passing / 8][4];
-    multiply_rows<width, passing>(q + warp_row() * Size::pitch, k + stage * Size::step, weight);
-    const bool whole = sees_all<warp_rows, passing>(p, head, first + warp_row(), key);
-    float shift[2];
-    HEARTH_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      float next = most[half];
-      HEARTH_UNROLL
-      for (int j = 0; j < passing / 8; ++j) {
-        HEARTH_UNROLL
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          weight[j][e] =
-              score_of(p, head, whole, first + warp_row() + own_row(e), key + 8 * j + own_column(e), weight[j][e]);
-          next = Largest::join(weight[j][e], next);
-        }
-      }
-      next = reduce_row<Largest>(next);
-      // A query that has seen no key yet: any finite shift leaves its weights 0.
-      shift[half] = next == -std::numeric_limits<float>::infinity() ? 0.0f : next;
-      const float factor = __expf(most[half] - shift[half]);
-      most[half] = next;
-      total[half] *= factor;
-      HEARTH_UNROLL
-      for (int j = 0; j < width / 8; ++j) {
-        sum[j][2 * half] *= factor;
-        sum[j][2 * half + 1] *= factor;
-      }
-    }
-    HEARTH_UNROLL
-    for (int j = 0; j < passing / 8; ++j) {
-      HEARTH_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        weight[j][e] = __expf(weight[j][e] - shift[e / 2]);
-        total[e / 2] += weight[j][e];
-      }
-    }
-    if (p.draws.on) {
-      float factor[passing / 8][4];
-      draw_weights<passing>(p, head, first + warp_row(), key, factor);
-      HEARTH_UNROLL
-      for (int j = 0; j < passing / 8; ++j) {
-        HEARTH_UNROLL
-        for (int e = 0; e < 4; ++e) weight[j][e] *= factor[j][e];
-      }
-    }
-    add_weighted<width, passing>(weight, v + stage * Size::step, sum);
-    stage = 1 - stage;
-  }
-  cp_async_wait<0>();
-  float inverse[2];
-  HEARTH_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const float whole = reduce_row<Sum>(total[half]);
-    inverse[half] = whole == 0.0f ? 0.0f : 1.0f / whole;
-    const std::int64_t query = first + warp_row() + own_row(2 * half);
-    if (lane_id() % 4 == 0 && query < p.queries)
-      lse[head.row(p, query)] = whole == 0.0f ? std::numeric_limits<float>::infinity() : most[half] + std::log(whole);
-  }
-  store_rows<width>(sum, inverse, first + warp_row(), p.queries, p.width, y.head(head.n, head.h), y.row_step);
-}
-
-/// Rows that pass by at a time in the gradient, where twice as many sums are held.
-template <int width>
-constexpr int grad_passing = width > 64 ? 32 : 64;
-
-/// A block makes dq of 64 queries of one head, over the keys in order.
-template <class T, int width>
-__global__ void __launch_bounds__(threads)
-    attend_grad_q_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Saved<T> saved, Heads<T> dq, std::int64_t tiles) {
-  constexpr int passing = grad_passing<width>;
-  using Size = Sizes<width, passing>;
-  T* const q = dynamic_shared<T>();
-  T *const dy = q + Size::block, *const k = dy + Size::block, *const v = k + 2 * Size::step;
-  const Head<T> head(p, blockIdx.x / tiles);
-  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * block_rows;
-  const std::int64_t seen = head.seen(p, first + block_rows);
-  const auto start = [&](std::int64_t key, int stage) {
-    if (key < seen) {
-      start_rows<passing, width>(p.k.head(head.n, head.h), p.k.row_step, key, head.keys, p.width,
-                                 k + stage * Size::step);
-      start_rows<passing, width>(p.v.head(head.n, head.h), p.v.row_step, key, head.keys, p.width,
-                                 v + stage * Size::step);
-    }
-    cp_async_commit();
-  };
-  start_rows<block_rows, width>(p.q.head(head.n, head.h), p.q.row_step, first, p.queries, p.width, q);
-  start_rows<block_rows, width>(saved.dy.head(head.n, head.h), saved.dy.row_step, first, p.queries, p.width, dy);
-  start(0, 0);
-  float lse[2], delta[2];
-  HEARTH_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const std::int64_t query = first + warp_row() + own_row(2 * half);
-    lse[half] = query < p.queries ? saved.lse[head.row(p, query)] : 0.0f;
-    delta[half] = query < p.queries ? saved.delta[head.row(p, query)] : 0.0f;
-  }
-  float sum[width / 8][4] = {};
-  int stage = 0;
-  for (std::int64_t key = 0; key < seen; key += passing) {
-    cp_async_wait<0>();
-    __syncthreads();
-    start(key + passing, 1 - stage);
-    float weight[passing / 8][4], slope[passing / 8][4];
-    multiply_rows<width, passing>(q + warp_row() * Size::pitch, k + stage * Size::step, weight);
-    multiply_rows<width, passing>(dy + warp_row() * Size::pitch, v + stage * Size::step, slope);
-    if (p.draws.on) {
-      float factor[passing / 8][4];
-      draw_weights<passing>(p, head, first + warp_row(), key, factor);
-      HEARTH_UNROLL
-      for (int j = 0; j < passing / 8; ++j) {
-        HEARTH_UNROLL
-        for (int e = 0; e < 4; ++e) slope[j][e] *= factor[j][e];
-      }
-    }
-    const bool whole = sees_all<warp_rows, passing>(p, head, first + warp_row(), key);
-    HEARTH_UNROLL
-    for (int j = 0; j < passing / 8; ++j) {
-      HEARTH_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const float score =
-            score_of(p, head, whole, first + warp_row() + own_row(e), key + 8 * j + own_column(e), weight[j][e]);
-        slope[j][e] = __expf(score - lse[e / 2]) * (slope[j][e] - delta[e / 2]);
-      }
-    }
-    add_weighted<width, passing>(slope, k + stage * Size::step, sum);
-    stage = 1 - stage;
-  }
-  cp_async_wait<0>();
-  const float factor[2] = {p.scale, p.scale};
-  store_rows<width>(sum, factor, first + warp_row(), p.queries, p.width, dq.head(head.n, head.h), dq.row_step);
-}
-
-/// A block makes dk and dv of 64 keys of one head, over the queries in order. Scores are [16 keys, passing queries].
-template <class T, int width>
-__global__ void __launch_bounds__(threads) attend_grad_kv_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Saved<T> saved,
-                                                              Heads<T> dk, Heads<T> dv, std::int64_t tiles) {
-  constexpr int passing = grad_passing<width>;
-  using Size = Sizes<width, passing>;
-  T* const k = dynamic_shared<T>();
-  T *const v = k + Size::block, *const q = v + Size::block, *const dy = q + 2 * Size::step;
-  float* const rows = reinterpret_cast<float*>(dy + 2 * Size::step);  // [stages][lse, delta][passing]
-  const Head<T> head(p, blockIdx.x / tiles);
-  const std::int64_t first = blockIdx.x % tiles * block_rows;
-  // The first query that sees a key of the block.
-  std::int64_t begin = p.causal && first > p.query_offset ? (first - p.query_offset) / passing * passing : 0;
-  if (first >= head.keys) begin = p.queries;
-  const auto start = [&](std::int64_t query, int stage) {
-    if (query < p.queries) {
-      start_rows<passing, width>(p.q.head(head.n, head.h), p.q.row_step, query, p.queries, p.width,
-                                 q + stage * Size::step);
-      start_rows<passing, width>(saved.dy.head(head.n, head.h), saved.dy.row_step, query, p.queries, p.width,
-                                 dy + stage * Size::step);
-      for (int i = static_cast<int>(threadIdx.x); i < 2 * passing; i += threads) {
-        const float* const from = i < passing ? saved.lse : saved.delta;
-        const std::int64_t row = query + i % passing;
-        rows[stage * 2 * passing + i] = row < p.queries ? from[head.row(p, row)] : 0.0f;
-      }
-    }
-    cp_async_commit();
-  };
-  start_rows<block_rows, width>(p.k.head(head.n, head.h), p.k.row_step, first, head.keys, p.width, k);
-  start_rows<block_rows, width>(p.v.head(head.n, head.h), p.v.row_step, first, head.keys, p.width, v);
-  start(begin, 0);
-  float sum_k[width / 8][4] = {}, sum_v[width / 8][4] = {};
-  int stage = 0;
-  for (std::int64_t query = begin; query < p.queries; query += passing) {
-    cp_async_wait<0>();
-    __syncthreads();
-    start(query + passing, 1 - stage);
-    float weight[passing / 8][4], slope[passing / 8][4];
-    multiply_rows<width, passing>(k + warp_row() * Size::pitch, q + stage * Size::step, weight);
-    multiply_rows<width, passing>(v + warp_row() * Size::pitch, dy + stage * Size::step, slope);
-    const float* const lse = rows + stage * 2 * passing;
-    const float* const delta = lse + passing;
-    const bool whole = sees_all<passing, warp_rows>(p, head, query, first + warp_row());
-    HEARTH_UNROLL
-    for (int j = 0; j < passing / 8; ++j) {
-      HEARTH_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int column = 8 * j + own_column(e);
-        const std::int64_t key = first + warp_row() + own_row(e);
-        float factor[1];
-        draw(p.draws, head.row(p, query + column) * p.keys + key, factor);
-        const float value = __expf(score_of(p, head, whole, query + column, key, weight[j][e]) - lse[column]);
-        weight[j][e] = value * factor[0];
-        slope[j][e] = value * (slope[j][e] * factor[0] - delta[column]);
-      }
-    }
-    add_weighted<width, passing>(weight, dy + stage * Size::step, sum_v);
-    add_weighted<width, passing>(slope, q + stage * Size::step, sum_k);
-    stage = 1 - stage;
-  }
-  cp_async_wait<0>();
-  const float one[2] = {1.0f, 1.0f}, scale[2] = {p.scale, p.scale};
-  store_rows<width>(sum_k, scale, first + warp_row(), p.keys, p.width, dk.head(head.n, head.h), dk.row_step);
-  store_rows<width>(sum_v, one, first + warp_row(), p.keys, p.width, dv.head(head.n, head.h), dv.row_step);
-}
-
-/// f.operator()<T, width>() for the type and the next larger width there is.
-template <class F>
-void visit(const AttentionArguments& a, F&& f) {
-  visit_dtype("attention", a.q.dtype(), Types<f16, bf16>{}, [&]<class T>() {
-    if (a.width() <= 32) return f.template operator()<T, 32>();
-    if (a.width() <= 64) return f.template operator()<T, 64>();
-    static_assert(max_mma_width == 128);
-    f.template operator()<T, 128>();
+/// From the products of queries `first` on and keys `key` on to their scores: scaled, the bias added, -infinity where
+/// the key is hidden.
+template <class Form, class Size, class T>
+__device__ __forceinline__ void finish_scores(const Problem<T>& p, const OwnHead<T>& own, int first, int key,
+                                              float (&score)[Size::tiles][Size::passing / 8][4]) {
+  const float scale = p.scale * log2_of_e;
+  each_value<Size>(score, [&](float& value, int, int, int) { value *= scale; });
+  const float* const bias = Form::bias && p.bias != nullptr ? p.bias + own.h * p.bias_step : nullptr;
+  const bool whole = key + Size::passing <= own.seen(first);
+  if (whole && bias == nullptr) return;
+  each_value<Size>(score, [&](float& value, int tile, int j, int e) {
+    const int query = first + 16 * tile + own_row(e), column = key + 8 * j + own_column(e);
+    if (column >= own.seen(query))
+      value = -infinity;
+    else if (bias != nullptr && query < own.queries)
+      value += bias[query * static_cast<int>(p.keys) + column] * log2_of_e;
   });
 }
 
-std::int64_t tiles_of(std::int64_t rows) { return (rows + block_rows - 1) / block_rows; }
+/// Multiplies what belongs to queries `first` on and keys `key` on with the draws.
+template <class Size>
+__device__ __forceinline__ void drop(const HeadDraws& draws, int first, int key,
+                                     float (&value)[Size::tiles][Size::passing / 8][4]) {
+  HEARTH_UNROLL
+  for (int i = 0; i < 8 * Size::tiles; ++i) {
+    // Every second fragment is 16 keys on: those share Philox blocks.
+    const int tile = i / 8, e = i / 2 % 4, odd = i % 2;
+    draws.template each<Size::passing / 16>(first + 16 * tile + own_row(e), key + odd * 8 + own_column(e),
+                                            [&](int k, float factor) { value[tile][2 * k + odd][e] *= factor; });
+  }
+}
+
+/// The running softmax of a lane's rows, and what it weights.
+template <class Size>
+struct Weighted {
+  float sum[Size::tiles][Size::width / 8][4] = {}, total[Size::tiles][2] = {}, most[Size::tiles][2];
+
+  __device__ Weighted() {
+    HEARTH_UNROLL
+    for (int i = 0; i < 2 * Size::tiles; ++i) most[i / 2][i % 2] = -infinity;
+  }
+  /// From scores to weights, with what is summed shrunk to the new maximum.
+  __device__ __forceinline__ void weigh(float (&score)[Size::tiles][Size::passing / 8][4]) {
+    float shift[Size::tiles][2];
+    HEARTH_UNROLL
+    for (int i = 0; i < 2 * Size::tiles; ++i) {
+      const int tile = i / 2, half = i % 2;
+      float next = most[tile][half];
+      HEARTH_UNROLL
+      for (int j = 0; j < Size::passing / 4; ++j) next = Largest::join(score[tile][j / 2][2 * half + j % 2], next);
+      next = reduce_row<Largest>(next);
+      // A query that has seen no key yet: any finite shift leaves its weights 0.
+      shift[tile][half] = next == -infinity ? 0.0f : next;
+      const float factor = exp2_rounded(most[tile][half] - shift[tile][half]);
+      most[tile][half] = next;
+      total[tile][half] *= factor;
+      HEARTH_UNROLL
+      for (int j = 0; j < Size::width / 4; ++j) sum[tile][j / 2][2 * half + j % 2] *= factor;
+    }
+    each_value<Size>(score, [&](float& value, int tile, int, int e) {
+      value = exp2_rounded(value - shift[tile][e / 2]);
+      total[tile][e / 2] += value;
+    });
+  }
+};
+
+/// A block makes the rows of y of its queries in one head.
+template <class T, int width, class Form>
+__global__ void __launch_bounds__(threads, ForwardCut<width, Form>::blocks_at_once)
+    attend_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Heads<T> y, float* lse, unsigned blocks) {
+  using Size = ForwardCut<width, Form>;
+  T* const q = dynamic_shared<T>();
+  T *const k = q + Size::block, *const v = k + 2 * Size::step;
+  const OwnHead<T> own(p, blockIdx.x / blocks);
+  // The last queries see the most keys when the mask is causal, so their blocks start first.
+  const int first = static_cast<int>(blocks - 1 - blockIdx.x % blocks) * Size::block_rows;
+  const int end = own.seen_before(first + Size::block_rows);
+  const auto start = [&](int key, int stage) {
+    if (key < end) start_keys<Size>(p, own, key, k + stage * Size::step, v + stage * Size::step);
+    cp_async_commit();
+  };
+  start_rows<Size::block_rows, width>(own.of(p.q), p.q.row_step, first, own.queries, p.width, q);
+  start(0, 0);
+  const int row = warp_number() * Size::warp_rows, query = first + row;
+  const int own_end = query < own.queries ? own.seen_before(query + Size::warp_rows) : 0;
+  Weighted<Size> to;
+  int stage = 0;
+  for (int key = 0; key < end; key += Size::passing) {
+    cp_async_wait<0>();
+    __syncthreads();
+    start(key + Size::passing, 1 - stage);
+    if (key < own_end) {
+      float weight[Size::tiles][Size::passing / 8][4];
+      multiply_rows<width, Size::passing>(q + row * Size::pitch, k + stage * Size::step, weight);
+      finish_scores<Form, Size>(p, own, query, key, weight);
+      to.weigh(weight);
+      if (Form::draws && (!Form::bias || p.draws.on)) drop<Size>(HeadDraws(p, own.number), query, key, weight);
+      add_weighted<width, Size::passing>(weight, v + stage * Size::step, to.sum);
+    }
+    stage = 1 - stage;
+  }
+  cp_async_wait<0>();
+  float inverse[Size::tiles][2];
+  HEARTH_UNROLL
+  for (int i = 0; i < 2 * Size::tiles; ++i) {
+    const int tile = i / 2, half = i % 2, at = query + 16 * tile + own_row(2 * half);
+    const float whole = reduce_row<Sum>(to.total[tile][half]);
+    inverse[tile][half] = whole == 0.0f ? 0.0f : 1.0f / whole;
+    if (lane_id() % 4 == 0 && at < own.queries)
+      own.row_of(lse)[at] = whole == 0.0f ? infinity : to.most[tile][half] * log_of_2 + std::log(whole);
+  }
+  store_rows<Size>(
+      to.sum, [&](int tile, int half) { return inverse[tile][half]; }, query, own.queries, p.width, own.of(y),
+      y.row_step);
+}
+
+/// A block makes dq of its queries in one head, over the keys in order.
+template <class T, int width, class Form>
+__global__ void __launch_bounds__(threads, QueryCut<width, Form>::blocks_at_once)
+    attend_grad_q_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Saved<T> saved, Heads<T> dq, unsigned blocks) {
+  using Size = QueryCut<width, Form>;
+  T* const q = dynamic_shared<T>();
+  T *const dy = q + Size::block, *const k = dy + Size::block, *const v = k + 2 * Size::step;
+  const OwnHead<T> own(p, blockIdx.x / blocks);
+  const int first = static_cast<int>(blocks - 1 - blockIdx.x % blocks) * Size::block_rows;
+  const int end = own.seen_before(first + Size::block_rows);
+  const auto start = [&](int key, int stage) {
+    if (key < end) start_keys<Size>(p, own, key, k + stage * Size::step, v + stage * Size::step);
+    cp_async_commit();
+  };
+  start_rows<Size::block_rows, width>(own.of(p.q), p.q.row_step, first, own.queries, p.width, q);
+  start_rows<Size::block_rows, width>(own.of(saved.dy), saved.dy.row_step, first, own.queries, p.width, dy);
+  start(0, 0);
+  const int row = warp_number() * Size::warp_rows, query = first + row;
+  const int own_end = query < own.queries ? own.seen_before(query + Size::warp_rows) : 0;
+  float lse[Size::tiles][2], delta[Size::tiles][2];
+  HEARTH_UNROLL
+  for (int i = 0; i < 2 * Size::tiles; ++i) {
+    const int at = query + 16 * (i / 2) + own_row(2 * (i % 2));
+    lse[i / 2][i % 2] = at < own.queries ? own.row_of(saved.lse)[at] * log2_of_e : 0.0f;
+    delta[i / 2][i % 2] = at < own.queries ? own.row_of(saved.delta)[at] : 0.0f;
+  }
+  float sum[Size::tiles][width / 8][4] = {};
+  int stage = 0;
+  for (int key = 0; key < end; key += Size::passing) {
+    cp_async_wait<0>();
+    __syncthreads();
+    start(key + Size::passing, 1 - stage);
+    if (key < own_end) {
+      float weight[Size::tiles][Size::passing / 8][4], slope[Size::tiles][Size::passing / 8][4];
+      multiply_rows<width, Size::passing>(q + row * Size::pitch, k + stage * Size::step, weight);
+      multiply_rows<width, Size::passing>(dy + row * Size::pitch, v + stage * Size::step, slope);
+      if (Form::draws && (!Form::bias || p.draws.on)) drop<Size>(HeadDraws(p, own.number), query, key, slope);
+      finish_scores<Form, Size>(p, own, query, key, weight);
+      each_value<Size>(slope, [&](float& value, int tile, int j, int e) {
+        value = exp2_rounded(weight[tile][j][e] - lse[tile][e / 2]) * (value - delta[tile][e / 2]);
+      });
+      add_weighted<width, Size::passing>(slope, k + stage * Size::step, sum);
+    }
+    stage = 1 - stage;
+  }
+  cp_async_wait<0>();
+  store_rows<Size>(
+      sum, [&](int, int) { return p.scale; }, query, own.queries, p.width, own.of(dq), dq.row_step);
+}
+
+/// From the transposed products of keys `first` on with queries and of v with dy to weights, dropped, and slopes of the
+/// scores. `lse` (in units of log 2) and `delta` are those of queries `query` on.
+template <class Form, class Size, class T>
+__device__ __forceinline__ void weigh_transposed(const Problem<T>& p, const OwnHead<T>& own, int first, int query,
+                                                 const float* lse, const float* delta,
+                                                 float (&weight)[Size::tiles][Size::passing / 8][4],
+                                                 float (&slope)[Size::tiles][Size::passing / 8][4]) {
+  const float scale = p.scale * log2_of_e;
+  const float* const bias = Form::bias && p.bias != nullptr ? p.bias + own.h * p.bias_step : nullptr;
+  const bool whole = query >= own.first_query(first + Size::warp_rows - 1);
+  const HeadDraws draws(p, own.number);
+  HEARTH_UNROLL
+  for (int j = 0; j < Size::passing / 8; ++j) {
+    HEARTH_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const int column = 8 * j + own_column(e), key = first + own_row(e);
+      float factor[Size::tiles];
+      HEARTH_UNROLL
+      for (int tile = 0; tile < Size::tiles; ++tile) factor[tile] = 1.0f;
+      if (Form::draws && (!Form::bias || p.draws.on))
+        draws.template each<Size::tiles>(query + column, key, [&](int tile, float drawn) { factor[tile] = drawn; });
+      HEARTH_UNROLL
+      for (int tile = 0; tile < Size::tiles; ++tile) {
+        const bool hidden = !whole && query + column < own.first_query(key + 16 * tile);
+        float score = weight[tile][j][e] * scale;
+        if (bias != nullptr && !hidden && query + column < own.queries)
+          score += bias[(query + column) * static_cast<int>(p.keys) + key + 16 * tile] * log2_of_e;
+        const float value = hidden ? 0.0f : exp2_rounded(score - lse[column]);
+        weight[tile][j][e] = value * factor[tile];
+        slope[tile][j][e] = value * (slope[tile][j][e] * factor[tile] - delta[column]);
+      }
+    }
+  }
+}
+
+/// A block makes dk and dv of its keys in one head, over the queries in order. Scores are [keys, queries].
+template <class T, int width, class Form>
+__global__ void __launch_bounds__(threads, KeyCut<width, Form>::blocks_at_once)
+    attend_grad_kv_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Saved<T> saved, Heads<T> dk, Heads<T> dv, unsigned blocks) {
+  using Size = KeyCut<width, Form>;
+  constexpr int passing = Size::passing;
+  T* const k = dynamic_shared<T>();
+  T *const v = k + Size::block, *const q = v + Size::block, *const dy = q + 2 * Size::step;
+  float* const rows = reinterpret_cast<float*>(dy + 2 * Size::step);  // [stages][lse, delta][passing]
+  const OwnHead<T> own(p, blockIdx.x / blocks);
+  const int first = static_cast<int>(blockIdx.x % blocks) * Size::block_rows;
+  const int begin = own.first_query(first) / passing * passing, thread = static_cast<int>(threadIdx.x);
+  const T *const queries = own.of(p.q), *const slopes = own.of(saved.dy);
+  const float* const of_row = own.row_of(thread < passing ? saved.lse : saved.delta);
+  const auto start = [&](int query, int stage) {
+    if (query < own.queries) {
+      start_rows<passing, width>(queries, p.q.row_step, query, own.queries, p.width, q + stage * Size::step);
+      start_rows<passing, width>(slopes, saved.dy.row_step, query, own.queries, p.width, dy + stage * Size::step);
+      const int row = query + thread % passing;
+      if (thread < 2 * passing)
+        rows[stage * 2 * passing + thread] =
+            row < own.queries ? of_row[row] * (thread < passing ? log2_of_e : 1.0f) : 0.0f;
+    }
+    cp_async_commit();
+  };
+  start_rows<Size::block_rows, width>(own.of(p.k), p.k.row_step, first, own.keys, p.width, k);
+  start_rows<Size::block_rows, width>(own.of(p.v), p.v.row_step, first, own.keys, p.width, v);
+  start(begin, 0);
+  const int row = warp_number() * Size::warp_rows, key = first + row, own_begin = own.first_query(key);
+  float sum_k[Size::tiles][width / 8][4] = {}, sum_v[Size::tiles][width / 8][4] = {};
+  int stage = 0;
+  for (int query = begin; query < own.queries; query += passing) {
+    cp_async_wait<0>();
+    __syncthreads();
+    start(query + passing, 1 - stage);
+    if (query + passing > own_begin) {
+      const T *const q_rows = q + stage * Size::step, *const dy_rows = dy + stage * Size::step;
+      float weight[Size::tiles][passing / 8][4], slope[Size::tiles][passing / 8][4];
+      multiply_rows<width, passing>(k + row * Size::pitch, q_rows, weight);
+      multiply_rows<width, passing>(v + row * Size::pitch, dy_rows, slope);
+      const float* const lse = rows + stage * 2 * passing;
+      weigh_transposed<Form, Size>(p, own, key, query, lse, lse + passing, weight, slope);
+      add_weighted<width, passing>(weight, dy_rows, sum_v);
+      add_weighted<width, passing>(slope, q_rows, sum_k);
+    }
+    stage = 1 - stage;
+  }
+  cp_async_wait<0>();
+  store_rows<Size>(
+      sum_k, [&](int, int) { return p.scale; }, key, p.keys, p.width, own.of(dk), dk.row_step);
+  store_rows<Size>(
+      sum_v, [](int, int) { return 1.0f; }, key, p.keys, p.width, own.of(dv), dv.row_step);
+}
+
+/// f.operator()<T, width, Form>() for the type, the next larger width there is, and what the kernel looks for.
+template <class F>
+void visit(const AttentionArguments& a, F&& f) {
+  visit_dtype("attention", a.q.dtype(), Types<f16, bf16>{}, [&]<class T>() {
+    const auto with_form = [&]<int width>() {
+      if (a.bias.defined()) return f.template operator()<T, width, Biased>();
+      if (a.dropout > 0) return f.template operator()<T, width, Dropping>();
+      f.template operator()<T, width, Plain>();
+    };
+    if (a.width() <= 32) return with_form.template operator()<32>();
+    if (a.width() <= 64) return with_form.template operator()<64>();
+    static_assert(max_mma_width == 128);
+    with_form.template operator()<128>();
+  });
+}
 
 }  // namespace
 
 void attention_mma(Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
-  visit(a, [&]<class T, int width>() {
-    using Size = Sizes<width, 64>;
-    const std::int64_t tiles = tiles_of(a.queries());
+  visit(a, [&]<class T, int width, class Form>() {
+    using Size = ForwardCut<width, Form>;
+    const unsigned blocks = blocks_for(a.queries(), Size::block_rows);
     launch(stream, "attention mma",
-           {blocks_for(a.batch() * a.heads() * tiles, 1), threads, (Size::block + 4 * Size::step) * sizeof(T),
+           {blocks_for(a.batch() * a.heads() * blocks, 1), threads, (Size::block + 4 * Size::step) * sizeof(T),
             bytes_of(a.q, a.k, a.v, a.bias, y, lse)},
-           attend_mma<T, width>, problem_of<T>(stream, a), heads_of<T>(y), lse.data<float>(), tiles);
+           attend_mma<T, width, Form>, problem_of<T>(stream, a), heads_of<T>(y), lse.data<float>(), blocks);
   });
 }
 
@@ -362,21 +480,23 @@ void attention_grad_mma(Stream& stream, const AttentionArguments& a, const Atten
                         const AttentionGradients& gradients) {
   const Tensor delta = Tensor::empty_like(given.lse);
   attention_row_products(stream, a, given, delta);
-  visit(a, [&]<class T, int width>() {
-    constexpr int passing = grad_passing<width>;
-    using Size = Sizes<width, passing>;
+  visit(a, [&]<class T, int width, class Form>() {
+    using Queries = QueryCut<width, Form>;
+    using Keys = KeyCut<width, Form>;
     const Problem<T> p = problem_of<T>(stream, a);
     const Saved<T> saved{heads_of<const T>(given.dy), given.lse.data<float>(), delta.data<float>()};
-    const std::int64_t heads = a.batch() * a.heads(), down = tiles_of(a.queries()), across = tiles_of(a.keys());
-    const std::size_t shared = (2 * Size::block + 4 * Size::step) * sizeof(T);
+    const std::int64_t heads = a.batch() * a.heads();
     const std::int64_t moved = bytes_of(a.q, a.k, a.v, a.bias, given.dy, given.lse, delta);
+    const unsigned down = blocks_for(a.queries(), Queries::block_rows), across = blocks_for(a.keys(), Keys::block_rows);
     launch(stream, "attention_grad q mma",
-           {blocks_for(heads * down, 1), threads, shared, moved + bytes_of(gradients.dq)}, attend_grad_q_mma<T, width>,
-           p, saved, heads_of<T>(gradients.dq), down);
+           {blocks_for(heads * down, 1), threads, (2 * Queries::block + 4 * Queries::step) * sizeof(T),
+            moved + bytes_of(gradients.dq)},
+           attend_grad_q_mma<T, width, Form>, p, saved, heads_of<T>(gradients.dq), down);
     launch(stream, "attention_grad kv mma",
-           {blocks_for(heads * across, 1), threads, shared + 4 * passing * sizeof(float),
+           {blocks_for(heads * across, 1), threads,
+            (2 * Keys::block + 4 * Keys::step) * sizeof(T) + 4 * Keys::passing * sizeof(float),
             moved + bytes_of(gradients.dk, gradients.dv)},
-           attend_grad_kv_mma<T, width>, p, saved, heads_of<T>(gradients.dk), heads_of<T>(gradients.dv), across);
+           attend_grad_kv_mma<T, width, Form>, p, saved, heads_of<T>(gradients.dk), heads_of<T>(gradients.dv), across);
   });
   if (gradients.dbias.defined()) attention_bias_grad(stream, a, given, delta, gradients.dbias);
 }

@@ -12,61 +12,74 @@ using namespace cuda;
 
 constexpr int run = 8;  ///< elements of a chunk of 16 bytes
 
-/// sum [16, passing] = this warp's 16 rows at `rows` times the transposed rows at `passed`.
-template <int width, int passing, class T>
-__device__ __forceinline__ void multiply_rows(const T* rows, const T* passed, float (&sum)[passing / 8][4]) {
+/// sum [16 tiles, passing] = as many rows of this warp at `rows` times the transposed rows at `passed`.
+template <int width, int passing, int tiles, class T>
+__device__ __forceinline__ void multiply_rows(const T* rows, const T* passed, float (&sum)[tiles][passing / 8][4]) {
   constexpr int pitch = width + run;
   const int eighth = lane_id() / 8, line = lane_id() % 8;
   const T* const a = rows + (eighth % 2 * 8 + line) * pitch + eighth / 2 * 8;
   const T* const b = passed + (eighth / 2 * 8 + line) * pitch + eighth % 2 * 8;
   HEARTH_UNROLL
-  for (int j = 0; j < passing / 8; ++j) {
-    HEARTH_UNROLL
-    for (int e = 0; e < 4; ++e) sum[j][e] = 0;
-  }
+  for (int j = 0; j < tiles * (passing / 8) * 4; ++j) sum[j / (passing / 2)][j / 4 % (passing / 8)][j % 4] = 0;
   HEARTH_UNROLL
   for (int d = 0; d < width; d += 16) {
-    unsigned left[4];
-    ldmatrix(left, a + d);
+    unsigned left[tiles][4];
+    HEARTH_UNROLL
+    for (int tile = 0; tile < tiles; ++tile) ldmatrix(left[tile], a + tile * 16 * pitch + d);
     HEARTH_UNROLL
     for (int j = 0; j < passing; j += 16) {
       unsigned right[4];
       ldmatrix(right, b + j * pitch + d);
       const unsigned first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-      mma_m16n8k16<T>(sum[j / 8], left, first);
-      mma_m16n8k16<T>(sum[j / 8 + 1], left, second);
+      HEARTH_UNROLL
+      for (int tile = 0; tile < tiles; ++tile) {
+        mma_m16n8k16<T>(sum[tile][j / 8], left[tile], first);
+        mma_m16n8k16<T>(sum[tile][j / 8 + 1], left[tile], second);
+      }
     }
   }
 }
 
-/// Two values as one word of the left operand.
-template <class T>
-__device__ __forceinline__ unsigned packed(float first, float second) {
-  return static_cast<unsigned>(cast_down<T>(first).bits) | static_cast<unsigned>(cast_down<T>(second).bits) << 16;
+template <int width, int passing, class T>
+__device__ __forceinline__ void multiply_rows(const T* rows, const T* passed, float (&sum)[passing / 8][4]) {
+  multiply_rows<width, passing>(rows, passed, reinterpret_cast<float(&)[1][passing / 8][4]>(sum));
 }
 
-/// sum [16, columns] += weight [16, passing], rounded to T, times `columns` channels of the rows at `passed`.
-template <int width, int passing, int columns = width, class T>
-__device__ __forceinline__ void add_weighted(const float (&weight)[passing / 8][4], const T* passed,
-                                             float (&sum)[columns / 8][4]) {
+/// sum [16 tiles, columns] += weight [16 tiles, passing], rounded to T, times `columns` channels of the rows at
+/// `passed`.
+template <int width, int passing, int columns = width, int tiles, class T>
+__device__ __forceinline__ void add_weighted(const float (&weight)[tiles][passing / 8][4], const T* passed,
+                                             float (&sum)[tiles][columns / 8][4]) {
   constexpr int pitch = width + run;
   const int eighth = lane_id() / 8, line = lane_id() % 8;
   const T* const b = passed + (eighth % 2 * 8 + line) * pitch + eighth / 2 * 8;
   HEARTH_UNROLL
   for (int t = 0; t < passing; t += 16) {
-    const float(&low)[4] = weight[t / 8];
-    const float(&high)[4] = weight[t / 8 + 1];
-    const unsigned left[4] = {packed<T>(low[0], low[1]), packed<T>(low[2], low[3]), packed<T>(high[0], high[1]),
-                              packed<T>(high[2], high[3])};
+    unsigned left[tiles][4];
+    HEARTH_UNROLL
+    for (int i = 0; i < tiles * 4; ++i) {
+      const float(&pair)[4] = weight[i / 4][t / 8 + i % 4 / 2];
+      left[i / 4][i % 4] = cast_down_two<T>(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+    }
     HEARTH_UNROLL
     for (int d = 0; d < columns; d += 16) {
       unsigned right[4];
       ldmatrix_transposed(right, b + t * pitch + d);
       const unsigned first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-      mma_m16n8k16<T>(sum[d / 8], left, first);
-      mma_m16n8k16<T>(sum[d / 8 + 1], left, second);
+      HEARTH_UNROLL
+      for (int tile = 0; tile < tiles; ++tile) {
+        mma_m16n8k16<T>(sum[tile][d / 8], left[tile], first);
+        mma_m16n8k16<T>(sum[tile][d / 8 + 1], left[tile], second);
+      }
     }
   }
+}
+
+template <int width, int passing, int columns = width, class T>
+__device__ __forceinline__ void add_weighted(const float (&weight)[passing / 8][4], const T* passed,
+                                             float (&sum)[columns / 8][4]) {
+  add_weighted<width, passing, columns>(reinterpret_cast<const float(&)[1][passing / 8][4]>(weight), passed,
+                                        reinterpret_cast<float(&)[1][columns / 8][4]>(sum));
 }
 
 /// Of the values that a lane has of a result [16, ...]: value e of fragment j lies in row own_row(e) of the warp's and

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "autograd/backward.h"
@@ -92,6 +93,14 @@ TEST_F(CudaAttention, TakesUnalignedAndOddHeadsByThePortableKernel) {
   const Tensor shifted = Tensor::view(wide.storage(), {1, 3, 3 * 16}, wide.strides(), 1, DType::bf16, gpu);
   (void)self_attention(shifted, 1);
   EXPECT_EQ(last_choice("attention"), "portable");
+  // Weights that 31 bits do not count; without samples nothing is computed.
+  for (const auto& [length, choice] : {std::pair<std::int64_t, const char*>{40000, "mma"}, {60000, "portable"}}) {
+    const Tensor long_rows = numbered({0, length, 1, 16}, DType::bf16), lse = numbered({0, 1, length}, DType::f32);
+    const kernels::AttentionArguments arguments{
+        .q = long_rows, .k = long_rows, .v = long_rows, .bias = {}, .key_lengths = {}};
+    kernels::attention(cuda::stream_of(gpu), arguments, long_rows, lse);
+    EXPECT_EQ(last_choice("attention"), choice);
+  }
   const ForceCandidate force("attention", "mma");
   refuses<UsageError>("attention", [&] { return self_attention(shifted, 1); });
   refuses<UsageError>("attention", [&] { return self_attention(numbered({1, 3, 3 * 136}, DType::bf16), 1); });
