@@ -125,11 +125,17 @@ class BackwardPass {
     add_pending(*state, std::move(gradient));
   }
 
+  /// Whether an op has added its contribution itself (NeedsGrad::sum_so_far, make).
+  static bool is_written_in_place(const Tensor& gradient, const Tensor& sum) {
+    return gradient.bytes() == sum.bytes() && gradient.same_storage(sum);
+  }
+
   static void add_pending(GradState& state, Tensor gradient) {
     if (!state.pending.defined()) {
       state.pending = std::move(gradient);
       return;
     }
+    if (is_written_in_place(gradient, state.pending)) return;
     if (!state.pending.is_contiguous() || !state.pending.sole_owner()) state.pending = state.pending.clone();
     add(state.pending, gradient);
   }
@@ -161,8 +167,7 @@ class BackwardPass {
       state.is_zero = false;
       return;
     }
-    const bool written_in_place = gradient.bytes() == state.grad.bytes() && gradient.same_storage(state.grad);
-    if (!written_in_place) {
+    if (!is_written_in_place(gradient, state.grad)) {
       if (state.is_zero)
         state.grad.copy_from(gradient);
       else

@@ -48,8 +48,9 @@ class HEARTH_API NeedsGrad {
   /// The type to make the gradient of input i in: that of the leaf's gradient where it is f32 and `own` is narrower, so
   /// that f32 sums need not be rounded on their way; else `own`.
   DType type_for(std::size_t i, DType own) const;
-  /// The leaf's own gradient where earlier contributions are in it already, of this shape and type: an op may add its
-  /// contribution to it and return it, and the tape then has nothing to add. Undefined otherwise; then make().
+  /// The gradient of input i where earlier contributions are in it already, of this shape and type: the leaf's own, or
+  /// that of this pass for the result of another op. An op may add its contribution to it and return it, and the tape
+  /// then has nothing to add. Undefined otherwise; then make().
   Tensor sum_so_far(std::size_t i, const Shape& shape, DType dtype) const;
 
  private:

@@ -191,8 +191,14 @@ DType NeedsGrad::type_for(std::size_t i, DType own) const {
 }
 
 Tensor NeedsGrad::sum_so_far(std::size_t i, const Shape& shape, DType dtype) const {
-  const GradState* leaf = leaf_of_single_use(i, shape, dtype);
-  return leaf != nullptr && !leaf->is_zero && leaf->grad.is_contiguous() ? leaf->grad : Tensor();
+  if (const GradState* leaf = leaf_of_single_use(i, shape, dtype))
+    return !leaf->is_zero && leaf->grad.is_contiguous() ? leaf->grad : Tensor();
+  const GradState* state = inputs_[i].get();
+  if (state == nullptr || state->node == nullptr || std::count(inputs_.begin(), inputs_.end(), inputs_[i]) > 1)
+    return {};
+  const Tensor& sum = state->pending;
+  const bool fits = sum.defined() && sum.shape() == shape && sum.dtype() == dtype;
+  return fits && sum.is_contiguous() && sum.sole_owner() ? sum : Tensor();
 }
 
 SavedTensor& SavedTensor::operator=(const Tensor& tensor) {

@@ -22,12 +22,11 @@ elseif(HEARTH_CUDA STREQUAL "EMULATE")
     if(HEARTH_SANITIZE)
       message(FATAL_ERROR "HEARTH_EMULATE_CHECK and HEARTH_SANITIZE exclude each other")
     endif()
-    target_compile_definitions(hearth_cuda INTERFACE HEARTH_EMULATE_CHECK=1)
     # The compiler comes with a library that knows source lines.
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libbacktrace.a OUTPUT_VARIABLE backtrace
       OUTPUT_STRIP_TRAILING_WHITESPACE)
     if(IS_ABSOLUTE "${backtrace}" AND EXISTS "${backtrace}")
-      target_compile_definitions(hearth_cuda INTERFACE HEARTH_HAS_BACKTRACE=1)
+      set(HEARTH_BACKTRACE ${backtrace})
       target_link_libraries(hearth_cuda INTERFACE ${backtrace})
     endif()
   endif()

@@ -9,13 +9,22 @@ function(hearth_kernel_properties)
     # that a loop fills in part for uninitialised. -O1 compiles the largest in 40 % of the time.
     set(options -fno-strict-aliasing -Wno-attributes -Wno-maybe-uninitialized $<$<CONFIG:Release>:-O1>)
     if(HEARTH_EMULATE_CHECK)
-      list(APPEND options -fsanitize=thread -g1)
+      # -Wtsan: that sanitizer does not know fences.
+      list(APPEND options -fsanitize=thread -g1 -Wno-tsan)
+      hearth_checker_properties(${ARGN})
     endif()
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${options}")
   else()
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS
       "--expt-relaxed-constexpr;--extended-lambda;-Wno-deprecated-gpu-targets")
   endif()
+endfunction()
+
+# What knows of the race checker: kernels, and the engine. Other sources are those of a build without it, so that they come
+# from the compiler cache.
+function(hearth_checker_properties)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_DEFINITIONS HEARTH_EMULATE_CHECK=1
+    $<$<BOOL:${HEARTH_BACKTRACE}>:HEARTH_HAS_BACKTRACE=1>)
 endfunction()
 
 # hearth_target_kernels(TARGET SOURCES...): adds kernel sources to a target that links hearth::hearth.

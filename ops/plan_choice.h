@@ -25,10 +25,10 @@ struct ChosenPlan {
   std::string why;          ///< why nothing was timed; empty otherwise
 };
 
-/// Which of `offers` it is to be; they are texts, the library's own favourite first, and not empty. `time` says which
-/// is the fastest, an infinite time if none could be timed. What a process chooses is what the file says from then on,
-/// so that a run that is resumed meets the same choice; a choice that cannot be kept is not made. In deterministic
-/// mode, and where HEARTH_PLAN_TIMING is off, it is the first.
+/// Which of `offers` it is to be; they are in words, the library's own favourite first, and at least one. `time` says
+/// which is the fastest, an infinite time if none could be timed. What a process chooses is what the file says from
+/// then on, so that a run that is resumed meets the same choice; a choice that cannot be kept is not made. In
+/// deterministic mode, and where HEARTH_PLAN_TIMING is off, it is the first.
 ChosenPlan choose_plan(const PlanKey& key, const std::vector<std::string>& offers, bool deterministic,
                        const std::function<Fastest()>& time);
 

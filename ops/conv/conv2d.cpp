@@ -120,8 +120,13 @@ struct Conv2d {
           kernels::conv2d(stream, s, Pass::backward_weights, {saved.x.get(), dw, sum_with_weights ? db : Tensor(), dy});
       }
       if (needs[0]) {
-        dx = needs.make(0, {s.n, s.h, s.w, s.c}, dy.dtype());
-        if (!empty) kernels::conv2d(stream, s, Pass::backward_data, {dx, saved.w.get(), Tensor(), dy});
+        const Shape shape{s.n, s.h, s.w, s.c};
+        // On the CPU the tape adds, so that the bits there do not depend on it.
+        const bool adds = !dy.device().is_cpu() && !empty;
+        const Tensor sum = adds ? needs.sum_so_far(0, shape, dy.dtype()) : Tensor();
+        dx = sum.defined() ? sum : needs.make(0, shape, dy.dtype());
+        if (!empty)
+          kernels::conv2d(stream, s, Pass::backward_data, {dx, saved.w.get(), Tensor(), dy, nullptr, sum.defined()});
       }
     });
     return gradients;

@@ -80,12 +80,12 @@ __global__ void __launch_bounds__(tile::threads)
 
 template <Pass pass, class TA, class TB, class TC>
 void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Tensor& left, const Tensor& right,
-              const Tensor& bias, const Tensor& result, Conv2dEpilogue* epilogue = nullptr) {
+              const Tensor& bias, const Tensor& result, Conv2dEpilogue* epilogue = nullptr, bool accumulate = false) {
   const cuda::LaunchShape shape{cuda::blocks_for(t.count, 1), tile::threads};
   const Tensor row = tile::bias_row(bias, result);
   tile::launch_split(
       stream, {"conv2d", "conv2d parts", "conv2d sum"}, t.split, result, pass == Pass::forward ? g.k : result.size(),
-      tile::store_of<TC>(result, row, false, takes_relu(epilogue)),
+      tile::store_of<TC>(result, row, accumulate, takes_relu(epilogue)),
       [&]<class T>(const char* name, const tile::Store<T>& store, std::int64_t part_elements) {
         const std::int64_t in = cuda::bytes_of(left, right, bias);
         cuda::launch(stream, name, shape.moving(tile::moved_by(in, t.split, result, part_elements, sizeof(T))),
@@ -103,7 +103,7 @@ void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands&
     case Pass::forward:
       return run_pass<Pass::forward, T, W, T>(stream, g, t, o.x, o.w, o.b, o.y, o.epilogue);
     case Pass::backward_data:
-      return run_pass<Pass::backward_data, T, W, T>(stream, g, t, o.y, o.w, Tensor(), o.x);
+      return run_pass<Pass::backward_data, T, W, T>(stream, g, t, o.y, o.w, Tensor(), o.x, nullptr, o.accumulate);
     case Pass::backward_weights:
       run_pass<Pass::backward_weights, T, T, W>(stream, g, t, o.y, o.x, Tensor(), o.w);
       if (o.b.defined()) sum_rows(stream, o.y, o.b);

@@ -2,6 +2,7 @@
 // The candidates of a convolution on the device.
 #include <limits>
 
+#include "autograd/accumulate.h"
 #include "core/shape.h"
 #include "core/tf32.h"
 #include "ops/conv/conv2d_cudnn.h"
@@ -37,14 +38,15 @@ bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
 ConvProblem plain(ConvProblem problem) {
   if (problem.weights == DType::f32) problem.weights = problem.activations;
   problem.bias.reset();
-  problem.relu = problem.moments = false;
+  problem.relu = problem.moments = problem.accumulate = false;
   return problem;
 }
 
-/// The same with the bias and the ReLU behind it that one plan may do with the pass. A bias of another type than the
-/// images' would need an engine that is compiled when it is used.
+/// The same with the bias and the ReLU behind it, or the addition to what is there, that one plan may do with the pass.
+/// A bias of another type than the images' would need an engine that is compiled when it is used.
 ConvProblem fused(const ConvProblem& problem) {
   ConvProblem result = plain(problem);
+  result.accumulate = problem.accumulate;
   if (problem.pass != Pass::forward || problem.bias != problem.activations) return result;
   result.bias = problem.bias;
   result.relu = problem.relu;
@@ -57,7 +59,9 @@ bool has_few_channels(const ConvShape& shape, DType images) {
 
 /// The problem in images of as many channels as tensor cores read, if it has fewer.
 ConvProblem padded(ConvProblem problem) {
-  if (has_few_channels(problem.shape, problem.activations)) problem.shape.c = tensor_core_channels;
+  if (!has_few_channels(problem.shape, problem.activations)) return problem;
+  problem.shape.c = tensor_core_channels;
+  problem.accumulate = false;
   return problem;
 }
 
@@ -83,24 +87,36 @@ void run_padded(const ConvProblem& problem, const Conv2dOperands& o, Conv2dRun* 
   const Tensor w = room_for(o.w, makes_w ? o.w.dtype() : o.x.dtype());
   if (!makes_w) copy_channels(stream, o.w, w);
   run(padded(problem), {x, w, o.b, o.y, o.epilogue});
-  if (makes_x) copy_channels(stream, x, o.x);
+  const Tensor dx = problem.accumulate ? Tensor::empty_like(o.x) : o.x;
+  if (makes_x) copy_channels(stream, x, dx);
+  if (problem.accumulate) add_into(stream, o.x, dx);
   if (makes_w) copy_channels(stream, w, o.w);
 }
 
 std::string library_unsupported(const ConvProblem& problem) { return cuda::dnn::unsupported(plain(padded(problem))); }
 
+/// A pass by what cannot add to its result: into memory of its own, which is added then.
+void run_beside(ConvProblem problem, const Conv2dOperands& o, Conv2dRun* run) {
+  const Tensor dx = Tensor::empty_like(o.x);
+  problem.accumulate = false;
+  run(problem, {dx, o.w, o.b, o.y, o.epilogue});
+  add_into(cuda::stream_of(o.x.device()), o.x, dx);
+}
+
 void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
+  if (problem.accumulate && !cuda::dnn::unsupported(fused(problem)).empty()) return run_beside(problem, o, run_plan);
   cuda::Stream& stream = cuda::stream_of(o.x.device());
   ConvProblem planned = fused(problem);
   const auto ready = [&](const Tensor& tensor) {
-    if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, planned.activations);
+    if (!is_result_of(problem.pass, o, tensor) || problem.accumulate) return aligned(tensor, planned.activations);
     return fits(tensor, planned.activations) ? tensor
                                              : Tensor::empty(tensor.shape(), planned.activations, tensor.device());
   };
   const Tensor x = ready(o.x), w = ready(o.w), y = ready(o.y);
   const Tensor b = planned.bias ? aligned(o.b, planned.activations) : Tensor();
   const cuda::dnn::ConvOperands memory{x.bytes(), w.bytes(), y.bytes(), planned.bias ? b.bytes() : nullptr};
-  if (!planned.bias || !cuda::dnn::try_conv2d(stream, planned, memory)) {
+  const bool does_more = planned.bias || planned.accumulate;
+  if (!does_more || !cuda::dnn::try_conv2d(stream, planned, memory)) {
     planned = plain(problem);
     cuda::dnn::conv2d(stream, planned, memory);
   }
@@ -138,11 +154,12 @@ MatmulProblem product_of(const ConvProblem& p) {
           .device = p.device};
 }
 
-/// With the bias and the ReLU that a forward pass may have.
+/// With the bias and the ReLU that a forward pass may have, and the addition to what is there.
 MatmulProblem fused_product_of(const ConvProblem& problem) {
   const ConvProblem with = fused(problem);
   MatmulProblem product = product_of(problem);
   product.has_bias = with.bias.has_value();
+  product.accumulate = problem.accumulate;
   if (with.relu) product.activation = Activation::relu;
   return product;
 }
@@ -170,9 +187,12 @@ void run_product(const ConvProblem& problem, const Conv2dOperands& o) {
   cuda::Stream& stream = cuda::stream_of(o.x.device());
   const DType dtype = problem.activations;
   MatmulProblem product = fused_product_of(problem);
-  if (!cuda::blas::unsupported(product).empty()) product = product_of(problem);
+  if (!cuda::blas::unsupported(product).empty()) {
+    if (problem.accumulate) return run_beside(problem, o, run_product);
+    product = product_of(problem);
+  }
   const auto operand = [&](const Tensor& tensor) {
-    if (!is_result_of(problem.pass, o, tensor)) return aligned(tensor, dtype);
+    if (!is_result_of(problem.pass, o, tensor) || problem.accumulate) return aligned(tensor, dtype);
     return fits(tensor, product.c) ? tensor : Tensor::empty(tensor.shape(), product.c, tensor.device());
   };
   const Tensor x = operand(o.x), w = operand(o.w), y = operand(o.y);
@@ -223,7 +243,7 @@ void run_tensor_cores(const ConvProblem& problem, const Conv2dOperands& o) {
   const bool reads_y = problem.pass != Pass::forward;
   const Tensor x = reads_x ? aligned(o.x, dtype) : o.x, w = reads_w ? aligned(o.w, dtype) : o.w,
                y = reads_y ? aligned(o.y, dtype) : o.y;
-  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue});
+  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate});
 }
 
 void run_mma(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_tensor_cores); }

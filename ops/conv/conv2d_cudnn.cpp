@@ -66,7 +66,7 @@ Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32,
     return more ? graph.passing(s.n, s.k, s.p, s.q) : y;
   };
   const Descriptor* result = &passing_or_y(problem.bias || problem.relu);
-  graph.add(convolution_pass(problem.pass, options, x, w, *result), "convolution's pass");
+  graph.add(convolution_pass(problem.pass, options, x, w, *result, problem.accumulate), "convolution's pass");
   if (problem.bias) {
     const Descriptor& bias = graph.channels(operand_bias, type, s.k);
     const Descriptor& sum = passing_or_y(problem.relu);
@@ -133,11 +133,11 @@ Descriptor convolution(const ConvShape& s) {
 }
 
 Descriptor convolution_pass(Pass pass, const Descriptor& options, const Descriptor& x, const Descriptor& w,
-                            const Descriptor& y) {
+                            const Descriptor& y, bool accumulate) {
   const PassNames names = names_of(pass);
   Descriptor operation(names.type);
   operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f);
-  operation.set(names.beta, CUDNN_TYPE_FLOAT, 0.0f);
+  operation.set(names.beta, CUDNN_TYPE_FLOAT, accumulate ? 1.0f : 0.0f);
   operation.set_descriptor(names.x, x);
   operation.set_descriptor(names.w, w);
   operation.set_descriptor(names.y, y);

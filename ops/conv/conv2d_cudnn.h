@@ -15,9 +15,9 @@
 
 namespace hearth::cuda::dnn {
 
-/// The memory of a pass, aligned to 16: forward writes y, backward_data writes x from w and y (dy), backward_weights
-/// writes w from x and y. x, w, y and bias are of the activations' type; 16-bit types are summed in f32 and rounded
-/// once.
+/// The memory of a pass, aligned to 16: forward writes y, backward_data writes x, or adds to it, from w and y (dy),
+/// backward_weights writes w from x and y. x, w, y and bias are of the activations' type; 16-bit types are summed in
+/// f32 and rounded once.
 struct ConvOperands {
   void *x, *w, *y;
   void* bias = nullptr;  ///< [k]

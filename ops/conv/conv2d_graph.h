@@ -11,9 +11,10 @@ namespace hearth::cuda::dnn {
 
 /// The options of a convolution, summed in f32.
 Descriptor convolution(const ConvShape& shape);
-/// One pass of it, not yet finalized. x, w and y are tensors of the graph.
+/// One pass of it, not yet finalized, whose result is added to what is there if it accumulates. x, w and y are tensors
+/// of the graph.
 Descriptor convolution_pass(Pass pass, const Descriptor& options, const Descriptor& x, const Descriptor& w,
-                            const Descriptor& y);
+                            const Descriptor& y, bool accumulate = false);
 
 }  // namespace hearth::cuda::dnn
 

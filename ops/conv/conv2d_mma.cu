@@ -94,16 +94,17 @@ __global__ void __launch_bounds__(mma_tile::threads, 2)
 
 template <Pass pass, class T, class TC>
 void run_pass(cuda::Stream& stream, const ConvShape& shape, const Tensor& left, const Tensor& right, const Tensor& bias,
-              const Tensor& result, Conv2dEpilogue* epilogue = nullptr) {
+              const Tensor& result, Conv2dEpilogue* epilogue = nullptr, bool accumulate = false) {
   const Geometry g = geometry_of(shape);
   const Tiles t = tiles_of(shape, pass, mma_tile::side, mma_tile::depth);
   const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), mma_tile::threads, mma_tile::shared_bytes};
   const Tensor row = tile::bias_row(bias, result);
   tile::launch_split(
       stream, {"conv2d mma", "conv2d mma parts", "conv2d sum"}, t.split, result,
-      pass == Pass::forward ? shape.k : result.size(), tile::store_of<TC>(result, row, false, takes_relu(epilogue)),
+      pass == Pass::forward ? shape.k : result.size(),
+      tile::store_of<TC>(result, row, accumulate, takes_relu(epilogue)),
       [&]<class C>(const char* name, const tile::Store<C>& store, std::int64_t part_elements) {
-        const std::int64_t in = cuda::bytes_of(left, right, bias);
+        const std::int64_t in = cuda::bytes_of(left, right, bias) + (accumulate ? cuda::bytes_of(result) : 0);
         cuda::launch(stream, name, launch.moving(tile::moved_by(in, t.split, result, part_elements, sizeof(C))),
                      conv2d_mma_kernel<pass, T, C>, g, t, left.data<T>(), right.data<T>(), part_elements, store,
                      part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
@@ -117,7 +118,7 @@ void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands&
     case Pass::forward:
       return run_pass<Pass::forward, T, T>(stream, shape, o.x, o.w, o.b, o.y, o.epilogue);
     case Pass::backward_data:
-      return run_pass<Pass::backward_data, T, T>(stream, shape, o.y, o.w, Tensor(), o.x);
+      return run_pass<Pass::backward_data, T, T>(stream, shape, o.y, o.w, Tensor(), o.x, nullptr, o.accumulate);
     case Pass::backward_weights:
       if (o.w.dtype() == DType::f32)
         run_pass<Pass::backward_weights, T, float>(stream, shape, o.y, o.x, Tensor(), o.w);

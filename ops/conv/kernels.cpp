@@ -32,7 +32,8 @@ std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
   pair(", dilation ", s.dilation_h, s.dilation_w, 1);
   if (s.groups > 1) out << ", " << s.groups << " groups";
   if (p.bias) out << ", bias of " << *p.bias;
-  return out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "") << (p.repeatable ? "" : ", not repeatable");
+  out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "") << (p.accumulate ? ", added" : "");
+  return out << (p.repeatable ? "" : ", not repeatable");
 }
 
 }  // namespace hearth
@@ -60,6 +61,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   problem.repeatable = repeatable();
   problem.device = operands.x.device().index;
   if (operands.b.defined()) problem.bias = operands.b.dtype();
+  problem.accumulate = operands.accumulate;
   if (pass == Pass::forward) {
     problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
     problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
@@ -75,7 +77,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const auto own = [&](Conv2dRun* run) {
     const bool done = epilogue != nullptr && epilogue->activation != wanted;
     Conv2dEpilogue same{done ? wanted : Activation::none};
-    run(problem, {operands.x, operands.w, operands.b, operands.y, &same});
+    run(problem, {operands.x, operands.w, operands.b, operands.y, &same, operands.accumulate});
   };
   candidates.run(problem, call, Trial{problem.activations, [&] { return results_of(pass, operands); }, own});
 }

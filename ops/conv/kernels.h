@@ -27,6 +27,7 @@ struct Conv2dOperands {
   const Tensor& b;
   const Tensor& y;
   Conv2dEpilogue* epilogue = nullptr;
+  bool accumulate = false;  ///< backward_data, of devices only: x is added to
 };
 
 using Conv2dRun = void(const ConvProblem& problem, const Conv2dOperands& operands);

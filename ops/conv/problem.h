@@ -43,6 +43,7 @@ struct ConvProblem {
   std::optional<DType> bias = {};  ///< of b, added to y, or of db, its gradient; neither in backward_data
   bool relu = false;               ///< forward: y is to pass a ReLU
   bool moments = false;            ///< forward: those of y by channel are wanted too
+  bool accumulate = false;         ///< backward_data, of devices only: dx is added to what is there
   int device = 0;                  ///< which of its type
 
   auto operator<=>(const ConvProblem&) const = default;

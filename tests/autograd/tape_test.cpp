@@ -189,6 +189,16 @@ struct AddInPlace {
   }
 };
 
+/// The same, both of whose gradients are dy itself.
+struct AddShared {
+  static constexpr OpInfo info{.name = "add_shared"};
+  struct Saved {};
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
+    return map2(a, b, [](double x, double y) { return x + y; });
+  }
+  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {dy, dy}; }
+};
+
 TEST(Tape, HooksSeeAndReplaceTheWholeGradientOfAPass) {
   const Tensor a = leaf({2, 3}), b = leaf({5, 7});
   const Tensor square = multiply(a, a);
@@ -269,7 +279,24 @@ TEST(Tape, AnOpMayAddToALeafsGradient) {
   EXPECT_EQ(in_place, 3);
   EXPECT_EQ(grad_of(a).item(), 3);
   run(multiply(a, b), b);
-  EXPECT_EQ(in_place, 4) << "a result has no gradient that stays";
+  EXPECT_EQ(in_place, 4) << "a result's first contribution has nothing to be added to";
+}
+
+TEST(Tape, AnOpMayAddToTheGradientOfAResult) {
+  int in_place = 0;
+  const Tensor a = leaf({2}), b = leaf({5}), product = multiply(a, b);
+  const Tensor sum = record(AddInPlace{.in_place = &in_place}, product, b);
+  backward(total(multiply(sum, product)));
+  EXPECT_EQ(in_place, 1) << "the later reader's contribution is there when the op gets to it";
+  EXPECT_EQ(grad_of(a).item(), 125);
+  EXPECT_EQ(grad_of(b).item(), 60);
+
+  // Not to what another tensor's gradient is too.
+  const Tensor c = leaf({2}), one = leaf({1}), square = multiply(c, c), same = multiply(c, one);
+  const Tensor first = record(AddInPlace{.in_place = &in_place}, square, one);
+  backward(total(record(AddShared{}, first, record(AddShared{}, square, same))));
+  EXPECT_EQ(in_place, 1);
+  EXPECT_EQ(grad_of(c).item(), 9);
 }
 
 TEST(FlatParameters, HoldValuesAndGradientsInPlace) {

@@ -47,6 +47,7 @@ std::function<void()> kernel_work(const char* name, dim3 grid, dim3 block, std::
   const Launch launch{name, grid, block, shared_bytes,
                       shared_bytes > 0 ? shared_asked(reinterpret_cast<const void*>(kernel)) : 0};
   check_launch(launch);
+  note_launch(reinterpret_cast<const void*>(kernel), block);
   struct Bound {
     void (*kernel)(Parameters...);
     std::tuple<std::remove_cvref_t<Parameters>...> arguments;

@@ -42,6 +42,9 @@ inline constexpr std::size_t shared_limit = 227 * 1024;
 /// InternalError unless the device can take this launch.
 void check_launch(const Launch& launch);
 
+/// For the file that HEARTH_EMULATE_LAUNCHES names; see launch_log.cpp.
+void note_launch(const void* kernel, const dim3& block);
+
 /// A kernel with its arguments: body(arguments) is what one thread calls.
 struct Call {
   void (*body)(const void* arguments);

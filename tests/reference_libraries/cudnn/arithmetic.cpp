@@ -50,7 +50,9 @@ std::array<Axis, 2> axes_of(const Node& conv) {
 cudnnStatus_t check_pass(const Node& operation) {
   const PassAttributes names = attributes_of(operation.type);
   const Node& conv = operation.node(names.conv);
-  if (operation.value<float>(names.alpha) != 1.0f || operation.value<float>(names.beta) != 0.0f ||
+  const float beta = operation.value<float>(names.beta);
+  const bool adds = beta == 1.0f && operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+  if (operation.value<float>(names.alpha) != 1.0f || (beta != 0.0f && !adds) ||
       conv.value<std::int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 ||
       conv.value<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
       conv.value<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION)
@@ -95,9 +97,9 @@ void run_pass(const Node& operation, Memory& memory) {
   const Node &x = operation.node(names.x), &w = operation.node(names.w), &y = operation.node(names.y);
   const bool makes_x = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
   const bool makes_w = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
-  const bool makes_y = !makes_x && !makes_w;
+  const bool makes_y = !makes_x && !makes_w, adds = operation.value<float>(names.beta) != 0.0f;
   const auto values = [&](const Node& tensor, bool made) {
-    return made ? Values(static_cast<std::size_t>(facts_of(tensor).size())) : memory.load(tensor);
+    return made && !adds ? Values(static_cast<std::size_t>(facts_of(tensor).size())) : memory.load(tensor);
   };
   Values of_x = values(x, makes_x), of_w = values(w, makes_w), of_y = values(y, makes_y);
   each_product(facts_of(x).extents, facts_of(w).extents, facts_of(y).extents, axes_of(operation.node(names.conv)),

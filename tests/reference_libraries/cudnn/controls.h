@@ -26,6 +26,8 @@ struct Controls {
   std::array<std::int64_t, engine_count> runs{};  ///< plans run, since somebody set them to zero
   std::int64_t questions = 0;                     ///< of a heuristic
   std::int64_t counts_below_one = 0;              ///< of queries or keys of a sample, of which nothing is documented
+  std::int64_t added = 0;                         ///< plans run that add to their result
+  bool adds = true;                               ///< whether an engine takes such graphs
   /// A kind of operation that no engine takes, a cudnnBackendDescriptorType_t; -1 for none.
   int withheld = -1;
   /// One whose plans do not run, and one whose plans compute twice what they should; -1 for none.

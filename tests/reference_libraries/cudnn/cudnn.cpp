@@ -60,11 +60,20 @@ bool has_operation(const Node& graph, int type) {
                      [&](const NodePointer& operation) { return operation->type == type; });
 }
 
+bool adds_to_result(const Node& graph) {
+  const auto& operations = graph.attributes.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).nodes;
+  return std::any_of(operations.begin(), operations.end(), [](const NodePointer& operation) {
+    return operation->has(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA) &&
+           operation->value<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA) != 0.0f;
+  });
+}
+
 cudnnStatus_t results_of(const Node& heuristic, std::int64_t requested, std::int64_t* count, void* into) {
   const NodePointer& graph = heuristic.attributes.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).nodes.at(0);
   auto** const given = static_cast<Handle**>(into);
   *count = 0;
-  if (has_operation(*graph, controls().withheld)) return CUDNN_STATUS_SUCCESS;
+  if (has_operation(*graph, controls().withheld) || (!controls().adds && adds_to_result(*graph)))
+    return CUDNN_STATUS_SUCCESS;
   for (int engine = 0; engine < engine_count && *count < requested; ++engine) {
     if (engine == controls().unsuggested) continue;
     Node& node = *given[*count]->node;
@@ -240,6 +249,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (has_operation(*plan.graph, controls().failing)) return CUDNN_STATUS_EXECUTION_FAILED;
   const double factor = has_operation(*plan.graph, controls().wrong) ? 2 : 1;
   ++controls().runs[static_cast<std::size_t>(plan.engine)];
+  controls().added += adds_to_result(*plan.graph) ? 1 : 0;
   const std::int64_t cost = controls().cost[static_cast<std::size_t>(plan.engine)];
   if (cost > 0)
     hearth::cuda::emulate::enqueue_work(handle->stream, "wait of an engine",

@@ -10,6 +10,8 @@
 #include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/repeatable.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 #include "tests/support/op_test.h"
@@ -72,6 +74,31 @@ TEST_F(CudaReferenceConvolution, FilterGradientsInF32OfLowPrecisionImages) {
     EXPECT_EQ(controls().runs[reference_dnn::rounding], 3) << dtype;
     EXPECT_EQ(library[2].dtype(), DType::f32);
     expect_same(library, own, dtype);
+  }
+}
+
+/// x's gradient where it has another reader, as in a residual block; `rows` makes a problem of its own.
+Tensor gradient_of_two_readers(const char* by, std::int64_t rows, DType dtype) {
+  const ForceCandidate force("conv2d", by);
+  const Tensor from = requires_grad(numbers({2, rows, 5, 8}, 1, dtype)), w = numbers({8, 3, 3, 8}, 2, dtype);
+  const Tensor x = mul(from, 2.0), convolved = conv2d(x, w, {.padding = 1}), y = add(convolved, relu(x));
+  backward(y, numbers(y.shape(), 4, dtype));
+  return grad_of(from);
+}
+
+TEST_F(CudaReferenceConvolution, GradientsOfImagesAreAddedByThePlan) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor own = gradient_of_two_readers("portable", 6, dtype);
+    controls() = {};
+    const Tensor library = gradient_of_two_readers("cudnn", 6, dtype);
+    EXPECT_EQ(controls().added, 1) << dtype;
+    expect_close(library, own, dtype == DType::f32 ? 1e-5 : 2e-2);
+    // Where the library has no such plan it is added behind it.
+    controls() = {};
+    controls().adds = false;
+    const Tensor beside = gradient_of_two_readers("cudnn", 7, dtype);
+    EXPECT_EQ(controls().added, 0) << dtype;
+    expect_close(beside, gradient_of_two_readers("portable", 7, dtype), dtype == DType::f32 ? 1e-5 : 2e-2);
   }
 }
 
