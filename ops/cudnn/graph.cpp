@@ -51,8 +51,8 @@ bool is_compiled_late(const Descriptor& engine) {
 }
 
 /// Turns the first fitting suggestion into a plan.
-bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, const Descriptor& graph, Plan& into) {
-  constexpr std::int64_t max_workspace = std::int64_t{256} << 20;
+bool plan_by(cudnnBackendHeurMode_t mode, const Target& target, bool exact_f32, std::int64_t max_workspace,
+             const Descriptor& graph, Plan& into) {
   for (Suggestion& suggestion : suggestions(mode, target, graph)) {
     const Descriptor& engine = suggestion.engine;
     if (!is_exact(engine, exact_f32) || (target.handle == nullptr && is_compiled_late(engine))) continue;
@@ -159,12 +159,13 @@ std::vector<Suggestion> suggestions(cudnnBackendHeurMode_t mode, const Target& t
   return list;
 }
 
-Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations) {
+Plan plan_of(const Target& target, bool exact_f32, std::int64_t max_workspace, std::vector<Descriptor> parts,
+             std::vector<Descriptor> operations) {
   Plan plan;
   plan.parts = std::move(parts);
   Descriptor graph = graph_of(target, operations);
-  if (!plan_by(CUDNN_HEUR_MODE_A, target, exact_f32, graph, plan) &&
-      !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, exact_f32, graph, plan))
+  if (!plan_by(CUDNN_HEUR_MODE_A, target, exact_f32, max_workspace, graph, plan) &&
+      !plan_by(CUDNN_HEUR_MODE_FALLBACK, target, exact_f32, max_workspace, graph, plan))
     plan.info.unsupported = "cuDNN has no repeatable engine of enough precision for it";
   for (Descriptor& operation : operations) plan.parts.push_back(std::move(operation));
   plan.parts.push_back(std::move(graph));
@@ -234,7 +235,7 @@ void Graph::channel_sums(const Descriptor& y, const Descriptor& sum, const Descr
 Plan Graph::plan(const Target& target, bool exact_f32) {
   std::vector<Descriptor> parts(std::make_move_iterator(parts_.begin()), std::make_move_iterator(parts_.end()));
   parts_.clear();
-  return plan_of(target, exact_f32, std::move(parts), std::exchange(operations_, {}));
+  return plan_of(target, exact_f32, max_workspace_, std::move(parts), std::exchange(operations_, {}));
 }
 
 std::mutex& library_mutex() {

@@ -120,10 +120,12 @@ struct Plan {
   Probe info;
 };
 
-/// The first plan for the graph of `operations` whose engine gives the same result each time and, for `exact_f32`,
-/// rounds no operand to fewer bits. For a described device only engines that the library brings in compiled form are
-/// taken, as making the others needs a driver. `parts` are kept with the plan.
-Plan plan_of(const Target& target, bool exact_f32, std::vector<Descriptor> parts, std::vector<Descriptor> operations);
+/// The first plan for the graph of `operations` whose engine gives the same result each time, wants at most
+/// `max_workspace` bytes and, for `exact_f32`, rounds no operand to fewer bits. For a described device only engines
+/// that the library brings in compiled form are taken, as making the others needs a driver. `parts` are kept with the
+/// plan.
+Plan plan_of(const Target& target, bool exact_f32, std::int64_t max_workspace, std::vector<Descriptor> parts,
+             std::vector<Descriptor> operations);
 
 /// make(), or where the library refuses the graph itself a plan that says so.
 template <class Make>
@@ -172,10 +174,13 @@ class Graph {
   void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
 
   const std::vector<Descriptor>& operations() const { return operations_; }
+  /// Lets a plan want more than the usual 256 MiB.
+  void allow_workspace(std::int64_t bytes) { max_workspace_ = bytes; }
   /// plan_of() for it; the graph is empty then.
   Plan plan(const Target& target, bool exact_f32);
 
  private:
+  std::int64_t max_workspace_ = std::int64_t{256} << 20;
   std::int64_t last_passing_ = std::int64_t{1} << 32;
   std::deque<Descriptor> parts_;
   std::vector<Descriptor> operations_;
