@@ -143,8 +143,8 @@ void sum_runs(cuda::Stream& stream, const Runs<In>& in, const Tensor& dx) {
   const std::int64_t segments = (in.count + segment - 1) / segment;
   Tensor parts, keys;
   if (segments > 1) {
-    parts = Tensor::empty({in.outer, 2 * segments, in.inner}, DType::f64, dx.device());
-    keys = Tensor::empty({2 * segments}, DType::i64, dx.device());
+    parts = Tensor::empty(Shape{in.outer, 2 * segments, in.inner}, DType::f64, dx.device());
+    keys = Tensor::empty(Shape{2 * segments}, DType::i64, dx.device());
   }
   const auto sum = [&]<int width>() {
     cuda::launch(stream, "index gradient", cuda::shape_over(in.outer * segments * (in.inner / width)),
