@@ -16,6 +16,7 @@
 #include "ops/index/sort.h"
 #include "ops/interpolate/interpolate.h"
 #include "ops/linear/linear.h"
+#include "ops/linear/mlp.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/elementwise.h"
 #include "ops/loss/linear_cross_entropy.h"

@@ -22,4 +22,10 @@ Linear::Linear(std::int64_t inputs, std::int64_t outputs, const LinearOptions& o
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias, activation_); }
 
+Tensor feed_forward(Linear& first, Linear& second, const Tensor& x) {
+  const bool apart = first.is_watched() || second.is_watched() || second.activation_ != Activation::none;
+  if (apart || x.device().is_cpu()) return second(first(x));
+  return mlp(x, first.weight, first.bias, second.weight, second.bias, first.activation_);
+}
+
 }  // namespace hearth::nn

@@ -26,7 +26,11 @@ class HEARTH_API Linear : public Module {
   Tensor bias;
 
  private:
+  friend Tensor feed_forward(Linear& first, Linear& second, const Tensor& x);
   Activation activation_;
 };
+
+/// second(first(x)). On a CUDA device one op, mlp(), unless an observer or a hook is to see the layers apart.
+HEARTH_API Tensor feed_forward(Linear& first, Linear& second, const Tensor& x);
 
 }  // namespace hearth::nn

@@ -123,6 +123,8 @@ class HEARTH_API Module {
   /// How many modules with names are above this one, the top included.
   int depth() const;
   bool is_leaf_module() const { return children_.empty(); }
+  /// Whether an observer or a hook is to see its calls.
+  bool is_watched() const { return !forward_hooks_.empty() || (!is_unnamed() && current_observer() != nullptr); }
 
  protected:
   /// Makes `child`, a member, part of this module. UsageError for a name that is taken, empty or dotted, and for a

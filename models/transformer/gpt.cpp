@@ -74,7 +74,7 @@ class FeedForward : public nn::Module {
     register_module("c_fc", in_);
     register_module("c_proj", out_);
   }
-  Tensor forward(const Tensor& x) override { return out_(in_(x)); }
+  Tensor forward(const Tensor& x) override { return nn::feed_forward(in_, out_, x); }
 
  private:
   nn::Linear in_;

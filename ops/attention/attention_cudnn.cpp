@@ -38,8 +38,8 @@ enum Operand : std::int64_t {
 /// The first version whose engines have no fault that is known: earlier ones read beyond keys that do not fill a tile,
 /// or want other graphs.
 constexpr std::size_t first_version = 91501;
-/// Of the scores that a gradient's engine keeps in 16 bits; half of what a plan may have as workspace.
-constexpr std::int64_t max_score_bytes = std::int64_t{128} << 20;
+/// Of the scores that a gradient's engine keeps in 16 bits; half of what its plan may have as workspace.
+constexpr std::int64_t max_score_bytes = std::int64_t{256} << 20;
 
 using Four = std::array<std::int64_t, 4>;
 
@@ -324,6 +324,7 @@ Graph graph_of(const Attention& p) {
 Graph graph_of(const AttentionGrad& problem) {
   const Attention& p = problem.forward;
   AttentionGraph graph(p);
+  graph.allow_workspace(2 * max_score_bytes);
   const Descriptor& q = graph.queries(operand_q, p.q);
   const Descriptor& k_transposed = graph.keys(operand_k, p.k, true);
   const Descriptor& dy = graph.queries(operand_dy, p.y);
@@ -364,6 +365,10 @@ void attention(Stream& stream, const Attention& problem, const AttentionMemory& 
   Memory(problem, m, 0).run(stream, usable_plan(stream, problem));
 }
 
+std::int64_t calls_of(const AttentionGrad& problem) {
+  return problem.forward.batch / share_of(problem).forward.batch;
+}
+
 void attention_grad(Stream& stream, const AttentionGrad& problem, const AttentionGradMemory& m) {
   check_usable(problem);
   const Attention& p = problem.forward;
@@ -395,6 +400,7 @@ void attention(Stream&, const Attention&, const AttentionMemory&) { throw Device
 void attention_grad(Stream&, const AttentionGrad&, const AttentionGradMemory&) {
   throw DeviceError("attention: " + why_absent());
 }
+std::int64_t calls_of(const AttentionGrad&) { return 1; }
 
 }  // namespace hearth::cuda::dnn
 

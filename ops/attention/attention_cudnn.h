@@ -65,7 +65,8 @@ std::string unsupported(Device device, const Attention& problem);
 std::string unsupported(Device device, const AttentionGrad& problem);
 /// UsageError where `unsupported` gives a reason; DeviceError if the library is absent, or with its own words.
 void attention(Stream& stream, const Attention& problem, const AttentionMemory& memory);
-/// Run in equal shares of the batch where the engine's workspace would be large.
+/// In how many calls, each of an equal share of the batch, so that the engine's workspace does not become large.
+std::int64_t calls_of(const AttentionGrad& problem);
 void attention_grad(Stream& stream, const AttentionGrad& problem, const AttentionGradMemory& memory);
 
 }  // namespace hearth::cuda::dnn

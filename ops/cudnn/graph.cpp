@@ -81,8 +81,7 @@ std::string text_of(const Descriptor& configuration, std::int64_t engine) {
 /// Up to `most` fitting suggestions. Of engines that are compiled when they are used, which takes about a second each,
 /// only one that comes first.
 std::vector<Fitting> fitting_plans(cudnnBackendHeurMode_t mode, const Target& target, const EngineRules& rules,
-                                   const Descriptor& graph, std::size_t most) {
-  constexpr std::int64_t max_workspace = std::int64_t{256} << 20;
+                                   std::int64_t max_workspace, const Descriptor& graph, std::size_t most) {
   std::vector<Fitting> list;
   for (Suggestion& suggestion : suggestions(mode, target, graph)) {
     if (list.size() == most) break;
@@ -306,7 +305,7 @@ Plan Graph::plan(const Target& target, const EngineRules& rules, const TimedProb
   Descriptor graph = graph_of(target, operations_);
   std::vector<Fitting> list;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    if (list.empty()) list = fitting_plans(mode, target, rules, graph, timed == nullptr ? 1 : most);
+    if (list.empty()) list = fitting_plans(mode, target, rules, max_workspace_, graph, timed == nullptr ? 1 : most);
   Plan plan;
   for (const Descriptor& part : parts_) plan.bytes += part.bytes;
   if (list.empty()) {

@@ -195,6 +195,8 @@ class Graph {
   void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
 
   const std::vector<Descriptor>& operations() const { return operations_; }
+  /// Lets a plan want more than the usual 256 MiB.
+  void allow_workspace(std::int64_t bytes) { max_workspace_ = bytes; }
   /// A plan whose engine keeps to the rules and adds in f32: the first that the library suggests or, for a timed
   /// problem, whose tensors were all made by stored() and channels(), the fastest of the first few. For a described
   /// device only engines that the library brings in compiled form are taken, as making the others needs a driver. The
@@ -202,6 +204,7 @@ class Graph {
   Plan plan(const Target& target, const EngineRules& rules, const TimedProblem* timed = nullptr);
 
  private:
+  std::int64_t max_workspace_ = std::int64_t{256} << 20;
   std::int64_t last_passing_ = std::int64_t{1} << 32;
   std::deque<Descriptor> parts_;
   std::vector<Descriptor> operations_;

@@ -72,6 +72,11 @@ std::string refused(const MatmulProblem& p) {
   if (p.batch > 65535) return "a batch of more than 65535";
   if (p.keeps_pre && p.activation != Activation::gelu_tanh)
     return "cuBLASLt keeps what went into an activation for GELU only";
+  if (p.slope != Activation::none && p.slope != Activation::gelu_tanh)
+    return join_text("cuBLASLt multiplies by the slope of gelu_tanh; this one is of ", name_of(p.slope));
+  if (p.slope != Activation::none && (p.c != p.a || p.batch != 1 || p.n % 8 != 0))
+    return join_text("a slope beside ", p.batch, " products with rows of ", p.n, ' ', p.c,
+                     "; cuBLASLt takes one product of its operands' type, in multiples of 8");
   if (p.keeps_pre && p.n % 8 != 0)
     return join_text("rows of ", p.n, " values; cuBLASLt keeps what went into GELU for multiples of 8");
   if ((p.keeps_pre || p.sums_a) && p.batch != 1) return "cuBLASLt keeps nothing beside the products of a batch";
@@ -114,6 +119,7 @@ void matmul(Stream& stream, const MatmulProblem& problem, const Operands& operan
   check_address("c", operands.c);
   check_address("the bias", operands.bias);
   check_address("what is kept", operands.pre);
+  check_address("where the slope is taken", operands.slope_at);
   check_address("the sums of a", operands.a_sums);
   if (const std::string reason = refused(problem); !reason.empty()) throw UsageError("matmul: " + reason);
   const Plan& plan = plan_of(problem);

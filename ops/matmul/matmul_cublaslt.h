@@ -22,8 +22,9 @@ struct Operands {
   const void* b = nullptr;
   const void* bias = nullptr;
   void* c = nullptr;
-  void* pre = nullptr;     ///< [m, n]
-  void* a_sums = nullptr;  ///< [m]
+  void* pre = nullptr;             ///< [m, n]
+  const void* slope_at = nullptr;  ///< [m, n]
+  void* a_sums = nullptr;          ///< [m]
 };
 
 /// Empty if cuBLASLt does this product on its device; else the reason why not. The first question for a problem asks

@@ -11,9 +11,9 @@
 
 namespace hearth {
 
-/// A (batched) matrix product C = activation(op(A) op(B) [+ bias] [+ C]), row-major; the key of its implementations
-/// and of their plans.
-/// op(A) is [m,k]: stored [m,k], or [k,m] when transposed; op(B) is [k,n]: stored [k,n], or [n,k] when transposed.
+/// A (batched) matrix product C = activation(op(A) op(B) [+ bias] [+ C]) [* slope], row-major; the key of its
+/// implementations and of their plans. op(A) is [m,k]: stored [m,k], or [k,m] when transposed; op(B) is [k,n]: stored
+/// [k,n], or [n,k] when transposed.
 struct MatmulProblem {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -29,7 +29,10 @@ struct MatmulProblem {
   bool has_bias = false;       ///< n values are added to every row
   // Of devices only: on the CPU what follows the product is done by kernels of its own.
   Activation activation = Activation::none;
-  bool keeps_pre = false;        ///< what went into the activation is stored beside C
+  bool keeps_pre = false;  ///< what went into the activation is stored beside C
+  /// C is multiplied by the slope of this activation, which the operands say where to take; without an activation,
+  /// bias and sum.
+  Activation slope = Activation::none;
   bool sums_a = false;           ///< the rows of op(A) are summed over k
   DType sums_type = DType::f32;  ///< of those sums
   bool tf32 = false;             ///< f32 operands may be rounded to TF32

@@ -18,6 +18,7 @@ std::ostream& operator<<(std::ostream& out, const MatmulProblem& p) {
   out << (p.accumulate ? ", added" : "") << (p.tf32 ? ", TF32" : "") << (p.repeatable ? "" : ", not repeatable")
       << (p.has_bias ? ", bias" : "");
   if (p.activation != Activation::none) out << ", " << name_of(p.activation);
+  if (p.slope != Activation::none) out << ", slope of " << name_of(p.slope);
   return out << (p.keeps_pre ? ", keeps what went in" : "") << (p.sums_a ? ", sums of a" : "");
 }
 

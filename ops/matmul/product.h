@@ -17,8 +17,9 @@ struct ProductOperands {
   Tensor a = {}, b = {};
   Tensor bias = {};  ///< [n] or undefined
   Tensor c = {};
-  Tensor pre = {};     ///< like c, or undefined: what goes into the activation; not for ReLU, whose slope c tells
-  Tensor a_sums = {};  ///< [m], or undefined: the sums of op(A)'s rows over k; for a transposed A and one matrix only
+  Tensor pre = {};       ///< like c, or undefined: what goes into the activation; not for ReLU, whose slope c tells
+  Tensor slope_at = {};  ///< like c: where problem.slope is taken, as in activate_grad
+  Tensor a_sums = {};    ///< [m], or undefined: the sums of op(A)'s rows over k; for a transposed A and one matrix only
 };
 
 using ProductRun = void(const MatmulProblem& problem, const ProductOperands& operands);
@@ -42,8 +43,9 @@ void run_product(cuda::Stream&, ProductCandidates& candidates, const MatmulProbl
                  const ProductOperands& operands);
 
 /// C = activation(op(A) op(B) + bias), densely stored; `problem` says sizes, transpositions, whether B is one for all,
-/// accumulate (C is f32 or f64 then) and the activation, the operands say the rest. Where the product and its
-/// activation are one kernel, the activation is taken of the sums before they are rounded to C's type.
+/// accumulate (C is f32 or f64 then), the activation and the slope (on devices only), the operands say the rest. Where
+/// the product and its activation are one kernel, the activation is taken of the sums before they are rounded to C's
+/// type.
 template <class Stream>
 void product(Stream& stream, ProductCandidates& candidates, const MatmulProblem& problem,
              const ProductOperands& operands) {

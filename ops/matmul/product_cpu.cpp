@@ -24,7 +24,7 @@ std::string gemm_unsupported(const MatmulProblem&) { return ""; }
 /// An implementation on raw pointers, on tensors: f16 and the bias are converted beside it.
 template <auto& by>
 void run(const MatmulProblem& problem, const ProductOperands& operands) {
-  const auto& [a, b, bias, c, pre, a_sums] = operands;
+  const Tensor &a = operands.a, &b = operands.b, &bias = operands.bias, &c = operands.c;
   const auto is_half = [](const Tensor& tensor) { return tensor.dtype() == DType::f16; };
   const DType bias_type = problem.a == DType::f64 ? DType::f64 : DType::f32;
   const Tensor left = is_half(a) ? a.to(DType::f32) : a;

@@ -35,7 +35,7 @@ MatmulProblem in_type_of_a(MatmulProblem problem) {
 
 /// The product without what follows it.
 MatmulProblem plain(MatmulProblem problem) {
-  problem.activation = Activation::none;
+  problem.activation = problem.slope = Activation::none;
   problem.keeps_pre = problem.sums_a = false;
   return problem;
 }
@@ -47,8 +47,10 @@ void run_library(const MatmulProblem& problem, const ProductOperands& operands) 
   const Tensor a = aligned(operands.a, p.a), b = aligned(operands.b, p.b), bias = aligned(operands.bias, p.c);
   const Tensor c = aligned_place(operands.c, problem.accumulate), pre = aligned_place(operands.pre, false);
   const Tensor a_sums = aligned_place(operands.a_sums, false);
+  const Tensor slope_at = p.slope == Activation::none ? Tensor() : aligned(operands.slope_at, p.c);
   const auto at = [](const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; };
-  cuda::blas::matmul(cuda::stream_of(c.device()), p, {at(a), at(b), at(bias), at(c), at(pre), at(a_sums)});
+  cuda::blas::matmul(cuda::stream_of(c.device()), p,
+                     {at(a), at(b), at(bias), at(c), at(pre), at(slope_at), at(a_sums)});
   put_back(c, operands.c);
   put_back(pre, operands.pre);
   put_back(a_sums, operands.a_sums);
@@ -65,11 +67,16 @@ std::string unfused_unsupported(const MatmulProblem& problem) {
   return reason.empty() || !problem.has_bias ? reason : library_unsupported(without_bias(plain(problem)));
 }
 
+void multiply_by_slope(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
+  if (problem.slope != Activation::none) activate_grad(stream, problem.slope, o.slope_at, o.c, o.c, {});
+}
+
 /// What follows the product is done by native kernels, the bias by the library's if it can.
 void run_unfused(const MatmulProblem& problem, const ProductOperands& operands) {
   cuda::Stream& stream = cuda::stream_of(operands.c.device());
   if (problem.sums_a) sum_rows(stream, operands.a, operands.a_sums);
-  ProductOperands product{operands.a, operands.b, operands.bias, problem.keeps_pre ? operands.pre : operands.c, {}, {}};
+  ProductOperands product{
+      .a = operands.a, .b = operands.b, .bias = operands.bias, .c = problem.keeps_pre ? operands.pre : operands.c};
   const MatmulProblem with_bias = plain(problem);
   // Added last, the bias of an accumulating product is the same bias.
   const bool adds_bias = problem.has_bias && !library_unsupported(with_bias).empty();
@@ -77,6 +84,7 @@ void run_unfused(const MatmulProblem& problem, const ProductOperands& operands) 
   run_library(adds_bias ? without_bias(with_bias) : with_bias, product);
   if (adds_bias) add_bias(stream, operands.bias, product.c.as_shape({problem.batch * problem.m, problem.n}));
   if (problem.activation != Activation::none) activate(stream, problem.activation, product.c, operands.c);
+  multiply_by_slope(stream, problem, operands);
 }
 
 std::string mma_unsupported(const MatmulProblem& p) {
@@ -94,13 +102,16 @@ bool activates(const MatmulProblem& problem) {
   return problem.activation == Activation::none || problem.c == problem.a;
 }
 
-/// `run` with what it does not do itself done by kernels of their own: the sums of a, and an activation that the
-/// product cannot take on.
+/// `run` with what it does not do itself done by kernels of their own: the sums of a, a slope, and an activation that
+/// the product cannot take on.
 template <class Run>
 void with_followers(const MatmulProblem& problem, const ProductOperands& operands, bool takes_activation, Run&& run) {
   cuda::Stream& stream = cuda::stream_of(operands.c.device());
   if (problem.sums_a) sum_rows(stream, operands.a, operands.a_sums);
-  if (takes_activation) return run(stream, problem, operands);
+  if (takes_activation) {
+    run(stream, problem, operands);
+    return multiply_by_slope(stream, problem, operands);
+  }
   ProductOperands product = operands;
   if (problem.keeps_pre) product.c = operands.pre;
   run(stream, plain(problem), product);
@@ -129,9 +140,11 @@ void run_wide(cuda::Stream& stream, const MatmulProblem& problem, const ProductO
   MatmulProblem wide = problem;
   wide.a = wide.b = wide.c = DType::f32;
   const Tensor into = o.c.dtype() == DType::f32 ? o.c : Tensor::empty(o.c.shape(), DType::f32, o.c.device());
-  product_tiles(
-      stream, wide,
-      {o.a.to(DType::f32), o.b.to(DType::f32), o.bias.defined() ? o.bias.to(DType::f32) : o.bias, into, {}, {}});
+  product_tiles(stream, wide,
+                {.a = o.a.to(DType::f32),
+                 .b = o.b.to(DType::f32),
+                 .bias = o.bias.defined() ? o.bias.to(DType::f32) : o.bias,
+                 .c = into});
   if (!into.same_storage(o.c)) o.c.copy_from(into);
 }
 

@@ -2,8 +2,12 @@
 // Reading by index: values by index arithmetic, gradients with repeated indices, accuracy of long sums, refusals.
 #include "ops/index/index.h"
 
+#include <cmath>
+#include <utility>
+
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
+#include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test {
@@ -109,6 +113,35 @@ OP_TEST(Gather) {
     const Tensor x = draw.normal({3, 4});
     return gather(x, 1, draw.indices({3, 0}, {}));
   });
+}
+
+// Runs of places that end with a segment of the device's sums, one behind it, and go on over many; in whole packs of
+// columns and without.
+TEST(Index, RowsWithMostPlacesGetThemAll) {
+  std::vector<std::int64_t> ids;
+  for (const auto& [id, times] : {std::pair(0, 64), {1, 65}, {3, 63}, {4, 1}, {5, 4500}, {6, 128}, {8, 3}})
+    for (int i = 0; i < times; ++i) ids.push_back(id);
+  for (std::size_t i = 0; i < ids.size(); ++i) std::swap(ids[i], ids[i * 7919 % ids.size()]);
+  const auto n = static_cast<std::int64_t>(ids.size());
+  for (const std::int64_t width : {8, 3})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      std::vector<double> values(static_cast<std::size_t>(n * width));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i));
+      const Tensor dy = Tensor::of<double>({n, width}, values).to(dtype);
+      const auto gradient = [&](Device device) {
+        const Tensor w = requires_grad(Tensor::zeros({9, width}, dtype, device));
+        backward(embedding(w, Tensor::of<std::int64_t>({n}, ids).to(device)), dy.to(device));
+        return grad_of(w).to_doubles();
+      };
+      const std::vector<double> expected = gradient({});
+      for (const Device device : devices()) {
+        const std::vector<double> found = gradient(device);
+        EXPECT_EQ(found, gradient(device)) << device << dtype;
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          EXPECT_NEAR(found[i], expected[i], 1e-6 + std::abs(expected[i]) * (dtype == DType::f32 ? 1e-6 : 8e-3))
+              << device << dtype << i;
+      }
+    }
 }
 
 TEST(Index, AMillionHitsOnOneRowSumExactly) {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/linear/linear.h"
 
+#include <array>
 #include <cmath>
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "ops/candidates.h"
+#include "ops/linear/mlp.h"
+#include "ops/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test {
@@ -99,6 +103,61 @@ OP_TEST(LinearLongSums) {
 
 OP_TEST(LinearRelu) {
   for (const Width width : {Width::site, Width::wide}) check_relu(width);
+}
+
+// Far from ReLU's kink, as above.
+void check_mlp(Activation activation, const Shape& x_shape, std::int64_t hidden, bool biases, Width width) {
+  const std::int64_t inputs = x_shape.dim(-1), outputs = 16;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(inputs));
+  const auto run = [&](Draw& draw, auto&& f) {
+    const bool kinked = activation == Activation::relu;
+    const Tensor x = kinked ? draw.positive(x_shape) : draw.normal(x_shape);
+    const Tensor w1 = kinked ? draw.positive({hidden, inputs}, width) : draw.normal({hidden, inputs}, scale, width);
+    const Tensor b1 = biases ? (kinked ? draw.positive({hidden}, width) : draw.normal({hidden}, 1.0, width)) : Tensor();
+    const Tensor w2 = draw.normal({outputs, hidden}, 0.2, width);
+    const Tensor b2 = biases ? draw.normal({outputs}, 1.0, width) : Tensor();
+    return f(x, w1, b1, w2, b2);
+  };
+  check([&](Draw& draw) { return run(draw, [&](const auto&... in) { return mlp(in..., activation); }); },
+        [&](Draw& draw) {
+          return run(draw,
+                     [&](const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
+                       return linear(linear(x, w1, b1, activation), w2, b2).to_doubles();
+                     });
+        },
+        {.tolerance_scale = 8.0});
+}
+
+OP_TEST(Mlp) {
+  for (const Activation activation : all_activations) {
+    check_mlp(activation, {2, 3, 16}, 24, true, Width::site);
+    check_mlp(activation, {3, 5}, 7, true, Width::site);
+    check_mlp(activation, {4, 8}, 16, false, Width::wide);
+  }
+}
+
+// Each parameter alone gets its gradient, and with others the same.
+TEST(MlpOnDevices, GivesEachInputItsGradient) {
+  for (const Device device : devices()) {
+    const Shape shapes[] = {{6, 8}, {16, 8}, {16}, {8, 16}, {8}};
+    const auto gradients = [&](auto&& wanted) {
+      std::array<Tensor, 5> in;
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        std::vector<double> values(static_cast<std::size_t>(shapes[i].size()));
+        for (std::size_t k = 0; k < values.size(); ++k) values[k] = 0.1 * static_cast<double>((k * 7 + i) % 11) - 0.5;
+        in[i] = Tensor::of<double>(shapes[i], values).to(DType::f32).to(device);
+        if (wanted(i)) in[i] = requires_grad(in[i]);
+      }
+      backward(sum(mlp(in[0], in[1], in[2], in[3], in[4], Activation::gelu_tanh)));
+      return in;
+    };
+    const auto all = gradients([](std::size_t) { return true; });
+    for (std::size_t one = 0; one < all.size(); ++one) {
+      const auto alone = gradients([&](std::size_t i) { return i == one; });
+      const std::vector<double> found = grad_of(alone[one]).to_doubles(), expected = grad_of(all[one]).to_doubles();
+      for (std::size_t k = 0; k < found.size(); ++k) EXPECT_NEAR(found[k], expected[k], 1e-5) << device << one;
+    }
+  }
 }
 
 TEST(LinearSizes, NoInputsGiveTheActivatedBias) {

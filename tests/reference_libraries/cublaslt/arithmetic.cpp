@@ -85,9 +85,18 @@ Sum gelu(Sum x) {
 }
 
 template <class Sum>
+Sum gelu_slope(Sum x) {
+  const Sum factor = Sum(0.79788456080286535588), inner = factor * (x + Sum(0.044715) * x * x * x);
+  const Sum t = std::tanh(inner);
+  return Sum(0.5) * (Sum(1) + t) + Sum(0.5) * x * (Sum(1) - t * t) * factor * (Sum(1) + Sum(3 * 0.044715) * x * x);
+}
+
+template <class Sum>
 Sum after(const Product& p, std::int64_t row, std::int64_t column, Sum value) {
   if (p.epilogue != CUBLASLT_EPILOGUE_BGRADB && uses_vector(p.epilogue))
     value += static_cast<Sum>(read(p.d.type, p.vector, row));
+  if (p.epilogue == CUBLASLT_EPILOGUE_DGELU)
+    return value * gelu_slope(static_cast<Sum>(read(p.d.type, p.aux, column * p.aux_pitch + row)));
   if (uses_aux(p.epilogue)) write(p.d.type, p.aux, column * p.aux_pitch + row, static_cast<double>(value));
   if ((p.epilogue & CUBLASLT_EPILOGUE_GELU) != 0) return gelu(value);
   if ((p.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) return value < Sum(0) ? Sum(0) : value;
@@ -121,7 +130,8 @@ bool uses_vector(std::uint32_t epilogue) {
   return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 bool uses_aux(std::uint32_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+         epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
 
 void multiply(const Product& product) {

@@ -79,7 +79,8 @@ cublasStatus_t check_epilogue(const Description& desc, const Layout& d) {
   const bool known = epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU ||
                      epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU ||
                      epilogue == CUBLASLT_EPILOGUE_GELU_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
-                     epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+                     epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_BGRADB ||
+                     epilogue == CUBLASLT_EPILOGUE_DGELU;
   if (!known || desc.compute == CUBLAS_COMPUTE_64F) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto type = desc.attributes.get<std::int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
   if (uses_vector(epilogue) && type != -1 && type != static_cast<std::int32_t>(d.type()))

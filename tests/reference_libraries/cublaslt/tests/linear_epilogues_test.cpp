@@ -11,6 +11,7 @@
 #include "core/tf32.h"
 #include "ops/candidates.h"
 #include "ops/linear/linear.h"
+#include "ops/linear/mlp.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_cublaslt.h"
 #include "ops/matmul/product.h"
@@ -141,6 +142,23 @@ TEST_F(CudaReferenceLinear, ALayerIsOneCallForward) {
   }
 }
 
+// The slope is taken in the product that makes the gradient, the bias gradients in those of the weights.
+TEST_F(CudaReferenceLinear, TheGradientOfAnMlpIsFourCalls) {
+  for (const Activation activation : {Activation::gelu_tanh, Activation::gelu}) {
+    std::vector<Tensor> in;
+    for (const Shape& shape : {Shape{16, 24}, {32, 24}, {32}, {8, 32}, {8}})
+      in.push_back(requires_grad(numbers(shape, DType::bf16)));
+    const cuda::Counters used = counted([&] {
+      const Tensor y = mlp(in[0], in[1], in[2], in[3], in[4], activation);
+      for (const Tensor& leaf : in) zero_grad(leaf);
+      backward(y, y.detach());
+    });
+    const bool taken = activation == Activation::gelu_tanh;
+    EXPECT_EQ(used.library_calls, 6) << name_of(activation);
+    EXPECT_EQ(used.launches, taken ? 0 : 2) << name_of(activation);
+  }
+}
+
 TEST_F(CudaReferenceLinear, WhatTheLibraryLacksFollowsItsProduct) {
   const Tensor x = requires_grad(numbers({16, 24}, DType::f16)), w = requires_grad(numbers({8, 24}, DType::f16));
   const Tensor b = requires_grad(numbers({8}, DType::f16));
@@ -208,6 +226,12 @@ TEST_F(CudaReferenceLinear, SaysWhyItIsUnsupported) {
            p.activation = Activation::relu;
          }),
          "for GELU only");
+  expect(why([](MatmulProblem& p) { p.slope = Activation::gelu; }), "the slope of gelu_tanh");
+  expect(why([](MatmulProblem& p) {
+           p.slope = Activation::gelu_tanh;
+           p.n = 12;
+         }),
+         "multiples of 8");
   expect(why([&](MatmulProblem& p) {
            keeps(p);
            p.n = 12;
