@@ -41,7 +41,9 @@ Source open_source(const Arguments& arguments, std::int64_t resize) {
     HEARTH_CHECK(UsageError, changes.empty(), "data: ", path, " is a folder, and --set changes a configuration");
     Json node = Json::object().set("type", type_of_folder(path)).set("path", path);
     // The size at which a run would use them is not known here, and must not be larger.
-    if (resize > 0) node.set("shrink_to", resize).set("augment", Json::object().set("image_size", resize));
+    if (resize > 0) node.set("shrink_to", resize);
+    if (resize > 0 || data::holds_records(path))
+      node.set("augment", Json::object().set("image_size", resize > 0 ? resize : 224));
     return {data::datasets().parse(node)};
   }
   if (resize > 0) changes.push_back(join_text("data.shrink_to=", resize));
