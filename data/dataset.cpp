@@ -108,6 +108,11 @@ void MemoryDataset::identify(std::int64_t index, Sha256& digest) const {
   digest.update(std::as_bytes(std::span(pixels_).subspan(static_cast<std::size_t>(index) * bytes, bytes)));
 }
 
+bool Subset::encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const {
+  check_index(index);
+  return whole_->encoded(indices_[static_cast<std::size_t>(index)], bytes);
+}
+
 std::string Subset::sample_name(std::int64_t index) const {
   check_index(index);
   return whole_->sample_name(indices_[static_cast<std::size_t>(index)]);

@@ -9,6 +9,7 @@
 #include "data/formats/cifar.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
+#include "data/formats/records.h"
 #include "data/prepare.h"
 #include "data/text/labelled.h"
 #include "data/text/text_data.h"
@@ -133,6 +134,7 @@ ImageDatasetPointer class_folders(const std::string& path, const std::vector<std
 
 ImageSplits images_at(const Datasets::Component& data, const std::string& path,
                       const std::vector<std::string>& classes) {
+  if (holds_records(path)) return records(path);
   ImageSplits found;
   found.test = own_format(data, path, classes);
   if (found.test) return found;

@@ -34,7 +34,8 @@ DataFacts facts_of(const DataSplits& data);
 DataSplits described_data(const Datasets::Component& data, const DataFacts& facts);
 
 /// The same with `valid` and `test` from `path`, which need not be where, nor in the form that, the training had them:
-/// - images: a folder with the test files of CIFAR or in the form of MNIST, if the training was on such; else a folder
+/// - images: a folder of record files; one with the test files of CIFAR or in the form of MNIST, if the training was on
+/// such; else a folder
 ///   of class folders, all of it the test split, or of folders named test, val, valid or validation with class folders.
 ///   Images are brought to the size and channels of the training's;
 /// - sequences: a file, which is the test split, or a folder that holds the files which the configuration names for

@@ -9,6 +9,7 @@
 #include "data/formats/digits.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
+#include "data/formats/records.h"
 #include "data/formats/synthetic.h"
 #include "data/text/labelled.h"
 #include "data/text/text_data.h"
@@ -108,6 +109,14 @@ void describe(Fields<ImageFolderData>& fields) {
   });
 }
 
+struct RecordsData : DataOptions {
+  std::string path;
+};
+void describe(Fields<RecordsData>& fields) {
+  describe_common(fields);
+  fields.text("path", &RecordsData::path, "Folder that `hearth data pack` wrote.").required();
+}
+
 struct SyntheticData : DataOptions, SyntheticOptions {};
 void describe(Fields<SyntheticData>& fields) {
   describe_common(fields);
@@ -156,6 +165,8 @@ void add_own(Datasets& registry) {
   add_to<Cifar100Data, ImageSplits>(registry, "cifar100", "CIFAR-100, binary version.",
                                     [](const Cifar100Data& o) { return cifar100(o.path, o.labels); });
   add_to(registry, "image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.", open_folder);
+  add_to<RecordsData, ImageSplits>(registry, "records", "Labelled images in record files, by `hearth data pack`.",
+                                   [](const RecordsData& o) { return records(o.path); });
   add_to<SyntheticData, ImageSplits>(registry, "synthetic",
                                      "Noisy patterns made from numbers, for benchmarks and tests.",
                                      [](const SyntheticData& o) { return synthetic(o); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C by eight tables or by the SSE4.2 instruction, SHA-256 in plain C++ or by the SHA extensions; the choice is
-// made once, at run time.
+// CRC-32C by eight tables or by the SSE4.2 instruction, CRC-32 by tables, SHA-256 in plain C++ or by the SHA
+// extensions; the choice is made once, at run time.
 #include "core/io/checksum.h"
 
 #include <algorithm>
@@ -16,13 +16,14 @@ namespace hearth {
 
 namespace {
 
-// crc_tables[k][b] is the checksum of the byte b followed by k zero bytes, so that eight bytes need eight look-ups that
+// tables[k][b] is the checksum of the byte b followed by k zero bytes, so that eight bytes need eight look-ups that
 // do not wait for each other.
-constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc_tables() {
-  std::array<std::array<std::uint32_t, 256>, 8> tables{};
+using CrcTables = std::array<std::array<std::uint32_t, 256>, 8>;
+constexpr CrcTables make_crc_tables(std::uint32_t reflected_polynomial) {
+  CrcTables tables{};
   for (std::uint32_t b = 0; b < 256; ++b) {
     std::uint32_t value = b;
-    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1u) != 0 ? 0x82F63B78u : 0u);
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1u) != 0 ? reflected_polynomial : 0u);
     tables[0][b] = value;
   }
   for (std::size_t k = 1; k < 8; ++k) {
@@ -34,12 +35,26 @@ constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc_tables() {
   return tables;
 }
 
-constexpr auto crc_tables = make_crc_tables();
+constexpr CrcTables castagnoli = make_crc_tables(0x82F63B78u);
+constexpr CrcTables zlibs = make_crc_tables(0xEDB88320u);
 
 std::uint64_t load_little_endian(const std::byte* bytes) {
   std::uint64_t value = 0;
   for (int i = 7; i >= 0; --i) value = (value << 8) | std::to_integer<std::uint64_t>(bytes[i]);
   return value;
+}
+
+std::uint32_t crc_by_tables(const CrcTables& tables, std::span<const std::byte> bytes, std::uint32_t before) {
+  std::uint32_t crc = ~before;
+  const std::byte* at = bytes.data();
+  std::size_t left = bytes.size();
+  for (; left >= 8; left -= 8, at += 8) {
+    const std::uint64_t word = load_little_endian(at) ^ crc;
+    crc = 0;
+    for (std::size_t i = 0; i < 8; ++i) crc ^= tables[7 - i][(word >> (8 * i)) & 0xffu];
+  }
+  for (; left > 0; --left, ++at) crc = (crc >> 8) ^ tables[0][(crc ^ std::to_integer<std::uint32_t>(*at)) & 0xffu];
+  return ~crc;
 }
 
 #if defined(__x86_64__)
@@ -146,16 +161,11 @@ bool has_sha_ni() {
 }  // namespace
 
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t before) {
-  std::uint32_t crc = ~before;
-  const std::byte* at = bytes.data();
-  std::size_t left = bytes.size();
-  for (; left >= 8; left -= 8, at += 8) {
-    const std::uint64_t word = load_little_endian(at) ^ crc;
-    crc = 0;
-    for (std::size_t i = 0; i < 8; ++i) crc ^= crc_tables[7 - i][(word >> (8 * i)) & 0xffu];
-  }
-  for (; left > 0; --left, ++at) crc = (crc >> 8) ^ crc_tables[0][(crc ^ std::to_integer<std::uint32_t>(*at)) & 0xffu];
-  return ~crc;
+  return crc_by_tables(castagnoli, bytes, before);
+}
+
+std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) {
+  return crc_by_tables(zlibs, bytes, before);
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {

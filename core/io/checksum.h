@@ -18,6 +18,9 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0)
 /// The same by tables only: what every processor can do.
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
+/// CRC-32 as zlib, PNG and gzip have it (polynomial 0x04C11DB7, reflected), for files of other programs.
+std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
 /// Eight lower-case hexadecimal digits.
 std::string hex_of(std::uint32_t checksum);
 

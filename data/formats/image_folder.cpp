@@ -177,6 +177,12 @@ class ImageFolder : public ImageDataset {
     const auto at = static_cast<std::size_t>(index);
     return load(at, image) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
   }
+  bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
+    check_index(index);
+    if (shrink_to_ > 0) return false;
+    read_bytes(files_[static_cast<std::size_t>(index)].path, bytes, image_limit);
+    return true;
+  }
   std::string sample_name(std::int64_t index) const override {
     check_index(index);
     return files_[static_cast<std::size_t>(index)].path.substr(prefix_);

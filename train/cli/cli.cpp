@@ -170,13 +170,16 @@ const std::vector<CommandSpec>& commands() {
         {"--json", "", "print as JSON on stdout"}},
        tune_command},
       {"data",
-       "inspect|verify|pack CONFIG.json [FOLDER]",
+       "inspect|verify|pack CONFIG_OR_FOLDER [FOLDER]",
        2,
        3,
-       "Looks at the data of a run: counts, sizes and classes; `verify` reads every sample; `pack` turns the sequences "
-       "into "
-       "token files.",
-       {set_option, {"--json", "", "print as JSON on stdout"}},
+       "Looks at the data of a run or of a folder, or at one record file FILE.ffr: counts, sizes and classes; `verify` "
+       "reads every sample; `pack` turns images into record files and sequences into token files.",
+       {set_option,
+        {"--out", "FOLDER", "pack: where to write, a folder that is empty, missing, or of a pack that was interrupted"},
+        {"--resize", "PIXELS", "pack: shrink images whose shorter side has more pixels to this (image_folder)"},
+        {"--records", "N", "pack: images a file (default: 512, and more where that makes more than 128 files)"},
+        {"--json", "", "print as JSON on stdout"}},
        data_command},
       {"weights",
        "inspect|convert FILE [OUT]",

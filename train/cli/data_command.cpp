@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "core/io/printable.h"
+#include "data/formats/record_file.h"
+#include "data/formats/records.h"
 #include "data/inspect.h"
+#include "data/pack_records.h"
 #include "data/registry.h"
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"
@@ -13,13 +18,42 @@ namespace hearth::train {
 
 namespace {
 
-int pack(const Arguments& arguments) {
-  HEARTH_CHECK(UsageError, arguments.positional().size() == 3,
-               "data pack: name the folder to write to: ", "hearth data pack CONFIG.json FOLDER");
-  const LoadedConfig loaded = load_config(arguments.positional()[1], arguments.values("--set"));
-  const std::string& folder = arguments.positional()[2];
+/// What a command looks at: the data of a configuration, or data in a folder by themselves.
+struct Source {
+  data::Datasets::Component data;
+  std::int64_t batch_size = 1;
+};
+
+/// The dataset that lies in a folder, told by the names of its files.
+std::string type_of_folder(const std::string& folder) {
+  const auto has = [&](const std::string& name) { return file_exists(std::filesystem::path(folder) / name); };
+  if (data::holds_records(folder)) return "records";
+  if (has("train-images-idx3-ubyte") || has("train-images-idx3-ubyte.gz")) return "idx";
+  if (has("data_batch_1.bin")) return "cifar10";
+  return has("train.bin") ? "cifar100" : "image_folder";
+}
+
+/// `resize`: the shorter side to which images are shrunk; 0 leaves them as they are.
+Source open_source(const Arguments& arguments, std::int64_t resize) {
+  const std::string& path = arguments.positional()[1];
+  std::vector<std::string> changes = arguments.values("--set");
+  if (std::error_code absent; std::filesystem::is_directory(path, absent)) {
+    HEARTH_CHECK(UsageError, changes.empty(), "data: ", path, " is a folder, and --set changes a configuration");
+    Json node = Json::object().set("type", type_of_folder(path)).set("path", path);
+    // The size at which a run would use them is not known here, and must not be larger.
+    if (resize > 0) node.set("shrink_to", resize);
+    if (resize > 0 || data::holds_records(path))
+      node.set("augment", Json::object().set("image_size", resize > 0 ? resize : 224));
+    return {data::datasets().parse(node)};
+  }
+  if (resize > 0) changes.push_back(join_text("data.shrink_to=", resize));
+  LoadedConfig loaded = load_config(path, changes);
+  return {std::move(loaded.config.data), loaded.config.train.batch_size};
+}
+
+int pack_sequences(const data::Datasets::Component& data, const std::string& folder, bool as_json) {
   Json all = Json::array();
-  for (const data::PackedFile& file : data::pack_text(loaded.config.data, folder)) {
+  for (const data::PackedFile& file : data::pack_text(data, folder)) {
     all.push_back(Json::object()
                       .set("path", file.path)
                       .set("tokens", file.tokens)
@@ -29,11 +63,66 @@ int pack(const Arguments& arguments) {
     std::cerr << printable(file.path) << ": " << file.tokens << " ids of " << file.bytes_an_id << " bytes, "
               << file.sequences << " sequences, " << file.characters << " characters\n";
   }
-  if (arguments.has("--json"))
+  if (as_json)
     std::cout << to_text(all) << "\n";
   else
-    std::cerr << "read them with \"data\": {\"type\": \"" << loaded.config.data.type() << "\", \"packed\": \""
-              << printable(folder) << "\", ...}\n";
+    std::cerr << "read them with \"data\": {\"type\": \"" << data.type() << "\", \"packed\": \"" << printable(folder)
+              << "\", ...}\n";
+  return 0;
+}
+
+/// Images to records, sequences to token files.
+int pack(const Arguments& arguments) {
+  const bool has_folder = arguments.positional().size() == 3;
+  HEARTH_CHECK(UsageError, has_folder != arguments.has("--out"),
+               "data pack: name the folder to write to: hearth data pack CONFIG_OR_FOLDER --out FOLDER");
+  const std::string folder = has_folder ? arguments.positional()[2] : *arguments.value("--out");
+  const Source source = open_source(arguments, arguments.positive("--resize", 0));
+  const std::string type = source.data.type();
+  if (type == "text" || type == "labelled_text" || type == "parallel_text") {
+    HEARTH_CHECK(UsageError, !arguments.has("--resize") && !arguments.has("--records"), "data pack: ", type,
+                 " becomes token files, and --resize and --records are for images");
+    return pack_sequences(source.data, folder, arguments.has("--json"));
+  }
+  data::PackOptions options{arguments.positive("--records", 0), [](std::int64_t done, std::int64_t files) {
+                              std::cerr << join_text("packed ", done, " of ", files, " files\n");
+                            }};
+  const Json manifest = data::pack_records(data::make_data(source.data), folder, options);
+  if (arguments.has("--json"))
+    std::cout << to_text(manifest) << "\n";
+  else
+    std::cerr << "read them with \"data\": {\"type\": \"records\", \"path\": \"" << printable(folder) << "\", ...}\n";
+  return 0;
+}
+
+/// One file of records, whoever wrote it.
+int report_file(const std::string& path, bool whole, bool as_json) {
+  const data::RecordFile file(path);
+  data::Warnings problems;
+  std::uint64_t least = file.size() > 0 ? file.bytes(0) : 0, greatest = 0;
+  std::vector<std::uint8_t> content;
+  for (std::int64_t record = 0; record < file.size(); ++record) {
+    least = std::min(least, file.bytes(record));
+    greatest = std::max(greatest, file.bytes(record));
+    try {
+      if (whole) file.read(record, content);
+    } catch (const DataError& error) {
+      problems.add(error.what());
+    }
+  }
+  if (as_json)
+    std::cout << to_text(Json::object()
+                             .set("file", path)
+                             .set("records", file.size())
+                             .set("bytes", file.file_bytes())
+                             .set("record_bytes", Json::array_of(std::vector<std::uint64_t>{least, greatest}))
+                             .set("problems", problems.count)
+                             .set("first_problems", Json::array_of(problems.first)))
+              << "\n";
+  else
+    std::cout << printable(path) << ": " << file.size() << " records of " << least << " to " << greatest
+              << " bytes, problems: " << problems.count << "\n";
+  HEARTH_CHECK(DataError, problems.count == 0, problems.first.front(), "; damaged records: ", problems.count);
   return 0;
 }
 
@@ -59,17 +148,25 @@ int data_command(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, what == "inspect" || what == "verify" || what == "pack", "data: \"", what,
                "\" is not known; use inspect, verify or pack");
   if (what == "pack") return pack(arguments);
-  HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "data ", what, ": takes one config; \"",
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "data ", what, ": takes one config or folder; \"",
                arguments.positional().back(), "\" is too much");
-  const LoadedConfig loaded = load_config(arguments.positional()[1], arguments.values("--set"));
-  const data::DataSplits data = data::make_data(loaded.config.data);
+  arguments.refuse_others("data " + what, {"--set", "--json"});
+  const std::string& path = arguments.positional()[1];
+  if (path.ends_with(".ffr")) return report_file(path, what == "verify", arguments.has("--json"));
+  const Source source = open_source(arguments, 0);
+  const data::DataSplits data = data::make_data(source.data);
   std::int64_t problems = 0;
   Json all = Json::object();
   for (const auto& [name, part] : {std::pair{"train", data.train}, {"valid", data.valid}, {"test", data.test}}) {
     if (!part) continue;
-    auto [json, text] = report(*part, what == "verify", loaded.config.train.batch_size, problems);
+    auto [json, text] = report(*part, what == "verify", source.batch_size, problems);
     all.set(name, std::move(json));
     if (!arguments.has("--json")) std::cout << name << "\n" << text << "\n";
+  }
+  if (source.data.type() == "records" && data::holds_records(path)) {
+    const std::string content = data::read_manifest(path).at("sha256").as_string();
+    all.set("sha256", content);
+    if (!arguments.has("--json")) std::cout << "sha256 of the set: " << content << "\n";
   }
   if (arguments.has("--json")) std::cout << to_text(all) << "\n";
   HEARTH_CHECK(DataError, what == "inspect" || problems == 0, "data verify: ", problems,

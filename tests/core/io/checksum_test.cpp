@@ -52,6 +52,12 @@ TEST_P(Crc32c, ContinuesFromAnySplitAndAlignment) {
   }
 }
 
+TEST(Crc32, IsThatOfZlib) {
+  EXPECT_EQ(crc32({}), 0u);
+  EXPECT_EQ(crc32(raw("123456789")), 0xCBF43926u);
+  EXPECT_EQ(crc32(raw("6789"), crc32(raw("12345"))), 0xCBF43926u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Paths, Crc32c, testing::Values(&crc32c, &crc32c_portable));
 
 TEST(Crc32cHex, HasEightDigits) {
