@@ -365,9 +365,7 @@ void attention(Stream& stream, const Attention& problem, const AttentionMemory& 
   Memory(problem, m, 0).run(stream, usable_plan(stream, problem));
 }
 
-std::int64_t calls_of(const AttentionGrad& problem) {
-  return problem.forward.batch / share_of(problem).forward.batch;
-}
+std::int64_t calls_of(const AttentionGrad& problem) { return problem.forward.batch / share_of(problem).forward.batch; }
 
 void attention_grad(Stream& stream, const AttentionGrad& problem, const AttentionGradMemory& m) {
   check_usable(problem);

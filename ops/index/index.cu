@@ -5,6 +5,8 @@
 // read.
 #include "ops/index/index.h"
 
+#include <algorithm>
+
 #include "core/cuda/elementwise.h"
 #include "core/cuda/fault.h"
 #include "core/dtype.h"
