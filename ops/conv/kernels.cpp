@@ -25,7 +25,8 @@ std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
   pair(", dilation ", s.dilation_h, s.dilation_w, 1);
   if (s.groups > 1) out << ", " << s.groups << " groups";
   if (p.bias) out << ", bias of " << *p.bias;
-  return out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "");
+  return out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "") << (p.norm ? ", through a norm" : "")
+             << (p.added ? ", added" : "");
 }
 
 }  // namespace hearth
@@ -56,6 +57,10 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
     problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
     problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
   }
+  if (operands.fusion != nullptr) {
+    problem.norm = operands.fusion->coefficients.defined();
+    problem.added = operands.fusion->added.defined();
+  }
   Conv2dEpilogue* const epilogue = operands.epilogue;
   const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
   const auto call = [&](Conv2dRun* run) {
@@ -70,7 +75,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const auto own = [&](Conv2dRun* run) {
     const bool done = epilogue != nullptr && epilogue->activation != wanted;
     Conv2dEpilogue same{done ? wanted : Activation::none};
-    run(problem, {operands.x, operands.w, operands.b, operands.y, &same});
+    run(problem, {operands.x, operands.w, operands.b, operands.y, &same, operands.fusion});
   };
   candidates.run(problem, call, Trial{problem.activations, [&] { return results_of(pass, operands); }, own});
 }

@@ -39,7 +39,10 @@ struct ConvProblem {
   std::optional<DType> bias = {};  ///< of b, added to y, or of db, its gradient; neither in backward_data
   bool relu = false;               ///< forward: y is to pass a ReLU
   bool moments = false;            ///< forward: those of y by channel are wanted too
-  int device = 0;                  ///< which of its type
+  /// The images pass a norm with a ReLU: x is read through it, or dx goes back through it, with its sums by channel.
+  bool norm = false;
+  bool added = false;  ///< backward_data: dx is added to a gradient
+  int device = 0;      ///< which of its type
 
   auto operator<=>(const ConvProblem&) const = default;
 };
