@@ -2,6 +2,7 @@
 // Residual networks. Every ReLU is part of the normalisation before it, and so is every addition.
 #include "models/resnet.h"
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -47,6 +48,8 @@ class Shortcut : public nn::Module {
     register_module("downsample", *projection_);
   }
   Tensor forward(const Tensor& x) override { return projection_ ? (*projection_)(x) : x; }
+  /// This, or null where it is x.
+  Module* module() { return projection_ ? this : nullptr; }
 
  private:
   std::unique_ptr<nn::ConvNorm> projection_;
@@ -67,8 +70,7 @@ class BasicBlock : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor y = conv1_(x);
-    return conv2_(y, shortcut_, x);
+    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_}, shortcut_.module(), x);
   }
 
  private:
@@ -93,8 +95,7 @@ class Bottleneck : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor y = conv2_(conv1_(x));
-    return conv3_(y, shortcut_, x);
+    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_, &conv3_}, shortcut_.module(), x);
   }
 
  private:

@@ -30,14 +30,16 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2d
   parameter("bias", bias, options.bias_init ? options.bias_init : init::uniform(1.0 / std::sqrt(fan_in)));
 }
 
+Conv2dOptions Conv2d::options() const {
+  return {.stride = options_.stride,
+          .padding = options_.padding,
+          .dilation = options_.dilation,
+          .groups = options_.groups,
+          .activation = options_.activation};
+}
+
 Tensor Conv2d::convolved(const Tensor& x, ChannelMoments* moments) {
-  return detail::conv2d(x, weight, bias,
-                        {.stride = options_.stride,
-                         .padding = options_.padding,
-                         .dilation = options_.dilation,
-                         .groups = options_.groups,
-                         .activation = options_.activation},
-                        moments);
+  return detail::conv2d(x, weight, bias, options(), moments);
 }
 
 Tensor Conv2d::forward(const Tensor& x) { return convolved(x, nullptr); }

@@ -4,6 +4,7 @@
 
 #include "models/nn/module.h"
 #include "ops/activation.h"
+#include "ops/conv/conv2d.h"
 
 namespace hearth {
 struct ChannelMoments;
@@ -39,6 +40,7 @@ class HEARTH_API Conv2d : public Module {
  private:
   friend class ConvNorm;
   Tensor convolved(const Tensor& x, ChannelMoments* moments);
+  Conv2dOptions options() const;
   Conv2dLayerOptions options_;
 };
 

@@ -2,6 +2,9 @@
 // A convolution and the batch normalisation behind it.
 #include "models/nn/conv_norm.h"
 
+#include <vector>
+
+#include "ops/conv/residual_block.h"
 #include "ops/norm/channel_moments.h"
 
 namespace hearth::nn {
@@ -27,6 +30,24 @@ Tensor ConvNorm::convolved_and_normalized(const Tensor& x, const Tensor& residua
   const Tensor y = convolution.observed([&] { return convolution.convolved(x, wanted); });
   const Tensor added = shortcut == nullptr ? residual : (*shortcut)(residual);
   return norm.observed([&] { return norm.normalized(y, added, &moments); });
+}
+
+bool ConvNorm::is_watched() const { return Module::is_watched() || convolution.is_watched() || norm.is_watched(); }
+
+Tensor ConvNorm::residual_block(std::span<ConvNorm* const> layers, Module* shortcut, const Tensor& x) {
+  std::vector<detail::BlockLayer> parts;
+  bool watched = false;
+  for (const ConvNorm* const layer : layers) {
+    watched = watched || layer->is_watched() || layer->convolution.bias.defined();
+    const BatchNorm& norm = layer->norm;
+    parts.push_back({layer->convolution.weight, layer->convolution.options(), norm.weight, norm.bias, norm.running_mean,
+                     norm.running_var, norm.options()});
+  }
+  if (!watched && detail::why_no_residual_block(x, parts).empty() && detail::prefers_residual_block(x, parts))
+    return detail::residual_block(x, shortcut == nullptr ? Tensor() : (*shortcut)(x), parts);
+  Tensor y = x;
+  for (ConvNorm* const layer : layers.first(layers.size() - 1)) y = (*layer)(y);
+  return shortcut == nullptr ? (*layers.back())(y, x) : (*layers.back())(y, *shortcut, x);
 }
 
 }  // namespace hearth::nn

@@ -21,14 +21,17 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options
   buffer("running_var", running_var);
 }
 
-Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments) {
+BatchNormOptions BatchNorm::options() const {
   // The running statistics have seen a batch that is recomputed.
-  const BatchNormOptions options{.training = is_training(),
-                                 .momentum = is_recomputing() ? 0 : options_.momentum,
-                                 .eps = options_.eps,
-                                 .activation = options_.activation,
-                                 .group = group_};
-  return detail::batch_norm(x, weight, bias, options, running_mean, running_var, residual, moments);
+  return {.training = is_training(),
+          .momentum = is_recomputing() ? 0 : options_.momentum,
+          .eps = options_.eps,
+          .activation = options_.activation,
+          .group = group_};
+}
+
+Tensor BatchNorm::normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments) {
+  return detail::batch_norm(x, weight, bias, options(), running_mean, running_var, residual, moments);
 }
 
 Tensor BatchNorm::forward(const Tensor& x) { return normalized(x, {}, nullptr); }

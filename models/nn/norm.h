@@ -5,6 +5,7 @@
 #include "models/nn/module.h"
 #include "ops/activation.h"
 #include "ops/norm/add_layer_norm.h"
+#include "ops/norm/batch_norm.h"
 
 namespace hearth {
 class Collective;
@@ -41,6 +42,7 @@ class HEARTH_API BatchNorm : public Module {
  private:
   friend class ConvNorm;
   Tensor normalized(const Tensor& x, const Tensor& residual, const ChannelMoments* moments);
+  BatchNormOptions options() const;
   friend void sync_batch_norm(Module& model, Collective* group);
   BatchNormLayerOptions options_;
   Collective* group_ = nullptr;

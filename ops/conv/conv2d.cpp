@@ -14,48 +14,19 @@ namespace hearth {
 namespace {
 
 /// Extent of the result along dimension `axis` of x and w, or ShapeError.
-std::int64_t output_extent(const char* name, int axis, const Tensor& x, const Tensor& w, std::int64_t stride,
+std::int64_t output_extent(const char* name, int axis, const Shape& x, const Shape& w, std::int64_t stride,
                            std::int64_t padding, std::int64_t dilation) {
   HEARTH_CHECK(ShapeError, stride >= 1, "conv2d: stride ", stride, " along ", name, "; it must be at least 1");
   HEARTH_CHECK(ShapeError, padding >= 0, "conv2d: padding ", padding, " along ", name, "; it must be at least 0");
   HEARTH_CHECK(ShapeError, dilation >= 1, "conv2d: dilation ", dilation, " along ", name, "; it must be at least 1");
-  const std::int64_t extent =
-      checked_add(checked_mul(dilation, w.dim(axis) - 1, "conv2d: extent of the dilated filter"), 1,
-                  "conv2d: extent of the dilated filter");
-  const std::int64_t padded = checked_add(x.dim(axis), checked_mul(padding, 2, "conv2d: padding on both sides"),
+  const std::int64_t extent = checked_add(checked_mul(dilation, w[axis] - 1, "conv2d: extent of the dilated filter"), 1,
+                                          "conv2d: extent of the dilated filter");
+  const std::int64_t padded = checked_add(x[axis], checked_mul(padding, 2, "conv2d: padding on both sides"),
                                           "conv2d: size of the padded image");
   HEARTH_CHECK(ShapeError, padded >= extent, "conv2d: the padded ", name, " of the image is ", padded,
-               " but the dilated filter spans ", extent, " (x ", x.shape(), ", w ", w.shape(),
+               " but the dilated filter spans ", extent, " (x ", x, ", w ", w,
                "); use more padding or a smaller filter");
   return (padded - extent) / stride + 1;
-}
-
-/// All sizes of the problem, or ShapeError.
-ConvShape shape_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options) {
-  HEARTH_CHECK(ShapeError, x.rank() == 4, "conv2d: x ", x.shape(), " must be [N, H, W, C]");
-  HEARTH_CHECK(ShapeError, w.rank() == 4, "conv2d: w ", w.shape(), " must be [K, R, S, C/groups]");
-  const std::int64_t groups = options.groups;
-  HEARTH_CHECK(ShapeError, groups >= 1, "conv2d: ", groups, " groups; there must be at least 1");
-  ConvShape s{.n = x.dim(0), .h = x.dim(1), .w = x.dim(2), .c = x.dim(3), .k = w.dim(0), .r = w.dim(1), .s = w.dim(2)};
-  HEARTH_CHECK(ShapeError, s.k >= 1 && s.r >= 1 && s.s >= 1, "conv2d: w ", w.shape(),
-               " has no filters or empty ones; [K, R, S] must be at least 1 each");
-  HEARTH_CHECK(ShapeError, s.c % groups == 0, "conv2d: ", s.c, " input channels do not divide into ", groups,
-               " groups (x ", x.shape(), ")");
-  HEARTH_CHECK(ShapeError, s.k % groups == 0, "conv2d: ", s.k, " filters do not divide into ", groups, " groups (w ",
-               w.shape(), ")");
-  HEARTH_CHECK(ShapeError, w.dim(3) == s.c / groups, "conv2d: w ", w.shape(), " takes ", w.dim(3),
-               " channels a group but x ", x.shape(), " in ", groups, " groups has ", s.c / groups);
-  HEARTH_CHECK(ShapeError, !b.defined() || (b.rank() == 1 && b.dim(0) == s.k), "conv2d: b ",
-               b.defined() ? b.shape() : Shape{}, " must be [", s.k, "], one value for each filter of w ", w.shape());
-  s.groups = groups;
-  s.stride_h = options.stride.h, s.stride_w = options.stride.w;
-  s.pad_h = options.padding.h, s.pad_w = options.padding.w;
-  s.dilation_h = options.dilation.h, s.dilation_w = options.dilation.w;
-  s.p = output_extent("height", 1, x, w, s.stride_h, s.pad_h, s.dilation_h);
-  s.q = output_extent("width", 2, x, w, s.stride_w, s.pad_w, s.dilation_w);
-  const char* elements = "conv2d: elements of the result";
-  checked_mul(checked_mul(checked_mul(s.p, s.q, elements), s.k, elements), std::max<std::int64_t>(s.n, 1), elements);
-  return s;
 }
 
 struct Conv2d {
@@ -70,7 +41,7 @@ struct Conv2d {
   ChannelMoments* moments = nullptr;  ///< for forward, and gone afterwards
 
   Tensor forward(Saved& saved, const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) const {
-    const ConvShape shape = shape_of(x_in, w_in, b_in, options);
+    const ConvShape shape = detail::conv2d_shape(x_in.shape(), w_in.shape(), b_in, options);
     detail::check_operand_types("conv2d", x_in, w_in, b_in);
     const Tensor x = run_on(x_in.device(), [&](auto& stream) { return kernels::readable_images(stream, shape, x_in); });
     const Tensor w = w_in.contiguous();
@@ -134,6 +105,33 @@ struct Conv2d {
 };
 
 }  // namespace
+
+ConvShape detail::conv2d_shape(const Shape& x, const Shape& w, const Tensor& b, const Conv2dOptions& options) {
+  HEARTH_CHECK(ShapeError, x.rank() == 4, "conv2d: x ", x, " must be [N, H, W, C]");
+  HEARTH_CHECK(ShapeError, w.rank() == 4, "conv2d: w ", w, " must be [K, R, S, C/groups]");
+  const std::int64_t groups = options.groups;
+  HEARTH_CHECK(ShapeError, groups >= 1, "conv2d: ", groups, " groups; there must be at least 1");
+  ConvShape s{.n = x[0], .h = x[1], .w = x[2], .c = x[3], .k = w[0], .r = w[1], .s = w[2]};
+  HEARTH_CHECK(ShapeError, s.k >= 1 && s.r >= 1 && s.s >= 1, "conv2d: w ", w,
+               " has no filters or empty ones; [K, R, S] must be at least 1 each");
+  HEARTH_CHECK(ShapeError, s.c % groups == 0, "conv2d: ", s.c, " input channels do not divide into ", groups,
+               " groups (x ", x, ")");
+  HEARTH_CHECK(ShapeError, s.k % groups == 0, "conv2d: ", s.k, " filters do not divide into ", groups, " groups (w ", w,
+               ")");
+  HEARTH_CHECK(ShapeError, w[3] == s.c / groups, "conv2d: w ", w, " takes ", w[3], " channels a group but x ", x,
+               " in ", groups, " groups has ", s.c / groups);
+  HEARTH_CHECK(ShapeError, !b.defined() || (b.rank() == 1 && b.dim(0) == s.k), "conv2d: b ",
+               b.defined() ? b.shape() : Shape{}, " must be [", s.k, "], one value for each filter of w ", w);
+  s.groups = groups;
+  s.stride_h = options.stride.h, s.stride_w = options.stride.w;
+  s.pad_h = options.padding.h, s.pad_w = options.padding.w;
+  s.dilation_h = options.dilation.h, s.dilation_w = options.dilation.w;
+  s.p = output_extent("height", 1, x, w, s.stride_h, s.pad_h, s.dilation_h);
+  s.q = output_extent("width", 2, x, w, s.stride_w, s.pad_w, s.dilation_w);
+  const char* elements = "conv2d: elements of the result";
+  checked_mul(checked_mul(checked_mul(s.p, s.q, elements), s.k, elements), std::max<std::int64_t>(s.n, 1), elements);
+  return s;
+}
 
 Tensor detail::conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
                       ChannelMoments* moments) {

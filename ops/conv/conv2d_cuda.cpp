@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "autograd/accumulate.h"
+#include "core/cpu/parallel.h"
 #include "core/shape.h"
 #include "core/tf32.h"
 #include "ops/conv/conv2d_cudnn.h"
@@ -11,6 +12,7 @@
 #include "ops/epilogue/epilogue.h"
 #include "ops/image/padded_images.h"
 #include "ops/matmul/matmul_cublaslt.h"
+#include "ops/repeatable.h"
 
 namespace hearth::kernels {
 namespace {
@@ -38,7 +40,7 @@ bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
 ConvProblem plain(ConvProblem problem) {
   if (problem.weights == DType::f32) problem.weights = problem.activations;
   problem.bias.reset();
-  problem.relu = problem.moments = problem.accumulate = false;
+  problem.relu = problem.moments = problem.accumulate = problem.norm = problem.added = false;
   return problem;
 }
 
@@ -93,7 +95,43 @@ void run_padded(const ConvProblem& problem, const Conv2dOperands& o, Conv2dRun* 
   if (makes_w) copy_channels(stream, w, o.w);
 }
 
-std::string library_unsupported(const ConvProblem& problem) { return cuda::dnn::unsupported(plain(padded(problem))); }
+constexpr const char* only_native = "the library takes no norm and no sum along";
+
+/// The same with the norm that x is read through, and the sums of y.
+ConvProblem through_norm(const ConvProblem& problem) {
+  ConvProblem result = plain(problem);
+  result.norm = problem.norm;
+  result.moments = problem.pass == Pass::forward;
+  return result;
+}
+
+std::string library_unsupported(const ConvProblem& problem) {
+  if (problem.added) return only_native;
+  return cuda::dnn::unsupported(problem.norm ? through_norm(problem) : plain(padded(problem)));
+}
+
+/// Runs what the plan for all of it does, else the plain pass; `planned` becomes what was done.
+void run_planned(const Conv2dOperands& o, ConvProblem& planned, cuda::dnn::ConvOperands memory) {
+  cuda::Stream& stream = cuda::stream_of(o.x.device());
+  Tensor sums;
+  if (planned.moments) {
+    sums = Tensor::empty({2, planned.shape.k}, DType::f32, o.x.device());
+    memory.sum = sums.bytes();
+    memory.squares = sums.bytes() + sums.size() / 2 * sizeof(float);
+  }
+  if (planned.norm) {
+    const std::byte* const folded = o.fusion->folded.bytes();
+    memory.scale = const_cast<std::byte*>(folded);
+    memory.shift = const_cast<std::byte*>(folded) + static_cast<std::size_t>(planned.shape.c) * sizeof(f16);
+    cuda::dnn::conv2d(stream, planned, memory);
+  } else if ((!planned.bias && !planned.moments && !planned.accumulate) ||
+             !cuda::dnn::try_conv2d(stream, planned, memory)) {
+    planned = plain(planned);
+    sums = Tensor();
+    cuda::dnn::conv2d(stream, planned, memory);
+  }
+  if (sums.defined()) *o.epilogue->sums = sums;
+}
 
 /// A pass by what cannot add to its result: into memory of its own, which is added then.
 void run_beside(ConvProblem problem, const Conv2dOperands& o, Conv2dRun* run) {
@@ -106,7 +144,8 @@ void run_beside(ConvProblem problem, const Conv2dOperands& o, Conv2dRun* run) {
 void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   if (problem.accumulate && !cuda::dnn::unsupported(fused(problem)).empty()) return run_beside(problem, o, run_plan);
   cuda::Stream& stream = cuda::stream_of(o.x.device());
-  ConvProblem planned = fused(problem);
+  const bool takes_sums = o.epilogue != nullptr && o.epilogue->sums != nullptr;
+  ConvProblem planned = problem.norm || takes_sums ? through_norm(problem) : fused(problem);
   const auto ready = [&](const Tensor& tensor) {
     if (!is_result_of(problem.pass, o, tensor) || problem.accumulate) return aligned(tensor, planned.activations);
     return fits(tensor, planned.activations) ? tensor
@@ -114,12 +153,7 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   };
   const Tensor x = ready(o.x), w = ready(o.w), y = ready(o.y);
   const Tensor b = planned.bias ? aligned(o.b, planned.activations) : Tensor();
-  const cuda::dnn::ConvOperands memory{x.bytes(), w.bytes(), y.bytes(), planned.bias ? b.bytes() : nullptr};
-  const bool does_more = planned.bias || planned.accumulate;
-  if (!does_more || !cuda::dnn::try_conv2d(stream, planned, memory)) {
-    planned = plain(problem);
-    cuda::dnn::conv2d(stream, planned, memory);
-  }
+  run_planned(o, planned, {x.bytes(), w.bytes(), y.bytes(), planned.bias ? b.bytes() : nullptr});
   const auto give_back = [&](const Tensor& result, const Tensor& wanted) {
     if (is_result_of(problem.pass, o, wanted) && !result.same_storage(wanted)) wanted.copy_from(result);
   };
@@ -167,6 +201,7 @@ MatmulProblem fused_product_of(const ConvProblem& problem) {
 std::string product_unsupported(const ConvProblem& p) {
   const ConvShape& s = p.shape;
   if (p.activations == DType::f64) return "f64 is left to the portable kernel";
+  if (p.norm || p.added) return only_native;
   if (s.r != 1 || s.s != 1 || s.stride_h != 1 || s.stride_w != 1 || s.pad_h != 0 || s.pad_w != 0 || s.groups != 1)
     return "it is for 1x1 filters without stride, padding and groups";
   if (s.h != s.p || s.w != s.q || has_few_channels(s, p.activations)) return "its images are padded";
@@ -218,6 +253,8 @@ std::string portable_unsupported(const ConvProblem& problem) {
        {checked_mul(s.n, s.p * s.q, what), checked_mul(s.n, s.h * s.w, what), checked_mul(s.r * s.s, s.c, what),
         checked_mul(s.r * s.s, s.k, what), s.h + 2 * s.pad_h, s.w + 2 * s.pad_w})
     if (count > most) return "2^31 or more pixels, or elements of a filter";
+  if ((problem.norm || problem.added) && (s.groups != 1 || s.c % 8 != 0))
+    return "a norm or a sum goes along without groups only, with channels in multiples of 8";
   return "";
 }
 
@@ -243,13 +280,23 @@ void run_tensor_cores(const ConvProblem& problem, const Conv2dOperands& o) {
   const bool reads_y = problem.pass != Pass::forward;
   const Tensor x = reads_x ? aligned(o.x, dtype) : o.x, w = reads_w ? aligned(o.w, dtype) : o.w,
                y = reads_y ? aligned(o.y, dtype) : o.y;
-  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate});
+  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate, o.fusion});
 }
 
 void run_mma(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_tensor_cores); }
 
 void run_portable(const ConvProblem& problem, const Conv2dOperands& operands) {
   conv2d_tiles(cuda::stream_of(operands.x.device()), problem, operands);
+}
+
+Conv2dCandidates& candidates() {
+  static Conv2dCandidates list("conv2d",
+                               {{"cublaslt", product_unsupported, run_product, cuda::blas::why_absent, product_slower},
+                                {"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
+                                {"mma", mma_unsupported, run_mma},
+                                {"portable", portable_unsupported, run_portable}},
+                               {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});
+  return list;
 }
 
 }  // namespace
@@ -262,14 +309,31 @@ Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tenso
 }
 
 void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
-  static Conv2dCandidates candidates(
-      "conv2d",
-      {{"cublaslt", product_unsupported, run_product, cuda::blas::why_absent, product_slower},
-       {"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
-       {"mma", mma_unsupported, run_mma},
-       {"portable", portable_unsupported, run_portable}},
-      {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});
-  run_conv2d(candidates, shape, pass, operands);
+  run_conv2d(candidates(), shape, pass, operands);
+}
+
+namespace {
+
+ConvProblem problem_of(const cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images) {
+  ConvProblem problem{.shape = shape, .pass = pass, .activations = images, .weights = images};
+  problem.deterministic = cpu::deterministic();
+  problem.repeatable = repeatable();
+  problem.moments = pass == Pass::forward;
+  problem.device = stream.device().index;
+  return problem;
+}
+
+}  // namespace
+
+bool convolves_natively(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images) {
+  const auto* const run = candidates().choose(problem_of(stream, shape, pass, images)).run;
+  return run == run_mma || run == run_portable;
+}
+
+bool library_takes_norm(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images, bool through) {
+  ConvProblem problem = problem_of(stream, shape, pass, images);
+  problem.norm = through;
+  return cuda::dnn::unsupported(through_norm(problem)).empty();
 }
 
 }  // namespace hearth::kernels

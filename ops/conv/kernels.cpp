@@ -33,7 +33,8 @@ std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
   if (s.groups > 1) out << ", " << s.groups << " groups";
   if (p.bias) out << ", bias of " << *p.bias;
   out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "") << (p.accumulate ? ", added" : "");
-  return out << (p.repeatable ? "" : ", not repeatable");
+  return out << (p.norm ? ", through a norm" : "") << (p.added ? ", added to a gradient" : "")
+             << (p.repeatable ? "" : ", not repeatable");
 }
 
 }  // namespace hearth
@@ -66,6 +67,10 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
     problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
     problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
   }
+  if (operands.fusion != nullptr) {
+    problem.norm = operands.fusion->coefficients.defined();
+    problem.added = operands.fusion->added.defined();
+  }
   Conv2dEpilogue* const epilogue = operands.epilogue;
   const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
   const auto call = [&](Conv2dRun* run) {
@@ -77,7 +82,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const auto own = [&](Conv2dRun* run) {
     const bool done = epilogue != nullptr && epilogue->activation != wanted;
     Conv2dEpilogue same{done ? wanted : Activation::none};
-    run(problem, {operands.x, operands.w, operands.b, operands.y, &same, operands.accumulate});
+    run(problem, {operands.x, operands.w, operands.b, operands.y, &same, operands.accumulate, operands.fusion});
   };
   candidates.run(problem, call, Trial{problem.activations, [&] { return results_of(pass, operands); }, own});
 }

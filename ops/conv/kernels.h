@@ -17,6 +17,23 @@ namespace hearth::kernels {
 struct Conv2dEpilogue {
   Activation activation = Activation::none;  ///< becomes none where it has been applied
   ChannelMoments* moments = nullptr;         ///< of y, left undefined where they were not taken
+  /// Where wanted: f32 [2, k], the sums of y and of its squares, which a library may leave in place of the moments.
+  Tensor* sums = nullptr;
+};
+
+/// What a pass does at its images beside the convolution, without groups and for channels in multiples of 8. On CUDA
+/// devices only, by some of the candidates.
+struct Conv2dFusion {
+  /// [4, C] of a norm behind which a ReLU stands (ChannelNorm), or undefined. forward and backward_weights read x as
+  /// relu(norm(x)), rounded. backward_data gives the gradient g of what goes into the ReLU, the norm's input being
+  /// `before`, and leaves the sums of g and of g (before - mean) in `sums`, as ChannelMoments have theirs.
+  Tensor coefficients;
+  Tensor folded = {};  ///< f16 [2, C] for a library: the norm is x scale + shift
+  Tensor before = {};
+  ChannelMoments* sums = nullptr;
+  /// backward_data, unless undefined: dx += added, which may be in dx's place, where `mask` (FoldedRows; undefined:
+  /// everywhere) has a bit.
+  Tensor added = {}, mask = {};
 };
 
 /// The operands of any pass. forward: x, w, b (or undefined) -> y. backward_data: y (holds dy), w -> x.
@@ -28,6 +45,7 @@ struct Conv2dOperands {
   const Tensor& y;
   Conv2dEpilogue* epilogue = nullptr;
   bool accumulate = false;  ///< backward_data, of devices only: x is added to
+  const Conv2dFusion* fusion = nullptr;
 };
 
 using Conv2dRun = void(const ConvProblem& problem, const Conv2dOperands& operands);
@@ -38,6 +56,11 @@ void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperand
 void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
 /// The same by the choice among these.
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
+
+/// Whether this pass of such images is native kernels' on the device.
+bool convolves_natively(cuda::Stream&, const ConvShape& shape, Pass pass, DType images);
+/// Whether cuDNN has a plan for it that reads x `through` a norm and, forward, leaves the sums of y.
+bool library_takes_norm(cuda::Stream&, const ConvShape& shape, Pass pass, DType images, bool through);
 
 /// x as the passes read it: contiguous; 16-bit images of few channels, in one group on a CUDA device, in larger
 /// pixels, whose rest is zeros. Copies what is not so.

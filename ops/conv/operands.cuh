@@ -9,10 +9,46 @@
 #include "core/cuda/kernel.h"
 #include "ops/conv/kernels.h"
 #include "ops/matmul/tile.cuh"
+#include "ops/row_split.cuh"
 
 namespace hearth::kernels::conv_operands {
 
 using tile::share;
+
+/// How an operand reads an element of its channel.
+template <class T>
+struct AsStored {
+  static constexpr bool changes = false;
+  __device__ acc_t<T> operator()(T x, int) const { return cuda::upcast(x); }
+};
+
+/// What a norm and a ReLU make of it, rounded as if it had been stored.
+template <class T>
+struct ThroughNorm {
+  static constexpr bool changes = true;
+  static constexpr int unit = 8;
+  const acc_t<T>* table;  ///< [4, channels] of a ChannelNorm
+  int channels;
+
+  __device__ static T open(acc_t<T> x, acc_t<T> mean, acc_t<T> scale, acc_t<T> shift) {
+    const acc_t<T> y = (x - mean) * scale + shift;
+    // NaN stays.
+    return cuda::cast_down<T>(y < acc_t<T>(0) ? acc_t<T>(0) : y);
+  }
+  __device__ acc_t<T> operator()(T x, int channel) const {
+    const acc_t<T>* const of = table + channel;
+    return cuda::upcast(open(cuda::upcast(x), of[0], of[channels], of[2 * channels]));
+  }
+  /// Of `unit` neighbours, the first channel being a multiple of that.
+  __device__ void change(cuda::Pack<T, unit>& x, int channel) const {
+    acc_t<T> mean[unit], scale[unit], shift[unit];
+    cuda::load_unit(table + channel, mean);
+    cuda::load_unit(table + channels + channel, scale);
+    cuda::load_unit(table + 2 * channels + channel, shift);
+    HEARTH_UNROLL
+    for (int i = 0; i < unit; ++i) x.at[i] = open(cuda::upcast(x.at[i]), mean[i], scale[i], shift[i]);
+  }
+};
 
 /// The sizes of a convolution, 32 bits wide because divisions by them are frequent. `channels` and `filters` are those
 /// of a group.
@@ -64,8 +100,9 @@ struct Column {
 
 /// An operand of tile::multiply and, where the innermost extent is a multiple of 8, of mma_tile::multiply, whose depth
 /// is (tap, one of depth() channels): what Pixels finds there, and zeros where it finds nothing.
-template <class T, template <class> class Pixels>
+template <class T, template <class> class Pixels, class Read = AsStored<T>>
 struct ByTap : Pixels<T> {
+  Read read{};
   __device__ bool along_depth() const { return true; }
   __device__ const T* base() const { return this->data; }
   __device__ const T* chunk(std::int64_t k, std::int64_t end) const {
@@ -76,8 +113,11 @@ struct ByTap : Pixels<T> {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i, at.next(this->g, this->depth())) {
       const T* const from = k + i < end ? this->find(at) : nullptr;
-      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
+      out[i] = from != nullptr ? read(*from, at.channel) : 0;
     }
+  }
+  __device__ void change(cuda::Pack<T, 8>& found, std::int64_t k) const requires(Read::changes) {
+    read.change(found, static_cast<int>(k) % this->depth());
   }
 };
 
@@ -105,8 +145,8 @@ struct PatchPixels {
   }
   __device__ int depth() const { return g.channels; }
 };
-template <class T>
-using Patches = ByTap<T, PatchPixels>;
+template <class T, class Read = AsStored<T>>
+using Patches = ByTap<T, PatchPixels, Read>;
 
 /// Row = pixel of x, depth = (tap, filter): dy of the windows in which the pixel lies under that tap.
 template <class T>
@@ -162,11 +202,12 @@ struct FilterTaps {
 };
 
 /// Row = (tap, channel), depth = pixel of y: the patches, transposed.
-template <class T>
+template <class T, class Read = AsStored<T>>
 struct PatchColumns {
   const Geometry& g;
   const T* x;  ///< the first channel of the group
   std::int64_t rows;
+  Read read{};
   int down[share] = {}, right[share] = {}, channel[share] = {};
 
   __device__ bool along_depth() const { return false; }
@@ -201,8 +242,11 @@ struct PatchColumns {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i) {
       const T* const from = k < end ? find(at, i) : nullptr;
-      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
+      out[i] = from != nullptr ? read(*from, channel[i]) : 0;
     }
+  }
+  __device__ void change(cuda::Pack<T, 8>& found, std::int64_t) const requires(Read::changes) {
+    read.change(found, channel[0]);
   }
 };
 
@@ -234,6 +278,13 @@ inline Tiles tiles_of(const ConvShape& s, Pass pass, std::int64_t side, std::int
   const std::int64_t tiles = t.row_tiles * t.column_tiles * s.groups;
   t.split = tile::split_of(tiles, t.depth, step);
   t.count = tiles * t.split.count;
+  return t;
+}
+
+/// The same without parts: for what needs whole sums.
+inline Tiles whole_depths(Tiles t) {
+  t.count /= t.split.count;
+  t.split = {1, t.depth};
   return t;
 }
 

@@ -44,7 +44,10 @@ struct ConvProblem {
   bool relu = false;               ///< forward: y is to pass a ReLU
   bool moments = false;            ///< forward: those of y by channel are wanted too
   bool accumulate = false;         ///< backward_data, of devices only: dx is added to what is there
-  int device = 0;                  ///< which of its type
+  /// The images pass a norm with a ReLU: x is read through it, or dx goes back through it, with its sums by channel.
+  bool norm = false;
+  bool added = false;  ///< backward_data: dx is added to a gradient
+  int device = 0;      ///< which of its type
 
   auto operator<=>(const ConvProblem&) const = default;
 };

@@ -3,6 +3,7 @@
 // only reorders, a wait or an allocation shows here. The same on a real and on the emulated device.
 #include <gtest/gtest.h>
 
+#include "autograd/grad_mode.h"
 #include "models/resnet.h"
 #include "ops/cublaslt/library.h"
 #include "ops/cudnn/library.h"
@@ -45,6 +46,35 @@ TEST_P(CudaContracts, ABlockOfAResNet) {
   if (cuda::dnn::why_absent().empty()) more = GetParam().convolutions;
   EXPECT_EQ(calls(three.forward - two.forward), GetParam().forward + more);
   EXPECT_EQ(calls(three.backward - two.backward), GetParam().backward);
+}
+
+StepCost cost_in_16_bits(std::vector<std::int64_t> blocks, bool bottleneck, DType dtype) {
+  ResNet model(
+      {.blocks = std::move(blocks), .bottleneck = bottleneck, .stem = ResNetStem::small, .width = 8, .classes = 10});
+  const Tensor x = Tensor::full({2, 8, 8, 3}, 0.5, dtype, gpu), labels = Tensor::zeros({2}, DType::i64, gpu);
+  const auto loss = [&] {
+    const AutocastScope autocast(dtype);
+    return cross_entropy(model(x), labels);
+  };
+  return step_cost(model, loss, LowPrecisionCopy{dtype, LowPrecisionCopy::Use::instead});
+}
+
+// A block as one op. Forward: for each convolution that and what makes coefficients of its moments; at the end the norm
+// with the addition. Backward: three for the last norm; for each convolution the gradients of filters and of images,
+// and between two what joins the sums and the norm's gradient. By a library with the sums apart, 16-bit filters
+// converted, and an addition.
+TEST_P(CudaContracts, ABlockInSixteenBits) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    const bool bottleneck = GetParam().bottleneck;
+    const StepCost two = cost_in_16_bits({2}, bottleneck, dtype), three = cost_in_16_bits({3}, bottleneck, dtype);
+    for (const StepCost& cost : {two, three}) expect_undisturbed(cost);
+    if (last_choice("conv2d") == "cudnn" && dtype == DType::bf16) continue;  // it has no such plans
+    const std::int64_t layers = GetParam().convolutions;
+    EXPECT_EQ(calls(three.forward - two.forward), 2 * layers + 1);
+    const std::int64_t by_library = last_choice("conv2d") == "cudnn" ? layers + (layers - 1) + 1 : 0;
+    EXPECT_EQ(calls(three.backward - two.backward), 3 + 2 * layers + 2 * (layers - 1) + by_library);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Blocks, CudaContracts,

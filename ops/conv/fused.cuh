@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of the sums of a data gradient beyond being stored: the norm with a ReLU that the convolution's images
+// came through, or the gradient that waits for it. For kernel sources only.
+#pragma once
+
+#include "ops/conv/kernels.h"
+#include "ops/conv/moments.cuh"
+#include "ops/conv/operands.cuh"
+
+namespace hearth::kernels::conv_operands {
+
+/// c[at] = sum + added[at], the latter where `mask` (or null) has a bit; c may be `added`. A pair shares a byte.
+template <class T>
+struct AddingStore {
+  using Element = T;
+  T* c;
+  const T* added;
+  const std::uint8_t* mask;
+
+  __device__ acc_t<T> total(std::int64_t at, acc_t<T> sum) const {
+    const bool open = mask == nullptr || (mask[at / 8] >> (at % 8) & 1u) != 0;
+    return open ? sum + cuda::upcast(added[at]) : sum;
+  }
+  __device__ void operator()(std::int64_t at, std::int64_t, acc_t<T> sum) const {
+    c[at] = cuda::cast_down<T>(total(at, sum));
+  }
+  __device__ void pair(std::int64_t at, std::int64_t, acc_t<T> first, acc_t<T> second, bool) const {
+    const cuda::Pack<T, 2> values{cuda::cast_down<T>(total(at, first)), cuda::cast_down<T>(total(at + 1, second))};
+    cuda::store_pack(c + at, values);
+  }
+};
+
+/// The gradient goes back through a ReLU and is stored, and a tile leaves its sums for the norm before that.
+template <class T>
+struct BehindNorm {
+  using Element = T;
+  T* dx;
+  const T* before;        ///< what went into the norm, as dx
+  const acc_t<T>* table;  ///< [4, channels] of a ChannelNorm
+  double* parts;          ///< [2, channels, runs]: of g, of g (before - mean); a run being the rows of a tile
+  std::int64_t channels, runs;
+};
+
+/// Stores a tile of it. put(first) and `memory` are as in leave_moments(), for the tile's gradients. `sums` holds eight
+/// values of each thread, and may be `memory`. All threads of the block call; all memory is free afterwards.
+template <int side, class T, class Put>
+__device__ void store_behind_norm(const BehindNorm<T>& to, const TilePart& part, const Put& put, const T* memory,
+                                  acc_t<T>* sums) {
+  using A = acc_t<T>;
+  using Layout = MomentsTile<T, side>;
+  constexpr int unit = 8, across = Layout::columns / unit, down = Layout::threads / across;
+  const int mine = static_cast<int>(threadIdx.x), column = mine % across * unit, group = mine / across;
+  for (int first = 0; first < side; first += Layout::columns) {
+    put(first);
+    __syncthreads();
+    A sum[unit] = {}, product[unit] = {};
+    if (first + column < part.columns) {
+      const std::int64_t channel = part.channel + first + column;
+      A mean[unit], scale[unit], shift[unit], value[unit], slope[unit];
+      cuda::load_unit(to.table + channel, mean);
+      cuda::load_unit(to.table + to.channels + channel, scale);
+      cuda::load_unit(to.table + 2 * to.channels + channel, shift);
+      for (int row = group; row < part.rows; row += down) {
+        const std::int64_t at = (part.run * side + row) * to.channels + channel;
+        cuda::load_unit(to.before + at, value);
+        cuda::load_unit(memory + row * Layout::pitch + column, slope);
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) {
+          const A d = value[k] - mean[k];
+          slope[k] = d * scale[k] + shift[k] > A(0) ? slope[k] : A(0);
+          sum[k] += slope[k];
+          product[k] += slope[k] * d;
+        }
+        cuda::store_unit(to.dx + at, slope);
+      }
+    }
+    // A thread adds a column's groups in order.
+    const auto leave = [&](const A(&value)[unit], int which) {
+      __syncthreads();
+      HEARTH_UNROLL
+      for (int k = 0; k < unit; ++k) sums[group * Layout::columns + column + k] = value[k];
+      __syncthreads();
+      if (mine >= Layout::columns || first + mine >= part.columns) return;
+      double total = 0;
+      for (int of = 0; of < down; ++of) total += static_cast<double>(sums[of * Layout::columns + mine]);
+      to.parts[(which * to.channels + part.channel + first + mine) * to.runs + part.run] = total;
+    };
+    leave(sum, 0);
+    leave(product, 1);
+    __syncthreads();
+  }
+}
+
+/// tile::launch_split(), of which what stores whole tiles needs no second launch.
+template <class Into, class Run>
+void launch_tiles(cuda::Stream& stream, const tile::LaunchNames& names, const Tiles& t, const Tensor& result,
+                  std::int64_t columns, const Into& into, const Run& run) {
+  if constexpr (std::is_same_v<Into, BehindNorm<typename Into::Element>>)
+    run(names.whole, into, std::int64_t{0});
+  else
+    tile::launch_split(stream, names, t.split, result, columns, into, run);
+}
+
+/// What a launch of a pass moves: its operands, the result or its parts, and what the store reads beside.
+template <class Into>
+std::int64_t bytes_of_pass(const Tensor& left, const Tensor& right, const Into& into, const tile::Split& split,
+                           const Tensor& result, std::int64_t part_elements, std::size_t part_element) {
+  using T = typename Into::Element;
+  std::int64_t in = cuda::bytes_of(left, right);
+  if constexpr (std::is_same_v<Into, BehindNorm<T>>)
+    in += cuda::bytes_of(result) + 16 * into.channels * into.runs;
+  else if constexpr (std::is_same_v<Into, AddingStore<T>>)
+    in += cuda::bytes_of(result) + (into.mask == nullptr ? 0 : result.size() / 8);
+  else
+    in += into.accumulate ? cuda::bytes_of(result) : 0;
+  return tile::moved_by(in, split, result, part_elements, part_element);
+}
+
+/// f(store) with what becomes of the sums of backward_data, whose tiles are made whole where they leave sums.
+template <class T, class F>
+void with_data_store(const Conv2dOperands& o, Tiles t, F&& f) {
+  const Conv2dFusion* const fusion = o.fusion;
+  const Tensor& dx = o.x;
+  if (fusion != nullptr && fusion->coefficients.defined()) {
+    t = whole_depths(t);
+    const std::int64_t channels = dx.dim(-1);
+    *fusion->sums = {Tensor::empty({2, channels, t.row_tiles}, DType::f64, dx.device()), t.side};
+    return f(t, BehindNorm<T>{dx.data<T>(), fusion->before.data<T>(), fusion->coefficients.data<acc_t<T>>(),
+                              fusion->sums->parts.data<double>(), channels, t.row_tiles});
+  }
+  if (fusion != nullptr && fusion->added.defined())
+    return f(t, AddingStore<T>{dx.data<T>(), fusion->added.data<T>(), cuda::data_or_null<std::uint8_t>(fusion->mask)});
+  f(t, tile::store_of<T>(dx, Tensor(), o.accumulate));
+}
+
+/// f(read) with how forward and backward_weights read x.
+template <class T, class F>
+void with_read(const Conv2dFusion* fusion, F&& f) {
+  if (fusion == nullptr) return f(AsStored<T>{});
+  f(ThroughNorm<T>{fusion->coefficients.data<acc_t<T>>(), static_cast<int>(fusion->coefficients.dim(1))});
+}
+
+}  // namespace hearth::kernels::conv_operands
