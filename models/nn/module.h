@@ -139,8 +139,6 @@ class HEARTH_API Module {
   /// Makes `tensor`, a member, part of the saved state without training it.
   void buffer(const std::string& name, Tensor& tensor);
 
-  /// Whether somebody sees the results of this module's calls: an observer of this thread, or a hook.
-  bool is_watched() const { return !forward_hooks_.empty() || current_observer() != nullptr; }
 
   /// For calls with other arguments than forward's: runs f, which returns a Tensor, seen by observers.
   template <class F>

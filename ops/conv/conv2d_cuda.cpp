@@ -326,7 +326,7 @@ ConvProblem problem_of(const cuda::Stream& stream, const ConvShape& shape, Pass 
 }  // namespace
 
 bool convolves_natively(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images) {
-  const auto* const run = candidates().choose(problem_of(stream, shape, pass, images)).run;
+  const auto run = candidates().choose(problem_of(stream, shape, pass, images)).run;
   return run == run_mma || run == run_portable;
 }
 

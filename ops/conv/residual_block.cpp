@@ -201,7 +201,7 @@ struct ResidualBlock {
         const kernels::Conv2dFusion norm = i == 0 ? kernels::Conv2dFusion{} : norm_of(saved.layers[i - 1]);
         kernels::conv2d(
             stream, s, Pass::backward_weights,
-            {i == 0 ? saved.x.get() : saved.layers[i - 1].v, dw, {}, dv, nullptr, i == 0 ? nullptr : &norm});
+            {i == 0 ? saved.x.get() : saved.layers[i - 1].v, dw, {}, dv, nullptr, false, i == 0 ? nullptr : &norm});
         gradients[input] = dw;
       }
       if (!wants_before(needs, i)) return gradients;
