@@ -139,7 +139,6 @@ class HEARTH_API Module {
   /// Makes `tensor`, a member, part of the saved state without training it.
   void buffer(const std::string& name, Tensor& tensor);
 
-
   /// For calls with other arguments than forward's: runs f, which returns a Tensor, seen by observers.
   template <class F>
   Tensor observed(F&& f) {
