@@ -4,7 +4,7 @@
 // only.
 #pragma once
 
-#include "core/cuda/mma.h"
+#include "ops/mma.h"
 
 namespace hearth::kernels::attention_mma_rows {
 

@@ -5,8 +5,8 @@
 // with the loss, a block keeps its row in shared memory between the two. Narrow logits are read as they are.
 // Reference: cross_entropy_cpu.cpp.
 #include "core/cuda/memory.h"
-#include "core/cuda/mma.h"
 #include "ops/loss/linear_cross_entropy.h"
+#include "ops/mma.h"
 #include "ops/softmax/online_sum.cuh"
 
 namespace hearth::kernels {

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "core/cuda/kernel.h"
-#include "core/cuda/mma.h"
 #include "ops/matmul/tile.cuh"
+#include "ops/mma.h"
 
 namespace hearth::kernels::mma_tile {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/cuda/error.h"
-#include "core/cuda/mma.h"
 #include "core/error.h"
+#include "ops/mma.h"
 
 namespace {
 

@@ -9,10 +9,10 @@
 #include <limits>
 #include <vector>
 
-#include "core/cuda/mma.h"
 #include "core/cuda/runtime.h"
 #include "core/error.h"
 #include "core/tensor.h"
+#include "ops/mma.h"
 
 namespace {
 
