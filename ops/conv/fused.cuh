@@ -67,7 +67,8 @@ __device__ void store_behind_norm(const BehindNorm<T>& to, const TilePart& part,
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
           const A d = value[k] - mean[k];
-          slope[k] = d * scale[k] + shift[k] > A(0) ? slope[k] : A(0);
+          const A y = sizeof(T) == 2 ? value[k] * scale[k] + (shift[k] - mean[k] * scale[k]) : d * scale[k] + shift[k];
+          slope[k] = y > A(0) ? slope[k] : A(0);
           sum[k] += slope[k];
           product[k] += slope[k] * d;
         }

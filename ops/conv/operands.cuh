@@ -31,7 +31,8 @@ struct ThroughNorm {
   int channels;
 
   __device__ static T open(acc_t<T> x, acc_t<T> mean, acc_t<T> scale, acc_t<T> shift) {
-    const acc_t<T> y = (x - mean) * scale + shift;
+    // As batch_norm, which folds the mean into the shift for 16 bits.
+    const acc_t<T> y = sizeof(T) == 2 ? x * scale + (shift - mean * scale) : (x - mean) * scale + shift;
     // NaN stays.
     return cuda::cast_down<T>(y < acc_t<T>(0) ? acc_t<T>(0) : y);
   }

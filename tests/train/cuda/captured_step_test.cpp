@@ -180,7 +180,11 @@ TEST_F(CudaTraining, AnEagerStepWaitsForNothing) {
   step();
   const cuda::Counters spent = cuda::counters() - before;
   EXPECT_EQ(spent.waits, 0);
-  EXPECT_EQ(spent.allocations, 0);
+  // Without the pool each tensor is an allocation.
+  const char* const memory = std::getenv("HEARTH_MEMORY");
+  if (memory == nullptr || std::string(memory) != "system") {
+    EXPECT_EQ(spent.allocations, 0);
+  }
   EXPECT_EQ(spent.pageable_copies, 0);
   EXPECT_EQ(spent.layout_changes, 0);
   EXPECT_GT(spent.launches, 0);

@@ -292,7 +292,7 @@ TEST_F(CudaReferenceAttention, RecordedWorkReadsTheLengthsOfTheMoment) {
 // Scores of more than 16384 samples are more than a plan may keep, however small each is. With one key, y is v.
 TEST_F(CudaReferenceAttention, LargeBatchesAreSharedOut) {
   const ForceCandidate force("attention", "cudnn");
-  const std::int64_t samples = 20000, first = 9000;
+  const std::int64_t samples = 40000, first = 18000;
   const Tensor lengths = Tensor::zeros({samples}, DType::i32, gpu);
   slice(lengths, 0, first, samples).fill_(1);
   std::vector<Tensor> x;

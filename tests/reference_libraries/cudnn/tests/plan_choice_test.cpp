@@ -136,7 +136,7 @@ TEST_F(CudaEngineChoice, NothingIsTimedWhileAStepIsRecorded) {
   arena.run([&] { (void)conv2d(larger, w); });
   const std::string text = error_message<DeviceError>(
       [&] { (void)cuda::Graph::record(cuda::stream_of(gpu), arena, [&] { (void)conv2d(x, w); }); });
-  EXPECT_PRED2(contains, text, "choosing cuDNN's plan for a new convolution");
+  EXPECT_PRED2(contains, text, "choosing cuDNN's plan for a new problem");
   EXPECT_EQ(conv2d(x, w).to_doubles(), std::vector<double>(16, 8.0)) << "and it can be chosen later";
 }
 
