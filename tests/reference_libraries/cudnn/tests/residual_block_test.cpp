@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A residual block in f16 by cuDNN's plans that read through a norm, against its layers by Hearth's own kernels.
+// A residual block in f16 by cuDNN's plans that read through a norm, against its layers by native kernels.
 #include <cudnn.h>
 
 #include <cmath>
