@@ -16,10 +16,11 @@
 
 namespace hearth::data {
 
-/// Memory one thread reuses from sample to sample.
+/// What one thread keeps from sample to sample: memory, and what it is at.
 struct Workspace {
-  Image image;
-  Image scratch;
+  Image image{};
+  Image scratch{};
+  StageClock clock{};
 };
 
 /// Batches whose rows are sorted by length in the epochs of sequences: enough that rows meet their like, few enough
@@ -43,7 +44,7 @@ class BatchMaker {
   /// Tokens of a sample; 0 where all samples take equally long.
   virtual std::int64_t length_of(std::int64_t) const { return 0; }
   /// Makes the tensors of a batch whose samples, at least one, epoch and index are set; false once `cancelled()`, which
-  /// is asked now and then.
+  /// is asked now and then. The clock, which is at Stage::assemble, is told of each sample and stage.
   virtual bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const = 0;
 };
 

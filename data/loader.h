@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "data/stages.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {
@@ -34,6 +36,18 @@ struct LoaderOptions {
   LoaderPart part{};
 };
 
+/// What a loader did in a while.
+struct LoaderUse {
+  double seconds = 0;
+  int workers = 0;           ///< threads that make batches; 1 where next() does
+  StageTimes times{};        ///< of all workers together
+  std::int64_t batches = 0;  ///< that next() returned
+  double wait_seconds = 0;   ///< in which next() waited, or made the batch itself
+  std::int64_t dry = 0;      ///< calls of next() that found nothing ready; not of the first batches after a start
+  double depth = 0;          ///< batches that were ready at a call of next(), on average
+  std::int64_t least_depth = 0;
+};
+
 class HEARTH_API Loader {
  public:
   /// ConfigError for options out of range, DataError if an epoch would have no batch.
@@ -51,6 +65,11 @@ class HEARTH_API Loader {
   /// Makes next() continue with this batch. Costs nothing but the batches that were already prepared.
   /// IndexError for a batch the epoch does not have; with a part, UsageError where no `of` pieces begin.
   void seek(std::int64_t epoch, std::int64_t batch);
+
+  /// What happened since the call before, or the loader's start. Of one thread at a time, as next().
+  LoaderUse take_use();
+  /// What each worker is at now; from any thread.
+  std::vector<StageClock::Activity> activity() const;
 
   std::int64_t batches_per_epoch() const;
   /// Samples an epoch delivers.
