@@ -104,6 +104,11 @@ std::optional<std::int64_t> Subset::try_read(std::int64_t index, Image& image) c
   return whole_->try_read(indices_[static_cast<std::size_t>(index)], image);
 }
 
+std::string Subset::fault_of(std::int64_t index) const {
+  check_index(index);
+  return whole_->fault_of(indices_[static_cast<std::size_t>(index)]);
+}
+
 void MemoryDataset::identify(std::int64_t index, Sha256& digest) const {
   check_index(index);
   const std::size_t bytes = pixels_.size() / labels_.size();

@@ -3,22 +3,22 @@
 #include "data/formats/records.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/formats/record_file.h"
+#include "data/source_bytes.h"
 
 namespace hearth::data {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr ReadLimit manifest_limit{std::uint64_t{1} << 26, "manifests"};
 
 /// A file that a manifest names, which lies beside it.
-fs::path file_beside(const std::string& folder, const std::string& name) {
+std::string file_beside(const std::string& folder, const std::string& name) {
   HEARTH_CHECK(DataError, !name.empty() && name.find('/') == name.npos && name != "." && name != "..", folder, "/",
                records_manifest, ": \"", name, "\" is no name of a file in this folder");
-  return fs::path(folder) / name;
+  return name_in(folder, name);
 }
 
 class RecordImages : public ImageDataset {
@@ -187,15 +187,14 @@ ImageSplits open_splits(const std::string& folder, const Json& manifest) {
 
 }  // namespace
 
-bool holds_records(const std::string& folder) {
-  std::error_code absent;
-  return fs::exists(fs::path(folder) / records_manifest, absent);
-}
+bool holds_records(const std::string& folder) { return find_source(name_in(folder, records_manifest)).has_value(); }
 
 Json read_manifest(const std::string& folder) {
-  const std::string path = (fs::path(folder) / records_manifest).string();
+  const std::string path = name_in(folder, records_manifest);
+  std::vector<std::uint8_t> text;
+  read_bytes(path, text, manifest_limit);
   try {
-    Json manifest = read_json(path);
+    Json manifest = parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, path);
     HEARTH_CHECK(DataError, manifest.at("format").as_string() == records_format, path, ": the format is \"",
                  manifest.at("format").as_string(), "\"; this version reads \"", records_format, "\"");
     return manifest;
