@@ -42,7 +42,7 @@ class ImageBatches : public OrderedBatches {
       if (cancelled()) return false;
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(i)];
       space.clock.at(Stage::read, sample);
-      labels.data<std::int64_t>()[i] = dataset_.read(sample, space.image);
+      labels.data<std::int64_t>()[i] = read(sample, space);
       space.clock.enter(Stage::augment);
       const Random random = random_of(options().seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
       std::byte* const place = target + static_cast<std::size_t>(i) * stride;
@@ -61,6 +61,14 @@ class ImageBatches : public OrderedBatches {
   }
 
  private:
+  /// Which sample stands in for a bad one says the loader, where it keeps a list of them, and else the dataset.
+  std::int64_t read(std::int64_t sample, Workspace& space) const {
+    if (!options().quarantine) return dataset_.read(sample, space.image);
+    const std::optional<std::int64_t> label = dataset_.try_read(sample, space.image);
+    HEARTH_CHECK(DataError, label.has_value(), dataset_.fault_of(sample));
+    return *label;
+  }
+
   void mix(Batch& batch) const {
     Random random = random_of(options().seed, Purpose::mixup, static_cast<std::uint64_t>(batch.epoch),
                               static_cast<std::uint32_t>(batch.index));
