@@ -347,7 +347,7 @@ void DataSplits::make_quarantines() {
   const std::pair<const char*, DatasetPointer> splits[] = {{"train", train}, {"valid", valid}, {"test", test}};
   for (std::size_t i = 0; i < quarantines.size(); ++i) {
     const auto& [name, split] = splits[i];
-    if (split == nullptr || options.bad_samples.policy == BadSamplePolicy::fail) continue;
+    if (split == nullptr || split->size() == 0 || options.bad_samples.policy == BadSamplePolicy::fail) continue;
     quarantines[i] = std::make_shared<Quarantine>(name, split->source(), split->size(),
                                                   limit_of(options.bad_samples, split->size()));
   }
