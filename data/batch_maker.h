@@ -20,6 +20,7 @@ namespace hearth::data {
 struct Workspace {
   Image image;
   Image scratch;
+  Region region;
 };
 
 /// Batches whose rows are sorted by length in the epochs of sequences: enough that rows meet their like, few enough
