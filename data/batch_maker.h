@@ -20,6 +20,7 @@ namespace hearth::data {
 struct Workspace {
   Image image{};
   Image scratch{};
+  Region region{};
   StageClock clock{};
 };
 

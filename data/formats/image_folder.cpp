@@ -182,7 +182,15 @@ class ImageFolder : public ImageDataset {
   std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override {
     check_index(index);
     const auto at = static_cast<std::size_t>(index);
-    return load(at, image) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
+    return load(at, image, nullptr, nullptr) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
+  }
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override {
+    // What is shrunk or kept is decoded whole, so that each reading gives the same pixels.
+    if (shrink_to_ > 0 || !cache_.empty()) return ImageDataset::try_read_region(index, choose, image, region);
+    check_index(index);
+    const auto at = static_cast<std::size_t>(index);
+    return load(at, image, &choose, &region) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
   }
   std::string fault_of(std::int64_t index) const override {
     check_index(index);
@@ -220,19 +228,22 @@ class ImageFolder : public ImageDataset {
   int shrinks_to() const override { return shrink_to_; }
 
  private:
-  /// False if the file is broken and that is to be passed over.
-  bool load(std::size_t at, Image& image) const {
+  /// All of the image, or the region that `choose` wants. False if the file is broken and that is to be passed over.
+  bool load(std::size_t at, Image& image, const ChooseSizing* choose, Region* region) const {
     if (take_cached(at, image)) return true;
     const std::string& path = files_[at].path;
     // Each thread keeps the memory of the compressed bytes.
     thread_local std::vector<std::uint8_t> bytes;
     try {
       read_bytes(*opener_.open(path), bytes, image_limit);
-      if (decode_image(bytes, path, image, decode_bytes_) != 1) {
+      if (choose != nullptr) *region = decode_region(bytes, path, *choose, image, decode_bytes_);
+      const int orientation =
+          choose != nullptr ? region->orientation : decode_image(bytes, path, image, decode_bytes_);
+      if (orientation != 1) {
         const std::lock_guard lock(mutex_);
         turned_[at] = true;
       }
-      shrink(image);
+      if (choose == nullptr) shrink(image);
     } catch (const OutOfMemory&) {
       throw;
     } catch (const Error& error) {

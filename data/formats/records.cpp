@@ -3,6 +3,7 @@
 #include "data/formats/records.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
@@ -60,28 +61,10 @@ class RecordImages : public ImageDataset {
     const auto [file, record] = locate(index);
     digest.update(join_text(file->checksum(record), ' ', file->bytes(record), '\n'));
   }
-  std::int64_t read(std::int64_t index, Image& image) const override {
-    const auto [file, record] = locate(index);
-    // Each thread keeps the memory of the compressed bytes.
-    thread_local std::vector<std::uint8_t> content;
-    file->read(record, content);
-    const RecordHeader header = header_of(content, *file, record);
-    HEARTH_CHECK(DataError, header.label == label(index), file->place(record), ": label ", header.label,
-                 ", and the index has ", label(index));
-    const std::span<const std::uint8_t> bytes = std::span(content).subspan(RecordHeader::bytes);
-    if (header.is_file()) {
-      decode_image(bytes, file->place(record), image);
-    } else {
-      image.reshape(header.height, header.width, header.channels);
-      std::copy(bytes.begin(), bytes.end(), image.pixels.begin());
-    }
-    const auto differs = [](int wanted, int found) { return wanted != 0 && wanted != found; };
-    HEARTH_CHECK(DataError,
-                 !differs(shape_.height, image.height) && !differs(shape_.width, image.width) &&
-                     !differs(shape_.channels, image.channels),
-                 file->place(record), ": an image of ", ImageShape{image.height, image.width, image.channels},
-                 " in a set of ", shape_);
-    return header.label;
+  std::int64_t read(std::int64_t index, Image& image) const override { return load(index, image, nullptr, nullptr); }
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override {
+    return load(index, image, &choose, &region);
   }
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
     const auto [file, record] = locate(index);
@@ -92,6 +75,44 @@ class RecordImages : public ImageDataset {
   }
 
  private:
+  /// All of the image, or the region that `choose` wants.
+  std::int64_t load(std::int64_t index, Image& image, const ChooseSizing* choose, Region* region) const {
+    const auto [file, record] = locate(index);
+    // Each thread keeps the memory of the compressed bytes.
+    thread_local std::vector<std::uint8_t> content;
+    file->read(record, content);
+    const RecordHeader header = header_of(content, *file, record);
+    HEARTH_CHECK(DataError, header.label == label(index), file->place(record), ": label ", header.label,
+                 ", and the index has ", label(index));
+    const std::span<const std::uint8_t> bytes = std::span(content).subspan(RecordHeader::bytes);
+    const auto require_shape = [&, &file = file, &record = record](const ImageShape& found) {
+      const auto differs = [](int wanted, int value) { return wanted != 0 && wanted != value; };
+      HEARTH_CHECK(DataError,
+                   !differs(shape_.height, found.height) && !differs(shape_.width, found.width) &&
+                       !differs(shape_.channels, found.channels),
+                   file->place(record), ": an image of ", found, " in a set of ", shape_);
+    };
+    if (header.is_file()) {
+      const std::string place = file->place(record);
+      if (choose == nullptr) {
+        decode_image(bytes, place, image);
+        require_shape({image.height, image.width, image.channels});
+        return header.label;
+      }
+      const auto checked = [&](int height, int width) {
+        require_shape({height, width, 3});
+        return (*choose)(height, width);
+      };
+      *region = decode_region(bytes, place, std::ref(checked), image);
+      return header.label;
+    }
+    require_shape({header.height, header.width, header.channels});
+    image.reshape(header.height, header.width, header.channels);
+    std::copy(bytes.begin(), bytes.end(), image.pixels.begin());
+    if (choose != nullptr) *region = region_of_whole(image, *choose);
+    return header.label;
+  }
+
   RecordFile open(const Json& described, Sha256& digest) const {
     RecordFile file(file_beside(folder_, described.at("name").as_string()));
     const std::int64_t records = described.at("records").as_integer();
