@@ -82,6 +82,8 @@ class OrderedBatches : public BatchMaker {
   /// `what` names the samples, for messages. ConfigError for a batch size below 1; DataError where there is no batch.
   OrderedBatches(std::int64_t size, const LoaderOptions& options, const std::string& source, const char* what);
   const LoaderOptions& options() const { return options_; }
+  /// The order of a shuffled epoch: of each sample once.
+  virtual std::vector<std::int64_t> epoch_order(std::uint64_t epoch) const;
 
  private:
   const LoaderOptions& options_;
