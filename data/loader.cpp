@@ -68,13 +68,15 @@ class Loader::Pipeline {
     per_epoch = maker_->per_epoch();
     if (options.workers == 0) return;
     ring_.resize(static_cast<std::size_t>(options.prefetch));
-    workers_.reserve(static_cast<std::size_t>(options.workers));
+    const int wanted = options.workers + (options.shuffle ? 1 : 0);
+    threads_.reserve(static_cast<std::size_t>(wanted));
     try {
-      for (Workspace& space : spaces_) workers_.emplace_back([this, &space] { work(space); });
+      for (Workspace& space : spaces_) threads_.emplace_back([this, &space] { work(space); });
+      if (options.shuffle) threads_.emplace_back([this] { plan_ahead(); });
     } catch (const std::system_error& error) {
-      const std::size_t started = workers_.size();
+      const std::size_t started = threads_.size();
       stop();
-      throw OutOfMemory(join_text("loader: the system starts ", started, " of ", options.workers, " worker threads (",
+      throw OutOfMemory(join_text("loader: the system starts ", started, " of ", wanted, " worker threads (",
                                   error.code().message(), "); set data.workers to fewer, or 0 for none"));
     } catch (...) {
       stop();
@@ -87,19 +89,23 @@ class Loader::Pipeline {
 
   Batch next() {
     const profiler::Scope scope("data.next");
-    const WaitScope waiting(use_.wait_seconds);
+    const bool warm = warming_ == 0;
+    if (!warm) --warming_;
+    const WaitScope waiting(use_, warm);
     ++use_.batches;
     if (options.workers == 0) return std::move(*prepare(delivered++, spaces_[0], [] { return false; }));
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(delivered);
-    count_ready(slot.filled);
+    count_ready(slot.filled, warm);
     slot_filled_.wait(lock, [&] { return slot.filled; });
     Slot taken = std::move(slot);
     slot = {};
     --ready_;
+    const bool begins = epoch_of(delivered) != epoch_of(delivered + 1);
     ++delivered;
     lock.unlock();
     number_free_.notify_one();
+    if (begins) epoch_begun_.notify_one();
     if (taken.fault) std::rethrow_exception(taken.fault);
     return std::move(taken.batch);
   }
@@ -121,6 +127,7 @@ class Loader::Pipeline {
       warming_ = options.prefetch;
     }
     number_free_.notify_all();
+    epoch_begun_.notify_one();
   }
 
   LoaderUse take_use() {
@@ -128,7 +135,7 @@ class Loader::Pipeline {
     const auto now = Clock::now();
     use.seconds = seconds_between(use_since_, now);
     use_since_ = now;
-    use.workers = static_cast<int>(spaces_.size());
+    use.workers = options.workers;
     StageTimes all;
     for (const Workspace& space : spaces_) all += space.clock.times();
     use.times = all;
@@ -161,12 +168,17 @@ class Loader::Pipeline {
     Batch batch;
     std::exception_ptr fault;
   };
-  /// Adds its lifetime to a sum.
+  /// Its lifetime is waiting.
   struct WaitScope {
-    double& sum;
+    LoaderUse& use;
+    bool warm;
     Clock::time_point began = Clock::now();
-    explicit WaitScope(double& to) : sum(to) {}
-    ~WaitScope() { sum += seconds_between(began, Clock::now()); }
+    WaitScope(LoaderUse& of, bool after_warmup) : use(of), warm(after_warmup) {}
+    ~WaitScope() {
+      const double seconds = seconds_between(began, Clock::now());
+      use.wait_seconds += seconds;
+      if (warm) use.dry_seconds += seconds;
+    }
     WaitScope(const WaitScope&) = delete;
     WaitScope& operator=(const WaitScope&) = delete;
   };
@@ -197,13 +209,10 @@ class Loader::Pipeline {
   }
 
   /// What next() finds, `filled` being whether there is the batch it wants.
-  void count_ready(bool filled) {
+  void count_ready(bool filled, bool warm) {
     use_.least_depth = use_.batches == 1 ? ready_ : std::min(use_.least_depth, ready_);
     use_.depth += static_cast<double>(ready_);
-    if (warming_ > 0)
-      --warming_;
-    else if (!filled)
-      ++use_.dry;
+    if (warm && !filled) ++use_.dry;
   }
 
   void work(Workspace& space) {
@@ -230,6 +239,28 @@ class Loader::Pipeline {
       slot_filled_.notify_all();
     }
   }
+
+  /// Has the plan of the next epoch made while this one is handed out, so that no batch waits for it.
+  void plan_ahead() {
+    become_worker();
+    std::unique_lock lock(mutex_);
+    std::int64_t planned = -1;
+    while (true) {
+      epoch_begun_.wait(lock, [&] { return stopping_ || epoch_of(delivered) + 1 != planned; });
+      if (stopping_) return;
+      planned = epoch_of(delivered) + 1;
+      if (epoch_of(next_number_) >= planned) continue;  // the workers are there already
+      lock.unlock();
+      try {
+        maker_->plan(planned);
+      } catch (...) {
+        // The worker that needs the plan meets the same fault, and tells it.
+      }
+      lock.lock();
+    }
+  }
+
+  std::int64_t epoch_of(std::int64_t number) const { return piece_of(number) / options.part.cuts / per_epoch; }
 
   /// The piece, through all batches, that the loader gives as its `number`th.
   std::int64_t piece_of(std::int64_t number) const {
@@ -296,26 +327,46 @@ class Loader::Pipeline {
       stopping_ = true;
     }
     number_free_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-    workers_.clear();
+    epoch_begun_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
 
   std::unique_ptr<BatchMaker> maker_;
-  std::vector<Workspace> spaces_;  // of each worker, or of next() where there is none
-  LoaderUse use_;                  // since take_use(), but for what the clocks tell
+  std::vector<Workspace> spaces_;            // of each worker, or of next() where there is none
+  LoaderUse use_;                            // since take_use(), but for what the clocks tell
+  std::int64_t warming_ = options.prefetch;  // calls of next() that still belong to the warm-up
   Clock::time_point use_since_ = Clock::now();
   StageTimes times_told_;
   std::mutex mutex_;
   std::condition_variable number_free_;
   std::condition_variable slot_filled_;
+  std::condition_variable epoch_begun_;
   std::vector<Slot> ring_;
-  std::int64_t ready_ = 0;                   // slots filled
-  std::int64_t warming_ = options.prefetch;  // calls of next() that may find nothing ready
+  std::int64_t ready_ = 0;  // slots filled
   std::int64_t next_number_ = 0;
   std::atomic<std::uint64_t> generation_{0};
   std::atomic<bool> stopping_{false};
-  std::vector<std::thread> workers_;
+  std::vector<std::thread> threads_;
 };
+
+LoaderUse& LoaderUse::operator+=(const LoaderUse& later) {
+  least_depth = batches == 0         ? later.least_depth
+                : later.batches == 0 ? least_depth
+                                     : std::min(least_depth, later.least_depth);
+  const std::int64_t all = batches + later.batches;
+  if (all > 0)
+    depth = (depth * static_cast<double>(batches) + later.depth * static_cast<double>(later.batches)) /
+            static_cast<double>(all);
+  batches = all;
+  seconds += later.seconds;
+  workers = later.workers;
+  times += later.times;
+  wait_seconds += later.wait_seconds;
+  dry_seconds += later.dry_seconds;
+  dry += later.dry;
+  return *this;
+}
 
 Loader::Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options) {
   HEARTH_CHECK(UsageError, dataset != nullptr, "loader: no dataset");
