@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/order.h"
+#include "data/stages.h"
 #include "data/transforms/resize.h"
 
 namespace hearth::data {
@@ -36,6 +37,7 @@ std::int64_t ImageDataset::read_from(std::int64_t index, Image& image) const {
 
 void ImageDataset::shrink(Image& image) const {
   if (shrinks_to() == 0 || std::min(image.height, image.width) <= shrinks_to()) return;
+  const StageScope stage(Stage::augment);
   // No memory of a thread's own: it would stay as large as the largest file.
   Image shrunk;
   resize_shorter_side(image, {0, 0, image.height, image.width}, shrinks_to(), shrunk);

@@ -42,7 +42,9 @@ class ImageBatches : public OrderedBatches {
     for (std::int64_t i = 0; i < count; ++i) {
       if (cancelled()) return false;
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(i)];
+      space.clock.at(Stage::read, sample);
       labels.data<std::int64_t>()[i] = dataset_.read(sample, space.image);
+      space.clock.enter(Stage::augment);
       const Random random = random_of(options().seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
       std::byte* const place = target + static_cast<std::size_t>(i) * stride;
       if (!pixels) {
@@ -54,6 +56,7 @@ class ImageBatches : public OrderedBatches {
       const std::int32_t sides[] = {box.top, box.left, box.height, box.width};
       if (erased.defined()) std::copy_n(sides, 4, erased.data<std::int32_t>() + 4 * i);
     }
+    space.clock.at(Stage::augment);
     if (options().mixup_alpha > 0 || options().cutmix_alpha > 0) mix(batch);
     return true;
   }

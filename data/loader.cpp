@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -29,6 +30,24 @@ namespace {
 // Training comes first where cores are short.
 constexpr int worker_niceness = 10;
 
+using Clock = std::chrono::steady_clock;
+double seconds_between(Clock::time_point began, Clock::time_point ended) {
+  return std::chrono::duration<double>(ended - began).count();
+}
+
+/// While it lives the thread makes a batch.
+class BatchScope {
+ public:
+  BatchScope(StageClock& clock, std::int64_t batch) : clock_(clock), use_(clock) { clock.begin_batch(batch); }
+  ~BatchScope() { clock_.begin_batch(StageClock::none); }
+  BatchScope(const BatchScope&) = delete;
+  BatchScope& operator=(const BatchScope&) = delete;
+
+ private:
+  StageClock& clock_;
+  StageClock::Use use_;
+};
+
 void become_worker() {
   // Signals are for the program's own threads.
   cpu::block_signals_for_good();
@@ -44,17 +63,20 @@ class Loader::Pipeline {
   Pipeline(DatasetPointer set, Transforms steps, const LoaderOptions& chosen)
       : dataset(std::move(set)), transforms(std::move(steps)), options(chosen) {
     check();
+    spaces_ = std::vector<Workspace>(static_cast<std::size_t>(std::max(options.workers, 1)));
     maker_ = dataset->batches(transforms, options);
     per_epoch = maker_->per_epoch();
     if (options.workers == 0) return;
     ring_.resize(static_cast<std::size_t>(options.prefetch));
-    workers_.reserve(static_cast<std::size_t>(options.workers));
+    const int wanted = options.workers + (options.shuffle ? 1 : 0);
+    threads_.reserve(static_cast<std::size_t>(wanted));
     try {
-      for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+      for (Workspace& space : spaces_) threads_.emplace_back([this, &space] { work(space); });
+      if (options.shuffle) threads_.emplace_back([this] { plan_ahead(); });
     } catch (const std::system_error& error) {
-      const std::size_t started = workers_.size();
+      const std::size_t started = threads_.size();
       stop();
-      throw OutOfMemory(join_text("loader: the system starts ", started, " of ", options.workers, " worker threads (",
+      throw OutOfMemory(join_text("loader: the system starts ", started, " of ", wanted, " worker threads (",
                                   error.code().message(), "); set data.workers to fewer, or 0 for none"));
     } catch (...) {
       stop();
@@ -67,15 +89,23 @@ class Loader::Pipeline {
 
   Batch next() {
     const profiler::Scope scope("data.next");
-    if (options.workers == 0) return std::move(*prepare(delivered++, own_space_, [] { return false; }));
+    const bool warm = warming_ == 0;
+    if (!warm) --warming_;
+    const WaitScope waiting(use_, warm);
+    ++use_.batches;
+    if (options.workers == 0) return std::move(*prepare(delivered++, spaces_[0], [] { return false; }));
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(delivered);
+    count_ready(slot.filled, warm);
     slot_filled_.wait(lock, [&] { return slot.filled; });
     Slot taken = std::move(slot);
     slot = {};
+    --ready_;
+    const bool begins = epoch_of(delivered) != epoch_of(delivered + 1);
     ++delivered;
     lock.unlock();
     number_free_.notify_one();
+    if (begins) epoch_begun_.notify_one();
     if (taken.fault) std::rethrow_exception(taken.fault);
     return std::move(taken.batch);
   }
@@ -93,8 +123,32 @@ class Loader::Pipeline {
       next_number_ = delivered;
       generation_.fetch_add(1, std::memory_order_relaxed);
       for (Slot& slot : ring_) slot = {};
+      ready_ = 0;
+      warming_ = options.prefetch;
     }
     number_free_.notify_all();
+    epoch_begun_.notify_one();
+  }
+
+  LoaderUse take_use() {
+    LoaderUse use = std::exchange(use_, {});
+    const auto now = Clock::now();
+    use.seconds = seconds_between(use_since_, now);
+    use_since_ = now;
+    use.workers = options.workers;
+    StageTimes all;
+    for (const Workspace& space : spaces_) all += space.clock.times();
+    use.times = all;
+    use.times -= times_told_;
+    times_told_ = all;
+    if (use.batches > 0) use.depth /= static_cast<double>(use.batches);
+    return use;
+  }
+
+  std::vector<StageClock::Activity> activity() const {
+    std::vector<StageClock::Activity> all;
+    for (const Workspace& space : spaces_) all.push_back(space.clock.activity());
+    return all;
   }
 
   std::int64_t samples_per_epoch() const { return maker_->samples_per_epoch(); }
@@ -113,6 +167,20 @@ class Loader::Pipeline {
     bool filled = false;
     Batch batch;
     std::exception_ptr fault;
+  };
+  /// Its lifetime is waiting.
+  struct WaitScope {
+    LoaderUse& use;
+    bool warm;
+    Clock::time_point began = Clock::now();
+    WaitScope(LoaderUse& of, bool after_warmup) : use(of), warm(after_warmup) {}
+    ~WaitScope() {
+      const double seconds = seconds_between(began, Clock::now());
+      use.wait_seconds += seconds;
+      if (warm) use.dry_seconds += seconds;
+    }
+    WaitScope(const WaitScope&) = delete;
+    WaitScope& operator=(const WaitScope&) = delete;
   };
   /// Tells a worker that its batch is no longer wanted.
   struct Cancelled {
@@ -140,9 +208,15 @@ class Loader::Pipeline {
     return ring_[static_cast<std::size_t>(number % static_cast<std::int64_t>(ring_.size()))];
   }
 
-  void work() {
+  /// What next() finds, `filled` being whether there is the batch it wants.
+  void count_ready(bool filled, bool warm) {
+    use_.least_depth = use_.batches == 1 ? ready_ : std::min(use_.least_depth, ready_);
+    use_.depth += static_cast<double>(ready_);
+    if (warm && !filled) ++use_.dry;
+  }
+
+  void work(Workspace& space) {
     become_worker();
-    Workspace space;
     std::unique_lock lock(mutex_);
     while (true) {
       number_free_.wait(lock, [&] { return stopping_ || next_number_ < delivered + options.prefetch; });
@@ -161,9 +235,32 @@ class Loader::Pipeline {
       lock.lock();
       if (cancelled.now()) continue;
       slot_of(number) = std::move(result);
+      ++ready_;
       slot_filled_.notify_all();
     }
   }
+
+  /// Has the plan of the next epoch made while this one is handed out, so that no batch waits for it.
+  void plan_ahead() {
+    become_worker();
+    std::unique_lock lock(mutex_);
+    std::int64_t planned = -1;
+    while (true) {
+      epoch_begun_.wait(lock, [&] { return stopping_ || epoch_of(delivered) + 1 != planned; });
+      if (stopping_) return;
+      planned = epoch_of(delivered) + 1;
+      if (epoch_of(next_number_) >= planned) continue;  // the workers are there already
+      lock.unlock();
+      try {
+        maker_->plan(planned);
+      } catch (...) {
+        // The worker that needs the plan meets the same fault, and tells it.
+      }
+      lock.lock();
+    }
+  }
+
+  std::int64_t epoch_of(std::int64_t number) const { return piece_of(number) / options.part.cuts / per_epoch; }
 
   /// The piece, through all batches, that the loader gives as its `number`th.
   std::int64_t piece_of(std::int64_t number) const {
@@ -215,6 +312,7 @@ class Loader::Pipeline {
   /// What next() returns as its `number`th, or nothing once it is no longer wanted.
   std::optional<Batch> prepare(std::int64_t number, Workspace& space, const std::function<bool()>& cancelled) const {
     const std::int64_t piece = piece_of(number), whole = piece / options.part.cuts;
+    const BatchScope timed(space.clock, whole);
     Batch batch;
     batch.epoch = whole / per_epoch, batch.index = whole % per_epoch;
     batch.samples = maker_->samples_of(batch.epoch, batch.index);
@@ -229,21 +327,46 @@ class Loader::Pipeline {
       stopping_ = true;
     }
     number_free_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-    workers_.clear();
+    epoch_begun_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
 
   std::unique_ptr<BatchMaker> maker_;
-  Workspace own_space_;
+  std::vector<Workspace> spaces_;            // of each worker, or of next() where there is none
+  LoaderUse use_;                            // since take_use(), but for what the clocks tell
+  std::int64_t warming_ = options.prefetch;  // calls of next() that still belong to the warm-up
+  Clock::time_point use_since_ = Clock::now();
+  StageTimes times_told_;
   std::mutex mutex_;
   std::condition_variable number_free_;
   std::condition_variable slot_filled_;
+  std::condition_variable epoch_begun_;
   std::vector<Slot> ring_;
+  std::int64_t ready_ = 0;  // slots filled
   std::int64_t next_number_ = 0;
   std::atomic<std::uint64_t> generation_{0};
   std::atomic<bool> stopping_{false};
-  std::vector<std::thread> workers_;
+  std::vector<std::thread> threads_;
 };
+
+LoaderUse& LoaderUse::operator+=(const LoaderUse& later) {
+  least_depth = batches == 0         ? later.least_depth
+                : later.batches == 0 ? least_depth
+                                     : std::min(least_depth, later.least_depth);
+  const std::int64_t all = batches + later.batches;
+  if (all > 0)
+    depth = (depth * static_cast<double>(batches) + later.depth * static_cast<double>(later.batches)) /
+            static_cast<double>(all);
+  batches = all;
+  seconds += later.seconds;
+  workers = later.workers;
+  times += later.times;
+  wait_seconds += later.wait_seconds;
+  dry_seconds += later.dry_seconds;
+  dry += later.dry;
+  return *this;
+}
 
 Loader::Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options) {
   HEARTH_CHECK(UsageError, dataset != nullptr, "loader: no dataset");
@@ -260,6 +383,8 @@ Loader::Loader(Loader&&) noexcept = default;
 Loader& Loader::operator=(Loader&&) noexcept = default;
 
 Batch Loader::next() { return pipeline_->next(); }
+LoaderUse Loader::take_use() { return pipeline_->take_use(); }
+std::vector<StageClock::Activity> Loader::activity() const { return pipeline_->activity(); }
 void Loader::seek(std::int64_t epoch, std::int64_t batch) { pipeline_->seek(epoch, batch); }
 std::int64_t Loader::batches_per_epoch() const { return pipeline_->per_epoch; }
 std::int64_t Loader::samples_per_epoch() const { return pipeline_->samples_per_epoch(); }

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "data/stages.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {
@@ -34,6 +36,22 @@ struct LoaderOptions {
   LoaderPart part{};
 };
 
+/// What a loader did in a while. Its first `prefetch` batches after a start and after each seek() count as warm-up.
+struct HEARTH_API LoaderUse {
+  double seconds = 0;
+  int workers = 0;               ///< threads that make batches; 0 where next() does
+  StageTimes times{};            ///< of all workers together, or of next()
+  std::int64_t batches = 0;      ///< that next() returned
+  double wait_seconds = 0;       ///< in which next() waited, or made the batch itself
+  double dry_seconds = 0;        ///< the same after the warm-up
+  std::int64_t dry = 0;          ///< calls of next() after the warm-up that found nothing ready
+  double depth = 0;              ///< batches that were ready at a call of next(), on average
+  std::int64_t least_depth = 0;  ///< the fewest
+
+  /// With what happened in the while after.
+  LoaderUse& operator+=(const LoaderUse& later);
+};
+
 class HEARTH_API Loader {
  public:
   /// ConfigError for options out of range, DataError if an epoch would have no batch.
@@ -51,6 +69,11 @@ class HEARTH_API Loader {
   /// Makes next() continue with this batch. Costs nothing but the batches that were already prepared.
   /// IndexError for a batch the epoch does not have; with a part, UsageError where no `of` pieces begin.
   void seek(std::int64_t epoch, std::int64_t batch);
+
+  /// What happened since the call before, or the loader's start. Of one thread at a time, as next().
+  LoaderUse take_use();
+  /// What each worker is at now; from any thread.
+  std::vector<StageClock::Activity> activity() const;
 
   std::int64_t batches_per_epoch() const;
   /// Samples an epoch delivers.

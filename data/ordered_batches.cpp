@@ -27,9 +27,16 @@ std::vector<std::int64_t> OrderedBatches::samples_of(std::int64_t epoch, std::in
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
   std::iota(samples.begin(), samples.end(), first);
   if (!options_.shuffle) return samples;
-  const auto order = orders_.of(epoch, [&] { return epoch_order(static_cast<std::uint64_t>(epoch)); });
-  std::copy_n(order->begin() + first, count, samples.begin());
+  std::copy_n(order_of(epoch)->begin() + first, count, samples.begin());
   return samples;
+}
+
+void OrderedBatches::plan(std::int64_t epoch) const {
+  if (options_.shuffle) (void)order_of(epoch);
+}
+
+OrderedBatches::Orders::Pointer OrderedBatches::order_of(std::int64_t epoch) const {
+  return orders_.of(epoch, [&] { return epoch_order(static_cast<std::uint64_t>(epoch)); });
 }
 
 }  // namespace hearth::data
