@@ -10,6 +10,7 @@
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/records.h"
+#include "data/formats/shards.h"
 #include "data/prepare.h"
 #include "data/table/table_data.h"
 #include "data/text/labelled.h"
@@ -137,6 +138,11 @@ ImageDatasetPointer class_folders(const std::string& path, const std::vector<std
 ImageSplits images_at(const Datasets::Component& data, const std::string& path,
                       const std::vector<std::string>& classes) {
   if (holds_records(path)) return records(path);
+  if (const std::string container = type_of_shards(path); !container.empty()) {
+    ShardOptions shards;
+    shards.path = path;
+    return container == "tfrecord" ? tfrecord({shards}) : webdataset({shards});
+  }
   ImageSplits found;
   found.test = own_format(data, path, classes);
   if (found.test) return found;

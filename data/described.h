@@ -43,8 +43,8 @@ DataSplits data_as_trained(const Datasets::Component& data, const DataFacts& fac
 
 /// The splits of described_data() with `valid` and `test` from `path`, which need not be where, nor in the form that,
 /// the training had them:
-/// - images: a folder of record files; one with the test files of CIFAR or in the form of MNIST, if the training was on
-/// such; else a folder
+/// - images: a folder that `hearth data pack` wrote; one with the test files of CIFAR or in the form of MNIST, if the
+/// training was on such; else a folder
 ///   of class folders, all of it the test split, or of folders named test, val, valid or validation with class folders.
 ///   Images are brought to the size and channels of the training's;
 /// - rows of a table: a file of that kind with the target, .csv or .npz with arrays x and y, which is the test split;

@@ -34,6 +34,6 @@ class HEARTH_API SampleInputs {
 
 /// What `hearth predict` makes of a run on a data::SampleDataset: predictions for the rows of a table, or else what the
 /// task makes of a file.
-Predicts predicts_of_samples(const data::DataSplits& data);
+HEARTH_API Predicts predicts_of_samples(const data::DataSplits& data);
 
 }  // namespace hearth::train
