@@ -152,6 +152,27 @@ std::string Subset::sample_name(std::int64_t index) const {
   return whole_->sample_name(indices_[static_cast<std::size_t>(index)]);
 }
 
+std::vector<std::int64_t> Subset::stream_order(std::uint64_t seed, std::uint64_t epoch) const {
+  std::vector<std::int64_t> order = whole_->stream_order(seed, epoch);
+  if (order.empty()) return order;
+  std::vector<std::int64_t> own(static_cast<std::size_t>(whole_->size()), -1);
+  for (std::size_t i = 0; i < indices_.size(); ++i)
+    own[static_cast<std::size_t>(indices_[i])] = static_cast<std::int64_t>(i);
+  for (std::int64_t& index : order) index = own[static_cast<std::size_t>(index)];
+  std::erase(order, -1);
+  // With a sample in it twice there is no such order.
+  return order.size() == indices_.size() ? order : std::vector<std::int64_t>();
+}
+
+void Subset::read_ahead(std::span<const std::int64_t> indices) const {
+  std::vector<std::int64_t> of_whole;
+  for (const std::int64_t index : indices) {
+    check_index(index);
+    of_whole.push_back(indices_[static_cast<std::size_t>(index)]);
+  }
+  whole_->read_ahead(of_whole);
+}
+
 void Subset::identify(std::int64_t index, Sha256& digest) const {
   check_index(index);
   whole_->identify(indices_[static_cast<std::size_t>(index)], digest);

@@ -118,6 +118,11 @@ class HEARTH_API ImageDataset : public Dataset {
   /// hold_out() sets aside.
   virtual std::string sample_name(std::int64_t) const { return {}; }
   Sample get(std::int64_t index) const;
+  /// The order in which a shuffled epoch visits the samples, a function of (seed, epoch), where not every order is as
+  /// good as another; empty where it is.
+  virtual std::vector<std::int64_t> stream_order(std::uint64_t, std::uint64_t) const { return {}; }
+  /// Tells the system that these samples are read next, where that makes reading faster. IndexError.
+  virtual void read_ahead(std::span<const std::int64_t>) const {}
 
   /// Batches of "images" and "labels", transformed and perhaps mixed.
   std::unique_ptr<BatchMaker> batches(const Transforms& transforms, const LoaderOptions& options) const final;
@@ -194,6 +199,8 @@ class HEARTH_API Subset : public ImageDataset {
   int shrinks_to() const override { return whole_->shrinks_to(); }
   std::string sample_name(std::int64_t index) const override;
   void identify(std::int64_t index, Sha256& digest) const override;
+  std::vector<std::int64_t> stream_order(std::uint64_t seed, std::uint64_t epoch) const override;
+  void read_ahead(std::span<const std::int64_t> indices) const override;
   Warnings warnings() const override { return whole_->warnings(); }
   Warnings unreadable() const override { return whole_->unreadable(); }
   const std::string& source() const override { return whole_->source(); }

@@ -37,6 +37,7 @@ class ImageBatches : public OrderedBatches {
     const bool pixels = options().dtype == DType::u8;
     Tensor erased;
     if (pixels && transforms_.erases()) batch.set("erased", erased = Tensor::empty({count, 4}, DType::i32));
+    dataset_.read_ahead(batch.samples);
     std::byte* target = images.bytes();
     const std::size_t stride = images.byte_size() / static_cast<std::size_t>(count);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -64,6 +65,12 @@ class ImageBatches : public OrderedBatches {
     space.clock.at(Stage::augment);
     if (options().mixup_alpha > 0 || options().cutmix_alpha > 0) mix(batch);
     return true;
+  }
+
+ protected:
+  std::vector<std::int64_t> epoch_order(std::uint64_t epoch) const override {
+    std::vector<std::int64_t> order = dataset_.stream_order(options().seed, epoch);
+    return order.empty() ? OrderedBatches::epoch_order(epoch) : order;
   }
 
  private:

@@ -78,14 +78,16 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   void start() {
     if (options.workers == 0) return;
     ring_.resize(static_cast<std::size_t>(options.prefetch));
-    workers_.reserve(static_cast<std::size_t>(options.workers));
+    const int wanted = options.workers + (options.shuffle ? 1 : 0);
+    threads_.reserve(static_cast<std::size_t>(wanted));
     try {
       for (std::size_t i = 0; i < spaces_.size(); ++i)
-        workers_.emplace_back([self = shared_from_this(), i] { self->work(i); });
+        threads_.emplace_back([self = shared_from_this(), i] { self->work(i); });
+      if (options.shuffle) threads_.emplace_back([self = shared_from_this()] { self->plan_ahead(); });
     } catch (const std::system_error& error) {
-      const std::size_t started = workers_.size();
+      const std::size_t started = threads_.size();
       stop();
-      throw OutOfMemory(join_text("loader: the system starts ", started, " of ", options.workers, " worker threads (",
+      throw OutOfMemory(join_text("loader: the system starts ", started, " of ", wanted, " worker threads (",
                                   error.code().message(), "); set data.workers to fewer, or 0 for none"));
     } catch (...) {
       stop();
@@ -95,7 +97,9 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
 
   Batch next() {
     const profiler::Scope scope("data.next");
-    const WaitScope waiting(use_.wait_seconds);
+    const bool warm = warming_ == 0;
+    if (!warm) --warming_;
+    const WaitScope waiting(use_, warm);
     ++use_.batches;
     if (options.workers == 0) {
       Slot made;
@@ -105,14 +109,16 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     }
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(delivered);
-    count_ready(slot.filled);
+    count_ready(slot.filled, warm);
     wait_for(slot, lock);
     Slot taken = std::move(slot);
     slot = {};
     --ready_;
+    const bool begins = epoch_of(delivered) != epoch_of(delivered + 1);
     ++delivered;
     lock.unlock();
     number_free_.notify_one();
+    if (begins) epoch_begun_.notify_one();
     if (taken.fault) std::rethrow_exception(taken.fault);
     return hand_out(taken);
   }
@@ -124,8 +130,10 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
       stopping_ = true;
     }
     number_free_.notify_all();
-    for (std::size_t i = 0; i < workers_.size(); ++i) waits_for_end(i) ? workers_[i].join() : workers_[i].detach();
-    workers_.clear();
+    epoch_begun_.notify_all();
+    for (std::size_t i = 0; i < threads_.size(); ++i)
+      i >= spaces_.size() || waits_for_end(i) ? threads_[i].join() : threads_[i].detach();
+    threads_.clear();
   }
 
   void on_stuck(std::function<void(const std::string&)> tell) { tell_ = std::move(tell); }
@@ -147,6 +155,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
       warming_ = options.prefetch;
     }
     number_free_.notify_all();
+    epoch_begun_.notify_one();
   }
 
   LoaderUse take_use() {
@@ -154,7 +163,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     const auto now = Clock::now();
     use.seconds = seconds_between(use_since_, now);
     use_since_ = now;
-    use.workers = static_cast<int>(spaces_.size());
+    use.workers = options.workers;
     StageTimes all;
     for (const Workspace& space : spaces_) all += space.clock.times();
     use.times = all;
@@ -188,12 +197,17 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     std::set<std::int64_t> passed;  // bad samples that it passed over
     std::exception_ptr fault;
   };
-  /// Adds its lifetime to a sum.
+  /// Its lifetime is waiting.
   struct WaitScope {
-    double& sum;
+    LoaderUse& use;
+    bool warm;
     Clock::time_point began = Clock::now();
-    explicit WaitScope(double& to) : sum(to) {}
-    ~WaitScope() { sum += seconds_between(began, Clock::now()); }
+    WaitScope(LoaderUse& of, bool after_warmup) : use(of), warm(after_warmup) {}
+    ~WaitScope() {
+      const double seconds = seconds_between(began, Clock::now());
+      use.wait_seconds += seconds;
+      if (warm) use.dry_seconds += seconds;
+    }
     WaitScope(const WaitScope&) = delete;
     WaitScope& operator=(const WaitScope&) = delete;
   };
@@ -224,13 +238,10 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   }
 
   /// What next() finds, `filled` being whether there is the batch it wants.
-  void count_ready(bool filled) {
+  void count_ready(bool filled, bool warm) {
     use_.least_depth = use_.batches == 1 ? ready_ : std::min(use_.least_depth, ready_);
     use_.depth += static_cast<double>(ready_);
-    if (warming_ > 0)
-      --warming_;
-    else if (!filled)
-      ++use_.dry;
+    if (warm && !filled) ++use_.dry;
   }
 
   /// Waits for a batch, and watches the workers meanwhile.
@@ -308,6 +319,28 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
       slot_filled_.notify_all();
     }
   }
+
+  /// Has the plan of the next epoch made while this one is handed out, so that no batch waits for it.
+  void plan_ahead() {
+    become_worker();
+    std::unique_lock lock(mutex_);
+    std::int64_t planned = -1;
+    while (true) {
+      epoch_begun_.wait(lock, [&] { return stopping_ || epoch_of(delivered) + 1 != planned; });
+      if (stopping_) return;
+      planned = epoch_of(delivered) + 1;
+      if (epoch_of(next_number_) >= planned) continue;  // the workers are there already
+      lock.unlock();
+      try {
+        maker_->plan(planned);
+      } catch (...) {
+        // The worker that needs the plan meets the same fault, and tells it.
+      }
+      lock.lock();
+    }
+  }
+
+  std::int64_t epoch_of(std::int64_t number) const { return piece_of(number) / options.part.cuts / per_epoch; }
 
   /// The piece, through all batches, that the loader gives as its `number`th.
   std::int64_t piece_of(std::int64_t number) const {
@@ -396,7 +429,8 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   // Of each worker, or of next() where there is none.
   std::vector<Workspace> spaces_ =
       std::vector<Workspace>(static_cast<std::size_t>(std::clamp(options.workers, 1, max_workers)));
-  LoaderUse use_;  // since take_use(), but for what the clocks tell
+  LoaderUse use_;                            // since take_use(), but for what the clocks tell
+  std::int64_t warming_ = options.prefetch;  // calls of next() that still belong to the warm-up
   Clock::time_point use_since_ = Clock::now();
   StageTimes times_told_;
   StuckWatch watch_{spaces_.size(), options.stuck_seconds, options.stuck_limit_seconds};
@@ -406,14 +440,32 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   std::condition_variable slot_filled_;
   std::condition_variable worker_ended_;
   std::vector<bool> ended_ = std::vector<bool>(spaces_.size());
+  std::condition_variable epoch_begun_;
   std::vector<Slot> ring_;
-  std::int64_t ready_ = 0;                   // slots filled
-  std::int64_t warming_ = options.prefetch;  // calls of next() that may find nothing ready
+  std::int64_t ready_ = 0;  // slots filled
   std::int64_t next_number_ = 0;
   std::atomic<std::uint64_t> generation_{0};
   std::atomic<bool> stopping_{false};
-  std::vector<std::thread> workers_;
+  std::vector<std::thread> threads_;
 };
+
+LoaderUse& LoaderUse::operator+=(const LoaderUse& later) {
+  least_depth = batches == 0         ? later.least_depth
+                : later.batches == 0 ? least_depth
+                                     : std::min(least_depth, later.least_depth);
+  const std::int64_t all = batches + later.batches;
+  if (all > 0)
+    depth = (depth * static_cast<double>(batches) + later.depth * static_cast<double>(later.batches)) /
+            static_cast<double>(all);
+  batches = all;
+  seconds += later.seconds;
+  workers = later.workers;
+  times += later.times;
+  wait_seconds += later.wait_seconds;
+  dry_seconds += later.dry_seconds;
+  dry += later.dry;
+  return *this;
+}
 
 Loader::Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options) {
   HEARTH_CHECK(UsageError, dataset != nullptr, "loader: no dataset");

@@ -10,7 +10,9 @@
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/records.h"
+#include "data/formats/shards.h"
 #include "data/formats/synthetic.h"
+#include "data/table/table_data.h"
 #include "data/text/labelled.h"
 #include "data/text/text_data.h"
 
@@ -119,6 +121,47 @@ void describe(Fields<RecordsData>& fields) {
   fields.text("path", &RecordsData::path, "Folder that `hearth data pack` wrote.").required();
 }
 
+template <class T>
+void describe_shards(Fields<T>& fields, const std::string& example) {
+  describe_common(fields);
+  fields.text(
+      "path", &ShardOptions::path,
+      "Folder that `hearth data pack` wrote, or that has shards named train-*, and perhaps valid-* and test-*.");
+  fields.text("train", &ShardOptions::train,
+              "Files of the training split, from the folder, where they have other names: " + example +
+                  ", with {a,b} and, in the last part, * too.");
+  fields.text("valid", &ShardOptions::valid, "Those of the validation split, where `train` is given.");
+  fields.text("test", &ShardOptions::test, "Those of the test split, where `train` is given.");
+  fields.text(
+      "classes", &ShardOptions::classes, {},
+      "Names by label. [] for those of a packed set, or what the labels of the training split tell: numbers, or "
+      "names in the order of their bytes.");
+  fields.integer("channels", &ShardOptions::channels, {.min = 1, .max = 3},
+                 "3, or 1 for grey images; a packed set says it itself.");
+  fields.boolean("stream", &ShardOptions::stream,
+                 "Each epoch visits the shards one after the other in random order, and draws from a buffer of the "
+                 "samples that came last, so that reading goes forward. false: any order is as likely.");
+  fields.integer("shuffle_buffer", &ShardOptions::shuffle_buffer, {.min = 1, .max = 1 << 30},
+                 "Samples in that buffer; larger ones mix better.");
+  fields.rule([](const T& o) { return o.channels == 2 ? "channels is 1 or 3" : ""; });
+}
+
+struct WebdatasetData : DataOptions, WebdatasetOptions {};
+void describe(Fields<WebdatasetData>& fields) {
+  describe_shards(fields, "train-{000000..000009}.tar");
+  fields.text("label", &WebdatasetOptions::label,
+              "Ending of the member that holds a sample's label; empty: cls, or else json.");
+  fields.text("json_key", &WebdatasetOptions::json_key, "The label's key in a member of JSON.");
+}
+
+struct TfRecordData : DataOptions, TfRecordOptions {};
+void describe(Fields<TfRecordData>& fields) {
+  describe_shards(fields, "train-{00000..00009}-of-00010");
+  fields.text("image", &TfRecordOptions::image, "Feature with the image file.");
+  fields.text("label", &TfRecordOptions::label, "Feature with the label: an integer, or the name of a class.");
+  fields.text("name", &TfRecordOptions::name, "Feature with the sample's name, where there is one.");
+}
+
 struct SyntheticData : DataOptions, SyntheticOptions {};
 void describe(Fields<SyntheticData>& fields) {
   describe_common(fields);
@@ -181,9 +224,18 @@ void add_own(Datasets& registry) {
                                 });
   add_to<RecordsData, ImageSplits>(registry, "records", "Labelled images in record files, by `hearth data pack`.",
                                    [](const RecordsData& o) { return records(o.path); });
+  add_to<WebdatasetData, ImageSplits>(registry, "webdataset",
+                                      "Labelled images in tar archives, as WebDataset has them.",
+                                      [](const WebdatasetData& o) { return webdataset(o); });
+  add_to<TfRecordData, ImageSplits>(registry, "tfrecord", "Labelled images in TFRecord files.",
+                                    [](const TfRecordData& o) { return tfrecord(o); });
   add_to<SyntheticData, ImageSplits>(registry, "synthetic",
                                      "Noisy patterns made from numbers, for benchmarks and tests.",
                                      [](const SyntheticData& o) { return synthetic(o); });
+  add_to<CsvOptions, Splits>(registry, "csv", "Rows of a table in comma-separated values, for regression and classes.",
+                             [](const CsvOptions& o) { return csv_data(o); });
+  add_to<ArraysOptions, Splits>(registry, "arrays", "Inputs and targets in NumPy's files, .npy or .npz.",
+                                [](const ArraysOptions& o) { return arrays_data(o); });
   add_to(registry, "text", "A token stream in rows of equal length, for language models.", text_data);
   add_to(registry, "labelled_text", "Lines with a label each, for classifiers.", labelled_text_data);
   add_to(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
@@ -379,7 +431,8 @@ DataSplits split_and_transform(OpenedData opened) {
   require_names_for_json(*splits.train);
   const ImageDataset* const images = splits.train->images();
   if (images == nullptr) {
-    HEARTH_CHECK(ConfigError, splits.train->tokens() != nullptr || opened.options.valid_fraction == 0,
+    const bool is_split = splits.valid != nullptr || splits.train->tokens() != nullptr;
+    HEARTH_CHECK(ConfigError, is_split || opened.options.valid_fraction == 0,
                  "/data/valid_fraction: only labelled images are split here; let the dataset give a valid split");
     return {splits.train, splits.valid, splits.test, no_transforms(), no_transforms(), opened.options};
   }

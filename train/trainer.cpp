@@ -61,7 +61,8 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
     : session_(session),
       folder_(folder),
       progress_(progress),
-      communication_(session.ranks ? &session.ranks->group() : nullptr) {
+      communication_(session.ranks ? &session.ranks->group() : nullptr),
+      input_(session.data.train->images() != nullptr) {
 #if HEARTH_HAS_CUDA
   if (session.device().is_cuda()) peak_ = known_peak(cuda::device_info(session.device()).name);
 #endif
@@ -230,12 +231,12 @@ StepResult Trainer::run_step(std::span<const data::Batch> batches) {
 StepResult Trainer::take_step(data::Loader& loader) {
   Position& position = session_.position;
   const auto started = Clock::now();
+  const InputMeter::StepScope measured(input_);
   communication_.begin_step();
   std::vector<data::Batch> batches;
   Ranks* const ranks = session_.ranks.get();
   const std::int64_t count = ranks ? ranks->pieces() : session_.config().train.accumulate;
   for (std::int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
-  interval_wait_seconds_ += seconds_since(started);
   profile_.add(RunProfile::Phase::data, started);
   const std::int64_t bad = count_of_bad_samples(session_.data);
   const bool found_bad = bad > bad_samples_told_;
@@ -320,15 +321,15 @@ void Trainer::advance(data::Loader& loader) {
   finish_step(step);
   if ((session_.ranks ? session_.ranks->wishes().shows_progress : progress_.wants_step()) || session_.at_end()) {
     session_.read_interval();
-    progress_.step(progress_step(step));
+    progress_.step(progress_step(step, loader));
   }
 
   const bool logged = at % config.log.every_steps == 0 || session_.at_end();
-  if (logged) log_interval(step);
+  if (logged) log_interval(step, loader);
   const bool evaluates = at_epoch_end(config.eval.every_epochs), best = evaluates && evaluate_and_log();
   if (evaluates && session_.ranks) write_step_trace();
   // An evaluation may have ended the run.
-  if (session_.at_end() && !logged) log_interval(step);
+  if (session_.at_end() && !logged) log_interval(step, loader);
   if (!session_.position.stop_reason.empty()) log_stop();
   const bool due = config.checkpoint.every_steps ? at % *config.checkpoint.every_steps == 0
                                                  : at_epoch_end(config.checkpoint.every_epochs);
@@ -347,7 +348,8 @@ void Trainer::log_stop() {
   progress_.line(join_text("stopped at step ", position.step, ": ", position.stop_reason));
 }
 
-Progress::Step Trainer::progress_step(const StepResult& last) const {
+Progress::Step Trainer::progress_step(const StepResult& last, data::Loader& loader) {
+  const InputUse& input = input_.collect(loader);
   const Meter& meter = session_.position.interval;
   Progress::Step now;
   now.step = session_.position.step;
@@ -356,16 +358,24 @@ Progress::Step Trainer::progress_step(const StepResult& last) const {
   now.lr = last.lr;
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
   now.unit = session_.throughput_unit();
-  now.wait_fraction = interval_seconds_ > 0 ? interval_wait_seconds_ / interval_seconds_ : 0;
+  now.wait_fraction = input.wait();
+  if (const data::Stage slow = advice_on_input(input).stage; slow != data::Stage::room) now.waits_for = name_of(slow);
   now.communication_fraction = communication_.wait_fraction();
   now.scaling_efficiency = communication_.scaling_efficiency();
   return now;
 }
 
-void Trainer::log_interval(const StepResult& last) {
+void Trainer::tell_of_input() {
+  const InputAdvice advice = advice_on_input(input_.use());
+  if (advice.stage == data::Stage::room || advice.stage == told_stage_) return;
+  told_stage_ = advice.stage;
+  progress_.line(advice.text);
+}
+
+void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   session_.read_interval();
   const Meter& meter = session_.position.interval;
-  const Progress::Step now = progress_step(last);
+  const Progress::Step now = progress_step(last, loader);
   Json record = Json::object();
   record.set("step", session_.position.step)
       .set("epoch", static_cast<double>(session_.position.step) / session_.plan.steps_per_epoch)
@@ -381,7 +391,8 @@ void Trainer::log_interval(const StepResult& last) {
   if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
   if (session_.loss_scale)
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
-  record.set("throughput", now.images_per_second).set("unit", now.unit).set("data_wait", now.wait_fraction);
+  record.set("throughput", now.images_per_second).set("unit", now.unit);
+  write_input(record, input_.use());
   if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
   if (session_.ranks) record.set("ranks", session_.ranks->size());
   communication_.write(record);
@@ -389,8 +400,10 @@ void Trainer::log_interval(const StepResult& last) {
   work_.clear();
   folder_.add(record);
   progress_.interval(now);
+  tell_of_input();
   session_.clear_interval();
-  interval_seconds_ = interval_wait_seconds_ = 0;
+  interval_seconds_ = 0;
+  input_.clear();
   communication_.clear();
   interval_samples_ = 0;
 }

@@ -9,6 +9,7 @@
 #include "train/report/progress.h"
 #include "train/run/communication.h"
 #include "train/run/device_use.h"
+#include "train/run/input_use.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_profile.h"
 #include "train/session.h"
@@ -59,8 +60,10 @@ class HEARTH_API Trainer {
   void write_step_trace();
   /// Its second part.
   void finish_step(const StepResult& step);
-  Progress::Step progress_step(const StepResult& last) const;
-  void log_interval(const StepResult& last);
+  Progress::Step progress_step(const StepResult& last, data::Loader& loader);
+  void log_interval(const StepResult& last, data::Loader& loader);
+  /// Says what the steps wait for, once for each stage that they wait for.
+  void tell_of_input();
   struct Evaluation {
     Meter meter;
     std::string text;  ///< of it, in a line
@@ -95,9 +98,10 @@ class HEARTH_API Trainer {
   std::int64_t bad_samples_told_ = 0;
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
-  double interval_wait_seconds_ = 0;
   std::int64_t interval_samples_ = 0;
   CommunicationMeter communication_;
+  InputMeter input_;
+  data::Stage told_stage_ = data::Stage::room;  ///< what steps were last said to wait for
   StepWorkMeter work_;
   DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are
   StragglerWatch stragglers_;

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "data/formats/read_ahead.h"
 #include "data/formats/record_file.h"
 #include "data/source_bytes.h"
 
@@ -37,6 +38,7 @@ class RecordImages : public ImageDataset {
     shape_ = {extent(0), extent(1), extent(2)};
     for (const Json& file : split.at("files").items()) {
       RecordFile opened = open(file, digest);
+      ahead_.emplace_back(file_beside(folder_, file.at("name").as_string()).string());
       starts_.push_back(size_);
       size_ += opened.size();
       files_.push_back(std::move(opened));
@@ -65,6 +67,12 @@ class RecordImages : public ImageDataset {
   std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
                                               Region& region) const override {
     return load(index, image, &choose, &region);
+  }
+  void read_ahead(std::span<const std::int64_t> indices) const override {
+    for (const std::int64_t index : indices) {
+      const auto [file, record] = locate(index);
+      ahead_[static_cast<std::size_t>(file - files_.data())].ask(file->offset(record), file->bytes(record));
+    }
   }
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
     const auto [file, record] = locate(index);
@@ -179,6 +187,7 @@ class RecordImages : public ImageDataset {
   ImageShape shape_;
   std::vector<std::string> names_;
   std::vector<RecordFile> files_;
+  std::vector<ReadAhead> ahead_;      // of each file
   std::vector<std::int64_t> starts_;  // the number of each file's first sample
   std::int64_t size_ = 0;
   std::vector<std::int32_t> labels_;

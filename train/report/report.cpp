@@ -7,6 +7,7 @@
 #include "core/io/file.h"
 #include "core/text_stream.h"
 #include "train/report/device_section.h"
+#include "train/report/input_section.h"
 #include "train/report/metrics_log.h"
 #include "train/report/page.h"
 #include "train/report/progress.h"
@@ -271,7 +272,7 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
     write_facts(out, run_info, "");
     out << "</table></section>";
   }
-  out << "</div>" << step_section(run_info)
+  out << "</div>" << input_section(records) << step_section(run_info)
       << (run_info.find("device_profile") != nullptr ? device_section(run_info.at("device_profile")) : "")
       << profile_sections(run_info) << bad_samples_section(run_info) << "<h2>Config</h2><pre>"
       << html_escaped(to_text(config, 2)) << "</pre>";

@@ -9,6 +9,7 @@
 #include "core/io/safetensors.h"
 #include "data/described.h"
 #include "data/fingerprint.h"
+#include "data/table/table.h"
 #include "data/text/token_set.h"
 #include "models/weights/non_finite.h"
 #include "train/evaluation_hooks.h"
@@ -62,6 +63,7 @@ Json facts_as_json(const Session& session) {
   const data::DataFacts facts = data::facts_of(session.data);
   Json json = Json::object();
   json.set("kind", facts.kind).set("classes", Json::array_of(facts.classes));
+  if (facts.table != nullptr) return json.set("table", data::to_json(*facts.table));
   if (facts.kind != "images") return json.set("length", facts.length);
   const std::vector<std::int64_t> shape{facts.image.height, facts.image.width, facts.image.channels};
   return json.set("mean", Json::array_of(facts.normalize.mean))
@@ -100,13 +102,15 @@ std::optional<data::DataFacts> known_facts(const std::string& set) {
       facts.image = {shape[0], shape[1], shape[2]};
       facts.shrink_to = static_cast<int>(json.at("shrink_to").as_integer());
       facts.normalize = {numbers_in<double>(json.at("mean")), numbers_in<double>(json.at("std"))};
+    } else if (facts.kind == "table") {
+      facts.table = std::make_shared<data::TableFacts>(data::table_facts_of(json.at("table")));
     } else {
       facts.length = json.at("length").as_integer();
     }
   } catch (const ConfigError& error) {
     throw FileError(join_text(set, "/", data_file, ": ", error.what()));
   }
-  if (facts.kind == "images" || facts.kind == "samples") return facts;
+  if (facts.kind == "images" || facts.kind == "table" || facts.kind == "samples") return facts;
   facts.tokenizer = facts.source_tokenizer = data::read_tokenizer(set + "/" + tokenizer_file);
   const std::string source = set + "/" + source_tokenizer_file;
   if (file_exists(source)) facts.source_tokenizer = data::read_tokenizer(source);
@@ -135,6 +139,8 @@ std::vector<std::string> changes_of_data(Session& session, const std::string& se
     if (before.find(key) && now.find(key) && before.at(key) != now.at(key))
       changes.push_back(join_text("the ", key, " of the training images' channels was ", to_text(before.at(key)),
                                   " and is ", to_text(now.at(key))));
+  if (before.find("table") && now.find("table") && before.at("table") != now.at("table"))
+    changes.push_back("columns of the table, or what was learned of them, are not what they were");
   return changes;
 }
 
@@ -361,14 +367,14 @@ std::string whole_set(const std::string& run_or_checkpoint) {
 }
 
 /// The data that a configuration names; errors say whose it is.
-data::DataSplits configured_data(const data::Datasets::Component& data) {
+data::DataSplits configured_data(const data::Datasets::Component& data, const std::optional<data::DataFacts>& facts) {
   const auto explained = [](const Error& error) {
     std::error_code unknown;
     return join_text(error.what(), "; this is the data that the run's configuration names, relative paths from ",
                      std::filesystem::current_path(unknown).string(), "; --data names other data");
   };
   try {
-    return data::make_data(data);
+    return facts ? data::data_as_trained(data, *facts) : data::make_data(data);
   } catch (const DataError& error) {
     throw DataError(explained(error));
   } catch (const FileError& error) {
@@ -403,7 +409,7 @@ std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoin
   const std::string set = whole_set(run_or_checkpoint);
   LoadedConfig loaded = config_in(set, overrides);
   if (data_path.empty()) {
-    data::DataSplits data = configured_data(loaded.config.data);
+    data::DataSplits data = configured_data(loaded.config.data, known_facts(set));
     return trained_session(set, std::move(loaded), std::move(data));
   }
   const std::optional<data::DataFacts> facts = known_facts(set);
