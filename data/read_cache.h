@@ -74,12 +74,12 @@ class HEARTH_API ReadCache : public std::enable_shared_from_this<ReadCache> {
   std::condition_variable fetched_;
   std::map<std::string, std::shared_ptr<const Known>> files_;
   std::set<Key> fetching_;
-  struct Kept {
+  struct Used {
     Key key;
     Block block;
   };
-  std::list<Kept> recent_;  // the one used last first
-  std::map<Key, std::list<Kept>::iterator> kept_;
+  std::list<Used> recent_;  // the one used last first
+  std::map<Key, std::list<Used>::iterator> kept_;
   std::uint64_t memory_limit_;
   Statistics statistics_;
   std::unique_ptr<DiskBlocks> disk_;

@@ -130,12 +130,12 @@ std::vector<SourceEntry> list_source(const std::string& folder) {
 
 std::optional<SourceEntry> find_source(const std::string& name) { return sources().of(name).find(name); }
 
-Files::Files() : cache_(CacheScope::current()) {}
+FileOpener::FileOpener() : cache_(CacheScope::current()) {}
 
-SourceFilePointer Files::open(const std::string& name) const {
+SourceFilePointer FileOpener::open(const std::string& name) const {
   return cache_ ? cache_->open(name) : sources().of(name).open(name);
 }
 
-SourceFilePointer open_source(const std::string& name) { return Files().open(name); }
+SourceFilePointer open_source(const std::string& name) { return FileOpener().open(name); }
 
 }  // namespace hearth::data

@@ -89,9 +89,9 @@ class ReadCache;
 
 /// Opens the files of one dataset: by their sources, and through the cache that was in force (CacheScope) when this was
 /// made.
-class HEARTH_API Files {
+class HEARTH_API FileOpener {
  public:
-  Files();
+  FileOpener();
   /// FileError if the file cannot be opened.
   SourceFilePointer open(const std::string& name) const;
 
@@ -99,7 +99,7 @@ class HEARTH_API Files {
   std::shared_ptr<ReadCache> cache_;
 };
 
-/// Opens one file as `Files` made here would.
+/// Opens one file as a FileOpener made here would.
 HEARTH_API SourceFilePointer open_source(const std::string& name);
 
 }  // namespace hearth::data

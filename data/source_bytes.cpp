@@ -34,6 +34,12 @@ void read_bytes(const std::string& name, std::vector<std::uint8_t>& bytes, ReadL
   read_bytes(*open_source(name), bytes, limit);
 }
 
+Json read_manifest_json(const std::string& name) {
+  std::vector<std::uint8_t> text;
+  read_bytes(name, text, {std::uint64_t{1} << 26, "manifests"});
+  return parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, name);
+}
+
 #if HEARTH_HAS_ZLIB
 namespace {
 struct Inflater {

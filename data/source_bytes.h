@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "core/io/json_text.h"
 #include "data/source.h"
 
 namespace hearth::data {
@@ -15,6 +16,8 @@ namespace hearth::data {
 /// The bytes of a file, as of read_file(), into memory that is used again.
 void read_bytes(const SourceFile& file, std::vector<std::uint8_t>& bytes, ReadLimit limit);
 void read_bytes(const std::string& name, std::vector<std::uint8_t>& bytes, ReadLimit limit);
+/// A manifest beside data. Errors as of read_json().
+Json read_manifest_json(const std::string& name);
 /// The first `count` bytes of a file, or all where there are fewer, inflated if they are gzip. What is damaged behind
 /// them goes unnoticed.
 std::vector<std::uint8_t> read_front(const std::string& path, std::size_t count);

@@ -282,7 +282,7 @@ class ImageFolder : public ImageDataset {
       cache_[at] = std::move(copy);
   }
 
-  Files opener_;
+  FileOpener opener_;
   std::string root_;
   std::size_t prefix_;  // of a file's path, up to the class
   bool fails_;

@@ -14,8 +14,6 @@
 namespace hearth::data {
 namespace {
 
-constexpr ReadLimit manifest_limit{std::uint64_t{1} << 26, "manifests"};
-
 /// A file that a manifest names, which lies beside it.
 std::string file_beside(const std::string& folder, const std::string& name) {
   HEARTH_CHECK(DataError, !name.empty() && name.find('/') == name.npos && name != "." && name != "..", folder, "/",
@@ -221,10 +219,8 @@ bool holds_records(const std::string& folder) { return find_source(name_in(folde
 
 Json read_manifest(const std::string& folder) {
   const std::string path = name_in(folder, records_manifest);
-  std::vector<std::uint8_t> text;
-  read_bytes(path, text, manifest_limit);
   try {
-    Json manifest = parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, path);
+    Json manifest = read_manifest_json(path);
     HEARTH_CHECK(DataError, manifest.at("format").as_string() == records_format, path, ": the format is \"",
                  manifest.at("format").as_string(), "\"; this version reads \"", records_format, "\"");
     return manifest;

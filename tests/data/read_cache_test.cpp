@@ -207,7 +207,7 @@ TEST_F(ReadCacheTest, ThreadsShareASmallCache) {
 
 TEST_F(ReadCacheTest, ADatasetReadsThroughTheCacheInForceWhenItWasOpened) {
   const auto kept = cache(64);
-  std::optional<Files> files;
+  std::optional<FileOpener> files;
   {
     const CacheScope scope(kept);
     files.emplace();
