@@ -25,7 +25,7 @@ void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 /// Points of two classes, of which each takes 20 ms in one stage.
 struct Slow : data::SampleDataset {
   explicit Slow(std::string slow) : stage(std::move(slow)) {}
-  std::int64_t size() const override { return 12; }
+  std::int64_t size() const override { return 24; }
   data::TensorSample read(std::int64_t i, Random&) const override {
     if (stage == "read") nap();
     if (stage == "decode" || stage == "augment") {
@@ -79,15 +79,14 @@ TEST_P(InputUseRun, NamesTheStageThatIsSlow) {
   const auto& [stage, workers] = GetParam();
   add_own_once();
   const test::HookRuns runs;
-  const test::HookRun run =
-      runs.run("run",
-               {R"(data={"type": "slow_points", "prefetch": 2, "stage": ")" + stage + R"(", "workers": )" +
-                    std::to_string(workers) + "}",
-                R"(model={"type": "slow_linear"})", R"(task={"type": "classification"})", "train.batch_size=1",
-                "train.epochs=2", "train.steps=null", "log.every_steps=12", "log.report=true"},
-               [&](Session& session) {
-                 if (stage == "copy") session.add_hook("slow_copy", std::make_unique<SlowCopy>());
-               });
+  const test::HookRun run = runs.run("run",
+                                     {R"(data={"type": "slow_points", "prefetch": 2, "stage": ")" + stage +
+                                          R"(", "workers": )" + std::to_string(workers) + "}",
+                                      R"(model={"type": "slow_linear"})", R"(task={"type": "classification"})",
+                                      "train.batch_size=1", "train.epochs=1", "log.every_steps=24", "log.report=true"},
+                                     [&](Session& session) {
+                                       if (stage == "copy") session.add_hook("slow_copy", std::make_unique<SlowCopy>());
+                                     });
   const std::string named = "(" + stage + ")", blamed = stage == "copy" ? "copy to the device takes" : stage + " takes";
   EXPECT_PRED2(contains, run.console, named);
   EXPECT_PRED2(contains, run.console, blamed);
@@ -96,16 +95,15 @@ TEST_P(InputUseRun, NamesTheStageThatIsSlow) {
     if (record.at("split").as_string() != "train") continue;
     EXPECT_PRED2(contains, record.at("data_advice").as_string(), blamed);
     if (stage == "copy") {
-      EXPECT_GT(record.at("data_copy").as_number(), 0.5);
+      EXPECT_GT(record.at("data_copy").as_number(), wait_worth_telling);
       continue;
     }
-    EXPECT_GT(record.at("data_wait").as_number(), 0.5);
+    EXPECT_GT(record.at("data_wait").as_number(), wait_worth_telling);
     const Json& stages = record.at("data_stages");
     for (const JsonMember& other : stages.members()) {
       if (other.key == stage || other.key == "room") continue;
-      EXPECT_LT(other.value.as_number(), 0.3) << other.key;
+      EXPECT_GT(stages.at(stage).as_number(), 2 * other.value.as_number()) << other.key;
     }
-    EXPECT_GT(stages.at(stage).as_number(), 0.4);
     EXPECT_EQ(record.find("queue_dry") != nullptr, workers > 0);
   }
 }
@@ -117,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(AnyStage, InputUseRun,
                            return std::get<0>(one.param) + "_" + std::to_string(std::get<1>(one.param)) + "_workers";
                          });
 
-TEST(InputUseRun, SaysNothingWhereStepsDoNotWait) {
+TEST(InputUseOfRun, SaysNothingWhereStepsDoNotWait) {
   add_own_once();
   const test::HookRuns runs;
   const test::HookRun run = runs.run("run", {"data.workers=1", "log.report=true"});
@@ -192,14 +190,14 @@ TEST(InputUse, CountsWhatStepsDoNotNeedAsRoom) {
 
 TEST(LoaderUse, AddsUp) {
   data::LoaderUse use{
-      .seconds = 1, .workers = 2, .batches = 3, .wait_seconds = 0.5, .dry = 1, .depth = 4, .least_depth = 2};
-  use += {.seconds = 1, .workers = 2, .batches = 1, .dry_seconds = 0.25, .dry = 2, .depth = 0, .least_depth = 0};
+      .seconds = 1, .workers = 2, .batches = 3, .wait_seconds = 0.5, .dry = 1, .depth = 4, .min_depth = 2};
+  use += {.seconds = 1, .workers = 2, .batches = 1, .dry_seconds = 0.25, .dry = 2, .depth = 0, .min_depth = 0};
   use += {.seconds = 1, .workers = 2};
   EXPECT_EQ(use.seconds, 3);
   EXPECT_EQ(use.batches, 4);
   EXPECT_EQ(use.dry, 3);
   EXPECT_DOUBLE_EQ(use.depth, 3);
-  EXPECT_EQ(use.least_depth, 0);
+  EXPECT_EQ(use.min_depth, 0);
   EXPECT_DOUBLE_EQ(use.wait_seconds + use.dry_seconds, 0.75);
 }
 

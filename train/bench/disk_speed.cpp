@@ -92,7 +92,7 @@ double timed_read(const std::vector<std::string>& files, int threads, std::uint6
 
 }  // namespace
 
-std::vector<std::string> some_files(const std::string& path, std::uint64_t most_bytes) {
+std::vector<std::string> some_files(const std::string& path, std::uint64_t max_bytes) {
   std::error_code absent;
   if (fs::is_regular_file(path, absent)) return {path};
   if (!fs::is_directory(path, absent)) return {};
@@ -105,7 +105,7 @@ std::vector<std::string> some_files(const std::string& path, std::uint64_t most_
   for (std::size_t i = found.size(); i > 1; --i) std::swap(found[i - 1], found[random.below(i)]);
   std::uint64_t bytes = 0;
   std::size_t count = 0;
-  while (count < found.size() && bytes < most_bytes) {
+  while (count < found.size() && bytes < max_bytes) {
     const std::uintmax_t size = fs::file_size(found[count++], absent);
     bytes += absent ? 0 : size;
   }

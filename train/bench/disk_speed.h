@@ -10,8 +10,8 @@
 namespace hearth::train {
 
 /// Files below a folder, or the file itself, in an order that only depends on their names: as many as hold about
-/// `most_bytes`. None where the path is neither.
-std::vector<std::string> some_files(const std::string& path, std::uint64_t most_bytes);
+/// `max_bytes`. None where the path is neither.
+std::vector<std::string> some_files(const std::string& path, std::uint64_t max_bytes);
 
 struct DiskSpeed {
   std::uint64_t bytes = 0;

@@ -86,7 +86,7 @@ void write_input(Json& record, const InputUse& use) {
   if (use.copy_seconds > 0) record.set("data_copy", use.copy());
   if (use.loader.workers > 0)
     record.set("queue_depth", use.loader.depth)
-        .set("queue_depth_least", use.loader.least_depth)
+        .set("queue_depth_min", use.loader.min_depth)
         .set("queue_dry", use.loader.dry);
   Json stages = Json::object();
   for (const Stage stage : {Stage::read, Stage::decode, Stage::augment, Stage::assemble, Stage::room})
