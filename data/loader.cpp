@@ -239,7 +239,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
 
   /// What next() finds, `filled` being whether there is the batch it wants.
   void count_ready(bool filled, bool warm) {
-    use_.least_depth = use_.batches == 1 ? ready_ : std::min(use_.least_depth, ready_);
+    use_.min_depth = use_.batches == 1 ? ready_ : std::min(use_.min_depth, ready_);
     use_.depth += static_cast<double>(ready_);
     if (warm && !filled) ++use_.dry;
   }
@@ -450,9 +450,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
 };
 
 LoaderUse& LoaderUse::operator+=(const LoaderUse& later) {
-  least_depth = batches == 0         ? later.least_depth
-                : later.batches == 0 ? least_depth
-                                     : std::min(least_depth, later.least_depth);
+  min_depth = batches == 0 ? later.min_depth : later.batches == 0 ? min_depth : std::min(min_depth, later.min_depth);
   const std::int64_t all = batches + later.batches;
   if (all > 0)
     depth = (depth * static_cast<double>(batches) + later.depth * static_cast<double>(later.batches)) /

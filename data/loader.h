@@ -51,14 +51,14 @@ struct LoaderOptions {
 /// What a loader did in a while. Its first `prefetch` batches after a start and after each seek() count as warm-up.
 struct HEARTH_API LoaderUse {
   double seconds = 0;
-  int workers = 0;               ///< threads that make batches; 0 where next() does
-  StageTimes times{};            ///< of all workers together, or of next()
-  std::int64_t batches = 0;      ///< that next() returned
-  double wait_seconds = 0;       ///< in which next() waited, or made the batch itself
-  double dry_seconds = 0;        ///< the same after the warm-up
-  std::int64_t dry = 0;          ///< calls of next() after the warm-up that found nothing ready
-  double depth = 0;              ///< batches that were ready at a call of next(), on average
-  std::int64_t least_depth = 0;  ///< the fewest
+  int workers = 0;             ///< threads that make batches; 0 where next() does
+  StageTimes times{};          ///< of all workers together, or of next()
+  std::int64_t batches = 0;    ///< that next() returned
+  double wait_seconds = 0;     ///< in which next() waited, or made the batch itself
+  double dry_seconds = 0;      ///< the same after the warm-up
+  std::int64_t dry = 0;        ///< calls of next() after the warm-up that found nothing ready
+  double depth = 0;            ///< batches that were ready at a call of next(), on average
+  std::int64_t min_depth = 0;  ///< the fewest
 
   /// With what happened in the while after.
   LoaderUse& operator+=(const LoaderUse& later);

@@ -21,7 +21,7 @@ struct Told {
     ++lines;
     workers = number_at(record, "data_workers").value_or(0);
     dry += number_at(record, "queue_dry").value_or(0);
-    if (const auto depth = number_at(record, "queue_depth_least")) least = least < 0 ? *depth : std::min(least, *depth);
+    if (const auto depth = number_at(record, "queue_depth_min")) least = least < 0 ? *depth : std::min(least, *depth);
     if (!text_at(record, "data_advice").empty()) ++waited, advice = &record;
     for (const JsonMember& stage : stages.members()) {
       if (!stage.value.is_number()) continue;

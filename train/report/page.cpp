@@ -112,9 +112,8 @@ const std::vector<Metric>& known_metrics() {
 }
 
 // Of records, but no metrics.
-constexpr const char* other_numbers[] = {
-    "step",  "epoch",        "samples",   "padding",   "skipped_steps",    "decoded",
-    "ranks", "data_workers", "data_copy", "queue_dry", "queue_depth_least"};
+constexpr const char* other_numbers[] = {"step",  "epoch",        "samples",   "padding",   "skipped_steps",  "decoded",
+                                         "ranks", "data_workers", "data_copy", "queue_dry", "queue_depth_min"};
 
 // What throughput counts: "images per second", "tokens per second", ...
 std::string rate_title(const std::vector<Json>& records) {

@@ -71,15 +71,14 @@ double InputUse::share(Stage stage) const {
 InputAdvice advice_on_input(const InputUse& use) {
   const double wait = use.seconds > 0 ? std::min(1.0, use.loader.dry_seconds / use.seconds) : 0, copy = use.copy();
   if (wait + copy < wait_worth_telling || (wait + copy) * use.seconds < seconds_worth_telling) return {};
-  const std::string waited =
-      join_text("input: the step waited ", percent(std::min(1.0, wait + copy)), " of the time; ");
-  if (copy > wait)
-    return {Stage::copy,
-            join_text(waited, "copy to the device takes ", percent(copy), " of it: ", remedy(Stage::copy, use))};
-  const Stage stage = use.loader.times.longest();
-  const int workers = use.loader.workers;
-  return {stage, join_text(waited, name_of(stage), " takes ", percent(use.share(stage)), " of ",
-                           workers == 0 ? "it" : workers_text(workers), ": ", remedy(stage, use))};
+  const Stage stage = copy > wait ? Stage::copy : use.loader.times.longest();
+  const std::string of =
+      stage == Stage::copy || use.loader.workers == 0 ? "the time" : workers_text(use.loader.workers);
+  const std::string blame =
+      join_text(stage == Stage::copy ? "copy to the device" : name_of(stage), " takes ",
+                percent(stage == Stage::copy ? copy : use.share(stage)), " of ", of, ": ", remedy(stage, use));
+  return {stage, blame,
+          join_text("input: the step waited ", percent(std::min(1.0, wait + copy)), " of the time; ", blame)};
 }
 
 void write_input(Json& record, const InputUse& use) {
@@ -87,7 +86,7 @@ void write_input(Json& record, const InputUse& use) {
   if (use.copy_seconds > 0) record.set("data_copy", use.copy());
   if (use.loader.workers > 0)
     record.set("queue_depth", use.loader.depth)
-        .set("queue_depth_least", use.loader.least_depth)
+        .set("queue_depth_min", use.loader.min_depth)
         .set("queue_dry", use.loader.dry);
   Json stages = Json::object();
   for (const Stage stage : {Stage::read, Stage::decode, Stage::augment, Stage::assemble, Stage::room})

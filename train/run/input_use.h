@@ -29,7 +29,8 @@ struct InputUse {
 
 struct InputAdvice {
   data::Stage stage = data::Stage::room;  ///< that steps wait for; `room`: they do not wait
-  std::string text{};  ///< "input: the step waited 41 % of the time; decode takes ...: add workers ..."
+  std::string blame{};                    ///< "decode takes 91 % of 2 workers: add workers ..."
+  std::string text{};                     ///< "input: the step waited 41 % of the time; decode takes ..."
 };
 
 /// The part of an interval's time, and the time, from which on waiting is told. What the warm-up takes is left out.
