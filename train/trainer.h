@@ -73,7 +73,6 @@ class HEARTH_API Trainer {
   /// What the model generates, for the report; null where that is nothing.
   Json samples(const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
-  /// PeerError unless all ranks begin with the same data, weights and state.
   void report_model();
   /// Whether it was the best so far.
   bool evaluate_and_log();
