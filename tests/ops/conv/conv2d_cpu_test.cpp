@@ -23,9 +23,9 @@ namespace {
 using kernels::Conv2dCandidate;
 
 constexpr Pass all_passes[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
-const Conv2dCandidate* const all_candidates[] = {&kernels::conv2d_matmul,      &kernels::conv2d_amx,
-                                                 &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
-                                                 &kernels::conv2d_unfolded,    &kernels::conv2d_onednn};
+const Conv2dCandidate* const all_candidates[] = {
+    &kernels::conv2d_matmul,   &kernels::conv2d_amx,      &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
+    &kernels::conv2d_winograd, &kernels::conv2d_unfolded, &kernels::conv2d_onednn};
 
 ConvShape shape(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c, std::int64_t k, std::int64_t r,
                 std::int64_t s, std::int64_t stride, std::int64_t pad, std::int64_t dilation = 1,
@@ -76,6 +76,17 @@ std::vector<ConvShape> tile_shapes() {
           shape(4, 6, 5, 96, 40, 2, 3, 1, 0),          shape(3, 11, 9, 32, 8, 1, 3, 3, 2),
           shape(1, 4, 4, 32, 32, 1, 1, 1, 0),          uneven(shape(16, 5, 5, 128, 128, 3, 3, 2, 1), 3),
           uneven(shape(4, 7, 7, 32, 8, 3, 3, 2, 1), 4)};
+}
+
+// Of f32: what Winograd's tiles, pieces of filters and vectors of channels cut off or leave empty, with more squares
+// than filters and fewer, and padding from none to more than filters reach.
+std::vector<ConvShape> square_shapes() {
+  return {shape(1, 1, 1, 1, 1, 3, 3, 1, 1),           shape(1, 8, 8, 16, 24, 3, 3, 1, 1),
+          shape(3, 5, 6, 13, 9, 3, 3, 1, 0),          shape(1, 14, 14, 40, 50, 3, 3, 1, 1),
+          shape(2, 7, 7, 70, 33, 3, 3, 1, 1),         shape(2, 24, 31, 20, 17, 3, 3, 1, 1),
+          shape(1, 3, 3, 8, 8, 3, 3, 1, 0),           shape(1, 6, 5, 9, 100, 3, 3, 1, 4),
+          shape(1, 20, 20, 300, 11, 3, 3, 1, 1),      shape(1, 4, 4, 64, 300, 3, 3, 1, 1),
+          uneven(shape(2, 9, 9, 4, 6, 3, 3, 1, 1), 9)};
 }
 
 // In three chunks of images for the paired filter gradient, an odd image in the last.
@@ -230,6 +241,19 @@ TEST_F(Conv2dCpu, F32MatchesPlainLoops) {
     EXPECT_EQ(runs["onednn"][pass], cpu::dnn::available() ? 2 * 15 : 0);
   }
   EXPECT_TRUE(runs["direct_bf16"].empty() && runs["paired_bf16"].empty());
+  runs = check_shapes(square_shapes(), {DType::f32, DType::f32});
+  for (const Pass pass : all_passes) EXPECT_EQ(runs["winograd"][pass], 11);
+}
+
+// As near as sums of the definition are: 4 units of rounding of the largest result, where the usual points need 12.
+TEST_F(Conv2dCpu, WinogradRoundsLittle) {
+  for (const ConvShape& s : {shape(2, 14, 14, 256, 32, 3, 3, 1, 1), shape(8, 28, 28, 16, 16, 3, 3, 1, 1)})
+    for (const Pass pass : all_passes) {
+      const ConvProblem problem{.shape = s, .pass = pass};
+      const Operands operands(problem);
+      expect_near(run(kernels::conv2d_winograd, problem, operands).main, plain_loops(problem, operands).main, 3e-6,
+                  text_of(problem));
+    }
 }
 
 TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
@@ -277,12 +301,12 @@ std::string bits_of(const Conv2dCandidate& candidate, const ConvProblem& problem
   return bits;
 }
 
-// The native bf16 kernels in either mode.
+// The native bf16 kernels, and Winograd's without the mode.
 TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
-  for (const ConvShape& s :
-       {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
-        shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1), shape(8, 2, 2, 128, 256, 3, 3, 1, 1),
-        shape(16, 4, 4, 128, 256, 3, 3, 1, 1), shape(8, 9, 9, 64, 32, 3, 3, 1, 1), many_images()})
+  for (const ConvShape& s : {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
+                             shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1),
+                             shape(8, 2, 2, 128, 256, 3, 3, 1, 1), shape(16, 4, 4, 128, 256, 3, 3, 1, 1),
+                             shape(8, 9, 9, 64, 32, 3, 3, 1, 1), shape(4, 9, 9, 40, 96, 3, 3, 1, 1), many_images()})
     for (const DType activations : {DType::f32, DType::bf16})
       for (const Pass pass : all_passes)
         for (const bool deterministic : {false, true})
@@ -290,11 +314,11 @@ TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
             const ConvProblem problem{
                 .shape = s, .pass = pass, .activations = activations, .deterministic = deterministic};
             const bool own = candidate == &kernels::conv2d_direct_bf16 || candidate == &kernels::conv2d_paired_bf16 ||
-                             candidate == &kernels::conv2d_amx;
+                             candidate == &kernels::conv2d_winograd || candidate == &kernels::conv2d_amx;
             if ((!deterministic && !own) || !candidate->unsupported(problem).empty()) continue;
             const Operands operands(problem);
             std::set<std::string> found;
-            for (const int pool : {1, 2, 3, 5}) {
+            for (const int pool : {1, 2, 3, 5, 8}) {
               cpu::set_threads(pool);
               found.insert(bits_of(*candidate, problem, operands));
             }
@@ -358,6 +382,29 @@ TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
   EXPECT_TRUE(taken(shape(16, 2, 2, 512, 512, 3, 3, 1, 1)));
   EXPECT_FALSE(taken(shape(2, 8, 8, 64, 16, 3, 3, 1, 1, 1, 2)));
   EXPECT_FALSE(takes(kernels::conv2d_paired_bf16, shape(2, 8, 8, 32, 8, 3, 3, 1, 1), Pass::forward));
+}
+
+TEST_F(Conv2dCpu, WinogradTakesWhatFillsItsTiles) {
+  const auto taken = [](const ConvShape& s, Pass pass = Pass::forward) {
+    return takes(kernels::conv2d_winograd, s, pass, DType::f32);
+  };
+  for (const Pass pass : all_passes) {
+    EXPECT_TRUE(taken(shape(8, 56, 56, 64, 64, 3, 3, 1, 1), pass));
+    EXPECT_TRUE(taken(shape(1, 14, 14, 256, 256, 3, 3, 1, 1), pass));
+    EXPECT_TRUE(taken(shape(8, 7, 7, 512, 512, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(32, 2, 2, 512, 512, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(8, 56, 56, 8, 8, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(8, 56, 56, 3, 64, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(8, 56, 56, 64, 64, 3, 3, 2, 1), pass));
+  }
+  // The library's filter gradients are slower.
+  EXPECT_FALSE(taken(shape(8, 56, 56, 16, 16, 3, 3, 1, 1)));
+  EXPECT_TRUE(taken(shape(8, 56, 56, 16, 16, 3, 3, 1, 1), Pass::backward_weights));
+  // Few squares for the transforms of many filters.
+  EXPECT_FALSE(taken(shape(1, 7, 7, 512, 512, 3, 3, 1, 1)));
+  // An output of 4x4 is one square; the gradient of its images, of 6x6, is four.
+  EXPECT_TRUE(taken(shape(8, 6, 6, 128, 128, 3, 3, 1, 0)));
+  EXPECT_FALSE(taken(shape(8, 6, 6, 128, 128, 3, 3, 1, 0), Pass::backward_data));
 }
 
 TEST_F(Conv2dCpu, TilesTakeThePlaceOfVectors) {
@@ -428,8 +475,11 @@ TEST_F(Conv2dCpu, ChoosesInOrder) {
     EXPECT_EQ(choice(shape(2, 14, 14, 32, 16, 1, 1, 1, 0), pass, DType::f32), "matmul");
     EXPECT_EQ(choice(shape(2, 15, 15, 32, 16, 1, 1, 2, 0), pass, DType::f32), "matmul");
     EXPECT_EQ(choice(shape(8, 2, 2, 128, 128, 3, 3, 1, 1), pass, DType::f32), "unfolded");
-    EXPECT_EQ(choice(shape(2, 12, 12, 16, 16, 3, 3, 1, 1), pass, DType::f32), library ? "onednn" : "im2col");
-    EXPECT_EQ(choice(shape(2, 12, 12, 16, 16, 3, 3, 1, 1), pass, DType::f16), library ? "onednn" : "im2col");
+    for (const DType type : {DType::f32, DType::f16}) {
+      EXPECT_EQ(choice(shape(2, 12, 12, 8, 8, 3, 3, 1, 1), pass, type), library ? "onednn" : "im2col");
+      EXPECT_EQ(choice(shape(2, 12, 12, 64, 64, 3, 3, 1, 1), pass, type), "winograd");
+      EXPECT_EQ(choice(shape(2, 12, 12, 64, 64, 3, 3, 2, 1), pass, type), library ? "onednn" : "im2col");
+    }
     EXPECT_EQ(choice(shape(2, 14, 14, 32, 16, 1, 1, 1, 0), pass, DType::f64), "im2col");
     // Many pixels of many channels: the library's convolution beats its product with transposed filters.
     const bool slow_product = library && pass == Pass::forward;
@@ -475,6 +525,15 @@ TEST_F(Conv2dCpu, APinSaysWhatIsUnsupported) {
     EXPECT_PRED2(contains, message(candidate->name, small, DType::f64), "f64");
   EXPECT_PRED2(contains, message("matmul", small, DType::f32), "filters of 3x3");
   EXPECT_PRED2(contains, message("unfolded", shape(2, 6, 6, 8, 8, 3, 3, 1, 1, 1, 2), DType::f32), "2 groups");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 3, 2, 1), DType::f32), "stride 2x2");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 3, 1, 1, 2), DType::f32), "dilation 2x2");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 2, 1, 1), DType::f32), "filters of 3x2");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 3, 1, 1, 1, 2), DType::f32), "2 groups");
+  {
+    cpu::set_deterministic(true);
+    EXPECT_PRED2(contains, message("winograd", small, DType::f32), "deterministic mode");
+    cpu::set_deterministic(false);
+  }
   EXPECT_PRED2(contains, message("direct_bf16", small, DType::f32), "bf16");
   EXPECT_PRED2(contains, message("paired_bf16", small, DType::bf16), "not a filter gradient");
   if (cpu::dnn::available()) return;
