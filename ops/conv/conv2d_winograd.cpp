@@ -24,9 +24,13 @@ std::string why_slower(const ConvProblem& problem) { return winograd::why_slower
 void run(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
   switch (problem.pass) {
-    case Pass::forward:
-      return winograd::forward(s, o.x.data<float>(), o.w.data<float>(), o.b.defined() ? o.b.data<float>() : nullptr,
-                               o.y.data<float>());
+    case Pass::forward: {
+      const bool relu = o.epilogue != nullptr && o.epilogue->activation == Activation::relu;
+      winograd::forward(s, o.x.data<float>(), o.w.data<float>(), o.b.defined() ? o.b.data<float>() : nullptr, relu,
+                        o.y.data<float>());
+      if (relu) o.epilogue->activation = Activation::none;
+      return;
+    }
     case Pass::backward_data:
       return winograd::backward_data(s, o.y.data<float>(), o.w.data<float>(), o.x.data<float>());
     case Pass::backward_weights:

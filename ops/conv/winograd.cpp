@@ -45,7 +45,7 @@ class Convolution {
     Squares from;  ///< patches of the images
     Squares to;    ///< tiles of the results
     Filters filters;
-    const float* bias;
+    Finish finish;
     const float* images;
     float* results;
   };
@@ -99,7 +99,7 @@ class Convolution {
     const Planes sums = take_planes(block_, chunk, own);
     multiply_filters(squares.size(), images, filters, sums);
     const Range channels{i * chunk, std::min((i + 1) * chunk, o_.filters.outputs)};
-    store_results(o_.to, squares, channels, sums, o_.bias == nullptr ? nullptr : o_.bias + channels.begin, o_.results);
+    store_results(o_.to, squares, channels, sums, o_.finish, o_.results);
   }
 
   Operands o_;
@@ -176,12 +176,12 @@ class FilterGradient {
 
 }  // namespace
 
-void forward(const ConvShape& s, const float* x, const float* w, const float* b, float* y) {
+void forward(const ConvShape& s, const float* x, const float* w, const float* b, bool relu, float* y) {
   Convolution({.n = s.n,
                .from = squares_of(s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q),
                .to = squares_of(s.p, s.q, s.k, 0, 0, s.p, s.q),
                .filters = {w, 1, taps * s.c, s.c, s.c, s.k},
-               .bias = b,
+               .finish = {b, relu},
                .images = x,
                .results = y})
       .run();
@@ -193,7 +193,7 @@ void backward_data(const ConvShape& s, const float* dy, const float* w, float* d
                .from = squares_of(s.p, s.q, s.k, 2 - s.pad_h, 2 - s.pad_w, s.h, s.w),
                .to = squares_of(s.h, s.w, s.c, 0, 0, s.h, s.w),
                .filters = {w + (taps - 1) * s.c, taps * s.c, 1, -s.c, s.k, s.c},
-               .bias = nullptr,
+               .finish = {},
                .images = dy,
                .results = dx})
       .run();

@@ -9,9 +9,9 @@
 
 namespace hearth::kernels::winograd {
 
-/// y [n, p, q, k] = x [n, h, w, c] by w [k, 3, 3, c], plus b [k] unless null. Stride and dilation 1, one group, any
-/// padding. The same bits for any thread pool.
-void forward(const ConvShape& shape, const float* x, const float* w, const float* b, float* y);
+/// y [n, p, q, k] = x [n, h, w, c] by w [k, 3, 3, c], plus b [k] unless null, through a ReLU if wanted. Stride and
+/// dilation 1, one group, any padding. The same bits for any thread pool.
+void forward(const ConvShape& shape, const float* x, const float* w, const float* b, bool relu, float* y);
 /// dx of dy and w.
 void backward_data(const ConvShape& shape, const float* dy, const float* w, float* dx);
 /// dw of x and dy.

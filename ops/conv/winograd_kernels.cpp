@@ -294,7 +294,7 @@ void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t 
                    sums.row, accumulate);
 }
 
-void store_results(const Squares& squares, Range which, Range channels, const Planes& planes_of, const float* bias,
+void store_results(const Squares& squares, Range which, Range channels, const Planes& planes_of, const Finish& finish,
                    float* results) {
   const float* sums = planes_of.data;
   for (std::int64_t index = which.begin; index < which.end; ++index, sums += planes_of.row) {
@@ -306,16 +306,21 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
     for (std::int64_t c = 0; c < channels.size(); c += lanes) {
       const std::int64_t count = channels.size() - c;
       Vector added{};
-      if (bias != nullptr) added = count >= lanes ? load<true>(bias + c, lanes) : load<false>(bias + c, count);
+      if (finish.bias != nullptr) {
+        const float* bias = finish.bias + channels.begin + c;
+        added = count >= lanes ? load<true>(bias, lanes) : load<false>(bias, count);
+      }
       transform<ResultLine>(
           [&](int i, int j) { return load<true>(sums + (i * patch + j) * planes_of.plane + c, lanes); },
           [&](int i, int j, Vector v) {
             if (i >= rows || j >= columns) return;
+            v += added;
+            if (finish.relu) v = v < 0 ? Vector{} : v;  // NaN stays
             float* one = to + (i * squares.w + j) * squares.channels + c;
             if (count >= lanes)
-              store<true>(v + added, one, lanes);
+              store<true>(v, one, lanes);
             else
-              store<false>(v + added, one, count);
+              store<false>(v, one, count);
           });
     }
   }
@@ -358,9 +363,9 @@ void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t 
                       const Planes& images, const Planes& sums, bool accumulate) {
   HEARTH_ISA_CALL(multiply_squares, which, m, n, squares, gradients, images, sums, accumulate);
 }
-void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const float* bias,
+void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
                    float* results) {
-  HEARTH_ISA_CALL(store_results, squares, which, channels, sums, bias, results);
+  HEARTH_ISA_CALL(store_results, squares, which, channels, sums, finish, results);
 }
 void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw) {
   HEARTH_ISA_CALL(store_filters, rows, channels, sums, dw);

@@ -81,9 +81,13 @@ void multiply_filters(std::int64_t rows, const Planes& images, const FilterPanel
 void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
                       const Planes& images, const Planes& sums, bool accumulate);
 
-/// Some channels of some squares of the results: A^T sums A, plus `bias` (of the first of these channels on) unless
-/// null.
-void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const float* bias,
+/// What follows the sums of a result.
+struct Finish {
+  const float* bias = nullptr;  ///< [channels], added unless null
+  bool relu = false;
+};
+/// Some channels of some squares of the results: A^T sums A, finished.
+void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
                    float* results);
 /// Of `rows` filters: dw [rows, 3, 3, channels] = G^T sums G.
 void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw);
