@@ -24,8 +24,8 @@ struct ShardOptions {
   /// Files of each split: names with {000..009}, {a,b} and, in the last part, *. Without any: train-*, valid-* or
   /// val-*, and test-* in the folder, with the ending of the kind.
   std::string train{}, valid{}, test{};
-  std::vector<std::string>
-      classes{};        ///< names by label; empty: as the manifest or the labels of the training split say
+  /// Names by label; empty: as the manifest or the labels of the training split say.
+  std::vector<std::string> classes{};
   int channels = 3;     ///< 1 makes images grey
   bool stream = false;  ///< epochs visit shards in random order, and samples by a shuffle buffer
   std::int64_t shuffle_buffer = 4096;
