@@ -20,6 +20,7 @@ namespace hearth::data {
 struct Workspace {
   Image image{};
   Image scratch{};
+  Region region{};
   StageClock clock{};
 };
 
@@ -44,6 +45,8 @@ class BatchMaker {
   virtual void plan(std::int64_t) const {}
   /// The samples of a batch, row by row.
   virtual std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const = 0;
+  /// Whether a sample is the same in every epoch, so that one that is bad stays bad.
+  virtual bool samples_stay() const { return true; }
   /// Tokens of a sample; 0 where all samples take equally long.
   virtual std::int64_t length_of(std::int64_t) const { return 0; }
   /// Makes the tensors of a batch whose samples, at least one, epoch and index are set; false once `cancelled()`, which

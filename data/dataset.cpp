@@ -28,11 +28,32 @@ void Dataset::check_index(std::int64_t index) const {
   HEARTH_CHECK(IndexError, index >= 0 && index < size(), source(), ": sample ", index, " of ", size());
 }
 
+namespace {
+/// The first label from `index` on, around the end, that try_read(index) gives.
+template <class Try>
+std::int64_t first_readable(const ImageDataset& dataset, std::int64_t index, const Try& try_read) {
+  for (std::int64_t tries = 0; tries < dataset.size(); ++tries)
+    if (const auto label = try_read((index + tries) % dataset.size())) return *label;
+  throw DataError(join_text(dataset.source(), ": none of the ", dataset.size(), " samples can be decoded"));
+}
+}  // namespace
+
 std::int64_t ImageDataset::read_from(std::int64_t index, Image& image) const {
   check_index(index);
-  for (std::int64_t tries = 0; tries < size(); ++tries)
-    if (const auto label = try_read((index + tries) % size(), image)) return *label;
-  throw DataError(join_text(source(), ": none of the ", size(), " samples can be decoded"));
+  return first_readable(*this, index, [&](std::int64_t i) { return try_read(i, image); });
+}
+
+std::optional<std::int64_t> ImageDataset::try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                                          Region& region) const {
+  const std::optional<std::int64_t> label = try_read(index, image);
+  if (label) region = region_of_whole(image, choose);
+  return label;
+}
+
+std::int64_t ImageDataset::read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                       Region& region) const {
+  check_index(index);
+  return first_readable(*this, index, [&](std::int64_t i) { return try_read_region(i, choose, image, region); });
 }
 
 void ImageDataset::shrink(Image& image) const {
@@ -102,6 +123,17 @@ std::int64_t Subset::label(std::int64_t index) const {
 std::optional<std::int64_t> Subset::try_read(std::int64_t index, Image& image) const {
   check_index(index);
   return whole_->try_read(indices_[static_cast<std::size_t>(index)], image);
+}
+
+std::string Subset::fault_of(std::int64_t index) const {
+  check_index(index);
+  return whole_->fault_of(indices_[static_cast<std::size_t>(index)]);
+}
+
+std::optional<std::int64_t> Subset::try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                                    Region& region) const {
+  check_index(index);
+  return whole_->try_read_region(indices_[static_cast<std::size_t>(index)], choose, image, region);
 }
 
 void MemoryDataset::identify(std::int64_t index, Sha256& digest) const {

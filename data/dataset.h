@@ -98,6 +98,14 @@ class HEARTH_API ImageDataset : public Dataset {
   /// As read(), which for this sample may give another one's place: nothing where it would. Sets that pass over broken
   /// samples answer so, and sets made of some of their samples look for the next one among these.
   virtual std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const { return read(index, image); }
+  /// Why try_read() gave nothing for the sample; empty where it has not.
+  virtual std::string fault_of(std::int64_t) const { return {}; }
+  /// As read(), of the part of the image that the resize needs which `choose` answers with. Sets that can, decode no
+  /// more than that; `region` says where it lies in `image`.
+  std::int64_t read_region(std::int64_t index, const ChooseSizing& choose, Image& image, Region& region) const;
+  /// As read_region(), and nothing where another sample would stand in. By default the image is read whole.
+  virtual std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                                      Region& region) const;
   /// Puts the image file that read() decodes into `bytes`, as it is; false where the set has no such files, or does
   /// more than to decode them. IndexError, FileError, DataError as read().
   virtual bool encoded(std::int64_t, std::vector<std::uint8_t>&) const { return false; }
@@ -184,6 +192,9 @@ class HEARTH_API Subset : public ImageDataset {
   std::int64_t label(std::int64_t index) const override;
   std::int64_t read(std::int64_t index, Image& image) const override { return read_from(index, image); }
   std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override;
+  std::string fault_of(std::int64_t index) const override;
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override;
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override;
   int shrinks_to() const override { return whole_->shrinks_to(); }
   std::string sample_name(std::int64_t index) const override;

@@ -242,6 +242,7 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
     const Splits sequences = text_splits_at(configured, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
     data.valid = sequences.valid;
     data.test = sequences.test;
+    data.make_quarantines();
     return data;
   }
   const ImageSplits images = images_at(configured, path, facts.classes);
@@ -252,6 +253,7 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
     HEARTH_CHECK(DataError, fault.empty(), path, ": ", fault);
     *to = std::make_shared<Conformed>(*from, like);
   }
+  data.make_quarantines();
   return data;
 }
 

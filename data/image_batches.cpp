@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of images: read, transformed, perhaps mixed.
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <vector>
 
@@ -43,16 +44,21 @@ class ImageBatches : public OrderedBatches {
       if (cancelled()) return false;
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(i)];
       space.clock.at(Stage::read, sample);
-      labels.data<std::int64_t>()[i] = dataset_.read(sample, space.image);
+      const Random begin = random_of(options().seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
+      Random random = begin;
+      const auto choose = [&](int height, int width) {
+        random = begin;  // anew for a sample that stands in
+        return transforms_.sizing(height, width, random);
+      };
+      labels.data<std::int64_t>()[i] = read(sample, std::ref(choose), space);
       space.clock.enter(Stage::augment);
-      const Random random = random_of(options().seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
+      transforms_.augment(space.image, space.region, space.scratch, random);
       std::byte* const place = target + static_cast<std::size_t>(i) * stride;
       if (!pixels) {
-        transforms_.apply(space.image, space.scratch, random, options().dtype, place);
+        transforms_.finish(space.image, random, options().dtype, place);
         continue;
       }
-      const Box box =
-          transforms_.apply_pixels(space.image, space.scratch, random, reinterpret_cast<std::uint8_t*>(place));
+      const Box box = transforms_.finish_pixels(space.image, random, reinterpret_cast<std::uint8_t*>(place));
       const std::int32_t sides[] = {box.top, box.left, box.height, box.width};
       if (erased.defined()) std::copy_n(sides, 4, erased.data<std::int32_t>() + 4 * i);
     }
@@ -68,6 +74,14 @@ class ImageBatches : public OrderedBatches {
   }
 
  private:
+  /// Which sample stands in for a bad one says the loader, where it keeps a list of them, and else the dataset.
+  std::int64_t read(std::int64_t sample, const ChooseSizing& choose, Workspace& space) const {
+    if (!options().quarantine) return dataset_.read_region(sample, choose, space.image, space.region);
+    const std::optional<std::int64_t> label = dataset_.try_read_region(sample, choose, space.image, space.region);
+    HEARTH_CHECK(DataError, label.has_value(), dataset_.fault_of(sample));
+    return *label;
+  }
+
   void mix(Batch& batch) const {
     Random random = random_of(options().seed, Purpose::mixup, static_cast<std::uint64_t>(batch.epoch),
                               static_cast<std::uint32_t>(batch.index));

@@ -15,6 +15,7 @@
 #include "train/agreement.h"
 #include "train/captured_step.h"
 #include "train/report/report.h"
+#include "train/run/bad_samples.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_set.h"
 #include "train/run/run_info.h"
@@ -28,6 +29,9 @@ namespace hearth::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+// Bad samples that run.json and the report list.
+constexpr std::int64_t most_bad_samples = 100;
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// "epoch 3" after the step that ends it, "epoch 2.41" within the third.
@@ -80,6 +84,7 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;
   progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
+  bad_samples_told_ = std::max<std::int64_t>(0, count_of_bad_samples(session_.data));
   if (own) {
     if (folder_.writes()) mend_links(session_, folder_.checkpoints());
     return true;
@@ -128,7 +133,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
 
   const RunInfo info(info_path, {config.name, config.seed, name_of(session_.device()), command_line});
   const auto write_info = [&](const std::string& status, const Json& metrics, const Json& profile = {}) {
-    if (folder_.writes()) info.write(status, metrics, profile);
+    if (folder_.writes()) info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples));
   };
   write_info("running", Json::object());
   if (session_.ranks) require_same_start(session_);
@@ -194,8 +199,9 @@ void Trainer::take_steps() {
   if (!session_.at_end()) session_.position.test_accuracy = -1, session_.position.test_loss = 0;
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
-  data::Loader loader = session_.make_train_loader();
-  loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
+  // What lies before is not read.
+  data::Loader loader = session_.make_train_loader(first_batch);
+  loader.on_stuck([this](const std::string& text) { progress_.line("warning: " + text); });
   while (!session_.at_end() && stop_signal() == 0) {
     advance(loader);
     if (session_.ranks ? !session_.ranks->wishes().checkpoint : !SignalScope::checkpoint_requested()) continue;
@@ -232,15 +238,19 @@ StepResult Trainer::take_step(data::Loader& loader) {
   const std::int64_t count = ranks ? ranks->pieces() : session_.config().train.accumulate;
   for (std::int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
   profile_.add(RunProfile::Phase::data, started);
+  const std::int64_t bad = count_of_bad_samples(session_.data);
+  const bool found_bad = bad > bad_samples_told_;
   if (ranks)
     ranks->begin_step(batches, session_.loss,
                       {.stop_signal = SignalScope::requested(),
                        .checkpoint = SignalScope::checkpoint_requested(),
                        .shows_progress = progress_.wants_step(),
+                       .bad_samples = found_bad,
                        .step = position.step + 1,
                        .lr = session_.lr(position.step)},
                       communication_.last());
   if (ranks) watch_ranks();
+  if (ranks ? ranks->wishes().bad_samples : found_bad) tell_bad_samples();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   work_.begin_step();
@@ -264,6 +274,15 @@ StepResult Trainer::take_step(data::Loader& loader) {
     position.interval_positions += batch.positions;
   }
   return step;
+}
+
+void Trainer::tell_bad_samples() {
+  const std::vector<std::string> lines =
+      take_new_bad_samples(session_.data, session_.ranks ? &session_.ranks->group() : nullptr);
+  bad_samples_told_ = count_of_bad_samples(session_.data);
+  constexpr std::size_t most = 5;
+  for (std::size_t i = 0; i < std::min(most, lines.size()); ++i) progress_.line("warning: " + lines[i]);
+  if (lines.size() > most) progress_.line(join_text("warning: and ", lines.size() - most, " more samples are bad"));
 }
 
 void Trainer::watch_ranks() {
@@ -374,6 +393,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit);
   write_input(record, input_.use());
+  if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
   if (session_.ranks) record.set("ranks", session_.ranks->size());
   communication_.write(record);
   write_use(record, work_.sum(), interval_seconds_, peak_);
@@ -484,6 +504,8 @@ void Trainer::save_checkpoint() {
   folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
   if (!session_.data.valid) position.best_step = position.step;
+  // Of evaluations too, whose samples no step has told.
+  if (count_of_bad_samples(session_.data) >= 0) tell_bad_samples();
   if (session_.ranks) {
     const std::string now = join_text("the checkpoint of step ", position.step);
     dist::set_status(session_.ranks->group(), now);

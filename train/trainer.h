@@ -52,6 +52,8 @@ class HEARTH_API Trainer {
   void advance(data::Loader& loader);
   /// Its first part: the batches, the step, and what is counted of it.
   StepResult take_step(data::Loader& loader);
+  /// Says which samples were found bad, and takes in what the other ranks have found.
+  void tell_bad_samples();
   /// Takes in how long the ranks took for the step before, and names those that keep the others waiting.
   void watch_ranks();
   /// The last step of all ranks, for the report.
@@ -93,6 +95,7 @@ class HEARTH_API Trainer {
   Progress& progress_;
   std::int64_t saved_step_ = -1;
   bool moved_ = false;  ///< the run goes on from another folder
+  std::int64_t bad_samples_told_ = 0;
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   std::int64_t interval_samples_ = 0;

@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
-#include "core/io/file.h"
+#include "data/source.h"
 
 namespace hearth::data {
 
 class FileWindow {
  public:
-  explicit FileWindow(const FileReader& file) : file_(file) {}
+  explicit FileWindow(const SourceFile& file) : file_(file) {}
 
   /// The bytes from `offset` on, which lie within the file; valid up to the next call. FileError if they cannot be
   /// read.
@@ -30,7 +30,7 @@ class FileWindow {
   }
 
  private:
-  const FileReader& file_;
+  const SourceFile& file_;
   std::uint64_t begin_ = 0;
   std::vector<std::byte> bytes_;
 };

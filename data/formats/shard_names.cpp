@@ -88,8 +88,8 @@ std::vector<std::string> expand_shards(const std::string& folder, const std::str
     }
     const fs::path parent = path.has_parent_path() ? path.parent_path() : ".";
     const std::size_t before = names.size();
-    for (const std::string& name : list_directory(parent))
-      if (matches(last, name)) names.push_back((parent / name).string());
+    for (const SourceEntry& entry : list_source(parent))
+      if (matches(last, entry.name)) names.push_back((parent / entry.name).string());
     HEARTH_CHECK(FileError, names.size() > before, path.string(), ": no such file is there");
   }
   HEARTH_CHECK(ConfigError, names.size() <= most_shards, "data: the pattern \"", pattern, "\" stands for ",
@@ -98,9 +98,9 @@ std::vector<std::string> expand_shards(const std::string& folder, const std::str
 }
 
 Json read_shards_manifest(const std::string& folder) {
-  const std::string path = (fs::path(folder) / shards_manifest).string();
+  const std::string path = name_in(folder, shards_manifest);
   try {
-    Json manifest = read_json(path);
+    Json manifest = read_manifest_json(path);
     HEARTH_CHECK(DataError, manifest.at("format").as_string() == shards_format, path, ": the format is \"",
                  manifest.at("format").as_string(), "\"; this version reads \"", shards_format, "\"");
     return manifest;
@@ -110,15 +110,15 @@ Json read_shards_manifest(const std::string& folder) {
 }
 
 std::string type_of_shards(const std::string& folder) {
-  std::error_code absent;
-  if (folder.empty() || !fs::exists(fs::path(folder) / shards_manifest, absent)) return "";
+  if (folder.empty() || !find_source(name_in(folder, shards_manifest))) return "";
   const Json manifest = read_shards_manifest(folder);
   const Json* const container = manifest.find("container");
   return container != nullptr && container->is_string() ? container->as_string() : "";
 }
 
 std::string sha256_of_file(const std::string& path) {
-  const FileReader file(path);
+  const SourceFilePointer opened = open_source(path);
+  const SourceFile& file = *opened;
   Sha256 digest;
   std::vector<std::byte> piece;
   for (std::uint64_t at = 0; at < file.size(); at += piece.size()) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -19,13 +18,11 @@
 namespace hearth::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::int64_t most_classes = 1'000'000;
 
 struct Shard {
-  explicit Shard(const std::string& path) : file(path), ahead(path) {}
-  FileReader file;
+  explicit Shard(const std::string& path) : file(open_source(path)), ahead(path) {}
+  SourceFilePointer file;
   ReadAhead ahead;
 };
 
@@ -41,7 +38,7 @@ Scanned scan_all(const std::vector<std::string>& paths, const ShardKind& kind) {
   scanned.samples.resize(paths.size());
   cpu::parallel_chunks(static_cast<std::int64_t>(paths.size()), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
-    scanned.samples[at] = kind.scan(scanned.shards[at].file);
+    scanned.samples[at] = kind.scan(*scanned.shards[at].file);
   });
   return scanned;
 }
@@ -111,7 +108,7 @@ class ShardImages : public ImageDataset {
       starts_.push_back(size());
       for (FoundSample& found : scanned.samples[shard]) {
         const std::optional<std::int32_t> label = labels.of(found.label);
-        HEARTH_CHECK(DataError, label.has_value(), shards_[shard].file.path().string(), ": ", found.name, " at offset ",
+        HEARTH_CHECK(DataError, label.has_value(), shards_[shard].file->name(), ": ", found.name, " at offset ",
                      found.offset, ": the label \"", found.label, "\" is none of the ", common_->classes.size(),
                      " classes");
         samples_.push_back({found.offset, found.bytes, found.checksum, *label});
@@ -180,13 +177,13 @@ class ShardImages : public ImageDataset {
     const Stored& sample = at(index);
     const std::size_t shard = shard_of(index);
     const std::string name = sample_name(index);
-    return join_text(shards_[shard].file.path().string(), ": record ", index - starts_[shard],
+    return join_text(shards_[shard].file->name(), ": record ", index - starts_[shard],
                      name.empty() ? "" : " (" + name + ")", " at offset ", sample.offset);
   }
   std::span<const std::uint8_t> encoded_in(std::int64_t index, const std::string& where,
                                            std::vector<std::uint8_t>& content) const {
     const Stored& sample = at(index);
-    return kind_->read(shards_[shard_of(index)].file, sample.offset, sample.bytes, sample.checksum, where, content);
+    return kind_->read(*shards_[shard_of(index)].file, sample.offset, sample.bytes, sample.checksum, where, content);
   }
 
   std::shared_ptr<const ShardKind> kind_;
@@ -235,14 +232,15 @@ std::vector<std::string> found_by_name(const ShardOptions& options, const ShardK
   std::vector<std::string> names;
   if (options.path.empty()) return names;
   for (const char* split : splits) {
-    for (const std::string& name : list_directory(options.path)) {
+    for (const SourceEntry& entry : list_source(options.path)) {
+      const std::string& name = entry.name;
       const bool is_of_split = name.starts_with(std::string(split) + "-") || name.starts_with(std::string(split) + ".");
       const auto endings = kind.endings();
       const bool fits = std::ranges::any_of(endings, [&](const std::string& ending) {
         // TFRecord files are often numbered behind their ending: train.tfrecord-00000-of-00010.
         return name.ends_with(ending) || name.find(ending + "-") != name.npos;
       });
-      if (is_of_split && fits) names.push_back((fs::path(options.path) / name).string());
+      if (is_of_split && fits) names.push_back(name_in(options.path, name));
     }
     if (!names.empty()) return names;
   }
@@ -299,11 +297,11 @@ Files read_manifest_into(Common& common, const ShardOptions& options, const Shar
       const std::string& name = file.at("name").as_string();
       HEARTH_CHECK(DataError, !name.empty() && name.find('/') == name.npos && name != "." && name != "..", options.path,
                    "/", shards_manifest, ": \"", name, "\" is no name of a file in this folder");
-      const fs::path path = fs::path(options.path) / name;
-      const auto bytes = static_cast<std::int64_t>(size_of_file(path)), wanted = file.at("bytes").as_integer();
-      HEARTH_CHECK(DataError, bytes == wanted, path.string(), ": ", bytes, " bytes; ", shards_manifest, " has ", wanted,
+      const std::string path = name_in(options.path, name);
+      const auto bytes = static_cast<std::int64_t>(open_source(path)->size()), wanted = file.at("bytes").as_integer();
+      HEARTH_CHECK(DataError, bytes == wanted, path, ": ", bytes, " bytes; ", shards_manifest, " has ", wanted,
                    ": the file was cut off or replaced");
-      files[i].push_back(path.string());
+      files[i].push_back(path);
     }
   }
   return files;

@@ -77,9 +77,9 @@ class ShardKind {
   /// Endings of the files, with the dot.
   virtual std::vector<std::string> endings() const = 0;
   /// What is in a shard, in order.
-  virtual std::vector<FoundSample> scan(const FileReader& file) const = 0;
+  virtual std::vector<FoundSample> scan(const SourceFile& file) const = 0;
   /// The bytes of a sample's image file, which lie in `content`.
-  virtual std::span<const std::uint8_t> read(const FileReader& file, std::uint64_t offset, std::uint64_t bytes,
+  virtual std::span<const std::uint8_t> read(const SourceFile& file, std::uint64_t offset, std::uint64_t bytes,
                                              std::uint32_t checksum, const std::string& place,
                                              std::vector<std::uint8_t>& content) const = 0;
 };

@@ -64,7 +64,7 @@ struct Extension {
 
 class Scan {
  public:
-  Scan(const FileReader& file, FileWindow& window) : file_(file), window_(window) {}
+  Scan(const SourceFile& file, FileWindow& window) : file_(file), window_(window) {}
 
   void run(const std::function<void(const TarMember&)>& visit) {
     while (true) {
@@ -94,7 +94,7 @@ class Scan {
   }
 
  private:
-  std::string place() const { return join_text(file_.path().string(), ": at offset ", at_, ": "); }
+  std::string place() const { return join_text(file_.name(), ": at offset ", at_, ": "); }
 
   static std::string name_of(Header header) {
     const std::string_view name = text_of(header, 0, 100), prefix = text_of(header, 345, 155);
@@ -112,7 +112,7 @@ class Scan {
     const bool gzip = at_ == 0 && byte(0) == 0x1f && byte(1) == 0x8b,
                zstd = at_ == 0 && byte(0) == 0x28 && byte(1) == 0xb5,
                xz = at_ == 0 && byte(0) == 0xfd && byte(1) == '7', bzip = at_ == 0 && byte(0) == 'B' && byte(1) == 'Z';
-    HEARTH_CHECK(DataError, !gzip && !zstd && !xz && !bzip, file_.path().string(),
+    HEARTH_CHECK(DataError, !gzip && !zstd && !xz && !bzip, file_.name(),
                  ": a compressed archive: its members cannot be found without reading all of it; unpack it to a plain "
                  ".tar, which is hardly larger, since images are compressed already");
     throw DataError(join_text(place(), named(header),
@@ -133,7 +133,7 @@ class Scan {
 
   void extend(char type, std::uint64_t start, std::uint64_t bytes) {
     const std::uint64_t most = type == 'L' || type == 'K' ? longest_name : longest_records;
-    HEARTH_CHECK(DataError, bytes <= most, file_.path().string(), ": at offset ", start, ": an extended header of ",
+    HEARTH_CHECK(DataError, bytes <= most, file_.name(), ": at offset ", start, ": an extended header of ",
                  bytes, " bytes; at most ", most, " are read");
     if (type == 'K' || type == 'g') return;
     const auto content = window_.at(at_, bytes);
@@ -147,7 +147,7 @@ class Scan {
   /// "LENGTH KEY=VALUE\n" again and again.
   void read_records(std::string_view text, std::uint64_t start) {
     const auto require = [&](bool sound) {
-      HEARTH_CHECK(DataError, sound, file_.path().string(), ": at offset ", start,
+      HEARTH_CHECK(DataError, sound, file_.name(), ": at offset ", start,
                    ": an extended header (pax) that cannot be read: the file is damaged");
     };
     const auto digits = [&](std::string_view field) {
@@ -168,13 +168,13 @@ class Scan {
       const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
       if (key == "path") extension_.name = std::string(value);
       if (key == "size") extension_.bytes = digits(value);
-      HEARTH_CHECK(DataError, !key.starts_with("GNU.sparse."), file_.path().string(), ": at offset ", start,
+      HEARTH_CHECK(DataError, !key.starts_with("GNU.sparse."), file_.name(), ": at offset ", start,
                    ": a sparse member, which is not read; pack the archive without --sparse");
       text.remove_prefix(length);
     }
   }
 
-  const FileReader& file_;
+  const SourceFile& file_;
   FileWindow& window_;
   std::uint64_t at_ = 0;
   Extension extension_;
@@ -182,12 +182,12 @@ class Scan {
 
 }  // namespace
 
-void scan_tar(const FileReader& file, FileWindow& window, const std::function<void(const TarMember&)>& visit) {
+void scan_tar(const SourceFile& file, FileWindow& window, const std::function<void(const TarMember&)>& visit) {
   Scan(file, window).run(visit);
 }
 
 void TarWriter::add(std::string_view name, std::span<const std::byte> bytes) {
-  const std::string path = file_.path().string();
+  const std::string path = file_.name();
   HEARTH_CHECK(UsageError, !name.empty() && name.size() <= 100, path, ": a member's name has 1 to 100 bytes; \"", name,
                "\" has ", name.size());
   HEARTH_CHECK(UsageError, bytes.size() < (std::uint64_t{1} << 33), path, ": ", name, ": a member has less than 8 GiB");

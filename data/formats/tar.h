@@ -27,7 +27,7 @@ struct TarMember {
 /// headers alone, through `window`, which is of the same file. DataError, naming file, member and offset, for a header
 /// that does not fit its checksum, a size beyond the end of the file, an archive without its end, sparse members, and
 /// names longer than any system's; for compressed archives, with the remedy.
-void scan_tar(const FileReader& file, FileWindow& window, const std::function<void(const TarMember&)>& visit);
+void scan_tar(const SourceFile& file, FileWindow& window, const std::function<void(const TarMember&)>& visit);
 
 /// Writes an archive in the format of ustar, to PATH.part, which becomes PATH when all of it is on the disk. The same
 /// members give the same bytes.

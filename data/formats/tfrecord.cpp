@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/io/file.h"
 #include "data/formats/record_file.h"
 
 namespace hearth::data {
@@ -14,10 +15,10 @@ std::uint32_t masked(std::uint32_t checksum) { return (checksum >> 15 | checksum
 
 }  // namespace
 
-void scan_tfrecord(const FileReader& file, FileWindow& window, const std::function<void(const TfRecord&)>& visit) {
+void scan_tfrecord(const SourceFile& file, FileWindow& window, const std::function<void(const TfRecord&)>& visit) {
   std::uint64_t at = 0;
   for (std::int64_t number = 0; at < file.size(); ++number) {
-    const auto place = [&] { return join_text(file.path().string(), ": record ", number, " at offset ", at, ": "); };
+    const auto place = [&] { return join_text(file.name(), ": record ", number, " at offset ", at, ": "); };
     const std::uint64_t left = file.size() - at;
     HEARTH_CHECK(DataError, left >= TfRecord::header_bytes, place(), "the last ", left,
                  " bytes are too few for a record: the file was cut off");
@@ -25,7 +26,7 @@ void scan_tfrecord(const FileReader& file, FileWindow& window, const std::functi
     const auto bytes = from_little_endian<std::uint64_t>(header, 0);
     const bool is_sound = masked(crc32c(header.first(8))) == from_little_endian<std::uint32_t>(header, 8);
     const bool is_gzip = at == 0 && header[0] == std::byte{0x1f} && header[1] == std::byte{0x8b};
-    HEARTH_CHECK(DataError, is_sound || !is_gzip, file.path().string(),
+    HEARTH_CHECK(DataError, is_sound || !is_gzip, file.name(),
                  ": a compressed file: its records cannot be found without reading all of it; unpack it by gunzip");
     HEARTH_CHECK(DataError, is_sound, place(),
                  "its length does not fit its checksum: the file is damaged, or no TFRecord file");
@@ -40,9 +41,9 @@ void scan_tfrecord(const FileReader& file, FileWindow& window, const std::functi
   }
 }
 
-void read_tfrecord(const FileReader& file, const TfRecord& record, const std::string& place,
+void read_tfrecord(const SourceFile& file, const TfRecord& record, const std::string& place,
                    std::vector<std::uint8_t>& content) {
-  require_readable_size(file.path().string(), record.bytes, record_limit);
+  require_readable_size(file.name(), record.bytes, record_limit);
   content.resize(record.bytes);
   const auto target = std::as_writable_bytes(std::span(content));
   try {

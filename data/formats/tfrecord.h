@@ -27,11 +27,11 @@ struct TfRecord {
 /// Calls `visit` for each record, in order; its bytes are not read. DataError, naming file, record and offset, for a
 /// length that does not fit its checksum, a record that is cut off, and one of more than 1 GiB; for compressed files,
 /// with the remedy.
-void scan_tfrecord(const FileReader& file, FileWindow& window, const std::function<void(const TfRecord&)>& visit);
+void scan_tfrecord(const SourceFile& file, FileWindow& window, const std::function<void(const TfRecord&)>& visit);
 
 /// Puts a record into `content`, whose memory is used again. DataError, beginning with `place`, if it does not fit its
 /// checksum or is no longer there.
-void read_tfrecord(const FileReader& file, const TfRecord& record, const std::string& place,
+void read_tfrecord(const SourceFile& file, const TfRecord& record, const std::string& place,
                    std::vector<std::uint8_t>& content);
 
 /// Writes such a file, to PATH.part, which becomes PATH when all of it is on the disk.

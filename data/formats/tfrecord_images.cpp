@@ -14,13 +14,13 @@ class TfRecordImages : public ShardKind {
   const char* name() const override { return "tfrecord"; }
   std::vector<std::string> endings() const override { return {".tfrecord", ".tfrecords", ".tfrec"}; }
 
-  std::vector<FoundSample> scan(const FileReader& file) const override {
+  std::vector<FoundSample> scan(const SourceFile& file) const override {
     std::vector<FoundSample> found;
     FileWindow headers(file), window(file);
     const BytesAt bytes = [&](std::uint64_t offset, std::size_t count) { return window.at(offset, count); };
     scan_tfrecord(file, headers, [&](const TfRecord& record) {
       const std::string place =
-          join_text(file.path().string(), ": record ", found.size(), " at offset ", record.offset);
+          join_text(file.name(), ": record ", found.size(), " at offset ", record.offset);
       const auto features = find_features(bytes, record.begin(), record.begin() + record.bytes, names_, place);
       require_image(bytes, features, place);
       const std::optional<std::string> label = one_value(bytes, features[1], place);
@@ -32,7 +32,7 @@ class TfRecordImages : public ShardKind {
     return found;
   }
 
-  std::span<const std::uint8_t> read(const FileReader& file, std::uint64_t offset, std::uint64_t bytes,
+  std::span<const std::uint8_t> read(const SourceFile& file, std::uint64_t offset, std::uint64_t bytes,
                                      std::uint32_t checksum, const std::string& place,
                                      std::vector<std::uint8_t>& content) const override {
     read_tfrecord(file, {offset, bytes, checksum}, place, content);

@@ -45,7 +45,7 @@ class Webdataset : public ShardKind {
   const char* name() const override { return "webdataset"; }
   std::vector<std::string> endings() const override { return {".tar"}; }
 
-  std::vector<FoundSample> scan(const FileReader& file) const override {
+  std::vector<FoundSample> scan(const SourceFile& file) const override {
     std::vector<FoundSample> found;
     FileWindow window(file);
     std::optional<Sample> sample;
@@ -60,9 +60,9 @@ class Webdataset : public ShardKind {
     return found;
   }
 
-  std::span<const std::uint8_t> read(const FileReader& file, std::uint64_t offset, std::uint64_t bytes, std::uint32_t,
+  std::span<const std::uint8_t> read(const SourceFile& file, std::uint64_t offset, std::uint64_t bytes, std::uint32_t,
                                      const std::string& place, std::vector<std::uint8_t>& content) const override {
-    require_readable_size(file.path().string(), bytes, image_limit);
+    require_readable_size(file.name(), bytes, image_limit);
     content.resize(bytes);
     try {
       file.read(offset, std::as_writable_bytes(std::span(content)));
@@ -73,11 +73,11 @@ class Webdataset : public ShardKind {
   }
 
  private:
-  static std::string place(const FileReader& file, const std::string& name, std::uint64_t header) {
-    return join_text(file.path().string(), ": ", name, " at offset ", header);
+  static std::string place(const SourceFile& file, const std::string& name, std::uint64_t header) {
+    return join_text(file.name(), ": ", name, " at offset ", header);
   }
 
-  void take(const FileReader& file, FileWindow& window, Sample& sample, const TarMember& member,
+  void take(const SourceFile& file, FileWindow& window, Sample& sample, const TarMember& member,
             const std::string& ending) const {
     const std::string at = place(file, member.name, member.header);
     if (is_image(ending)) {
@@ -116,7 +116,7 @@ class Webdataset : public ShardKind {
     }
   }
 
-  FoundSample finished(const FileReader& file, Sample& sample) const {
+  FoundSample finished(const SourceFile& file, Sample& sample) const {
     const std::string wanted = label_.empty() ? "cls or json" : label_;
     HEARTH_CHECK(DataError, sample.image.has_value(), place(file, "sample " + sample.key, sample.header),
                  ": has no image (jpg, jpeg, png, webp, bmp)");

@@ -41,7 +41,7 @@ class LabelledBatches : public BatchMaker {
   }
   std::int64_t length_of(std::int64_t sample) const override { return set_.length_of(sample); }
 
-  bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>&) const override {
     std::int64_t length = 1;
     for (const std::int64_t sample : batch.samples) length = std::max(length, set_.length_of(sample));
     length = rounded_up(length, set_.options().multiple);
@@ -50,6 +50,7 @@ class LabelledBatches : public BatchMaker {
     batch.positions = batch.size() * length;
     for (std::int64_t row = 0; row < batch.size(); ++row) {
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      space.clock.at(Stage::assemble, sample);
       set_.copy(sample, batch["input"].data<std::int32_t>() + row * length);
       batch["labels"].data<std::int64_t>()[row] = set_.label_of(sample);
       batch.tokens += set_.length_of(sample);

@@ -176,7 +176,7 @@ class PairBatches : public BatchMaker {
     return set_.source_length(sample) + set_.target_length(sample);
   }
 
-  bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>&) const override {
     const std::int64_t rows = batch.size(), multiple = set_.options().multiple;
     std::int64_t source_length = 1, target_length = 1;
     for (const std::int64_t sample : batch.samples) {
@@ -194,6 +194,7 @@ class PairBatches : public BatchMaker {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(target_length));
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      space.clock.at(Stage::assemble, sample);
       set_.copy_source(sample, batch["source"].data<std::int32_t>() + row * source_length);
       set_.copy_target(sample, ids.data());
       const std::int64_t count = set_.target_length(sample);

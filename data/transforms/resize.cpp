@@ -22,30 +22,58 @@ struct Weights {
   std::vector<std::int32_t> values;
 };
 
-Weights triangle_weights(int from, int to) {
-  const double scale = static_cast<double>(from) / to;
-  const double reach = std::max(scale, 1.0);
+/// One axis of a resize.
+struct Axis {
+  double begin;   // of the box, in inputs
+  double extent;  // of the box
+  int size;       // of the result
+  int first;      // output of the window
+  int count;      // of outputs
+};
+
+double weight_of(ResizeFilter filter, double distance) {
+  const double x = std::abs(distance);
+  if (filter == ResizeFilter::bilinear) return std::max(1.0 - x, 0.0);
+  constexpr double a = -0.5;
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+Weights weights_of(const Axis& axis, ResizeFilter filter) {
+  const double scale = axis.extent / axis.size;
+  const double wide = std::max(scale, 1.0);
+  const bool is_area = filter == ResizeFilter::area;
+  const double reach = wide * (is_area ? 0.5 : filter == ResizeFilter::bicubic ? 2.0 : 1.0);
   Weights weights;
   weights.most = 2 * static_cast<int>(std::ceil(reach)) + 1;
-  weights.first.resize(static_cast<std::size_t>(to));
-  weights.count.resize(static_cast<std::size_t>(to));
-  weights.values.assign(static_cast<std::size_t>(to) * static_cast<std::size_t>(weights.most), 0);
+  weights.first.resize(static_cast<std::size_t>(axis.count));
+  weights.count.resize(static_cast<std::size_t>(axis.count));
+  weights.values.assign(static_cast<std::size_t>(axis.count) * static_cast<std::size_t>(weights.most), 0);
   std::vector<double> exact(static_cast<std::size_t>(weights.most));
-  for (int i = 0; i < to; ++i) {
-    const double center = (i + 0.5) * scale;
-    const int first = std::max(static_cast<int>(center - reach + 0.5), 0);
-    const int count = std::min(static_cast<int>(center + reach + 0.5), from) - first;
+  // Counted from a whole input on, so that a part of an image has the weights of the whole.
+  const int origin = static_cast<int>(std::floor(axis.begin));
+  const double begin = axis.begin - origin;
+  const int end = static_cast<int>(std::ceil(begin + axis.extent));
+  for (int i = 0; i < axis.count; ++i) {
+    const double center = begin + (axis.first + i + 0.5) * scale;
+    // Of the filters that have a value at a point, the inputs whose centres are within reach.
+    const double low = center - reach, high = center + reach;
+    const int first = std::max(is_area ? static_cast<int>(std::floor(low)) : static_cast<int>(low + 0.5), 0);
+    const int last = std::min(is_area ? static_cast<int>(std::ceil(high)) : static_cast<int>(high + 0.5), end);
+    const int count = last - first;
     double total = 0;
     for (int k = 0; k < count; ++k) {
-      const double distance = std::abs((k + first - center + 0.5) * (1.0 / reach));
-      exact[static_cast<std::size_t>(k)] = std::max(1.0 - distance, 0.0);
-      total += exact[static_cast<std::size_t>(k)];
+      const double weight = is_area ? std::max(std::min(first + k + 1.0, high) - std::max<double>(first + k, low), 0.0)
+                                    : weight_of(filter, (k + first - center + 0.5) * (1.0 / wide));
+      exact[static_cast<std::size_t>(k)] = weight;
+      total += weight;
     }
     std::int32_t* row = weights.values.data() + static_cast<std::ptrdiff_t>(i) * weights.most;
     for (int k = 0; k < count; ++k) {
-      row[k] = static_cast<std::int32_t>(0.5 + exact[static_cast<std::size_t>(k)] * (1.0 / total) * (1 << weight_bits));
+      const double scaled = exact[static_cast<std::size_t>(k)] * (1.0 / total) * (1 << weight_bits);
+      row[k] = static_cast<std::int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
     }
-    weights.first[static_cast<std::size_t>(i)] = first;
+    weights.first[static_cast<std::size_t>(i)] = origin + first;
     weights.count[static_cast<std::size_t>(i)] = count;
   }
   return weights;
@@ -97,6 +125,20 @@ void resize_rows(const std::uint8_t* rows, std::size_t row_bytes, const Weights&
 
 }  // namespace
 
+namespace {
+
+/// The inputs that the outputs use, from the least to the greatest.
+Span used(const Weights& weights) {
+  Span span{weights.first.front(), weights.first.front() + weights.count.front()};
+  for (std::size_t i = 1; i < weights.first.size(); ++i) {
+    span.begin = std::min(span.begin, weights.first[i]);
+    span.end = std::max(span.end, weights.first[i] + weights.count[i]);
+  }
+  return span;
+}
+
+}  // namespace
+
 void resize(const Image& source, Box box, int height, int width, Image& target) {
   HEARTH_CHECK(ShapeError,
                box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 &&
@@ -104,38 +146,55 @@ void resize(const Image& source, Box box, int height, int width, Image& target) 
                "resize: the box of ", box.height, " x ", box.width, " at (", box.top, ", ", box.left,
                ") is empty or leaves the image of ", source.height, " x ", source.width);
   HEARTH_CHECK(ShapeError, height > 0 && width > 0, "resize: to ", height, " x ", width, " pixels");
+  Region region;
+  region.sizing = {box, height, width, {0, 0, height, width}};
+  region.area = {1.0 * box.top, 1.0 * box.left, 1.0 * box.height, 1.0 * box.width};
+  resize(source, region, target);
+}
+
+void resize(const Image& source, const Region& region, Image& target) {
   HEARTH_CHECK(UsageError, &source != &target, "resize: source and target are the same image");
-  target.reshape(height, width, source.channels);
+  const Sizing& sizing = region.sizing;
+  const Box& window = sizing.window;
+  const Area& area = region.area;
+  target.reshape(window.height, window.width, source.channels);
+  const Weights horizontal =
+      weights_of({area.left, area.width, sizing.width, window.left, window.width}, sizing.filter);
+  Weights vertical = weights_of({area.top, area.height, sizing.height, window.top, window.height}, sizing.filter);
+  const Span rows = used(vertical), columns = used(horizontal);
+  HEARTH_CHECK(ShapeError,
+               rows.begin >= 0 && columns.begin >= 0 && rows.end <= source.height && columns.end <= source.width,
+               "resize: needs rows ", rows.begin, " to ", rows.end, " and columns ", columns.begin, " to ", columns.end,
+               " of an image of ", source.height, " x ", source.width);
   const int channels = source.channels;
-  const Weights vertical = triangle_weights(box.height, height);
   const std::size_t row_bytes = target.row_bytes();
-  std::vector<std::uint8_t> narrowed(static_cast<std::size_t>(box.height) * row_bytes);
-  const Weights horizontal = triangle_weights(box.width, width);
-  for (int y = 0; y < box.height; ++y) {
-    const std::uint8_t* row = source.row(box.top + y) + static_cast<std::ptrdiff_t>(box.left) * channels;
-    std::uint8_t* out = narrowed.data() + static_cast<std::size_t>(y) * row_bytes;
-    if (box.width == width)
-      std::memcpy(out, row, row_bytes);
-    else if (channels == 3)
-      resize_columns<3>(row, horizontal, width, out);
+  std::vector<std::uint8_t> narrowed(static_cast<std::size_t>(rows.end - rows.begin) * row_bytes);
+  for (int y = rows.begin; y < rows.end; ++y) {
+    const std::uint8_t* row = source.row(y);
+    std::uint8_t* out = narrowed.data() + static_cast<std::size_t>(y - rows.begin) * row_bytes;
+    if (channels == 3)
+      resize_columns<3>(row, horizontal, window.width, out);
     else if (channels == 1)
-      resize_columns<1>(row, horizontal, width, out);
+      resize_columns<1>(row, horizontal, window.width, out);
     else
-      resize_columns_any(row, horizontal, width, channels, out);
+      resize_columns_any(row, horizontal, window.width, channels, out);
   }
-  if (box.height == height)
-    std::copy(narrowed.begin(), narrowed.end(), target.pixels.begin());
-  else
-    resize_rows(narrowed.data(), row_bytes, vertical, target);
+  for (int& first : vertical.first) first -= rows.begin;
+  resize_rows(narrowed.data(), row_bytes, vertical, target);
+}
+
+std::pair<int, int> with_shorter_side(int height, int width, int side) {
+  const std::int64_t shorter = std::min(height, width), longer = std::max(height, width);
+  HEARTH_CHECK(ShapeError, shorter > 0 && longer * side / shorter <= max_image_pixels, "resize: the part of ", height,
+               " x ", width, " to a shorter side of ", side, " pixels is empty or too large; of ", max_image_pixels,
+               " pixels at most");
+  const auto scaled = [&](int extent) { return static_cast<int>(extent * std::int64_t{side} / shorter); };
+  return {scaled(height), scaled(width)};
 }
 
 void resize_shorter_side(const Image& source, Box box, int side, Image& target) {
-  const std::int64_t shorter = std::min(box.height, box.width), longer = std::max(box.height, box.width);
-  HEARTH_CHECK(ShapeError, shorter > 0 && longer * side / shorter <= max_image_pixels, "resize: the part of ",
-               box.height, " x ", box.width, " to a shorter side of ", side, " pixels is empty or too large; of ",
-               max_image_pixels, " pixels at most");
-  const auto scaled = [&](int extent) { return static_cast<int>(extent * std::int64_t{side} / shorter); };
-  resize(source, box, scaled(box.height), scaled(box.width), target);
+  const auto [height, width] = with_shorter_side(box.height, box.width, side);
+  resize(source, box, height, width, target);
 }
 
 void crop(const Image& source, Box box, std::uint8_t fill, Image& target) {

@@ -30,7 +30,7 @@ struct CheckedBlocksTest : testing::Test {
     write_file_synced(path, file);
   }
   CheckedBlocks opened() const {
-    return {FileReader(path), front, content.size(), CheckedBlocks::checksums_of(content)};
+    return {open_source(path), front, content.size(), CheckedBlocks::checksums_of(content)};
   }
   bool is_read(const CheckedBlocks& blocks, std::uint64_t at, std::uint64_t count) const {
     std::vector<std::byte> found(count);

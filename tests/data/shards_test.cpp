@@ -55,7 +55,8 @@ struct TarTest : testing::Test {
   }
   std::vector<TarMember> scan() const {
     std::vector<TarMember> found;
-    const FileReader file(path);
+    const SourceFilePointer opened = open_source(path);
+    const SourceFile& file = *opened;
     FileWindow window(file);
     scan_tar(file, window, [&](const TarMember& member) { found.push_back(member); });
     return found;
@@ -253,7 +254,8 @@ TEST_F(TfRecordTest, EveryFlippedBitIsFoundWithItsPlace) {
   write({example("some image", 0), example("another", 1), example(std::string(90, 'i'), 2)});
   std::vector<TfRecord> records;
   {
-    const FileReader file(path);
+    const SourceFilePointer opened = open_source(path);
+    const SourceFile& file = *opened;
     FileWindow window(file);
     scan_tfrecord(file, window, [&](const TfRecord& record) { records.push_back(record); });
   }
@@ -274,7 +276,8 @@ TEST_F(TfRecordTest, EveryFlippedBitIsFoundWithItsPlace) {
 TEST_F(TfRecordTest, TruncatedAndExtendedFilesAreFound) {
   write({example("some image", 0), example("another", 1)});
   const Bytes whole = bytes_of_file(path);
-  const FileReader file(path);
+  const SourceFilePointer opened = open_source(path);
+  const SourceFile& file = *opened;
   std::uint64_t second = 0;
   FileWindow window(file);
   scan_tfrecord(file, window, [&](const TfRecord& record) { second = record.offset; });
@@ -457,7 +460,8 @@ TEST_F(PackedShardsTest, AnInterruptedPackGoesOn) {
 TEST_F(PackedShardsTest, ShardsThatAreNotThoseOfTheManifestAreNamed) {
   const std::string path = packed(folder_data(), PackFormat::webdataset), first = path + "/train-000000.tar";
   EXPECT_TRUE(verify_shards(path).empty());
-  const FileReader file(first);
+  const SourceFilePointer opened = open_source(first);
+  const SourceFile& file = *opened;
   std::vector<FoundSample> samples = webdataset_kind({})->scan(file);
   flip(first, 8 * (samples[2].offset + 20));
   const std::vector<std::string> faults = verify_shards(path);

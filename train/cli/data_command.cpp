@@ -29,7 +29,7 @@ struct Source {
 
 /// The dataset that lies in a folder, told by the names of its files.
 std::string type_of_folder(const std::string& folder) {
-  const auto has = [&](const std::string& name) { return file_exists(std::filesystem::path(folder) / name); };
+  const auto has = [&](const std::string& name) { return data::find_source(data::name_in(folder, name)).has_value(); };
   if (data::holds_records(folder)) return "records";
   if (const std::string container = data::type_of_shards(folder); !container.empty()) return container;
   for (const std::string& name : list_directory(folder)) {
@@ -54,7 +54,7 @@ bool has_any_size(const std::string& type) { return type == "records" || type ==
 Source open_source(const Arguments& arguments, std::int64_t resize) {
   const std::string& path = arguments.positional()[1];
   std::vector<std::string> changes = arguments.values("--set");
-  if (std::error_code absent; std::filesystem::is_directory(path, absent)) {
+  if (const auto found = data::find_source(path); found && found->kind == data::SourceEntry::Kind::folder) {
     HEARTH_CHECK(UsageError, changes.empty(), "data: ", path, " is a folder, and --set changes a configuration");
     Json node = Json::object().set("type", type_of_folder(path)).set("path", path);
     // The size at which a run would use them is not known here, and must not be larger.

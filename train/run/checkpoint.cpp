@@ -13,6 +13,7 @@
 #include "data/text/token_set.h"
 #include "models/weights/non_finite.h"
 #include "train/evaluation_hooks.h"
+#include "train/run/bad_samples.h"
 #include "train/run/checkpoint_set.h"
 
 namespace hearth::train {
@@ -26,6 +27,9 @@ constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* source_tokenizer_file = "source_tokenizer.json";
 constexpr const char* metrics_note = "metrics_bytes";
 constexpr const char* stop_note = "stop_reason";
+constexpr const char* bad_samples_note = "bad_samples";
+// Whose faults are kept.
+constexpr std::int64_t bad_samples_noted = 1000;
 
 struct NamedTokenizer {
   const char* file;
@@ -220,6 +224,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   std::vector<std::string> optional{"position.test_"};
   // A run may go on with early stopping or without.
   optional.push_back(join_text("hooks.", early_stopping_hook, "."));
+  // It may pass over bad samples from now on, or no more.
+  optional.emplace_back(quarantine_state);
   if (!keeps_scale(session.config().precision, saved)) optional.emplace_back("loss_scale.");
   session.training_state.load(set + "/" + state_file, optional);
   const Position& position = session.position;
@@ -228,6 +234,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
                position.best_step, ", in a checkpoint of step ", step, "; resume from another one");
   session.position.metrics_bytes = metrics_bytes_of(set);
   session.position.stop_reason = stop_reason_of(set);
+  const Json notes = notes_of_checkpoint(set);
+  restore_bad_samples(session.data, notes.find(bad_samples_note));
   session.after_load();
   session.write_interval();
 }
@@ -245,6 +253,8 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   session.training_state.save(writer.file(state_file));
   writer.note(metrics_note, session.position.metrics_bytes);
   if (const std::string& reason = session.position.stop_reason; !reason.empty()) writer.note(stop_note, reason);
+  if (Json bad = bad_samples_to_json(session.data, bad_samples_noted); !bad.is_null())
+    writer.note(bad_samples_note, std::move(bad));
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
   write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");
@@ -312,6 +322,8 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
     result.warnings.push_back(text);
   }
   load_set(session, set, found.step, saved.config.precision);
+  // Numbers of samples mean others by now.
+  if (!changes.empty()) clear_bad_samples(session.data);
   // What ended it may be patient for longer now.
   const auto early_stopping = [](const Json& resolved) { return resolved.at("train").at("early_stopping"); };
   if (early_stopping(session.resolved()) != early_stopping(saved.resolved)) session.position.stop_reason.clear();
