@@ -12,6 +12,7 @@
 
 #include "core/io/json_text.h"
 #include "data/dataset.h"
+#include "data/source.h"
 
 namespace hearth::data {
 
