@@ -113,11 +113,11 @@ std::optional<std::vector<std::int64_t>> labels_in(PackFormat format, const fs::
   try {
     if (format == PackFormat::records) return labels_in_records(path);
     const auto kind = format == PackFormat::webdataset ? webdataset_kind({}) : tfrecord_kind({});
-    const FileReader file(path);
+    const SourceFilePointer file = open_source(path.string());
     std::vector<std::int64_t> labels;
     std::vector<std::uint8_t> content;
-    for (const FoundSample& sample : kind->scan(file)) {
-      (void)kind->read(file, sample.offset, sample.bytes, sample.checksum, path.string(), content);
+    for (const FoundSample& sample : kind->scan(*file)) {
+      (void)kind->read(*file, sample.offset, sample.bytes, sample.checksum, path.string(), content);
       labels.push_back(std::stoll(sample.label));
     }
     return labels;

@@ -25,7 +25,7 @@ class PartFile {
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
-  /// Kept back until there is enough for a write. FileError if that fails.
+  /// Held back until there is enough for a write. FileError if that fails.
   void append(std::span<const std::byte> bytes) {
     pending_.insert(pending_.end(), bytes.begin(), bytes.end());
     constexpr std::size_t enough = std::size_t{1} << 18;

@@ -36,7 +36,7 @@ class RecordImages : public ImageDataset {
     shape_ = {extent(0), extent(1), extent(2)};
     for (const Json& file : split.at("files").items()) {
       RecordFile opened = open(file, digest);
-      ahead_.emplace_back(file_beside(folder_, file.at("name").as_string()).string());
+      ahead_.emplace_back(file_beside(folder_, file.at("name").as_string()));
       starts_.push_back(size_);
       size_ += opened.size();
       files_.push_back(std::move(opened));

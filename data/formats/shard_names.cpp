@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/formats/shards.h"
+#include "data/source_bytes.h"
 
 namespace hearth::data {
 namespace {

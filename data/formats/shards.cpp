@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <optional>
 #include <set>
 
@@ -136,11 +137,21 @@ class ShardImages : public ImageDataset {
     thread_local std::vector<std::uint8_t> content;
     const std::string where = place(index);
     decode_image(encoded_in(index, where, content), where, image);
-    const ImageShape& wanted = common_->shape;
-    const auto differs = [](int a, int b) { return a != 0 && a != b; };
-    HEARTH_CHECK(DataError, !differs(wanted.height, image.height) && !differs(wanted.width, image.width), where,
-                 ": an image of ", image.height, " x ", image.width, " in a set of ", wanted);
+    require_size(image.height, image.width, where);
     conform(image, *this, where);
+    return at(index).label;
+  }
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override {
+    // What becomes grey is read whole.
+    if (common_->shape.channels != 3) return ImageDataset::try_read_region(index, choose, image, region);
+    thread_local std::vector<std::uint8_t> content;
+    const std::string where = place(index);
+    const auto checked = [&](int height, int width) {
+      require_size(height, width, where);
+      return choose(height, width);
+    };
+    region = decode_region(encoded_in(index, where, content), where, std::ref(checked), image);
     return at(index).label;
   }
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
@@ -166,6 +177,12 @@ class ShardImages : public ImageDataset {
     std::int32_t label;
   };
 
+  void require_size(int height, int width, const std::string& where) const {
+    const ImageShape& wanted = common_->shape;
+    const auto differs = [](int a, int b) { return a != 0 && a != b; };
+    HEARTH_CHECK(DataError, !differs(wanted.height, height) && !differs(wanted.width, width), where, ": an image of ",
+                 height, " x ", width, " in a set of ", wanted);
+  }
   const Stored& at(std::int64_t index) const {
     check_index(index);
     return samples_[static_cast<std::size_t>(index)];
@@ -225,7 +242,7 @@ std::vector<std::int64_t> ShardImages::stream_order(std::uint64_t seed, std::uin
 }
 
 /// The files of each split.
-using Files = std::array<std::vector<std::string>, 3>;
+using SplitFiles = std::array<std::vector<std::string>, 3>;
 
 std::vector<std::string> found_by_name(const ShardOptions& options, const ShardKind& kind,
                                        std::initializer_list<const char*> splits) {
@@ -247,8 +264,8 @@ std::vector<std::string> found_by_name(const ShardOptions& options, const ShardK
   return names;
 }
 
-Files files_of(const ShardOptions& options, const ShardKind& kind) {
-  Files files;
+SplitFiles files_of(const ShardOptions& options, const ShardKind& kind) {
+  SplitFiles files;
   const std::string* const patterns[] = {&options.train, &options.valid, &options.test};
   const bool is_given = std::ranges::any_of(patterns, [](const std::string* pattern) { return !pattern->empty(); });
   HEARTH_CHECK(ConfigError, is_given || !options.path.empty(), "/data: ", kind.name(),
@@ -271,7 +288,7 @@ std::vector<double> numbers_of(const Json& list) {
 }
 
 /// What the manifest of a packed set says; its files are compared with it by size.
-Files read_manifest_into(Common& common, const ShardOptions& options, const ShardKind& kind) {
+SplitFiles read_manifest_into(Common& common, const ShardOptions& options, const ShardKind& kind) {
   const Json manifest = read_shards_manifest(options.path);
   const std::string& container = manifest.at("container").as_string();
   HEARTH_CHECK(DataError, container == kind.name(), options.path, ": holds shards of ", container, ", not of ",
@@ -288,7 +305,7 @@ Files read_manifest_into(Common& common, const ShardOptions& options, const Shar
   HEARTH_CHECK(DataError, extents[2] == 1 || extents[2] == 3, options.path, ": images of ", extents[2], " channels");
   common.shrink_to = static_cast<int>(manifest.at("shrink_to").as_integer());
   common.statistics = {numbers_of(manifest.at("mean")), numbers_of(manifest.at("std"))};
-  Files files;
+  SplitFiles files;
   const char* const splits[] = {"train", "valid", "test"};
   for (std::size_t i = 0; i < 3; ++i) {
     const Json* const split = manifest.at("splits").find(splits[i]);
@@ -314,7 +331,7 @@ ImageSplits open_shards(const ShardOptions& options, std::shared_ptr<const Shard
   common->source = options.path.empty() ? options.train : options.path;
   common->stream = options.stream;
   common->shuffle_buffer = options.shuffle_buffer;
-  Files files;
+  SplitFiles files;
   const bool is_packed = options.train.empty() && !type_of_shards(options.path).empty();
   try {
     if (is_packed) files = read_manifest_into(*common, options, *kind);

@@ -12,6 +12,7 @@
 
 #include "core/io/json_text.h"
 #include "data/dataset.h"
+#include "data/source.h"
 
 namespace hearth::data {
 
@@ -20,18 +21,19 @@ inline constexpr const char* shards_format = "hearth-shards-1";
 
 struct ShardOptions {
   /// Folder that the patterns are relative to; with a manifest of `hearth data pack` in it, what that says.
-  std::string path;
+  std::string path{};
   /// Files of each split: names with {000..009}, {a,b} and, in the last part, *. Without any: train-*, valid-* or
   /// val-*, and test-* in the folder, with the ending of the kind.
-  std::string train, valid, test;
-  std::vector<std::string> classes;  ///< names by label; empty: as the manifest or the labels of the training split say
-  int channels = 3;                  ///< 1 makes images grey
-  bool stream = false;               ///< epochs visit shards in random order, and samples by a shuffle buffer
+  std::string train{}, valid{}, test{};
+  /// Names by label; empty: as the manifest or the labels of the training split say.
+  std::vector<std::string> classes{};
+  int channels = 3;     ///< 1 makes images grey
+  bool stream = false;  ///< epochs visit shards in random order, and samples by a shuffle buffer
   std::int64_t shuffle_buffer = 4096;
 };
 
 struct WebdatasetOptions : ShardOptions {
-  std::string label;               ///< ending of the member with the label; empty: cls, or json where there is none
+  std::string label{};             ///< ending of the member with the label; empty: cls, or json where there is none
   std::string json_key = "label";  ///< of the label in a member of JSON
 };
 struct TfRecordOptions : ShardOptions {
@@ -65,7 +67,7 @@ struct FoundSample {
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;  ///< of a record
   std::string name;            ///< of the sample, within the set
-  std::string label;           ///< a number, or the name of a class
+  std::string label{};         ///< a number, or the name of a class
 };
 
 /// One kind of shard.

@@ -133,8 +133,8 @@ class Scan {
 
   void extend(char type, std::uint64_t start, std::uint64_t bytes) {
     const std::uint64_t most = type == 'L' || type == 'K' ? longest_name : longest_records;
-    HEARTH_CHECK(DataError, bytes <= most, file_.name(), ": at offset ", start, ": an extended header of ",
-                 bytes, " bytes; at most ", most, " are read");
+    HEARTH_CHECK(DataError, bytes <= most, file_.name(), ": at offset ", start, ": an extended header of ", bytes,
+                 " bytes; at most ", most, " are read");
     if (type == 'K' || type == 'g') return;
     const auto content = window_.at(at_, bytes);
     const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
@@ -187,7 +187,7 @@ void scan_tar(const SourceFile& file, FileWindow& window, const std::function<vo
 }
 
 void TarWriter::add(std::string_view name, std::span<const std::byte> bytes) {
-  const std::string path = file_.name();
+  const std::string path = file_.path().string();
   HEARTH_CHECK(UsageError, !name.empty() && name.size() <= 100, path, ": a member's name has 1 to 100 bytes; \"", name,
                "\" has ", name.size());
   HEARTH_CHECK(UsageError, bytes.size() < (std::uint64_t{1} << 33), path, ": ", name, ": a member has less than 8 GiB");

@@ -19,8 +19,7 @@ class TfRecordImages : public ShardKind {
     FileWindow headers(file), window(file);
     const BytesAt bytes = [&](std::uint64_t offset, std::size_t count) { return window.at(offset, count); };
     scan_tfrecord(file, headers, [&](const TfRecord& record) {
-      const std::string place =
-          join_text(file.name(), ": record ", found.size(), " at offset ", record.offset);
+      const std::string place = join_text(file.name(), ": record ", found.size(), " at offset ", record.offset);
       const auto features = find_features(bytes, record.begin(), record.begin() + record.bytes, names_, place);
       require_image(bytes, features, place);
       const std::optional<std::string> label = one_value(bytes, features[1], place);

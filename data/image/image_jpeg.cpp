@@ -111,12 +111,14 @@ bool read_box(Decoding& decoding, const Box& box, unsigned char* line, unsigned 
   if (columns < width) jpeg_crop_scanline(&info, &first, &columns);
   if (box.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(box.top));
   const std::size_t begin = (left - first) * (decoding.is_cmyk ? 4u : 3u);
-  for (int y = 0; y < box.height; ++y, rows += 3 * static_cast<std::size_t>(box.width)) {
+  const std::size_t row_bytes = 3 * static_cast<std::size_t>(box.width);
+  for (int y = 0; y < box.height; ++y) {
     jpeg_read_scanlines(&info, &line, 1);
+    unsigned char* const row = rows + row_bytes * static_cast<std::size_t>(y);
     if (decoding.is_cmyk)
-      put_rgb(info, line + begin, box.width, rows);
+      put_rgb(info, line + begin, box.width, row);
     else
-      std::memcpy(rows, line + begin, 3 * static_cast<std::size_t>(box.width));
+      std::memcpy(row, line + begin, row_bytes);
   }
   // Behind the last row of the image the file is read to its end.
   if (info.output_scanline == info.output_height) jpeg_finish_decompress(&info);

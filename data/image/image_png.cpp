@@ -123,8 +123,8 @@ bool read_box(Decoding& decoding, const Box& box, unsigned height, std::size_t p
   for (int y = 0; y < box.top + box.height; ++y) {
     png_read_row(decoding.png, row, nullptr);
     if (y < box.top) continue;
-    std::memcpy(pixels, row + static_cast<std::size_t>(box.left) * pixel_bytes, bytes);
-    pixels += bytes;
+    std::memcpy(pixels + bytes * static_cast<std::size_t>(y - box.top),
+                row + static_cast<std::size_t>(box.left) * pixel_bytes, bytes);
   }
   if (static_cast<unsigned>(box.top + box.height) == height) png_read_end(decoding.png, nullptr);
   return true;

@@ -65,7 +65,7 @@ std::vector<std::string> values_of(const CsvText& csv, std::size_t column, const
     const std::string& field = csv.rows[static_cast<std::size_t>(row)][column];
     if (!is_missing(field)) values.insert(field);
     HEARTH_CHECK(DataError, values.size() <= most_values, csv.path, ": column \"", csv.names[column],
-                 "\" has more than ", most_values, " different texts, which are no categories; name it in data.ignore");
+                 "\" has more than ", most_values, " different strings, which are no categories; name it in data.ignore");
   }
   return {values.begin(), values.end()};
 }
@@ -195,7 +195,7 @@ void describe_tables(Fields<T>& fields) {
   fields.choice(
       "target_type", &TableOptions::target_type,
       {{"auto", TargetType::by_content}, {"number", TargetType::number}, {"category", TargetType::category}},
-      "Numbers for regression, or a class. auto: a class where the column has texts that are no numbers, or the "
+      "Numbers for regression, or a class. auto: a class where the column has strings that are no numbers, or the "
       "array has integers.");
   fields.text("classes", &TableOptions::classes, {}, "Names by label; [] for what the training split has, sorted.");
   fields.choice("missing", &TableOptions::missing,
@@ -279,7 +279,7 @@ void describe(Fields<CsvOptions>& fields) {
   fields.text("target", &CsvOptions::target, "Column that is predicted.").required();
   fields.text("columns", &CsvOptions::columns, {}, "Columns that are inputs; []: all but the target and the ignored.");
   fields.text("categories", &CsvOptions::categories, {},
-              "Columns whose numbers are names of categories. Columns with other texts are categories anyway.");
+              "Columns whose numbers are names of categories. Columns with other strings are categories anyway.");
   fields.text("ignore", &CsvOptions::ignore, {}, "Columns that are passed over.");
   fields.text("delimiter", &CsvOptions::delimiter, "Character between fields; \"\\t\" for tabs.");
   fields.boolean("header", &CsvOptions::header, "Whether the first row has names; without, they are 0, 1, ...");

@@ -12,7 +12,7 @@
 
 namespace hearth::data {
 
-/// Whether a target is numbers or a class; by itself: a class where a column has other texts than numbers, or an array
+/// Whether a target is numbers or a class; by itself: a class where a column has other strings than numbers, or an array
 /// has integers.
 enum class TargetType : std::uint8_t { by_content, number, category };
 
