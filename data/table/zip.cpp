@@ -154,7 +154,8 @@ void inflate_into(const Bytes&, std::vector<std::uint8_t>&, const std::string& p
 
 std::vector<std::string> zip_members(const std::string& path) {
   std::vector<std::string> names;
-  for (const Entry& entry : Archive(path).entries()) names.push_back(entry.name);
+  const Archive archive(path);
+  for (const Entry& entry : archive.entries()) names.push_back(entry.name);
   return names;
 }
 

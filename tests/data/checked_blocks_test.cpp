@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "core/error.h"
+#include "core/io/file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

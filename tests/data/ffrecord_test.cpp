@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/random.h"
 #include "data/formats/record_file.h"
