@@ -11,7 +11,7 @@
 namespace hearth::train {
 
 /// What the steps of a log interval got from the loader.
-struct InputUse {
+struct HEARTH_API InputUse {
   double seconds = 0;       ///< of the steps
   double copy_seconds = 0;  ///< in which the host brought batches to the device
   double cpu_seconds = 0;   ///< that the process computed meanwhile, on all cores
@@ -44,11 +44,11 @@ HEARTH_API InputAdvice advice_on_input(const InputUse& use);
 HEARTH_API void write_input(Json& record, const InputUse& use);
 
 /// Measures the input of a run's steps.
-class InputMeter {
+class HEARTH_API InputMeter {
  public:
   explicit InputMeter(bool images);
   /// While it lives this thread makes a step.
-  class StepScope {
+  class HEARTH_API StepScope {
    public:
     explicit StepScope(InputMeter& meter);
     ~StepScope();
