@@ -239,9 +239,10 @@ OP_TEST(Conv2dActivation) {
 
 // Within the kernel that stores the result, and where parts of long sums are added.
 OP_TEST(Conv2dRelu) {
-  for (const char* const candidate : {"portable", "mma"}) {
+  for (const std::string candidate : {"portable", "mma", "winograd"}) {
     const bool on_device = current_site().device.is_cuda();
-    if (std::string(candidate) == "mma" && (!on_device || size_of(site_dtype()) != 2)) continue;
+    if (candidate == "mma" && (!on_device || size_of(site_dtype()) != 2)) continue;
+    if (candidate == "winograd" && (on_device || (site_dtype() != DType::f32 && site_dtype() != DType::f16))) continue;
     const ForceCandidate force("conv2d", candidate);
     for (const std::int64_t channels : {8, 128})
       check([&](Draw& draw) {
@@ -353,6 +354,8 @@ TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
     };
     const bool bf16_kernels = images == DType::bf16 && kernels::has_bf16_products();
     expect("matmul", 3, 3, 3);
+    const int squares = images == DType::bf16 ? 0 : 4;
+    expect("winograd", squares, squares, squares);
     expect("unfolded", all - 2, all - 2, all - 2);
     expect("im2col", all, all, all);
     const bool tiles = images == DType::bf16 && cpu::amx::unsupported().empty();
