@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A, B and G interpolate at 0, +-3/4, +-3/2 and infinity, which rounds half as much as the usual 0, +-1, +-2.
+// A, B and G interpolate at 0, +-3/4, +-3/2 and infinity, which rounds a third to a half as much as the usual
+// 0, +-1, +-2.
 // Source: Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016); on the choice of points:
 // Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
 // Neural Networks" (ACM TOMS 2020).

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "ops/conv/conv2d.h"
 #include "ops/matmul/amx.h"
@@ -297,7 +298,10 @@ TEST_F(Conv2dCpu, ChoosesInOrder) {
     for (const DType type : {DType::f32, DType::f16}) {
       EXPECT_EQ(choice(shape(2, 12, 12, 8, 8, 3, 3, 1, 1), pass, type), library ? "onednn" : "im2col");
       EXPECT_EQ(choice(shape(2, 12, 12, 64, 64, 3, 3, 1, 1), pass, type), "winograd");
-      EXPECT_EQ(choice(shape(2, 12, 12, 64, 64, 3, 3, 2, 1), pass, type), library ? "onednn" : "im2col");
+      // On AVX2 the library is slow at strided filter gradients.
+      const bool slow = pass == Pass::backward_weights && cpu::isa() == cpu::Isa::v3;
+      EXPECT_EQ(choice(shape(2, 12, 12, 64, 64, 3, 3, 2, 1), pass, type), library && !slow ? "onednn" : "im2col");
+      EXPECT_EQ(choice(shape(2, 12, 12, 32, 64, 3, 3, 2, 1), pass, type), library ? "onednn" : "im2col");
     }
     EXPECT_EQ(choice(shape(2, 14, 14, 32, 16, 1, 1, 1, 0), pass, DType::f64), "im2col");
     // Many pixels of many channels: the library's convolution beats its product with transposed filters.

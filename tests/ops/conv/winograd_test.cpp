@@ -60,14 +60,19 @@ TEST_F(Winograd, GivesTheSameBitsForEveryThreadCount) {
     }
 }
 
-// As near as sums of the definition are: 4 units of rounding of the largest result, where the usual points need 12.
+// Nearly as little as sums of the definition; the usual points of interpolation round two to three times as much.
 TEST_F(Winograd, RoundsLittle) {
-  for (const ConvShape& s : {shape(2, 14, 14, 256, 32, 3, 3, 1, 1), shape(8, 28, 28, 16, 16, 3, 3, 1, 1)})
+  struct Bound {
+    ConvShape shape;
+    double error;
+  };
+  for (const Bound& bound :
+       {Bound{shape(2, 14, 14, 256, 32, 3, 3, 1, 1), 5e-6}, Bound{shape(8, 28, 28, 16, 16, 3, 3, 1, 1), 2.5e-6}})
     for (const Pass pass : all_passes) {
-      const ConvProblem problem{.shape = s, .pass = pass};
+      const ConvProblem problem{.shape = bound.shape, .pass = pass};
       const Operands operands(problem);
-      expect_near(run(kernels::conv2d_winograd, problem, operands).main, plain_loops(problem, operands).main, 3e-6,
-                  text_of(problem));
+      expect_near(run(kernels::conv2d_winograd, problem, operands).main, plain_loops(problem, operands).main,
+                  bound.error, text_of(problem));
     }
 }
 
