@@ -18,9 +18,10 @@ namespace hearth::data {
 
 /// Memory one thread reuses from sample to sample.
 struct Workspace {
+  Image decoded;
+  Region region;
   Image image;
   Image scratch;
-  Region region;
 };
 
 /// Batches whose rows are sorted by length in the epochs of sequences: enough that rows meet their like, few enough

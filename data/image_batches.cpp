@@ -48,8 +48,8 @@ class ImageBatches : public OrderedBatches {
         random = begin;  // anew for a sample that stands in
         return transforms_.sizing(height, width, random);
       };
-      labels.data<std::int64_t>()[i] = dataset_.read_region(sample, std::ref(choose), space.image, space.region);
-      transforms_.augment(space.image, space.region, space.scratch, random);
+      labels.data<std::int64_t>()[i] = dataset_.read_region(sample, std::ref(choose), space.decoded, space.region);
+      transforms_.augment(space.decoded, space.region, space.image, space.scratch, random);
       std::byte* const place = target + static_cast<std::size_t>(i) * stride;
       if (!pixels) {
         transforms_.finish(space.image, random, options().dtype, place);

@@ -44,6 +44,7 @@ struct Sizing {
   /// Whether a JPEG may be decoded at 1/8, 1/4 or 1/2 of its size, where the box has at least so many times the rows
   /// and the columns of the result.
   bool scaled_decoding = false;
+  bool mirrored = false;  ///< whether left and right of the result change places
 };
 
 /// All of an image, as it is.

@@ -67,7 +67,7 @@ enum class Fit {
 struct TransformOptions {
   int image_size = 0;   ///< side of the square input; 0 keeps the set's size
   Fit fit = Fit::crop;  ///< how an image becomes that square
-  ResizeFilter filter = ResizeFilter::bilinear;
+  ResizeFilter filter = ResizeFilter::bilinear;  ///< of every resize
   /// JPEGs are decoded at 1/2, 1/4 or 1/8 of their size where at least so many times the pixels of the input are taken.
   bool scaled_decoding = true;
   /// Evaluation by Fit::crop, where training uses random_resized_crop: the centre image_size of a shorter side of
@@ -130,12 +130,14 @@ class HEARTH_API Transforms {
   ImageShape output_shape() const { return output_; }
   bool training() const { return training_; }
   const TransformOptions& options() const { return options_; }
-  /// The first step, of an image of this size: what of it is resized, and how. Draws the random box.
+  /// The first step, of an image of this size: what of it is resized, and how. Draws the random box, and whether the
+  /// result is mirrored where nothing comes between.
   Sizing sizing(int height, int width, Random& random) const;
   /// The steps before normalisation. `image` is the input and afterwards the result; `scratch` is overwritten.
   void augment(Image& image, Image& scratch, Random& random) const;
-  /// The same of an image of which sizing() has chosen a region; `random` goes on behind the draws for that.
-  void augment(Image& image, const Region& region, Image& scratch, Random& random) const;
+  /// The same of a region that sizing() has chosen, into `image`; `random` goes on behind the draws for that. `decoded`
+  /// has any content afterwards.
+  void augment(Image& decoded, const Region& region, Image& image, Image& scratch, Random& random) const;
   /// All steps; writes output_shape() elements of `dtype` (f32, bf16 or f16) to `target`.
   void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
   /// All steps behind augment().
@@ -151,6 +153,8 @@ class HEARTH_API Transforms {
   bool erases() const { return training_ && options_.erasing.probability > 0; }
 
  private:
+  bool mirrors_at_once() const;
+  void change(Image& image, Image& scratch, Random& random) const;
   Box draw_erased(Random& random) const;
 
   TransformOptions options_;
