@@ -23,6 +23,7 @@ struct Weights {
   int bits = 14;
   std::vector<double> exact;  // of one output
   int begin = 0, end = 0;     // of the inputs that are used
+  bool are_few = false;       // whatever the window: at most most_few_taps, none above 1
 
   const std::int16_t* of(int output) const { return values.data() + static_cast<std::ptrdiff_t>(output) * 2 * pairs; }
 };
@@ -59,6 +60,10 @@ class Filter {
 
   int origin() const { return origin_; }
   int most() const { return 2 * static_cast<int>(std::ceil(reach_)) + 2; }
+  /// Bicubic weights at an edge may be above 1 in enlargements.
+  bool are_few() const {
+    return 2 * reach_ + 1 <= kernels::most_few_taps && (filter_ != ResizeFilter::bicubic || scale_ >= 1.5);
+  }
   /// Fills `exact` with the weights of the inputs from the returned one on; `total` is their sum.
   int weigh(int output, std::vector<double>& exact, double& total) const {
     const double center = begin_ + (output + 0.5) * scale_;
@@ -107,6 +112,7 @@ void close_up(Weights& weights, int longest) {
 void find_weights(const Axis& axis, ResizeFilter filter, int most_bits, Weights& weights) {
   const Filter made(axis, filter);
   weights.bits = bits_for(axis, most_bits);
+  weights.are_few = made.are_few();
   weights.pairs = (made.most() + 1) / 2;
   const auto outputs = static_cast<std::size_t>(axis.count), slots = static_cast<std::size_t>(2 * weights.pairs);
   weights.first.resize(outputs);
@@ -145,7 +151,8 @@ void find_weights(const Axis& axis, ResizeFilter filter, int most_bits, Weights&
 /// Memory of one thread, used again for each image.
 struct Scratch {
   Weights rows, columns;
-  std::vector<std::int16_t> row;
+  std::vector<std::int16_t> row;       // between the passes
+  std::vector<std::int32_t> doubled;  // weights of columns, each twice
 };
 
 void require_source(const Image& source, const Weights& rows, const Weights& columns) {
@@ -153,6 +160,62 @@ void require_source(const Image& source, const Weights& rows, const Weights& col
                rows.begin >= 0 && columns.begin >= 0 && rows.end <= source.height && columns.end <= source.width,
                "resize: needs rows ", rows.begin, " to ", rows.end, " and columns ", columns.begin, " to ", columns.end,
                " of an image of ", source.height, " x ", source.width);
+}
+
+kernels::RowTaps row_taps(const Image& source, const Scratch& scratch, int y) {
+  const auto at = static_cast<std::size_t>(y);
+  return {source.row(scratch.rows.first[at]) + static_cast<std::ptrdiff_t>(scratch.columns.begin) * source.channels,
+          scratch.rows.of(y), scratch.rows.count[at]};
+}
+
+/// Of the source's row, the values that are used.
+std::size_t used_values(const Image& source, const Scratch& scratch) {
+  return static_cast<std::size_t>(scratch.columns.end - scratch.columns.begin) *
+         static_cast<std::size_t>(source.channels);
+}
+
+void resize_by_few(const Image& source, Scratch& scratch, Image& target) {
+  const Weights& columns = scratch.columns;
+  int taps = 1;
+  for (const int count : columns.count) taps = std::max(taps, count);
+  scratch.doubled.resize(columns.first.size() * static_cast<std::size_t>(taps));
+  auto doubled = scratch.doubled.begin();
+  for (int x = 0; x < target.width; ++x)
+    for (int k = 0; k < taps; ++k) {
+      // 1 is not among the values of 15 bits.
+      const int weight = std::min(columns.of(x)[k] * (1 << (15 - columns.bits)), 32767);
+      *doubled++ = weight * 65536 + (weight & 0xffff);
+    }
+  const std::size_t count = used_values(source, scratch);
+  const auto channels = static_cast<std::size_t>(source.channels);
+  scratch.row.resize(kernels::rows_at_once *
+                     (count + static_cast<std::size_t>(taps + target.width) * channels + 32));
+  const kernels::FewTaps few{columns.first.data(), scratch.doubled.data(), taps};
+  for (int done = 0; done < target.height;) {
+    const int rows = std::min(kernels::rows_at_once, target.height);
+    // The last ones, some of them a second time.
+    const int y = std::min(done, target.height - rows);
+    kernels::RowTaps group[kernels::rows_at_once];
+    for (int r = 0; r < rows; ++r) group[r] = row_taps(source, scratch, y + r);
+    kernels::resize_rows(group, rows, source.row_bytes(), scratch.rows.bits - kernels::resize_point, count, few,
+                         target.width, source.channels, target.row(y), scratch.row.data());
+    done = y + rows;
+  }
+}
+
+void resize_by_many(const Image& source, Scratch& scratch, Image& target) {
+  const Weights& columns = scratch.columns;
+  const std::size_t count = used_values(source, scratch);
+  scratch.row.resize(count + static_cast<std::size_t>(2 * columns.pairs) * static_cast<std::size_t>(source.channels) +
+                     16);
+  const kernels::ColumnTaps many{columns.first.data(), columns.values.data(), columns.pairs};
+  for (int y = 0; y < target.height; ++y) {
+    const kernels::RowTaps taps = row_taps(source, scratch, y);
+    kernels::weigh_rows(taps.rows, source.row_bytes(), taps.weights, taps.taps,
+                        scratch.rows.bits - kernels::resize_point, count, scratch.row.data());
+    kernels::weigh_columns(scratch.row.data(), many, columns.bits + kernels::resize_point, target.width,
+                           source.channels, target.row(y));
+  }
 }
 
 void resize_filtered(const Image& source, const Region& region, Image& target) {
@@ -163,23 +226,14 @@ void resize_filtered(const Image& source, const Region& region, Image& target) {
   const Box& window = sizing.window;
   find_weights({region.area.top, region.area.height, sizing.height, window.top, window.height}, sizing.filter, 20,
                rows);
-  // Values between the passes take 15 bits with what bicubic weights add.
   find_weights({region.area.left, region.area.width, sizing.width, window.left, window.width, sizing.mirrored},
-               sizing.filter, 16, columns);
+               sizing.filter, 15, columns);
   require_source(source, rows, columns);
-  const auto channels = static_cast<std::size_t>(source.channels);
-  const std::size_t count = static_cast<std::size_t>(columns.end - columns.begin) * channels;
-  scratch.row.resize(count + static_cast<std::size_t>(2 * columns.pairs) * channels + 16);
   for (int& first : columns.first) first -= columns.begin;
-  const kernels::ColumnTaps taps{columns.first.data(), columns.values.data(), columns.pairs};
-  for (int y = 0; y < window.height; ++y) {
-    const auto at = static_cast<std::size_t>(y);
-    const std::uint8_t* const first = source.row(rows.first[at]) + static_cast<std::size_t>(columns.begin) * channels;
-    kernels::weigh_rows(first, source.row_bytes(), rows.of(y), rows.count[at], rows.bits - kernels::resize_point, count,
-                        scratch.row.data());
-    kernels::weigh_columns(scratch.row.data(), taps, columns.bits + kernels::resize_point, window.width,
-                           source.channels, target.row(y));
-  }
+  if (columns.are_few)
+    resize_by_few(source, scratch, target);
+  else
+    resize_by_many(source, scratch, target);
 }
 
 }  // namespace

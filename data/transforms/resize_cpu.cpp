@@ -40,6 +40,22 @@ inline void weigh_columns_plainly(const std::int16_t* row, const ColumnTaps& tap
   }
 }
 
+inline void resize_row_plainly(const RowTaps& taps, std::size_t stride, int shift, std::size_t count,
+                               const FewTaps& columns, int width, int channels, std::uint8_t* out,
+                               std::int16_t* row) {
+  weigh_rows_plainly(taps.rows, stride, taps.weights, taps.taps, shift, 0, count, row);
+  for (int x = 0; x < width; ++x) {
+    const std::int32_t* const w = columns.weights + static_cast<std::ptrdiff_t>(x) * columns.taps;
+    const std::int16_t* const in = row + static_cast<std::ptrdiff_t>(columns.first[x]) * channels;
+    for (int c = 0; c < channels; ++c) {
+      std::int32_t sum = 1 << (resize_point - 1);
+      for (int k = 0; k < columns.taps; ++k)
+        if (w[k] != 0) sum += (in[k * channels + c] * static_cast<std::int16_t>(w[k]) + (1 << 14)) >> 15;
+      out[x * channels + c] = static_cast<std::uint8_t>(std::clamp(sum >> resize_point, 0, 255));
+    }
+  }
+}
+
 #if HEARTH_ISA_VECTOR_BYTES >= 32
 
 inline __m256i both_weights(const std::int16_t* weights) {
@@ -80,6 +96,104 @@ inline void rows_of(const std::uint8_t* rows, std::size_t stride, const std::int
   for (std::size_t i = 0; i + 32 <= count; i += 32) weigh_32(rows + i, stride, weights, taps, shift, out + i);
   // The last ones, some of them a second time.
   if (count % 32 != 0) weigh_32(rows + count - 32, stride, weights, taps, shift, out + count - 32);
+}
+
+/// Rows become columns of 8 times 8 values.
+inline void transpose_8(__m128i* v) {
+  __m128i a[8], b[8];
+  for (int i = 0; i < 4; ++i) {
+    a[2 * i] = _mm_unpacklo_epi16(v[2 * i], v[2 * i + 1]);
+    a[2 * i + 1] = _mm_unpackhi_epi16(v[2 * i], v[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    b[4 * i] = _mm_unpacklo_epi32(a[4 * i], a[4 * i + 2]);
+    b[4 * i + 1] = _mm_unpackhi_epi32(a[4 * i], a[4 * i + 2]);
+    b[4 * i + 2] = _mm_unpacklo_epi32(a[4 * i + 1], a[4 * i + 3]);
+    b[4 * i + 3] = _mm_unpackhi_epi32(a[4 * i + 1], a[4 * i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    v[2 * i] = _mm_unpacklo_epi64(b[i], b[i + 4]);
+    v[2 * i + 1] = _mm_unpackhi_epi64(b[i], b[i + 4]);
+  }
+}
+
+inline __m128i load_8(const std::int16_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+inline void store_8(std::int16_t* to, __m128i values) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), values); }
+
+/// 32 values of each of 8 rows, to [32][8].
+inline void weigh_32_of_8(const RowTaps* rows, std::size_t at, std::size_t stride, int shift, std::int16_t* out) {
+  std::int16_t part[rows_at_once][32];
+  for (int r = 0; r < rows_at_once; ++r)
+    weigh_32(rows[r].rows + at, stride, rows[r].weights, rows[r].taps, shift, part[r]);
+  for (int i = 0; i < 32; i += 8) {
+    __m128i v[8];
+    for (int r = 0; r < rows_at_once; ++r) v[r] = load_8(part[r] + i);
+    transpose_8(v);
+    for (int k = 0; k < 8; ++k) store_8(out + 8 * (i + k), v[k]);
+  }
+}
+
+/// [columns][8] to [outputs][8], of `channels` channels; 0 for as many as are given.
+template <int fixed>
+inline void weigh_columns_of_8(const std::int16_t* in, const FewTaps& taps, int width, int given, std::int16_t* out) {
+  const int channels = fixed == 0 ? given : fixed;
+  const __m128i half = _mm_set1_epi16(1 << (resize_point - 1));
+  const std::int32_t* w = taps.weights;
+  for (int x = 0; x < width; ++x, w += taps.taps) {
+    const std::int16_t* const from = in + static_cast<std::ptrdiff_t>(taps.first[x]) * channels * 8;
+    if constexpr (fixed == 3) {
+      __m128i sums[3] = {half, half, half};
+      for (int k = 0; k < taps.taps; ++k) {
+        const __m128i weight = _mm_set1_epi32(w[k]);
+        for (int c = 0; c < 3; ++c)
+          sums[c] = _mm_add_epi16(sums[c], _mm_mulhrs_epi16(load_8(from + (3 * k + c) * 8), weight));
+      }
+      for (int c = 0; c < 3; ++c, out += 8) store_8(out, _mm_srai_epi16(sums[c], resize_point));
+    } else {
+      for (int c = 0; c < channels; ++c, out += 8) {
+        __m128i sum = half;
+        for (int k = 0; k < taps.taps; ++k)
+          sum = _mm_add_epi16(sum, _mm_mulhrs_epi16(load_8(from + (channels * k + c) * 8), _mm_set1_epi32(w[k])));
+        store_8(out, _mm_srai_epi16(sum, resize_point));
+      }
+    }
+  }
+}
+
+/// [count][8] to 8 rows of `count` bytes.
+inline void put_8_rows(const std::int16_t* in, std::size_t count, std::uint8_t* out) {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    __m128i v[8];
+    for (std::size_t k = 0; k < 8; ++k) v[k] = load_8(in + 8 * (i + k));
+    transpose_8(v);
+    for (std::size_t r = 0; r < 8; ++r)
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(out + r * count + i), _mm_packus_epi16(v[r], v[r]));
+  }
+  for (; i < count; ++i)
+    for (std::size_t r = 0; r < 8; ++r)
+      out[r * count + i] = static_cast<std::uint8_t>(std::clamp<int>(in[8 * i + r], 0, 255));
+}
+
+inline void rows_and_columns(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
+                             const FewTaps& columns, int width, int channels, std::uint8_t* out,
+                             std::int16_t* scratch) {
+  const std::size_t row_bytes = static_cast<std::size_t>(width) * static_cast<std::size_t>(channels);
+  if (row_count < rows_at_once || count < 32) {
+    for (int r = 0; r < row_count; ++r)
+      resize_row_plainly(rows[r], stride, shift, count, columns, width, channels,
+                         out + static_cast<std::size_t>(r) * row_bytes, scratch);
+    return;
+  }
+  for (std::size_t i = 0; i + 32 <= count; i += 32) weigh_32_of_8(rows, i, stride, shift, scratch + 8 * i);
+  // The last ones, some of them a second time.
+  if (count % 32 != 0) weigh_32_of_8(rows, count - 32, stride, shift, scratch + 8 * (count - 32));
+  std::int16_t* const narrow = scratch + 8 * (count + static_cast<std::size_t>(columns.taps * channels));
+  if (channels == 3)
+    weigh_columns_of_8<3>(scratch, columns, width, 3, narrow);
+  else
+    weigh_columns_of_8<0>(scratch, columns, width, channels, narrow);
+  put_8_rows(narrow, row_bytes, out);
 }
 
 /// Four pixels of three channels.
@@ -129,6 +243,14 @@ inline void columns_of(const std::int16_t* row, const ColumnTaps& taps, int shif
   weigh_columns_plainly(row, taps, shift, 0, width, channels, out);
 }
 
+inline void rows_and_columns(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
+                             const FewTaps& columns, int width, int channels, std::uint8_t* out,
+                             std::int16_t* scratch) {
+  for (int r = 0; r < row_count; ++r)
+    resize_row_plainly(rows[r], stride, shift, count, columns, width, channels,
+                       out + static_cast<std::ptrdiff_t>(r) * width * channels, scratch);
+}
+
 #endif
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
@@ -143,6 +265,11 @@ void weigh_rows(const std::uint8_t* rows, std::size_t stride, const std::int16_t
 void weigh_columns(const std::int16_t* row, const ColumnTaps& taps, int shift, int width, int channels,
                    std::uint8_t* out) {
   HEARTH_ISA_CALL(columns_of, row, taps, shift, width, channels, out);
+}
+
+void resize_rows(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
+                 const FewTaps& columns, int width, int channels, std::uint8_t* out, std::int16_t* scratch) {
+  HEARTH_ISA_CALL(rows_and_columns, rows, row_count, stride, shift, count, columns, width, channels, out, scratch);
 }
 
 }  // namespace hearth::kernels

@@ -26,4 +26,26 @@ struct ColumnTaps {
 void weigh_columns(const std::int16_t* row, const ColumnTaps& taps, int shift, int width, int channels,
                    std::uint8_t* out);
 
+/// Rows of the source that make one row of the result.
+struct RowTaps {
+  const std::uint8_t* rows;     ///< the first of them
+  const std::int16_t* weights;  ///< as of weigh_rows()
+  int taps;
+};
+/// As ColumnTaps, of `taps` columns for each output, at most most_few_taps. Weights are in 1/32768 and stand there twice,
+/// in both halves.
+struct FewTaps {
+  const int* first;
+  const std::int32_t* weights;  ///< [outputs][taps]
+  int taps;
+};
+inline constexpr int most_few_taps = 16;
+inline constexpr int rows_at_once = 8;
+
+/// Both passes for up to rows_at_once rows: sums of products that are each rounded to 1/64 of a level, faster than
+/// weigh_columns() and as exact while they are few. `scratch` has rows_at_once * (count + (taps + width) * channels +
+/// 32) values.
+void resize_rows(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
+                 const FewTaps& columns, int width, int channels, std::uint8_t* out, std::int16_t* scratch);
+
 }  // namespace hearth::kernels

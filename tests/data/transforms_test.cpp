@@ -159,6 +159,21 @@ TEST(ResizeTest, EveryInstructionSetWeighsAlike) {
   }
 }
 
+TEST(ResizeTest, EightRowsAtOnceAreEachByItself) {
+  for (const int channels : {1, 2, 3})
+    for (const int width : {10, 11, 12, 40, 200}) {
+      const Image image = noise(50, width, channels);
+      Image all, row, expected;
+      const Box box{1, 0, 48, width};
+      resize(image, region_of(image, box, 21, 19, {0, 0, 21, 19}, ResizeFilter::bilinear), all);
+      for (int y = 0; y < 21; ++y) {
+        resize(image, region_of(image, box, 21, 19, {y, 0, 1, 19}, ResizeFilter::bilinear), row);
+        crop(all, {y, 0, 1, 19}, 0, expected);
+        ASSERT_EQ(row, expected) << width << " x " << channels << ", row " << y;
+      }
+    }
+}
+
 TEST(ResizeTest, ConstantsStayConstantAndSizesStayExact) {
   for (const int value : {0, 1, 127, 254, 255}) {
     const Image image = constant(13, 17, 3, static_cast<std::uint8_t>(value));
