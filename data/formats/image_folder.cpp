@@ -226,8 +226,7 @@ class ImageFolder : public ImageDataset {
     try {
       read_bytes(path, bytes, image_limit);
       if (choose != nullptr) *region = decode_region(bytes, path, *choose, image, decode_bytes_);
-      const int orientation =
-          choose != nullptr ? region->orientation : decode_image(bytes, path, image, decode_bytes_);
+      const int orientation = choose != nullptr ? region->orientation : decode_image(bytes, path, image, decode_bytes_);
       if (orientation != 1) {
         const std::lock_guard lock(mutex_);
         turned_[at] = true;

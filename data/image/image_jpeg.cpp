@@ -104,8 +104,8 @@ struct Columns {
   JDIMENSION count;
 };
 
-// Starts decoding at the first row of a box. The columns are those of the box, and one more on each side, because chroma is
-// interpolated from neighbours; the library begins at a block. False on error.
+// Starts decoding at the first row of a box. The columns are those of the box, and one more on each side, because
+// chroma is interpolated from neighbours; the library begins at a block. False on error.
 bool start(Decoding& decoding, const Box& box, Columns& columns) {
   jpeg_decompress_struct& info = decoding.info;
   if (setjmp(decoding.errors.escape) != 0) return false;

@@ -42,8 +42,8 @@ void require_ok(const EncodedImage& file, VP8StatusCode status) {
   HEARTH_CHECK(DataError, status == VP8_STATUS_OK, file.name, ": broken WebP: ", reason_of(status));
 }
 
-// A macroblock of 16x16 pixels takes a bit at least of a lossy image: those of its modes have fixed odds. The codes of a
-// lossless one may have no bits.
+// A macroblock of 16x16 pixels takes a bit at least of a lossy image: those of its modes have fixed odds. The codes of
+// a lossless one may have no bits.
 void require_possible(const EncodedImage& file, const WebPBitstreamFeatures& features) {
   constexpr int lossy = 1;
   const std::int64_t blocks = (std::int64_t{features.width} + 15) / 16 * ((features.height + 15) / 16);
@@ -53,8 +53,8 @@ void require_possible(const EncodedImage& file, const WebPBitstreamFeatures& fea
     refuse_claim(file, features.width, features.height);
 }
 
-// Chroma at the edge of a crop is interpolated without its neighbours: two pixels more on each side have them, from even
-// positions, where the library begins crops.
+// Chroma at the edge of a crop is interpolated without its neighbours: two pixels more on each side have them, from
+// even positions, where the library begins crops.
 Box with_margin(const Box& box, const WebPBitstreamFeatures& features) {
   const int top = std::max(box.top - 2, 0) / 2 * 2, left = std::max(box.left - 2, 0) / 2 * 2;
   const int bottom = std::min(box.top + box.height + 2, features.height);

@@ -30,11 +30,11 @@ struct Weights {
 
 /// One axis of a resize.
 struct Axis {
-  double begin;   // of the box, in inputs
-  double extent;  // of the box
-  int size;       // of the result
-  int first;      // output of the window
-  int count;      // of outputs
+  double begin;           // of the box, in inputs
+  double extent;          // of the box
+  int size;               // of the result
+  int first;              // output of the window
+  int count;              // of outputs
   bool mirrored = false;  // whether the last output comes first
 };
 
@@ -53,7 +53,9 @@ class Filter {
       : filter_(filter),
         scale_(axis.extent / axis.size),
         wide_(std::max(scale_, 1.0)),
-        reach_(wide_ * (filter == ResizeFilter::area ? 0.5 : filter == ResizeFilter::bicubic ? 2.0 : 1.0)),
+        reach_(wide_ * (filter == ResizeFilter::area      ? 0.5
+                        : filter == ResizeFilter::bicubic ? 2.0
+                                                          : 1.0)),
         origin_(static_cast<int>(std::floor(axis.begin))),
         begin_(axis.begin - origin_),
         end_(static_cast<int>(std::ceil(begin_ + axis.extent))) {}
@@ -151,7 +153,7 @@ void find_weights(const Axis& axis, ResizeFilter filter, int most_bits, Weights&
 /// Memory of one thread, used again for each image.
 struct Scratch {
   Weights rows, columns;
-  std::vector<std::int16_t> row;       // between the passes
+  std::vector<std::int16_t> row;      // between the passes
   std::vector<std::int32_t> doubled;  // weights of columns, each twice
 };
 
@@ -188,8 +190,7 @@ void resize_by_few(const Image& source, Scratch& scratch, Image& target) {
     }
   const std::size_t count = used_values(source, scratch);
   const auto channels = static_cast<std::size_t>(source.channels);
-  scratch.row.resize(kernels::rows_at_once *
-                     (count + static_cast<std::size_t>(taps + target.width) * channels + 32));
+  scratch.row.resize(kernels::rows_at_once * (count + static_cast<std::size_t>(taps + target.width) * channels + 32));
   const kernels::FewTaps few{columns.first.data(), scratch.doubled.data(), taps};
   for (int done = 0; done < target.height;) {
     const int rows = std::min(kernels::rows_at_once, target.height);

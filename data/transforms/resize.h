@@ -8,10 +8,10 @@
 
 namespace hearth::data {
 
-/// Makes `target` the window of a resize, by the filter of its sizing; pixels outside of the box play no part, but one of
-/// which it covers a part counts in whole. Weights have 14 bits or more, values between the two passes 6 bits behind the
-/// point; all arithmetic is in integers, so the result does not depend on compiler or machine, and is Pillow's within a
-/// level. ShapeError where `source` lacks pixels of the region.
+/// Makes `target` the window of a resize, by the filter of its sizing; pixels outside of the box play no part, but one
+/// of which it covers a part counts in whole. Weights have 14 bits or more, values between the two passes 6 bits behind
+/// the point; all arithmetic is in integers, so the result does not depend on compiler or machine, and is Pillow's
+/// within a level. ShapeError where `source` lacks pixels of the region.
 void resize(const Image& source, const Region& region, Image& target);
 /// Whether a region is taken as it is, without a resize.
 bool keeps_pixels(const Region& region);

@@ -41,8 +41,7 @@ inline void weigh_columns_plainly(const std::int16_t* row, const ColumnTaps& tap
 }
 
 inline void resize_row_plainly(const RowTaps& taps, std::size_t stride, int shift, std::size_t count,
-                               const FewTaps& columns, int width, int channels, std::uint8_t* out,
-                               std::int16_t* row) {
+                               const FewTaps& columns, int width, int channels, std::uint8_t* out, std::int16_t* row) {
   weigh_rows_plainly(taps.rows, stride, taps.weights, taps.taps, shift, 0, count, row);
   for (int x = 0; x < width; ++x) {
     const std::int32_t* const w = columns.weights + static_cast<std::ptrdiff_t>(x) * columns.taps;
@@ -211,8 +210,7 @@ inline void weigh_4_pixels(const std::int16_t* row, const ColumnTaps& taps, __m1
       std::int32_t pair = 0;
       std::memcpy(&pair, weights + 2 * (i * taps.pairs + k), sizeof pair);
       const __m128i pixels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in[i] + 6 * k));
-      sums[i] =
-          _mm_add_epi32(sums[i], _mm_madd_epi16(_mm_shuffle_epi8(pixels, side_by_side), _mm_set1_epi32(pair)));
+      sums[i] = _mm_add_epi32(sums[i], _mm_madd_epi16(_mm_shuffle_epi8(pixels, side_by_side), _mm_set1_epi32(pair)));
     }
   }
   for (__m128i& sum : sums) sum = _mm_sra_epi32(sum, shift);

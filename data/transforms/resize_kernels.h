@@ -21,8 +21,8 @@ struct ColumnTaps {
   const std::int16_t* weights;  ///< [outputs][2 * pairs]
   int pairs;                    ///< of columns; what a weight of 0 stands for is read, and may lie behind the row's end
 };
-/// out[x * channels + c] = the sum of row[(first[x] + k) * channels + c] * weights[x][k], halves rounded up, shifted and
-/// limited to 0..255. 16 values behind what is used of the row can be read.
+/// out[x * channels + c] = the sum of row[(first[x] + k) * channels + c] * weights[x][k], halves rounded up, shifted
+/// and limited to 0..255. 16 values behind what is used of the row can be read.
 void weigh_columns(const std::int16_t* row, const ColumnTaps& taps, int shift, int width, int channels,
                    std::uint8_t* out);
 
@@ -32,8 +32,8 @@ struct RowTaps {
   const std::int16_t* weights;  ///< as of weigh_rows()
   int taps;
 };
-/// As ColumnTaps, of `taps` columns for each output, at most most_few_taps. Weights are in 1/32768 and stand there twice,
-/// in both halves.
+/// As ColumnTaps, of `taps` columns for each output, at most most_few_taps. Weights are in 1/32768 and stand there
+/// twice, in both halves.
 struct FewTaps {
   const int* first;
   const std::int32_t* weights;  ///< [outputs][taps]

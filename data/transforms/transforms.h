@@ -65,8 +65,8 @@ enum class Fit {
 
 /// How images become inputs. The random parts apply to training only.
 struct TransformOptions {
-  int image_size = 0;   ///< side of the square input; 0 keeps the set's size
-  Fit fit = Fit::crop;  ///< how an image becomes that square
+  int image_size = 0;                            ///< side of the square input; 0 keeps the set's size
+  Fit fit = Fit::crop;                           ///< how an image becomes that square
   ResizeFilter filter = ResizeFilter::bilinear;  ///< of every resize
   /// JPEGs are decoded at 1/2, 1/4 or 1/8 of their size where at least so many times the pixels of the input are taken.
   bool scaled_decoding = true;
@@ -93,9 +93,9 @@ HEARTH_API void jitter_color(Image& image, const ColorJitter& options, Random& r
 /// The shorter side to which evaluation resizes an image by Fit::crop, in pixels: image_size / eval_crop, rounded,
 /// where training takes random boxes. With the other fits, which make squares of image_size, that.
 HEARTH_API int evaluated_side(const TransformOptions& options);
-/// The shorter side becomes `side` (the longer one follows, rounded down), of which the centre `size` x `size` is taken.
-/// Of an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image, unless 0
-/// < size <= side, and for more than max_image_pixels.
+/// The shorter side becomes `side` (the longer one follows, rounded down), of which the centre `size` x `size` is
+/// taken. Of an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image,
+/// unless 0 < size <= side, and for more than max_image_pixels.
 HEARTH_API Sizing centre_of(int height, int width, int side, int size);
 /// The longer side becomes `size` (the shorter one follows, rounded, at least 1). ShapeError for an empty image or a
 /// `size` below 1.

@@ -3,7 +3,6 @@
 // normalised) and of libjpeg-turbo alone, which decodes the same boxes at the same scale from memory. In turn, an epoch
 // each; a line of JSON a round. scripts/bench_data runs it.
 #include <cstdio>
-#include <jpeglib.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +10,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <jpeglib.h>
 
 #include "core/error.h"
 #include "data/formats/image_folder.h"

@@ -36,12 +36,12 @@ bool reads_webp() {
   return false;
 }
 
-const char* const jpegs[] = {"444.jpg",         "422.jpg",           "420.jpg",           "440.jpg",
-                             "progressive.jpg", "restarts.jpg",      "grey.jpg",          "cmyk.jpg",
-                             "arithmetic.jpg",  "orientation_2.jpg", "orientation_3.jpg", "orientation_4.jpg",
+const char* const jpegs[] = {"444.jpg",           "422.jpg",           "420.jpg",           "440.jpg",
+                             "progressive.jpg",   "restarts.jpg",      "grey.jpg",          "cmyk.jpg",
+                             "arithmetic.jpg",    "orientation_2.jpg", "orientation_3.jpg", "orientation_4.jpg",
                              "orientation_5.jpg", "orientation_6.jpg", "orientation_7.jpg", "orientation_8.jpg"};
-const char* const others[] = {"rgb.png",        "alpha.png",      "rgb.bmp", "palette.bmp", "lossy.webp",
-                              "lossy_alpha.webp", "lossless.webp"};
+const char* const others[] = {"rgb.png",    "alpha.png",        "rgb.bmp",      "palette.bmp",
+                              "lossy.webp", "lossy_alpha.webp", "lossless.webp"};
 
 struct RegionTest : testing::Test {
   void SetUp() override {
@@ -127,7 +127,8 @@ TEST_F(RegionTest, ScaledDecodingIsPillowsDraft) {
   for (const std::string name : {"444.jpg", "422.jpg", "420.jpg", "progressive.jpg"}) {
     for (const int times : {2, 4, 8}) {
       Image part;
-      decode_region(golden(name), name, [&](int h, int w) { return reduced(h, w, times); }, part);
+      decode_region(
+          golden(name), name, [&](int h, int w) { return reduced(h, w, times); }, part);
       const Bytes expected = golden(name + "." + std::to_string(times) + ".rgb");
       EXPECT_EQ(part.height, (117 + times - 1) / times);
       EXPECT_EQ(part.width, (149 + times - 1) / times);
@@ -162,7 +163,8 @@ TEST_F(RegionTest, ScaledPartsAreThoseOfTheScaledWhole) {
       EXPECT_EQ(region.area.height * times, sizing.box.height);
       resize(part, region, result);
       // The same box, of the scaled image: decoded whole because a filter could need all of it.
-      Region of_all = decode_region(file, name, [&](int h, int w) { return reduced(h, w, times); }, whole);
+      Region of_all = decode_region(
+          file, name, [&](int h, int w) { return reduced(h, w, times); }, whole);
       EXPECT_EQ(whole.height, (of_all.height + times - 1) / times);
       EXPECT_EQ(whole.width, (of_all.width + times - 1) / times);
       of_all.area.top += static_cast<double>(sizing.box.top) / times;

@@ -82,8 +82,8 @@ TEST(ResizeTest, MatchesItsDefinition) {
           for (int x = 0; x < width; ++x)
             for (int c = 0; c < channels; ++c) {
               // Rounded to a level once, and to 1/64 of one between the passes.
-              ASSERT_NEAR(result.row(y)[x * channels + c],
-                          resized_value(image, box, height, width, y, x, c, filter), 0.55)
+              ASSERT_NEAR(result.row(y)[x * channels + c], resized_value(image, box, height, width, y, x, c, filter),
+                          0.55)
                   << static_cast<int>(filter) << ": " << box.height << " x " << box.width << " to " << height << " x "
                   << width;
             }
@@ -104,7 +104,8 @@ TEST(ResizeTest, IsPillowsWithinALevel) {
   for (const auto& [name, height, width, filter] :
        {std::tuple{"down", 9, 16, ResizeFilter::bilinear}, std::tuple{"up", 41, 50, ResizeFilter::bilinear},
         std::tuple{"mixed", 40, 30, ResizeFilter::bilinear}, std::tuple{"same_width", 10, 37, ResizeFilter::bilinear},
-        std::tuple{"cubic_down", 9, 16, ResizeFilter::bicubic}, std::tuple{"cubic_up", 41, 50, ResizeFilter::bicubic}}) {
+        std::tuple{"cubic_down", 9, 16, ResizeFilter::bicubic},
+        std::tuple{"cubic_up", 41, 50, ResizeFilter::bicubic}}) {
     std::vector<std::uint8_t> expected;
     read_bytes(folder + "resize_" + name + ".rgb", expected, small_file);
     Image result;
@@ -125,7 +126,8 @@ TEST(ResizeTest, EveryInstructionSetWeighsAlike) {
     for (int taps = 1; taps <= 7; ++taps) {
       const Image rows = noise(taps, count, 1, static_cast<std::uint64_t>(count));
       std::vector<std::int16_t> weights(8), out(static_cast<std::size_t>(count));
-      for (int k = 0; k < taps; ++k) weights[static_cast<std::size_t>(k)] = static_cast<std::int16_t>(below(16384) - 2000);
+      for (int k = 0; k < taps; ++k)
+        weights[static_cast<std::size_t>(k)] = static_cast<std::int16_t>(below(16384) - 2000);
       kernels::weigh_rows(rows.pixels.data(), static_cast<std::size_t>(count), weights.data(), taps, 8,
                           static_cast<std::size_t>(count), out.data());
       for (int i = 0; i < count; ++i) {
@@ -346,7 +348,8 @@ TEST(TransformsTest, PaddedCropReachesEveryOffset) {
 }
 
 void resize_and_center(const Image& source, int side, int size, Image& result) {
-  const Region region = region_of_whole(source, [&](int height, int width) { return centre_of(height, width, side, size); });
+  const Region region =
+      region_of_whole(source, [&](int height, int width) { return centre_of(height, width, side, size); });
   resize(source, region, result);
 }
 
