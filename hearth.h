@@ -33,6 +33,7 @@
 #include "data/loader.h"
 #include "data/registry.h"
 #include "data/sample_dataset.h"
+#include "data/stages.h"
 #include "data/text/bleu.h"
 #include "data/text/error_rate.h"
 #include "data/text/labelled.h"

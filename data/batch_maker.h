@@ -16,12 +16,13 @@
 
 namespace hearth::data {
 
-/// Memory one thread reuses from sample to sample.
+/// What one thread keeps from sample to sample: memory, and what it is at.
 struct Workspace {
-  Image decoded;
-  Region region;
-  Image image;
-  Image scratch;
+  Image decoded{};
+  Region region{};
+  Image image{};
+  Image scratch{};
+  StageClock clock{};
 };
 
 /// Batches whose rows are sorted by length in the epochs of sequences: enough that rows meet their like, few enough
@@ -40,12 +41,17 @@ class BatchMaker {
   virtual std::int64_t per_epoch() const = 0;
   /// Samples of every epoch.
   virtual std::int64_t samples_per_epoch() const = 0;
+  /// Works out what the batches of an epoch have in common, ahead of their time and beside other calls: samples_of()
+  /// finds it done.
+  virtual void plan(std::int64_t) const {}
   /// The samples of a batch, row by row.
   virtual std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const = 0;
+  /// Whether a sample is the same in every epoch, so that one that is bad stays bad.
+  virtual bool samples_stay() const { return true; }
   /// Tokens of a sample; 0 where all samples take equally long.
   virtual std::int64_t length_of(std::int64_t) const { return 0; }
   /// Makes the tensors of a batch whose samples, at least one, epoch and index are set; false once `cancelled()`, which
-  /// is asked now and then.
+  /// is asked now and then. The clock, which is at Stage::assemble, is told of each sample and stage.
   virtual bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const = 0;
 };
 
@@ -54,22 +60,34 @@ template <class Value>
 class ByEpoch {
  public:
   using Pointer = std::shared_ptr<const Value>;
-  /// The value of an epoch; `make()` is called where it is not at hand.
+  /// The value of an epoch; `make()` is called where it is not at hand. Who wants another epoch's does not wait for it.
   template <class Make>
   Pointer of(std::int64_t epoch, Make&& make) const {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [known, value] : kept_) {
-      if (known == epoch) return value;
-    }
-    auto value = std::make_shared<const Value>(make());
-    kept_[oldest_] = {epoch, value};
-    oldest_ = 1 - oldest_;
-    return value;
+    const std::shared_ptr<Kept> kept = kept_of(epoch);
+    const std::lock_guard lock(kept->mutex);
+    if (!kept->value) kept->value = std::make_shared<const Value>(make());
+    return kept->value;
   }
 
  private:
+  struct Kept {
+    explicit Kept(std::int64_t of) : epoch(of) {}
+    const std::int64_t epoch;
+    std::mutex mutex;  // of what follows
+    Pointer value;
+  };
+  std::shared_ptr<Kept> kept_of(std::int64_t epoch) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& kept : kept_)
+      if (kept && kept->epoch == epoch) return kept;
+    auto kept = std::make_shared<Kept>(epoch);
+    kept_[oldest_] = kept;
+    oldest_ = 1 - oldest_;
+    return kept;
+  }
+
   mutable std::mutex mutex_;
-  mutable std::pair<std::int64_t, Pointer> kept_[2] = {{-1, nullptr}, {-1, nullptr}};
+  mutable std::shared_ptr<Kept> kept_[2];
   mutable int oldest_ = 0;
 };
 
@@ -78,18 +96,24 @@ class OrderedBatches : public BatchMaker {
  public:
   std::int64_t per_epoch() const override { return per_epoch_; }
   std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, size_); }
+  void plan(std::int64_t epoch) const override;
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override;
 
  protected:
   /// `what` names the samples, for messages. ConfigError for a batch size below 1; DataError where there is no batch.
   OrderedBatches(std::int64_t size, const LoaderOptions& options, const std::string& source, const char* what);
   const LoaderOptions& options() const { return options_; }
+  /// The order of a shuffled epoch: of each sample once.
+  virtual std::vector<std::int64_t> epoch_order(std::uint64_t epoch) const;
 
  private:
+  using Orders = ByEpoch<std::vector<std::int64_t>>;
+  Orders::Pointer order_of(std::int64_t epoch) const;
+
   const LoaderOptions& options_;
   std::int64_t size_;
   std::int64_t per_epoch_;
-  ByEpoch<std::vector<std::int64_t>> orders_;
+  Orders orders_;
 };
 
 }  // namespace hearth::data

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/order.h"
+#include "data/stages.h"
 #include "data/transforms/resize.h"
 
 namespace hearth::data {
@@ -57,6 +58,7 @@ std::int64_t ImageDataset::read_region(std::int64_t index, const ChooseSizing& c
 
 void ImageDataset::shrink(Image& image) const {
   if (shrinks_to() == 0 || std::min(image.height, image.width) <= shrinks_to()) return;
+  const StageScope stage(Stage::augment);
   // No memory of a thread's own: it would stay as large as the largest file.
   Image shrunk;
   resize_shorter_side(image, {0, 0, image.height, image.width}, shrinks_to(), shrunk);
@@ -123,6 +125,11 @@ std::optional<std::int64_t> Subset::try_read(std::int64_t index, Image& image) c
   return whole_->try_read(indices_[static_cast<std::size_t>(index)], image);
 }
 
+std::string Subset::fault_of(std::int64_t index) const {
+  check_index(index);
+  return whole_->fault_of(indices_[static_cast<std::size_t>(index)]);
+}
+
 std::optional<std::int64_t> Subset::try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
                                                     Region& region) const {
   check_index(index);
@@ -143,6 +150,27 @@ bool Subset::encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const
 std::string Subset::sample_name(std::int64_t index) const {
   check_index(index);
   return whole_->sample_name(indices_[static_cast<std::size_t>(index)]);
+}
+
+std::vector<std::int64_t> Subset::stream_order(std::uint64_t seed, std::uint64_t epoch) const {
+  std::vector<std::int64_t> order = whole_->stream_order(seed, epoch);
+  if (order.empty()) return order;
+  std::vector<std::int64_t> own(static_cast<std::size_t>(whole_->size()), -1);
+  for (std::size_t i = 0; i < indices_.size(); ++i)
+    own[static_cast<std::size_t>(indices_[i])] = static_cast<std::int64_t>(i);
+  for (std::int64_t& index : order) index = own[static_cast<std::size_t>(index)];
+  std::erase(order, -1);
+  // With a sample in it twice there is no such order.
+  return order.size() == indices_.size() ? order : std::vector<std::int64_t>();
+}
+
+void Subset::read_ahead(std::span<const std::int64_t> indices) const {
+  std::vector<std::int64_t> of_whole;
+  for (const std::int64_t index : indices) {
+    check_index(index);
+    of_whole.push_back(indices_[static_cast<std::size_t>(index)]);
+  }
+  whole_->read_ahead(of_whole);
 }
 
 void Subset::identify(std::int64_t index, Sha256& digest) const {

@@ -18,15 +18,25 @@ OrderedBatches::OrderedBatches(std::int64_t size, const LoaderOptions& options, 
                options.drop_last ? " when the incomplete one is dropped" : "", "; use a smaller batch");
 }
 
+std::vector<std::int64_t> OrderedBatches::epoch_order(std::uint64_t epoch) const {
+  return shuffled_order(size_, options_.seed, epoch);
+}
+
 std::vector<std::int64_t> OrderedBatches::samples_of(std::int64_t epoch, std::int64_t index) const {
   const std::int64_t first = index * options_.batch_size, count = std::min(options_.batch_size, size_ - first);
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
   std::iota(samples.begin(), samples.end(), first);
   if (!options_.shuffle) return samples;
-  const auto order =
-      orders_.of(epoch, [&] { return shuffled_order(size_, options_.seed, static_cast<std::uint64_t>(epoch)); });
-  std::copy_n(order->begin() + first, count, samples.begin());
+  std::copy_n(order_of(epoch)->begin() + first, count, samples.begin());
   return samples;
+}
+
+void OrderedBatches::plan(std::int64_t epoch) const {
+  if (options_.shuffle) (void)order_of(epoch);
+}
+
+OrderedBatches::Orders::Pointer OrderedBatches::order_of(std::int64_t epoch) const {
+  return orders_.of(epoch, [&] { return epoch_order(static_cast<std::uint64_t>(epoch)); });
 }
 
 }  // namespace hearth::data

@@ -17,14 +17,16 @@ class SampleBatches : public OrderedBatches {
   SampleBatches(const SampleDataset& dataset, const LoaderOptions& options)
       : OrderedBatches(dataset.size(), options, dataset.source(), "samples"), dataset_(dataset) {}
 
-  bool fill(Batch& batch, Workspace&, const std::function<bool()>& cancelled) const override {
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const override {
     std::vector<TensorSample> samples;
     for (const std::int64_t sample : batch.samples) {
       if (cancelled()) return false;
+      space.clock.at(Stage::read, sample);
       Random random = random_of(options().seed, Purpose::augment, static_cast<std::uint64_t>(batch.epoch),
                                 static_cast<std::uint32_t>(sample));
       samples.push_back(dataset_.read(sample, random));
     }
+    space.clock.at(Stage::assemble);
     Batch made = dataset_.collate(samples);
     made.samples = std::move(batch.samples);
     made.epoch = batch.epoch, made.index = batch.index;
@@ -62,6 +64,11 @@ Tensor stacked(const std::vector<TensorSample>& samples, std::size_t which) {
 }
 
 }  // namespace
+
+TensorSample SampleDataset::example() const {
+  Random random(0, 0);
+  return size() > 0 ? read(0, random) : TensorSample();
+}
 
 Batch SampleDataset::collate(const std::vector<TensorSample>& samples) const {
   HEARTH_CHECK(UsageError, !samples.empty(), "dataset: a batch of no samples");

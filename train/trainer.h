@@ -9,6 +9,7 @@
 #include "train/report/progress.h"
 #include "train/run/communication.h"
 #include "train/run/device_use.h"
+#include "train/run/input_use.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_profile.h"
 #include "train/session.h"
@@ -51,14 +52,18 @@ class HEARTH_API Trainer {
   void advance(data::Loader& loader);
   /// Its first part: the batches, the step, and what is counted of it.
   StepResult take_step(data::Loader& loader);
+  /// Says which samples were found bad, and takes in what the other ranks have found.
+  void tell_bad_samples();
   /// Takes in how long the ranks took for the step before, and names those that keep the others waiting.
   void watch_ranks();
   /// The last step of all ranks, for the report.
   void write_step_trace();
   /// Its second part.
   void finish_step(const StepResult& step);
-  Progress::Step progress_step(const StepResult& last) const;
-  void log_interval(const StepResult& last);
+  Progress::Step progress_step(const StepResult& last, data::Loader& loader);
+  void log_interval(const StepResult& last, data::Loader& loader);
+  /// Says what the steps wait for, once for each stage that they wait for.
+  void tell_of_input();
   struct Evaluation {
     Meter meter;
     std::string text;  ///< of it, in a line
@@ -68,7 +73,6 @@ class HEARTH_API Trainer {
   /// What the model generates, for the report; null where that is nothing.
   Json samples(const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
-  /// PeerError unless all ranks begin with the same data, weights and state.
   void report_model();
   /// Whether it was the best so far.
   bool evaluate_and_log();
@@ -90,11 +94,13 @@ class HEARTH_API Trainer {
   Progress& progress_;
   std::int64_t saved_step_ = -1;
   bool moved_ = false;  ///< the run goes on from another folder
+  std::int64_t bad_samples_told_ = 0;
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
-  double interval_wait_seconds_ = 0;
   std::int64_t interval_samples_ = 0;
   CommunicationMeter communication_;
+  InputMeter input_;
+  data::Stage told_stage_ = data::Stage::room;  ///< what steps were last said to wait for
   StepWorkMeter work_;
   DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are
   StragglerWatch stragglers_;

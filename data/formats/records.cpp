@@ -3,23 +3,22 @@
 #include "data/formats/records.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "data/formats/read_ahead.h"
 #include "data/formats/record_file.h"
+#include "data/source_bytes.h"
 
 namespace hearth::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// A file that a manifest names, which lies beside it.
-fs::path file_beside(const std::string& folder, const std::string& name) {
+std::string file_beside(const std::string& folder, const std::string& name) {
   HEARTH_CHECK(DataError, !name.empty() && name.find('/') == name.npos && name != "." && name != "..", folder, "/",
                records_manifest, ": \"", name, "\" is no name of a file in this folder");
-  return fs::path(folder) / name;
+  return name_in(folder, name);
 }
 
 class RecordImages : public ImageDataset {
@@ -37,6 +36,7 @@ class RecordImages : public ImageDataset {
     shape_ = {extent(0), extent(1), extent(2)};
     for (const Json& file : split.at("files").items()) {
       RecordFile opened = open(file, digest);
+      ahead_.emplace_back(file_beside(folder_, file.at("name").as_string()));
       starts_.push_back(size_);
       size_ += opened.size();
       files_.push_back(std::move(opened));
@@ -65,6 +65,12 @@ class RecordImages : public ImageDataset {
   std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
                                               Region& region) const override {
     return load(index, image, &choose, &region);
+  }
+  void read_ahead(std::span<const std::int64_t> indices) const override {
+    for (const std::int64_t index : indices) {
+      const auto [file, record] = locate(index);
+      ahead_[static_cast<std::size_t>(file - files_.data())].ask(file->offset(record), file->bytes(record));
+    }
   }
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
     const auto [file, record] = locate(index);
@@ -179,6 +185,7 @@ class RecordImages : public ImageDataset {
   ImageShape shape_;
   std::vector<std::string> names_;
   std::vector<RecordFile> files_;
+  std::vector<ReadAhead> ahead_;      // of each file
   std::vector<std::int64_t> starts_;  // the number of each file's first sample
   std::int64_t size_ = 0;
   std::vector<std::int32_t> labels_;
@@ -208,15 +215,12 @@ ImageSplits open_splits(const std::string& folder, const Json& manifest) {
 
 }  // namespace
 
-bool holds_records(const std::string& folder) {
-  std::error_code absent;
-  return fs::exists(fs::path(folder) / records_manifest, absent);
-}
+bool holds_records(const std::string& folder) { return find_source(name_in(folder, records_manifest)).has_value(); }
 
 Json read_manifest(const std::string& folder) {
-  const std::string path = (fs::path(folder) / records_manifest).string();
+  const std::string path = name_in(folder, records_manifest);
   try {
-    Json manifest = read_json(path);
+    Json manifest = read_manifest_json(path);
     HEARTH_CHECK(DataError, manifest.at("format").as_string() == records_format, path, ": the format is \"",
                  manifest.at("format").as_string(), "\"; this version reads \"", records_format, "\"");
     return manifest;

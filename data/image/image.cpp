@@ -9,6 +9,7 @@
 #include "data/image/exif.h"
 #include "data/image/image_codecs.h"
 #include "data/source_bytes.h"
+#include "data/stages.h"
 
 namespace hearth::data {
 
@@ -172,6 +173,7 @@ Region decode(std::span<const std::uint8_t> bytes, const std::string& name, cons
               std::int64_t memory_limit) {
   HEARTH_CHECK(UsageError, memory_limit > 0, name, ": a memory limit of ", memory_limit,
                " bytes; give a positive one, or leave it out for ", default_decode_bytes);
+  const StageScope stage(Stage::decode);
   const EncodedImage file{bytes, name, memory_limit};
   Region region{.orientation = exif_orientation(bytes)};
   decode_as_stored(file, choose ? Wanted(*choose, region) : Wanted(region), image);

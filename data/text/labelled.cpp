@@ -25,10 +25,13 @@ class LabelledBatches : public BatchMaker {
 
   std::int64_t per_epoch() const override { return per_epoch_; }
   std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, set_.size()); }
+  void plan(std::int64_t epoch) const override {
+    if (options_.shuffle) (void)plan_at(epoch);
+  }
 
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override {
     if (options_.shuffle) {
-      const auto plan = plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
+      const auto plan = plan_at(epoch);
       return (*plan)[static_cast<std::size_t>(index)];
     }
     const std::int64_t first = index * options_.batch_size;
@@ -38,7 +41,7 @@ class LabelledBatches : public BatchMaker {
   }
   std::int64_t length_of(std::int64_t sample) const override { return set_.length_of(sample); }
 
-  bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>&) const override {
     std::int64_t length = 1;
     for (const std::int64_t sample : batch.samples) length = std::max(length, set_.length_of(sample));
     length = rounded_up(length, set_.options().multiple);
@@ -47,6 +50,7 @@ class LabelledBatches : public BatchMaker {
     batch.positions = batch.size() * length;
     for (std::int64_t row = 0; row < batch.size(); ++row) {
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      space.clock.at(Stage::assemble, sample);
       set_.copy(sample, batch["input"].data<std::int32_t>() + row * length);
       batch["labels"].data<std::int64_t>()[row] = set_.label_of(sample);
       batch.tokens += set_.length_of(sample);
@@ -56,6 +60,10 @@ class LabelledBatches : public BatchMaker {
 
  private:
   using Plan = std::vector<std::vector<std::int64_t>>;  // the samples of each batch
+
+  ByEpoch<Plan>::Pointer plan_at(std::int64_t epoch) const {
+    return plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
+  }
 
   Plan plan_of(std::uint64_t epoch) const {
     std::vector<std::int64_t> order = shuffled_order(set_.size(), options_.seed, epoch);

@@ -161,11 +161,14 @@ class PairBatches : public BatchMaker {
 
   std::int64_t per_epoch() const override { return static_cast<std::int64_t>(cuts_.size()); }
   std::int64_t samples_per_epoch() const override { return samples_; }
+  void plan(std::int64_t epoch) const override {
+    if (options_.shuffle) (void)plan_at(epoch);
+  }
 
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override {
     const auto number = static_cast<std::size_t>(index);
     if (!options_.shuffle) return samples_of(buckets_[cuts_[number].bucket].samples, cuts_[number]);
-    const auto plan = plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
+    const auto plan = plan_at(epoch);
     const Cut& cut = plan->cuts[number];
     return samples_of(plan->orders[cut.bucket], cut);
   }
@@ -173,7 +176,7 @@ class PairBatches : public BatchMaker {
     return set_.source_length(sample) + set_.target_length(sample);
   }
 
-  bool fill(Batch& batch, Workspace&, const std::function<bool()>&) const override {
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>&) const override {
     const std::int64_t rows = batch.size(), multiple = set_.options().multiple;
     std::int64_t source_length = 1, target_length = 1;
     for (const std::int64_t sample : batch.samples) {
@@ -191,6 +194,7 @@ class PairBatches : public BatchMaker {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(target_length));
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+      space.clock.at(Stage::assemble, sample);
       set_.copy_source(sample, batch["source"].data<std::int32_t>() + row * source_length);
       set_.copy_target(sample, ids.data());
       const std::int64_t count = set_.target_length(sample);
@@ -242,6 +246,10 @@ class PairBatches : public BatchMaker {
     const auto begin = order.begin() + static_cast<std::ptrdiff_t>(first);
     std::stable_sort(begin, begin + static_cast<std::ptrdiff_t>(count),
                      [&](std::int64_t a, std::int64_t b) { return shorter(a) < shorter(b); });
+  }
+
+  ByEpoch<EpochPlan>::Pointer plan_at(std::int64_t epoch) const {
+    return plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
   }
 
   EpochPlan plan_of(std::uint64_t epoch) const {

@@ -52,17 +52,17 @@ bool begins_with(const Header& header, std::string_view text) {
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 /// The checksums of the blocks that end a file, which must fit the header's.
-std::vector<std::uint32_t> checksums_at(const FileReader& file, std::uint64_t offset, std::uint64_t payload,
+std::vector<std::uint32_t> checksums_at(const SourceFile& file, std::uint64_t offset, std::uint64_t payload,
                                         std::uint32_t expected) {
   std::vector<std::uint32_t> checksums(CheckedBlocks::count_of(payload));
   file.read(offset, std::as_writable_bytes(std::span(checksums)));
-  HEARTH_CHECK(DataError, crc32c(std::as_bytes(std::span(checksums))) == expected, file.path().string(),
+  HEARTH_CHECK(DataError, crc32c(std::as_bytes(std::span(checksums))) == expected, file.name(),
                ": the checksums at offset ", offset, " are damaged; use another copy");
   return checksums;
 }
 
 /// The same of a file that has one for all: its blocks are read here.
-std::vector<std::uint32_t> checksums_of_earlier(const FileReader& file, std::uint64_t payload, std::uint32_t expected) {
+std::vector<std::uint32_t> checksums_of_earlier(const SourceFile& file, std::uint64_t payload, std::uint32_t expected) {
   std::vector<std::uint32_t> checksums;
   std::vector<std::byte> block;
   std::uint32_t whole = 0;
@@ -72,7 +72,7 @@ std::vector<std::uint32_t> checksums_of_earlier(const FileReader& file, std::uin
     checksums.push_back(crc32c(block));
     whole = crc32c(block, whole);
   }
-  HEARTH_CHECK(DataError, whole == expected, file.path().string(), ": the ", payload, " bytes at offset ", header_size,
+  HEARTH_CHECK(DataError, whole == expected, file.name(), ": the ", payload, " bytes at offset ", header_size,
                " are damaged: they do not fit their checksum; use another copy");
   return checksums;
 }
@@ -112,7 +112,8 @@ std::shared_ptr<const Tokens> Tokens::open(const std::string& path) {
 
 void Tokens::open_file(const std::string& path) {
   source_ = path;
-  FileReader file(path);
+  SourceFilePointer opened = open_source(path);
+  const SourceFile& file = *opened;
   Header header{};
   file.read(0, std::span(header).first(std::min<std::uint64_t>(header_size, file.size())));
   const bool is_earlier = begins_with(header, earlier_magic);
@@ -142,7 +143,7 @@ void Tokens::open_file(const std::string& path) {
   const auto checksum = take<std::uint32_t>(header, at_checksum);
   auto checksums = is_earlier ? checksums_of_earlier(file, payload, checksum)
                               : checksums_at(file, header_size + payload, payload, checksum);
-  blocks_ = std::make_unique<CheckedBlocks>(std::move(file), header_size, payload, std::move(checksums));
+  blocks_ = std::make_unique<CheckedBlocks>(std::move(opened), header_size, payload, std::move(checksums));
   require_readable_size(path, count * sizeof(std::uint64_t), {UINT64_MAX, "ends of sequences"});
   ends_.resize(count);
   blocks_->read(id_bytes, std::as_writable_bytes(std::span(ends_)));

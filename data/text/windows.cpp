@@ -77,7 +77,9 @@ class WindowBatches : public OrderedBatches {
     if (options.shuffle) starts_ = set.guesses() - windows_of(set, options) * set.options().length + 1;
   }
 
-  bool fill(Batch& batch, Workspace&, const std::function<bool()>& cancelled) const override {
+  /// Shuffled windows begin elsewhere in each epoch.
+  bool samples_stay() const override { return !options().shuffle; }
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const override {
     const auto epoch = static_cast<std::uint64_t>(batch.epoch);
     const std::int64_t length = set_.options().length;
     const std::int64_t rows = batch.size();
@@ -94,6 +96,7 @@ class WindowBatches : public OrderedBatches {
     for (std::int64_t row = 0; row < rows; ++row) {
       if (cancelled()) return false;
       const std::int64_t window = batch.samples[static_cast<std::size_t>(row)];
+      space.clock.at(Stage::assemble, window);
       std::int32_t* const input = batch["input"].data<std::int32_t>() + row * length;
       std::int64_t* const labels = batch["labels"].data<std::int64_t>() + row * length;
       const std::int64_t there = set_.copy(start + window * length, length + 1, ids.data());

@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "data/dataset.h"
 #include "data/image/image.h"
+#include "data/quarantine.h"
 
 namespace hearth::data {
 
@@ -180,7 +181,8 @@ class HEARTH_API PixelHistogram {
 };
 
 /// Measured over the first `most` samples.
-HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most);
+HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most,
+                                                BadSamplePolicy policy = BadSamplePolicy::fail);
 
 /// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
 struct PairMix {

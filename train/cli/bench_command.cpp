@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench step, bench ops.
+// bench step, bench ops, bench data.
 #include <iomanip>
 #include <iostream>
 #include <limits>
@@ -9,6 +9,7 @@
 #include "core/memory/memory.h"
 #include "core/profiler.h"
 #include "train/bench/bench.h"
+#include "train/bench/data_bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
@@ -190,13 +191,29 @@ int bench_ops(const Arguments& arguments) {
   return 0;
 }
 
+int bench_loading(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
+               "bench data: give a config; usage: hearth bench data CONFIG.json");
+  arguments.refuse_others("bench data", {"--set", "--device", "--seconds", "--json"});
+  const LoadedConfig loaded = bench_config(arguments);
+  const auto seconds = static_cast<double>(arguments.positive("--seconds", 3));
+  const DataBench measured = bench_data(loaded, device_of_run(loaded.config.device), seconds);
+  if (!arguments.has("--json")) {
+    std::cout << to_text(measured);
+    return 0;
+  }
+  for (const Json& line : to_json(measured)) std::cout << to_text(line) << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int bench_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   if (what == "step") return bench_step(arguments);
   if (what == "ops") return bench_ops(arguments);
-  throw UsageError(join_text("bench: \"", what, "\" is not known; use step or ops"));
+  if (what == "data") return bench_loading(arguments);
+  throw UsageError(join_text("bench: \"", what, "\" is not known; use step, ops or data"));
 }
 
 }  // namespace hearth::train

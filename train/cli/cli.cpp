@@ -132,14 +132,15 @@ const std::vector<CommandSpec>& commands() {
         {"--json", "", "print as JSON on stdout"}},
        summary_command},
       {"bench",
-       "step|ops [CONFIG.json]",
+       "step|ops|data [CONFIG.json]",
        1,
        2,
        "Measures: `bench step CONFIG.json` a whole training step, with all of its `train.accumulate` batches, `bench "
-       "ops` single operations.",
+       "ops` single operations, `bench data CONFIG.json` loading without a model: the pipeline, each stage, and the "
+       "limits of the machine.",
        {set_option,
         {"--filter", "REGEX", "ops: only cases whose name matches"},
-        {"--device", "NAME", "cpu or cuda[:N] (default: cpu for ops; for step what the config says)"},
+        {"--device", "NAME", "cpu or cuda[:N] (default: cpu for ops; for step and data what the config says)"},
         {"--scale", "N", "ops: factor on batches and rows (default: 1; 16 on a CUDA device)"},
         {"--check", "", "ops: compare with f64 on the CPU first; code 70 if a result is too far off"},
         {"--steps", "N",
@@ -151,6 +152,7 @@ const std::vector<CommandSpec>& commands() {
          "step: also list where the time goes; on a CUDA device by its own clock (CUPTI), beside the limits"},
         {"--trace", "FILE", "step: write a Chrome trace"},
         {"--report", "DIR", "step: with --profile, keep the device's times in a run's folder, for its report"},
+        {"--seconds", "N", "data: how long each measurement takes (default: 3)"},
         {"--serve", "", "step: time one step for each line on stdin, printing its milliseconds"},
         {"--json", "", "print as JSON on stdout"}},
        bench_command},
@@ -173,12 +175,19 @@ const std::vector<CommandSpec>& commands() {
        "inspect|verify|pack CONFIG_OR_FOLDER [FOLDER]",
        2,
        3,
-       "Looks at the data of a run or of a folder, or at one record file FILE.ffr: counts, sizes and classes; `verify` "
-       "reads every sample; `pack` turns images into record files and sequences into token files.",
+       "Looks at the data of a run or of a folder, or at one file FILE.ffr, FILE.tar or FILE.tfrecord: counts, sizes "
+       "and "
+       "classes; `verify` reads every sample; `pack` turns images into record files or shards, and sequences into "
+       "token "
+       "files.",
        {set_option,
         {"--out", "FOLDER", "pack: where to write, a folder that is empty, missing, or of a pack that was interrupted"},
         {"--resize", "PIXELS", "pack: shrink images whose shorter side has more pixels to this (image_folder)"},
         {"--records", "N", "pack: images a file (default: 512, and more where that makes more than 128 files)"},
+        {"--format", "NAME", "pack: records (default), webdataset (tar shards) or tfrecord"},
+        {"--quality", "Q", "pack: store every image as a JPEG of this quality, 1 to 100"},
+        {"--sheet", "FILE.png", "inspect: write a picture of samples of the first split, side by side"},
+        {"--samples", "N", "inspect: samples on that picture (default: 64)"},
         {"--json", "", "print as JSON on stdout"}},
        data_command},
       {"weights",

@@ -9,6 +9,7 @@
 #include "core/cuda/error.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/transfer.h"
+#include "data/stages.h"
 
 namespace hearth::cuda {
 
@@ -86,6 +87,7 @@ void Feed::send(std::span<const Tensor> parts, std::span<const Tensor> targets) 
     ++live_counters().waits;
     HEARTH_TRY(cudaEventSynchronize(set.consumed));
   }
+  const data::StageScope stage(data::Stage::copy);
   if (!set.arrived.defined() || set.arrived.byte_size() < bytes) grow(set, bytes);
   Stream copying(device_, copying_);
   std::size_t at = 0;

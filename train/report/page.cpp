@@ -79,6 +79,7 @@ const std::vector<Metric>& known_metrics() {
       {.key = "grad_norm", .title = "gradient norm", .of_training = true},
       {.key = "loss_scale", .title = "loss scale", .of_training = true},
       {.key = "data_wait", .title = "time waiting for data", .percent = true, .from_zero = true, .of_training = true},
+      {.key = "queue_depth", .title = "batches ready", .from_zero = true, .of_training = true},
       {.key = "mfu", .title = "arithmetic, part of the peak", .percent = true, .from_zero = true, .of_training = true},
       {.key = "bandwidth",
        .title = "memory rate, part of the peak",
@@ -111,7 +112,8 @@ const std::vector<Metric>& known_metrics() {
 }
 
 // Of records, but no metrics.
-constexpr const char* other_numbers[] = {"step", "epoch", "samples", "padding", "skipped_steps", "decoded", "ranks"};
+constexpr const char* other_numbers[] = {"step",  "epoch",        "samples",   "padding",   "skipped_steps",  "decoded",
+                                         "ranks", "data_workers", "data_copy", "queue_dry", "queue_depth_min"};
 
 // What throughput counts: "images per second", "tokens per second", ...
 std::string rate_title(const std::vector<Json>& records) {

@@ -55,6 +55,7 @@ std::string Progress::describe(const Step& now) const {
   out << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit << std::defaultfloat
       << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0) << "  data wait "
       << 100 * now.wait_fraction << " %";
+  if (!now.waits_for.empty()) out << " (" << now.waits_for << ")";
   if (now.communication_fraction >= 0) out << "  comm wait " << 100 * now.communication_fraction << " %";
   if (now.scaling_efficiency >= 0) out << "  scaling " << 100 * now.scaling_efficiency << " %";
   out << "  left " << duration_text(per_step * static_cast<double>(total_steps_ - now.step)) << " (epoch "

@@ -27,6 +27,7 @@ class HEARTH_API Progress {
     double images_per_second = 0;  ///< or tokens
     std::string unit = "images/s";
     double wait_fraction = 0;            ///< part of the time spent waiting for data, 0 to 1
+    std::string waits_for{};             ///< the stage of loading that takes longest, where steps wait
     double communication_fraction = -1;  ///< the same of other ranks; below 0: one process, or not known
     double scaling_efficiency = -1;      ///< below 0: likewise
   };

@@ -11,6 +11,7 @@
 #include "core/cuda/counters.h"
 #include "core/error.h"
 #include "core/memory/memory.h"
+#include "data/stages.h"
 
 #if HEARTH_CUDA_EMULATED
 #include "tests/core/cuda/emulated_gpu/runtime_fixture.h"
@@ -48,6 +49,16 @@ TEST_F(CudaFeed, BringsEachBatchToTheTargets) {
     EXPECT_EQ(places[1].to_doubles(), batch(number)[1].to_doubles());
   }
   EXPECT_EQ((cuda::counters() - before).copies_in, 12);
+}
+
+TEST_F(CudaFeed, CountsAsCopying) {
+  data::StageClock clock;
+  const data::StageClock::Use use(clock);
+  cuda::Feed feed(gpu);
+  EXPECT_EQ(clock.times()[data::Stage::copy], 0);
+  feed.send(batch(0), targets());
+  EXPECT_GT(clock.times()[data::Stage::copy], 0);
+  EXPECT_EQ(clock.activity().stage, data::Stage::room);
 }
 
 TEST_F(CudaFeed, TakesSetsOfAnySize) {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading without a model, as `hearth bench data` measures it: the pipeline, each of its stages by itself, and what the
+// machine could do with the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/registry.h"
+#include "train/bench/bench.h"
+#include "train/run/input_use.h"
+#include "train/run/run_config.h"
+
+namespace hearth::train {
+
+/// Samples a second that the machine could do; nothing where that cannot be measured of this data.
+struct DataLimits {
+  std::optional<double> disk_cold;  ///< reading the files of the data, on the disk only
+  std::optional<double> disk_warm;  ///< the same from the system's memory
+  std::optional<double> decode;     ///< decoding files in memory
+  int at_once = 1;                  ///< threads that find a core
+  double threads = 0;               ///< all stages on one thread, times these threads
+  double bytes_a_sample = 0;        ///< of the files; 0 where not known
+
+  /// The lowest but for disk_cold, which counts for data larger than memory only.
+  double lowest() const;
+};
+
+struct DataBench {
+  BenchCase pipeline;             ///< a batch, with the configured workers
+  std::vector<BenchCase> stages;  ///< a batch in one stage by itself, on one thread
+  InputUse use;                   ///< of the pipeline, whose taker does nothing else
+  InputAdvice bottleneck;
+  DataLimits limits;
+  double samples_per_s = 0;  ///< of the pipeline
+};
+
+/// Each of the measurements takes about so many seconds.
+DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds);
+
+/// Bench lines: of the pipeline with "stages", "limits" and "bottleneck", then of each stage.
+std::vector<Json> to_json(const DataBench& measured);
+/// The same for people.
+std::string to_text(const DataBench& measured);
+
+}  // namespace hearth::train
