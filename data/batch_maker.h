@@ -18,9 +18,10 @@ namespace hearth::data {
 
 /// What one thread keeps from sample to sample: memory, and what it is at.
 struct Workspace {
+  Image decoded{};
+  Region region{};
   Image image{};
   Image scratch{};
-  Region region{};
   StageClock clock{};
 };
 

@@ -52,7 +52,7 @@ class ImageBatches : public OrderedBatches {
       };
       labels.data<std::int64_t>()[i] = read(sample, std::ref(choose), space);
       space.clock.enter(Stage::augment);
-      transforms_.augment(space.image, space.region, space.scratch, random);
+      transforms_.augment(space.decoded, space.region, space.image, space.scratch, random);
       std::byte* const place = target + static_cast<std::size_t>(i) * stride;
       if (!pixels) {
         transforms_.finish(space.image, random, options().dtype, place);
@@ -76,8 +76,8 @@ class ImageBatches : public OrderedBatches {
  private:
   /// Which sample stands in for a bad one says the loader, where it keeps a list of them, and else the dataset.
   std::int64_t read(std::int64_t sample, const ChooseSizing& choose, Workspace& space) const {
-    if (!options().quarantine) return dataset_.read_region(sample, choose, space.image, space.region);
-    const std::optional<std::int64_t> label = dataset_.try_read_region(sample, choose, space.image, space.region);
+    if (!options().quarantine) return dataset_.read_region(sample, choose, space.decoded, space.region);
+    const std::optional<std::int64_t> label = dataset_.try_read_region(sample, choose, space.decoded, space.region);
     HEARTH_CHECK(DataError, label.has_value(), dataset_.fault_of(sample));
     return *label;
   }

@@ -268,6 +268,14 @@ void describe(Fields<AugmentOptions>& fields) {
   fields.choice("fit", &AugmentOptions::fit, {{"crop", Fit::crop}, {"pad", Fit::pad}, {"stretch", Fit::stretch}},
                 "How an image becomes that square, where no random box of it is taken: the centre is cut out, margins "
                 "are added, or its shape changes.");
+  fields.choice(
+      "interpolation", &AugmentOptions::filter,
+      {{"bilinear", ResizeFilter::bilinear}, {"bicubic", ResizeFilter::bicubic}, {"area", ResizeFilter::area}},
+      "How pixels are weighed where an image is resized, antialiased: as Pillow's bilinear or bicubic, or the "
+      "mean of what a pixel covers.");
+  fields.boolean("scaled_decoding", &AugmentOptions::scaled_decoding,
+                 "Decode a JPEG at 1/2, 1/4 or 1/8 of its size where at least so many times the rows and columns of "
+                 "the input are taken of it; false decodes all pixels that are taken.");
   fields.number("eval_crop", &AugmentOptions::eval_crop, {.above = 0, .max = 1},
                 "With random_resized_crop and the fit crop, evaluation takes the centre of a shorter side of "
                 "image_size / eval_crop.");

@@ -118,7 +118,8 @@ OrientationAxes axes_of(int orientation) {
 void make_upright(Image& image, int orientation) {
   const OrientationAxes axes = axes_of(orientation);
   if (orientation == 1) return;
-  Image upright;
+  // Kept for the next image of the thread, which then asks for no memory.
+  thread_local Image upright;
   upright.reshape(axes.swapped ? image.width : image.height, axes.swapped ? image.height : image.width, image.channels);
   for (int y = 0; y < upright.height; ++y) {
     std::uint8_t* to = upright.row(y);
@@ -130,7 +131,7 @@ void make_upright(Image& image, int orientation) {
       std::copy_n(from, image.channels, to);
     }
   }
-  image = std::move(upright);
+  std::swap(image, upright);
 }
 
 }  // namespace hearth::data

@@ -39,6 +39,12 @@ void require_decodable(const EncodedImage& file, std::int64_t width, std::int64_
                needed >> 20, " MiB; the limit is ", file.memory_limit >> 20, memory_remedy);
 }
 
+void require_plausible(const EncodedImage& file, std::int64_t width, std::int64_t height) {
+  constexpr std::int64_t free_pixels = std::int64_t{1} << 20, pixels_a_byte = 16'384;
+  if (width * height > free_pixels + pixels_a_byte * static_cast<std::int64_t>(file.bytes.size()))
+    refuse_claim(file, width, height);
+}
+
 void refuse_memory(const EncodedImage& file) {
   throw DataError(join_text(file.name, ": takes more than ", file.memory_limit >> 20, memory_remedy));
 }
@@ -137,6 +143,13 @@ Cut Wanted::cut(int height, int width, bool reduces) const {
   const Span& top = axes.swapped ? x : y;
   const Span& left = axes.swapped ? y : x;
   return {{top.begin, left.begin, top.end - top.begin, left.end - left.begin}, reduction};
+}
+
+void Wanted::leave_columns(Image& image, const Cut& cut, int before) const {
+  if (choose_ != nullptr && region_.orientation == 1)
+    region_.area.left += before;
+  else if (image.width != cut.box.width)
+    keep_box(image, {0, before, cut.box.height, cut.box.width});
 }
 
 namespace {

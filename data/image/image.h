@@ -59,7 +59,7 @@ HEARTH_API Region decode_region(std::span<const std::uint8_t> bytes, const std::
                                 const ChooseSizing& choose, Image& image,
                                 std::int64_t memory_limit = default_decode_bytes);
 /// The region of an image that is decoded whole: the box that `choose` answers with.
-Region region_of_whole(const Image& image, const ChooseSizing& choose);
+HEARTH_API Region region_of_whole(const Image& image, const ChooseSizing& choose);
 /// As decode_image(), from a file. FileError if it cannot be read.
 HEARTH_API Image decode_image(const std::string& path, std::int64_t memory_limit = default_decode_bytes);
 

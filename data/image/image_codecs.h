@@ -34,6 +34,9 @@ class Wanted {
   /// Of an image of this size as stored. `reduces` where the decoder can give it at 1/2, 1/4 and 1/8 of its size,
   /// rounded up.
   Cut cut(int height, int width, bool reduces) const;
+  /// Makes `image`, the rows of the cut with `before` columns more on the left and perhaps some on the right, the cut;
+  /// or leaves them there, if they do not matter.
+  void leave_columns(Image& image, const Cut& cut, int before) const;
 
  private:
   const ChooseSizing* choose_ = nullptr;
@@ -57,6 +60,9 @@ void composite_on_white(Image& image);
 /// `further_bytes` are within the limit.
 void require_decodable(const EncodedImage& file, std::int64_t width, std::int64_t height, std::int64_t bytes_a_pixel,
                        std::int64_t further_bytes = 0);
+/// DataError for a header that claims more than a megapixel and 16,384 pixels for each byte of the file, where the
+/// format itself sets no such bound: what an image of one colour may take, and a small file may cost.
+void require_plausible(const EncodedImage& file, std::int64_t width, std::int64_t height);
 /// The DataError for a decoder that went beyond the limit.
 [[noreturn]] void refuse_memory(const EncodedImage& file);
 /// The DataError for a header that claims more than a file of this length can hold.

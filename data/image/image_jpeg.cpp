@@ -98,27 +98,35 @@ void put_rgb(const jpeg_decompress_struct& info, const unsigned char* cmyk, int 
   }
 }
 
-// Rows and columns of a box; `line` has room for a row of the output. The columns are decoded from a pixel before the
-// box to a pixel behind it, because chroma is interpolated from neighbours. False on error.
-bool read_box(Decoding& decoding, const Box& box, unsigned char* line, unsigned char* rows) {
+// The columns that are decoded.
+struct Columns {
+  JDIMENSION first;
+  JDIMENSION count;
+};
+
+// Starts decoding at the first row of a box. The columns are those of the box, and one more on each side, because
+// chroma is interpolated from neighbours; the library begins at a block. False on error.
+bool start(Decoding& decoding, const Box& box, Columns& columns) {
   jpeg_decompress_struct& info = decoding.info;
   if (setjmp(decoding.errors.escape) != 0) return false;
   jpeg_start_decompress(&info);
-  const JDIMENSION width = info.output_width;
   const auto left = static_cast<JDIMENSION>(box.left), end = static_cast<JDIMENSION>(box.left + box.width);
-  JDIMENSION first = left > 0 ? left - 1 : 0;
-  JDIMENSION columns = (end < width ? end + 1 : width) - first;
-  if (columns < width) jpeg_crop_scanline(&info, &first, &columns);
+  columns.first = left > 0 ? left - 1 : 0;
+  columns.count = (end < info.output_width ? end + 1 : info.output_width) - columns.first;
+  if (columns.count < info.output_width) jpeg_crop_scanline(&info, &columns.first, &columns.count);
   if (box.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(box.top));
-  const std::size_t begin = (left - first) * (decoding.is_cmyk ? 4u : 3u);
-  const std::size_t row_bytes = 3 * static_cast<std::size_t>(box.width);
-  for (int y = 0; y < box.height; ++y) {
+  return true;
+}
+
+// Rows of `stride` bytes. `cmyk_row` holds one row of four channels. False on error.
+bool read_rows(Decoding& decoding, int count, unsigned char* rows, std::size_t stride, unsigned char* cmyk_row) {
+  jpeg_decompress_struct& info = decoding.info;
+  if (setjmp(decoding.errors.escape) != 0) return false;
+  for (int y = 0; y < count; ++y) {
+    unsigned char* const row = rows + stride * static_cast<std::size_t>(y);
+    unsigned char* line = decoding.is_cmyk ? cmyk_row : row;
     jpeg_read_scanlines(&info, &line, 1);
-    unsigned char* const row = rows + row_bytes * static_cast<std::size_t>(y);
-    if (decoding.is_cmyk)
-      put_rgb(info, line + begin, box.width, row);
-    else
-      std::memcpy(row, line + begin, row_bytes);
+    if (decoding.is_cmyk) put_rgb(info, cmyk_row, static_cast<int>(info.output_width), row);
   }
   // Behind the last row of the image the file is read to its end.
   if (info.output_scanline == info.output_height) jpeg_finish_decompress(&info);
@@ -159,17 +167,22 @@ void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image) {
   if (!begin(decoding, file.bytes.data(), static_cast<unsigned long>(file.bytes.size()))) refuse(file, decoding);
   require_decodable(file, info.image_width, info.image_height, 3, library_bytes(info));
   // A Huffman code has a bit at least, and each block begins with one. Arithmetic codes have no such bound.
+  if (info.arith_code) require_plausible(file, info.image_width, info.image_height);
   if (!info.arith_code && blocks_of(info) / 8 > static_cast<std::int64_t>(file.bytes.size()))
     refuse_claim(file, info.image_width, info.image_height);
   const auto height = static_cast<int>(info.image_height), width = static_cast<int>(info.image_width);
   const Cut cut = wanted.cut(height, width, true);
   info.scale_num = static_cast<unsigned>(8 / cut.reduction);
   info.scale_denom = 8;
-  image.reshape(cut.box.height, cut.box.width, 3);
   info.mem->max_memory_to_use = static_cast<long>(file.memory_limit - std::int64_t{3} * height * width);
-  thread_local std::vector<unsigned char> line;
-  line.resize(static_cast<std::size_t>(width) * (decoding.is_cmyk ? 4 : 3));
-  if (!read_box(decoding, cut.box, line.data(), image.pixels.data())) refuse(file, decoding);
+  Columns columns{};
+  if (!start(decoding, cut.box, columns)) refuse(file, decoding);
+  image.reshape(cut.box.height, static_cast<int>(columns.count), 3);
+  thread_local std::vector<unsigned char> cmyk_row;
+  if (decoding.is_cmyk) cmyk_row.resize(std::size_t{4} * columns.count);
+  if (!read_rows(decoding, cut.box.height, image.pixels.data(), image.row_bytes(), cmyk_row.data()))
+    refuse(file, decoding);
+  wanted.leave_columns(image, cut, cut.box.left - static_cast<int>(columns.first));
 }
 
 }  // namespace hearth::data

@@ -137,7 +137,7 @@ bool read_box(Decoding& decoding, const Box& box, unsigned height, std::size_t p
 }
 
 // zlib makes at most 1,032 bytes of one.
-void require_plausible(const EncodedImage& file, std::int64_t width, std::int64_t height, int bits_a_pixel) {
+void require_inflatable(const EncodedImage& file, std::int64_t width, std::int64_t height, int bits_a_pixel) {
   const auto longest = static_cast<double>(file.bytes.size()) * 1032;
   if (static_cast<double>(width) * static_cast<double>(height) * bits_a_pixel / 8 > longest)
     refuse_claim(file, width, height);
@@ -171,7 +171,7 @@ void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
   const int channels = decoding.has_alpha ? 4 : 3;
   const auto taken = file.memory_limit - static_cast<std::int64_t>(decoding.allowance.left);
   require_decodable(file, width, height, channels, taken);
-  require_plausible(file, width, height, decoding.bits_a_pixel);
+  require_inflatable(file, width, height, decoding.bits_a_pixel);
   const Box box = wanted.cut(static_cast<int>(height), static_cast<int>(width), false).box;
   decoding.allowance.left -= static_cast<std::size_t>(height * width * channels);
   if (decoding.passes > 1) {

@@ -42,8 +42,19 @@ void require_ok(const EncodedImage& file, VP8StatusCode status) {
   HEARTH_CHECK(DataError, status == VP8_STATUS_OK, file.name, ": broken WebP: ", reason_of(status));
 }
 
-// Chroma at the edge of a crop is interpolated without its neighbours: two pixels more on each side have them, from even
-// positions, where the library begins crops.
+// A macroblock of 16x16 pixels takes a bit at least of a lossy image: those of its modes have fixed odds. The codes of
+// a lossless one may have no bits.
+void require_possible(const EncodedImage& file, const WebPBitstreamFeatures& features) {
+  constexpr int lossy = 1;
+  const std::int64_t blocks = (std::int64_t{features.width} + 15) / 16 * ((features.height + 15) / 16);
+  if (features.format != lossy)
+    require_plausible(file, features.width, features.height);
+  else if (blocks / 8 > static_cast<std::int64_t>(file.bytes.size()))
+    refuse_claim(file, features.width, features.height);
+}
+
+// Chroma at the edge of a crop is interpolated without its neighbours: two pixels more on each side have them, from
+// even positions, where the library begins crops.
 Box with_margin(const Box& box, const WebPBitstreamFeatures& features) {
   const int top = std::max(box.top - 2, 0) / 2 * 2, left = std::max(box.left - 2, 0) / 2 * 2;
   const int bottom = std::min(box.top + box.height + 2, features.height);
@@ -63,6 +74,7 @@ void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image) {
                ": an animated WebP, which is not read; save the frames as images of their own");
   const int channels = features.has_alpha ? 4 : 3;
   require_decodable(file, features.width, features.height, channels, library_bytes(features));
+  require_possible(file, features);
   const Box box = wanted.cut(features.height, features.width, false).box;
   const Box around = with_margin(box, features);
   WebPDecoderOptions& options = decoding.config.options;

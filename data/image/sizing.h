@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/build.h"
+#include "core/export.h"
 
 namespace hearth::data {
 
@@ -44,12 +44,11 @@ struct Sizing {
   /// Whether a JPEG may be decoded at 1/8, 1/4 or 1/2 of its size, where the box has at least so many times the rows
   /// and the columns of the result.
   bool scaled_decoding = false;
+  bool mirrored = false;  ///< whether left and right of the result change places
 };
 
 /// All of an image, as it is.
-inline Sizing unchanged(int height, int width) {
-  return {{0, 0, height, width}, height, width, {0, 0, height, width}};
-}
+inline Sizing unchanged(int height, int width) { return {{0, 0, height, width}, height, width, {0, 0, height, width}}; }
 
 /// Chooses how an image is resized, from its height and width when it is upright. May be called for several images, of
 /// which the last one counts.
@@ -57,9 +56,9 @@ using ChooseSizing = std::function<Sizing(int height, int width)>;
 
 /// What a reader gives beside the pixels that it has decoded.
 struct Region {
-  Sizing sizing{};      ///< as chosen
-  Area area{};          ///< where the box of `sizing` lies, in pixels of what was decoded; its unneeded margins may not
-  int height = 0;       ///< of the whole image, upright
+  Sizing sizing{};  ///< as chosen
+  Area area{};      ///< where the box of `sizing` lies, in pixels of what was decoded; its unneeded margins may not
+  int height = 0;   ///< of the whole image, upright
   int width = 0;
   int orientation = 1;  ///< EXIF's, which was applied
 };
@@ -71,9 +70,9 @@ struct Span {
 };
 /// Of outputs [first, first + count), where `extent` inputs from `begin` on are resized to `size`. Inputs outside of
 /// these play no part, but one that is covered in part counts in whole.
-Span inputs_of(double begin, double extent, int size, int first, int count, ResizeFilter filter);
+HEARTH_API Span inputs_of(double begin, double extent, int size, int first, int count, ResizeFilter filter);
 
 /// How many times smaller a JPEG is decoded for a resize: 1, 2, 4 or 8.
-int reduction_of(const Sizing& sizing);
+HEARTH_API int reduction_of(const Sizing& sizing);
 
 }  // namespace hearth::data

@@ -127,6 +127,12 @@ int evaluated_side(const TransformOptions& options) {
 }
 
 namespace {
+bool is_unchanged(const Region& region, const Image& image) {
+  const Box& window = region.sizing.window;
+  return keeps_pixels(region) && !region.sizing.mirrored && image.height == window.height &&
+         image.width == window.width;
+}
+
 /// Half of what is to spare, as torchvision's center_crop has it: halves are rounded to the even side.
 int centred(int spare) { return spare / 2 + (spare % 4 == 3 ? 1 : 0); }
 }  // namespace
@@ -225,11 +231,16 @@ Transforms::Transforms(ImageShape input, TransformOptions options, bool training
   }
 }
 
+bool Transforms::mirrors_at_once() const {
+  return training_ && options_.horizontal_flip && options_.padded_crop == 0 && options_.fit != Fit::pad;
+}
+
 Sizing Transforms::sizing(int height, int width, Random& random) const {
   const int size = options_.image_size;
-  if (size == 0) return unchanged(height, width);
   Sizing sizing;
-  if (options_.random_resized_crop && training_) {
+  if (size == 0) {
+    sizing = unchanged(height, width);
+  } else if (options_.random_resized_crop && training_) {
     const Box box = draw_resized_crop(height, width, options_.crop, random);
     sizing = {box, size, size, {0, 0, size, size}};
   } else if (options_.fit == Fit::stretch) {
@@ -241,17 +252,28 @@ Sizing Transforms::sizing(int height, int width, Random& random) const {
   }
   sizing.filter = options_.filter;
   sizing.scaled_decoding = options_.scaled_decoding;
+  sizing.mirrored = mirrors_at_once() && random.below(2) == 1;
   return sizing;
 }
 
 void Transforms::augment(Image& image, Image& scratch, Random& random) const {
   const Region region = region_of_whole(image, [&](int height, int width) { return sizing(height, width, random); });
-  augment(image, region, scratch, random);
+  if (!is_unchanged(region, image)) {
+    resize(image, region, scratch);
+    std::swap(image, scratch);
+  }
+  change(image, scratch, random);
 }
 
-void Transforms::augment(Image& image, const Region& region, Image& scratch, Random& random) const {
-  resize(image, region, scratch);
-  std::swap(image, scratch);
+void Transforms::augment(Image& decoded, const Region& region, Image& image, Image& scratch, Random& random) const {
+  if (is_unchanged(region, decoded))
+    std::swap(decoded, image);
+  else
+    resize(decoded, region, image);
+  change(image, scratch, random);
+}
+
+void Transforms::change(Image& image, Image& scratch, Random& random) const {
   const int size = options_.image_size;
   if (size > 0 && (image.height < size || image.width < size)) {
     crop(image, {(image.height - size) / 2, (image.width - size) / 2, size, size}, margin_, scratch);
@@ -266,7 +288,7 @@ void Transforms::augment(Image& image, const Region& region, Image& scratch, Ran
       crop(image, {top, left, image.height, image.width}, margin_, scratch);
       std::swap(image, scratch);
     }
-    if (options_.horizontal_flip && random.below(2) == 1) flip_horizontally(image);
+    if (options_.horizontal_flip && !mirrors_at_once() && random.below(2) == 1) flip_horizontally(image);
     rand_augment(image, scratch, options_.rand_augment, fill_, random);
     if (any_jitter(options_.color_jitter)) jitter_color(image, options_.color_jitter, random);
   }

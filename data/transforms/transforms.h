@@ -66,9 +66,9 @@ enum class Fit {
 
 /// How images become inputs. The random parts apply to training only.
 struct TransformOptions {
-  int image_size = 0;   ///< side of the square input; 0 keeps the set's size
-  Fit fit = Fit::crop;  ///< how an image becomes that square
-  ResizeFilter filter = ResizeFilter::bilinear;
+  int image_size = 0;                            ///< side of the square input; 0 keeps the set's size
+  Fit fit = Fit::crop;                           ///< how an image becomes that square
+  ResizeFilter filter = ResizeFilter::bilinear;  ///< of every resize
   /// JPEGs are decoded at 1/2, 1/4 or 1/8 of their size where at least so many times the pixels of the input are taken.
   bool scaled_decoding = true;
   /// Evaluation by Fit::crop, where training uses random_resized_crop: the centre image_size of a shorter side of
@@ -94,9 +94,9 @@ HEARTH_API void jitter_color(Image& image, const ColorJitter& options, Random& r
 /// The shorter side to which evaluation resizes an image by Fit::crop, in pixels: image_size / eval_crop, rounded,
 /// where training takes random boxes. With the other fits, which make squares of image_size, that.
 HEARTH_API int evaluated_side(const TransformOptions& options);
-/// The shorter side becomes `side` (the longer one follows, rounded down), of which the centre `size` x `size` is taken.
-/// Of an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image, unless 0
-/// < size <= side, and for more than max_image_pixels.
+/// The shorter side becomes `side` (the longer one follows, rounded down), of which the centre `size` x `size` is
+/// taken. Of an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image,
+/// unless 0 < size <= side, and for more than max_image_pixels.
 HEARTH_API Sizing centre_of(int height, int width, int side, int size);
 /// The longer side becomes `size` (the shorter one follows, rounded, at least 1). ShapeError for an empty image or a
 /// `size` below 1.
@@ -131,12 +131,14 @@ class HEARTH_API Transforms {
   ImageShape output_shape() const { return output_; }
   bool training() const { return training_; }
   const TransformOptions& options() const { return options_; }
-  /// The first step, of an image of this size: what of it is resized, and how. Draws the random box.
+  /// The first step, of an image of this size: what of it is resized, and how. Draws the random box, and whether the
+  /// result is mirrored where nothing comes between.
   Sizing sizing(int height, int width, Random& random) const;
   /// The steps before normalisation. `image` is the input and afterwards the result; `scratch` is overwritten.
   void augment(Image& image, Image& scratch, Random& random) const;
-  /// The same of an image of which sizing() has chosen a region; `random` goes on behind the draws for that.
-  void augment(Image& image, const Region& region, Image& scratch, Random& random) const;
+  /// The same of a region that sizing() has chosen, into `image`; `random` goes on behind the draws for that. `decoded`
+  /// has any content afterwards.
+  void augment(Image& decoded, const Region& region, Image& image, Image& scratch, Random& random) const;
   /// All steps; writes output_shape() elements of `dtype` (f32, bf16 or f16) to `target`.
   void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
   /// All steps behind augment().
@@ -152,6 +154,8 @@ class HEARTH_API Transforms {
   bool erases() const { return training_ && options_.erasing.probability > 0; }
 
  private:
+  bool mirrors_at_once() const;
+  void change(Image& image, Image& scratch, Random& random) const;
   Box draw_erased(Random& random) const;
 
   TransformOptions options_;
