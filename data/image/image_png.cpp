@@ -143,6 +143,27 @@ void require_inflatable(const EncodedImage& file, std::int64_t width, std::int64
     refuse_claim(file, width, height);
 }
 
+// Bytes of the chunks that hold the pixels, compressed.
+std::uint64_t bytes_of_pixels(std::span<const std::uint8_t> file) {
+  std::uint64_t total = 0;
+  for (std::uint64_t at = 8; at + 12 <= file.size();) {
+    const std::uint8_t* const chunk = file.data() + at;
+    const std::uint64_t length = std::uint64_t{chunk[0]} << 24 | chunk[1] << 16 | chunk[2] << 8 | chunk[3];
+    if (std::memcmp(chunk + 4, "IDAT", 4) == 0) total += length;
+    at += 12 + length;
+  }
+  return total;
+}
+
+// libpng inflates what comes behind the last row, however much it is, and drops it. Compressing makes pixels no longer
+// but for a few bytes; interlaced rows have more beginnings.
+void require_no_surplus(const EncodedImage& file, std::int64_t width, std::int64_t height, int bits_a_pixel) {
+  const auto row = (static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(bits_a_pixel) + 7) / 8;
+  const std::uint64_t most = (row + 8) * static_cast<std::uint64_t>(height) * 2 + 4096;
+  HEARTH_CHECK(DataError, bytes_of_pixels(file.bytes) <= most, file.name,
+               ": broken PNG: it has more pixels than its header says");
+}
+
 /// What libpng is told of an image; ShapeError, beginning with `name`, for one that cannot be a PNG.
 png_image described(const std::string& name, const Image& image) {
   HEARTH_CHECK(ShapeError, image.channels == 1 || image.channels == 3 || image.channels == 4, name, ": an image of ",
@@ -172,6 +193,7 @@ void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
   const auto taken = file.memory_limit - static_cast<std::int64_t>(decoding.allowance.left);
   require_decodable(file, width, height, channels, taken);
   require_inflatable(file, width, height, decoding.bits_a_pixel);
+  require_no_surplus(file, width, height, decoding.bits_a_pixel);
   const Box box = wanted.cut(static_cast<int>(height), static_cast<int>(width), false).box;
   decoding.allowance.left -= static_cast<std::size_t>(height * width * channels);
   if (decoding.passes > 1) {
