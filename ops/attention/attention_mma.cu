@@ -356,15 +356,15 @@ __global__ void __launch_bounds__(threads, KeyCut<width, Form>::blocks_at_once)
   start_rows<Size::block_rows, width>(own.of(p.k), p.k.row_step, first, own.keys, p.width, k);
   start_rows<Size::block_rows, width>(own.of(p.v), p.v.row_step, first, own.keys, p.width, v);
   start(begin, 0);
-  const int row = warp_number() * Size::warp_rows, key = first + row, own_begin = own.first_query(key);
+  const int row = warp_number() * Size::warp_rows, key = first + row;
   float sum_k[Size::tiles][width / 8][4] = {}, sum_v[Size::tiles][width / 8][4] = {};
   int stage = 0;
   for (int query = begin; query < end; query += passing) {
     cp_async_wait<0>();
     __syncthreads();
     start(query + passing, 1 - stage);
-    // The end of the warp's own is read each time: a register more, and some kernels would spill.
-    if (query + passing > own_begin && query < own.end_query(key + Size::warp_rows - 1)) {
+    // The bounds of the warp's own are read each time: registers more, and some kernels would spill.
+    if (query + passing > own.first_query(key) && query < own.end_query(key + Size::warp_rows - 1)) {
       const T *const q_rows = q + stage * Size::step, *const dy_rows = dy + stage * Size::step;
       float weight[Size::tiles][passing / 8][4], slope[Size::tiles][passing / 8][4];
       multiply_rows<width, passing>(k + row * Size::pitch, q_rows, weight);
