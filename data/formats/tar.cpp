@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/io/printable.h"
 
 namespace hearth::data {
 namespace {
@@ -103,7 +104,7 @@ class Scan {
     return is_ustar && !prefix.empty() ? join_text(prefix, '/', name) : std::string(name);
   }
   std::string named(Header header) const {
-    return "member \"" + (extension_.name ? *extension_.name : name_of(header)) + "\"";
+    return join_text("member \"", printable(extension_.name ? *extension_.name : name_of(header)), "\"");
   }
 
   void require_header(Header header) const {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/io/printable.h"
 #include "data/formats/shards.h"
 #include "data/formats/tar.h"
 
@@ -74,7 +75,7 @@ class Webdataset : public ShardKind {
 
  private:
   static std::string place(const SourceFile& file, const std::string& name, std::uint64_t header) {
-    return join_text(file.name(), ": ", name, " at offset ", header);
+    return join_text(file.name(), ": ", printable(name), " at offset ", header);
   }
 
   void take(const SourceFile& file, FileWindow& window, Sample& sample, const TarMember& member,

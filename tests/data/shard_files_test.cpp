@@ -295,7 +295,7 @@ TEST_F(TfRecordTest, MessagesOfAnyBytesAreDataErrors) {
   const std::string whole = example(std::string(40, 'i'), 5);
   Random random(2, 0);
   int refused = 0;
-  for (int trial = 0; trial < 3000; ++trial) {
+  for (int trial = 0; trial < 300; ++trial) {
     std::string damaged = whole;
     for (int i = 0; i < 3; ++i) damaged[random.below(damaged.size())] = static_cast<char>(random.next_u32());
     if (trial % 4 == 0) damaged.resize(random.below(damaged.size()));
@@ -308,7 +308,7 @@ TEST_F(TfRecordTest, MessagesOfAnyBytesAreDataErrors) {
       EXPECT_TRUE(contains(error.what(), "offset 0")) << error.what();
     }
   }
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(refused, 100);
 }
 
 TEST_F(TfRecordTest, FeaturesAreNamedAndOfSeveralKinds) {
